@@ -1,1 +1,15 @@
-//! Placeholder.
+//! The words everything else is written in: tenants, names, tree paths, times.
+//!
+//! Pure: depends on no other Elevo crate, does no I/O, reads no clock and no
+//! environment. What belongs here is a value that more than one crate above
+//! must agree on, with its validation; behaviour belongs further up.
+
+mod name;
+mod path;
+mod tenant;
+mod time;
+
+pub use name::{InvalidName, MAX_NAME_BYTES, Name};
+pub use path::{InvalidPath, MAX_PATH_BYTES, TreePath};
+pub use tenant::TenantId;
+pub use time::Timestamp;

@@ -1,1 +1,31 @@
-//! Placeholder.
+//! What is stored, to the byte: hashes, chunk boundaries, and the canonical
+//! encodings of tree nodes and snapshots. `docs/formats.md` draws them.
+//!
+//! Pure: depends on `elevo-core` only, does no I/O (a [`Chunker`] reads from
+//! what it is given), reads no clock, and never holds more than one chunk or
+//! one node at a time. Everything here is part of the format: a change that
+//! alters a byte or a boundary needs a new version byte and keeps the old
+//! fixtures readable.
+
+mod chunk;
+mod codec;
+mod entry;
+mod hash;
+mod node;
+mod snapshot;
+mod tree_builder;
+
+pub use chunk::{AVERAGE_CHUNK, Chunker, MAX_CHUNK, MIN_CHUNK, cut};
+pub use codec::DecodeError;
+#[doc(hidden)]
+pub use codec::{Reader, Result as DecodeResult};
+pub use entry::{
+    ChunkItem, Content, DirItem, Entry, Link, MAX_LINK_BYTES, Mode, TimeEntry, TimeItem, Tree,
+};
+pub use hash::{Hash, InvalidHash, Kind, ObjectKey};
+pub use node::{Child, Item, MAX_HEIGHT, MAX_ITEMS, MIN_ITEMS, Node, Totals, is_boundary};
+pub use snapshot::{InvalidSnapshot, Snapshot, SnapshotId};
+pub use tree_builder::{NewNode, Root, TreeBuilder};
+
+/// The version byte that opens every encoded node and snapshot.
+pub const FORMAT_VERSION: u8 = 1;

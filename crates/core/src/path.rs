@@ -1,0 +1,151 @@
+use std::fmt;
+
+use bytes::Bytes;
+
+use crate::name::{InvalidName, Name};
+
+/// The longest path, separators included. Bounds recursion over hostile trees.
+pub const MAX_PATH_BYTES: usize = 4096;
+
+/// A place in a tree: names joined by `/`, relative to the tree's root, which
+/// is the empty path. Always valid: no empty component, no `.`, no `..`.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct TreePath(Bytes);
+
+/// Why some bytes are not a [`TreePath`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidPath {
+    /// One component is not a name.
+    #[error(transparent)]
+    Name(#[from] InvalidName),
+    /// More than [`MAX_PATH_BYTES`].
+    #[error("a path cannot be longer than {MAX_PATH_BYTES} bytes")]
+    TooLong,
+}
+
+impl TreePath {
+    /// The root of the tree.
+    pub const fn root() -> Self {
+        Self(Bytes::new())
+    }
+
+    /// Checks `path` (`a/b/c`, no leading or trailing slash; empty is the root).
+    pub fn new(path: impl AsRef<[u8]>) -> Result<Self, InvalidPath> {
+        let path = path.as_ref();
+        if path.len() > MAX_PATH_BYTES {
+            return Err(InvalidPath::TooLong);
+        }
+        if !path.is_empty() {
+            path.split(|byte| *byte == b'/').try_for_each(Name::check)?;
+        }
+        Ok(Self(Bytes::copy_from_slice(path)))
+    }
+
+    /// Whether this is the root of the tree.
+    pub fn is_root(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The path's bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The components, outermost first.
+    pub fn names(&self) -> impl DoubleEndedIterator<Item = Name> + '_ {
+        self.0
+            .split(|byte| *byte == b'/')
+            .filter(|part| !part.is_empty())
+            .map(|part| {
+                Name::new(self.0.slice_ref(part)).unwrap_or_else(|_| unreachable!("checked by new"))
+            })
+    }
+
+    /// The path without its last component, and that component. `None` at the root.
+    pub fn split_last(&self) -> Option<(TreePath, Name)> {
+        let name = self.names().next_back()?;
+        let parent = self.0.len().saturating_sub(name.len() + 1);
+        Some((Self(self.0.slice(..parent)), name))
+    }
+
+    /// This path with one more component.
+    pub fn join(&self, name: &Name) -> Result<Self, InvalidPath> {
+        let mut joined = Vec::with_capacity(self.0.len() + 1 + name.len());
+        joined.extend_from_slice(&self.0);
+        if !joined.is_empty() {
+            joined.push(b'/');
+        }
+        joined.extend_from_slice(name);
+        if joined.len() > MAX_PATH_BYTES {
+            return Err(InvalidPath::TooLong);
+        }
+        Ok(Self(joined.into()))
+    }
+
+    /// Whether `self` is `other` or lies below it.
+    pub fn starts_with(&self, other: &TreePath) -> bool {
+        match self.0.strip_prefix(other.as_bytes()) {
+            Some(rest) => rest.is_empty() || other.is_root() || rest.starts_with(b"/"),
+            None => false,
+        }
+    }
+}
+
+impl std::str::FromStr for TreePath {
+    type Err = InvalidPath;
+
+    fn from_str(path: &str) -> Result<Self, InvalidPath> {
+        Self::new(path)
+    }
+}
+
+impl fmt::Display for TreePath {
+    /// Lossy: bytes that are not UTF-8 are shown as replacement characters.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&String::from_utf8_lossy(&self.0))
+    }
+}
+
+impl fmt::Debug for TreePath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\"", self.0.escape_ascii())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(text: &str) -> TreePath {
+        TreePath::new(text).unwrap()
+    }
+
+    #[test]
+    fn paths_that_leave_the_tree_are_refused() {
+        for bad in ["/", "/a", "a/", "a//b", "..", "a/../b", "a/./b", "a\0b"] {
+            assert!(TreePath::new(bad).is_err(), "{bad}");
+        }
+        assert_eq!(
+            TreePath::new("a/".repeat(3000)),
+            Err(InvalidPath::TooLong)
+        );
+    }
+
+    #[test]
+    fn a_path_splits_into_parent_and_name() {
+        let (parent, name) = path("a/b/c").split_last().unwrap();
+        assert_eq!((parent, name.as_bytes()), (path("a/b"), &b"c"[..]));
+        let (parent, name) = path("a").split_last().unwrap();
+        assert_eq!((parent.is_root(), name.as_bytes()), (true, &b"a"[..]));
+        assert_eq!(TreePath::root().split_last(), None);
+        assert_eq!(path("a/b").join(&name).unwrap(), path("a/b/a"));
+    }
+
+    #[test]
+    fn starts_with_respects_component_boundaries() {
+        assert!(path("a/b").starts_with(&path("a")));
+        assert!(path("a").starts_with(&path("a")));
+        assert!(path("a").starts_with(&TreePath::root()));
+        assert!(!path("ab").starts_with(&path("a")));
+    }
+}

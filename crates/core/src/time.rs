@@ -1,0 +1,28 @@
+/// A point in time as file systems keep it: seconds since 1970 (negative
+/// before) and nanoseconds within that second. Never read from a clock here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Timestamp {
+    seconds: i64,
+    nanos: u32,
+}
+
+impl Timestamp {
+    /// `None` if `nanos` is a full second or more.
+    pub const fn new(seconds: i64, nanos: u32) -> Option<Self> {
+        if nanos < 1_000_000_000 {
+            Some(Self { seconds, nanos })
+        } else {
+            None
+        }
+    }
+
+    /// Whole seconds since 1970-01-01T00:00:00Z.
+    pub const fn seconds(self) -> i64 {
+        self.seconds
+    }
+
+    /// Nanoseconds after [`Self::seconds`], below one billion.
+    pub const fn nanos(self) -> u32 {
+        self.nanos
+    }
+}

@@ -1,0 +1,181 @@
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use elevo_core::TenantId;
+use elevo_objects::{Kind, ObjectKey, Snapshot, SnapshotId};
+
+use crate::store::{
+    Commit, Object, Store, StoreError, StoreResult, check_reference_name,
+};
+
+/// A [`Store`] in memory, for tests. Stricter than the real ones: it hashes
+/// what it is given and refuses bytes that do not match their key.
+#[derive(Debug, Default)]
+pub struct MemoryStore {
+    tenants: Mutex<HashMap<TenantId, Tenant>>,
+}
+
+#[derive(Debug, Default)]
+struct Tenant {
+    objects: HashMap<ObjectKey, Bytes>,
+    snapshots: BTreeMap<SnapshotId, Snapshot>,
+    references: BTreeMap<String, SnapshotId>,
+}
+
+impl MemoryStore {
+    /// An empty store.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// How many objects a tenant has, and their bytes together.
+    pub fn usage(&self, tenant: TenantId) -> (usize, u64) {
+        self.with(tenant, |tenant| {
+            let bytes = tenant.objects.values().map(|data| data.len() as u64).sum();
+            (tenant.objects.len(), bytes)
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<TenantId, Tenant>> {
+        self.tenants.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn with<T>(&self, tenant: TenantId, action: impl FnOnce(&mut Tenant) -> T) -> T {
+        action(self.lock().entry(tenant).or_default())
+    }
+}
+
+fn check_object(object: &Object) -> StoreResult<()> {
+    if object.key.kind == Kind::Snapshot {
+        return Err(StoreError::Refused("a snapshot is not put as an object".into()));
+    }
+    if object.key.kind.hash(&object.data) != object.key.hash {
+        return Err(StoreError::Refused(format!("{:?} does not match its bytes", object.key)));
+    }
+    Ok(())
+}
+
+impl Tenant {
+    fn add(&mut self, objects: Vec<Object>) {
+        for object in objects {
+            self.objects.entry(object.key).or_insert(object.data);
+        }
+    }
+
+    fn check_roots(&self, commit: &Commit) -> StoreResult<()> {
+        for snapshot in &commit.snapshots {
+            let tree = snapshot.tree.root.map(|hash| ObjectKey { kind: Kind::Directory, hash });
+            let times = snapshot.times.map(|hash| ObjectKey { kind: Kind::Times, hash });
+            for root in tree.into_iter().chain(times) {
+                let in_commit = commit.objects.iter().any(|object| object.key == root);
+                if !in_commit && !self.objects.contains_key(&root) {
+                    return Err(StoreError::Refused(format!("root {root:?} is not stored")));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check_references(&self, commit: &Commit) -> StoreResult<()> {
+        for update in &commit.references {
+            check_reference_name(&update.name)?;
+            let current = self.references.get(&update.name).copied();
+            if !update.expected.holds(current) {
+                return Err(StoreError::ReferenceMoved { name: update.name.clone(), current });
+            }
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Store for MemoryStore {
+    async fn get(&self, tenant: TenantId, keys: &[ObjectKey]) -> StoreResult<Vec<Option<Bytes>>> {
+        Ok(self.with(tenant, |tenant| {
+            keys.iter().map(|key| tenant.objects.get(key).cloned()).collect()
+        }))
+    }
+
+    async fn contains(&self, tenant: TenantId, keys: &[ObjectKey]) -> StoreResult<Vec<bool>> {
+        Ok(self.with(tenant, |tenant| {
+            keys.iter().map(|key| tenant.objects.contains_key(key)).collect()
+        }))
+    }
+
+    async fn put(&self, tenant: TenantId, objects: Vec<Object>) -> StoreResult<()> {
+        objects.iter().try_for_each(check_object)?;
+        self.with(tenant, |tenant| tenant.add(objects));
+        Ok(())
+    }
+
+    async fn commit(&self, tenant: TenantId, commit: Commit) -> StoreResult<Vec<SnapshotId>> {
+        commit.objects.iter().try_for_each(check_object)?;
+        let ids = commit
+            .snapshots
+            .iter()
+            .map(|snapshot| snapshot.encode().map(|(id, _)| id))
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|error| StoreError::Refused(error.to_string()))?;
+        self.with(tenant, |tenant| {
+            tenant.check_roots(&commit)?;
+            tenant.check_references(&commit)?;
+            tenant.add(commit.objects);
+            tenant.snapshots.extend(ids.iter().copied().zip(commit.snapshots));
+            for update in commit.references {
+                match update.target {
+                    Some(id) => tenant.references.insert(update.name, id),
+                    None => tenant.references.remove(&update.name),
+                };
+            }
+            Ok(ids)
+        })
+    }
+
+    async fn snapshots(
+        &self,
+        tenant: TenantId,
+        ids: &[SnapshotId],
+    ) -> StoreResult<Vec<Option<Snapshot>>> {
+        Ok(self.with(tenant, |tenant| {
+            ids.iter().map(|id| tenant.snapshots.get(id).cloned()).collect()
+        }))
+    }
+
+    async fn list_snapshots(
+        &self,
+        tenant: TenantId,
+        after: Option<SnapshotId>,
+        limit: usize,
+    ) -> StoreResult<Vec<SnapshotId>> {
+        Ok(self.with(tenant, |tenant| {
+            let after = after.map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded);
+            let range = tenant.snapshots.range((after, std::ops::Bound::Unbounded));
+            range.map(|(id, _)| *id).take(limit).collect()
+        }))
+    }
+
+    async fn reference(&self, tenant: TenantId, name: &str) -> StoreResult<Option<SnapshotId>> {
+        Ok(self.with(tenant, |tenant| tenant.references.get(name).copied()))
+    }
+
+    async fn list_references(
+        &self,
+        tenant: TenantId,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> StoreResult<Vec<(String, SnapshotId)>> {
+        Ok(self.with(tenant, |tenant| {
+            tenant
+                .references
+                .iter()
+                .filter(|(name, _)| name.starts_with(prefix))
+                .filter(|(name, _)| after.is_none_or(|after| name.as_str() > after))
+                .map(|(name, id)| (name.clone(), *id))
+                .take(limit)
+                .collect()
+        }))
+    }
+}

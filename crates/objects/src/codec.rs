@@ -1,0 +1,175 @@
+//! The small pieces every encoding is made of. Each value has exactly one
+//! encoding, and the reader refuses any other.
+
+use bytes::{Buf, Bytes};
+
+use crate::FORMAT_VERSION;
+use crate::hash::Hash;
+
+/// Why bytes are not the canonical encoding of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeError {
+    /// The bytes end before the object does.
+    #[error("the object is cut short")]
+    Truncated,
+    /// Bytes follow the end of the object.
+    #[error("bytes follow the end of the object")]
+    TrailingBytes,
+    /// Written by a version of the format that is not known here.
+    #[error("format version {0} is not known")]
+    UnknownVersion(u8),
+    /// Not the kind of object that was asked for.
+    #[error("the object is of another kind")]
+    WrongKind,
+    /// A number that is not in its shortest form, or larger than allowed.
+    #[error("a number is not in its canonical form or range")]
+    Number,
+    /// A name, link target or text that is not allowed.
+    #[error("a name or text is not allowed")]
+    Text,
+    /// An unknown tag, or a tag that contradicts its value.
+    #[error("a tag is not known or contradicts its value")]
+    Tag,
+    /// Items out of order, repeated, too many or too few.
+    #[error("items are out of order, repeated, too many or too few")]
+    Items,
+    /// An item that should have ended its node stands inside it.
+    #[error("a node holds a boundary inside it")]
+    Boundary,
+}
+
+/// Result of taking an encoding apart.
+pub type Result<T> = std::result::Result<T, DecodeError>;
+
+/// Appends `value` as a LEB128 number: seven bits a byte, least first.
+pub(crate) fn put_number(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+/// Appends a signed number, zigzag, so that small ones of either sign are short.
+pub(crate) fn put_signed(out: &mut Vec<u8>, value: i64) {
+    put_number(out, ((value << 1) ^ (value >> 63)) as u64);
+}
+
+/// Appends `bytes` behind their length.
+pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    put_number(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
+/// Takes an encoding apart, front to back, without copying.
+#[derive(Debug)]
+pub struct Reader(Bytes);
+
+impl Reader {
+    /// Opens an object that must carry our version and `kind`'s type byte.
+    pub(crate) fn open(data: &Bytes, type_byte: u8) -> Result<Self> {
+        let mut reader = Self(data.clone());
+        match reader.byte()? {
+            FORMAT_VERSION => {}
+            other => return Err(DecodeError::UnknownVersion(other)),
+        }
+        if reader.byte()? != type_byte {
+            return Err(DecodeError::WrongKind);
+        }
+        Ok(reader)
+    }
+
+    pub(crate) fn finish(self) -> Result<()> {
+        if self.0.is_empty() { Ok(()) } else { Err(DecodeError::TrailingBytes) }
+    }
+
+    pub(crate) fn byte(&mut self) -> Result<u8> {
+        if self.0.is_empty() {
+            return Err(DecodeError::Truncated);
+        }
+        Ok(self.0.get_u8())
+    }
+
+    pub(crate) fn number(&mut self) -> Result<u64> {
+        let mut value = 0_u64;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            let bits = u64::from(byte & 0x7f);
+            if shift == 63 && bits > 1 {
+                return Err(DecodeError::Number);
+            }
+            value |= bits << shift;
+            if byte & 0x80 == 0 {
+                let shortest = byte != 0 || shift == 0;
+                return if shortest { Ok(value) } else { Err(DecodeError::Number) };
+            }
+        }
+        Err(DecodeError::Number)
+    }
+
+    /// A number that must not exceed `limit`.
+    pub(crate) fn number_up_to(&mut self, limit: u64) -> Result<u64> {
+        match self.number()? {
+            value if value <= limit => Ok(value),
+            _ => Err(DecodeError::Number),
+        }
+    }
+
+    pub(crate) fn signed(&mut self) -> Result<i64> {
+        let raw = self.number()?;
+        Ok((raw >> 1) as i64 ^ -((raw & 1) as i64))
+    }
+
+    /// Bytes behind their length, which must not exceed `limit`.
+    pub(crate) fn bytes(&mut self, limit: usize) -> Result<Bytes> {
+        let length = self.number_up_to(limit as u64)? as usize;
+        if self.0.len() < length {
+            return Err(DecodeError::Truncated);
+        }
+        Ok(self.0.split_to(length))
+    }
+
+    pub(crate) fn text(&mut self, limit: usize) -> Result<String> {
+        String::from_utf8(self.bytes(limit)?.into()).map_err(|_| DecodeError::Text)
+    }
+
+    pub(crate) fn hash(&mut self) -> Result<Hash> {
+        if self.0.len() < 32 {
+            return Err(DecodeError::Truncated);
+        }
+        let mut bytes = [0; 32];
+        self.0.copy_to_slice(&mut bytes);
+        Ok(Hash::from_bytes(bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn number(bytes: &'static [u8]) -> Result<u64> {
+        Reader(Bytes::from_static(bytes)).number()
+    }
+
+    #[test]
+    fn numbers_read_back_and_only_in_their_shortest_form() {
+        for value in [0, 1, 127, 128, 300, u64::from(u32::MAX), u64::MAX - 1, u64::MAX] {
+            let mut out = Vec::new();
+            put_number(&mut out, value);
+            assert_eq!(Reader(out.into()).number(), Ok(value));
+        }
+        assert_eq!(number(&[0x80, 0x00]), Err(DecodeError::Number));
+        assert_eq!(number(&[0x80]), Err(DecodeError::Truncated));
+        let too_large = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02];
+        assert_eq!(Reader(Bytes::copy_from_slice(&too_large)).number(), Err(DecodeError::Number));
+    }
+
+    #[test]
+    fn signed_numbers_read_back() {
+        for value in [0, -1, 1, i64::MIN, i64::MAX] {
+            let mut out = Vec::new();
+            put_signed(&mut out, value);
+            assert_eq!(Reader(out.into()).signed(), Ok(value));
+        }
+    }
+}

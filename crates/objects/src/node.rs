@@ -1,0 +1,258 @@
+//! Nodes of search trees with content-defined boundaries (prolly trees).
+//!
+//! ```text
+//!  height 1           [ c.. | k.. | z.. ]          children: last key, hash, totals
+//!                    /       |        \
+//!  height 0   [ a b c ]  [ d .. k ]  [ l .. z ]    items
+//! ```
+//!
+//! A level is cut into nodes by one rule, so that equal contents always give
+//! equal trees: a node ends after an item that is a *boundary* once it holds
+//! [`MIN_ITEMS`], or when it holds [`MAX_ITEMS`]. What is a boundary depends on
+//! a directory entry's name only (an edit never moves one), or on a chunk's
+//! hash; one in 64 is.
+
+use std::fmt::Debug;
+
+use bytes::Bytes;
+
+use crate::FORMAT_VERSION;
+use crate::codec::{DecodeError, Reader, Result, put_number};
+use crate::hash::{Hash, Kind, ObjectKey};
+
+/// A node that is not the last of its level holds at least this many items, so
+/// that a tree always narrows towards its root, whatever its names.
+pub const MIN_ITEMS: usize = 2;
+/// No node holds more items.
+pub const MAX_ITEMS: usize = 256;
+/// No tree is higher: each level at least halves the one below.
+pub const MAX_HEIGHT: u8 = 64;
+
+/// One item in 2^6 ends its node.
+const BOUNDARY_BITS: u32 = 6;
+
+/// A leaf item of one of the three trees. Implemented in this crate only.
+pub trait Item: Clone + Debug + PartialEq + Send + Sync + 'static {
+    /// The kind of the tree's nodes.
+    const KIND: Kind;
+    /// What items are sorted by; `()` where their position is all they have.
+    type Key: Clone + Debug + Ord + Send + Sync + 'static;
+
+    /// What this item is sorted by.
+    fn key(&self) -> &Self::Key;
+    /// A number that looks random, from which boundaries are drawn.
+    fn spread(&self) -> u64;
+    /// The same for a child node with the given last key.
+    fn child_spread(key: &Self::Key, node: &Hash) -> u64;
+    /// What this item adds to its node's totals.
+    fn totals(&self) -> Totals;
+
+    #[doc(hidden)]
+    fn encode(&self, out: &mut Vec<u8>);
+    #[doc(hidden)]
+    fn decode(reader: &mut Reader) -> Result<Self>;
+    #[doc(hidden)]
+    fn encode_key(key: &Self::Key, out: &mut Vec<u8>);
+    #[doc(hidden)]
+    fn decode_key(reader: &mut Reader) -> Result<Self::Key>;
+    #[doc(hidden)]
+    fn encode_totals(totals: &Totals, out: &mut Vec<u8>);
+    #[doc(hidden)]
+    fn decode_totals(reader: &mut Reader) -> Result<Totals>;
+}
+
+/// Sums over the leaf items below a node. A tree keeps those it has a use for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Leaf items.
+    pub items: u64,
+    /// In a directory tree: entries at every depth.
+    pub count: u64,
+    /// In a directory tree or a chunk list: bytes of content.
+    pub bytes: u64,
+}
+
+impl Totals {
+    /// Both together. Saturates: sizes come from hostile trees.
+    #[must_use]
+    pub const fn plus(self, other: Self) -> Self {
+        Self {
+            items: self.items.saturating_add(other.items),
+            count: self.count.saturating_add(other.count),
+            bytes: self.bytes.saturating_add(other.bytes),
+        }
+    }
+}
+
+/// A reference to a node from the level above.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Child<I: Item> {
+    /// The key of the last leaf item below.
+    pub last: I::Key,
+    /// The node.
+    pub hash: Hash,
+    /// Sums over what is below.
+    pub totals: Totals,
+}
+
+/// A node, taken apart.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Node<I: Item> {
+    /// The lowest level: items.
+    Leaf(Vec<I>),
+    /// Every other level: references to nodes one lower.
+    Index {
+        /// How many levels are below, 1 to [`MAX_HEIGHT`].
+        height: u8,
+        /// The nodes of the level below.
+        children: Vec<Child<I>>,
+    },
+}
+
+/// Whether an item or child with this spread ends its node at `height`.
+pub fn is_boundary(spread: u64, height: u8) -> bool {
+    let bits = spread.rotate_right(u32::from(height) * BOUNDARY_BITS);
+    bits & ((1 << BOUNDARY_BITS) - 1) == 0
+}
+
+const fn type_byte(kind: Kind) -> u8 {
+    match kind {
+        Kind::Directory => b'd',
+        Kind::Times => b't',
+        Kind::ChunkList => b'f',
+        Kind::Chunk | Kind::Snapshot => unreachable!(),
+    }
+}
+
+impl<I: Item> Node<I> {
+    /// Levels below this one; 0 for a leaf.
+    pub const fn height(&self) -> u8 {
+        match self {
+            Self::Leaf(_) => 0,
+            Self::Index { height, .. } => *height,
+        }
+    }
+
+    /// Items or children in this node itself.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Leaf(items) => items.len(),
+            Self::Index { children, .. } => children.len(),
+        }
+    }
+
+    /// Never: an empty tree has no node.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Sums over all leaf items below.
+    pub fn totals(&self) -> Totals {
+        match self {
+            Self::Leaf(items) => items.iter().map(I::totals).fold(Totals::default(), Totals::plus),
+            Self::Index { children, .. } => {
+                children.iter().map(|child| child.totals).fold(Totals::default(), Totals::plus)
+            }
+        }
+    }
+
+    /// The one encoding of this node.
+    pub fn encode(&self) -> Bytes {
+        let mut out = Vec::with_capacity(4 + self.len() * 80);
+        out.extend_from_slice(&[FORMAT_VERSION, type_byte(I::KIND), self.height()]);
+        put_number(&mut out, self.len() as u64);
+        match self {
+            Self::Leaf(items) => items.iter().for_each(|item| item.encode(&mut out)),
+            Self::Index { children, .. } => {
+                for child in children {
+                    I::encode_key(&child.last, &mut out);
+                    I::encode_totals(&child.totals, &mut out);
+                    out.extend_from_slice(child.hash.as_bytes());
+                }
+            }
+        }
+        out.into()
+    }
+
+    /// Reads a node back. Refuses whatever [`Self::encode`] could not have
+    /// written for some tree: unsorted keys, numbers not in their shortest
+    /// form, boundaries inside a node, too many items, trailing bytes.
+    pub fn decode(data: &Bytes) -> Result<Self> {
+        let mut reader = Reader::open(data, type_byte(I::KIND))?;
+        let height = reader.byte()?;
+        if height > MAX_HEIGHT {
+            return Err(DecodeError::Number);
+        }
+        let length = reader.number_up_to(MAX_ITEMS as u64)? as usize;
+        if length == 0 {
+            return Err(DecodeError::Items);
+        }
+        let node = if height == 0 {
+            let items = read_many(&mut reader, length, I::decode)?;
+            check_order(items.iter().map(I::key))?;
+            check_boundaries(items.iter().map(I::spread), height, length)?;
+            Self::Leaf(items)
+        } else {
+            let children = read_many(&mut reader, length, read_child::<I>)?;
+            check_order(children.iter().map(|child| &child.last))?;
+            let spreads = children.iter().map(|child| I::child_spread(&child.last, &child.hash));
+            check_boundaries(spreads, height, length)?;
+            Self::Index { height, children }
+        };
+        reader.finish()?;
+        Ok(node)
+    }
+
+    /// The key of a node encoded as `data`.
+    pub fn key(data: &[u8]) -> ObjectKey {
+        I::KIND.key(data)
+    }
+}
+
+fn read_many<T>(
+    reader: &mut Reader,
+    length: usize,
+    mut read: impl FnMut(&mut Reader) -> Result<T>,
+) -> Result<Vec<T>> {
+    let mut items = Vec::with_capacity(length);
+    for _ in 0..length {
+        items.push(read(reader)?);
+    }
+    Ok(items)
+}
+
+fn read_child<I: Item>(reader: &mut Reader) -> Result<Child<I>> {
+    let last = I::decode_key(reader)?;
+    let totals = I::decode_totals(reader)?;
+    if totals.items == 0 {
+        return Err(DecodeError::Number);
+    }
+    Ok(Child { last, hash: reader.hash()?, totals })
+}
+
+/// Keys must rise strictly, except where there are none to compare.
+fn check_order<'a, K: Ord + 'a>(mut keys: impl Iterator<Item = &'a K>) -> Result<()> {
+    if size_of::<K>() == 0 {
+        return Ok(());
+    }
+    let Some(mut previous) = keys.next() else { return Ok(()) };
+    for key in keys {
+        if key <= previous {
+            return Err(DecodeError::Items);
+        }
+        previous = key;
+    }
+    Ok(())
+}
+
+fn check_boundaries(
+    spreads: impl Iterator<Item = u64>,
+    height: u8,
+    length: usize,
+) -> Result<()> {
+    let inside = spreads.take(length - 1).skip(MIN_ITEMS - 1);
+    if inside.into_iter().any(|spread| is_boundary(spread, height)) {
+        return Err(DecodeError::Boundary);
+    }
+    Ok(())
+}

@@ -1,0 +1,180 @@
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+use bytes::Bytes;
+use elevo_core::Timestamp;
+
+use crate::FORMAT_VERSION;
+use crate::codec::{DecodeError, Reader, Result, put_bytes, put_number, put_signed};
+use crate::entry::Tree;
+use crate::hash::{Hash, InvalidHash, Kind};
+
+const TYPE_BYTE: u8 = b's';
+const MAX_PARENTS: usize = 64;
+const MAX_AUTHOR: usize = 1024;
+const MAX_MESSAGE: usize = 64 * 1024;
+const MAX_LABELS: usize = 64;
+const MAX_LABEL_NAME: usize = 128;
+const MAX_LABEL_VALUE: usize = 4096;
+
+/// The hash of a snapshot's encoding.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SnapshotId(pub Hash);
+
+impl fmt::Display for SnapshotId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Debug for SnapshotId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl FromStr for SnapshotId {
+    type Err = InvalidHash;
+
+    fn from_str(text: &str) -> std::result::Result<Self, InvalidHash> {
+        text.parse().map(Self)
+    }
+}
+
+/// An immutable state: a tree, the times beside it, and where it came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    /// The files.
+    pub tree: Tree,
+    /// The root node of their modification times, if any are known.
+    pub times: Option<Hash>,
+    /// The snapshots this one was made from; none for a first one.
+    pub parents: Vec<SnapshotId>,
+    /// Who made it.
+    pub author: String,
+    /// Why.
+    pub message: String,
+    /// When, as whoever made it says.
+    pub created: Timestamp,
+    /// What else its maker wants to find it by.
+    pub labels: BTreeMap<String, String>,
+}
+
+/// A snapshot that cannot be encoded because a part of it is too large.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the snapshot's {part} is over the limit of {limit}")]
+pub struct InvalidSnapshot {
+    /// Which part.
+    pub part: &'static str,
+    /// What it may have at most.
+    pub limit: usize,
+}
+
+impl Snapshot {
+    /// The one encoding of this snapshot, and its id.
+    pub fn encode(&self) -> std::result::Result<(SnapshotId, Bytes), InvalidSnapshot> {
+        self.check()?;
+        let mut out = vec![FORMAT_VERSION, TYPE_BYTE];
+        put_optional_hash(&mut out, self.tree.root);
+        if self.tree.root.is_some() {
+            put_number(&mut out, self.tree.count);
+            put_number(&mut out, self.tree.bytes);
+        }
+        put_optional_hash(&mut out, self.times);
+        put_number(&mut out, self.parents.len() as u64);
+        for parent in &self.parents {
+            out.extend_from_slice(parent.0.as_bytes());
+        }
+        put_signed(&mut out, self.created.seconds());
+        put_number(&mut out, self.created.nanos().into());
+        put_bytes(&mut out, self.author.as_bytes());
+        put_bytes(&mut out, self.message.as_bytes());
+        put_number(&mut out, self.labels.len() as u64);
+        for (name, value) in &self.labels {
+            put_bytes(&mut out, name.as_bytes());
+            put_bytes(&mut out, value.as_bytes());
+        }
+        let id = SnapshotId(Kind::Snapshot.hash(&out));
+        Ok((id, out.into()))
+    }
+
+    fn check(&self) -> std::result::Result<(), InvalidSnapshot> {
+        let longest_name = self.labels.keys().map(String::len).max().unwrap_or(0);
+        let longest_value = self.labels.values().map(String::len).max().unwrap_or(0);
+        for (part, size, limit) in [
+            ("list of parents", self.parents.len(), MAX_PARENTS),
+            ("author", self.author.len(), MAX_AUTHOR),
+            ("message", self.message.len(), MAX_MESSAGE),
+            ("set of labels", self.labels.len(), MAX_LABELS),
+            ("label name", longest_name, MAX_LABEL_NAME),
+            ("label value", longest_value, MAX_LABEL_VALUE),
+        ] {
+            if size > limit {
+                return Err(InvalidSnapshot { part, limit });
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads a snapshot back; refuses what is not its canonical encoding.
+    pub fn decode(data: &Bytes) -> Result<Self> {
+        let mut reader = Reader::open(data, TYPE_BYTE)?;
+        let tree = read_tree(&mut reader)?;
+        let times = read_optional_hash(&mut reader)?;
+        let parents = (0..reader.number_up_to(MAX_PARENTS as u64)?)
+            .map(|_| reader.hash().map(SnapshotId))
+            .collect::<Result<_>>()?;
+        let seconds = reader.signed()?;
+        let nanos = reader.number_up_to(999_999_999)? as u32;
+        let created = Timestamp::new(seconds, nanos).ok_or(DecodeError::Number)?;
+        let author = reader.text(MAX_AUTHOR)?;
+        let message = reader.text(MAX_MESSAGE)?;
+        let labels = read_labels(&mut reader)?;
+        reader.finish()?;
+        Ok(Self { tree, times, parents, author, message, created, labels })
+    }
+}
+
+fn put_optional_hash(out: &mut Vec<u8>, hash: Option<Hash>) {
+    match hash {
+        None => out.push(0),
+        Some(hash) => {
+            out.push(1);
+            out.extend_from_slice(hash.as_bytes());
+        }
+    }
+}
+
+fn read_optional_hash(reader: &mut Reader) -> Result<Option<Hash>> {
+    match reader.byte()? {
+        0 => Ok(None),
+        1 => reader.hash().map(Some),
+        _ => Err(DecodeError::Tag),
+    }
+}
+
+fn read_tree(reader: &mut Reader) -> Result<Tree> {
+    match read_optional_hash(reader)? {
+        None => Ok(Tree::EMPTY),
+        root => {
+            let count = reader.number()?;
+            if count == 0 {
+                return Err(DecodeError::Number);
+            }
+            Ok(Tree { root, count, bytes: reader.number()? })
+        }
+    }
+}
+
+fn read_labels(reader: &mut Reader) -> Result<BTreeMap<String, String>> {
+    let mut labels = BTreeMap::new();
+    for _ in 0..reader.number_up_to(MAX_LABELS as u64)? {
+        let name = reader.text(MAX_LABEL_NAME)?;
+        if labels.last_key_value().is_some_and(|(last, _)| *last >= name) {
+            return Err(DecodeError::Items);
+        }
+        labels.insert(name, reader.text(MAX_LABEL_VALUE)?);
+    }
+    Ok(labels)
+}

@@ -1,0 +1,160 @@
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::hash::Hash;
+use crate::node::{Child, Item, MAX_ITEMS, MIN_ITEMS, Node, Totals, is_boundary};
+
+/// Builds a tree from its leaf items in order, or from leaf items and whole
+/// subtrees of an older tree, holding one open node per level.
+///
+/// The result depends on the sequence of leaf items alone, not on how they
+/// were fed: that is what makes an edited tree equal to one built anew.
+#[derive(Debug)]
+pub struct TreeBuilder<I: Item> {
+    leaves: Vec<I>,
+    /// Open index nodes; `indexes[h - 1]` is at height `h`.
+    indexes: Vec<OpenIndex<I>>,
+    finished: Vec<NewNode<I>>,
+}
+
+#[derive(Debug)]
+struct OpenIndex<I: Item> {
+    children: Vec<Child<I>>,
+    /// Whether a node of this level has been closed already.
+    closed_one: bool,
+}
+
+/// A node the builder made.
+#[derive(Clone, Debug)]
+pub struct NewNode<I: Item> {
+    /// Its hash, of kind `I::KIND`.
+    pub hash: Hash,
+    /// Its encoding.
+    pub data: Bytes,
+    /// The same, taken apart.
+    pub node: Arc<Node<I>>,
+}
+
+/// The root of a finished tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Root {
+    /// The root node.
+    pub hash: Hash,
+    /// Its height.
+    pub height: u8,
+    /// Sums over all leaf items.
+    pub totals: Totals,
+}
+
+impl<I: Item> Default for TreeBuilder<I> {
+    fn default() -> Self {
+        Self { leaves: Vec::new(), indexes: Vec::new(), finished: Vec::new() }
+    }
+}
+
+impl<I: Item> TreeBuilder<I> {
+    /// A builder that has been fed nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Appends the next leaf item. Items come in the order of their keys.
+    pub fn push(&mut self, item: I) {
+        let boundary = is_boundary(item.spread(), 0);
+        self.leaves.push(item);
+        if ends_node(self.leaves.len(), boundary) {
+            self.close_leaf();
+        }
+    }
+
+    /// Whether a subtree of `height` may come next by reference: nothing may
+    /// be open at its own level or below.
+    pub fn is_aligned(&self, height: u8) -> bool {
+        self.leaves.is_empty()
+            && self.indexes.iter().take(height.into()).all(|open| open.children.is_empty())
+    }
+
+    /// Appends all leaf items of a node of an older tree, by reference.
+    ///
+    /// Legal only where [`Self::is_aligned`], and for a node that its own tree
+    /// ended by the rule (every node but the last of its level), or that no
+    /// further item will follow.
+    pub fn push_subtree(&mut self, child: Child<I>, height: u8) {
+        debug_assert!(self.is_aligned(height));
+        self.push_child(child, height + 1);
+    }
+
+    /// Nodes made since the last call, each after those it refers to. Take
+    /// them now and then, or the builder holds the whole tree.
+    pub fn take_finished(&mut self) -> Vec<NewNode<I>> {
+        std::mem::take(&mut self.finished)
+    }
+
+    /// How many nodes wait to be taken.
+    pub fn finished_len(&self) -> usize {
+        self.finished.len()
+    }
+
+    /// Closes what is open and returns the root, `None` for an empty tree.
+    ///
+    /// The root may be a node that came in whole by [`Self::push_subtree`] and
+    /// has a single child; whoever did that must step down to that child.
+    pub fn finish(&mut self) -> Option<Root> {
+        if !self.leaves.is_empty() {
+            self.close_leaf();
+        }
+        let mut height = 1;
+        loop {
+            let is_top = self.indexes.len() == usize::from(height);
+            let open = self.indexes.get_mut(usize::from(height) - 1)?;
+            if is_top && !open.closed_one && open.children.len() == 1 {
+                let child = open.children.pop()?;
+                self.indexes.clear();
+                return Some(Root { hash: child.hash, height: height - 1, totals: child.totals });
+            }
+            if !open.children.is_empty() {
+                self.close_index(height);
+            }
+            height += 1;
+        }
+    }
+
+    fn close_leaf(&mut self) {
+        let items = std::mem::take(&mut self.leaves);
+        let Some(last) = items.last().map(|item| item.key().clone()) else { return };
+        self.emit(Node::Leaf(items), last);
+    }
+
+    fn close_index(&mut self, height: u8) {
+        let open = &mut self.indexes[usize::from(height) - 1];
+        open.closed_one = true;
+        let children = std::mem::take(&mut open.children);
+        let Some(last) = children.last().map(|child| child.last.clone()) else { return };
+        self.emit(Node::Index { height, children }, last);
+    }
+
+    fn emit(&mut self, node: Node<I>, last: I::Key) {
+        let data = node.encode();
+        let hash = I::KIND.hash(&data);
+        let (height, totals) = (node.height(), node.totals());
+        self.finished.push(NewNode { hash, data, node: Arc::new(node) });
+        self.push_child(Child { last, hash, totals }, height + 1);
+    }
+
+    fn push_child(&mut self, child: Child<I>, height: u8) {
+        while self.indexes.len() < usize::from(height) {
+            self.indexes.push(OpenIndex { children: Vec::new(), closed_one: false });
+        }
+        let boundary = is_boundary(I::child_spread(&child.last, &child.hash), height);
+        let open = &mut self.indexes[usize::from(height) - 1].children;
+        open.push(child);
+        if ends_node(open.len(), boundary) {
+            self.close_index(height);
+        }
+    }
+}
+
+const fn ends_node(length: usize, boundary: bool) -> bool {
+    length >= MAX_ITEMS || (boundary && length >= MIN_ITEMS)
+}
