@@ -125,10 +125,7 @@ mod tests {
         for bad in ["/", "/a", "a/", "a//b", "..", "a/../b", "a/./b", "a\0b"] {
             assert!(TreePath::new(bad).is_err(), "{bad}");
         }
-        assert_eq!(
-            TreePath::new("a/".repeat(3000)),
-            Err(InvalidPath::TooLong)
-        );
+        assert_eq!(TreePath::new("a/".repeat(3000)), Err(InvalidPath::TooLong));
     }
 
     #[test]

@@ -80,7 +80,11 @@ impl Reader {
     }
 
     pub(crate) fn finish(self) -> Result<()> {
-        if self.0.is_empty() { Ok(()) } else { Err(DecodeError::TrailingBytes) }
+        if self.0.is_empty() {
+            Ok(())
+        } else {
+            Err(DecodeError::TrailingBytes)
+        }
     }
 
     pub(crate) fn byte(&mut self) -> Result<u8> {
@@ -101,7 +105,11 @@ impl Reader {
             value |= bits << shift;
             if byte & 0x80 == 0 {
                 let shortest = byte != 0 || shift == 0;
-                return if shortest { Ok(value) } else { Err(DecodeError::Number) };
+                return if shortest {
+                    Ok(value)
+                } else {
+                    Err(DecodeError::Number)
+                };
             }
         }
         Err(DecodeError::Number)
@@ -153,7 +161,16 @@ mod tests {
 
     #[test]
     fn numbers_read_back_and_only_in_their_shortest_form() {
-        for value in [0, 1, 127, 128, 300, u64::from(u32::MAX), u64::MAX - 1, u64::MAX] {
+        for value in [
+            0,
+            1,
+            127,
+            128,
+            300,
+            u64::from(u32::MAX),
+            u64::MAX - 1,
+            u64::MAX,
+        ] {
             let mut out = Vec::new();
             put_number(&mut out, value);
             assert_eq!(Reader(out.into()).number(), Ok(value));
@@ -161,7 +178,10 @@ mod tests {
         assert_eq!(number(&[0x80, 0x00]), Err(DecodeError::Number));
         assert_eq!(number(&[0x80]), Err(DecodeError::Truncated));
         let too_large = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02];
-        assert_eq!(Reader(Bytes::copy_from_slice(&too_large)).number(), Err(DecodeError::Number));
+        assert_eq!(
+            Reader(Bytes::copy_from_slice(&too_large)).number(),
+            Err(DecodeError::Number)
+        );
     }
 
     #[test]

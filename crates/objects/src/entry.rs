@@ -110,7 +110,11 @@ pub struct Tree {
 
 impl Tree {
     /// A directory with nothing in it.
-    pub const EMPTY: Self = Self { root: None, count: 0, bytes: 0 };
+    pub const EMPTY: Self = Self {
+        root: None,
+        count: 0,
+        bytes: 0,
+    };
 }
 
 /// A leaf item of a directory tree.
@@ -187,11 +191,21 @@ impl Item for DirItem {
 
     fn totals(&self) -> Totals {
         match &self.entry {
-            Entry::File { content, .. } => Totals { items: 1, count: 1, bytes: content.size() },
-            Entry::Directory { tree, .. } => {
-                Totals { items: 1, count: tree.count.saturating_add(1), bytes: tree.bytes }
-            }
-            Entry::Link(_) => Totals { items: 1, count: 1, bytes: 0 },
+            Entry::File { content, .. } => Totals {
+                items: 1,
+                count: 1,
+                bytes: content.size(),
+            },
+            Entry::Directory { tree, .. } => Totals {
+                items: 1,
+                count: tree.count.saturating_add(1),
+                bytes: tree.bytes,
+            },
+            Entry::Link(_) => Totals {
+                items: 1,
+                count: 1,
+                bytes: 0,
+            },
         }
     }
 
@@ -212,7 +226,11 @@ impl Item for DirItem {
                 }
             }
             Entry::Directory { mode, tree } => {
-                out.push(if tree.root.is_some() { tag::DIRECTORY } else { tag::EMPTY_DIRECTORY });
+                out.push(if tree.root.is_some() {
+                    tag::DIRECTORY
+                } else {
+                    tag::EMPTY_DIRECTORY
+                });
                 put_number(out, mode.bits().into());
                 if let Some(root) = tree.root {
                     put_number(out, tree.count);
@@ -232,13 +250,20 @@ impl Item for DirItem {
         let name = read_name(reader)?;
         let tag = reader.byte()?;
         let entry = match tag {
-            tag::EMPTY_FILE => {
-                Entry::File { mode: Mode::read(reader)?, content: Content::Empty }
-            }
+            tag::EMPTY_FILE => Entry::File {
+                mode: Mode::read(reader)?,
+                content: Content::Empty,
+            },
             tag::CHUNK_FILE => {
                 let mode = Mode::read(reader)?;
                 let size = chunk_size(reader)?;
-                Entry::File { mode, content: Content::Chunk { hash: reader.hash()?, size } }
+                Entry::File {
+                    mode,
+                    content: Content::Chunk {
+                        hash: reader.hash()?,
+                        size,
+                    },
+                }
             }
             tag::LIST_FILE => {
                 let mode = Mode::read(reader)?;
@@ -246,11 +271,18 @@ impl Item for DirItem {
                 if size <= MIN_CHUNK as u64 {
                     return Err(DecodeError::Tag);
                 }
-                Entry::File { mode, content: Content::List { hash: reader.hash()?, size } }
+                Entry::File {
+                    mode,
+                    content: Content::List {
+                        hash: reader.hash()?,
+                        size,
+                    },
+                }
             }
-            tag::EMPTY_DIRECTORY => {
-                Entry::Directory { mode: Mode::read(reader)?, tree: Tree::EMPTY }
-            }
+            tag::EMPTY_DIRECTORY => Entry::Directory {
+                mode: Mode::read(reader)?,
+                tree: Tree::EMPTY,
+            },
             tag::DIRECTORY => {
                 let mode = Mode::read(reader)?;
                 let count = reader.number()?;
@@ -259,14 +291,20 @@ impl Item for DirItem {
                 }
                 let bytes = reader.number()?;
                 let root = Some(reader.hash()?);
-                Entry::Directory { mode, tree: Tree { root, count, bytes } }
+                Entry::Directory {
+                    mode,
+                    tree: Tree { root, count, bytes },
+                }
             }
             tag::LINK => {
                 let size = reader.number_up_to(MAX_LINK_BYTES as u64)?;
                 if size == 0 {
                     return Err(DecodeError::Tag);
                 }
-                Entry::Link(Link { hash: reader.hash()?, size })
+                Entry::Link(Link {
+                    hash: reader.hash()?,
+                    size,
+                })
             }
             _ => return Err(DecodeError::Tag),
         };
@@ -288,7 +326,11 @@ impl Item for DirItem {
     }
 
     fn decode_totals(reader: &mut Reader) -> Result<Totals> {
-        Ok(Totals { items: reader.number()?, count: reader.number()?, bytes: reader.number()? })
+        Ok(Totals {
+            items: reader.number()?,
+            count: reader.number()?,
+            bytes: reader.number()?,
+        })
     }
 }
 
@@ -309,7 +351,11 @@ impl Item for TimeItem {
     }
 
     fn totals(&self) -> Totals {
-        Totals { items: 1, count: 0, bytes: 0 }
+        Totals {
+            items: 1,
+            count: 0,
+            bytes: 0,
+        }
     }
 
     fn encode(&self, out: &mut Vec<u8>) {
@@ -340,8 +386,15 @@ impl Item for TimeItem {
         } else {
             None
         };
-        let children = if flags & tag::CHILDREN != 0 { Some(reader.hash()?) } else { None };
-        Ok(Self { name, entry: TimeEntry { modified, children } })
+        let children = if flags & tag::CHILDREN != 0 {
+            Some(reader.hash()?)
+        } else {
+            None
+        };
+        Ok(Self {
+            name,
+            entry: TimeEntry { modified, children },
+        })
     }
 
     fn encode_key(key: &Name, out: &mut Vec<u8>) {
@@ -357,7 +410,11 @@ impl Item for TimeItem {
     }
 
     fn decode_totals(reader: &mut Reader) -> Result<Totals> {
-        Ok(Totals { items: reader.number()?, count: 0, bytes: 0 })
+        Ok(Totals {
+            items: reader.number()?,
+            count: 0,
+            bytes: 0,
+        })
     }
 }
 
@@ -378,7 +435,11 @@ impl Item for ChunkItem {
     }
 
     fn totals(&self) -> Totals {
-        Totals { items: 1, count: 0, bytes: self.size }
+        Totals {
+            items: 1,
+            count: 0,
+            bytes: self.size,
+        }
     }
 
     fn encode(&self, out: &mut Vec<u8>) {
@@ -388,7 +449,10 @@ impl Item for ChunkItem {
 
     fn decode(reader: &mut Reader) -> Result<Self> {
         let size = chunk_size(reader)?;
-        Ok(Self { hash: reader.hash()?, size })
+        Ok(Self {
+            hash: reader.hash()?,
+            size,
+        })
     }
 
     fn encode_key((): &(), _: &mut Vec<u8>) {}
@@ -403,7 +467,11 @@ impl Item for ChunkItem {
     }
 
     fn decode_totals(reader: &mut Reader) -> Result<Totals> {
-        Ok(Totals { items: reader.number()?, count: 0, bytes: reader.number()? })
+        Ok(Totals {
+            items: reader.number()?,
+            count: 0,
+            bytes: reader.number()?,
+        })
     }
 }
 

@@ -31,6 +31,15 @@ pub struct ObjectKey {
 }
 
 impl Kind {
+    /// Every kind there is.
+    pub const ALL: [Self; 5] = [
+        Self::Chunk,
+        Self::Directory,
+        Self::Times,
+        Self::ChunkList,
+        Self::Snapshot,
+    ];
+
     /// The BLAKE3 key that separates this kind from the others.
     const fn domain(self) -> &'static [u8; 32] {
         match self {
@@ -49,7 +58,10 @@ impl Kind {
 
     /// The key of `data` as an object of this kind.
     pub fn key(self, data: &[u8]) -> ObjectKey {
-        ObjectKey { kind: self, hash: self.hash(data) }
+        ObjectKey {
+            kind: self,
+            hash: self.hash(data),
+        }
     }
 }
 
@@ -116,22 +128,26 @@ fn hex_digit(digit: u8) -> Result<u8, InvalidHash> {
 mod tests {
     use super::*;
 
-    const KINDS: [Kind; 5] =
-        [Kind::Chunk, Kind::Directory, Kind::Times, Kind::ChunkList, Kind::Snapshot];
-
     #[test]
     fn equal_bytes_of_different_kinds_have_different_hashes() {
-        let mut hashes: Vec<_> = KINDS.iter().map(|kind| kind.hash(b"same")).collect();
+        let mut hashes: Vec<_> = Kind::ALL.iter().map(|kind| kind.hash(b"same")).collect();
         hashes.sort();
         hashes.dedup();
-        assert_eq!(hashes.len(), KINDS.len());
+        assert_eq!(hashes.len(), Kind::ALL.len());
     }
 
     #[test]
     fn hashes_are_pinned() {
+        let hashes = Kind::ALL.map(|kind| kind.hash(b"hello\n").to_string());
         assert_eq!(
-            Kind::Chunk.hash(b"hello\n").to_string(),
-            "PIN"
+            hashes,
+            [
+                "0d0f26de73be160e547d7c2656796007f9b4e629b9645feccf9aa9457f688ee1",
+                "913b33aba554aa23d4bc13e28f93744de074b25435298a1f70fe9831f1a2e296",
+                "67e1ed1baee400801defd7f7d3995532da09284791891d1a1159f27fd4ee5a6c",
+                "46412804ccada47fd94406961e08b89da91386aa6d84b73724e9fbee4f3fb1d3",
+                "560cbed056af30f2bdde19b92bc0c65545b12ea8fefb2a8545aca27dbbe6680d",
+            ]
         );
     }
 
@@ -140,6 +156,9 @@ mod tests {
         let hash = Kind::Chunk.hash(b"x");
         assert_eq!(hash.to_string().parse(), Ok(hash));
         assert_eq!("zz".parse::<Hash>(), Err(InvalidHash));
-        assert_eq!(hash.to_string().to_uppercase().parse::<Hash>(), Err(InvalidHash));
+        assert_eq!(
+            hash.to_string().to_uppercase().parse::<Hash>(),
+            Err(InvalidHash)
+        );
     }
 }

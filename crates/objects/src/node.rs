@@ -149,10 +149,14 @@ impl<I: Item> Node<I> {
     /// Sums over all leaf items below.
     pub fn totals(&self) -> Totals {
         match self {
-            Self::Leaf(items) => items.iter().map(I::totals).fold(Totals::default(), Totals::plus),
-            Self::Index { children, .. } => {
-                children.iter().map(|child| child.totals).fold(Totals::default(), Totals::plus)
-            }
+            Self::Leaf(items) => items
+                .iter()
+                .map(I::totals)
+                .fold(Totals::default(), Totals::plus),
+            Self::Index { children, .. } => children
+                .iter()
+                .map(|child| child.totals)
+                .fold(Totals::default(), Totals::plus),
         }
     }
 
@@ -195,7 +199,9 @@ impl<I: Item> Node<I> {
         } else {
             let children = read_many(&mut reader, length, read_child::<I>)?;
             check_order(children.iter().map(|child| &child.last))?;
-            let spreads = children.iter().map(|child| I::child_spread(&child.last, &child.hash));
+            let spreads = children
+                .iter()
+                .map(|child| I::child_spread(&child.last, &child.hash));
             check_boundaries(spreads, height, length)?;
             Self::Index { height, children }
         };
@@ -227,7 +233,11 @@ fn read_child<I: Item>(reader: &mut Reader) -> Result<Child<I>> {
     if totals.items == 0 {
         return Err(DecodeError::Number);
     }
-    Ok(Child { last, hash: reader.hash()?, totals })
+    Ok(Child {
+        last,
+        hash: reader.hash()?,
+        totals,
+    })
 }
 
 /// Keys must rise strictly, except where there are none to compare.
@@ -235,7 +245,9 @@ fn check_order<'a, K: Ord + 'a>(mut keys: impl Iterator<Item = &'a K>) -> Result
     if size_of::<K>() == 0 {
         return Ok(());
     }
-    let Some(mut previous) = keys.next() else { return Ok(()) };
+    let Some(mut previous) = keys.next() else {
+        return Ok(());
+    };
     for key in keys {
         if key <= previous {
             return Err(DecodeError::Items);
@@ -245,11 +257,7 @@ fn check_order<'a, K: Ord + 'a>(mut keys: impl Iterator<Item = &'a K>) -> Result
     Ok(())
 }
 
-fn check_boundaries(
-    spreads: impl Iterator<Item = u64>,
-    height: u8,
-    length: usize,
-) -> Result<()> {
+fn check_boundaries(spreads: impl Iterator<Item = u64>, height: u8, length: usize) -> Result<()> {
     let inside = spreads.take(length - 1).skip(MIN_ITEMS - 1);
     if inside.into_iter().any(|spread| is_boundary(spread, height)) {
         return Err(DecodeError::Boundary);

@@ -132,7 +132,15 @@ impl Snapshot {
         let message = reader.text(MAX_MESSAGE)?;
         let labels = read_labels(&mut reader)?;
         reader.finish()?;
-        Ok(Self { tree, times, parents, author, message, created, labels })
+        Ok(Self {
+            tree,
+            times,
+            parents,
+            author,
+            message,
+            created,
+            labels,
+        })
     }
 }
 
@@ -162,7 +170,11 @@ fn read_tree(reader: &mut Reader) -> Result<Tree> {
             if count == 0 {
                 return Err(DecodeError::Number);
             }
-            Ok(Tree { root, count, bytes: reader.number()? })
+            Ok(Tree {
+                root,
+                count,
+                bytes: reader.number()?,
+            })
         }
     }
 }
@@ -171,7 +183,10 @@ fn read_labels(reader: &mut Reader) -> Result<BTreeMap<String, String>> {
     let mut labels = BTreeMap::new();
     for _ in 0..reader.number_up_to(MAX_LABELS as u64)? {
         let name = reader.text(MAX_LABEL_NAME)?;
-        if labels.last_key_value().is_some_and(|(last, _)| *last >= name) {
+        if labels
+            .last_key_value()
+            .is_some_and(|(last, _)| *last >= name)
+        {
             return Err(DecodeError::Items);
         }
         labels.insert(name, reader.text(MAX_LABEL_VALUE)?);

@@ -49,7 +49,11 @@ pub struct Root {
 
 impl<I: Item> Default for TreeBuilder<I> {
     fn default() -> Self {
-        Self { leaves: Vec::new(), indexes: Vec::new(), finished: Vec::new() }
+        Self {
+            leaves: Vec::new(),
+            indexes: Vec::new(),
+            finished: Vec::new(),
+        }
     }
 }
 
@@ -72,7 +76,11 @@ impl<I: Item> TreeBuilder<I> {
     /// be open at its own level or below.
     pub fn is_aligned(&self, height: u8) -> bool {
         self.leaves.is_empty()
-            && self.indexes.iter().take(height.into()).all(|open| open.children.is_empty())
+            && self
+                .indexes
+                .iter()
+                .take(height.into())
+                .all(|open| open.children.is_empty())
     }
 
     /// Appends all leaf items of a node of an older tree, by reference.
@@ -111,7 +119,11 @@ impl<I: Item> TreeBuilder<I> {
             if is_top && !open.closed_one && open.children.len() == 1 {
                 let child = open.children.pop()?;
                 self.indexes.clear();
-                return Some(Root { hash: child.hash, height: height - 1, totals: child.totals });
+                return Some(Root {
+                    hash: child.hash,
+                    height: height - 1,
+                    totals: child.totals,
+                });
             }
             if !open.children.is_empty() {
                 self.close_index(height);
@@ -122,7 +134,9 @@ impl<I: Item> TreeBuilder<I> {
 
     fn close_leaf(&mut self) {
         let items = std::mem::take(&mut self.leaves);
-        let Some(last) = items.last().map(|item| item.key().clone()) else { return };
+        let Some(last) = items.last().map(|item| item.key().clone()) else {
+            return;
+        };
         self.emit(Node::Leaf(items), last);
     }
 
@@ -130,7 +144,9 @@ impl<I: Item> TreeBuilder<I> {
         let open = &mut self.indexes[usize::from(height) - 1];
         open.closed_one = true;
         let children = std::mem::take(&mut open.children);
-        let Some(last) = children.last().map(|child| child.last.clone()) else { return };
+        let Some(last) = children.last().map(|child| child.last.clone()) else {
+            return;
+        };
         self.emit(Node::Index { height, children }, last);
     }
 
@@ -138,13 +154,20 @@ impl<I: Item> TreeBuilder<I> {
         let data = node.encode();
         let hash = I::KIND.hash(&data);
         let (height, totals) = (node.height(), node.totals());
-        self.finished.push(NewNode { hash, data, node: Arc::new(node) });
+        self.finished.push(NewNode {
+            hash,
+            data,
+            node: Arc::new(node),
+        });
         self.push_child(Child { last, hash, totals }, height + 1);
     }
 
     fn push_child(&mut self, child: Child<I>, height: u8) {
         while self.indexes.len() < usize::from(height) {
-            self.indexes.push(OpenIndex { children: Vec::new(), closed_one: false });
+            self.indexes.push(OpenIndex {
+                children: Vec::new(),
+                closed_one: false,
+            });
         }
         let boundary = is_boundary(I::child_spread(&child.last, &child.hash), height);
         let open = &mut self.indexes[usize::from(height) - 1].children;
