@@ -9,8 +9,24 @@
 
 #[cfg(feature = "conformance")]
 pub mod conformance;
+mod diff;
+mod checkout;
+mod error;
+mod file;
+mod import;
 mod memory;
+mod progress;
+mod repository;
+mod state;
 pub mod store;
+mod tree;
 
+pub use checkout::{CheckoutOptions, CheckoutReport, Present, Seed, checkout};
+pub use diff::{Change, ChangeKind, Diff};
+pub use error::{Error, Result};
+pub use import::{ImportOptions, Imported, Loss, LossKind, import};
 pub use memory::MemoryStore;
+pub use progress::Progress;
+pub use repository::{DEFAULT_CACHE_BYTES, Repository};
+pub use state::{Attributes, CommitInfo, EntryKind, Stat, StateTree};
 pub use store::{Commit, Expected, Object, ReferenceUpdate, Store, StoreError, StoreResult};

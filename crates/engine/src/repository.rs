@@ -1,0 +1,256 @@
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use elevo_core::TenantId;
+use elevo_objects::{
+    ChunkItem, DirItem, Hash, Item, Kind, NewNode, Node, ObjectKey, Snapshot, SnapshotId, TimeItem,
+};
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
+
+use crate::error::{Error, Result};
+use crate::store::{Commit, Object, Store, StoreError, StoreResult};
+
+/// One tenant's objects in a store, with a cache of nodes already taken apart.
+/// Cloning is cheap and shares the cache.
+#[derive(Clone)]
+pub struct Repository {
+    store: Arc<dyn Store>,
+    tenant: TenantId,
+    cache: Arc<Cache<ObjectKey, CachedNode, ByBytes>>,
+}
+
+impl fmt::Debug for Repository {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Repository").field("tenant", &self.tenant).finish_non_exhaustive()
+    }
+}
+
+/// A cache size that keeps the nodes of some hundred thousand entries.
+pub const DEFAULT_CACHE_BYTES: u64 = 256 * 1024 * 1024;
+
+impl Repository {
+    /// The objects of `tenant` in `store`, keeping about `cache_bytes` of
+    /// nodes in memory.
+    pub fn new(store: Arc<dyn Store>, tenant: TenantId, cache_bytes: u64) -> Self {
+        let nodes = (cache_bytes / 8192).max(16) as usize;
+        let cache = Arc::new(Cache::with_weighter(nodes, cache_bytes, ByBytes));
+        Self { store, tenant, cache }
+    }
+
+    /// The store below.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// Whose objects these are.
+    pub fn tenant(&self) -> TenantId {
+        self.tenant
+    }
+
+    /// The same, with `objects` visible as if they were stored.
+    pub(crate) fn overlay(&self, objects: Arc<HashMap<ObjectKey, Bytes>>) -> Self {
+        let store = Arc::new(Overlay { objects, below: self.store.clone() });
+        Self { store, tenant: self.tenant, cache: self.cache.clone() }
+    }
+
+    /// A snapshot that must be there.
+    pub async fn snapshot(&self, id: SnapshotId) -> Result<Snapshot> {
+        let found = self.store.snapshots(self.tenant, &[id]).await?;
+        found.into_iter().next().flatten().ok_or(Error::NoSuchSnapshot(id))
+    }
+
+    /// Chunks that must be there, in the order of `hashes`.
+    pub(crate) async fn chunks(&self, hashes: &[Hash]) -> Result<Vec<Bytes>> {
+        let keys: Vec<_> =
+            hashes.iter().map(|hash| ObjectKey { kind: Kind::Chunk, hash: *hash }).collect();
+        let found = self.store.get(self.tenant, &keys).await?;
+        let pairs = keys.into_iter().zip(found);
+        pairs.map(|(key, data)| data.ok_or(Error::MissingObject(key))).collect()
+    }
+
+    /// One node that must be there.
+    pub(crate) async fn node<I: TreeItem>(&self, hash: Hash) -> Result<Arc<Node<I>>> {
+        if let Some(node) = self.cached(hash) {
+            return Ok(node);
+        }
+        let nodes = self.nodes(&[hash]).await?;
+        nodes.into_iter().next().ok_or(Error::MissingObject(ObjectKey { kind: I::KIND, hash }))
+    }
+
+    /// Nodes that must be there, in the order of `hashes`; those not in the
+    /// cache come by one call to the store.
+    pub(crate) async fn nodes<I: TreeItem>(&self, hashes: &[Hash]) -> Result<Vec<Arc<Node<I>>>> {
+        let mut nodes: Vec<Option<Arc<Node<I>>>> =
+            hashes.iter().map(|hash| self.cached(*hash)).collect();
+        let missing: Vec<_> = hashes
+            .iter()
+            .zip(&nodes)
+            .filter(|(_, node)| node.is_none())
+            .map(|(hash, _)| ObjectKey { kind: I::KIND, hash: *hash })
+            .collect();
+        if !missing.is_empty() {
+            let found = self.store.get(self.tenant, &missing).await?;
+            let mut loaded = missing.into_iter().zip(found);
+            for node in nodes.iter_mut().filter(|node| node.is_none()) {
+                let Some((key, data)) = loaded.next() else { break };
+                *node = Some(self.admit::<I>(key, data)?);
+            }
+        }
+        Ok(nodes.into_iter().flatten().collect())
+    }
+
+    /// Whether a node can be had without asking the store.
+    pub(crate) fn is_cached<I: TreeItem>(&self, hash: Hash) -> bool {
+        self.cache.contains_key(&ObjectKey { kind: I::KIND, hash })
+    }
+
+    fn cached<I: TreeItem>(&self, hash: Hash) -> Option<Arc<Node<I>>> {
+        let found = self.cache.get(&ObjectKey { kind: I::KIND, hash })?;
+        I::from_cached(&found)
+    }
+
+    fn admit<I: TreeItem>(&self, key: ObjectKey, data: Option<Bytes>) -> Result<Arc<Node<I>>> {
+        let data = data.ok_or(Error::MissingObject(key))?;
+        let node = Node::decode(&data).map_err(|source| Error::Damaged { key, source })?;
+        let node = Arc::new(node);
+        self.remember(key.hash, &node, data.len());
+        Ok(node)
+    }
+
+    /// Keeps a node that was just made, so that it need not be read back.
+    pub(crate) fn remember<I: TreeItem>(&self, hash: Hash, node: &Arc<Node<I>>, bytes: usize) {
+        let cached = CachedNode { node: I::to_cached(node.clone()), bytes };
+        self.cache.insert(ObjectKey { kind: I::KIND, hash }, cached);
+    }
+
+    /// Turns finished nodes into objects to be stored, and remembers them.
+    pub(crate) fn objects<I: TreeItem>(&self, nodes: Vec<NewNode<I>>) -> Vec<Object> {
+        nodes
+            .into_iter()
+            .map(|new| {
+                self.remember(new.hash, &new.node, new.data.len());
+                Object { key: ObjectKey { kind: I::KIND, hash: new.hash }, data: new.data }
+            })
+            .collect()
+    }
+}
+
+/// An [`Item`] whose nodes can be cached.
+pub(crate) trait TreeItem: Item {
+    fn to_cached(node: Arc<Node<Self>>) -> AnyNode;
+    fn from_cached(cached: &CachedNode) -> Option<Arc<Node<Self>>>;
+}
+
+#[derive(Clone)]
+pub(crate) struct CachedNode {
+    node: AnyNode,
+    bytes: usize,
+}
+
+#[derive(Clone)]
+pub(crate) enum AnyNode {
+    Directory(Arc<Node<DirItem>>),
+    Times(Arc<Node<TimeItem>>),
+    ChunkList(Arc<Node<ChunkItem>>),
+}
+
+macro_rules! tree_item {
+    ($item:ty, $variant:ident) => {
+        impl TreeItem for $item {
+            fn to_cached(node: Arc<Node<Self>>) -> AnyNode {
+                AnyNode::$variant(node)
+            }
+
+            fn from_cached(cached: &CachedNode) -> Option<Arc<Node<Self>>> {
+                match &cached.node {
+                    AnyNode::$variant(node) => Some(node.clone()),
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+tree_item!(DirItem, Directory);
+tree_item!(TimeItem, Times);
+tree_item!(ChunkItem, ChunkList);
+
+/// A node taken apart is about three times its encoding, which it keeps alive.
+#[derive(Clone)]
+struct ByBytes;
+
+impl Weighter<ObjectKey, CachedNode> for ByBytes {
+    fn weight(&self, _: &ObjectKey, node: &CachedNode) -> u64 {
+        200 + 4 * node.bytes as u64
+    }
+}
+
+/// Objects that are not stored yet, before a store.
+struct Overlay {
+    objects: Arc<HashMap<ObjectKey, Bytes>>,
+    below: Arc<dyn Store>,
+}
+
+#[async_trait]
+impl Store for Overlay {
+    async fn get(&self, tenant: TenantId, keys: &[ObjectKey]) -> StoreResult<Vec<Option<Bytes>>> {
+        let mut found: Vec<_> = keys.iter().map(|key| self.objects.get(key).cloned()).collect();
+        let is_missing = |(_, data): &(&ObjectKey, &mut Option<Bytes>)| data.is_none();
+        let (missing, gaps): (Vec<_>, Vec<_>) =
+            keys.iter().zip(&mut found).filter(is_missing).map(|(key, gap)| (*key, gap)).unzip();
+        if !missing.is_empty() {
+            let below = self.below.get(tenant, &missing).await?;
+            gaps.into_iter().zip(below).for_each(|(gap, data)| *gap = data);
+        }
+        Ok(found)
+    }
+
+    async fn contains(&self, tenant: TenantId, keys: &[ObjectKey]) -> StoreResult<Vec<bool>> {
+        let below = self.below.contains(tenant, keys).await?;
+        let here = keys.iter().map(|key| self.objects.contains_key(key));
+        Ok(here.zip(below).map(|(here, below)| here || below).collect())
+    }
+
+    async fn put(&self, tenant: TenantId, objects: Vec<Object>) -> StoreResult<()> {
+        self.below.put(tenant, objects).await
+    }
+
+    async fn commit(&self, _: TenantId, _: Commit) -> StoreResult<Vec<SnapshotId>> {
+        Err(StoreError::ReadOnly)
+    }
+
+    async fn snapshots(
+        &self,
+        tenant: TenantId,
+        ids: &[SnapshotId],
+    ) -> StoreResult<Vec<Option<Snapshot>>> {
+        self.below.snapshots(tenant, ids).await
+    }
+
+    async fn list_snapshots(
+        &self,
+        tenant: TenantId,
+        after: Option<SnapshotId>,
+        limit: usize,
+    ) -> StoreResult<Vec<SnapshotId>> {
+        self.below.list_snapshots(tenant, after, limit).await
+    }
+
+    async fn reference(&self, tenant: TenantId, name: &str) -> StoreResult<Option<SnapshotId>> {
+        self.below.reference(tenant, name).await
+    }
+
+    async fn list_references(
+        &self,
+        tenant: TenantId,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> StoreResult<Vec<(String, SnapshotId)>> {
+        self.below.list_references(tenant, prefix, after, limit).await
+    }
+}

@@ -1,0 +1,579 @@
+//! The tree that a search works on: a stored state and what was changed since,
+//! in memory. See [`StateTree`].
+
+mod directory;
+mod seal;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use bytes::Bytes;
+use elevo_core::{Name, Timestamp, TreePath};
+use elevo_objects::{
+    Content, Entry, Kind, Link, MAX_LINK_BYTES, Mode, ObjectKey, Snapshot, SnapshotId, Tree,
+};
+use tokio::sync::{Mutex, MutexGuard};
+
+use crate::diff::Diff;
+use crate::error::{Error, Result};
+use crate::file;
+use crate::repository::Repository;
+use crate::store::{Commit, Expected, Object, ReferenceUpdate};
+use directory::{Directory, Leaf, Slot};
+use seal::{Sealed, seal};
+
+/// A tree of files in memory, over a stored one.
+///
+/// Reading loads what it needs on demand; writing keeps what is new in memory
+/// until [`Self::commit`] (beyond some megabytes a file's chunks go to the
+/// store ahead of it). Cloning takes no time and shares everything: a clone
+/// and its original then change apart.
+///
+/// Safe for many threads: each operation is atomic, readers see the state
+/// before or after a write and never wait for one, writers wait for each other.
+#[derive(Debug)]
+pub struct StateTree {
+    repository: Repository,
+    root: RwLock<Arc<Directory>>,
+    writer: Mutex<()>,
+}
+
+/// What is known of an entry without reading it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stat {
+    /// File, directory or link.
+    pub kind: EntryKind,
+    /// Permission bits; all of them for a link.
+    pub mode: Mode,
+    /// Bytes of a file or of a link's target; 0 for a directory.
+    pub size: u64,
+    /// When it was last modified, if that is known.
+    pub modified: Option<Timestamp>,
+}
+
+/// What an entry can be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum EntryKind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Link,
+}
+
+impl EntryKind {
+    /// The kind of a directory entry.
+    pub const fn of(entry: &Entry) -> Self {
+        match entry {
+            Entry::File { .. } => Self::File,
+            Entry::Directory { .. } => Self::Directory,
+            Entry::Link(_) => Self::Link,
+        }
+    }
+}
+
+/// How a file is written.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Attributes {
+    /// Its permission bits; otherwise those it has, or `rw-r--r--`.
+    pub mode: Option<Mode>,
+    /// Its modification time; otherwise none is kept, and a checkout leaves
+    /// the time at which it writes the file.
+    pub modified: Option<Timestamp>,
+}
+
+/// What a commit says about itself.
+#[derive(Clone, Debug)]
+pub struct CommitInfo {
+    /// The snapshots it was made from.
+    pub parents: Vec<SnapshotId>,
+    /// Who made it.
+    pub author: String,
+    /// Why.
+    pub message: String,
+    /// When.
+    pub created: Timestamp,
+    /// What else it should be found by.
+    pub labels: BTreeMap<String, String>,
+    /// A reference to move to it in the same step.
+    pub reference: Option<(String, Expected)>,
+}
+
+impl CommitInfo {
+    /// The snapshot of `tree` and `times` that this describes.
+    pub(crate) fn into_commit(
+        self,
+        tree: Tree,
+        times: Option<elevo_objects::Hash>,
+        objects: Vec<Object>,
+    ) -> Result<(SnapshotId, Commit)> {
+        let snapshot = Snapshot {
+            tree,
+            times,
+            parents: self.parents,
+            author: self.author,
+            message: self.message,
+            created: self.created,
+            labels: self.labels,
+        };
+        let (id, _) = snapshot.encode()?;
+        let references = self
+            .reference
+            .map(|(name, expected)| ReferenceUpdate { name, expected, target: Some(id) })
+            .into_iter()
+            .collect();
+        Ok((id, Commit { objects, snapshots: vec![snapshot], references }))
+    }
+}
+
+impl Clone for StateTree {
+    fn clone(&self) -> Self {
+        Self {
+            repository: self.repository.clone(),
+            root: RwLock::new(self.current()),
+            writer: Mutex::new(()),
+        }
+    }
+}
+
+impl StateTree {
+    /// A tree with nothing in it.
+    pub fn empty(repository: &Repository) -> Self {
+        Self::over(repository, Directory::default())
+    }
+
+    /// The tree of a snapshot. Loads nothing yet.
+    pub fn at(repository: &Repository, snapshot: &Snapshot) -> Self {
+        Self::over(repository, Directory::stored(snapshot.tree, snapshot.times))
+    }
+
+    /// The tree of the snapshot with this id.
+    pub async fn open(repository: &Repository, id: SnapshotId) -> Result<Self> {
+        Ok(Self::at(repository, &repository.snapshot(id).await?))
+    }
+
+    fn over(repository: &Repository, root: Directory) -> Self {
+        Self {
+            repository: repository.clone(),
+            root: RwLock::new(Arc::new(root)),
+            writer: Mutex::new(()),
+        }
+    }
+
+    fn current(&self) -> Arc<Directory> {
+        self.root.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn publish(&self, root: Arc<Directory>) {
+        *self.root.write().unwrap_or_else(PoisonError::into_inner) = root;
+    }
+
+    /// What is at `path`; `None` if nothing is.
+    pub async fn stat(&self, path: &TreePath) -> Result<Option<Stat>> {
+        if path.is_root() {
+            return Ok(Some(Stat {
+                kind: EntryKind::Directory,
+                mode: Mode::EXECUTABLE,
+                size: 0,
+                modified: None,
+            }));
+        }
+        Ok(self.lookup(path).await?.and_then(|slot| slot.stat()))
+    }
+
+    /// The whole of a file, for one that fits into memory.
+    pub async fn read(&self, path: &TreePath) -> Result<Bytes> {
+        self.read_at(path, 0, usize::MAX).await
+    }
+
+    /// Up to `length` bytes of a file from `offset`; fewer where it ends.
+    pub async fn read_at(&self, path: &TreePath, offset: u64, length: usize) -> Result<Bytes> {
+        let leaf = self.file(path).await?;
+        let Entry::File { content, .. } = &leaf.entry else {
+            return Err(Error::NotAFile(path.clone()));
+        };
+        file::read_range(&self.with_pending(&leaf), content, offset, length).await
+    }
+
+    /// The target of a symbolic link.
+    pub async fn read_link(&self, path: &TreePath) -> Result<Bytes> {
+        match self.lookup(path).await? {
+            Some(Slot::Leaf(leaf)) => match leaf.entry {
+                Entry::Link(link) => {
+                    let found = self.with_pending(&leaf).chunks(&[link.hash]).await?;
+                    Ok(found.into_iter().next().unwrap_or_default())
+                }
+                _ => Err(Error::NotALink(path.clone())),
+            },
+            Some(_) => Err(Error::NotALink(path.clone())),
+            None => Err(Error::NotFound(path.clone())),
+        }
+    }
+
+    /// Entries of a directory in the order of their names, after `after`, at
+    /// most `limit`.
+    pub async fn list(
+        &self,
+        path: &TreePath,
+        after: Option<&Name>,
+        limit: usize,
+    ) -> Result<Vec<(Name, Stat)>> {
+        let directory = match self.lookup(path).await? {
+            Some(Slot::Directory { directory, .. }) => directory,
+            Some(_) => return Err(Error::NotADirectory(path.clone())),
+            None => return Err(Error::NotFound(path.clone())),
+        };
+        directory.list(&self.repository, after, limit).await
+    }
+
+    /// Writes a whole file, replacing what is there but a directory; makes the
+    /// directories it needs.
+    pub async fn write(&self, path: &TreePath, data: Bytes, attributes: Attributes) -> Result<()> {
+        let (content, objects) = file::content_of(data);
+        let place = self.place(path, true).await?;
+        let mode = attributes.mode.or(place.file_mode()?).unwrap_or(Mode::FILE);
+        let leaf = Leaf {
+            entry: Entry::File { mode, content },
+            modified: attributes.modified,
+            pending: pending(objects),
+        };
+        self.put_back(place, Slot::Leaf(leaf));
+        Ok(())
+    }
+
+    /// Overwrites a range of a file, which grows if the range ends beyond it
+    /// and is filled up with zeros if it starts beyond it.
+    pub async fn write_at(&self, path: &TreePath, offset: u64, data: Bytes) -> Result<()> {
+        let length = data.len() as u64;
+        self.splice(path, offset, length, data).await
+    }
+
+    /// Cuts a file to `size` bytes, or fills it up with zeros to that size.
+    pub async fn truncate(&self, path: &TreePath, size: u64) -> Result<()> {
+        self.splice(path, size, u64::MAX, Bytes::new()).await
+    }
+
+    /// Replaces `remove` bytes of a file at `offset` by `insert`. Costs the
+    /// surroundings of the range, not the file. Its modification time becomes
+    /// unknown.
+    pub async fn splice(
+        &self,
+        path: &TreePath,
+        offset: u64,
+        remove: u64,
+        insert: Bytes,
+    ) -> Result<()> {
+        let place = self.place(path, false).await?;
+        let leaf = match &place.slot {
+            Some(Slot::Leaf(leaf)) => leaf,
+            Some(_) => return Err(Error::NotAFile(path.clone())),
+            None => return Err(Error::NotFound(path.clone())),
+        };
+        let Entry::File { mode, content } = &leaf.entry else {
+            return Err(Error::NotAFile(path.clone()));
+        };
+        let repository = self.with_pending(leaf);
+        let (content, objects) =
+            file::splice(&repository, content, offset, remove, insert).await?;
+        let mut known = leaf.pending.clone();
+        if !objects.is_empty() {
+            let known = Arc::make_mut(known.get_or_insert_default());
+            known.extend(objects.into_iter().map(|object| (object.key, object.data)));
+        }
+        let leaf = Leaf {
+            entry: Entry::File { mode: *mode, content },
+            modified: None,
+            pending: known,
+        };
+        let leaf = self.unload(leaf).await?;
+        self.put_back(place, Slot::Leaf(leaf));
+        Ok(())
+    }
+
+    /// Makes a symbolic link, replacing what is there but a directory.
+    pub async fn symlink(&self, path: &TreePath, target: Bytes) -> Result<()> {
+        if target.is_empty() || target.len() > MAX_LINK_BYTES || target.contains(&0) {
+            return Err(Error::LinkTarget);
+        }
+        let key = Kind::Chunk.key(&target);
+        let link = Link { hash: key.hash, size: target.len() as u64 };
+        let place = self.place(path, true).await?;
+        place.file_mode()?;
+        let pending = pending(vec![Object { key, data: target }]);
+        self.put_back(place, Slot::Leaf(Leaf { entry: Entry::Link(link), modified: None, pending }));
+        Ok(())
+    }
+
+    /// Makes a directory and those above it. One that is there stays as it is.
+    pub async fn make_directory(&self, path: &TreePath, mode: Mode) -> Result<()> {
+        if path.is_root() {
+            return Ok(());
+        }
+        let place = self.place(path, true).await?;
+        match place.slot {
+            Some(Slot::Directory { .. }) => Ok(()),
+            Some(_) => Err(Error::NotADirectory(path.clone())),
+            None => {
+                let directory = Arc::new(Directory::default());
+                self.put_back(place, Slot::Directory { mode, modified: None, directory });
+                Ok(())
+            }
+        }
+    }
+
+    /// Sets the permission bits of a file or directory. Links have none.
+    pub async fn set_mode(&self, path: &TreePath, mode: Mode) -> Result<()> {
+        let mut place = self.place(path, false).await?;
+        let slot = match place.slot.take() {
+            Some(Slot::Directory { modified, directory, .. }) => {
+                Slot::Directory { mode, modified, directory }
+            }
+            Some(Slot::Leaf(leaf)) => match leaf.entry {
+                Entry::File { content, .. } => {
+                    Slot::Leaf(Leaf { entry: Entry::File { mode, content }, ..leaf })
+                }
+                _ => return Err(Error::NotAFile(path.clone())),
+            },
+            _ => return Err(Error::NotFound(path.clone())),
+        };
+        self.put_back(place, slot);
+        Ok(())
+    }
+
+    /// Sets or forgets when an entry was modified.
+    pub async fn set_modified(&self, path: &TreePath, modified: Option<Timestamp>) -> Result<()> {
+        let mut place = self.place(path, false).await?;
+        let slot = match place.slot.take() {
+            Some(Slot::Directory { mode, directory, .. }) => {
+                Slot::Directory { mode, modified, directory }
+            }
+            Some(Slot::Leaf(leaf)) => Slot::Leaf(Leaf { modified, ..leaf }),
+            _ => return Err(Error::NotFound(path.clone())),
+        };
+        self.put_back(place, slot);
+        Ok(())
+    }
+
+    /// Removes a file, a link, or a directory with all that is in it.
+    pub async fn remove(&self, path: &TreePath) -> Result<()> {
+        let place = self.place(path, false).await?;
+        if place.slot.is_none() {
+            return Err(Error::NotFound(path.clone()));
+        }
+        self.put_back(place, Slot::Absent);
+        Ok(())
+    }
+
+    /// Moves an entry with all that is in it, replacing what is at `to`; makes
+    /// the directories it needs.
+    pub async fn rename(&self, from: &TreePath, to: &TreePath) -> Result<()> {
+        if from == to {
+            return self.lookup(from).await?.map(drop).ok_or_else(|| Error::NotFound(from.clone()));
+        }
+        if to.starts_with(from) {
+            return Err(Error::IntoItself(from.clone()));
+        }
+        if from.starts_with(to) {
+            return Err(Error::NotADirectory(to.clone()));
+        }
+        let source = self.place(from, false).await?;
+        let moved = source.slot.clone().ok_or_else(|| Error::NotFound(from.clone()))?;
+        let (without, guard) = source.replaced_by(Slot::Absent);
+        let target = self.place_in(without, to, true, guard).await?;
+        self.put_back(target, moved);
+        Ok(())
+    }
+
+    /// The tree's identity as it is now: equal content gives an equal root.
+    /// Writes nothing.
+    pub async fn tree(&self) -> Result<Tree> {
+        Ok(seal(&self.repository, &self.current()).await?.tree)
+    }
+
+    /// What changed from this tree to `other`, which must be of the same
+    /// repository. Uncommitted changes count on both sides.
+    pub async fn diff(&self, other: &StateTree) -> Result<Diff> {
+        let before = seal(&self.repository, &self.current()).await?;
+        let after = seal(&self.repository, &other.current()).await?;
+        let objects = before.objects.into_iter().chain(after.objects);
+        let objects = objects.map(|object| (object.key, object.data)).collect();
+        let repository = self.repository.overlay(Arc::new(objects));
+        Ok(Diff::new(&repository, before.tree, after.tree))
+    }
+
+    /// Stores the tree as a snapshot: all that is new, in one atomic batch that
+    /// is durable when this returns. Writers wait; readers go on.
+    pub async fn commit(&self, info: CommitInfo) -> Result<SnapshotId> {
+        let _writer = self.writer.lock().await;
+        let Sealed { tree, times, objects } = seal(&self.repository, &self.current()).await?;
+        let objects = self.put_ahead(objects).await?;
+        let (id, commit) = info.into_commit(tree, times, objects)?;
+        self.repository.store().commit(self.repository.tenant(), commit).await?;
+        self.publish(Arc::new(Directory::stored(tree, times)));
+        Ok(id)
+    }
+
+    /// Keeps the batch of a commit small: the bulk of a large one goes first.
+    async fn put_ahead(&self, mut objects: Vec<Object>) -> Result<Vec<Object>> {
+        let mut bytes: usize = objects.iter().map(|object| object.data.len()).sum();
+        while bytes > MAX_COMMIT_BYTES {
+            let mut taken = 0;
+            let count = objects
+                .iter()
+                .take_while(|object| {
+                    taken += object.data.len();
+                    taken <= MAX_COMMIT_BYTES
+                })
+                .count()
+                .max(1);
+            let rest = objects.split_off(count);
+            bytes = rest.iter().map(|object| object.data.len()).sum();
+            self.repository.store().put(self.repository.tenant(), objects).await?;
+            objects = rest;
+        }
+        Ok(objects)
+    }
+
+    fn with_pending(&self, leaf: &Leaf) -> Repository {
+        match &leaf.pending {
+            Some(pending) => self.repository.overlay(pending.clone()),
+            None => self.repository.clone(),
+        }
+    }
+
+    /// Drops a file's superseded objects when they have piled up, and hands
+    /// the rest to the store when there is much of it.
+    async fn unload(&self, mut leaf: Leaf) -> Result<Leaf> {
+        if leaf.pending_bytes() > MAX_PENDING_BYTES {
+            leaf.prune()?;
+            if leaf.pending_bytes() > MAX_PENDING_BYTES / 2 {
+                let objects = leaf.take_pending();
+                self.repository.store().put(self.repository.tenant(), objects).await?;
+            }
+        }
+        Ok(leaf)
+    }
+
+    async fn file(&self, path: &TreePath) -> Result<Leaf> {
+        match self.lookup(path).await? {
+            Some(Slot::Leaf(leaf)) => Ok(leaf),
+            Some(_) => Err(Error::NotAFile(path.clone())),
+            None => Err(Error::NotFound(path.clone())),
+        }
+    }
+
+    async fn lookup(&self, path: &TreePath) -> Result<Option<Slot>> {
+        let mut slot = Slot::root(self.current());
+        for name in path.names() {
+            let Slot::Directory { directory, .. } = &slot else { return Ok(None) };
+            match directory.find(&self.repository, &name).await? {
+                Some(found) => slot = found,
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(slot))
+    }
+
+    /// Finds where to write, and keeps other writers out until it is done.
+    async fn place(&self, path: &TreePath, make_parents: bool) -> Result<Place<'_>> {
+        let guard = self.writer.lock().await;
+        self.place_in(self.current(), path, make_parents, guard).await
+    }
+
+    async fn place_in<'a>(
+        &'a self,
+        root: Arc<Directory>,
+        path: &TreePath,
+        make_parents: bool,
+        guard: MutexGuard<'a, ()>,
+    ) -> Result<Place<'a>> {
+        let Some((parent, name)) = path.split_last() else { return Err(Error::Root) };
+        let mut directory = root;
+        let mut above = Vec::new();
+        for step in parent.names() {
+            let found = directory.find(&self.repository, &step).await?;
+            let (mode, modified, child) = match found {
+                Some(Slot::Directory { mode, modified, directory }) => (mode, modified, directory),
+                None if make_parents => (Mode::EXECUTABLE, None, Arc::default()),
+                None => return Err(Error::NotFound(path.clone())),
+                Some(_) => return Err(Error::NotADirectory(parent.clone())),
+            };
+            above.push(Above { directory, name: step, mode, modified });
+            directory = child;
+        }
+        let slot = directory.find(&self.repository, &name).await?;
+        Ok(Place { above, directory, name, slot, path: path.clone(), guard })
+    }
+
+    fn put_back(&self, place: Place<'_>, slot: Slot) {
+        let (root, _guard) = place.replaced_by(slot);
+        self.publish(root);
+    }
+}
+
+/// What one file may keep in memory before it is looked over.
+const MAX_PENDING_BYTES: usize = 8 * 1024 * 1024;
+
+/// The largest batch a commit hands to the store in one piece.
+const MAX_COMMIT_BYTES: usize = 64 * 1024 * 1024;
+
+fn pending(objects: Vec<Object>) -> Option<Arc<HashMap<ObjectKey, Bytes>>> {
+    if objects.is_empty() {
+        return None;
+    }
+    Some(Arc::new(objects.into_iter().map(|object| (object.key, object.data)).collect()))
+}
+
+/// Where a write goes: the entry, and the directories on the way to it.
+struct Place<'a> {
+    above: Vec<Above>,
+    directory: Arc<Directory>,
+    name: Name,
+    /// What is there now.
+    slot: Option<Slot>,
+    path: TreePath,
+    guard: MutexGuard<'a, ()>,
+}
+
+struct Above {
+    directory: Arc<Directory>,
+    name: Name,
+    mode: Mode,
+    modified: Option<Timestamp>,
+}
+
+impl<'a> Place<'a> {
+    /// The mode of the file that a write would replace. A directory is not
+    /// replaced.
+    fn file_mode(&self) -> Result<Option<Mode>> {
+        match &self.slot {
+            Some(Slot::Directory { .. }) => Err(Error::NotAFile(self.path.clone())),
+            Some(Slot::Leaf(Leaf { entry: Entry::File { mode, .. }, .. })) => Ok(Some(*mode)),
+            _ => Ok(None),
+        }
+    }
+
+    /// The root of the tree with `slot` in this place.
+    fn replaced_by(self, slot: Slot) -> (Arc<Directory>, MutexGuard<'a, ()>) {
+        let mut changed = Arc::new(self.directory.with(self.name, slot));
+        for above in self.above.into_iter().rev() {
+            let slot = Slot::Directory {
+                mode: above.mode,
+                modified: above.modified,
+                directory: changed,
+            };
+            changed = Arc::new(above.directory.with(above.name, slot));
+        }
+        (changed, self.guard)
+    }
+}
+
+impl Leaf {
+    fn content(&self) -> Option<&Content> {
+        match &self.entry {
+            Entry::File { content, .. } => Some(content),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! Reading and editing one search tree by its keys: a directory, or the times
+//! beside one. Both cost what they touch, whatever the size of the tree.
+
+use std::sync::Arc;
+
+use elevo_core::Name;
+use elevo_objects::{Child, Hash, Item, Node, Root, TreeBuilder};
+use futures::future::BoxFuture;
+
+use crate::error::Result;
+use crate::repository::{Repository, TreeItem};
+use crate::store::Object;
+
+/// A tree sorted by names.
+pub(crate) trait NamedItem: TreeItem + Item<Key = Name> {}
+
+impl<I: TreeItem + Item<Key = Name>> NamedItem for I {}
+
+/// How many nodes are asked for ahead of need.
+pub(crate) const READ_AHEAD: usize = 64;
+
+/// The item called `name`.
+pub(crate) async fn find<I: NamedItem>(
+    repository: &Repository,
+    root: Option<Hash>,
+    name: &[u8],
+) -> Result<Option<I>> {
+    let Some(mut hash) = root else { return Ok(None) };
+    loop {
+        let node = repository.node::<I>(hash).await?;
+        match &*node {
+            Node::Leaf(items) => {
+                let found = items.binary_search_by(|item| item.key().as_bytes().cmp(name));
+                return Ok(found.ok().map(|at| items[at].clone()));
+            }
+            Node::Index { children, .. } => {
+                let at = children.partition_point(|child| child.last.as_bytes() < name);
+                match children.get(at) {
+                    Some(child) => hash = child.hash,
+                    None => return Ok(None),
+                }
+            }
+        }
+    }
+}
+
+/// Walks a tree's items in order, a leaf at a time.
+pub(crate) struct Cursor<I: TreeItem> {
+    repository: Repository,
+    stack: Vec<(Arc<Node<I>>, usize)>,
+}
+
+impl<I: NamedItem> Cursor<I> {
+    /// A cursor before the first item whose name is greater than `after`.
+    pub(crate) async fn open(
+        repository: &Repository,
+        root: Option<Hash>,
+        after: Option<&Name>,
+    ) -> Result<Self> {
+        let mut cursor = Self { repository: repository.clone(), stack: Vec::new() };
+        let mut next = root;
+        while let Some(hash) = next {
+            let node = repository.node::<I>(hash).await?;
+            let past = |name: &Name| after.is_some_and(|after| name <= after);
+            let at = match &*node {
+                Node::Leaf(items) => items.partition_point(|item| past(item.key())),
+                Node::Index { children, .. } => {
+                    children.partition_point(|child| past(&child.last))
+                }
+            };
+            next = match &*node {
+                Node::Leaf(_) => None,
+                Node::Index { children, .. } => children.get(at).map(|child| child.hash),
+            };
+            let is_leaf = node.height() == 0;
+            cursor.stack.push((node, if is_leaf { at } else { at + 1 }));
+        }
+        Ok(cursor)
+    }
+
+    /// The items of the next leaf that has any left; empty at the end.
+    pub(crate) async fn next_leaf(&mut self) -> Result<Vec<I>> {
+        while let Some((node, at)) = self.stack.pop() {
+            match &*node {
+                Node::Leaf(items) if at < items.len() => return Ok(items[at..].to_vec()),
+                Node::Leaf(_) => {}
+                Node::Index { children, height } => {
+                    let Some(child) = children.get(at) else { continue };
+                    if *height == 1 && at % READ_AHEAD == 0 {
+                        prefetch::<I>(&self.repository, &children[at..]).await?;
+                    }
+                    let below = self.repository.node::<I>(child.hash).await?;
+                    self.stack.push((node.clone(), at + 1));
+                    self.stack.push((below, 0));
+                }
+            }
+        }
+        Ok(Vec::new())
+    }
+}
+
+async fn prefetch<I: TreeItem>(repository: &Repository, children: &[Child<I>]) -> Result<()> {
+    let hashes: Vec<_> = children.iter().take(READ_AHEAD).map(|child| child.hash).collect();
+    repository.nodes::<I>(&hashes).await?;
+    Ok(())
+}
+
+/// Puts items into a tree (`Some`) and takes items out of it (`None`), by
+/// name, in rising order. New nodes are appended to `objects`. Loads only the
+/// nodes that change, and those that a vanished boundary joins to them.
+pub(crate) async fn edit<I: NamedItem>(
+    repository: &Repository,
+    root: Option<Hash>,
+    edits: Vec<(Name, Option<I>)>,
+    objects: &mut Vec<Object>,
+) -> Result<Option<Root>> {
+    let mut editor = Editor {
+        repository,
+        builder: TreeBuilder::new(),
+        edits,
+        next_edit: 0,
+        objects,
+        last_made: None,
+    };
+    if let Some(hash) = root {
+        let node = repository.node::<I>(hash).await?;
+        editor.merge(node, None).await?;
+    }
+    editor.push_edits_up_to(None);
+    let root = editor.builder.finish();
+    editor.collect();
+    let last_made = editor.last_made;
+    match root {
+        Some(root) if Some(root.hash) != last_made => {
+            step_down::<I>(repository, root).await.map(Some)
+        }
+        other => Ok(other),
+    }
+}
+
+/// A tree's root never has a single child; its child is the root instead.
+pub(crate) async fn step_down<I: TreeItem>(
+    repository: &Repository,
+    mut root: Root,
+) -> Result<Root> {
+    while root.height > 0 {
+        let node = repository.node::<I>(root.hash).await?;
+        match &*node {
+            Node::Index { children, .. } if children.len() == 1 => {
+                root = Root {
+                    hash: children[0].hash,
+                    height: root.height - 1,
+                    totals: children[0].totals,
+                };
+            }
+            _ => break,
+        }
+    }
+    Ok(root)
+}
+
+struct Editor<'a, I: NamedItem> {
+    repository: &'a Repository,
+    builder: TreeBuilder<I>,
+    edits: Vec<(Name, Option<I>)>,
+    next_edit: usize,
+    objects: &'a mut Vec<Object>,
+    last_made: Option<Hash>,
+}
+
+impl<I: NamedItem> Editor<'_, I> {
+    fn peek(&self) -> Option<&Name> {
+        self.edits.get(self.next_edit).map(|(name, _)| name)
+    }
+
+    /// Whether an edit falls on a name up to `bound`; `None` is no bound, for
+    /// the last node of a level, which takes whatever comes after it.
+    fn has_edit_up_to(&self, bound: Option<&Name>) -> bool {
+        self.peek().is_some_and(|name| bound.is_none_or(|bound| name <= bound))
+    }
+
+    fn push_edits_up_to(&mut self, bound: Option<&Name>) {
+        while self.has_edit_up_to(bound) {
+            self.push_edit();
+        }
+    }
+
+    fn push_edit(&mut self) {
+        if let Some(item) = self.edits[self.next_edit].1.take() {
+            self.builder.push(item);
+        }
+        self.next_edit += 1;
+    }
+
+    /// Feeds the items of `node`, with edits applied, to the builder.
+    fn merge<'b>(
+        &'b mut self,
+        node: Arc<Node<I>>,
+        bound: Option<Name>,
+    ) -> BoxFuture<'b, Result<()>> {
+        Box::pin(async move {
+            match &*node {
+                Node::Leaf(items) => self.merge_leaf(items, bound.as_ref()),
+                Node::Index { children, height } => {
+                    self.load_touched(children, bound.as_ref()).await?;
+                    for (at, child) in children.iter().enumerate() {
+                        let is_last = at + 1 == children.len();
+                        let bound =
+                            if is_last { bound.clone() } else { Some(child.last.clone()) };
+                        let untouched = !self.has_edit_up_to(bound.as_ref());
+                        if untouched && self.builder.is_aligned(height - 1) {
+                            self.builder.push_subtree(child.clone(), height - 1);
+                        } else {
+                            let node = self.repository.node::<I>(child.hash).await?;
+                            self.merge(node, bound).await?;
+                        }
+                        self.collect();
+                    }
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn merge_leaf(&mut self, items: &[I], bound: Option<&Name>) {
+        for item in items {
+            while self.peek().is_some_and(|name| name < item.key()) {
+                self.push_edit();
+            }
+            if self.peek() == Some(item.key()) {
+                self.push_edit();
+            } else {
+                self.builder.push(item.clone());
+            }
+        }
+        self.push_edits_up_to(bound);
+    }
+
+    /// Asks in one call for the children that edits fall on, as far as the
+    /// next edits reach.
+    async fn load_touched(&self, children: &[Child<I>], bound: Option<&Name>) -> Result<()> {
+        let mut hashes = Vec::new();
+        let mut edits = &self.edits[self.next_edit..];
+        for (at, child) in children.iter().enumerate() {
+            let bound = if at + 1 == children.len() { bound } else { Some(&child.last) };
+            let within = edits.partition_point(|(name, _)| bound.is_none_or(|last| name <= last));
+            if within > 0 {
+                hashes.push(child.hash);
+                edits = &edits[within..];
+            }
+        }
+        if hashes.len() > 1 {
+            self.repository.nodes::<I>(&hashes).await?;
+        }
+        Ok(())
+    }
+
+    fn collect(&mut self) {
+        if self.builder.finished_len() == 0 {
+            return;
+        }
+        let made = self.builder.take_finished();
+        self.last_made = made.last().map(|new| new.hash);
+        self.objects.extend(self.repository.objects(made));
+    }
+}
