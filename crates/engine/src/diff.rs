@@ -107,6 +107,12 @@ impl Diff {
         Self { repository: repository.clone(), stack: vec![root] }
     }
 
+    /// Where the objects of both trees can be read, those of uncommitted
+    /// changes included.
+    pub fn repository(&self) -> &Repository {
+        &self.repository
+    }
+
     /// The next difference.
     pub async fn next(&mut self) -> Result<Option<Change>> {
         while let Some(level) = self.stack.last_mut() {

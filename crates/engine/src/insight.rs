@@ -1,0 +1,290 @@
+//! What a change amounts to: lines added and removed, text or binary, bytes.
+//! More than [`Diff`](crate::Diff) tells, at the price of reading the files.
+
+use elevo_objects::{Content, Entry};
+use imara_diff::sources::byte_lines;
+use imara_diff::{Algorithm, InternedInput};
+
+use crate::diff::{Change, ChangeKind};
+use crate::error::Result;
+use crate::repository::Repository;
+use crate::text::Side;
+
+/// A change, and what it amounts to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Insight {
+    /// Where, and what.
+    pub change: Change,
+    /// Whether the lines were counted: every file involved is text, and no
+    /// larger than the limit. A link counts as one line, its target. `false`
+    /// where only directories are involved.
+    pub text: bool,
+    /// Lines that only the second tree has; 0 unless [`Self::text`].
+    pub lines_added: u64,
+    /// Lines that only the first tree has; 0 unless [`Self::text`].
+    pub lines_removed: u64,
+    /// Size of the file or of the link's target in the first tree.
+    pub bytes_before: u64,
+    /// The same in the second tree.
+    pub bytes_after: u64,
+}
+
+/// Sums over the insights of a diff.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InsightTotals {
+    /// Entries that only the second tree has.
+    pub added: u64,
+    /// Entries that only the first tree has.
+    pub removed: u64,
+    /// Files and links with other content.
+    pub modified: u64,
+    /// Entries of which only the permission bits differ.
+    pub mode_changed: u64,
+    /// Entries that became something of another kind.
+    pub type_changed: u64,
+    /// Changes of files whose lines were not counted.
+    pub binary: u64,
+    /// Lines that only the second tree has.
+    pub lines_added: u64,
+    /// Lines that only the first tree has.
+    pub lines_removed: u64,
+    /// Bytes of the entries in question in the first tree.
+    pub bytes_before: u64,
+    /// Bytes of the entries in question in the second tree.
+    pub bytes_after: u64,
+}
+
+impl Insight {
+    /// Looks at both sides of `change`. A file of more than `max_text_bytes` is
+    /// not read and counts as binary, so this bounds memory and time.
+    pub async fn of(repository: &Repository, change: Change, max_text_bytes: u64) -> Result<Self> {
+        let kind = &change.kind;
+        let read = |entry| Side::read(repository, entry, max_text_bytes);
+        let (before, after) = match kind {
+            // The same content twice.
+            ChangeKind::ModeChanged { before, .. } => {
+                let side = read(Some(before)).await?;
+                (side.clone(), side)
+            }
+            _ => (read(kind.before()).await?, read(kind.after()).await?),
+        };
+        let counts = match (before.lines(), after.lines()) {
+            _ if before == Side::Nothing && after == Side::Nothing => None,
+            (Some(before), Some(after)) => Some(count_lines(before, after)),
+            _ => None,
+        };
+        let (lines_added, lines_removed) = counts.unwrap_or_default();
+        Ok(Self {
+            text: counts.is_some(),
+            lines_added,
+            lines_removed,
+            bytes_before: kind.before().map_or(0, bytes_of),
+            bytes_after: kind.after().map_or(0, bytes_of),
+            change,
+        })
+    }
+
+    /// Whether a file is involved whose lines were not counted.
+    pub fn is_binary(&self) -> bool {
+        let kind = &self.change.kind;
+        let sides = [kind.before(), kind.after()];
+        !self.text
+            && sides
+                .into_iter()
+                .flatten()
+                .any(|entry| matches!(entry, Entry::File { .. }))
+    }
+}
+
+impl InsightTotals {
+    /// Counts one more change.
+    pub fn add(&mut self, insight: &Insight) {
+        let counter = match insight.change.kind {
+            ChangeKind::Added(_) => &mut self.added,
+            ChangeKind::Removed(_) => &mut self.removed,
+            ChangeKind::Modified { .. } => &mut self.modified,
+            ChangeKind::ModeChanged { .. } => &mut self.mode_changed,
+            ChangeKind::TypeChanged { .. } => &mut self.type_changed,
+        };
+        *counter += 1;
+        self.binary += u64::from(insight.is_binary());
+        self.lines_added += insight.lines_added;
+        self.lines_removed += insight.lines_removed;
+        self.bytes_before += insight.bytes_before;
+        self.bytes_after += insight.bytes_after;
+    }
+
+    /// How many changes were counted.
+    pub fn changes(&self) -> u64 {
+        self.added + self.removed + self.modified + self.mode_changed + self.type_changed
+    }
+}
+
+fn bytes_of(entry: &Entry) -> u64 {
+    match entry {
+        Entry::File { content, .. } => Content::size(content),
+        Entry::Link(link) => link.size,
+        Entry::Directory { .. } => 0,
+    }
+}
+
+/// Lines added and removed.
+fn count_lines(before: &[u8], after: &[u8]) -> (u64, u64) {
+    if before == after {
+        return (0, 0);
+    }
+    if before.is_empty() || after.is_empty() {
+        let count = |text| byte_lines(text).count() as u64;
+        return (count(after), count(before));
+    }
+    let input = InternedInput::new(before, after);
+    let diff = imara_diff::Diff::compute(Algorithm::Histogram, &input);
+    (diff.count_additions().into(), diff.count_removals().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use elevo_core::TreePath;
+    use elevo_objects::Mode;
+    use futures::executor::block_on;
+
+    use super::*;
+    use crate::memory::MemoryStore;
+    use crate::state::{Attributes, StateTree};
+    use crate::text::DEFAULT_MAX_TEXT_BYTES;
+
+    fn path(text: &str) -> TreePath {
+        TreePath::new(text).unwrap()
+    }
+
+    fn repository() -> Repository {
+        let store = std::sync::Arc::new(MemoryStore::default());
+        Repository::new(store, elevo_core::TenantId::LOCAL, 1 << 20)
+    }
+
+    async fn write(tree: &StateTree, at: &str, data: &'static [u8]) {
+        let data = Bytes::from_static(data);
+        tree.write(&path(at), data, Attributes::default())
+            .await
+            .unwrap();
+    }
+
+    async fn insights(before: &StateTree, after: &StateTree, limit: u64) -> Vec<Insight> {
+        let mut diff = before.diff(after).await.unwrap();
+        let repository = diff.repository().clone();
+        let mut found = Vec::new();
+        while let Some(change) = diff.next().await.unwrap() {
+            found.push(Insight::of(&repository, change, limit).await.unwrap());
+        }
+        found
+    }
+
+    /// `path lines_added lines_removed bytes_before bytes_after`, `-` for lines
+    /// that were not counted.
+    fn told(insights: &[Insight]) -> Vec<String> {
+        let line = |insight: &Insight| {
+            let lines = match insight.text {
+                true => format!("{} {}", insight.lines_added, insight.lines_removed),
+                false => "- -".into(),
+            };
+            let (path, bytes) = (&insight.change.path, insight.bytes_before);
+            format!("{path} {lines} {bytes} {}", insight.bytes_after)
+        };
+        insights.iter().map(line).collect()
+    }
+
+    #[test]
+    fn lines_and_bytes_of_every_kind_of_change_are_counted() {
+        block_on(async {
+            let before = StateTree::empty(&repository());
+            write(&before, "edited", b"one\ntwo\nthree\n").await;
+            write(&before, "gone", b"a\nb").await;
+            write(&before, "image", b"\0png").await;
+            write(&before, "mode", b"x\n").await;
+            write(&before, "was-file", b"1\n2\n").await;
+            let after = before.clone();
+            write(&after, "edited", b"one\n2\nthree\nfour").await;
+            after.remove(&path("gone")).await.unwrap();
+            write(&after, "image", b"\0png2").await;
+            let mode = Mode::EXECUTABLE;
+            after.set_mode(&path("mode"), mode).await.unwrap();
+            after.remove(&path("was-file")).await.unwrap();
+            write(&after, "was-file/inside", b"1\n").await;
+            let target = Bytes::from_static(b"edited");
+            after.symlink(&path("link"), target).await.unwrap();
+
+            let found = insights(&before, &after, DEFAULT_MAX_TEXT_BYTES).await;
+
+            assert_eq!(
+                told(&found),
+                [
+                    "edited 2 1 14 16",
+                    "gone 0 2 3 0",
+                    "image - - 4 5",
+                    "link 1 0 0 6",
+                    "mode 0 0 2 2",
+                    "was-file 0 2 4 0",
+                    "was-file/inside 1 0 0 2",
+                ]
+            );
+            let mut totals = InsightTotals::default();
+            found.iter().for_each(|insight| totals.add(insight));
+            assert_eq!((totals.lines_added, totals.lines_removed), (4, 5));
+            assert_eq!((totals.bytes_before, totals.bytes_after), (27, 31));
+            assert_eq!((totals.changes(), totals.binary), (7, 1));
+        });
+    }
+
+    #[test]
+    fn directories_have_no_lines_and_are_not_binary() {
+        block_on(async {
+            let before = StateTree::empty(&repository());
+            let after = before.clone();
+            after
+                .make_directory(&path("empty"), Mode::EXECUTABLE)
+                .await
+                .unwrap();
+
+            let found = insights(&before, &after, DEFAULT_MAX_TEXT_BYTES).await;
+
+            assert_eq!(told(&found), ["empty - - 0 0"]);
+            assert!(!found[0].is_binary());
+        });
+    }
+
+    #[test]
+    fn a_file_over_the_limit_counts_as_binary() {
+        block_on(async {
+            let before = StateTree::empty(&repository());
+            write(&before, "file", b"12345678\n").await;
+            let after = before.clone();
+            write(&after, "file", b"1\n").await;
+
+            assert_eq!(told(&insights(&before, &after, 9).await), ["file 1 1 9 2"]);
+            assert_eq!(told(&insights(&before, &after, 8).await), ["file - - 9 2"]);
+        });
+    }
+
+    #[test]
+    fn a_text_larger_than_one_chunk_is_read_whole() {
+        block_on(async {
+            let before = StateTree::empty(&repository());
+            let lines: String = (0..100_000).map(|n| format!("line {n}\n")).collect();
+            let edited = lines.replace("line 99999\n", "another\nand one\n");
+            let attributes = Attributes::default;
+            let write = |tree: StateTree, text: String| async move {
+                tree.write(&path("long"), text.into(), attributes())
+                    .await
+                    .unwrap();
+                tree
+            };
+            let before = write(before, lines).await;
+            let after = write(before.clone(), edited).await;
+
+            let found = insights(&before, &after, DEFAULT_MAX_TEXT_BYTES).await;
+
+            assert_eq!((found[0].lines_added, found[0].lines_removed), (2, 1));
+        });
+    }
+}

@@ -1,0 +1,471 @@
+//! Changes as patches in git's form, which `git apply` and `patch -p1` take:
+//!
+//! ```text
+//! diff --git a/src/x b/src/x
+//! old mode 100644
+//! new mode 100755
+//! --- a/src/x
+//! +++ b/src/x
+//! @@ -1,2 +1,2 @@
+//!  kept
+//! -removed
+//! +added
+//! \ No newline at end of file
+//! ```
+//!
+//! A change of type is a removal followed by an addition. Directories have no
+//! patch; binary files are named, without their content.
+
+use std::borrow::Cow;
+use std::io::Write as _;
+use std::ops::Range;
+
+use elevo_core::TreePath;
+use elevo_objects::Entry;
+use imara_diff::{Algorithm, Hunk, InternedInput, Token};
+
+use crate::diff::{Change, ChangeKind};
+use crate::error::Result;
+use crate::renames::Rename;
+use crate::repository::Repository;
+use crate::text::{DEFAULT_MAX_TEXT_BYTES, Side};
+
+/// How patches are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PatchOptions {
+    /// Unchanged lines before and after each hunk.
+    pub context: u32,
+    /// Files larger than this are treated as binary, which bounds memory.
+    pub max_text_bytes: u64,
+}
+
+impl Default for PatchOptions {
+    fn default() -> Self {
+        Self {
+            context: 3,
+            max_text_bytes: DEFAULT_MAX_TEXT_BYTES,
+        }
+    }
+}
+
+/// The patch of one change; empty if it has none (directories).
+pub async fn patch(
+    repository: &Repository,
+    change: &Change,
+    options: &PatchOptions,
+) -> Result<Vec<u8>> {
+    let mut patch = Patch {
+        repository,
+        options,
+        path: &change.path,
+        out: Vec::new(),
+    };
+    let (before, after) = (change.kind.before(), change.kind.after());
+    if let ChangeKind::TypeChanged { .. } = change.kind {
+        patch.write(before, None).await?;
+        patch.write(None, after).await?;
+    } else {
+        patch.write(before, after).await?;
+    }
+    Ok(patch.out)
+}
+
+/// The patch of a rename; empty for a directory.
+pub fn rename_patch(rename: &Rename) -> Vec<u8> {
+    let (Some(old), Some(new)) = (git_mode(&rename.before), git_mode(&rename.after)) else {
+        return Vec::new();
+    };
+    let mut out = Vec::new();
+    put_header(&mut out, &rename.from, &rename.to);
+    put_mode_change(&mut out, old, new);
+    out.extend_from_slice(b"similarity index 100%");
+    for (word, path) in [("from", &rename.from), ("to", &rename.to)] {
+        out.extend_from_slice(b"\nrename ");
+        out.extend_from_slice(word.as_bytes());
+        out.push(b' ');
+        out.extend_from_slice(&quoted(path.as_bytes()));
+    }
+    out.push(b'\n');
+    out
+}
+
+/// A path as git prints it: as it is, or in double quotes with escapes if it
+/// has control characters, quotes, backslashes or bytes that are not UTF-8.
+/// Safe to print on a terminal.
+pub fn quoted(path: &[u8]) -> Cow<'_, [u8]> {
+    let plain = |c: char| !c.is_control() && !matches!(c, '"' | '\\');
+    if std::str::from_utf8(path).is_ok_and(|text| text.chars().all(plain)) {
+        return Cow::Borrowed(path);
+    }
+    let mut out = vec![b'"'];
+    for part in path.utf8_chunks() {
+        for c in part.valid().chars() {
+            match c {
+                '"' | '\\' => out.extend([b'\\', c as u8]),
+                '\n' => out.extend(b"\\n"),
+                '\t' => out.extend(b"\\t"),
+                '\r' => out.extend(b"\\r"),
+                c if c.is_control() => put_octal(&mut out, c.encode_utf8(&mut [0; 4]).as_bytes()),
+                c => out.extend(c.encode_utf8(&mut [0; 4]).as_bytes()),
+            }
+        }
+        put_octal(&mut out, part.invalid());
+    }
+    out.push(b'"');
+    Cow::Owned(out)
+}
+
+fn put_octal(out: &mut Vec<u8>, bytes: &[u8]) {
+    for byte in bytes {
+        out.extend(format!("\\{byte:03o}").as_bytes());
+    }
+}
+
+/// The mode git would write; `None` for directories, of which it knows none.
+fn git_mode(entry: &Entry) -> Option<u32> {
+    match entry {
+        Entry::File { mode, .. } => Some(0o100_000 | mode.bits()),
+        Entry::Link(_) => Some(0o120_000),
+        Entry::Directory { .. } => None,
+    }
+}
+
+fn put_header(out: &mut Vec<u8>, from: &TreePath, to: &TreePath) {
+    out.extend_from_slice(b"diff --git ");
+    out.extend_from_slice(&prefixed("a/", from));
+    out.push(b' ');
+    out.extend_from_slice(&prefixed("b/", to));
+    out.push(b'\n');
+}
+
+fn put_mode_change(out: &mut Vec<u8>, old: u32, new: u32) {
+    if old != new {
+        let _ = write!(out, "old mode {old:o}\nnew mode {new:o}\n");
+    }
+}
+
+fn prefixed(prefix: &str, path: &TreePath) -> Vec<u8> {
+    let path = [prefix.as_bytes(), path.as_bytes()].concat();
+    quoted(&path).into_owned()
+}
+
+struct Patch<'a> {
+    repository: &'a Repository,
+    options: &'a PatchOptions,
+    path: &'a TreePath,
+    out: Vec<u8>,
+}
+
+impl Patch<'_> {
+    async fn write(&mut self, before: Option<&Entry>, after: Option<&Entry>) -> Result<()> {
+        let (old, new) = (before.and_then(git_mode), after.and_then(git_mode));
+        if old.is_none() && new.is_none() {
+            return Ok(());
+        }
+        put_header(&mut self.out, self.path, self.path);
+        match (old, new) {
+            (Some(old), Some(new)) => put_mode_change(&mut self.out, old, new),
+            (None, Some(mode)) => self.put_line(&format!("new file mode {mode:o}")),
+            (Some(mode), None) => self.put_line(&format!("deleted file mode {mode:o}")),
+            (None, None) => {}
+        }
+        if contents_equal(before, after) {
+            return Ok(());
+        }
+        let max = self.options.max_text_bytes;
+        let before = Side::read(self.repository, before, max).await?;
+        let after = Side::read(self.repository, after, max).await?;
+        match (before.lines(), after.lines()) {
+            (Some(a), Some(b)) if a != b => {
+                self.put_file_name(b"--- ", "a/", old.is_some());
+                self.put_file_name(b"+++ ", "b/", new.is_some());
+                put_hunks(&mut self.out, a, b, self.options.context);
+            }
+            (Some(_), Some(_)) => {}
+            _ => self.put_binary(old.is_some(), new.is_some()),
+        }
+        Ok(())
+    }
+
+    fn put_line(&mut self, line: &str) {
+        self.out.extend_from_slice(line.as_bytes());
+        self.out.push(b'\n');
+    }
+
+    fn file_name(&self, prefix: &str, exists: bool) -> Vec<u8> {
+        match exists {
+            true => prefixed(prefix, self.path),
+            false => b"/dev/null".to_vec(),
+        }
+    }
+
+    fn put_file_name(&mut self, marker: &[u8], prefix: &str, exists: bool) {
+        let name = self.file_name(prefix, exists);
+        self.out.extend_from_slice(marker);
+        self.out.extend_from_slice(&name);
+        // As git does: `patch` ends a name at the first space otherwise.
+        if name.contains(&b' ') {
+            self.out.push(b'\t');
+        }
+        self.out.push(b'\n');
+    }
+
+    fn put_binary(&mut self, before: bool, after: bool) {
+        self.out.extend_from_slice(b"Binary files ");
+        self.out.extend_from_slice(&self.file_name("a/", before));
+        self.out.extend_from_slice(b" and ");
+        self.out.extend_from_slice(&self.file_name("b/", after));
+        self.out.extend_from_slice(b" differ\n");
+    }
+}
+
+fn contents_equal(before: Option<&Entry>, after: Option<&Entry>) -> bool {
+    match (before, after) {
+        (Some(Entry::File { content: old, .. }), Some(Entry::File { content: new, .. })) => {
+            old == new
+        }
+        (before, after) => before == after,
+    }
+}
+
+/// Writes the hunks of a unified diff. The printer that comes with `imara-diff`
+/// is not used because it takes UTF-8 only, leaves out the note on a missing
+/// newline, and gives a wrong line number where the first change is near the
+/// start of the file.
+fn put_hunks(out: &mut Vec<u8>, before: &[u8], after: &[u8], context: u32) {
+    let input = InternedInput::new(before, after);
+    let mut diff = imara_diff::Diff::compute(Algorithm::Histogram, &input);
+    diff.postprocess_lines(&input);
+    let mut printer = HunkPrinter {
+        input: &input,
+        context,
+        out,
+    };
+    let mut group: Vec<Hunk> = Vec::new();
+    for hunk in diff.hunks() {
+        if let Some(last) = group.last()
+            && hunk.before.start - last.before.end > context.saturating_mul(2)
+        {
+            printer.put_group(&group);
+            group.clear();
+        }
+        group.push(hunk);
+    }
+    printer.put_group(&group);
+}
+
+struct HunkPrinter<'a, 'b> {
+    input: &'a InternedInput<&'b [u8]>,
+    context: u32,
+    out: &'a mut Vec<u8>,
+}
+
+impl HunkPrinter<'_, '_> {
+    /// Changes so close together that their contexts touch.
+    fn put_group(&mut self, group: &[Hunk]) {
+        let (Some(first), Some(last)) = (group.first(), group.last()) else {
+            return;
+        };
+        let lead = self.context.min(first.before.start);
+        let end = self.input.before.len() as u32;
+        let trail = self.context.min(end - last.before.end);
+        let old = first.before.start - lead..last.before.end + trail;
+        let new = first.after.start - lead..last.after.end + trail;
+        let header = format!("@@ -{} +{} @@\n", position(&old), position(&new));
+        self.out.extend_from_slice(header.as_bytes());
+        let mut at = old.start;
+        for hunk in group {
+            self.put_lines(b' ', &self.input.before, at..hunk.before.start);
+            self.put_lines(b'-', &self.input.before, hunk.before.clone());
+            self.put_lines(b'+', &self.input.after, hunk.after.clone());
+            at = hunk.before.end;
+        }
+        self.put_lines(b' ', &self.input.before, at..old.end);
+    }
+
+    fn put_lines(&mut self, marker: u8, tokens: &[Token], range: Range<u32>) {
+        for token in &tokens[range.start as usize..range.end as usize] {
+            let line = self.input.interner[*token];
+            self.out.push(marker);
+            self.out.extend_from_slice(line);
+            if !line.ends_with(b"\n") {
+                self.out
+                    .extend_from_slice(b"\n\\ No newline at end of file\n");
+            }
+        }
+    }
+}
+
+/// `start,length` with lines counted from 1; an empty range stands after the
+/// line it names.
+fn position(range: &Range<u32>) -> String {
+    match range.len() {
+        0 => format!("{},0", range.start),
+        1 => format!("{}", range.start + 1),
+        length => format!("{},{length}", range.start + 1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use elevo_objects::Mode;
+    use futures::executor::block_on;
+
+    use super::*;
+    use crate::memory::MemoryStore;
+    use crate::renames::renames;
+    use crate::state::{Attributes, StateTree};
+
+    fn path(text: &str) -> TreePath {
+        TreePath::new(text).unwrap()
+    }
+
+    fn empty() -> StateTree {
+        let store = std::sync::Arc::new(MemoryStore::default());
+        let tenant = elevo_core::TenantId::LOCAL;
+        StateTree::empty(&Repository::new(store, tenant, 1 << 20))
+    }
+
+    async fn write(tree: &StateTree, at: &str, data: &[u8]) {
+        let data = Bytes::copy_from_slice(data);
+        tree.write(&path(at), data, Attributes::default())
+            .await
+            .unwrap();
+    }
+
+    async fn patch_of(before: &StateTree, after: &StateTree) -> String {
+        let mut diff = before.diff(after).await.unwrap();
+        let repository = diff.repository().clone();
+        let mut out = Vec::new();
+        while let Some(change) = diff.next().await.unwrap() {
+            let options = PatchOptions::default();
+            out.extend(patch(&repository, &change, &options).await.unwrap());
+        }
+        String::from_utf8_lossy(&out).into_owned()
+    }
+
+    fn hunks(before: &str, after: &str) -> String {
+        let mut out = Vec::new();
+        put_hunks(&mut out, before.as_bytes(), after.as_bytes(), 3);
+        String::from_utf8(out).unwrap()
+    }
+
+    fn numbers(range: Range<u32>) -> String {
+        range.map(|n| format!("{n}\n")).collect()
+    }
+
+    #[test]
+    fn every_kind_of_change_has_a_patch() {
+        block_on(async {
+            let before = empty();
+            write(&before, "edited", b"one\ntwo").await;
+            write(&before, "gone", b"bye\n").await;
+            write(&before, "image", b"\0").await;
+            write(&before, "mode", b"").await;
+            write(&before, "was-file", b"text\n").await;
+            let after = before.clone();
+            write(&after, "a new one", b"hello\n").await;
+            write(&after, "edited", b"one\ntwo\nthree\n").await;
+            after.remove(&path("gone")).await.unwrap();
+            write(&after, "image", b"\0\0").await;
+            let mode = Mode::EXECUTABLE;
+            after.set_mode(&path("mode"), mode).await.unwrap();
+            let target = Bytes::from_static(b"edited");
+            after.symlink(&path("was-file"), target).await.unwrap();
+
+            let expected = "\
+diff --git a/a new one b/a new one
+new file mode 100644
+--- /dev/null
++++ b/a new one\t
+@@ -0,0 +1 @@
++hello
+diff --git a/edited b/edited
+--- a/edited
++++ b/edited
+@@ -1,2 +1,3 @@
+ one
+-two
+\\ No newline at end of file
++two
++three
+diff --git a/gone b/gone
+deleted file mode 100644
+--- a/gone
++++ /dev/null
+@@ -1 +0,0 @@
+-bye
+diff --git a/image b/image
+Binary files a/image and b/image differ
+diff --git a/mode b/mode
+old mode 100644
+new mode 100755
+diff --git a/was-file b/was-file
+deleted file mode 100644
+--- a/was-file
++++ /dev/null
+@@ -1 +0,0 @@
+-text
+diff --git a/was-file b/was-file
+new file mode 120000
+--- /dev/null
++++ b/was-file
+@@ -0,0 +1 @@
++edited
+\\ No newline at end of file
+";
+            assert_eq!(patch_of(&before, &after).await, expected);
+        });
+    }
+
+    #[test]
+    fn a_hunk_near_the_start_begins_where_its_context_does() {
+        let after = numbers(0..20).replace("\n5\n", "\nfive\n");
+        let expected = "@@ -3,7 +3,7 @@\n 2\n 3\n 4\n-5\n+five\n 6\n 7\n 8\n";
+        assert_eq!(hunks(&numbers(0..20), &after), expected);
+    }
+
+    #[test]
+    fn changes_with_touching_contexts_share_a_hunk_and_others_do_not() {
+        let before = numbers(0..30);
+        let near = before.replace("\n10\n", "\nx\n").replace("\n17\n", "\ny\n");
+        assert_eq!(hunks(&before, &near).matches("@@ -").count(), 1);
+        let far = before.replace("\n10\n", "\nx\n").replace("\n18\n", "\ny\n");
+        let headers: Vec<_> = hunks(&before, &far)
+            .lines()
+            .filter(|line| line.starts_with("@@"))
+            .map(str::to_owned)
+            .collect();
+        assert_eq!(headers, ["@@ -8,7 +8,7 @@", "@@ -16,7 +16,7 @@"]);
+    }
+
+    #[test]
+    fn odd_paths_are_quoted_as_git_does() {
+        let quote = |path: &[u8]| String::from_utf8(quoted(path).into_owned()).unwrap();
+        assert_eq!(quote("plain ü name".as_bytes()), "plain ü name");
+        assert_eq!(quote(b"a\nb\t\"c\\"), r#""a\nb\t\"c\\""#);
+        assert_eq!(quote(b"\xff\x1b[31m"), r#""\377\033[31m""#);
+        assert_eq!(quote("\u{9b}".as_bytes()), r#""\302\233""#);
+    }
+
+    #[test]
+    fn a_rename_has_a_patch_without_content() {
+        block_on(async {
+            let before = empty();
+            write(&before, "old name", b"text\n").await;
+            let after = before.clone();
+            let (old, new) = (path("old name"), path("new"));
+            after.rename(&old, &new).await.unwrap();
+            let diff = before.diff(&after).await.unwrap();
+            let found = renames(diff.collect().await.unwrap());
+            let expected = "\
+diff --git a/old name b/new
+similarity index 100%
+rename from old name
+rename to new
+";
+            assert_eq!(rename_patch(&found.renames[0]), expected.as_bytes());
+        });
+    }
+}

@@ -1,0 +1,67 @@
+//! Which entries are text, and their bytes: what the line counts of an insight
+//! diff and the hunks of a patch are made from.
+
+use bytes::Bytes;
+use elevo_objects::Entry;
+
+use crate::error::Result;
+use crate::file;
+use crate::repository::Repository;
+
+/// Files larger than this are not taken apart into lines unless a caller says
+/// otherwise.
+pub const DEFAULT_MAX_TEXT_BYTES: u64 = 16 * 1024 * 1024;
+
+/// How much of a file is searched for NUL bytes: as much as git looks at.
+const LOOKED_AT: usize = 8000;
+
+/// One side of a change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    /// Nothing with bytes of its own: not there, or a directory.
+    Nothing,
+    /// A file without NUL bytes in its beginning, or the target of a link.
+    Text(Bytes),
+    /// Any other file, and one that is over the limit.
+    Binary,
+}
+
+impl Side {
+    /// Reads an entry whole, if it is no larger than `max_text_bytes`.
+    pub(crate) async fn read(
+        repository: &Repository,
+        entry: Option<&Entry>,
+        max_text_bytes: u64,
+    ) -> Result<Self> {
+        match entry {
+            None | Some(Entry::Directory { .. }) => Ok(Self::Nothing),
+            Some(Entry::Link(link)) => {
+                let target = repository.chunks(&[link.hash]).await?;
+                Ok(Self::Text(target.into_iter().next().unwrap_or_default()))
+            }
+            Some(Entry::File { content, .. }) if content.size() > max_text_bytes => {
+                Ok(Self::Binary)
+            }
+            Some(Entry::File { content, .. }) => {
+                let start = file::read_range(repository, content, 0, LOOKED_AT).await?;
+                if start.contains(&0) {
+                    return Ok(Self::Binary);
+                }
+                if start.len() as u64 == content.size() {
+                    return Ok(Self::Text(start));
+                }
+                let whole = file::read_range(repository, content, 0, usize::MAX).await?;
+                Ok(Self::Text(whole))
+            }
+        }
+    }
+
+    /// The bytes to compare line by line; `None` if there can be no lines.
+    pub(crate) fn lines(&self) -> Option<&[u8]> {
+        match self {
+            Self::Nothing => Some(&[]),
+            Self::Text(bytes) => Some(bytes),
+            Self::Binary => None,
+        }
+    }
+}
