@@ -1,3 +1,4 @@
+use std::cmp::Ordering;
 use std::fmt;
 
 use bytes::Bytes;
@@ -9,7 +10,11 @@ pub const MAX_PATH_BYTES: usize = 4096;
 
 /// A place in a tree: names joined by `/`, relative to the tree's root, which
 /// is the empty path. Always valid: no empty component, no `.`, no `..`.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+///
+/// Sorted name by name, as a walk of the tree meets them: a directory, then all
+/// that is in it, then what follows it (`a`, `a/b`, `a-b`; not the order of the
+/// bytes, in which `-` comes before `/`).
+#[derive(Clone, PartialEq, Eq, Hash, Default)]
 pub struct TreePath(Bytes);
 
 /// Why some bytes are not a [`TreePath`].
@@ -36,7 +41,7 @@ impl TreePath {
             return Err(InvalidPath::TooLong);
         }
         if !path.is_empty() {
-            path.split(|byte| *byte == b'/').try_for_each(Name::check)?;
+            path.split(is_slash).try_for_each(Name::check)?;
         }
         Ok(Self(Bytes::copy_from_slice(path)))
     }
@@ -54,7 +59,7 @@ impl TreePath {
     /// The components, outermost first.
     pub fn names(&self) -> impl DoubleEndedIterator<Item = Name> + '_ {
         self.0
-            .split(|byte| *byte == b'/')
+            .split(is_slash)
             .filter(|part| !part.is_empty())
             .map(|part| {
                 Name::new(self.0.slice_ref(part)).unwrap_or_else(|_| unreachable!("checked by new"))
@@ -91,6 +96,18 @@ impl TreePath {
     }
 }
 
+impl Ord for TreePath {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.0.split(is_slash).cmp(other.0.split(is_slash))
+    }
+}
+
+impl PartialOrd for TreePath {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
 impl std::str::FromStr for TreePath {
     type Err = InvalidPath;
 
@@ -112,9 +129,54 @@ impl fmt::Debug for TreePath {
     }
 }
 
+fn is_slash(byte: &u8) -> bool {
+    *byte == b'/'
+}
+
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    /// Names of few letters, so that paths share beginnings.
+    fn names() -> impl Strategy<Value = Vec<Name>> {
+        let name = prop::collection::vec(prop::sample::select(&b"a-0\xff."[..]), 1..4);
+        let name = name.prop_filter_map("dots", |bytes| Name::copy_from(&bytes).ok());
+        prop::collection::vec(name, 0..5)
+    }
+
+    fn joined(names: &[Name]) -> TreePath {
+        let root = TreePath::root();
+        names
+            .iter()
+            .fold(root, |path, name| path.join(name).unwrap())
+    }
+
+    proptest! {
+        #[test]
+        fn a_path_is_its_names(names in names()) {
+            let path = joined(&names);
+            prop_assert_eq!(path.names().collect::<Vec<_>>(), names.clone());
+            prop_assert_eq!(TreePath::new(path.as_bytes()), Ok(path.clone()));
+            let split = names.split_last().map(|(last, parent)| (joined(parent), last.clone()));
+            prop_assert_eq!(path.split_last(), split);
+        }
+
+        #[test]
+        fn paths_are_ordered_and_nested_as_their_names(ours in names(), theirs in names()) {
+            prop_assert_eq!(joined(&ours).cmp(&joined(&theirs)), ours.cmp(&theirs));
+            prop_assert_eq!(joined(&ours).starts_with(&joined(&theirs)), ours.starts_with(&theirs));
+        }
+
+        #[test]
+        fn any_bytes_are_a_path_that_stays_inside_or_none(bytes: Vec<u8>) {
+            if let Ok(path) = TreePath::new(&bytes) {
+                prop_assert!(path.names().all(|name| Name::check(&name).is_ok()));
+                prop_assert_eq!(path.as_bytes(), &bytes[..]);
+            }
+        }
+    }
 
     fn path(text: &str) -> TreePath {
         TreePath::new(text).unwrap()

@@ -26,3 +26,17 @@ impl Timestamp {
         self.nanos
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_has_less_than_a_second_of_nanoseconds_and_sorts() {
+        assert_eq!(Timestamp::new(0, 1_000_000_000), None);
+        let before = Timestamp::new(-1, 999_999_999).unwrap();
+        let epoch = Timestamp::new(0, 0).unwrap();
+        assert!(before < epoch);
+        assert_eq!((before.seconds(), before.nanos()), (-1, 999_999_999));
+    }
+}
