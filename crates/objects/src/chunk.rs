@@ -1,9 +1,11 @@
 //! Content-defined chunks: FastCDC (2020) with 16, 64 and 256 KiB.
 //!
-//! Where a chunk ends depends only on the bytes from its start to one byte
-//! past its end (and on the file ending there), never on what came before. So
-//! an edit moves only the boundaries around it: as soon as a new boundary
-//! falls on an old one, everything after it is as it was.
+//! Where a chunk ends depends only on the bytes from its start to one byte past
+//! its end, and on whether the file ends less than [`LOOK_AHEAD`] bytes past its
+//! end; never on what came before. So an edit moves only the boundaries around
+//! it. To chunk an edited file anew, start with the chunk that holds the byte
+//! `LOOK_AHEAD` before the edit (or the first), and stop as soon as a boundary
+//! behind the edit falls on an old one: everything after it is as it was.
 
 use std::io::{self, Read};
 
@@ -15,6 +17,12 @@ pub const MIN_CHUNK: usize = 16 * 1024;
 pub const AVERAGE_CHUNK: usize = 64 * 1024;
 /// No chunk is longer.
 pub const MAX_CHUNK: usize = 256 * 1024;
+
+/// A chunk whose end lies this far before an edit, or further, keeps its end.
+///
+/// Two and not one, because the bytes are looked at in pairs: if the file ends
+/// with the first byte of a pair, no chunk but the last ends there.
+pub const LOOK_AHEAD: usize = 2;
 
 /// Masks of normalisation level 1 for 64 KiB, pinned here because a different
 /// choice in a later release of the crate would be a different format.
@@ -50,6 +58,8 @@ pub struct Chunker<R> {
 
 /// How much a [`Chunker`] reads at once.
 const READ_AHEAD: usize = 4 * MAX_CHUNK;
+/// What it makes room for first: enough for most files, and little to allocate.
+const FIRST_READ: usize = AVERAGE_CHUNK;
 
 impl<R: Read> Chunker<R> {
     /// Chunks of `reader`, from where it stands to its end.
@@ -68,6 +78,10 @@ impl<R: Read> Chunker<R> {
         }
         self.buffer.drain(..self.start);
         self.start = 0;
+        if self.buffer.capacity() == 0 {
+            // Or `read_to_end` would begin with reads of 32 bytes.
+            self.buffer.reserve(FIRST_READ);
+        }
         let wanted = READ_AHEAD - self.buffer.len();
         let read = self
             .reader
@@ -101,78 +115,36 @@ impl<R: Read> Iterator for Chunker<R> {
 
 #[cfg(test)]
 mod tests {
+    use fastcdc::v2020::{Normalization, get_gear_with_seed, select_masks};
+
     use super::*;
+    use crate::hash::Kind;
 
-    /// A fixed stream of bytes, the same on every machine (xorshift64).
-    pub(crate) fn noise(length: usize) -> Vec<u8> {
-        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-        let mut bytes = Vec::with_capacity(length + 8);
-        while bytes.len() < length {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            bytes.extend_from_slice(&state.to_le_bytes());
-        }
-        bytes.truncate(length);
-        bytes
-    }
-
-    fn lengths(data: &[u8]) -> Vec<usize> {
-        Chunker::new(data)
-            .map(|chunk| chunk.unwrap().len())
-            .collect()
+    #[test]
+    fn masks_and_gear_table_are_those_of_the_crate() {
+        let masks = select_masks(AVERAGE_CHUNK, Normalization::Level1);
+        assert_eq!(masks, (MASK_SMALL, MASK_LARGE));
+        let (gear, _) = get_gear_with_seed(0);
+        let table: Vec<u8> = gear.iter().flat_map(|value| value.to_be_bytes()).collect();
+        assert_eq!(Kind::Chunk.hash(&table).to_string(), "f475aca4f76d6b532119b6f430f2f051331131d61f9ca5bbc5ce81a95305c91d");
     }
 
     #[test]
-    fn cut_points_are_pinned() {
-        assert_eq!(
-            lengths(&noise(1 << 20)),
-            [
-                44_750, 219_962, 100_125, 28_400, 91_429, 28_467, 19_017, 114_735, 88_164, 66_867,
-                152_283, 94_377
-            ]
-        );
-        let text: Vec<u8> = (0..60_000)
-            .flat_map(|n| format!("line {n}\n").into_bytes())
-            .collect();
-        assert_eq!(
-            lengths(&text),
-            [
-                107_116, 43_311, 38_302, 88_683, 85_024, 51_794, 42_016, 140_603, 52_041
-            ]
-        );
-        assert_eq!(lengths(&vec![0; 600_000]), [MAX_CHUNK, MAX_CHUNK, 75_712]);
-    }
-
-    #[test]
-    fn a_file_up_to_the_minimum_is_one_chunk() {
-        assert_eq!(lengths(b""), [0_usize; 0]);
-        assert_eq!(lengths(b"x"), [1]);
-        assert_eq!(lengths(&noise(MIN_CHUNK)), [MIN_CHUNK]);
-    }
-
-    #[test]
-    fn how_the_reader_hands_out_bytes_does_not_matter() {
-        struct Drip<'a>(&'a [u8]);
-        impl Read for Drip<'_> {
+    fn a_small_file_costs_few_reads() {
+        struct Counting<'a>(&'a [u8], &'a mut usize);
+        impl Read for Counting<'_> {
             fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-                let step = buffer.len().min(977);
-                self.0.read(&mut buffer[..step])
+                *self.1 += 1;
+                self.0.read(buffer)
             }
         }
-        let data = noise(3_000_000);
-        let dripped: Vec<_> = Chunker::new(Drip(&data))
-            .map(|chunk| chunk.unwrap().len())
-            .collect();
-        assert_eq!(dripped, lengths(&data));
-        let mut window = &data[..];
-        let mut whole = Vec::new();
-        while !window.is_empty() {
-            let length = cut(window);
-            whole.push(length);
-            window = &window[length..];
+        for (size, most) in [(100, 3), (4096, 3), (60_000, 6)] {
+            let mut reads = 0;
+            let data = vec![b'x'; size];
+            let chunks = Chunker::new(Counting(&data, &mut reads)).count();
+            assert_eq!(chunks, 1);
+            assert!(reads <= most, "{size} bytes took {reads} reads");
         }
-        assert_eq!(dripped, whole);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! encoding, and the reader refuses any other.
 
 use bytes::{Buf, Bytes};
+use elevo_core::Timestamp;
 
 use crate::FORMAT_VERSION;
 use crate::hash::Hash;
@@ -21,14 +22,15 @@ pub enum DecodeError {
     /// Not the kind of object that was asked for.
     #[error("the object is of another kind")]
     WrongKind,
-    /// A number that is not in its shortest form, or larger than allowed.
+    /// A number that is not in its shortest form, or one its place does not
+    /// allow: a size out of bounds, totals that no tree could have.
     #[error("a number is not in its canonical form or range")]
     Number,
-    /// A name, link target or text that is not allowed.
+    /// A name that is none, or a text that is not UTF-8.
     #[error("a name or text is not allowed")]
     Text,
-    /// An unknown tag, or a tag that contradicts its value.
-    #[error("a tag is not known or contradicts its value")]
+    /// A tag or flag that is not known.
+    #[error("a tag is not known")]
     Tag,
     /// Items out of order, repeated, too many or too few.
     #[error("items are out of order, repeated, too many or too few")]
@@ -51,7 +53,7 @@ pub(crate) fn put_number(out: &mut Vec<u8>, mut value: u64) {
 }
 
 /// Appends a signed number, zigzag, so that small ones of either sign are short.
-pub(crate) fn put_signed(out: &mut Vec<u8>, value: i64) {
+fn put_signed(out: &mut Vec<u8>, value: i64) {
     put_number(out, ((value << 1) ^ (value >> 63)) as u64);
 }
 
@@ -61,12 +63,18 @@ pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
+/// Appends a time: seconds, then nanoseconds within the second.
+pub(crate) fn put_time(out: &mut Vec<u8>, time: Timestamp) {
+    put_signed(out, time.seconds());
+    put_number(out, time.nanos().into());
+}
+
 /// Takes an encoding apart, front to back, without copying.
 #[derive(Debug)]
 pub struct Reader(Bytes);
 
 impl Reader {
-    /// Opens an object that must carry our version and `kind`'s type byte.
+    /// Opens an object that must carry our version and `type_byte`.
     pub(crate) fn open(data: &Bytes, type_byte: u8) -> Result<Self> {
         let mut reader = Self(data.clone());
         match reader.byte()? {
@@ -117,15 +125,26 @@ impl Reader {
 
     /// A number that must not exceed `limit`.
     pub(crate) fn number_up_to(&mut self, limit: u64) -> Result<u64> {
+        self.number_within(0, limit)
+    }
+
+    /// A number from `least` to `most`.
+    pub(crate) fn number_within(&mut self, least: u64, most: u64) -> Result<u64> {
         match self.number()? {
-            value if value <= limit => Ok(value),
+            value if (least..=most).contains(&value) => Ok(value),
             _ => Err(DecodeError::Number),
         }
     }
 
-    pub(crate) fn signed(&mut self) -> Result<i64> {
+    fn signed(&mut self) -> Result<i64> {
         let raw = self.number()?;
         Ok((raw >> 1) as i64 ^ -((raw & 1) as i64))
+    }
+
+    pub(crate) fn time(&mut self) -> Result<Timestamp> {
+        let seconds = self.signed()?;
+        let nanos = self.number_up_to(u32::MAX.into())? as u32;
+        Timestamp::new(seconds, nanos).ok_or(DecodeError::Number)
     }
 
     /// Bytes behind their length, which must not exceed `limit`.

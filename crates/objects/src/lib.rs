@@ -8,23 +8,27 @@
 //! fixtures readable.
 
 mod chunk;
+mod chunk_item;
 mod codec;
+mod dir_item;
 mod entry;
 mod hash;
 mod node;
 mod snapshot;
+mod time_item;
 mod tree_builder;
 
-pub use chunk::{AVERAGE_CHUNK, Chunker, MAX_CHUNK, MIN_CHUNK, cut};
+pub use chunk::{AVERAGE_CHUNK, Chunker, LOOK_AHEAD, MAX_CHUNK, MIN_CHUNK, cut};
+pub use chunk_item::ChunkItem;
 pub use codec::DecodeError;
 #[doc(hidden)]
 pub use codec::{Reader, Result as DecodeResult};
-pub use entry::{
-    ChunkItem, Content, DirItem, Entry, Link, MAX_LINK_BYTES, Mode, TimeEntry, TimeItem, Tree,
-};
+pub use dir_item::DirItem;
+pub use entry::{Content, Entry, Link, MAX_FILE_BYTES, MAX_LINK_BYTES, Mode, Tree};
 pub use hash::{Hash, InvalidHash, Kind, ObjectKey};
 pub use node::{Child, Item, MAX_HEIGHT, MAX_ITEMS, MIN_ITEMS, Node, Totals, is_boundary};
 pub use snapshot::{InvalidSnapshot, Snapshot, SnapshotId};
+pub use time_item::{TimeEntry, TimeItem};
 pub use tree_builder::{NewNode, Root, TreeBuilder};
 
 /// The version byte that opens every encoded node and snapshot.

@@ -32,7 +32,7 @@ pub const MAX_HEIGHT: u8 = 64;
 const BOUNDARY_BITS: u32 = 6;
 
 /// A leaf item of one of the three trees. Implemented in this crate only.
-pub trait Item: Clone + Debug + PartialEq + Send + Sync + 'static {
+pub trait Item: sealed::Sealed + Clone + Debug + PartialEq + Send + Sync + 'static {
     /// The kind of the tree's nodes.
     const KIND: Kind;
     /// What items are sorted by; `()` where their position is all they have.
@@ -47,6 +47,11 @@ pub trait Item: Clone + Debug + PartialEq + Send + Sync + 'static {
     /// What this item adds to its node's totals.
     fn totals(&self) -> Totals;
 
+    /// Whether an item or a child can have these totals; if `followed`, as one
+    /// that is not the last of its tree. What holds for every tree is checked
+    /// elsewhere.
+    #[doc(hidden)]
+    fn totals_fit(totals: &Totals, followed: bool) -> bool;
     #[doc(hidden)]
     fn encode(&self, out: &mut Vec<u8>);
     #[doc(hidden)]
@@ -59,6 +64,11 @@ pub trait Item: Clone + Debug + PartialEq + Send + Sync + 'static {
     fn encode_totals(totals: &Totals, out: &mut Vec<u8>);
     #[doc(hidden)]
     fn decode_totals(reader: &mut Reader) -> Result<Totals>;
+}
+
+pub(crate) mod sealed {
+    /// Keeps [`Item`](super::Item) to this crate: its implementations are the format.
+    pub trait Sealed {}
 }
 
 /// Sums over the leaf items below a node. A tree keeps those it has a use for.
@@ -95,6 +105,17 @@ pub struct Child<I: Item> {
     pub totals: Totals,
 }
 
+impl<I: Item> Child<I> {
+    /// Whether `node` is what this reference, found in a node of `height`,
+    /// says it is. The hash says so only if whoever wrote the reference told
+    /// the truth; checking bounds a descent by the height of its root.
+    pub fn describes(&self, node: &Node<I>, height: u8) -> bool {
+        node.height().checked_add(1) == Some(height)
+            && node.last_key() == Some(&self.last)
+            && node.totals() == self.totals
+    }
+}
+
 /// A node, taken apart.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Node<I: Item> {
@@ -120,11 +141,14 @@ const fn type_byte(kind: Kind) -> u8 {
         Kind::Directory => b'd',
         Kind::Times => b't',
         Kind::ChunkList => b'f',
-        Kind::Chunk | Kind::Snapshot => unreachable!(),
+        Kind::Chunk | Kind::Snapshot => panic!("only trees have nodes"),
     }
 }
 
 impl<I: Item> Node<I> {
+    /// A constant, so that an item of a kind without nodes does not compile.
+    const TYPE_BYTE: u8 = type_byte(I::KIND);
+
     /// Levels below this one; 0 for a leaf.
     pub const fn height(&self) -> u8 {
         match self {
@@ -146,6 +170,20 @@ impl<I: Item> Node<I> {
         self.len() == 0
     }
 
+    /// The key of the last leaf item below.
+    pub fn last_key(&self) -> Option<&I::Key> {
+        match self {
+            Self::Leaf(items) => items.last().map(I::key),
+            Self::Index { children, .. } => children.last().map(|child| &child.last),
+        }
+    }
+
+    /// Whether a tree may have this node as its root: an index node with one
+    /// child only repeats that child.
+    pub fn is_root(&self) -> bool {
+        matches!(self, Self::Leaf(_)) || self.len() > 1
+    }
+
     /// Sums over all leaf items below.
     pub fn totals(&self) -> Totals {
         match self {
@@ -163,7 +201,7 @@ impl<I: Item> Node<I> {
     /// The one encoding of this node.
     pub fn encode(&self) -> Bytes {
         let mut out = Vec::with_capacity(4 + self.len() * 80);
-        out.extend_from_slice(&[FORMAT_VERSION, type_byte(I::KIND), self.height()]);
+        out.extend_from_slice(&[FORMAT_VERSION, Self::TYPE_BYTE, self.height()]);
         put_number(&mut out, self.len() as u64);
         match self {
             Self::Leaf(items) => items.iter().for_each(|item| item.encode(&mut out)),
@@ -180,9 +218,13 @@ impl<I: Item> Node<I> {
 
     /// Reads a node back. Refuses whatever [`Self::encode`] could not have
     /// written for some tree: unsorted keys, numbers not in their shortest
-    /// form, boundaries inside a node, too many items, trailing bytes.
+    /// form, boundaries inside a node, too many items, totals that no tree has,
+    /// trailing bytes.
+    ///
+    /// What one node cannot show is left to whoever follows its references:
+    /// see [`Child::describes`] and [`Self::is_root`].
     pub fn decode(data: &Bytes) -> Result<Self> {
-        let mut reader = Reader::open(data, type_byte(I::KIND))?;
+        let mut reader = Reader::open(data, Self::TYPE_BYTE)?;
         let height = reader.byte()?;
         if height > MAX_HEIGHT {
             return Err(DecodeError::Number);
@@ -194,11 +236,13 @@ impl<I: Item> Node<I> {
         let node = if height == 0 {
             let items = read_many(&mut reader, length, I::decode)?;
             check_order(items.iter().map(I::key))?;
+            check_totals::<I>(items.iter().map(I::totals), height, length)?;
             check_boundaries(items.iter().map(I::spread), height, length)?;
             Self::Leaf(items)
         } else {
             let children = read_many(&mut reader, length, read_child::<I>)?;
             check_order(children.iter().map(|child| &child.last))?;
+            check_totals::<I>(children.iter().map(|child| child.totals), height, length)?;
             let spreads = children
                 .iter()
                 .map(|child| I::child_spread(&child.last, &child.hash));
@@ -230,14 +274,8 @@ fn read_many<T>(
 fn read_child<I: Item>(reader: &mut Reader) -> Result<Child<I>> {
     let last = I::decode_key(reader)?;
     let totals = I::decode_totals(reader)?;
-    if totals.items == 0 {
-        return Err(DecodeError::Number);
-    }
-    Ok(Child {
-        last,
-        hash: reader.hash()?,
-        totals,
-    })
+    let hash = reader.hash()?;
+    Ok(Child { last, hash, totals })
 }
 
 /// Keys must rise strictly, except where there are none to compare.
@@ -261,6 +299,25 @@ fn check_boundaries(spreads: impl Iterator<Item = u64>, height: u8, length: usiz
     let inside = spreads.take(length - 1).skip(MIN_ITEMS - 1);
     if inside.into_iter().any(|spread| is_boundary(spread, height)) {
         return Err(DecodeError::Boundary);
+    }
+    Ok(())
+}
+
+/// A tree that goes on after a child has at least [`MIN_ITEMS`] in every node
+/// below that child; no tree has more than [`MAX_ITEMS`] in any.
+fn check_totals<I: Item>(
+    totals: impl Iterator<Item = Totals>,
+    height: u8,
+    length: usize,
+) -> Result<()> {
+    let fewest = (MIN_ITEMS as u64).saturating_pow(height.into());
+    let most = (MAX_ITEMS as u64).saturating_pow(height.into());
+    for (index, totals) in totals.enumerate() {
+        let followed = index + 1 < length;
+        let fewest = if followed { fewest } else { 1 };
+        if !(fewest..=most).contains(&totals.items) || !I::totals_fit(&totals, followed) {
+            return Err(DecodeError::Number);
+        }
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use elevo_core::Timestamp;
 
 use crate::FORMAT_VERSION;
-use crate::codec::{DecodeError, Reader, Result, put_bytes, put_number, put_signed};
+use crate::codec::{DecodeError, Reader, Result, put_bytes, put_number, put_time};
 use crate::entry::Tree;
 use crate::hash::{Hash, InvalidHash, Kind};
 
@@ -75,6 +75,7 @@ impl Snapshot {
     /// The one encoding of this snapshot, and its id.
     pub fn encode(&self) -> std::result::Result<(SnapshotId, Bytes), InvalidSnapshot> {
         self.check()?;
+        debug_assert!(self.tree.is_coherent());
         let mut out = vec![FORMAT_VERSION, TYPE_BYTE];
         put_optional_hash(&mut out, self.tree.root);
         if self.tree.root.is_some() {
@@ -86,8 +87,7 @@ impl Snapshot {
         for parent in &self.parents {
             out.extend_from_slice(parent.0.as_bytes());
         }
-        put_signed(&mut out, self.created.seconds());
-        put_number(&mut out, self.created.nanos().into());
+        put_time(&mut out, self.created);
         put_bytes(&mut out, self.author.as_bytes());
         put_bytes(&mut out, self.message.as_bytes());
         put_number(&mut out, self.labels.len() as u64);
@@ -125,9 +125,7 @@ impl Snapshot {
         let parents = (0..reader.number_up_to(MAX_PARENTS as u64)?)
             .map(|_| reader.hash().map(SnapshotId))
             .collect::<Result<_>>()?;
-        let seconds = reader.signed()?;
-        let nanos = reader.number_up_to(999_999_999)? as u32;
-        let created = Timestamp::new(seconds, nanos).ok_or(DecodeError::Number)?;
+        let created = reader.time()?;
         let author = reader.text(MAX_AUTHOR)?;
         let message = reader.text(MAX_MESSAGE)?;
         let labels = read_labels(&mut reader)?;
@@ -166,10 +164,7 @@ fn read_tree(reader: &mut Reader) -> Result<Tree> {
     match read_optional_hash(reader)? {
         None => Ok(Tree::EMPTY),
         root => {
-            let count = reader.number()?;
-            if count == 0 {
-                return Err(DecodeError::Number);
-            }
+            let count = reader.number_within(1, u64::MAX)?;
             Ok(Tree {
                 root,
                 count,

@@ -85,9 +85,10 @@ impl<I: Item> TreeBuilder<I> {
 
     /// Appends all leaf items of a node of an older tree, by reference.
     ///
-    /// Legal only where [`Self::is_aligned`], and for a node that its own tree
-    /// ended by the rule (every node but the last of its level), or that no
-    /// further item will follow.
+    /// Legal only where [`Self::is_aligned`], and for a node that was not the
+    /// last of its level, or that no further item will follow. The last node
+    /// of a level, and those below along its end, stopped for want of items:
+    /// were something to follow, they would have to take it in.
     pub fn push_subtree(&mut self, child: Child<I>, height: u8) {
         debug_assert!(self.is_aligned(height));
         self.push_child(child, height + 1);
@@ -152,6 +153,10 @@ impl<I: Item> TreeBuilder<I> {
 
     fn emit(&mut self, node: Node<I>, last: I::Key) {
         let data = node.encode();
+        debug_assert!(
+            Node::decode(&data).as_ref() == Ok(&node),
+            "fed out of order or with items that cannot be: {node:?}"
+        );
         let hash = I::KIND.hash(&data);
         let (height, totals) = (node.height(), node.totals());
         self.finished.push(NewNode {
