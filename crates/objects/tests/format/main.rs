@@ -1,0 +1,13 @@
+//! The format, seen from outside: what is written can be read, what is not
+//! canonical cannot, equal contents give equal trees, and old fixtures stay
+//! readable.
+
+#![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
+
+mod chunks;
+mod encoding;
+mod fixtures;
+mod forest;
+mod hostile;
+mod samples;
+mod trees;
