@@ -104,7 +104,10 @@ impl Diff {
     /// The differences from `before` to `after`, two trees of `repository`.
     pub fn new(repository: &Repository, before: Tree, after: Tree) -> Self {
         let root = Level::new(TreePath::root(), before, after);
-        Self { repository: repository.clone(), stack: vec![root] }
+        Self {
+            repository: repository.clone(),
+            stack: vec![root],
+        }
     }
 
     /// Where the objects of both trees can be read, those of uncommitted
@@ -120,7 +123,10 @@ impl Diff {
                 self.stack.pop();
                 continue;
             };
-            let Some(name) = before.as_ref().or(after.as_ref()).map(|item| item.name.clone())
+            let Some(name) = before
+                .as_ref()
+                .or(after.as_ref())
+                .map(|item| item.name.clone())
             else {
                 continue;
             };
@@ -147,7 +153,11 @@ impl Diff {
 
 impl Level {
     fn new(path: TreePath, before: Tree, after: Tree) -> Self {
-        Self { path, pairs: Pairs::new(before.root, after.root), ready: VecDeque::new() }
+        Self {
+            path,
+            pairs: Pairs::new(before.root, after.root),
+            ready: VecDeque::new(),
+        }
     }
 
     async fn next(
@@ -157,7 +167,9 @@ impl Level {
         if self.ready.is_empty() {
             let mut roots = Vec::new();
             while self.ready.len() < LOOK_AHEAD {
-                let Some(pair) = self.pairs.next(repository).await? else { break };
+                let Some(pair) = self.pairs.next(repository).await? else {
+                    break;
+                };
                 let (before, after) = subtrees(&pair);
                 if before != after {
                     roots.extend([before.root, after.root].into_iter().flatten());

@@ -79,7 +79,11 @@ pub enum Error {
 }
 
 fn count_paths(count: u64) -> String {
-    if count == 1 { "one changed path".into() } else { format!("{count} changed paths") }
+    if count == 1 {
+        "one changed path".into()
+    } else {
+        format!("{count} changed paths")
+    }
 }
 
 /// Result of an operation on trees.

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use elevo_objects::{
-    Child, ChunkItem, Content, Hash, Kind, MAX_CHUNK, NewNode, Node, ObjectKey, Root, TreeBuilder, cut,
+    Child, ChunkItem, Content, Hash, Kind, MAX_CHUNK, NewNode, Node, ObjectKey, Root, TreeBuilder,
+    cut,
 };
 use futures::future::BoxFuture;
 
@@ -38,8 +39,14 @@ pub(crate) struct ContentBuilder {
 impl ContentBuilder {
     /// Appends a chunk with its bytes.
     pub(crate) fn push(&mut self, data: Bytes) {
-        let item = ChunkItem { hash: Kind::Chunk.hash(&data), size: data.len() as u64 };
-        self.objects.push(Object { key: chunk_key(item.hash), data });
+        let item = ChunkItem {
+            hash: Kind::Chunk.hash(&data),
+            size: data.len() as u64,
+        };
+        self.objects.push(Object {
+            key: chunk_key(item.hash),
+            data,
+        });
         self.push_item(item);
     }
 
@@ -67,8 +74,14 @@ impl ContentBuilder {
     fn content(&self, root: Option<Root>) -> Content {
         match (self.chunks, self.first, root) {
             (0, _, _) | (_, _, None) => Content::Empty,
-            (1, Some(only), _) => Content::Chunk { hash: only.hash, size: only.size },
-            (_, _, Some(root)) => Content::List { hash: root.hash, size: self.size },
+            (1, Some(only), _) => Content::Chunk {
+                hash: only.hash,
+                size: only.size,
+            },
+            (_, _, Some(root)) => Content::List {
+                hash: root.hash,
+                size: self.size,
+            },
         }
     }
 
@@ -78,18 +91,27 @@ impl ContentBuilder {
         let content = self.content(root);
         if matches!(content, Content::List { .. }) {
             let nodes = self.list.take_finished().into_iter();
-            self.objects.extend(nodes.map(|new| Object { key: list_key(new.hash), data: new.data }));
+            self.objects.extend(nodes.map(|new| Object {
+                key: list_key(new.hash),
+                data: new.data,
+            }));
         }
         (content, self.objects)
     }
 }
 
 fn chunk_key(hash: Hash) -> ObjectKey {
-    ObjectKey { kind: Kind::Chunk, hash }
+    ObjectKey {
+        kind: Kind::Chunk,
+        hash,
+    }
 }
 
 fn list_key(hash: Hash) -> ObjectKey {
-    ObjectKey { kind: Kind::ChunkList, hash }
+    ObjectKey {
+        kind: Kind::ChunkList,
+        hash,
+    }
 }
 
 /// The content of bytes that are in memory as a whole.
@@ -118,8 +140,11 @@ impl ChunkReader {
         content: &Content,
         offset: u64,
     ) -> Result<(Self, u64)> {
-        let mut reader =
-            Self { repository: repository.clone(), stack: Vec::new(), ready: Vec::new() };
+        let mut reader = Self {
+            repository: repository.clone(),
+            stack: Vec::new(),
+            ready: Vec::new(),
+        };
         if offset >= content.size() {
             return Ok((reader, content.size()));
         }
@@ -127,7 +152,10 @@ impl ChunkReader {
         match content {
             Content::Empty => {}
             Content::Chunk { hash, size } => {
-                let only = Node::Leaf(vec![ChunkItem { hash: *hash, size: *size }]);
+                let only = Node::Leaf(vec![ChunkItem {
+                    hash: *hash,
+                    size: *size,
+                }]);
                 reader.stack.push((Arc::new(only), 0));
             }
             Content::List { hash, .. } => {
@@ -172,7 +200,9 @@ impl ChunkReader {
                 }
                 Node::Leaf(_) => {}
                 Node::Index { children, .. } => {
-                    let Some(child) = children.get(at) else { continue };
+                    let Some(child) = children.get(at) else {
+                        continue;
+                    };
                     let below = self.repository.node::<ChunkItem>(child.hash).await?;
                     self.stack.push((node.clone(), at + 1));
                     self.stack.push((below, 0));
@@ -216,7 +246,9 @@ pub(crate) async fn read_range(
     let mut read = BytesMut::new();
     while position < end {
         let wanted = ((end - position) / MAX_CHUNK as u64 + 1).min(CHUNKS_AHEAD as u64);
-        let Some(chunk) = reader.next_of(wanted as usize).await? else { break };
+        let Some(chunk) = reader.next_of(wanted as usize).await? else {
+            break;
+        };
         let from = offset.saturating_sub(position).min(chunk.len() as u64) as usize;
         let to = (end - position).min(chunk.len() as u64) as usize;
         position += chunk.len() as u64;
@@ -264,7 +296,9 @@ struct Edit {
 impl Edit {
     /// Where the inserted range ends in the new file.
     fn new_end(&self) -> Option<u64> {
-        self.start.checked_add(self.gap)?.checked_add(self.insert.len() as u64)
+        self.start
+            .checked_add(self.gap)?
+            .checked_add(self.insert.len() as u64)
     }
 }
 
@@ -302,8 +336,7 @@ impl Splicer {
             }
         }
         buffer.truncate((edit.start - keep_before) as usize);
-        let (mut rest, mut rest_at) =
-            ChunkReader::open(repository, content, edit.old_end).await?;
+        let (mut rest, mut rest_at) = ChunkReader::open(repository, content, edit.old_end).await?;
         let mut tail = Bytes::new();
         if rest_at < edit.old_end
             && let Some(chunk) = rest.next_of(1).await?
@@ -363,17 +396,26 @@ impl Splicer {
     async fn cut_one(&mut self) -> Result<()> {
         let length = cut(&self.buffer);
         let data = Bytes::copy_from_slice(&self.buffer.split_to(length));
-        let item = ChunkItem { hash: Kind::Chunk.hash(&data), size: length as u64 };
+        let item = ChunkItem {
+            hash: Kind::Chunk.hash(&data),
+            size: length as u64,
+        };
         self.at += item.size;
         if self.chunks.last() != Some(&item) {
             self.object_bytes += length;
-            self.objects.push(Object { key: chunk_key(item.hash), data });
+            self.objects.push(Object {
+                key: chunk_key(item.hash),
+                data,
+            });
         }
         self.chunks.push(item);
         if self.object_bytes > SPILL_BYTES {
             let objects = std::mem::take(&mut self.objects);
             self.object_bytes = 0;
-            self.repository.store().put(self.repository.tenant(), objects).await?;
+            self.repository
+                .store()
+                .put(self.repository.tenant(), objects)
+                .await?;
         }
         Ok(())
     }
@@ -414,7 +456,8 @@ impl Splicer {
         for item in std::mem::take(&mut self.chunks) {
             builder.push_item(item);
         }
-        self.copy_old(content, &mut builder, keep_from, content.size()).await?;
+        self.copy_old(content, &mut builder, keep_from, content.size())
+            .await?;
         let root = builder.list.finish();
         if builder.chunks == 1 && builder.first.is_none() {
             builder.first = self.only_chunk(root.as_ref()).await?;
@@ -463,7 +506,10 @@ impl Splicer {
         match content {
             Content::Empty => {}
             Content::Chunk { hash, size } => {
-                builder.push_item(ChunkItem { hash: *hash, size: *size });
+                builder.push_item(ChunkItem {
+                    hash: *hash,
+                    size: *size,
+                });
             }
             Content::List { hash, .. } => {
                 let root = self.repository.node::<ChunkItem>(*hash).await?;

@@ -1,14 +1,43 @@
-//! A directory into a repository. (Signatures settled; being filled in.)
+//! A directory into a repository.
+//!
+//! Directories are read bottom up on several threads; each becomes a tree as
+//! soon as what is in it is done, and its objects leave for the store in
+//! batches. What is held at any time: the names of the directories being read
+//! (not their entries), one window of entries of each, and one batch.
+
+mod names;
+mod sink;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
-use elevo_core::{Name, TreePath};
-use elevo_objects::{Hash, SnapshotId, Tree};
+use bytes::Bytes;
+use elevo_core::{Name, Timestamp, TreePath};
+use elevo_objects::{
+    Chunker, Content, DirItem, Entry, Hash, Kind, Link, MAX_LINK_BYTES, MIN_CHUNK, Mode,
+    SnapshotId, TimeEntry, TimeItem, Tree, TreeBuilder,
+};
+use rayon::prelude::*;
+use rustix::fs::{AtFlags, FileType, Mode as Bits, OFlags, Stat};
+use rustix::io::Errno;
 
-use crate::error::Result;
+use crate::blocking::Workers;
+use crate::disk::{self, Root};
+use crate::error::{Error, Result};
+use crate::file::ContentBuilder;
 use crate::progress::Progress;
 use crate::repository::Repository;
 use crate::state::CommitInfo;
 use crate::store::Object;
+use crate::tree;
+use names::Names;
+use sink::Sink;
+
+pub(crate) use sink::Nodes;
 
 /// How a directory is imported.
 #[derive(Clone, Debug)]
@@ -33,7 +62,7 @@ pub struct Imported {
 }
 
 /// Something about the directory that a snapshot does not keep.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loss {
     /// What.
     pub kind: LossKind,
@@ -52,7 +81,7 @@ pub enum LossKind {
     Pipe,
     /// A device node, left out.
     Device,
-    /// A file that vanished while it was read, left out.
+    /// Something that vanished or changed its kind while it was read, left out.
     Vanished,
     /// A file with several names, kept once for each.
     HardLink,
@@ -64,21 +93,517 @@ pub enum LossKind {
     Owner,
 }
 
-/// Reads `directory` into the repository's store.
+/// Reads `directory` into the repository's store. Nothing refers to what was
+/// stored until [`Imported::commit`].
+///
+/// Blocks. A file that changes while it is read is taken as it is found.
 pub fn import(
-    _repository: &Repository,
-    _directory: &Path,
-    _options: &ImportOptions,
-    _progress: &Progress,
+    repository: &Repository,
+    directory: &Path,
+    options: &ImportOptions,
+    progress: &Progress,
 ) -> Result<Imported> {
-    Ok(Imported { tree: Tree::EMPTY, times: None, losses: Vec::new(), rest: Vec::new() })
+    let workers = Workers::start(options.threads).map_err(at_root("start threads for"))?;
+    let sink = Sink::store(repository, &workers);
+    let importer = Importer::open(repository, directory, options, progress, &workers, &sink)?;
+    let read = workers.run(|| importer.directory(&TreePath::root(), None))?;
+    let losses = importer.losses();
+    Ok(Imported {
+        tree: read.tree,
+        times: read.times,
+        losses,
+        rest: sink.into_rest(),
+    })
+}
+
+/// Hashes `directory` without storing anything but its directory nodes, and
+/// these in memory. Files whose size and modification time are those in
+/// `known` are not read.
+pub(crate) fn scan(
+    repository: &Repository,
+    directory: &Path,
+    options: &ImportOptions,
+    progress: &Progress,
+    known: Option<(Tree, Option<Hash>)>,
+) -> Result<(Tree, Nodes)> {
+    let workers = Workers::start(options.threads).map_err(at_root("start threads for"))?;
+    let sink = Sink::memory();
+    let importer = Importer::open(repository, directory, options, progress, &workers, &sink)?;
+    let read = workers.run(|| importer.directory(&TreePath::root(), known))?;
+    Ok((read.tree, sink.into_nodes()))
 }
 
 impl Imported {
     /// Makes the imported tree a snapshot; durable when this returns.
     pub async fn commit(self, repository: &Repository, info: CommitInfo) -> Result<SnapshotId> {
         let (id, commit) = info.into_commit(self.tree, self.times, self.rest)?;
-        repository.store().commit(repository.tenant(), commit).await?;
+        repository
+            .store()
+            .commit(repository.tenant(), commit)
+            .await?;
         Ok(id)
+    }
+}
+
+fn at_root(action: &'static str) -> impl FnOnce(io::Error) -> Error {
+    move |source| Error::Io {
+        action,
+        path: TreePath::root(),
+        source,
+    }
+}
+
+/// Entries of a directory that are worked on together.
+const WINDOW: usize = 1024;
+/// Files that one thread reads in a row.
+const SLICE: usize = 32;
+/// Chunks of a large file that are held before they go to the sink.
+const CHUNKS_HELD: usize = 16;
+
+struct Importer<'a> {
+    repository: &'a Repository,
+    root: Root,
+    owner: u32,
+    options: &'a ImportOptions,
+    progress: &'a Progress,
+    workers: &'a Workers,
+    sink: &'a Sink<'a>,
+    losses: Mutex<BTreeMap<LossKind, Loss>>,
+}
+
+/// A directory that has been read.
+struct ReadDirectory {
+    mode: Mode,
+    modified: Option<Timestamp>,
+    tree: Tree,
+    times: Option<Hash>,
+}
+
+/// An entry that has been read, and what is known of its times.
+type ReadEntry = (Entry, TimeEntry);
+
+/// What an earlier snapshot says of a directory: its entries and their times.
+type Known = BTreeMap<Name, (Entry, Option<TimeEntry>)>;
+
+impl<'a> Importer<'a> {
+    fn open(
+        repository: &'a Repository,
+        directory: &Path,
+        options: &'a ImportOptions,
+        progress: &'a Progress,
+        workers: &'a Workers,
+        sink: &'a Sink<'a>,
+    ) -> Result<Self> {
+        let root = Root::open(directory).map_err(at_root("open"))?;
+        let owner = root
+            .open_directory(&TreePath::root())
+            .and_then(|fd| Ok(rustix::fs::fstat(fd)?.st_uid))
+            .map_err(at_root("open"))?;
+        let losses = Mutex::default();
+        Ok(Self {
+            repository,
+            root,
+            owner,
+            options,
+            progress,
+            workers,
+            sink,
+            losses,
+        })
+    }
+
+    fn losses(&self) -> Vec<Loss> {
+        let losses = self.losses.lock().unwrap_or_else(PoisonError::into_inner);
+        losses.values().cloned().collect()
+    }
+
+    fn lose(&self, kind: LossKind, directory: &TreePath, name: Option<&Name>) {
+        let example = name.map_or(Ok(directory.clone()), |name| directory.join(name));
+        let mut losses = self.losses.lock().unwrap_or_else(PoisonError::into_inner);
+        let Ok(example) = example else { return };
+        losses
+            .entry(kind)
+            .or_insert(Loss {
+                kind,
+                count: 0,
+                example,
+            })
+            .count += 1;
+    }
+
+    fn directory(
+        &self,
+        path: &TreePath,
+        known: Option<(Tree, Option<Hash>)>,
+    ) -> Result<ReadDirectory> {
+        let fail = |action| {
+            move |source| Error::Io {
+                action,
+                path: path.clone(),
+                source,
+            }
+        };
+        let fd = self.root.open_directory(path).map_err(fail("open"))?;
+        let stat = rustix::fs::fstat(&fd).map_err(|error| fail("look at")(error.into()))?;
+        self.note_attributes(&stat, fd.as_fd(), path, None);
+        let mut names = Names::read(fd.as_fd()).map_err(fail("list"))?;
+        if path.is_root() {
+            names.leave_out(&self.options.leave_out);
+        }
+        let known = self.known_entries(known)?;
+        let mut entries = TreeBuilder::<DirItem>::new();
+        let mut times = TreeBuilder::<TimeItem>::new();
+        let mut fd = Some(fd);
+        for window in names.windows(WINDOW) {
+            let window = window.map_err(fail("list"))?;
+            for (name, (entry, time)) in self.window(path, &mut fd, window, &known)? {
+                if time.modified.is_some() || time.children.is_some() {
+                    times.push(TimeItem {
+                        name: name.clone(),
+                        entry: time,
+                    });
+                }
+                entries.push(DirItem { name, entry });
+            }
+            self.sink.add_nodes(entries.take_finished())?;
+            self.sink.add_nodes(times.take_finished())?;
+        }
+        let root = entries.finish();
+        let times_root = times.finish().map(|root| root.hash);
+        self.sink.add_nodes(entries.take_finished())?;
+        self.sink.add_nodes(times.take_finished())?;
+        Ok(ReadDirectory {
+            mode: Mode::from_bits(stat.st_mode),
+            modified: disk::modified(&stat),
+            tree: root.map_or(Tree::EMPTY, |root| Tree {
+                root: Some(root.hash),
+                count: root.totals.count,
+                bytes: root.totals.bytes,
+            }),
+            times: times_root,
+        })
+    }
+
+    /// Reads some entries of a directory. Its descriptor is closed while the
+    /// directories below are read, so that depth costs no descriptors.
+    fn window(
+        &self,
+        path: &TreePath,
+        fd: &mut Option<OwnedFd>,
+        window: Vec<(Name, FileType)>,
+        known: &Known,
+    ) -> Result<Vec<(Name, ReadEntry)>> {
+        let (directories, leaves): (Vec<_>, Vec<_>) = window
+            .into_iter()
+            .partition(|(_, kind)| *kind == FileType::Directory);
+        let mut read = if leaves.is_empty() {
+            Vec::new()
+        } else {
+            if fd.is_none() {
+                let opened = self.root.open_directory(path);
+                *fd = Some(opened.map_err(|source| Error::Io {
+                    action: "open",
+                    path: path.clone(),
+                    source,
+                })?);
+            }
+            let Some(open) = fd.as_ref().map(AsFd::as_fd) else {
+                return Ok(Vec::new());
+            };
+            self.leaves(path, open, leaves, known)?
+        };
+        if !directories.is_empty() {
+            *fd = None;
+            let below: Vec<_> = directories
+                .into_par_iter()
+                .with_max_len(1)
+                .map(|(name, _)| self.subdirectory(path, name, known))
+                .collect::<Result<_>>()?;
+            read.extend(below.into_iter().flatten());
+            read.sort_by(|(a, _), (b, _)| a.cmp(b));
+        }
+        self.progress.add(read.len() as u64, 0);
+        Ok(read)
+    }
+
+    fn subdirectory(
+        &self,
+        path: &TreePath,
+        name: Name,
+        known: &Known,
+    ) -> Result<Option<(Name, ReadEntry)>> {
+        let known = match known.get(&name) {
+            Some((Entry::Directory { tree, .. }, time)) => {
+                Some((*tree, time.and_then(|time| time.children)))
+            }
+            _ => None,
+        };
+        let read = match self.directory(&path.join(&name)?, known) {
+            Err(Error::Io {
+                source, path: at, ..
+            }) if disk::is_absent(&source) && at.starts_with(path) => {
+                self.lose(LossKind::Vanished, path, Some(&name));
+                return Ok(None);
+            }
+            other => other?,
+        };
+        let entry = Entry::Directory {
+            mode: read.mode,
+            tree: read.tree,
+        };
+        let time = TimeEntry {
+            modified: read.modified,
+            children: read.times,
+        };
+        Ok(Some((name, (entry, time))))
+    }
+
+    fn leaves(
+        &self,
+        path: &TreePath,
+        fd: BorrowedFd<'_>,
+        leaves: Vec<(Name, FileType)>,
+        known: &Known,
+    ) -> Result<Vec<(Name, ReadEntry)>> {
+        let read: Vec<Option<(Name, ReadEntry)>> = leaves
+            .into_par_iter()
+            .with_min_len(SLICE)
+            .map(|(name, kind)| {
+                let known = known.get(&name);
+                let read = self.leaf(path, fd, &name, kind, known)?;
+                Ok(read.map(|entry| (name, entry)))
+            })
+            .collect::<Result<_>>()?;
+        Ok(read.into_iter().flatten().collect())
+    }
+
+    /// Reads one entry that is no directory; `None` if it cannot be kept.
+    fn leaf(
+        &self,
+        path: &TreePath,
+        fd: BorrowedFd<'_>,
+        name: &Name,
+        kind: FileType,
+        known: Option<&(Entry, Option<TimeEntry>)>,
+    ) -> Result<Option<ReadEntry>> {
+        let read = match kind {
+            FileType::RegularFile => self.file(path, fd, name, known),
+            FileType::Symlink => self.link(fd, name),
+            other => {
+                let kind = match other {
+                    FileType::Socket => LossKind::Socket,
+                    FileType::Fifo => LossKind::Pipe,
+                    FileType::CharacterDevice | FileType::BlockDevice => LossKind::Device,
+                    _ => LossKind::Vanished,
+                };
+                self.lose(kind, path, Some(name));
+                return Ok(None);
+            }
+        };
+        match read {
+            Ok(read) => Ok(Some(read)),
+            Err(ReadError::Engine(error)) => Err(error),
+            Err(ReadError::Io(error)) if disk::is_absent(&error) => {
+                self.lose(LossKind::Vanished, path, Some(name));
+                Ok(None)
+            }
+            Err(ReadError::Io(source)) => Err(Error::Io {
+                action: "read",
+                path: path.join(name)?,
+                source,
+            }),
+        }
+    }
+
+    fn file(
+        &self,
+        path: &TreePath,
+        fd: BorrowedFd<'_>,
+        name: &Name,
+        known: Option<&(Entry, Option<TimeEntry>)>,
+    ) -> std::result::Result<ReadEntry, ReadError> {
+        if let Some(known) = known
+            && let Some(read) = unchanged(fd, name, known)?
+        {
+            return Ok(read);
+        }
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let fd = rustix::fs::openat(fd, name.as_bytes(), flags, Bits::empty())?;
+        let stat = rustix::fs::fstat(&fd)?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Err(ReadError::Io(Errno::NOENT.into()));
+        }
+        self.note_attributes(&stat, fd.as_fd(), path, Some(name));
+        let content = self.content(fd, stat.st_size as u64)?;
+        self.progress.add(0, content.size());
+        let entry = Entry::File {
+            mode: Mode::from_bits(stat.st_mode),
+            content,
+        };
+        Ok((
+            entry,
+            TimeEntry {
+                modified: disk::modified(&stat),
+                children: None,
+            },
+        ))
+    }
+
+    fn content(&self, fd: OwnedFd, size: u64) -> std::result::Result<Content, ReadError> {
+        if size == 0 {
+            return Ok(Content::Empty);
+        }
+        if size <= MIN_CHUNK as u64 {
+            let data = Bytes::from(disk::read_up_to(fd, size as usize)?);
+            if data.is_empty() {
+                return Ok(Content::Empty);
+            }
+            let key = Kind::Chunk.key(&data);
+            let content = Content::Chunk {
+                hash: key.hash,
+                size: data.len() as u64,
+            };
+            self.sink.add(vec![Object { key, data }])?;
+            return Ok(content);
+        }
+        let mut builder = ContentBuilder::default();
+        for (at, chunk) in Chunker::new(File::from(fd)).enumerate() {
+            builder.push(chunk?);
+            if at % CHUNKS_HELD == CHUNKS_HELD - 1 {
+                self.sink.add(builder.take_objects())?;
+            }
+        }
+        let (content, objects) = builder.finish();
+        self.sink.add(objects)?;
+        Ok(content)
+    }
+
+    fn link(&self, fd: BorrowedFd<'_>, name: &Name) -> std::result::Result<ReadEntry, ReadError> {
+        let stat = rustix::fs::statat(fd, name.as_bytes(), AtFlags::SYMLINK_NOFOLLOW)?;
+        let target = rustix::fs::readlinkat(fd, name.as_bytes(), Vec::with_capacity(256))?;
+        let data = Bytes::from(target.into_bytes());
+        if data.is_empty() || data.len() > MAX_LINK_BYTES {
+            return Err(ReadError::Engine(Error::LinkTarget));
+        }
+        let key = Kind::Chunk.key(&data);
+        let link = Link {
+            hash: key.hash,
+            size: data.len() as u64,
+        };
+        self.sink.add(vec![Object { key, data }])?;
+        let time = TimeEntry {
+            modified: disk::modified(&stat),
+            children: None,
+        };
+        Ok((Entry::Link(link), time))
+    }
+
+    fn note_attributes(
+        &self,
+        stat: &Stat,
+        fd: BorrowedFd<'_>,
+        path: &TreePath,
+        name: Option<&Name>,
+    ) {
+        let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+        for (kind, found) in [
+            (LossKind::HardLink, is_file && stat.st_nlink > 1),
+            (LossKind::SpecialBits, stat.st_mode & 0o7000 != 0),
+            (LossKind::Owner, stat.st_uid != self.owner),
+            (LossKind::ExtendedAttributes, has_attributes(fd)),
+        ] {
+            if found {
+                self.lose(kind, path, name);
+            }
+        }
+    }
+
+    /// The entries of a directory in an earlier snapshot.
+    fn known_entries(&self, known: Option<(Tree, Option<Hash>)>) -> Result<Known> {
+        let mut entries = Known::new();
+        let Some((tree, times)) = known else {
+            return Ok(entries);
+        };
+        self.workers.wait(async {
+            let mut cursor =
+                tree::Cursor::<DirItem>::open(self.repository, tree.root, None).await?;
+            loop {
+                let leaf = cursor.next_leaf().await?;
+                if leaf.is_empty() {
+                    break;
+                }
+                entries.extend(leaf.into_iter().map(|item| (item.name, (item.entry, None))));
+            }
+            let mut cursor = tree::Cursor::<TimeItem>::open(self.repository, times, None).await?;
+            loop {
+                let leaf = cursor.next_leaf().await?;
+                if leaf.is_empty() {
+                    return Ok(entries);
+                }
+                for item in leaf {
+                    if let Some((_, time)) = entries.get_mut(&item.name) {
+                        *time = Some(item.entry);
+                    }
+                }
+            }
+        })
+    }
+}
+
+/// Whether a file still has the size and modification time it is known by.
+fn unchanged(
+    fd: BorrowedFd<'_>,
+    name: &Name,
+    known: &(Entry, Option<TimeEntry>),
+) -> io::Result<Option<ReadEntry>> {
+    let (Entry::File { content, .. }, Some(time)) = known else {
+        return Ok(None);
+    };
+    let stat = rustix::fs::statat(fd, name.as_bytes(), AtFlags::SYMLINK_NOFOLLOW)?;
+    let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+    let modified = disk::modified(&stat);
+    let same = is_file && stat.st_size as u64 == content.size() && modified == time.modified;
+    if !same || modified.is_none() {
+        return Ok(None);
+    }
+    let entry = Entry::File {
+        mode: Mode::from_bits(stat.st_mode),
+        content: *content,
+    };
+    Ok(Some((
+        entry,
+        TimeEntry {
+            modified,
+            children: None,
+        },
+    )))
+}
+
+fn has_attributes(fd: BorrowedFd<'_>) -> bool {
+    let mut none: [u8; 0] = [];
+    matches!(rustix::fs::flistxattr(fd, &mut none[..]), Ok(size) if size > 0)
+}
+
+/// An error on the way from a file to the sink.
+enum ReadError {
+    Io(io::Error),
+    Engine(Error),
+}
+
+impl From<io::Error> for ReadError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<Errno> for ReadError {
+    fn from(error: Errno) -> Self {
+        Self::Io(error.into())
+    }
+}
+
+impl From<Error> for ReadError {
+    fn from(error: Error) -> Self {
+        Self::Engine(error)
     }
 }

@@ -7,23 +7,26 @@
 //! or a whole set of objects in memory, and never follows a path out of the
 //! directory it was given.
 
+mod blocking;
+mod checkout;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod diff;
-mod checkout;
+mod disk;
 mod error;
 mod file;
-mod insight;
 mod import;
+mod insight;
 mod memory;
 mod patch;
-mod renames;
 mod progress;
+mod renames;
 mod repository;
 mod state;
 pub mod store;
 mod text;
 mod tree;
+mod walk;
 
 pub use checkout::{CheckoutOptions, CheckoutReport, Present, Seed, checkout};
 pub use diff::{Change, ChangeKind, Diff};

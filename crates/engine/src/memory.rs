@@ -6,9 +6,7 @@ use bytes::Bytes;
 use elevo_core::TenantId;
 use elevo_objects::{Kind, ObjectKey, Snapshot, SnapshotId};
 
-use crate::store::{
-    Commit, Object, Store, StoreError, StoreResult, check_reference_name,
-};
+use crate::store::{Commit, Object, Store, StoreError, StoreResult, check_reference_name};
 
 /// A [`Store`] in memory, for tests. Stricter than the real ones: it hashes
 /// what it is given and refuses bytes that do not match their key.
@@ -49,10 +47,15 @@ impl MemoryStore {
 
 fn check_object(object: &Object) -> StoreResult<()> {
     if object.key.kind == Kind::Snapshot {
-        return Err(StoreError::Refused("a snapshot is not put as an object".into()));
+        return Err(StoreError::Refused(
+            "a snapshot is not put as an object".into(),
+        ));
     }
     if object.key.kind.hash(&object.data) != object.key.hash {
-        return Err(StoreError::Refused(format!("{:?} does not match its bytes", object.key)));
+        return Err(StoreError::Refused(format!(
+            "{:?} does not match its bytes",
+            object.key
+        )));
     }
     Ok(())
 }
@@ -66,8 +69,14 @@ impl Tenant {
 
     fn check_roots(&self, commit: &Commit) -> StoreResult<()> {
         for snapshot in &commit.snapshots {
-            let tree = snapshot.tree.root.map(|hash| ObjectKey { kind: Kind::Directory, hash });
-            let times = snapshot.times.map(|hash| ObjectKey { kind: Kind::Times, hash });
+            let tree = snapshot.tree.root.map(|hash| ObjectKey {
+                kind: Kind::Directory,
+                hash,
+            });
+            let times = snapshot.times.map(|hash| ObjectKey {
+                kind: Kind::Times,
+                hash,
+            });
             for root in tree.into_iter().chain(times) {
                 let in_commit = commit.objects.iter().any(|object| object.key == root);
                 if !in_commit && !self.objects.contains_key(&root) {
@@ -83,7 +92,10 @@ impl Tenant {
             check_reference_name(&update.name)?;
             let current = self.references.get(&update.name).copied();
             if !update.expected.holds(current) {
-                return Err(StoreError::ReferenceMoved { name: update.name.clone(), current });
+                return Err(StoreError::ReferenceMoved {
+                    name: update.name.clone(),
+                    current,
+                });
             }
         }
         Ok(())
@@ -94,13 +106,17 @@ impl Tenant {
 impl Store for MemoryStore {
     async fn get(&self, tenant: TenantId, keys: &[ObjectKey]) -> StoreResult<Vec<Option<Bytes>>> {
         Ok(self.with(tenant, |tenant| {
-            keys.iter().map(|key| tenant.objects.get(key).cloned()).collect()
+            keys.iter()
+                .map(|key| tenant.objects.get(key).cloned())
+                .collect()
         }))
     }
 
     async fn contains(&self, tenant: TenantId, keys: &[ObjectKey]) -> StoreResult<Vec<bool>> {
         Ok(self.with(tenant, |tenant| {
-            keys.iter().map(|key| tenant.objects.contains_key(key)).collect()
+            keys.iter()
+                .map(|key| tenant.objects.contains_key(key))
+                .collect()
         }))
     }
 
@@ -122,7 +138,9 @@ impl Store for MemoryStore {
             tenant.check_roots(&commit)?;
             tenant.check_references(&commit)?;
             tenant.add(commit.objects);
-            tenant.snapshots.extend(ids.iter().copied().zip(commit.snapshots));
+            tenant
+                .snapshots
+                .extend(ids.iter().copied().zip(commit.snapshots));
             for update in commit.references {
                 match update.target {
                     Some(id) => tenant.references.insert(update.name, id),
@@ -139,7 +157,9 @@ impl Store for MemoryStore {
         ids: &[SnapshotId],
     ) -> StoreResult<Vec<Option<Snapshot>>> {
         Ok(self.with(tenant, |tenant| {
-            ids.iter().map(|id| tenant.snapshots.get(id).cloned()).collect()
+            ids.iter()
+                .map(|id| tenant.snapshots.get(id).cloned())
+                .collect()
         }))
     }
 

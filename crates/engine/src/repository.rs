@@ -25,7 +25,9 @@ pub struct Repository {
 
 impl fmt::Debug for Repository {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Repository").field("tenant", &self.tenant).finish_non_exhaustive()
+        f.debug_struct("Repository")
+            .field("tenant", &self.tenant)
+            .finish_non_exhaustive()
     }
 }
 
@@ -38,7 +40,11 @@ impl Repository {
     pub fn new(store: Arc<dyn Store>, tenant: TenantId, cache_bytes: u64) -> Self {
         let nodes = (cache_bytes / 8192).max(16) as usize;
         let cache = Arc::new(Cache::with_weighter(nodes, cache_bytes, ByBytes));
-        Self { store, tenant, cache }
+        Self {
+            store,
+            tenant,
+            cache,
+        }
     }
 
     /// The store below.
@@ -53,23 +59,41 @@ impl Repository {
 
     /// The same, with `objects` visible as if they were stored.
     pub(crate) fn overlay(&self, objects: Arc<HashMap<ObjectKey, Bytes>>) -> Self {
-        let store = Arc::new(Overlay { objects, below: self.store.clone() });
-        Self { store, tenant: self.tenant, cache: self.cache.clone() }
+        let store = Arc::new(Overlay {
+            objects,
+            below: self.store.clone(),
+        });
+        Self {
+            store,
+            tenant: self.tenant,
+            cache: self.cache.clone(),
+        }
     }
 
     /// A snapshot that must be there.
     pub async fn snapshot(&self, id: SnapshotId) -> Result<Snapshot> {
         let found = self.store.snapshots(self.tenant, &[id]).await?;
-        found.into_iter().next().flatten().ok_or(Error::NoSuchSnapshot(id))
+        found
+            .into_iter()
+            .next()
+            .flatten()
+            .ok_or(Error::NoSuchSnapshot(id))
     }
 
     /// Chunks that must be there, in the order of `hashes`.
     pub(crate) async fn chunks(&self, hashes: &[Hash]) -> Result<Vec<Bytes>> {
-        let keys: Vec<_> =
-            hashes.iter().map(|hash| ObjectKey { kind: Kind::Chunk, hash: *hash }).collect();
+        let keys: Vec<_> = hashes
+            .iter()
+            .map(|hash| ObjectKey {
+                kind: Kind::Chunk,
+                hash: *hash,
+            })
+            .collect();
         let found = self.store.get(self.tenant, &keys).await?;
         let pairs = keys.into_iter().zip(found);
-        pairs.map(|(key, data)| data.ok_or(Error::MissingObject(key))).collect()
+        pairs
+            .map(|(key, data)| data.ok_or(Error::MissingObject(key)))
+            .collect()
     }
 
     /// One node that must be there.
@@ -78,7 +102,13 @@ impl Repository {
             return Ok(node);
         }
         let nodes = self.nodes(&[hash]).await?;
-        nodes.into_iter().next().ok_or(Error::MissingObject(ObjectKey { kind: I::KIND, hash }))
+        nodes
+            .into_iter()
+            .next()
+            .ok_or(Error::MissingObject(ObjectKey {
+                kind: I::KIND,
+                hash,
+            }))
     }
 
     /// Nodes that must be there, in the order of `hashes`; those not in the
@@ -90,13 +120,18 @@ impl Repository {
             .iter()
             .zip(&nodes)
             .filter(|(_, node)| node.is_none())
-            .map(|(hash, _)| ObjectKey { kind: I::KIND, hash: *hash })
+            .map(|(hash, _)| ObjectKey {
+                kind: I::KIND,
+                hash: *hash,
+            })
             .collect();
         if !missing.is_empty() {
             let found = self.store.get(self.tenant, &missing).await?;
             let mut loaded = missing.into_iter().zip(found);
             for node in nodes.iter_mut().filter(|node| node.is_none()) {
-                let Some((key, data)) = loaded.next() else { break };
+                let Some((key, data)) = loaded.next() else {
+                    break;
+                };
                 *node = Some(self.admit::<I>(key, data)?);
             }
         }
@@ -105,11 +140,17 @@ impl Repository {
 
     /// Whether a node can be had without asking the store.
     pub(crate) fn is_cached<I: TreeItem>(&self, hash: Hash) -> bool {
-        self.cache.contains_key(&ObjectKey { kind: I::KIND, hash })
+        self.cache.contains_key(&ObjectKey {
+            kind: I::KIND,
+            hash,
+        })
     }
 
     fn cached<I: TreeItem>(&self, hash: Hash) -> Option<Arc<Node<I>>> {
-        let found = self.cache.get(&ObjectKey { kind: I::KIND, hash })?;
+        let found = self.cache.get(&ObjectKey {
+            kind: I::KIND,
+            hash,
+        })?;
         I::from_cached(&found)
     }
 
@@ -123,8 +164,17 @@ impl Repository {
 
     /// Keeps a node that was just made, so that it need not be read back.
     pub(crate) fn remember<I: TreeItem>(&self, hash: Hash, node: &Arc<Node<I>>, bytes: usize) {
-        let cached = CachedNode { node: I::to_cached(node.clone()), bytes };
-        self.cache.insert(ObjectKey { kind: I::KIND, hash }, cached);
+        let cached = CachedNode {
+            node: I::to_cached(node.clone()),
+            bytes,
+        };
+        self.cache.insert(
+            ObjectKey {
+                kind: I::KIND,
+                hash,
+            },
+            cached,
+        );
     }
 
     /// Turns finished nodes into objects to be stored, and remembers them.
@@ -133,7 +183,13 @@ impl Repository {
             .into_iter()
             .map(|new| {
                 self.remember(new.hash, &new.node, new.data.len());
-                Object { key: ObjectKey { kind: I::KIND, hash: new.hash }, data: new.data }
+                Object {
+                    key: ObjectKey {
+                        kind: I::KIND,
+                        hash: new.hash,
+                    },
+                    data: new.data,
+                }
             })
             .collect()
     }
@@ -198,13 +254,22 @@ struct Overlay {
 #[async_trait]
 impl Store for Overlay {
     async fn get(&self, tenant: TenantId, keys: &[ObjectKey]) -> StoreResult<Vec<Option<Bytes>>> {
-        let mut found: Vec<_> = keys.iter().map(|key| self.objects.get(key).cloned()).collect();
+        let mut found: Vec<_> = keys
+            .iter()
+            .map(|key| self.objects.get(key).cloned())
+            .collect();
         let is_missing = |(_, data): &(&ObjectKey, &mut Option<Bytes>)| data.is_none();
-        let (missing, gaps): (Vec<_>, Vec<_>) =
-            keys.iter().zip(&mut found).filter(is_missing).map(|(key, gap)| (*key, gap)).unzip();
+        let (missing, gaps): (Vec<_>, Vec<_>) = keys
+            .iter()
+            .zip(&mut found)
+            .filter(is_missing)
+            .map(|(key, gap)| (*key, gap))
+            .unzip();
         if !missing.is_empty() {
             let below = self.below.get(tenant, &missing).await?;
-            gaps.into_iter().zip(below).for_each(|(gap, data)| *gap = data);
+            gaps.into_iter()
+                .zip(below)
+                .for_each(|(gap, data)| *gap = data);
         }
         Ok(found)
     }
@@ -251,6 +316,8 @@ impl Store for Overlay {
         after: Option<&str>,
         limit: usize,
     ) -> StoreResult<Vec<(String, SnapshotId)>> {
-        self.below.list_references(tenant, prefix, after, limit).await
+        self.below
+            .list_references(tenant, prefix, after, limit)
+            .await
     }
 }

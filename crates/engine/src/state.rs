@@ -120,10 +120,21 @@ impl CommitInfo {
         let (id, _) = snapshot.encode()?;
         let references = self
             .reference
-            .map(|(name, expected)| ReferenceUpdate { name, expected, target: Some(id) })
+            .map(|(name, expected)| ReferenceUpdate {
+                name,
+                expected,
+                target: Some(id),
+            })
             .into_iter()
             .collect();
-        Ok((id, Commit { objects, snapshots: vec![snapshot], references }))
+        Ok((
+            id,
+            Commit {
+                objects,
+                snapshots: vec![snapshot],
+                references,
+            },
+        ))
     }
 }
 
@@ -162,7 +173,10 @@ impl StateTree {
     }
 
     fn current(&self) -> Arc<Directory> {
-        self.root.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.root
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     fn publish(&self, root: Arc<Directory>) {
@@ -274,15 +288,17 @@ impl StateTree {
             return Err(Error::NotAFile(path.clone()));
         };
         let repository = self.with_pending(leaf);
-        let (content, objects) =
-            file::splice(&repository, content, offset, remove, insert).await?;
+        let (content, objects) = file::splice(&repository, content, offset, remove, insert).await?;
         let mut known = leaf.pending.clone();
         if !objects.is_empty() {
             let known = Arc::make_mut(known.get_or_insert_default());
             known.extend(objects.into_iter().map(|object| (object.key, object.data)));
         }
         let leaf = Leaf {
-            entry: Entry::File { mode: *mode, content },
+            entry: Entry::File {
+                mode: *mode,
+                content,
+            },
             modified: None,
             pending: known,
         };
@@ -297,11 +313,21 @@ impl StateTree {
             return Err(Error::LinkTarget);
         }
         let key = Kind::Chunk.key(&target);
-        let link = Link { hash: key.hash, size: target.len() as u64 };
+        let link = Link {
+            hash: key.hash,
+            size: target.len() as u64,
+        };
         let place = self.place(path, true).await?;
         place.file_mode()?;
         let pending = pending(vec![Object { key, data: target }]);
-        self.put_back(place, Slot::Leaf(Leaf { entry: Entry::Link(link), modified: None, pending }));
+        self.put_back(
+            place,
+            Slot::Leaf(Leaf {
+                entry: Entry::Link(link),
+                modified: None,
+                pending,
+            }),
+        );
         Ok(())
     }
 
@@ -316,7 +342,14 @@ impl StateTree {
             Some(_) => Err(Error::NotADirectory(path.clone())),
             None => {
                 let directory = Arc::new(Directory::default());
-                self.put_back(place, Slot::Directory { mode, modified: None, directory });
+                self.put_back(
+                    place,
+                    Slot::Directory {
+                        mode,
+                        modified: None,
+                        directory,
+                    },
+                );
                 Ok(())
             }
         }
@@ -326,13 +359,20 @@ impl StateTree {
     pub async fn set_mode(&self, path: &TreePath, mode: Mode) -> Result<()> {
         let mut place = self.place(path, false).await?;
         let slot = match place.slot.take() {
-            Some(Slot::Directory { modified, directory, .. }) => {
-                Slot::Directory { mode, modified, directory }
-            }
+            Some(Slot::Directory {
+                modified,
+                directory,
+                ..
+            }) => Slot::Directory {
+                mode,
+                modified,
+                directory,
+            },
             Some(Slot::Leaf(leaf)) => match leaf.entry {
-                Entry::File { content, .. } => {
-                    Slot::Leaf(Leaf { entry: Entry::File { mode, content }, ..leaf })
-                }
+                Entry::File { content, .. } => Slot::Leaf(Leaf {
+                    entry: Entry::File { mode, content },
+                    ..leaf
+                }),
                 _ => return Err(Error::NotAFile(path.clone())),
             },
             _ => return Err(Error::NotFound(path.clone())),
@@ -345,9 +385,13 @@ impl StateTree {
     pub async fn set_modified(&self, path: &TreePath, modified: Option<Timestamp>) -> Result<()> {
         let mut place = self.place(path, false).await?;
         let slot = match place.slot.take() {
-            Some(Slot::Directory { mode, directory, .. }) => {
-                Slot::Directory { mode, modified, directory }
-            }
+            Some(Slot::Directory {
+                mode, directory, ..
+            }) => Slot::Directory {
+                mode,
+                modified,
+                directory,
+            },
             Some(Slot::Leaf(leaf)) => Slot::Leaf(Leaf { modified, ..leaf }),
             _ => return Err(Error::NotFound(path.clone())),
         };
@@ -369,7 +413,11 @@ impl StateTree {
     /// the directories it needs.
     pub async fn rename(&self, from: &TreePath, to: &TreePath) -> Result<()> {
         if from == to {
-            return self.lookup(from).await?.map(drop).ok_or_else(|| Error::NotFound(from.clone()));
+            return self
+                .lookup(from)
+                .await?
+                .map(drop)
+                .ok_or_else(|| Error::NotFound(from.clone()));
         }
         if to.starts_with(from) {
             return Err(Error::IntoItself(from.clone()));
@@ -378,7 +426,10 @@ impl StateTree {
             return Err(Error::NotADirectory(to.clone()));
         }
         let source = self.place(from, false).await?;
-        let moved = source.slot.clone().ok_or_else(|| Error::NotFound(from.clone()))?;
+        let moved = source
+            .slot
+            .clone()
+            .ok_or_else(|| Error::NotFound(from.clone()))?;
         let (without, guard) = source.replaced_by(Slot::Absent);
         let target = self.place_in(without, to, true, guard).await?;
         self.put_back(target, moved);
@@ -406,10 +457,17 @@ impl StateTree {
     /// is durable when this returns. Writers wait; readers go on.
     pub async fn commit(&self, info: CommitInfo) -> Result<SnapshotId> {
         let _writer = self.writer.lock().await;
-        let Sealed { tree, times, objects } = seal(&self.repository, &self.current()).await?;
+        let Sealed {
+            tree,
+            times,
+            objects,
+        } = seal(&self.repository, &self.current()).await?;
         let objects = self.put_ahead(objects).await?;
         let (id, commit) = info.into_commit(tree, times, objects)?;
-        self.repository.store().commit(self.repository.tenant(), commit).await?;
+        self.repository
+            .store()
+            .commit(self.repository.tenant(), commit)
+            .await?;
         self.publish(Arc::new(Directory::stored(tree, times)));
         Ok(id)
     }
@@ -429,7 +487,10 @@ impl StateTree {
                 .max(1);
             let rest = objects.split_off(count);
             bytes = rest.iter().map(|object| object.data.len()).sum();
-            self.repository.store().put(self.repository.tenant(), objects).await?;
+            self.repository
+                .store()
+                .put(self.repository.tenant(), objects)
+                .await?;
             objects = rest;
         }
         Ok(objects)
@@ -449,7 +510,10 @@ impl StateTree {
             leaf.prune()?;
             if leaf.pending_bytes() > MAX_PENDING_BYTES / 2 {
                 let objects = leaf.take_pending();
-                self.repository.store().put(self.repository.tenant(), objects).await?;
+                self.repository
+                    .store()
+                    .put(self.repository.tenant(), objects)
+                    .await?;
             }
         }
         Ok(leaf)
@@ -466,7 +530,9 @@ impl StateTree {
     async fn lookup(&self, path: &TreePath) -> Result<Option<Slot>> {
         let mut slot = Slot::root(self.current());
         for name in path.names() {
-            let Slot::Directory { directory, .. } = &slot else { return Ok(None) };
+            let Slot::Directory { directory, .. } = &slot else {
+                return Ok(None);
+            };
             match directory.find(&self.repository, &name).await? {
                 Some(found) => slot = found,
                 None => return Ok(None),
@@ -478,7 +544,8 @@ impl StateTree {
     /// Finds where to write, and keeps other writers out until it is done.
     async fn place(&self, path: &TreePath, make_parents: bool) -> Result<Place<'_>> {
         let guard = self.writer.lock().await;
-        self.place_in(self.current(), path, make_parents, guard).await
+        self.place_in(self.current(), path, make_parents, guard)
+            .await
     }
 
     async fn place_in<'a>(
@@ -488,22 +555,40 @@ impl StateTree {
         make_parents: bool,
         guard: MutexGuard<'a, ()>,
     ) -> Result<Place<'a>> {
-        let Some((parent, name)) = path.split_last() else { return Err(Error::Root) };
+        let Some((parent, name)) = path.split_last() else {
+            return Err(Error::Root);
+        };
         let mut directory = root;
         let mut above = Vec::new();
         for step in parent.names() {
             let found = directory.find(&self.repository, &step).await?;
             let (mode, modified, child) = match found {
-                Some(Slot::Directory { mode, modified, directory }) => (mode, modified, directory),
+                Some(Slot::Directory {
+                    mode,
+                    modified,
+                    directory,
+                }) => (mode, modified, directory),
                 None if make_parents => (Mode::EXECUTABLE, None, Arc::default()),
                 None => return Err(Error::NotFound(path.clone())),
                 Some(_) => return Err(Error::NotADirectory(parent.clone())),
             };
-            above.push(Above { directory, name: step, mode, modified });
+            above.push(Above {
+                directory,
+                name: step,
+                mode,
+                modified,
+            });
             directory = child;
         }
         let slot = directory.find(&self.repository, &name).await?;
-        Ok(Place { above, directory, name, slot, path: path.clone(), guard })
+        Ok(Place {
+            above,
+            directory,
+            name,
+            slot,
+            path: path.clone(),
+            guard,
+        })
     }
 
     fn put_back(&self, place: Place<'_>, slot: Slot) {
@@ -522,7 +607,12 @@ fn pending(objects: Vec<Object>) -> Option<Arc<HashMap<ObjectKey, Bytes>>> {
     if objects.is_empty() {
         return None;
     }
-    Some(Arc::new(objects.into_iter().map(|object| (object.key, object.data)).collect()))
+    Some(Arc::new(
+        objects
+            .into_iter()
+            .map(|object| (object.key, object.data))
+            .collect(),
+    ))
 }
 
 /// Where a write goes: the entry, and the directories on the way to it.
@@ -549,7 +639,10 @@ impl<'a> Place<'a> {
     fn file_mode(&self) -> Result<Option<Mode>> {
         match &self.slot {
             Some(Slot::Directory { .. }) => Err(Error::NotAFile(self.path.clone())),
-            Some(Slot::Leaf(Leaf { entry: Entry::File { mode, .. }, .. })) => Ok(Some(*mode)),
+            Some(Slot::Leaf(Leaf {
+                entry: Entry::File { mode, .. },
+                ..
+            })) => Ok(Some(*mode)),
             _ => Ok(None),
         }
     }

@@ -25,7 +25,9 @@ pub(crate) async fn find<I: NamedItem>(
     root: Option<Hash>,
     name: &[u8],
 ) -> Result<Option<I>> {
-    let Some(mut hash) = root else { return Ok(None) };
+    let Some(mut hash) = root else {
+        return Ok(None);
+    };
     loop {
         let node = repository.node::<I>(hash).await?;
         match &*node {
@@ -57,16 +59,17 @@ impl<I: NamedItem> Cursor<I> {
         root: Option<Hash>,
         after: Option<&Name>,
     ) -> Result<Self> {
-        let mut cursor = Self { repository: repository.clone(), stack: Vec::new() };
+        let mut cursor = Self {
+            repository: repository.clone(),
+            stack: Vec::new(),
+        };
         let mut next = root;
         while let Some(hash) = next {
             let node = repository.node::<I>(hash).await?;
             let past = |name: &Name| after.is_some_and(|after| name <= after);
             let at = match &*node {
                 Node::Leaf(items) => items.partition_point(|item| past(item.key())),
-                Node::Index { children, .. } => {
-                    children.partition_point(|child| past(&child.last))
-                }
+                Node::Index { children, .. } => children.partition_point(|child| past(&child.last)),
             };
             next = match &*node {
                 Node::Leaf(_) => None,
@@ -85,7 +88,9 @@ impl<I: NamedItem> Cursor<I> {
                 Node::Leaf(items) if at < items.len() => return Ok(items[at..].to_vec()),
                 Node::Leaf(_) => {}
                 Node::Index { children, height } => {
-                    let Some(child) = children.get(at) else { continue };
+                    let Some(child) = children.get(at) else {
+                        continue;
+                    };
                     if *height == 1 && at % READ_AHEAD == 0 {
                         prefetch::<I>(&self.repository, &children[at..]).await?;
                     }
@@ -100,7 +105,11 @@ impl<I: NamedItem> Cursor<I> {
 }
 
 async fn prefetch<I: TreeItem>(repository: &Repository, children: &[Child<I>]) -> Result<()> {
-    let hashes: Vec<_> = children.iter().take(READ_AHEAD).map(|child| child.hash).collect();
+    let hashes: Vec<_> = children
+        .iter()
+        .take(READ_AHEAD)
+        .map(|child| child.hash)
+        .collect();
     repository.nodes::<I>(&hashes).await?;
     Ok(())
 }
@@ -176,7 +185,8 @@ impl<I: NamedItem> Editor<'_, I> {
     /// Whether an edit falls on a name up to `bound`; `None` is no bound, for
     /// the last node of a level, which takes whatever comes after it.
     fn has_edit_up_to(&self, bound: Option<&Name>) -> bool {
-        self.peek().is_some_and(|name| bound.is_none_or(|bound| name <= bound))
+        self.peek()
+            .is_some_and(|name| bound.is_none_or(|bound| name <= bound))
     }
 
     fn push_edits_up_to(&mut self, bound: Option<&Name>) {
@@ -205,8 +215,11 @@ impl<I: NamedItem> Editor<'_, I> {
                     self.load_touched(children, bound.as_ref()).await?;
                     for (at, child) in children.iter().enumerate() {
                         let is_last = at + 1 == children.len();
-                        let bound =
-                            if is_last { bound.clone() } else { Some(child.last.clone()) };
+                        let bound = if is_last {
+                            bound.clone()
+                        } else {
+                            Some(child.last.clone())
+                        };
                         let untouched = !self.has_edit_up_to(bound.as_ref());
                         if untouched && self.builder.is_aligned(height - 1) {
                             self.builder.push_subtree(child.clone(), height - 1);
@@ -242,7 +255,11 @@ impl<I: NamedItem> Editor<'_, I> {
         let mut hashes = Vec::new();
         let mut edits = &self.edits[self.next_edit..];
         for (at, child) in children.iter().enumerate() {
-            let bound = if at + 1 == children.len() { bound } else { Some(&child.last) };
+            let bound = if at + 1 == children.len() {
+                bound
+            } else {
+                Some(&child.last)
+            };
             let within = edits.partition_point(|(name, _)| bound.is_none_or(|last| name <= last));
             if within > 0 {
                 hashes.push(child.hash);

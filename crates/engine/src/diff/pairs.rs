@@ -38,7 +38,11 @@ enum Step {
 impl<I: NamedItem> Pairs<I> {
     pub(crate) fn new(before: Option<Hash>, after: Option<Hash>) -> Self {
         let roots = (before != after).then_some((before, after));
-        Self { roots, before: Side(Vec::new()), after: Side(Vec::new()) }
+        Self {
+            roots,
+            before: Side(Vec::new()),
+            after: Side(Vec::new()),
+        }
     }
 
     /// The next name at which the trees differ, with what each has there.
@@ -49,8 +53,12 @@ impl<I: NamedItem> Pairs<I> {
         if let Some((before, after)) = self.roots.take() {
             let hashes: Vec<_> = [before, after].into_iter().flatten().collect();
             let mut nodes = repository.nodes::<I>(&hashes).await?.into_iter();
-            self.before.0.extend(before.and_then(|_| nodes.next()).map(|node| (node, 0)));
-            self.after.0.extend(after.and_then(|_| nodes.next()).map(|node| (node, 0)));
+            self.before
+                .0
+                .extend(before.and_then(|_| nodes.next()).map(|node| (node, 0)));
+            self.after
+                .0
+                .extend(after.and_then(|_| nodes.next()).map(|node| (node, 0)));
         }
         loop {
             self.before.leave_finished();
@@ -148,7 +156,9 @@ impl<I: NamedItem> Side<I> {
     }
 
     fn is_head_cached(&self, repository: &Repository) -> bool {
-        self.coming().next().is_none_or(|hash| repository.is_cached::<I>(hash))
+        self.coming()
+            .next()
+            .is_none_or(|hash| repository.is_cached::<I>(hash))
     }
 
     /// The node at the head and those after it that `other` does not have.
@@ -170,7 +180,9 @@ impl<I: NamedItem> Side<I> {
     }
 
     async fn step_down(&mut self, repository: &Repository) -> Result<()> {
-        let Some(Head::Node(child, _)) = self.head() else { return Ok(()) };
+        let Some(Head::Node(child, _)) = self.head() else {
+            return Ok(());
+        };
         let hash = child.hash;
         let node = repository.node::<I>(hash).await?;
         self.advance();

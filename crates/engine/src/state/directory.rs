@@ -30,7 +30,11 @@ pub(super) enum Slot {
     /// Removed.
     Absent,
     Leaf(Leaf),
-    Directory { mode: Mode, modified: Option<Timestamp>, directory: Arc<Directory> },
+    Directory {
+        mode: Mode,
+        modified: Option<Timestamp>,
+        directory: Arc<Directory>,
+    },
 }
 
 /// A file or a link.
@@ -51,7 +55,11 @@ impl Default for Directory {
 
 impl Directory {
     pub(super) fn stored(tree: Tree, times: Option<Hash>) -> Self {
-        Self { tree, times, changes: OrdMap::new() }
+        Self {
+            tree,
+            times,
+            changes: OrdMap::new(),
+        }
     }
 
     pub(super) fn with(&self, name: Name, slot: Slot) -> Self {
@@ -79,9 +87,17 @@ impl Directory {
             Entry::Directory { mode, tree } => {
                 let children = times.and_then(|times| times.entry.children);
                 let directory = Arc::new(Self::stored(tree, children));
-                Slot::Directory { mode, modified, directory }
+                Slot::Directory {
+                    mode,
+                    modified,
+                    directory,
+                }
             }
-            entry => Slot::Leaf(Leaf { entry, modified, pending: None }),
+            entry => Slot::Leaf(Leaf {
+                entry,
+                modified,
+                pending: None,
+            }),
         })
     }
 
@@ -94,7 +110,10 @@ impl Directory {
         let mut listed = Vec::new();
         let mut cursor = Cursor::<DirItem>::open(repository, self.tree.root, after).await?;
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let mut changes = self.changes.range::<_, Name>((from, Bound::Unbounded)).peekable();
+        let mut changes = self
+            .changes
+            .range::<_, Name>((from, Bound::Unbounded))
+            .peekable();
         loop {
             let leaf = cursor.next_leaf().await?;
             let bound = leaf.last().map(|item| item.name.clone());
@@ -128,7 +147,11 @@ impl Directory {
 
 impl Slot {
     pub(super) fn root(directory: Arc<Directory>) -> Self {
-        Self::Directory { mode: Mode::EXECUTABLE, modified: None, directory }
+        Self::Directory {
+            mode: Mode::EXECUTABLE,
+            modified: None,
+            directory,
+        }
     }
 
     pub(super) fn stat(&self) -> Option<Stat> {
@@ -147,7 +170,12 @@ impl Slot {
                     Entry::Directory { .. } => return None,
                 };
                 let kind = EntryKind::of(&leaf.entry);
-                Some(Stat { kind, mode, size, modified: leaf.modified })
+                Some(Stat {
+                    kind,
+                    mode,
+                    size,
+                    modified: leaf.modified,
+                })
             }
         }
     }
@@ -155,12 +183,22 @@ impl Slot {
 
 impl Leaf {
     pub(super) fn pending_bytes(&self) -> usize {
-        self.pending.iter().flat_map(|pending| pending.values()).map(Bytes::len).sum()
+        self.pending
+            .iter()
+            .flat_map(|pending| pending.values())
+            .map(Bytes::len)
+            .sum()
     }
 
     pub(super) fn take_pending(&mut self) -> Vec<Object> {
         let pending = self.pending.take().unwrap_or_default();
-        pending.iter().map(|(key, data)| Object { key: *key, data: data.clone() }).collect()
+        pending
+            .iter()
+            .map(|(key, data)| Object {
+                key: *key,
+                data: data.clone(),
+            })
+            .collect()
     }
 
     /// Forgets pending objects that the content does not need any more.
@@ -172,7 +210,9 @@ impl Leaf {
 
     /// The pending objects that the content needs, each after those it lists.
     pub(super) fn needed(&self) -> Result<Vec<Object>> {
-        let Some(pending) = &self.pending else { return Ok(Vec::new()) };
+        let Some(pending) = &self.pending else {
+            return Ok(Vec::new());
+        };
         let (root, kind) = match (&self.entry, self.content()) {
             (_, Some(Content::Chunk { hash, .. })) => (*hash, Kind::Chunk),
             (_, Some(Content::List { hash, .. })) => (*hash, Kind::ChunkList),
@@ -183,7 +223,9 @@ impl Leaf {
         let mut open = vec![ObjectKey { kind, hash: root }];
         let mut seen = std::collections::HashSet::new();
         while let Some(key) = open.pop() {
-            let Some(data) = pending.get(&key) else { continue };
+            let Some(data) = pending.get(&key) else {
+                continue;
+            };
             if !seen.insert(key) {
                 continue;
             }
@@ -192,7 +234,10 @@ impl Leaf {
                     .map_err(|source| Error::Damaged { key, source })?;
                 open.extend(listed_keys(&node));
             }
-            needed.push(Object { key, data: data.clone() });
+            needed.push(Object {
+                key,
+                data: data.clone(),
+            });
         }
         needed.reverse();
         Ok(needed)
@@ -202,9 +247,13 @@ impl Leaf {
 fn listed_keys(node: &Node<ChunkItem>) -> Vec<ObjectKey> {
     let key = |kind, hash| ObjectKey { kind, hash };
     match node {
-        Node::Leaf(items) => items.iter().map(|item| key(Kind::Chunk, item.hash)).collect(),
-        Node::Index { children, .. } => {
-            children.iter().map(|child| key(Kind::ChunkList, child.hash)).collect()
-        }
+        Node::Leaf(items) => items
+            .iter()
+            .map(|item| key(Kind::Chunk, item.hash))
+            .collect(),
+        Node::Index { children, .. } => children
+            .iter()
+            .map(|child| key(Kind::ChunkList, child.hash))
+            .collect(),
     }
 }

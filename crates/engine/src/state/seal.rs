@@ -25,10 +25,23 @@ pub(super) async fn seal(repository: &Repository, root: &Arc<Directory>) -> Resu
     let mut objects = Vec::new();
     let mut stack = vec![Frame::new(root.clone(), None)];
     loop {
-        let Some(frame) = stack.last_mut() else { unreachable!("the root returns") };
+        let Some(frame) = stack.last_mut() else {
+            unreachable!("the root returns")
+        };
         match frame.slots.next() {
-            Some((name, Slot::Directory { mode, modified, directory })) => {
-                let place = Above { name, mode, modified };
+            Some((
+                name,
+                Slot::Directory {
+                    mode,
+                    modified,
+                    directory,
+                },
+            )) => {
+                let place = Above {
+                    name,
+                    mode,
+                    modified,
+                };
                 if directory.changes.is_empty() {
                     frame.add_directory(place, directory.tree, directory.times);
                 } else {
@@ -41,11 +54,19 @@ pub(super) async fn seal(repository: &Repository, root: &Arc<Directory>) -> Resu
             }
             Some((name, Slot::Absent)) => frame.add(name, None, None, None),
             None => {
-                let Some(done) = stack.pop() else { unreachable!("just looked at") };
+                let Some(done) = stack.pop() else {
+                    unreachable!("just looked at")
+                };
                 let (above, tree, times) = done.finish(repository, &mut objects).await?;
                 match (stack.last_mut(), above) {
                     (Some(parent), Some(place)) => parent.add_directory(place, tree, times),
-                    _ => return Ok(Sealed { tree, times, objects }),
+                    _ => {
+                        return Ok(Sealed {
+                            tree,
+                            times,
+                            objects,
+                        });
+                    }
                 }
             }
         }
@@ -69,8 +90,11 @@ struct Frame {
 
 impl Frame {
     fn new(directory: Arc<Directory>, above: Option<Above>) -> Self {
-        let slots: Vec<_> =
-            directory.changes.iter().map(|(name, slot)| (name.clone(), slot.clone())).collect();
+        let slots: Vec<_> = directory
+            .changes
+            .iter()
+            .map(|(name, slot)| (name.clone(), slot.clone()))
+            .collect();
         Self {
             entries: Vec::with_capacity(slots.len()),
             times: Vec::new(),
@@ -81,7 +105,10 @@ impl Frame {
     }
 
     fn add_directory(&mut self, place: Above, tree: Tree, times: Option<Hash>) {
-        let entry = Entry::Directory { mode: place.mode, tree };
+        let entry = Entry::Directory {
+            mode: place.mode,
+            tree,
+        };
         self.add(place.name, Some(entry), place.modified, times);
     }
 
@@ -95,10 +122,14 @@ impl Frame {
         let known = modified.is_some() || children.is_some();
         if known || self.directory.times.is_some() {
             let entry = TimeEntry { modified, children };
-            let time = known.then(|| TimeItem { name: name.clone(), entry });
+            let time = known.then(|| TimeItem {
+                name: name.clone(),
+                entry,
+            });
             self.times.push((name.clone(), time));
         }
-        self.entries.push((name.clone(), entry.map(|entry| DirItem { name, entry })));
+        self.entries
+            .push((name.clone(), entry.map(|entry| DirItem { name, entry })));
     }
 
     async fn finish(

@@ -1,0 +1,87 @@
+//! Is a path still as the previous snapshot has it?
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+
+use elevo_core::{Name, TreePath};
+use elevo_objects::{Chunker, Content, Entry};
+use rustix::fs::{Dir, FileType, Mode as Bits, OFlags};
+
+use super::Checkout;
+use crate::diff::Change;
+use crate::disk::{Parents, Root};
+use crate::error::{Error, Result};
+use crate::file::ContentBuilder;
+
+/// Whether there is nothing in a directory but what is left out.
+pub(super) fn is_empty(root: &Root, leave_out: &[Name]) -> io::Result<bool> {
+    let fd = root.open_directory(&TreePath::root())?;
+    for entry in Dir::read_from(fd.as_fd())? {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        let expected = name == b"." || name == b"..";
+        if !expected && !leave_out.iter().any(|left_out| **left_out == *name) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Whether applying `change` would lose something that is not in the snapshot
+/// it starts from. What is not there any more cannot be lost.
+pub(super) fn is_changed(
+    checkout: &Checkout<'_>,
+    parents: &mut Parents<'_>,
+    change: &Change,
+) -> Result<bool> {
+    let fail = |source| Error::Io {
+        action: "look at",
+        path: change.path.clone(),
+        source,
+    };
+    let Some(stat) = parents.stat(&change.path).map_err(fail)? else {
+        return Ok(false);
+    };
+    let found = FileType::from_raw_mode(stat.st_mode);
+    let mut is_like = |entry: &Entry| -> Result<bool> {
+        match entry {
+            Entry::Directory { .. } => Ok(found == FileType::Directory),
+            Entry::File { content, .. } => Ok(found == FileType::RegularFile
+                && stat.st_size as u64 == content.size()
+                && content_at(parents, &change.path).map_err(fail)? == *content),
+            Entry::Link(link) => {
+                if found != FileType::Symlink {
+                    return Ok(false);
+                }
+                let (parent, name) = parents.of(&change.path).map_err(fail)?;
+                let target = rustix::fs::readlinkat(parent, name.as_bytes(), Vec::new())
+                    .map_err(|error| fail(error.into()))?;
+                let expected = checkout
+                    .workers
+                    .wait(checkout.repository.chunks(&[link.hash]))?;
+                Ok(expected
+                    .first()
+                    .is_some_and(|expected| **expected == *target.as_bytes()))
+            }
+        }
+    };
+    match (change.kind.before(), change.kind.after()) {
+        (Some(before), Some(after)) => Ok(!is_like(before)? && !is_like(after)?),
+        (Some(entry), None) | (None, Some(entry)) => Ok(!is_like(entry)?),
+        (None, None) => Ok(false),
+    }
+}
+
+/// The content of a file on disk.
+fn content_at(parents: &mut Parents<'_>, path: &TreePath) -> io::Result<Content> {
+    let (parent, name) = parents.of(path)?;
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let fd = rustix::fs::openat(parent, name.as_bytes(), flags, Bits::empty())?;
+    let mut builder = ContentBuilder::default();
+    for chunk in Chunker::new(File::from(fd)) {
+        builder.push(chunk?);
+        builder.take_objects();
+    }
+    Ok(builder.finish().0)
+}

@@ -1,0 +1,433 @@
+use std::fs::File;
+use std::io::{self, Seek, SeekFrom, Write};
+use std::os::fd::{AsFd, OwnedFd};
+
+use bytes::Bytes;
+use elevo_core::{Timestamp, TreePath};
+use elevo_objects::{Content, DirItem, Entry, Hash, MIN_CHUNK, Mode, Tree};
+use rayon::prelude::*;
+use rustix::fs::{AtFlags, Mode as Bits, OFlags, Timespec, Timestamps, UTIME_OMIT};
+use rustix::io::Errno;
+
+use super::remove::remove_all;
+use super::{Checkout, CheckoutReport, Job, SLICE};
+use crate::disk::{Parents, Root};
+use crate::error::{Error, Result};
+use crate::file::ChunkReader;
+use crate::tree;
+
+/// Writes entries of a snapshot into the directory.
+pub(super) struct Writer<'a> {
+    checkout: &'a Checkout<'a>,
+    seed: Option<(Root, Tree)>,
+    /// Permission bits that the process takes away from what it creates.
+    umask: u32,
+}
+
+/// A directory being filled, whose mode and time are set when it is full.
+pub(super) struct OpenDirectory {
+    path: TreePath,
+    mode: Mode,
+    modified: Option<Timestamp>,
+    was_there: bool,
+}
+
+impl<'a> Writer<'a> {
+    pub(super) fn new(checkout: &'a Checkout<'a>, seed: Option<(Root, Tree)>) -> Self {
+        let umask = probe_umask(checkout.root).unwrap_or(0o777);
+        Self {
+            checkout,
+            seed,
+            umask,
+        }
+    }
+
+    /// Writes some entries, in the order of a walk. `open` holds the
+    /// directories that later entries may still go into.
+    pub(super) fn write(
+        &self,
+        jobs: Vec<Job>,
+        open: &mut Vec<OpenDirectory>,
+    ) -> Result<CheckoutReport> {
+        let mut parents = Parents::new(self.checkout.root);
+        let mut full = Vec::new();
+        let mut report = CheckoutReport::default();
+        let mut leaves = Vec::with_capacity(jobs.len());
+        for job in jobs {
+            while let Some(directory) =
+                open.pop_if(|directory| !job.path.starts_with(&directory.path))
+            {
+                full.push(directory);
+            }
+            if let Entry::Directory { mode, .. } = job.entry {
+                let directory = OpenDirectory {
+                    mode,
+                    modified: job.modified,
+                    was_there: job.before.is_some(),
+                    path: job.path,
+                };
+                self.make_directory(&mut parents, &directory)?;
+                open.push(directory);
+                report.written += 1;
+            } else {
+                leaves.push(job);
+            }
+        }
+        self.checkout.progress.add(report.written, 0);
+        let written: Vec<_> = leaves
+            .par_chunks(SLICE)
+            .map(|slice| self.write_leaves(slice))
+            .collect::<Result<_>>()?;
+        self.close(full)?;
+        Ok(written.into_iter().fold(report, CheckoutReport::plus))
+    }
+
+    /// Gives directories that are full their mode and time; inner ones come
+    /// before those around them, which may then become unreachable.
+    pub(super) fn close(&self, full: Vec<OpenDirectory>) -> Result<()> {
+        for directory in full {
+            let set_mode = directory.was_there
+                || directory.mode.bits() & 0o700 != 0o700
+                || directory.mode.bits() & self.umask != 0;
+            if !set_mode && directory.modified.is_none() {
+                continue;
+            }
+            let fail = |source| fail("set the mode and time of", &directory.path)(source);
+            let fd = self
+                .checkout
+                .root
+                .open_directory(&directory.path)
+                .map_err(fail)?;
+            if set_mode {
+                let bits = Bits::from_raw_mode(directory.mode.bits());
+                rustix::fs::fchmod(&fd, bits).map_err(|error| fail(error.into()))?;
+            }
+            set_modified(&fd, directory.modified).map_err(fail)?;
+        }
+        Ok(())
+    }
+
+    /// Makes a directory that its owner can write into until it is closed.
+    fn make_directory(&self, parents: &mut Parents<'_>, directory: &OpenDirectory) -> Result<()> {
+        let path = &directory.path;
+        let bits = Bits::from_raw_mode(directory.mode.bits() | 0o700);
+        let made = parents
+            .of(path)
+            .and_then(|(parent, name)| Ok(rustix::fs::mkdirat(parent, name.as_bytes(), bits)?));
+        match made {
+            Ok(()) => Ok(()),
+            Err(error) if is_there(&error) => match self.checkout.root.open_directory(path) {
+                Ok(_) => Ok(()),
+                Err(_) if self.checkout.options.force => {
+                    remove_all(self.checkout, path)?;
+                    let (parent, name) = parents.of(path).map_err(fail("create", path))?;
+                    rustix::fs::mkdirat(parent, name.as_bytes(), bits)
+                        .map_err(|error| fail("create", path)(error.into()))
+                }
+                Err(_) => Err(Error::InTheWay {
+                    first: path.clone(),
+                    count: 1,
+                }),
+            },
+            Err(source) => Err(fail("create", path)(source)),
+        }
+    }
+
+    /// Writes files and links that are close together, with the chunks of the
+    /// small ones fetched by one call.
+    fn write_leaves(&self, jobs: &[Job]) -> Result<CheckoutReport> {
+        let mut parents = Parents::new(self.checkout.root);
+        let wanted: Vec<Hash> = jobs
+            .iter()
+            .filter_map(|job| only_chunk(&job.entry))
+            .collect();
+        let chunks = self
+            .checkout
+            .workers
+            .wait(self.checkout.repository.chunks(&wanted))?;
+        let mut chunks = chunks.into_iter();
+        let mut report = CheckoutReport::default();
+        for job in jobs {
+            let chunk = only_chunk(&job.entry).and_then(|_| chunks.next());
+            let done = match &job.entry {
+                Entry::File { mode, content } => {
+                    self.write_file(&mut parents, job, *mode, content, chunk)?
+                }
+                Entry::Link(_) => {
+                    let target = chunk.unwrap_or_default();
+                    self.write_link(&mut parents, job, &target)?
+                }
+                Entry::Directory { .. } => CheckoutReport::default(),
+            };
+            report = report.plus(done);
+            self.checkout.progress.add(1, done.bytes);
+        }
+        Ok(report)
+    }
+
+    fn write_file(
+        &self,
+        parents: &mut Parents<'_>,
+        job: &Job,
+        mode: Mode,
+        content: &Content,
+        chunk: Option<Bytes>,
+    ) -> Result<CheckoutReport> {
+        let done = CheckoutReport {
+            written: 1,
+            ..CheckoutReport::default()
+        };
+        if let Some(Entry::File {
+            content: before, ..
+        }) = &job.before
+            && before == content
+            && self.change_mode(parents, job, mode).is_ok()
+        {
+            return Ok(done);
+        }
+        let fd = self.create(parents, job, mode)?;
+        let cloned = self.clone_from_seed(&fd, &job.path, content)?;
+        if !cloned {
+            self.write_content(&fd, job, content, chunk)?;
+        }
+        let finish = |source| fail("set the mode and time of", &job.path)(source);
+        if mode.bits() & self.umask != 0 {
+            rustix::fs::fchmod(&fd, Bits::from_raw_mode(mode.bits()))
+                .map_err(|error| finish(error.into()))?;
+        }
+        set_modified(&fd, job.modified).map_err(finish)?;
+        Ok(CheckoutReport {
+            bytes: if cloned { 0 } else { content.size() },
+            cloned: cloned.into(),
+            ..done
+        })
+    }
+
+    fn change_mode(&self, parents: &mut Parents<'_>, job: &Job, mode: Mode) -> io::Result<()> {
+        let (parent, name) = parents.of(&job.path)?;
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let fd = rustix::fs::openat(parent, name.as_bytes(), flags, Bits::empty())?;
+        Ok(rustix::fs::fchmod(fd, Bits::from_raw_mode(mode.bits()))?)
+    }
+
+    /// Creates a file that was not there, taking away what is.
+    fn create(&self, parents: &mut Parents<'_>, job: &Job, mode: Mode) -> Result<OwnedFd> {
+        let path = &job.path;
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let bits = Bits::from_raw_mode(mode.bits());
+        let create = |parents: &mut Parents<'_>| -> io::Result<OwnedFd> {
+            let (parent, name) = parents.of(path)?;
+            Ok(rustix::fs::openat(parent, name.as_bytes(), flags, bits)?)
+        };
+        if job.before.is_some() {
+            self.make_room(parents, path)?;
+        }
+        match create(parents) {
+            Err(error) if is_there(&error) => {
+                self.make_room(parents, path)?;
+                create(parents).map_err(fail("create", path))
+            }
+            other => other.map_err(fail("create", path)),
+        }
+    }
+
+    /// Takes away a file or link that was looked at before, or with force
+    /// whatever is there.
+    fn make_room(&self, parents: &mut Parents<'_>, path: &TreePath) -> Result<()> {
+        if self.checkout.options.force {
+            return remove_all(self.checkout, path).map(drop);
+        }
+        let (parent, name) = parents.of(path).map_err(fail("replace", path))?;
+        match rustix::fs::unlinkat(parent, name.as_bytes(), AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(Errno::ISDIR) => Err(Error::InTheWay {
+                first: path.clone(),
+                count: 1,
+            }),
+            Err(error) => Err(fail("replace", path)(error.into())),
+        }
+    }
+
+    fn write_content(
+        &self,
+        fd: &OwnedFd,
+        job: &Job,
+        content: &Content,
+        chunk: Option<Bytes>,
+    ) -> Result<()> {
+        let fail = |source| fail("write", &job.path)(source);
+        if let Some(chunk) = chunk {
+            return write_all(fd, &chunk).map_err(fail);
+        }
+        let mut file = File::from(fd.try_clone().map_err(fail)?);
+        self.checkout.workers.wait(async {
+            let (mut chunks, _) = ChunkReader::open(self.checkout.repository, content, 0).await?;
+            let mut hole_at_end = false;
+            while let Some(chunk) = chunks.next().await? {
+                hole_at_end = is_hole(&chunk);
+                if hole_at_end {
+                    file.seek(SeekFrom::Current(chunk.len() as i64))
+                        .map_err(fail)?;
+                } else {
+                    file.write_all(&chunk).map_err(fail)?;
+                }
+            }
+            if hole_at_end {
+                file.set_len(content.size()).map_err(fail)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Shares the content of the same file in the seed, if that is the same
+    /// there and the file system can.
+    fn clone_from_seed(&self, fd: &OwnedFd, path: &TreePath, content: &Content) -> Result<bool> {
+        let Some((seed, tree)) = &self.seed else {
+            return Ok(false);
+        };
+        if *content == Content::Empty {
+            return Ok(false);
+        }
+        let known = self
+            .checkout
+            .workers
+            .wait(find_entry(self.checkout, *tree, path))?;
+        if !matches!(known, Some(Entry::File { content: known, .. }) if known == *content) {
+            return Ok(false);
+        }
+        Ok(clone_file(seed, path, fd, content.size()).unwrap_or(false))
+    }
+
+    fn write_link(
+        &self,
+        parents: &mut Parents<'_>,
+        job: &Job,
+        target: &[u8],
+    ) -> Result<CheckoutReport> {
+        let path = &job.path;
+        let link = |parents: &mut Parents<'_>| -> io::Result<()> {
+            let (parent, name) = parents.of(path)?;
+            Ok(rustix::fs::symlinkat(target, parent, name.as_bytes())?)
+        };
+        if job.before.is_some() {
+            self.make_room(parents, path)?;
+        }
+        match link(parents) {
+            Err(error) if is_there(&error) => {
+                self.make_room(parents, path)?;
+                link(parents).map_err(fail("create", path))?;
+            }
+            other => other.map_err(fail("create", path))?,
+        }
+        if let Some(time) = job.modified {
+            let (parent, name) = parents.of(path).map_err(fail("set the time of", path))?;
+            let flags = AtFlags::SYMLINK_NOFOLLOW;
+            rustix::fs::utimensat(parent, name.as_bytes(), &timestamps(time), flags)
+                .map_err(|error| fail("set the time of", path)(error.into()))?;
+        }
+        Ok(CheckoutReport {
+            written: 1,
+            ..CheckoutReport::default()
+        })
+    }
+}
+
+fn fail(action: &'static str, path: &TreePath) -> impl Fn(io::Error) -> Error {
+    move |source| Error::Io {
+        action,
+        path: path.clone(),
+        source,
+    }
+}
+
+fn is_there(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::EXIST.raw_os_error())
+}
+
+/// The chunk that is all of an entry's content.
+fn only_chunk(entry: &Entry) -> Option<Hash> {
+    match entry {
+        Entry::File {
+            content: Content::Chunk { hash, .. },
+            ..
+        } => Some(*hash),
+        Entry::Link(link) => Some(link.hash),
+        _ => None,
+    }
+}
+
+async fn find_entry(checkout: &Checkout<'_>, tree: Tree, path: &TreePath) -> Result<Option<Entry>> {
+    let mut entry = Entry::Directory {
+        mode: Mode::EXECUTABLE,
+        tree,
+    };
+    for name in path.names() {
+        let Entry::Directory { tree, .. } = entry else {
+            return Ok(None);
+        };
+        match tree::find::<DirItem>(checkout.repository, tree.root, &name).await? {
+            Some(item) => entry = item.entry,
+            None => return Ok(None),
+        }
+    }
+    Ok(Some(entry))
+}
+
+fn clone_file(seed: &Root, path: &TreePath, to: &OwnedFd, size: u64) -> io::Result<bool> {
+    let mut parents = Parents::new(seed);
+    let (parent, name) = parents.of(path)?;
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let from = rustix::fs::openat(parent, name.as_bytes(), flags, Bits::empty())?;
+    if rustix::fs::fstat(&from)?.st_size as u64 != size {
+        return Ok(false);
+    }
+    rustix::fs::ioctl_ficlone(to, &from)?;
+    Ok(true)
+}
+
+fn write_all(fd: impl AsFd, mut data: &[u8]) -> io::Result<()> {
+    while !data.is_empty() {
+        match rustix::io::write(&fd, data) {
+            Ok(written) => data = &data[written..],
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+/// Whether a chunk is zeros that a file can leave out. Only chunks that make
+/// a hole of some size are looked at.
+fn is_hole(chunk: &[u8]) -> bool {
+    chunk.len() >= MIN_CHUNK && chunk.iter().all(|byte| *byte == 0)
+}
+
+fn timestamps(modified: Timestamp) -> Timestamps {
+    Timestamps {
+        last_access: Timespec {
+            tv_sec: 0,
+            tv_nsec: UTIME_OMIT,
+        },
+        last_modification: Timespec {
+            tv_sec: modified.seconds(),
+            tv_nsec: modified.nanos().into(),
+        },
+    }
+}
+
+fn set_modified(fd: impl AsFd, modified: Option<Timestamp>) -> io::Result<()> {
+    if let Some(time) = modified {
+        rustix::fs::futimens(fd, &timestamps(time))?;
+    }
+    Ok(())
+}
+
+/// Asks by an unnamed file, since the system call that tells the mask also
+/// sets it, for all threads.
+fn probe_umask(root: &Root) -> io::Result<u32> {
+    let directory = root.open_directory(&TreePath::root())?;
+    let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
+    let fd = rustix::fs::openat(directory, c".", flags, Bits::from_raw_mode(0o777))?;
+    Ok(!rustix::fs::fstat(fd)?.st_mode & 0o777)
+}

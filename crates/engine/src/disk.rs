@@ -1,0 +1,124 @@
+//! The file system, reached only from a directory that is held open, and never
+//! through a symbolic link.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use elevo_core::{Name, Timestamp, TreePath};
+use rustix::fs::{AtFlags, Mode as Bits, OFlags, ResolveFlags, Stat};
+use rustix::io::Errno;
+
+/// A directory below which everything happens.
+#[derive(Debug)]
+pub(crate) struct Root(OwnedFd);
+
+const BENEATH: ResolveFlags = ResolveFlags::BENEATH
+    .union(ResolveFlags::NO_SYMLINKS)
+    .union(ResolveFlags::NO_MAGICLINKS);
+
+const DIRECTORY: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
+
+impl Root {
+    /// Opens the directory at `path`, which the caller vouches for.
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(Self(rustix::fs::open(path, flags, Bits::empty())?))
+    }
+
+    /// Opens a directory below, refusing every symbolic link on the way.
+    pub(crate) fn open_directory(&self, path: &TreePath) -> io::Result<OwnedFd> {
+        if path.is_root() {
+            return Ok(rustix::fs::openat(&self.0, c".", DIRECTORY, Bits::empty())?);
+        }
+        loop {
+            let opened =
+                rustix::fs::openat2(&self.0, path.as_bytes(), DIRECTORY, Bits::empty(), BENEATH);
+            match opened {
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                Err(Errno::NOSYS | Errno::PERM) => return self.step_by_step(path),
+                other => return Ok(other?),
+            }
+        }
+    }
+
+    /// The same where `openat2` cannot be had: one name at a time.
+    fn step_by_step(&self, path: &TreePath) -> io::Result<OwnedFd> {
+        let mut directory = self.open_directory(&TreePath::root())?;
+        for name in path.names() {
+            directory = rustix::fs::openat(&directory, name.as_bytes(), DIRECTORY, Bits::empty())?;
+        }
+        Ok(directory)
+    }
+}
+
+/// The directory that paths were last looked up in, so that neighbours find it
+/// open.
+pub(crate) struct Parents<'a> {
+    root: &'a Root,
+    last: Option<(TreePath, OwnedFd)>,
+}
+
+impl<'a> Parents<'a> {
+    pub(crate) fn new(root: &'a Root) -> Self {
+        Self { root, last: None }
+    }
+
+    /// The directory that holds `path`, and its name there.
+    pub(crate) fn of(&mut self, path: &TreePath) -> io::Result<(BorrowedFd<'_>, Name)> {
+        let (parent, name) = path
+            .split_last()
+            .ok_or_else(|| io::Error::other("the root has no parent"))?;
+        let known = self.last.take_if(|(known, _)| *known == parent);
+        let fd = match known {
+            Some((_, fd)) => fd,
+            None => self.root.open_directory(&parent)?,
+        };
+        let (_, fd) = self.last.insert((parent, fd));
+        Ok(((*fd).as_fd(), name))
+    }
+
+    /// What is at `path`, not following a link; `None` if nothing is, or if
+    /// something on the way is not a directory.
+    pub(crate) fn stat(&mut self, path: &TreePath) -> io::Result<Option<Stat>> {
+        let (parent, name) = match self.of(path) {
+            Ok(found) => found,
+            Err(error) if is_absent(&error) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        match rustix::fs::statat(parent, name.as_bytes(), AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => Ok(Some(stat)),
+            Err(Errno::NOENT) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// Whether an error says that there is nothing at a path: no such name, or a
+/// link or file where a directory would have to be.
+pub(crate) fn is_absent(error: &io::Error) -> bool {
+    let code = error.raw_os_error().map(Errno::from_raw_os_error);
+    matches!(code, Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP))
+}
+
+/// When an entry was last modified.
+pub(crate) fn modified(stat: &Stat) -> Option<Timestamp> {
+    Timestamp::new(stat.st_mtime, stat.st_mtime_nsec.try_into().ok()?)
+}
+
+/// Reads up to `limit` bytes from where `file` stands.
+pub(crate) fn read_up_to(file: impl AsFd, limit: usize) -> io::Result<Vec<u8>> {
+    let mut data = Vec::with_capacity(limit);
+    while data.len() < limit {
+        match rustix::io::read(&file, rustix::buffer::spare_capacity(&mut data)) {
+            Ok(0) => break,
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    data.truncate(limit);
+    Ok(data)
+}

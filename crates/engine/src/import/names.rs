@@ -1,0 +1,87 @@
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use elevo_core::Name;
+use rustix::fs::{AtFlags, Dir, FileType};
+use rustix::io::Errno;
+
+/// The names in a directory, sorted. All of them are held, packed (a million
+/// take some thirty megabytes): file systems list them in no useful order.
+pub(super) struct Names {
+    bytes: Vec<u8>,
+    entries: Vec<Packed>,
+}
+
+struct Packed {
+    start: usize,
+    length: u8,
+    kind: FileType,
+}
+
+impl Names {
+    pub(super) fn read(directory: BorrowedFd<'_>) -> io::Result<Self> {
+        let mut names = Self {
+            bytes: Vec::new(),
+            entries: Vec::new(),
+        };
+        for entry in Dir::read_from(directory)? {
+            let entry = entry?;
+            let name = entry.file_name().to_bytes();
+            if name == b"." || name == b".." {
+                continue;
+            }
+            let kind = match entry.file_type() {
+                FileType::Unknown => match kind_of(directory, name)? {
+                    Some(kind) => kind,
+                    None => continue,
+                },
+                kind => kind,
+            };
+            let length = u8::try_from(name.len()).map_err(|_| Errno::NAMETOOLONG)?;
+            names.entries.push(Packed {
+                start: names.bytes.len(),
+                length,
+                kind,
+            });
+            names.bytes.extend_from_slice(name);
+        }
+        let Self { bytes, entries } = &mut names;
+        entries.sort_unstable_by(|a, b| a.name(bytes).cmp(b.name(bytes)));
+        Ok(names)
+    }
+
+    pub(super) fn leave_out(&mut self, left_out: &[Name]) {
+        let Self { bytes, entries } = self;
+        entries.retain(|entry| !left_out.iter().any(|name| **name == *entry.name(bytes)));
+    }
+
+    /// The names, `size` at a time.
+    pub(super) fn windows(
+        &self,
+        size: usize,
+    ) -> impl Iterator<Item = io::Result<Vec<(Name, FileType)>>> + '_ {
+        self.entries.chunks(size).map(|window| {
+            window
+                .iter()
+                .map(|entry| {
+                    let name = Name::copy_from(entry.name(&self.bytes));
+                    Ok((name.map_err(io::Error::other)?, entry.kind))
+                })
+                .collect()
+        })
+    }
+}
+
+impl Packed {
+    fn name<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
+        &bytes[self.start..self.start + usize::from(self.length)]
+    }
+}
+
+fn kind_of(directory: BorrowedFd<'_>, name: &[u8]) -> io::Result<Option<FileType>> {
+    match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) => Ok(Some(FileType::from_raw_mode(stat.st_mode))),
+        Err(Errno::NOENT) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}

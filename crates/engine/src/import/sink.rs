@@ -1,0 +1,108 @@
+use std::collections::{HashMap, HashSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use elevo_objects::{Item, Kind, NewNode, ObjectKey};
+
+use crate::blocking::Workers;
+use crate::error::Result;
+use crate::repository::Repository;
+use crate::store::Object;
+
+/// Directory nodes by key.
+pub(crate) type Nodes = HashMap<ObjectKey, Bytes>;
+
+/// Where the objects of an import go.
+pub(super) struct Sink<'a> {
+    target: Option<(&'a Repository, &'a Workers)>,
+    batch: Mutex<Batch>,
+}
+
+#[derive(Default)]
+struct Batch {
+    objects: Vec<Object>,
+    keys: HashSet<ObjectKey>,
+    bytes: usize,
+}
+
+/// What is handed to the store at once.
+const BATCH_BYTES: usize = 4 * 1024 * 1024;
+
+impl<'a> Sink<'a> {
+    /// Into the store, a batch at a time, by whichever thread fills it: while
+    /// the store is busy, so are the readers.
+    pub(super) fn store(repository: &'a Repository, workers: &'a Workers) -> Self {
+        Self {
+            target: Some((repository, workers)),
+            batch: Mutex::default(),
+        }
+    }
+
+    /// Directory nodes into memory, everything else nowhere.
+    pub(super) fn memory() -> Self {
+        Self {
+            target: None,
+            batch: Mutex::default(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Batch> {
+        self.batch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn add_nodes<I: Item>(&self, nodes: Vec<NewNode<I>>) -> Result<()> {
+        if nodes.is_empty() {
+            return Ok(());
+        }
+        let key = |hash| ObjectKey {
+            kind: I::KIND,
+            hash,
+        };
+        let objects = nodes.into_iter().map(|new| Object {
+            key: key(new.hash),
+            data: new.data,
+        });
+        self.add(objects.collect())
+    }
+
+    pub(super) fn add(&self, objects: Vec<Object>) -> Result<()> {
+        let mut batch = self.lock();
+        let Some((repository, workers)) = self.target else {
+            batch.objects.extend(
+                objects
+                    .into_iter()
+                    .filter(|o| o.key.kind == Kind::Directory),
+            );
+            return Ok(());
+        };
+        for object in objects {
+            if batch.keys.insert(object.key) {
+                batch.bytes += object.data.len();
+                batch.objects.push(object);
+            }
+        }
+        if batch.bytes < BATCH_BYTES {
+            return Ok(());
+        }
+        let full = std::mem::take(&mut *batch);
+        drop(batch);
+        workers.wait(repository.store().put(repository.tenant(), full.objects))?;
+        Ok(())
+    }
+
+    /// What has not gone to the store yet.
+    pub(super) fn into_rest(self) -> Vec<Object> {
+        self.batch
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner)
+            .objects
+    }
+
+    /// The nodes that were kept in memory.
+    pub(super) fn into_nodes(self) -> Nodes {
+        self.into_rest()
+            .into_iter()
+            .map(|object| (object.key, object.data))
+            .collect()
+    }
+}

@@ -1,0 +1,5 @@
+//! The memory store keeps the promises of a store, and is stricter.
+
+use elevo_engine::MemoryStore;
+
+elevo_engine::conformance_tests!(|| Box::new(MemoryStore::new()));

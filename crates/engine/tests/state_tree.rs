@@ -1,0 +1,518 @@
+//! `StateTree` against a plain model: whatever is done to both, both agree.
+#![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
+
+mod support;
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use elevo_core::TreePath;
+use elevo_engine::{Attributes, Change, ChangeKind, Error, StateTree};
+use elevo_objects::{Entry, Mode};
+use futures::executor::block_on;
+use proptest::prelude::*;
+use support::{Model, Thing, info, noise, path, read_all, repository, write_all};
+
+#[derive(Clone, Debug)]
+enum Op {
+    Write(TreePath, Vec<u8>, Option<Mode>),
+    Splice(TreePath, u64, u64, Vec<u8>),
+    Truncate(TreePath, u64),
+    Symlink(TreePath, Vec<u8>),
+    MakeDirectory(TreePath, Mode),
+    SetMode(TreePath, Mode),
+    Remove(TreePath),
+    Rename(TreePath, TreePath),
+    Commit,
+}
+
+fn any_path() -> impl Strategy<Value = TreePath> {
+    let name = prop_oneof![
+        4 => prop::sample::select(vec!["a", "b", "c", "dir", "e.txt"]).prop_map(String::from),
+        2 => (0..400_u32).prop_map(|n| format!("f{n}")),
+    ];
+    prop::collection::vec(name, 1..4).prop_map(|names| path(&names.join("/")))
+}
+
+fn any_mode() -> impl Strategy<Value = Mode> {
+    prop::sample::select(vec![0o644, 0o755, 0o600, 0o444]).prop_map(Mode::from_bits)
+}
+
+fn any_data() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        3 => prop::collection::vec(any::<u8>(), 0..40),
+        1 => (any::<u64>(), 0..400_000_usize).prop_map(|(seed, length)| noise(seed, length)),
+        1 => (0..700_000_usize).prop_map(|length| vec![0; length]),
+    ]
+}
+
+fn any_op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        6 => (any_path(), any_data(), prop::option::of(any_mode()))
+            .prop_map(|(path, data, mode)| Op::Write(path, data, mode)),
+        3 => (any_path(), 0..500_000_u64, 0..300_000_u64, any_data())
+            .prop_map(|(path, at, remove, data)| Op::Splice(path, at, remove, data)),
+        1 => (any_path(), 0..600_000_u64).prop_map(|(path, size)| Op::Truncate(path, size)),
+        1 => (any_path(), prop::collection::vec(1..255_u8, 1..20))
+            .prop_map(|(path, target)| Op::Symlink(path, target)),
+        1 => (any_path(), any_mode()).prop_map(|(path, mode)| Op::MakeDirectory(path, mode)),
+        1 => (any_path(), any_mode()).prop_map(|(path, mode)| Op::SetMode(path, mode)),
+        2 => any_path().prop_map(Op::Remove),
+        2 => (any_path(), any_path()).prop_map(|(from, to)| Op::Rename(from, to)),
+        1 => Just(Op::Commit),
+    ]
+}
+
+/// What an operation does to the model; `false` if it cannot be done.
+fn apply_to_model(model: &mut Model, op: &Op) -> bool {
+    match op {
+        Op::Write(at, data, mode) => {
+            let kept = match model.get(at) {
+                Some(Thing::Directory(_)) => return false,
+                Some(Thing::File(mode, _)) => *mode,
+                _ => Mode::FILE,
+            };
+            make_parents(model, at)
+                && insert(model, at, Thing::File(mode.unwrap_or(kept), data.clone()))
+        }
+        Op::Splice(at, offset, remove, data) => {
+            let Some(Thing::File(_, old)) = model.get_mut(at) else {
+                return false;
+            };
+            let offset = *offset as usize;
+            if old.len() < offset {
+                old.resize(offset, 0);
+            }
+            let end = offset.saturating_add(*remove as usize).min(old.len());
+            old.splice(offset..end, data.iter().copied());
+            true
+        }
+        Op::Truncate(at, size) => {
+            let Some(Thing::File(_, old)) = model.get_mut(at) else {
+                return false;
+            };
+            old.resize(*size as usize, 0);
+            true
+        }
+        Op::Symlink(at, target) => {
+            !matches!(model.get(at), Some(Thing::Directory(_)))
+                && make_parents(model, at)
+                && insert(model, at, Thing::Link(target.clone()))
+        }
+        Op::MakeDirectory(at, mode) => match model.get(at) {
+            Some(Thing::Directory(_)) => true,
+            Some(_) => false,
+            None => make_parents(model, at) && insert(model, at, Thing::Directory(*mode)),
+        },
+        Op::SetMode(at, new) => match model.get_mut(at) {
+            Some(Thing::Directory(mode) | Thing::File(mode, _)) => {
+                *mode = *new;
+                true
+            }
+            _ => false,
+        },
+        Op::Remove(at) => {
+            let had = model.contains_key(at);
+            model.retain(|path, _| !path.starts_with(at));
+            had
+        }
+        Op::Rename(from, to) => rename(model, from, to),
+        Op::Commit => true,
+    }
+}
+
+fn insert(model: &mut Model, at: &TreePath, thing: Thing) -> bool {
+    model.insert(at.clone(), thing);
+    true
+}
+
+fn make_parents(model: &mut Model, at: &TreePath) -> bool {
+    let mut missing = Vec::new();
+    let mut above = at.split_last().map(|(parent, _)| parent);
+    while let Some(parent) = above.filter(|parent| !parent.is_root()) {
+        match model.get(&parent) {
+            Some(Thing::Directory(_)) => break,
+            Some(_) => return false,
+            None => missing.push(parent.clone()),
+        }
+        above = parent.split_last().map(|(parent, _)| parent);
+    }
+    // A parent further up may be a file.
+    let blocked = missing.iter().any(|parent| {
+        let mut up = parent.split_last();
+        while let Some((above, _)) = up {
+            if matches!(model.get(&above), Some(Thing::File(..) | Thing::Link(_))) {
+                return true;
+            }
+            up = above.split_last();
+        }
+        false
+    });
+    if blocked {
+        return false;
+    }
+    missing.into_iter().for_each(|at| {
+        model.insert(at, Thing::Directory(Mode::EXECUTABLE));
+    });
+    true
+}
+
+fn rename(model: &mut Model, from: &TreePath, to: &TreePath) -> bool {
+    if !model.contains_key(from) {
+        return false;
+    }
+    if from == to {
+        return true;
+    }
+    if to.starts_with(from) || from.starts_with(to) {
+        return false;
+    }
+    let moved: Vec<_> = model
+        .iter()
+        .filter(|(path, _)| path.starts_with(from))
+        .map(|(path, thing)| (path.clone(), thing.clone()))
+        .collect();
+    let mut after = model.clone();
+    after.retain(|path, _| !path.starts_with(from));
+    if !make_parents(&mut after, to) {
+        return false;
+    }
+    after.retain(|path, _| !path.starts_with(to));
+    for (path, thing) in moved {
+        let rest = &path.as_bytes()[from.as_bytes().len()..];
+        let moved_to = [to.as_bytes(), rest].concat();
+        after.insert(TreePath::new(moved_to).unwrap(), thing);
+    }
+    *model = after;
+    true
+}
+
+async fn apply_to_tree(tree: &StateTree, op: &Op) -> Result<(), Error> {
+    match op.clone() {
+        Op::Write(at, data, mode) => {
+            tree.write(
+                &at,
+                data.into(),
+                Attributes {
+                    mode,
+                    modified: None,
+                },
+            )
+            .await
+        }
+        Op::Splice(at, offset, remove, data) => tree.splice(&at, offset, remove, data.into()).await,
+        Op::Truncate(at, size) => tree.truncate(&at, size).await,
+        Op::Symlink(at, target) => tree.symlink(&at, target.into()).await,
+        Op::MakeDirectory(at, mode) => tree.make_directory(&at, mode).await,
+        Op::SetMode(at, mode) => tree.set_mode(&at, mode).await,
+        Op::Remove(at) => tree.remove(&at).await,
+        Op::Rename(from, to) => tree.rename(&from, &to).await,
+        Op::Commit => tree.commit(info("step")).await.map(drop),
+    }
+}
+
+/// What a diff between two models must say.
+fn expected_changes(before: &Model, after: &Model) -> BTreeMap<TreePath, &'static str> {
+    let kind = |thing: &Thing| match thing {
+        Thing::File(..) => 0,
+        Thing::Directory(_) => 1,
+        Thing::Link(_) => 2,
+    };
+    let mut changes = BTreeMap::new();
+    for path in before.keys().chain(after.keys()) {
+        let change = match (before.get(path), after.get(path)) {
+            (Some(_), None) => "removed",
+            (None, _) => "added",
+            (Some(old), Some(new)) if old == new => continue,
+            (Some(old), Some(new)) if kind(old) != kind(new) => "type",
+            (Some(Thing::File(_, old)), Some(Thing::File(_, new))) if old == new => "mode",
+            (Some(Thing::Directory(_)), Some(_)) => "mode",
+            _ => "modified",
+        };
+        changes.insert(path.clone(), change);
+    }
+    changes
+}
+
+fn found_changes(changes: &[Change]) -> BTreeMap<TreePath, &'static str> {
+    changes
+        .iter()
+        .map(|change| {
+            let kind = match &change.kind {
+                ChangeKind::Added(_) => "added",
+                ChangeKind::Removed(_) => "removed",
+                ChangeKind::Modified { .. } => "modified",
+                ChangeKind::ModeChanged { .. } => "mode",
+                ChangeKind::TypeChanged { .. } => "type",
+            };
+            (change.path.clone(), kind)
+        })
+        .collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_state_tree_does_what_the_model_does(ops in prop::collection::vec(any_op(), 1..60)) {
+        let (_, repository) = repository();
+        let tree = StateTree::empty(&repository);
+        let mut model = Model::new();
+        let mut fork: Option<(StateTree, Model)> = None;
+        for (at, op) in ops.iter().enumerate() {
+            let expected = apply_to_model(&mut model, op);
+            let done = block_on(apply_to_tree(&tree, op));
+            prop_assert_eq!(done.is_ok(), expected, "{:?}: {:?}", op, done);
+            if at == ops.len() / 2 {
+                fork = Some((tree.clone(), model.clone()));
+            }
+        }
+        prop_assert_eq!(&read_all(&tree), &model);
+
+        // Equal content has an equal root, however it came about.
+        let anew = write_all(&repository, &model);
+        prop_assert_eq!(block_on(tree.tree()).unwrap(), block_on(anew.tree()).unwrap());
+
+        // A clone taken midway did not see what came later.
+        if let Some((fork, before)) = fork {
+            prop_assert_eq!(&read_all(&fork), &before);
+            let changes = block_on(async { fork.diff(&tree).await?.collect().await }).unwrap();
+            prop_assert_eq!(found_changes(&changes), expected_changes(&before, &model));
+            let mut in_order = changes.clone();
+            in_order.sort_by(|a, b| a.path.names().cmp(b.path.names()));
+            prop_assert_eq!(in_order, changes);
+        }
+
+        // A commit reads back the same, from a repository that has seen nothing.
+        let id = block_on(tree.commit(info("end"))).unwrap();
+        let cold = elevo_engine::Repository::new(repository.store().clone(), support::TENANT, 0);
+        let again = block_on(StateTree::open(&cold, id)).unwrap();
+        prop_assert_eq!(&read_all(&again), &model);
+        let snapshot = block_on(cold.snapshot(id)).unwrap();
+        let bytes: u64 = model.values().map(|thing| match thing {
+            Thing::File(_, data) => data.len() as u64,
+            _ => 0,
+        }).sum();
+        prop_assert_eq!(snapshot.tree.count, model.len() as u64);
+        prop_assert_eq!(snapshot.tree.bytes, bytes);
+    }
+
+    #[test]
+    fn a_splice_gives_the_same_file_as_writing_it_anew(
+        seed in any::<u64>(),
+        size in 0..2_000_000_usize,
+        edits in prop::collection::vec((0..2_100_000_u64, 0..400_000_u64, any_data()), 1..6),
+    ) {
+        let (_, repository) = repository();
+        let tree = StateTree::empty(&repository);
+        let at = path("file");
+        let mut data = noise(seed, size);
+        block_on(tree.write(&at, data.clone().into(), Attributes::default())).unwrap();
+        for (offset, remove, insert) in edits {
+            block_on(tree.splice(&at, offset, remove, insert.clone().into())).unwrap();
+            let offset = offset as usize;
+            if data.len() < offset {
+                data.resize(offset, 0);
+            }
+            let end = (offset + remove as usize).min(data.len());
+            data.splice(offset..end, insert);
+        }
+        let anew = StateTree::empty(&repository);
+        block_on(anew.write(&at, data.clone().into(), Attributes::default())).unwrap();
+        prop_assert_eq!(block_on(tree.tree()).unwrap(), block_on(anew.tree()).unwrap());
+        prop_assert_eq!(block_on(tree.read(&at)).unwrap(), Bytes::from(data));
+    }
+}
+
+#[test]
+fn a_directory_of_many_entries_is_edited_at_the_cost_of_the_edit() {
+    let (store, repository) = repository();
+    let tree = StateTree::empty(&repository);
+    block_on(async {
+        for n in 0..20_000 {
+            let at = path(&format!("big/{n:06}"));
+            tree.write(&at, Bytes::from(n.to_string()), Attributes::default())
+                .await
+                .unwrap();
+        }
+        tree.commit(info("many")).await.unwrap();
+        let (_, before) = store.usage(support::TENANT);
+        for n in [0, 9_999, 19_999] {
+            let at = path(&format!("big/{n:06}"));
+            tree.write(&at, Bytes::from_static(b"new"), Attributes::default())
+                .await
+                .unwrap();
+        }
+        tree.commit(info("three")).await.unwrap();
+        let (_, after) = store.usage(support::TENANT);
+        assert!(
+            after - before < 100_000,
+            "{} bytes for three entries",
+            after - before
+        );
+        let page = tree.list(&path("big"), None, 100_000).await.unwrap();
+        assert_eq!(page.len(), 20_000);
+    });
+}
+
+#[test]
+fn an_insertion_into_a_large_file_adds_little_and_reads_little() {
+    let (store, repository) = repository();
+    let tree = StateTree::empty(&repository);
+    let at = path("large");
+    block_on(async {
+        let data = Bytes::from(noise(3, 30_000_000));
+        tree.write(&at, data, Attributes::default()).await.unwrap();
+        tree.commit(info("large")).await.unwrap();
+        let (_, before) = store.usage(support::TENANT);
+        tree.splice(&at, 15_000_000, 0, Bytes::from_static(b"ten bytes!"))
+            .await
+            .unwrap();
+        tree.commit(info("edited")).await.unwrap();
+        let (_, after) = store.usage(support::TENANT);
+        assert!(after - before < 600_000, "{} new bytes", after - before);
+    });
+}
+
+#[test]
+fn a_commit_moves_its_reference_or_does_nothing() {
+    let (_, repository) = repository();
+    let tree = StateTree::empty(&repository);
+    block_on(async {
+        tree.write(&path("a"), Bytes::from_static(b"1"), Attributes::default())
+            .await
+            .unwrap();
+        let head = || Some(("head".to_string(), elevo_engine::Expected::Absent));
+        let mut first = info("first");
+        first.reference = head();
+        let id = tree.commit(first.clone()).await.unwrap();
+        let store = repository.store();
+        assert_eq!(
+            store.reference(support::TENANT, "head").await.unwrap(),
+            Some(id)
+        );
+        tree.write(&path("a"), Bytes::from_static(b"2"), Attributes::default())
+            .await
+            .unwrap();
+        assert!(tree.commit(first).await.is_err());
+        assert_eq!(
+            store.reference(support::TENANT, "head").await.unwrap(),
+            Some(id)
+        );
+        assert_eq!(
+            tree.read(&path("a")).await.unwrap(),
+            Bytes::from_static(b"2")
+        );
+    });
+}
+
+#[test]
+fn many_threads_write_and_read_one_tree() {
+    let (_, repository) = repository();
+    let tree = StateTree::empty(&repository);
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let tree = &tree;
+            scope.spawn(move || {
+                for n in 0..200 {
+                    let at = path(&format!("shared/{thread}-{n}"));
+                    let data = Bytes::from(format!("{thread} {n}"));
+                    block_on(tree.write(&at, data.clone(), Attributes::default())).unwrap();
+                    assert_eq!(block_on(tree.read(&at)).unwrap(), data);
+                    if n % 50 == 0 {
+                        block_on(tree.commit(info("from a thread"))).unwrap();
+                    }
+                }
+            });
+        }
+    });
+    let listed = block_on(tree.list(&path("shared"), None, usize::MAX)).unwrap();
+    assert_eq!(listed.len(), 800);
+}
+
+#[test]
+fn a_very_deep_tree_can_be_committed_and_compared() {
+    let (_, repository) = repository();
+    let tree = StateTree::empty(&repository);
+    let deep = path(&vec!["d"; 2000].join("/"));
+    block_on(async {
+        tree.write(&deep, Bytes::from_static(b"x"), Attributes::default())
+            .await
+            .unwrap();
+        tree.commit(info("deep")).await.unwrap();
+        let other = tree.clone();
+        other
+            .write(&deep, Bytes::from_static(b"y"), Attributes::default())
+            .await
+            .unwrap();
+        let changes = tree.diff(&other).await.unwrap().collect().await.unwrap();
+        assert_eq!(changes.len(), 1);
+        assert!(matches!(
+            &changes[0].kind,
+            ChangeKind::Modified {
+                before: Entry::File { .. },
+                ..
+            }
+        ));
+    });
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    #[test]
+    fn an_edited_large_directory_equals_one_written_anew(
+        first in prop::collection::btree_set(0..6_000_u32, 0..3_000),
+        rounds in prop::collection::vec(
+            (
+                prop::collection::btree_set(0..6_000_u32, 0..300),
+                prop::collection::btree_set(0..6_000_u32, 0..300),
+                prop::option::of((0..6_000_u32, 0..6_000_u32)),
+            ),
+            1..4,
+        ),
+    ) {
+        let (_, repository) = repository();
+        let tree = StateTree::empty(&repository);
+        let name = |n: &u32| path(&format!("big/entry {n}"));
+        let mut model: BTreeMap<u32, u32> = BTreeMap::new();
+        let write = |tree: &StateTree, n: &u32, round: u32| {
+            let data = Bytes::from(format!("{n} {round}"));
+            block_on(tree.write(&name(n), data, Attributes::default())).unwrap();
+        };
+        block_on(tree.make_directory(&path("big"), Mode::EXECUTABLE)).unwrap();
+        for n in &first {
+            write(&tree, n, 0);
+            model.insert(*n, 0);
+        }
+        block_on(tree.commit(info("first"))).unwrap();
+        for (round, (written, removed, cleared)) in rounds.into_iter().enumerate() {
+            let round = round as u32 + 1;
+            let before = tree.clone();
+            let model_before = model.clone();
+            for n in &written {
+                write(&tree, n, round);
+                model.insert(*n, round);
+            }
+            let gone = removed.into_iter().chain(cleared.map(|(a, b)| a.min(b)..a.max(b)).into_iter().flatten());
+            for n in gone {
+                let done = block_on(tree.remove(&name(&n)));
+                prop_assert_eq!(done.is_ok(), model.remove(&n).is_some());
+            }
+            block_on(tree.commit(info("round"))).unwrap();
+            let anew = StateTree::empty(&repository);
+            block_on(anew.make_directory(&path("big"), Mode::EXECUTABLE)).unwrap();
+            for (n, round) in &model {
+                write(&anew, n, *round);
+            }
+            prop_assert_eq!(block_on(tree.tree()).unwrap(), block_on(anew.tree()).unwrap());
+            let changes = block_on(async { before.diff(&tree).await?.collect().await }).unwrap();
+            let expected = model_before
+                .keys()
+                .chain(model.keys())
+                .filter(|n| model_before.get(n) != model.get(n))
+                .collect::<std::collections::BTreeSet<_>>();
+            prop_assert_eq!(changes.len(), expected.len());
+        }
+    }
+}
