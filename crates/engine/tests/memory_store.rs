@@ -1,5 +1,7 @@
 //! The memory store keeps the promises of a store, and is stricter.
 
+#![cfg(feature = "conformance")]
+
 use elevo_engine::MemoryStore;
 
 elevo_engine::conformance_tests!(|| Box::new(MemoryStore::new()));

@@ -1,1 +1,30 @@
-//! Placeholder.
+//! [`Store`](elevo_engine::Store) on RocksDB: objects, snapshots and
+//! references of one machine, in one directory.
+//!
+//! Depends on `elevo-core`, `elevo-objects` and `elevo-engine`. Reads no
+//! environment and no wall clock; the directory, and the words by which the
+//! holder of a store is known, are passed in. Never interprets what it stores:
+//! trees are the engine's.
+//!
+//! ```text
+//! store/
+//!   FORMAT     "elevo store 1": written last when a store is made, so a
+//!              directory without it is no store, or not yet one
+//!   writer     locked by the one process that may write; says who that is
+//!   db/        RocksDB
+//! ```
+//!
+//! Calls do their work before they return: their futures are ready when first
+//! polled, and cost nothing over a plain call.
+
+mod format;
+mod keys;
+mod lock;
+mod open;
+mod options;
+mod rocks;
+mod store;
+
+pub use open::OpenError;
+pub use options::Options;
+pub use store::LocalStore;

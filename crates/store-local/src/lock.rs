@@ -1,0 +1,82 @@
+//! One writer process per store: a lock on a file that says who holds it.
+//!
+//! The lock is the kernel's and goes with the process, however that ends; what
+//! the file says is only for people and is never trusted.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{Read, Seek, Write};
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::open::OpenError;
+
+pub(crate) const FILE: &str = "writer";
+const POLL: Duration = Duration::from_millis(20);
+const LONGEST_TEXT: u64 = 1024;
+
+/// The right to write to a store, until dropped.
+#[derive(Debug)]
+pub(crate) struct WriterLock {
+    file: File,
+}
+
+impl WriterLock {
+    /// Waits up to `wait` for the lock, and signs it with `holder`.
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "waiting needs a clock; nothing else depends on it"
+    )]
+    pub(crate) fn take(store: &Path, holder: &str, wait: Duration) -> Result<Self, OpenError> {
+        let failed = |error| OpenError::io(store, error);
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(store.join(FILE))
+            .map_err(failed)?;
+        let started = Instant::now();
+        loop {
+            match file.try_lock() {
+                Ok(()) => break,
+                Err(TryLockError::Error(error)) => return Err(failed(error)),
+                Err(TryLockError::WouldBlock) if started.elapsed() >= wait => {
+                    return Err(OpenError::Busy {
+                        path: store.into(),
+                        holder: read_holder(&mut file),
+                    });
+                }
+                Err(TryLockError::WouldBlock) => thread::sleep(POLL),
+            }
+        }
+        sign(&mut file, holder).map_err(failed)?;
+        Ok(Self { file })
+    }
+}
+
+impl Drop for WriterLock {
+    fn drop(&mut self) {
+        // Closing the file unlocks it; the text goes first, so that nobody is
+        // told of a holder that has left. It is only a courtesy: errors don't
+        // matter.
+        let _ = self.file.set_len(0);
+    }
+}
+
+fn sign(file: &mut File, holder: &str) -> std::io::Result<()> {
+    file.set_len(0)?;
+    file.rewind()?;
+    file.write_all(holder.as_bytes())
+}
+
+fn read_holder(file: &mut File) -> String {
+    let mut text = Vec::new();
+    let read = file
+        .rewind()
+        .and_then(|()| file.take(LONGEST_TEXT).read_to_end(&mut text));
+    match String::from_utf8_lossy(&text).trim() {
+        text if read.is_err() || text.is_empty() => "another process".into(),
+        text => text.into(),
+    }
+}
