@@ -5,10 +5,11 @@
 //! batches. What is held at any time: the names of the directories being read
 //! (not their entries), one window of entries of each, and one batch.
 
+mod earlier;
 mod names;
 mod sink;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -33,7 +34,7 @@ use crate::progress::Progress;
 use crate::repository::Repository;
 use crate::state::CommitInfo;
 use crate::store::Object;
-use crate::tree;
+use earlier::Earlier;
 use names::Names;
 use sink::Sink;
 
@@ -182,8 +183,8 @@ struct ReadDirectory {
 /// An entry that has been read, and what is known of its times.
 type ReadEntry = (Entry, TimeEntry);
 
-/// What an earlier snapshot says of a directory: its entries and their times.
-type Known = BTreeMap<Name, (Entry, Option<TimeEntry>)>;
+/// What an earlier snapshot says of some names: their entries and times.
+type Known = HashMap<Name, (Entry, Option<TimeEntry>)>;
 
 impl<'a> Importer<'a> {
     fn open(
@@ -250,12 +251,13 @@ impl<'a> Importer<'a> {
         if path.is_root() {
             names.leave_out(&self.options.leave_out);
         }
-        let known = self.known_entries(known)?;
+        let mut earlier = self.workers.wait(Earlier::open(self.repository, known))?;
         let mut entries = TreeBuilder::<DirItem>::new();
         let mut times = TreeBuilder::<TimeItem>::new();
         let mut fd = Some(fd);
         for window in names.windows(WINDOW) {
             let window = window.map_err(fail("list"))?;
+            let known = self.workers.wait(earlier.known(&window))?;
             for (name, (entry, time)) in self.window(path, &mut fd, window, &known)? {
                 if time.modified.is_some() || time.children.is_some() {
                     times.push(TimeItem {
@@ -516,37 +518,6 @@ impl<'a> Importer<'a> {
                 self.lose(kind, path, name);
             }
         }
-    }
-
-    /// The entries of a directory in an earlier snapshot.
-    fn known_entries(&self, known: Option<(Tree, Option<Hash>)>) -> Result<Known> {
-        let mut entries = Known::new();
-        let Some((tree, times)) = known else {
-            return Ok(entries);
-        };
-        self.workers.wait(async {
-            let mut cursor =
-                tree::Cursor::<DirItem>::open(self.repository, tree.root, None).await?;
-            loop {
-                let leaf = cursor.next_leaf().await?;
-                if leaf.is_empty() {
-                    break;
-                }
-                entries.extend(leaf.into_iter().map(|item| (item.name, (item.entry, None))));
-            }
-            let mut cursor = tree::Cursor::<TimeItem>::open(self.repository, times, None).await?;
-            loop {
-                let leaf = cursor.next_leaf().await?;
-                if leaf.is_empty() {
-                    return Ok(entries);
-                }
-                for item in leaf {
-                    if let Some((_, time)) = entries.get_mut(&item.name) {
-                        *time = Some(item.entry);
-                    }
-                }
-            }
-        })
     }
 }
 

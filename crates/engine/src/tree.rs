@@ -1,6 +1,7 @@
 //! Reading and editing one search tree by its keys: a directory, or the times
 //! beside one. Both cost what they touch, whatever the size of the tree.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use elevo_core::Name;
@@ -49,7 +50,9 @@ pub(crate) async fn find<I: NamedItem>(
 /// Walks a tree's items in order, a leaf at a time.
 pub(crate) struct Cursor<I: TreeItem> {
     repository: Repository,
+    /// For each level down to where it stands, a node and the next position.
     stack: Vec<(Arc<Node<I>>, usize)>,
+    after: Option<Name>,
 }
 
 impl<I: NamedItem> Cursor<I> {
@@ -62,21 +65,11 @@ impl<I: NamedItem> Cursor<I> {
         let mut cursor = Self {
             repository: repository.clone(),
             stack: Vec::new(),
+            after: after.cloned(),
         };
-        let mut next = root;
-        while let Some(hash) = next {
+        if let Some(hash) = root {
             let node = repository.node::<I>(hash).await?;
-            let past = |name: &Name| after.is_some_and(|after| name <= after);
-            let at = match &*node {
-                Node::Leaf(items) => items.partition_point(|item| past(item.key())),
-                Node::Index { children, .. } => children.partition_point(|child| past(&child.last)),
-            };
-            next = match &*node {
-                Node::Leaf(_) => None,
-                Node::Index { children, .. } => children.get(at).map(|child| child.hash),
-            };
-            let is_leaf = node.height() == 0;
-            cursor.stack.push((node, if is_leaf { at } else { at + 1 }));
+            cursor.enter(node);
         }
         Ok(cursor)
     }
@@ -91,16 +84,56 @@ impl<I: NamedItem> Cursor<I> {
                     let Some(child) = children.get(at) else {
                         continue;
                     };
-                    if *height == 1 && at % READ_AHEAD == 0 {
+                    if *height == 1 && !self.repository.is_cached::<I>(child.hash) {
                         prefetch::<I>(&self.repository, &children[at..]).await?;
                     }
                     let below = self.repository.node::<I>(child.hash).await?;
                     self.stack.push((node.clone(), at + 1));
-                    self.stack.push((below, 0));
+                    self.enter(below);
                 }
             }
         }
         Ok(Vec::new())
+    }
+
+    fn enter(&mut self, node: Arc<Node<I>>) {
+        let after = self.after.as_ref();
+        let past = |name: &Name| after.is_some_and(|after| name <= after);
+        let at = match &*node {
+            Node::Leaf(items) => items.partition_point(|item| past(item.key())),
+            Node::Index { children, .. } => children.partition_point(|child| past(&child.last)),
+        };
+        self.stack.push((node, at));
+    }
+}
+
+/// The items of a tree, asked for by name in rising order, once each.
+pub(crate) struct Run<I: NamedItem> {
+    cursor: Cursor<I>,
+    ready: VecDeque<I>,
+}
+
+impl<I: NamedItem> Run<I> {
+    pub(crate) async fn open(repository: &Repository, root: Option<Hash>) -> Result<Self> {
+        let cursor = Cursor::open(repository, root, None).await?;
+        Ok(Self {
+            cursor,
+            ready: VecDeque::new(),
+        })
+    }
+
+    pub(crate) async fn find(&mut self, name: &Name) -> Result<Option<I>> {
+        loop {
+            if self.ready.is_empty() {
+                self.ready = self.cursor.next_leaf().await?.into();
+            }
+            match self.ready.front() {
+                None => return Ok(None),
+                Some(item) if item.key() < name => drop(self.ready.pop_front()),
+                Some(item) if item.key() == name => return Ok(self.ready.pop_front()),
+                Some(_) => return Ok(None),
+            }
+        }
     }
 }
 

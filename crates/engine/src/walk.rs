@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 
 use elevo_core::{Timestamp, TreePath};
-use elevo_objects::{DirItem, Entry, Hash, TimeEntry, TimeItem, Tree};
+use elevo_objects::{DirItem, Entry, Hash, TimeItem, Tree};
 
 use crate::error::Result;
 use crate::repository::Repository;
-use crate::tree::Cursor;
+use crate::tree::{Cursor, Run};
 
 pub(crate) struct Walk {
     repository: Repository,
@@ -25,13 +25,7 @@ struct Level {
     path: TreePath,
     entries: Cursor<DirItem>,
     ready: VecDeque<DirItem>,
-    times: Times,
-}
-
-/// The times of a directory's entries, read alongside them.
-struct Times {
-    cursor: Cursor<TimeItem>,
-    ready: VecDeque<TimeItem>,
+    times: Run<TimeItem>,
 }
 
 impl Walk {
@@ -54,7 +48,7 @@ impl Walk {
                 continue;
             };
             let path = level.path.join(&name)?;
-            let time = level.times.of(&name).await?;
+            let time = level.times.find(&name).await?.map(|item| item.entry);
             if let Entry::Directory { tree, .. } = &entry
                 && tree.root.is_some()
             {
@@ -81,10 +75,7 @@ impl Level {
         times: Option<Hash>,
     ) -> Result<Self> {
         let entries = Cursor::open(repository, tree.root, None).await?;
-        let times = Times {
-            cursor: Cursor::open(repository, times, None).await?,
-            ready: VecDeque::new(),
-        };
+        let times = Run::open(repository, times).await?;
         Ok(Self {
             path,
             entries,
@@ -98,22 +89,5 @@ impl Level {
             self.ready = self.entries.next_leaf().await?.into();
         }
         Ok(self.ready.pop_front())
-    }
-}
-
-impl Times {
-    /// The times of `name`; names must be asked for in rising order.
-    async fn of(&mut self, name: &[u8]) -> Result<Option<TimeEntry>> {
-        loop {
-            if self.ready.is_empty() {
-                self.ready = self.cursor.next_leaf().await?.into();
-            }
-            match self.ready.front() {
-                None => return Ok(None),
-                Some(item) if item.name.as_bytes() < name => drop(self.ready.pop_front()),
-                Some(item) if item.name.as_bytes() == name => return Ok(Some(item.entry)),
-                Some(_) => return Ok(None),
-            }
-        }
     }
 }

@@ -1,0 +1,47 @@
+use elevo_core::Name;
+use elevo_objects::{DirItem, Hash, TimeItem, Tree};
+
+use super::Known;
+use crate::error::Result;
+use crate::repository::Repository;
+use crate::tree::Run;
+
+/// A directory in an earlier snapshot, read alongside the one on disk.
+pub(super) struct Earlier {
+    entries: Option<Run<DirItem>>,
+    times: Option<Run<TimeItem>>,
+}
+
+impl Earlier {
+    pub(super) async fn open(
+        repository: &Repository,
+        known: Option<(Tree, Option<Hash>)>,
+    ) -> Result<Self> {
+        let Some((tree, times)) = known else {
+            return Ok(Self {
+                entries: None,
+                times: None,
+            });
+        };
+        Ok(Self {
+            entries: Some(Run::open(repository, tree.root).await?),
+            times: Some(Run::open(repository, times).await?),
+        })
+    }
+
+    /// What is known of the names of a window. Windows come in rising order.
+    pub(super) async fn known<T>(&mut self, window: &[(Name, T)]) -> Result<Known> {
+        let mut known = Known::new();
+        let (Some(entries), Some(times)) = (&mut self.entries, &mut self.times) else {
+            return Ok(known);
+        };
+        for (name, _) in window {
+            let Some(item) = entries.find(name).await? else {
+                continue;
+            };
+            let time = times.find(name).await?.map(|item| item.entry);
+            known.insert(item.name, (item.entry, time));
+        }
+        Ok(known)
+    }
+}
