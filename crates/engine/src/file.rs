@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use elevo_objects::{
-    Child, ChunkItem, Content, Hash, Kind, MAX_CHUNK, NewNode, Node, ObjectKey, Root, TreeBuilder,
+    Child, ChunkItem, Content, Hash, Kind, LOOK_AHEAD, MAX_CHUNK, MAX_FILE_BYTES, NewNode, Node, ObjectKey, Root, TreeBuilder,
     cut,
 };
 use futures::future::BoxFuture;
@@ -15,10 +15,6 @@ use crate::error::{Error, Result};
 use crate::repository::Repository;
 use crate::store::Object;
 use crate::tree::step_down;
-
-/// How far past its end a chunk's end depends on what follows: the chunker
-/// looks at bytes in pairs.
-const LOOK_BACK: u64 = 2;
 
 /// How many chunks are asked for in one call when reading on.
 const CHUNKS_AHEAD: usize = 16;
@@ -278,7 +274,7 @@ pub(crate) async fn splice(
         gap,
         insert,
     };
-    edit.new_end().ok_or(Error::OutOfRange)?;
+    edit.check(size)?;
     let mut splicer = Splicer::open(repository, content, edit).await?;
     splicer.cut_until_in_step().await?;
     splicer.finish(content).await
@@ -294,6 +290,15 @@ struct Edit {
 }
 
 impl Edit {
+    /// Refuses an edit that makes the file larger than a file can be.
+    fn check(&self, size: u64) -> Result<()> {
+        let after = self.new_end().and_then(|end| end.checked_add(size - self.old_end));
+        match after {
+            Some(after) if after <= MAX_FILE_BYTES => Ok(()),
+            _ => Err(Error::OutOfRange),
+        }
+    }
+
     /// Where the inserted range ends in the new file.
     fn new_end(&self) -> Option<u64> {
         self.start
@@ -326,7 +331,7 @@ struct Splicer {
 
 impl Splicer {
     async fn open(repository: &Repository, content: &Content, edit: Edit) -> Result<Self> {
-        let look_back = edit.start.saturating_sub(LOOK_BACK);
+        let look_back = edit.start.saturating_sub(LOOK_AHEAD as u64);
         let (mut before, keep_before) = ChunkReader::open(repository, content, look_back).await?;
         let mut buffer = BytesMut::new();
         while keep_before + (buffer.len() as u64) < edit.start {
