@@ -126,7 +126,10 @@ mod tests {
         assert_eq!(masks, (MASK_SMALL, MASK_LARGE));
         let (gear, _) = get_gear_with_seed(0);
         let table: Vec<u8> = gear.iter().flat_map(|value| value.to_be_bytes()).collect();
-        assert_eq!(Kind::Chunk.hash(&table).to_string(), "f475aca4f76d6b532119b6f430f2f051331131d61f9ca5bbc5ce81a95305c91d");
+        assert_eq!(
+            Kind::Chunk.hash(&table).to_string(),
+            "f475aca4f76d6b532119b6f430f2f051331131d61f9ca5bbc5ce81a95305c91d"
+        );
     }
 
     #[test]

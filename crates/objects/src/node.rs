@@ -249,6 +249,9 @@ impl<I: Item> Node<I> {
             check_boundaries(spreads, height, length)?;
             Self::Index { height, children }
         };
+        if !I::totals_fit(&node.totals(), false) {
+            return Err(DecodeError::Number);
+        }
         reader.finish()?;
         Ok(node)
     }

@@ -13,16 +13,10 @@ use crate::node::{Child, Item, MAX_ITEMS, MIN_ITEMS, Node, Totals, is_boundary};
 #[derive(Debug)]
 pub struct TreeBuilder<I: Item> {
     leaves: Vec<I>,
-    /// Open index nodes; `indexes[h - 1]` is at height `h`.
-    indexes: Vec<OpenIndex<I>>,
+    /// Children of the open index nodes; `indexes[h - 1]` is at height `h`. The
+    /// highest is never empty: closing a node opens the one above it.
+    indexes: Vec<Vec<Child<I>>>,
     finished: Vec<NewNode<I>>,
-}
-
-#[derive(Debug)]
-struct OpenIndex<I: Item> {
-    children: Vec<Child<I>>,
-    /// Whether a node of this level has been closed already.
-    closed_one: bool,
 }
 
 /// A node the builder made.
@@ -75,12 +69,7 @@ impl<I: Item> TreeBuilder<I> {
     /// Whether a subtree of `height` may come next by reference: nothing may
     /// be open at its own level or below.
     pub fn is_aligned(&self, height: u8) -> bool {
-        self.leaves.is_empty()
-            && self
-                .indexes
-                .iter()
-                .take(height.into())
-                .all(|open| open.children.is_empty())
+        self.leaves.is_empty() && self.indexes.iter().take(height.into()).all(Vec::is_empty)
     }
 
     /// Appends all leaf items of a node of an older tree, by reference.
@@ -117,8 +106,8 @@ impl<I: Item> TreeBuilder<I> {
         loop {
             let is_top = self.indexes.len() == usize::from(height);
             let open = self.indexes.get_mut(usize::from(height) - 1)?;
-            if is_top && !open.closed_one && open.children.len() == 1 {
-                let child = open.children.pop()?;
+            if is_top && open.len() == 1 {
+                let child = open.pop()?;
                 self.indexes.clear();
                 return Some(Root {
                     hash: child.hash,
@@ -126,7 +115,7 @@ impl<I: Item> TreeBuilder<I> {
                     totals: child.totals,
                 });
             }
-            if !open.children.is_empty() {
+            if !open.is_empty() {
                 self.close_index(height);
             }
             height += 1;
@@ -142,9 +131,7 @@ impl<I: Item> TreeBuilder<I> {
     }
 
     fn close_index(&mut self, height: u8) {
-        let open = &mut self.indexes[usize::from(height) - 1];
-        open.closed_one = true;
-        let children = std::mem::take(&mut open.children);
+        let children = std::mem::take(&mut self.indexes[usize::from(height) - 1]);
         let Some(last) = children.last().map(|child| child.last.clone()) else {
             return;
         };
@@ -169,13 +156,10 @@ impl<I: Item> TreeBuilder<I> {
 
     fn push_child(&mut self, child: Child<I>, height: u8) {
         while self.indexes.len() < usize::from(height) {
-            self.indexes.push(OpenIndex {
-                children: Vec::new(),
-                closed_one: false,
-            });
+            self.indexes.push(Vec::new());
         }
         let boundary = is_boundary(I::child_spread(&child.last, &child.hash), height);
-        let open = &mut self.indexes[usize::from(height) - 1].children;
+        let open = &mut self.indexes[usize::from(height) - 1];
         open.push(child);
         if ends_node(open.len(), boundary) {
             self.close_index(height);

@@ -35,7 +35,7 @@ impl<I: Item> Object for Node<I> {
 
 impl Object for Snapshot {
     fn to_bytes(&self) -> Bytes {
-        self.encode().unwrap().1
+        self.encode().expect("within the limits").1
     }
 
     fn from_bytes(data: &Bytes) -> Result<Self, DecodeError> {

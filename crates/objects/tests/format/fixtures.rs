@@ -23,7 +23,7 @@ struct Fixture {
 
 impl Fixture {
     fn read(path: PathBuf) -> Self {
-        let text = fs::read_to_string(&path).unwrap();
+        let text = fs::read_to_string(&path).expect("a fixture");
         let about = text
             .lines()
             .filter_map(|line| line.strip_prefix("#! ")?.split_once(": "))
@@ -34,7 +34,7 @@ impl Fixture {
             .flat_map(|line| line.split('#').take(1))
             .flat_map(str::split_whitespace)
             .collect();
-        let byte = |at: usize| u8::from_str_radix(&digits[at..at + 2], 16).unwrap();
+        let byte = |at: usize| u8::from_str_radix(&digits[at..at + 2], 16).expect("two digits");
         let data = (0..digits.len()).step_by(2).map(byte).collect();
         Self { path, about, data }
     }
@@ -46,7 +46,7 @@ impl Fixture {
     fn kind(&self) -> Kind {
         let text = &self.about["kind"];
         let named = |kind: &Kind| format!("{kind:?}") == *text;
-        Kind::ALL.into_iter().find(named).unwrap()
+        Kind::ALL.into_iter().find(named).expect("a kind")
     }
 
     /// Reads the fixture as what it says it is, and writes it again.
@@ -57,7 +57,8 @@ impl Fixture {
             Kind::Directory => Node::<DirItem>::decode(data).map(|node| node.encode()),
             Kind::Times => Node::<TimeItem>::decode(data).map(|node| node.encode()),
             Kind::ChunkList => Node::<ChunkItem>::decode(data).map(|node| node.encode()),
-            Kind::Snapshot => Snapshot::decode(data).map(|snapshot| snapshot.encode().unwrap().1),
+            Kind::Snapshot => Snapshot::decode(data)
+                .map(|snapshot| snapshot.encode().expect("within the limits").1),
         }
     }
 }
@@ -70,8 +71,8 @@ fn folder(name: &str) -> PathBuf {
 
 fn fixtures(name: &str) -> Vec<Fixture> {
     let files = fs::read_dir(folder(name))
-        .unwrap()
-        .map(|file| file.unwrap().path());
+        .expect("fixtures")
+        .map(|file| file.expect("a fixture").path());
     let hex = files.filter(|path| path.extension().is_some_and(|extension| extension == "hex"));
     let mut fixtures: Vec<_> = hex.map(Fixture::read).collect();
     fixtures.sort_by(|a, b| a.path.cmp(&b.path));

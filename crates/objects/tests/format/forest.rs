@@ -92,7 +92,7 @@ impl<I: Item> Forest<I> {
         let mut builder = TreeBuilder::new();
         let top = Arc::clone(self.node(old.hash));
         let whole = Child {
-            last: top.last_key().unwrap().clone(),
+            last: top.last_key().expect("no node is empty").clone(),
             hash: old.hash,
             totals: old.totals,
         };
@@ -209,7 +209,7 @@ impl<I: Item<Key = Name>> Edit<I> for Changes<I> {
     }
 
     fn apply(&self, span: &Span<Name>, items: &[I]) -> Vec<I> {
-        let last = items.last().unwrap().key();
+        let last = items.last().expect("no leaf is empty").key();
         let changes = self
             .within(span, last)
             .map(|(name, item)| (name.clone(), item.clone()));

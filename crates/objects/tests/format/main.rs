@@ -2,8 +2,6 @@
 //! canonical cannot, equal contents give equal trees, and old fixtures stay
 //! readable.
 
-#![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
-
 mod chunks;
 mod encoding;
 mod fixtures;

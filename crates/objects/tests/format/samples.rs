@@ -24,7 +24,7 @@ pub(crate) fn noise(seed: u64, length: usize) -> Vec<u8> {
 }
 
 pub(crate) fn name(text: impl AsRef<[u8]>) -> Name {
-    Name::copy_from(text.as_ref()).unwrap()
+    Name::copy_from(text.as_ref()).expect("a valid name")
 }
 
 pub(crate) fn spread(name: &Name, height: u8) -> bool {
@@ -104,7 +104,7 @@ pub(crate) fn any_hash() -> impl Strategy<Value = Hash> {
     any::<[u8; 32]>().prop_map(Hash::from_bytes)
 }
 
-/// Any name, or with `sloppy` any bytes short enough to be one.
+/// Any name, sometimes a long one.
 pub(crate) fn any_name() -> impl Strategy<Value = Name> {
     let short = prop::collection::vec(any::<u8>(), 1..12);
     let long = prop::collection::vec(any::<u8>(), 200..=255);
@@ -142,7 +142,7 @@ pub(crate) fn any_dir_item() -> impl Strategy<Value = DirItem> {
 
 pub(crate) fn any_time() -> impl Strategy<Value = Timestamp> {
     (any::<i64>(), 0..1_000_000_000_u32)
-        .prop_map(|(seconds, nanos)| Timestamp::new(seconds, nanos).unwrap())
+        .prop_map(|(seconds, nanos)| Timestamp::new(seconds, nanos).expect("less than a second"))
 }
 
 pub(crate) fn any_time_item() -> impl Strategy<Value = TimeItem> {

@@ -37,7 +37,7 @@ fn ends_by_the_rule<I: Item>(node: &Node<I>) -> bool {
 
 fn check_rule<I: Item>(forest: &Forest<I>, root: &Root) {
     for level in forest.levels(root) {
-        let (_, all_but_last) = level.split_last().unwrap();
+        let (_, all_but_last) = level.split_last().expect("no level is empty");
         assert!(all_but_last.iter().all(|node| ends_by_the_rule(node)));
     }
 }
