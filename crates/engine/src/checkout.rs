@@ -290,6 +290,7 @@ impl Checkout<'_> {
         after: Tree,
         writer: &Writer<'_>,
     ) -> Result<CheckoutReport> {
+        self.progress.begin_changes();
         let mut remover = Remover::new(self);
         self.windows(repository, before, after, |changes| {
             changes.iter().try_for_each(|change| remover.visit(change))
@@ -308,6 +309,7 @@ impl Checkout<'_> {
 
     /// Writes the whole snapshot into an empty directory.
     fn fill(&self, snapshot: &Snapshot, writer: &Writer<'_>) -> Result<CheckoutReport> {
+        self.progress.begin_changes();
         let mut report = CheckoutReport::default();
         let mut open = Vec::new();
         let walk = Walk::new(self.repository, snapshot.tree, snapshot.times);

@@ -1,10 +1,11 @@
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Counters of a long operation, which another thread may watch.
 #[derive(Debug, Default)]
 pub struct Progress {
     entries: AtomicU64,
     bytes: AtomicU64,
+    changing: AtomicBool,
 }
 
 impl Progress {
@@ -21,6 +22,16 @@ impl Progress {
     /// Bytes of file content done so far.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Whether a checkout has begun to change the directory. After one that
+    /// failed, `false` says that the directory is as it was.
+    pub fn has_changed(&self) -> bool {
+        self.changing.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn begin_changes(&self) {
+        self.changing.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn add(&self, entries: u64, bytes: u64) {
