@@ -1,2 +1,56 @@
-//! Placeholder.
-fn main() {}
+//! Ours and the peers in one run, against bars: `elevo-bench engine --quick`.
+//!
+//! Each subcommand makes its own data in a directory that is removed afterwards, measures what it
+//! compares in turns on the same machine in the same minutes, prints a table, and ends with the
+//! line `N of M bars held`. It exits with 0 if all were held, 1 if not, and 2 if it could not
+//! measure: a peer that is not installed is an error, never a row that is left out.
+//!
+//! May depend on every crate; no crate depends on it.
+
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a benchmark is where the clock, the environment and the directories come from"
+)]
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "printing is what it is for"
+)]
+
+mod data;
+mod engine;
+mod measure;
+mod peers;
+mod report;
+mod suite;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Debug, Parser)]
+#[command(version, about = "Measures Elevo and its peers in one run")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// The state engine: commit, diff, clone, import, checkout, and edits of large files
+    Engine(engine::Arguments),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Arguments::parse().command {
+        Command::Engine(arguments) => engine::run(&arguments),
+    };
+    match outcome {
+        Ok(report) if report.all_held() => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::from(1),
+        Err(error) => {
+            eprintln!("elevo-bench: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}

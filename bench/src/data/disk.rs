@@ -1,0 +1,68 @@
+//! From a dataset to files, on all cores, and back to a list of them.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use anyhow::{Context, Result, anyhow};
+
+use super::Dataset;
+
+/// Neighbours share directories, so a thread takes many of them at once.
+const BLOCK: usize = 1024;
+
+/// Writes all files of `data` below `directory`.
+pub(crate) fn write_to_disk(data: &dyn Dataset, directory: &Path, threads: usize) -> Result<()> {
+    let next = AtomicUsize::new(0);
+    let work = || -> Result<()> {
+        loop {
+            let start = next.fetch_add(BLOCK, Ordering::Relaxed);
+            if start >= data.files() {
+                return Ok(());
+            }
+            for index in start..data.files().min(start + BLOCK) {
+                let path = directory.join(data.path(index));
+                write_file(&path, &data.content(index))
+                    .with_context(|| format!("cannot write {}", path.display()))?;
+            }
+        }
+    };
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().try_for_each(|worker| {
+            let done = worker.join().map_err(|_| anyhow!("a writer panicked"));
+            done.flatten()
+        })
+    })
+}
+
+fn write_file(path: &Path, content: &[u8]) -> io::Result<()> {
+    let mut file = match File::create(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            path.parent().map_or(Ok(()), fs::create_dir_all)?;
+            File::create(path)?
+        }
+        other => other?,
+    };
+    file.write_all(content)
+}
+
+/// All regular files below `directory`, as a walk finds them.
+pub(crate) fn file_paths(directory: &Path) -> Result<Vec<PathBuf>> {
+    let mut open = vec![directory.to_owned()];
+    let mut files = Vec::new();
+    while let Some(directory) = open.pop() {
+        for entry in fs::read_dir(&directory)? {
+            let entry = entry?;
+            let kind = entry.file_type()?;
+            if kind.is_dir() {
+                open.push(entry.path());
+            } else if kind.is_file() {
+                files.push(entry.path());
+            }
+        }
+    }
+    Ok(files)
+}

@@ -1,0 +1,88 @@
+//! A snapshot becomes a new directory.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Result, ensure};
+use elevo_engine::{CheckoutOptions, CheckoutReport, Present, Progress, checkout};
+use elevo_objects::Snapshot;
+
+use super::fixture::{Bench, Tree, clear};
+use super::short;
+use crate::data::Dataset;
+use crate::measure::{Contender, interleave, timed};
+use crate::peers::time_to_copy;
+use crate::report::{Bar, Figure, Row, Unit};
+use crate::suite::say;
+
+const ROUNDS: usize = 5;
+
+pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
+    let files = bench.sizes.small;
+    let tree = bench.tree(files)?;
+    let git = tree.git()?;
+    let snapshot = tree.snapshot(tree.snapshot)?;
+    let output = bench.path("checkout");
+    let contenders: [Contender<'_>; 3] = [
+        Box::new(|| {
+            say("checkout");
+            clear(&output)?;
+            fs::create_dir(&output)?;
+            let (seconds, report) =
+                time_to_check_out(&tree, &snapshot, &output, &Present::Unknown, bench.threads)?;
+            ensure!(
+                report.written >= tree.layout.files() as u64,
+                "wrote only {report:?}"
+            );
+            Ok(seconds)
+        }),
+        Box::new(|| {
+            say("git checkout");
+            clear(&output)?;
+            git.time_to_check_out(&output)
+        }),
+        Box::new(|| {
+            say("cp -a");
+            clear(&output)?;
+            time_to_copy(&tree.files(), &output)
+        }),
+    ];
+    let [ours, git, copy] = interleave(ROUNDS, contenders)?.map(|samples| samples.figure());
+    clear(&output)?;
+    let row = |peer: &'static str, figure: Figure, limit| Row {
+        name: format!("checkout of {} files vs {peer}", short(files)),
+        unit: Unit::Seconds,
+        ours,
+        peer: Some((peer, figure)),
+        bar: Some(Bar::AtMostTimes(limit)),
+    };
+    Ok(vec![row("git checkout", git, 1.0), row("cp -a", copy, 1.2)])
+}
+
+/// Through a cache that has seen nothing yet.
+pub(super) fn time_to_check_out(
+    tree: &Tree,
+    snapshot: &Snapshot,
+    directory: &Path,
+    present: &Present,
+    threads: usize,
+) -> Result<(f64, CheckoutReport)> {
+    let options = CheckoutOptions {
+        threads,
+        leave_out: Vec::new(),
+        force: false,
+        seed: None,
+    };
+    let repository = tree.repository();
+    timed(|| {
+        let progress = Progress::new();
+        Ok(checkout(
+            &repository,
+            snapshot,
+            directory,
+            present,
+            &options,
+            &progress,
+        )?)
+    })
+}

@@ -1,0 +1,114 @@
+//! The same commit where one directory has a great many entries.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use bytes::Bytes;
+use elevo_engine::{StateTree, Store};
+use elevo_objects::SnapshotId;
+use futures::executor::block_on;
+use rand::RngExt;
+use rand::rngs::Xoshiro256PlusPlus;
+
+use super::fixture::{
+    Bench, clear, commit_info, create_store, dice, edited, open_store, repository, tree_path,
+};
+use super::short;
+use crate::data::noise;
+use crate::measure::{Contender, interleave, timed};
+use crate::report::{Bar, Row, Unit};
+use crate::suite::say;
+
+const SMALL: usize = 1_000;
+const ROUNDS: usize = 200;
+const WARM_UP: usize = 50;
+/// Entries that are written between two commits while a directory is made.
+const STEP: usize = 50_000;
+
+pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
+    let entries = bench.sizes.directory;
+    let path = bench.path("directory-store");
+    let store = create_store(&path)?;
+    say(&format!("making a directory of {entries} entries"));
+    let [large, small] = [make(&store, entries)?, make(&store, SMALL)?];
+    drop(store);
+    let store = open_store(&path)?;
+    let mut large = Edits::of(&store, large, entries)?;
+    let mut small = Edits::of(&store, small, SMALL)?;
+    rustix::fs::sync();
+    let contenders: [Contender<'_>; 2] = [
+        Box::new(|| large.commit_next()),
+        Box::new(|| small.commit_next()),
+    ];
+    let [ours, reference] = interleave(ROUNDS, contenders)?;
+    drop((large, small, store));
+    clear(&path)?;
+    Ok(vec![Row {
+        name: format!(
+            "commit in a directory of {} entries vs {}",
+            short(entries),
+            short(SMALL)
+        ),
+        unit: Unit::Milliseconds,
+        ours: ours.figure(),
+        peer: Some(("1k entries", reference.figure())),
+        bar: Some(Bar::AtMostTimes(2.0)),
+    }])
+}
+
+fn entry(index: usize) -> String {
+    format!("all/entry-{index:x}")
+}
+
+/// Stores a tree with one directory of so many short files.
+fn make(store: &Arc<dyn Store>, entries: usize) -> Result<SnapshotId> {
+    let tree = StateTree::empty(&repository(store));
+    let mut last = None;
+    for start in (0..entries).step_by(STEP) {
+        for index in start..entries.min(start + STEP) {
+            let data = Bytes::from(format!("entry {index}\n"));
+            block_on(tree.write(&tree_path(&entry(index))?, data, edited()))?;
+        }
+        last = Some(block_on(tree.commit(commit_info(last)))?);
+    }
+    last.ok_or_else(|| anyhow::anyhow!("a directory without entries"))
+}
+
+struct Edits {
+    tree: StateTree,
+    entries: usize,
+    last: SnapshotId,
+    dice: Xoshiro256PlusPlus,
+}
+
+impl Edits {
+    fn of(store: &Arc<dyn Store>, last: SnapshotId, entries: usize) -> Result<Self> {
+        let tree = block_on(StateTree::open(&repository(store), last))?;
+        let dice = dice("directory");
+        let mut edits = Self {
+            tree,
+            entries,
+            last,
+            dice,
+        };
+        for _ in 0..WARM_UP {
+            edits.commit_next()?;
+        }
+        Ok(edits)
+    }
+
+    /// Writes an entry and commits; returns how long both took together.
+    fn commit_next(&mut self) -> Result<f64> {
+        let path = tree_path(&entry(self.dice.random_range(0..self.entries)))?;
+        let data = Bytes::from(noise(4096, "directory", self.dice.random()));
+        let info = commit_info(Some(self.last));
+        let (seconds, id) = timed(|| {
+            block_on(async {
+                self.tree.write(&path, data, edited()).await?;
+                Ok(self.tree.commit(info).await?)
+            })
+        })?;
+        self.last = id;
+        Ok(seconds)
+    }
+}

@@ -1,0 +1,231 @@
+//! What several measures work on: trees on disk, in a store and in git, made when first asked for.
+
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, HashMap};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, ensure};
+use bytes::Bytes;
+use elevo_core::{TenantId, Timestamp, TreePath};
+use elevo_engine::{
+    Attributes, CommitInfo, DEFAULT_CACHE_BYTES, ImportOptions, Progress, Repository, StateTree,
+    Store, import,
+};
+use elevo_objects::{Snapshot, SnapshotId};
+use elevo_store_local::{LocalStore, Options};
+use futures::executor::block_on;
+use rand::RngExt;
+use rand::rngs::Xoshiro256PlusPlus;
+
+use super::Sizes;
+use crate::data::{Dataset, FileSizes, Layout, noise, numbers, write_to_disk};
+use crate::measure::timed;
+use crate::peers::Git;
+use crate::suite::say;
+
+/// The context of all measures of the engine.
+pub(crate) struct Bench {
+    scratch: PathBuf,
+    pub(super) sizes: Sizes,
+    pub(super) threads: usize,
+    trees: HashMap<usize, Rc<Tree>>,
+}
+
+impl Bench {
+    pub(super) fn new(scratch: &Path, sizes: Sizes, threads: usize) -> Self {
+        Self {
+            scratch: scratch.to_owned(),
+            sizes,
+            threads,
+            trees: HashMap::new(),
+        }
+    }
+
+    /// A path for data of a measure, where nothing is yet.
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.scratch.join(name)
+    }
+
+    /// The tree with this many files.
+    pub(super) fn tree(&mut self, files: usize) -> Result<Rc<Tree>> {
+        if let Some(tree) = self.trees.get(&files) {
+            return Ok(tree.clone());
+        }
+        let sizes = if files == self.sizes.large {
+            FileSizes::Short
+        } else {
+            FileSizes::Ordinary
+        };
+        let directory = self.path(&format!("tree-{files}"));
+        let tree = Tree::make(Layout::new(files, sizes), &directory, self.threads)?;
+        let tree = Rc::new(tree);
+        self.trees.insert(files, tree.clone());
+        Ok(tree)
+    }
+}
+
+/// A tree on disk, and the same in a store.
+pub(super) struct Tree {
+    pub(super) layout: Layout,
+    directory: PathBuf,
+    pub(super) store: Arc<dyn Store>,
+    pub(super) snapshot: SnapshotId,
+    git: OnceCell<Git>,
+}
+
+impl Tree {
+    fn make(layout: Layout, directory: &Path, threads: usize) -> Result<Self> {
+        let files = directory.join("files");
+        say(&format!("making {} files", layout.files()));
+        write_to_disk(&layout, &files, threads)?;
+        rustix::fs::sync();
+        let store_path = directory.join("store");
+        let store = create_store(&store_path)?;
+        let (seconds, snapshot) = timed(|| import_all(&repository(&store), &files, threads))?;
+        say(&format!("imported in {seconds:.1} s"));
+        // What was imported leaves the write buffers, as it would have in a day's work.
+        drop(store);
+        let store = open_store(&store_path)?;
+        let tree = Self {
+            layout,
+            directory: directory.to_owned(),
+            store,
+            snapshot,
+            git: OnceCell::new(),
+        };
+        let found = tree.snapshot(snapshot)?.tree;
+        ensure!(
+            found.count >= layout.files() as u64,
+            "the import is not whole: {found:?}"
+        );
+        Ok(tree)
+    }
+
+    pub(super) fn files(&self) -> PathBuf {
+        self.directory.join("files")
+    }
+
+    pub(super) fn store_path(&self) -> PathBuf {
+        self.directory.join("store")
+    }
+
+    /// The store without anything in a cache of ours.
+    pub(super) fn repository(&self) -> Repository {
+        repository(&self.store)
+    }
+
+    pub(super) fn snapshot(&self, id: SnapshotId) -> Result<Snapshot> {
+        Ok(block_on(self.repository().snapshot(id))?)
+    }
+
+    /// The same files in a git repository, with these files as its work tree.
+    pub(super) fn git(&self) -> Result<&Git> {
+        if let Some(git) = self.git.get() {
+            return Ok(git);
+        }
+        say(&format!(
+            "making a git repository of {} files",
+            self.layout.files()
+        ));
+        let git = Git::with_commit(&self.directory.join("git"), &self.files(), &self.layout)?;
+        Ok(self.git.get_or_init(|| git))
+    }
+
+    /// A snapshot in which `count` files, chosen by `rng`, are not as in the tree.
+    pub(super) fn variant(&self, rng: &mut Xoshiro256PlusPlus, count: usize) -> Result<SnapshotId> {
+        let repository = self.repository();
+        let tree = block_on(StateTree::open(&repository, self.snapshot))?;
+        let mut chosen = Vec::new();
+        while chosen.len() < count {
+            let index = rng.random_range(0..self.layout.files());
+            if chosen.contains(&index) {
+                continue;
+            }
+            chosen.push(index);
+            write_noise(&tree, &self.layout.path(index), rng.random())?;
+        }
+        Ok(block_on(tree.commit(commit_info(Some(self.snapshot))))?)
+    }
+}
+
+/// Writes 4 KiB that were never seen before.
+pub(super) fn write_noise(tree: &StateTree, path: &str, number: u64) -> Result<()> {
+    let data = Bytes::from(noise(4096, "edit", number));
+    Ok(block_on(tree.write(&path.parse()?, data, edited()))?)
+}
+
+/// The attributes of a file that was just edited.
+pub(super) fn edited() -> Attributes {
+    Attributes {
+        modified: Timestamp::new(1_700_000_001, 0),
+        ..Attributes::default()
+    }
+}
+
+pub(super) fn commit_info(parent: Option<SnapshotId>) -> CommitInfo {
+    CommitInfo {
+        parents: parent.into_iter().collect(),
+        author: "Bench <bench@localhost>".into(),
+        message: "edit".into(),
+        created: Timestamp::new(1_700_000_000, 0).unwrap_or_else(|| unreachable!("no nanoseconds")),
+        labels: BTreeMap::new(),
+        reference: None,
+    }
+}
+
+pub(super) fn create_store(path: &Path) -> Result<Arc<dyn Store>> {
+    let store = LocalStore::create(path, &store_options());
+    Ok(Arc::new(store.context("cannot make a store")?))
+}
+
+pub(super) fn open_store(path: &Path) -> Result<Arc<dyn Store>> {
+    let store = LocalStore::open(path, &store_options());
+    Ok(Arc::new(store.context("cannot open the store")?))
+}
+
+fn store_options() -> Options {
+    Options {
+        holder: "elevo-bench".into(),
+        ..Options::default()
+    }
+}
+
+pub(super) fn repository(store: &Arc<dyn Store>) -> Repository {
+    Repository::new(store.clone(), TenantId::LOCAL, DEFAULT_CACHE_BYTES)
+}
+
+/// Reads a directory into a repository and makes it a durable snapshot.
+pub(super) fn import_all(
+    repository: &Repository,
+    directory: &Path,
+    threads: usize,
+) -> Result<SnapshotId> {
+    let options = ImportOptions {
+        threads,
+        leave_out: Vec::new(),
+    };
+    let imported = import(repository, directory, &options, &Progress::new())?;
+    Ok(block_on(imported.commit(repository, commit_info(None)))?)
+}
+
+pub(super) fn tree_path(path: &str) -> Result<TreePath> {
+    path.parse().with_context(|| format!("{path} is no path"))
+}
+
+/// Removes a directory, if it is there, and waits until the disk has nothing left to do, so that
+/// what runs next does not pay for what ran before.
+pub(super) fn clear(directory: &Path) -> Result<()> {
+    if directory.exists() {
+        fs::remove_dir_all(directory)?;
+    }
+    rustix::fs::sync();
+    Ok(())
+}
+
+/// The random numbers of a measure.
+pub(super) fn dice(measure: &str) -> Xoshiro256PlusPlus {
+    numbers(measure, 0)
+}

@@ -1,0 +1,116 @@
+//! A store that remembers what went through it.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use elevo_core::TenantId;
+use elevo_engine::{Commit, Object, Store, StoreResult};
+use elevo_objects::{ObjectKey, Snapshot, SnapshotId};
+
+/// Passes every call on to another store. Remembering costs next to nothing; counting is done
+/// when nobody measures.
+pub(super) struct Recorder {
+    below: Arc<dyn Store>,
+    log: Mutex<Log>,
+}
+
+/// What happened since it was last taken.
+#[derive(Debug, Default)]
+pub(super) struct Log {
+    pub(super) commits: Vec<Commit>,
+    pub(super) put: Vec<Object>,
+    pub(super) read_bytes: u64,
+}
+
+impl Log {
+    /// Bytes of snapshots, and of objects that are not `known`, which they are afterwards.
+    pub(super) fn new_bytes(&self, known: &mut HashSet<ObjectKey>) -> u64 {
+        let committed = self.commits.iter().flat_map(|commit| &commit.objects);
+        let new = self
+            .put
+            .iter()
+            .chain(committed)
+            .filter(|object| known.insert(object.key));
+        let objects: usize = new.map(|object| object.data.len()).sum();
+        let snapshots = self.commits.iter().flat_map(|commit| &commit.snapshots);
+        let encoded = snapshots.flat_map(Snapshot::encode);
+        let snapshots: usize = encoded.map(|(_, data)| data.len()).sum();
+        (objects + snapshots) as u64
+    }
+}
+
+impl Recorder {
+    pub(super) fn new(below: Arc<dyn Store>) -> Arc<Self> {
+        Arc::new(Self {
+            below,
+            log: Mutex::default(),
+        })
+    }
+
+    pub(super) fn take(&self) -> Log {
+        std::mem::take(&mut *lock(&self.log))
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[async_trait]
+impl Store for Recorder {
+    async fn get(&self, tenant: TenantId, keys: &[ObjectKey]) -> StoreResult<Vec<Option<Bytes>>> {
+        let found = self.below.get(tenant, keys).await?;
+        let bytes = found.iter().flatten().map(|data| data.len() as u64);
+        lock(&self.log).read_bytes += bytes.sum::<u64>();
+        Ok(found)
+    }
+
+    async fn contains(&self, tenant: TenantId, keys: &[ObjectKey]) -> StoreResult<Vec<bool>> {
+        self.below.contains(tenant, keys).await
+    }
+
+    async fn put(&self, tenant: TenantId, objects: Vec<Object>) -> StoreResult<()> {
+        lock(&self.log).put.extend(objects.iter().cloned());
+        self.below.put(tenant, objects).await
+    }
+
+    async fn commit(&self, tenant: TenantId, commit: Commit) -> StoreResult<Vec<SnapshotId>> {
+        lock(&self.log).commits.push(commit.clone());
+        self.below.commit(tenant, commit).await
+    }
+
+    async fn snapshots(
+        &self,
+        tenant: TenantId,
+        ids: &[SnapshotId],
+    ) -> StoreResult<Vec<Option<Snapshot>>> {
+        self.below.snapshots(tenant, ids).await
+    }
+
+    async fn list_snapshots(
+        &self,
+        tenant: TenantId,
+        after: Option<SnapshotId>,
+        limit: usize,
+    ) -> StoreResult<Vec<SnapshotId>> {
+        self.below.list_snapshots(tenant, after, limit).await
+    }
+
+    async fn reference(&self, tenant: TenantId, name: &str) -> StoreResult<Option<SnapshotId>> {
+        self.below.reference(tenant, name).await
+    }
+
+    async fn list_references(
+        &self,
+        tenant: TenantId,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> StoreResult<Vec<(String, SnapshotId)>> {
+        self.below
+            .list_references(tenant, prefix, after, limit)
+            .await
+    }
+}

@@ -1,0 +1,144 @@
+//! What all subcommands share: settings, a directory to work in, running measures one after the
+//! other, and saying what came out.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use rustix::fs::statfs;
+use tempfile::TempDir;
+
+use crate::peers::{self, Peer};
+use crate::report::{Report, Row};
+
+/// What every subcommand understands.
+#[derive(Debug, Args)]
+pub(crate) struct Settings {
+    /// A tenth of the data: minutes instead of half an hour
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Also write the rows to this file, as JSON
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+    /// Also write the table to this file, as Markdown
+    #[arg(long, value_name = "FILE")]
+    pub(crate) markdown: Option<PathBuf>,
+    /// Where to make the data; the system's directory for temporary files if not given
+    #[arg(long)]
+    pub(crate) dir: Option<PathBuf>,
+    /// Leave the data there at the end
+    #[arg(long)]
+    pub(crate) keep: bool,
+}
+
+/// A group of rows that are measured together, in a context of type `C`.
+pub(crate) struct Measure<C> {
+    pub(crate) name: &'static str,
+    pub(crate) peers: &'static [Peer],
+    pub(crate) run: fn(&mut C) -> Result<Vec<Row>>,
+}
+
+/// Runs those of `measures` that are named in `only`, or all.
+pub(crate) fn run<C>(
+    measures: &[Measure<C>],
+    only: &[String],
+    settings: &Settings,
+    context: impl FnOnce(&Path) -> Result<C>,
+) -> Result<Report> {
+    let chosen: Vec<_> = measures
+        .iter()
+        .filter(|measure| only.is_empty() || only.iter().any(|name| name == measure.name))
+        .collect();
+    for peer in peers::required(chosen.iter().flat_map(|measure| measure.peers))? {
+        say(&peer);
+    }
+    let scratch = Scratch::make(settings)?;
+    let mut context = context(scratch.path())?;
+    let mut report = Report {
+        part: (chosen.len() < measures.len()).then_some((chosen.len(), measures.len())),
+        ..Report::default()
+    };
+    for measure in chosen {
+        say(&format!("measuring {}", measure.name));
+        let rows = (measure.run)(&mut context)
+            .with_context(|| format!("the measure `{}` failed", measure.name))?;
+        rows.iter().for_each(|row| say(&row.to_string()));
+        report.rows.extend(rows);
+    }
+    drop(context);
+    scratch.remove()?;
+    publish(&report, settings)?;
+    Ok(report)
+}
+
+fn publish(report: &Report, settings: &Settings) -> Result<()> {
+    let write = |path: &Path, text: String| {
+        fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+    };
+    if let Some(path) = &settings.json {
+        write(path, report.json()?)?;
+    }
+    if let Some(path) = &settings.markdown {
+        write(path, report.table() + "\n")?;
+    }
+    println!("{}", report.table());
+    println!("{}", report.closing_line());
+    Ok(())
+}
+
+/// The directory that all data of a run is in.
+struct Scratch {
+    directory: TempDir,
+    keep: bool,
+}
+
+impl Scratch {
+    fn make(settings: &Settings) -> Result<Self> {
+        let parent = settings.dir.clone().unwrap_or_else(std::env::temp_dir);
+        let parent = fs::canonicalize(&parent)
+            .with_context(|| format!("no directory for the data: {}", parent.display()))?;
+        if is_in_memory(&parent)? {
+            say(&format!(
+                "NOTE: {} is in memory, where syncing costs nothing: choose a disk with --dir",
+                parent.display()
+            ));
+        }
+        let mut directory = tempfile::Builder::new()
+            .prefix("elevo-bench-")
+            .tempdir_in(&parent)?;
+        directory.disable_cleanup(settings.keep);
+        say(&format!("data is made in {}", directory.path().display()));
+        Ok(Self {
+            directory,
+            keep: settings.keep,
+        })
+    }
+
+    fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    fn remove(self) -> Result<()> {
+        if self.keep {
+            say(&format!("data is kept in {}", self.path().display()));
+            return Ok(());
+        }
+        say("removing the data");
+        Ok(self.directory.close()?)
+    }
+}
+
+fn is_in_memory(directory: &Path) -> Result<bool> {
+    const TMPFS: u64 = 0x0102_1994;
+    Ok(statfs(directory)?.f_type as u64 == TMPFS)
+}
+
+/// Says on stderr what is going on, and since when.
+pub(crate) fn say(what: &str) {
+    static STARTED: OnceLock<Instant> = OnceLock::new();
+    let seconds = STARTED.get_or_init(Instant::now).elapsed().as_secs();
+    eprintln!("[{:2}:{:02}] {what}", seconds / 60, seconds % 60);
+}
