@@ -74,6 +74,13 @@ impl Rules {
                 ));
             }
         }
+        for name in self.forbidden.values().flatten() {
+            if workspace.crates.contains_key(name) {
+                found.push(format!(
+                    "`{name}` is forbidden but comes from the workspace: leave out its arrow"
+                ));
+            }
+        }
         for (name, dependencies) in &workspace.crates {
             match self.arrows.get(name) {
                 Some(arrows) => check_arrows(name, arrows, dependencies, &mut found),
@@ -332,6 +339,19 @@ fn a_forbidden_crate_is_reported_where_it_is_forbidden() {
         }
     });
     assert_eq!(found, ["`low` reaches `tokio`, which is forbidden"]);
+}
+
+#[test]
+fn only_outside_crates_can_be_forbidden() {
+    let rules = Rules::parse(&PAGE.replace("low -> tokio", "low -> high")).unwrap();
+    let crates = ["low", "high", TESTKIT].map(|name| (name.to_owned(), Dependencies::default()));
+    let found = rules.violations(&Workspace {
+        crates: BTreeMap::from(crates),
+    });
+    assert_eq!(
+        found[0],
+        "`high` is forbidden but comes from the workspace: leave out its arrow"
+    );
 }
 
 #[test]
