@@ -11,12 +11,6 @@ use crate::entry::Tree;
 use crate::hash::{Hash, InvalidHash, Kind};
 
 const TYPE_BYTE: u8 = b's';
-const MAX_PARENTS: usize = 64;
-const MAX_AUTHOR: usize = 1024;
-const MAX_MESSAGE: usize = 64 * 1024;
-const MAX_LABELS: usize = 64;
-const MAX_LABEL_NAME: usize = 128;
-const MAX_LABEL_VALUE: usize = 4096;
 
 /// The hash of a snapshot's encoding.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -72,6 +66,19 @@ pub struct InvalidSnapshot {
 }
 
 impl Snapshot {
+    /// The most parents a snapshot has.
+    pub const MAX_PARENTS: usize = 64;
+    /// The longest author, in bytes.
+    pub const MAX_AUTHOR_BYTES: usize = 1024;
+    /// The longest message, in bytes.
+    pub const MAX_MESSAGE_BYTES: usize = 64 * 1024;
+    /// The most labels a snapshot has.
+    pub const MAX_LABELS: usize = 64;
+    /// The longest name of a label, in bytes.
+    pub const MAX_LABEL_NAME_BYTES: usize = 128;
+    /// The longest value of a label, in bytes.
+    pub const MAX_LABEL_VALUE_BYTES: usize = 4096;
+
     /// The one encoding of this snapshot, and its id.
     pub fn encode(&self) -> std::result::Result<(SnapshotId, Bytes), InvalidSnapshot> {
         self.check()?;
@@ -103,12 +110,12 @@ impl Snapshot {
         let longest_name = self.labels.keys().map(String::len).max().unwrap_or(0);
         let longest_value = self.labels.values().map(String::len).max().unwrap_or(0);
         for (part, size, limit) in [
-            ("list of parents", self.parents.len(), MAX_PARENTS),
-            ("author", self.author.len(), MAX_AUTHOR),
-            ("message", self.message.len(), MAX_MESSAGE),
-            ("set of labels", self.labels.len(), MAX_LABELS),
-            ("label name", longest_name, MAX_LABEL_NAME),
-            ("label value", longest_value, MAX_LABEL_VALUE),
+            ("list of parents", self.parents.len(), Self::MAX_PARENTS),
+            ("author", self.author.len(), Self::MAX_AUTHOR_BYTES),
+            ("message", self.message.len(), Self::MAX_MESSAGE_BYTES),
+            ("set of labels", self.labels.len(), Self::MAX_LABELS),
+            ("label name", longest_name, Self::MAX_LABEL_NAME_BYTES),
+            ("label value", longest_value, Self::MAX_LABEL_VALUE_BYTES),
         ] {
             if size > limit {
                 return Err(InvalidSnapshot { part, limit });
@@ -122,12 +129,12 @@ impl Snapshot {
         let mut reader = Reader::open(data, TYPE_BYTE)?;
         let tree = read_tree(&mut reader)?;
         let times = read_optional_hash(&mut reader)?;
-        let parents = (0..reader.number_up_to(MAX_PARENTS as u64)?)
+        let parents = (0..reader.number_up_to(Self::MAX_PARENTS as u64)?)
             .map(|_| reader.hash().map(SnapshotId))
             .collect::<Result<_>>()?;
         let created = reader.time()?;
-        let author = reader.text(MAX_AUTHOR)?;
-        let message = reader.text(MAX_MESSAGE)?;
+        let author = reader.text(Self::MAX_AUTHOR_BYTES)?;
+        let message = reader.text(Self::MAX_MESSAGE_BYTES)?;
         let labels = read_labels(&mut reader)?;
         reader.finish()?;
         Ok(Self {
@@ -176,15 +183,15 @@ fn read_tree(reader: &mut Reader) -> Result<Tree> {
 
 fn read_labels(reader: &mut Reader) -> Result<BTreeMap<String, String>> {
     let mut labels = BTreeMap::new();
-    for _ in 0..reader.number_up_to(MAX_LABELS as u64)? {
-        let name = reader.text(MAX_LABEL_NAME)?;
+    for _ in 0..reader.number_up_to(Snapshot::MAX_LABELS as u64)? {
+        let name = reader.text(Snapshot::MAX_LABEL_NAME_BYTES)?;
         if labels
             .last_key_value()
             .is_some_and(|(last, _)| *last >= name)
         {
             return Err(DecodeError::Items);
         }
-        labels.insert(name, reader.text(MAX_LABEL_VALUE)?);
+        labels.insert(name, reader.text(Snapshot::MAX_LABEL_VALUE_BYTES)?);
     }
     Ok(labels)
 }

@@ -3,6 +3,7 @@
 //! readable.
 
 mod chunks;
+mod document;
 mod encoding;
 mod fixtures;
 mod forest;
