@@ -22,8 +22,14 @@ mod keys;
 mod lock;
 mod open;
 mod options;
+mod presence;
+mod read;
+mod references;
 mod rocks;
 mod store;
+mod unlogged;
+mod value;
+mod write;
 
 pub use open::OpenError;
 pub use options::Options;

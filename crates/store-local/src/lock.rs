@@ -23,10 +23,6 @@ pub(crate) struct WriterLock {
 
 impl WriterLock {
     /// Waits up to `wait` for the lock, and signs it with `holder`.
-    #[allow(
-        clippy::disallowed_methods,
-        reason = "waiting needs a clock; nothing else depends on it"
-    )]
     pub(crate) fn take(store: &Path, holder: &str, wait: Duration) -> Result<Self, OpenError> {
         let failed = |error| OpenError::io(store, error);
         let mut file = OpenOptions::new()
@@ -36,22 +32,39 @@ impl WriterLock {
             .truncate(false)
             .open(store.join(FILE))
             .map_err(failed)?;
-        let started = Instant::now();
-        loop {
-            match file.try_lock() {
-                Ok(()) => break,
-                Err(TryLockError::Error(error)) => return Err(failed(error)),
-                Err(TryLockError::WouldBlock) if started.elapsed() >= wait => {
-                    return Err(OpenError::Busy {
-                        path: store.into(),
-                        holder: read_holder(&mut file),
-                    });
-                }
-                Err(TryLockError::WouldBlock) => thread::sleep(POLL),
-            }
+        let locked = retry(wait, || match file.try_lock() {
+            Ok(()) => Ok(Some(())),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(failed(error)),
+        })?;
+        if locked.is_none() {
+            return Err(OpenError::Busy {
+                path: store.into(),
+                holder: self::holder(store),
+            });
         }
         sign(&mut file, holder).map_err(failed)?;
         Ok(Self { file })
+    }
+}
+
+/// Tries again while the answer is `None`, for as long as `wait`; at least
+/// once.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "waiting needs a clock; nothing else depends on it"
+)]
+pub(crate) fn retry<T, E>(
+    wait: Duration,
+    mut attempt: impl FnMut() -> Result<Option<T>, E>,
+) -> Result<Option<T>, E> {
+    let started = Instant::now();
+    loop {
+        let answer = attempt()?;
+        if answer.is_some() || started.elapsed() >= wait {
+            return Ok(answer);
+        }
+        thread::sleep(POLL);
     }
 }
 
@@ -70,11 +83,11 @@ fn sign(file: &mut File, holder: &str) -> std::io::Result<()> {
     file.write_all(holder.as_bytes())
 }
 
-fn read_holder(file: &mut File) -> String {
+/// Who holds the store, in words.
+pub(crate) fn holder(store: &Path) -> String {
     let mut text = Vec::new();
-    let read = file
-        .rewind()
-        .and_then(|()| file.take(LONGEST_TEXT).read_to_end(&mut text));
+    let read = File::open(store.join(FILE))
+        .and_then(|file| file.take(LONGEST_TEXT).read_to_end(&mut text));
     match String::from_utf8_lossy(&text).trim() {
         text if read.is_err() || text.is_empty() => "another process".into(),
         text => text.into(),

@@ -101,8 +101,10 @@ impl LocalStore {
         check_room(path)?;
         let lock = WriterLock::take(path, &options.holder, options.wait)?;
         check_room(path)?;
-        let db = rocks::create(&path.join(rocks::DIRECTORY), options)
-            .map_err(|error| OpenError::database(path, error))?;
+        let database = path.join(rocks::DIRECTORY);
+        remove_unfinished(&database).map_err(|error| OpenError::io(path, error))?;
+        let db =
+            rocks::create(&database, options).map_err(|error| OpenError::database(path, error))?;
         format::write(path).map_err(|error| OpenError::io(path, error))?;
         Ok(Self::writable(db, lock))
     }
@@ -125,8 +127,16 @@ impl LocalStore {
     /// had returned, none that comes later. To see those, open again.
     pub fn open_read_only(path: &Path, options: &Options) -> Result<Self, OpenError> {
         format::check(path)?;
-        let db = rocks::open_read_only(&path.join(rocks::DIRECTORY), options)
-            .map_err(|error| OpenError::database(path, error))?;
+        let database = path.join(rocks::DIRECTORY);
+        let attempt = || {
+            rocks::open_read_only(&database, options)
+                .map_err(|error| OpenError::database(path, error))
+        };
+        let db = lock::retry(options.wait, attempt)?;
+        let db = db.ok_or_else(|| OpenError::Busy {
+            path: path.into(),
+            holder: lock::holder(path),
+        })?;
         Ok(Self::read_only(db))
     }
 }
@@ -152,4 +162,13 @@ fn check_room(path: &Path) -> Result<(), OpenError> {
         }
     }
     Ok(())
+}
+
+/// Nobody has put anything into a database whose store was never finished, and
+/// RocksDB cannot go on with every half of one.
+fn remove_unfinished(database: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(database) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
 }

@@ -1,5 +1,6 @@
 //! How RocksDB is set up.
 
+use std::fs;
 use std::path::Path;
 
 use rocksdb::{
@@ -32,12 +33,33 @@ pub(crate) fn open(path: &Path, options: &Options) -> Result<DB, Error> {
     DB::open_cf_descriptors(&database(options), path, families(options))
 }
 
-pub(crate) fn open_read_only(path: &Path, options: &Options) -> Result<DB, Error> {
+/// A view of the database as it is now, or `None` if a writer was changing its
+/// files meanwhile.
+///
+/// RocksDB reads the list of table files first and the logs after it. A flush
+/// in between moves rows from a log that is then deleted to a table that is
+/// not in the list yet; the rows would be missing, and newer ones there. It
+/// also adds to the manifest, so that an unchanged manifest is proof that
+/// there was none.
+pub(crate) fn open_read_only(path: &Path, options: &Options) -> Result<Option<DB>, Error> {
     let mut database = database(options);
     // All table files now: the writer may delete one while this view needs it,
     // and an open file outlives its name.
     database.set_max_open_files(-1);
-    DB::open_cf_descriptors_read_only(&database, path, families(options), false)
+    let before = manifest(path);
+    let opened = DB::open_cf_descriptors_read_only(&database, path, families(options), false);
+    if manifest(path) == before {
+        opened.map(Some)
+    } else {
+        Ok(None)
+    }
+}
+
+/// The manifest's name and length.
+fn manifest(path: &Path) -> Option<(String, u64)> {
+    let name = fs::read_to_string(path.join("CURRENT")).ok()?;
+    let length = fs::metadata(path.join(name.trim())).ok()?.len();
+    Some((name, length))
 }
 
 fn database(options: &Options) -> rocksdb::Options {

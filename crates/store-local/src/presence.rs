@@ -1,0 +1,79 @@
+//! Whether a row is there, without reading its value.
+//!
+//! A value in a blob file is read by every call of RocksDB's that answers for
+//! certain, except by an iterator that leaves values alone until asked for
+//! them. The `rocksdb` crate has no name for that option yet, so this speaks to
+//! the C interface below it.
+
+use std::ffi::{CStr, c_char};
+use std::marker::PhantomData;
+
+use librocksdb_sys as ffi;
+use rocksdb::{AsColumnFamilyRef, AsRawPtr, ColumnFamily, DB};
+
+/// Rows of one family. Sees the database as it was when this was made.
+pub(crate) struct Rows<'a> {
+    iterator: *mut ffi::rocksdb_iterator_t,
+    options: *mut ffi::rocksdb_readoptions_t,
+    database: PhantomData<&'a DB>,
+}
+
+impl<'a> Rows<'a> {
+    pub(crate) fn of(db: &'a DB, family: &'a ColumnFamily) -> Self {
+        // SAFETY: the database and the family are open for as long as `'a`,
+        // which `Self` does not outlive; the options are its own and live
+        // until the iterator is destroyed.
+        unsafe {
+            let options = ffi::rocksdb_readoptions_create();
+            ffi::rocksdb_readoptions_set_allow_unprepared_value(options, 1);
+            let iterator =
+                ffi::rocksdb_create_iterator_cf(db.as_raw_ptr(), options, family.inner());
+            Self {
+                iterator,
+                options,
+                database: PhantomData,
+            }
+        }
+    }
+
+    /// Whether there is such a row; the error is RocksDB's, in words.
+    pub(crate) fn contain(&mut self, row: &[u8]) -> Result<bool, String> {
+        // SAFETY: the iterator is open; RocksDB copies `row` before it returns;
+        // the key is its own until the iterator moves, and compared before.
+        unsafe {
+            ffi::rocksdb_iter_seek(self.iterator, row.as_ptr().cast(), row.len());
+            if ffi::rocksdb_iter_valid(self.iterator) == 0 {
+                return self.status().map(|()| false);
+            }
+            let mut length = 0;
+            let key = ffi::rocksdb_iter_key(self.iterator, &raw mut length);
+            Ok(std::slice::from_raw_parts(key.cast::<u8>(), length) == row)
+        }
+    }
+
+    fn status(&self) -> Result<(), String> {
+        let mut error: *mut c_char = std::ptr::null_mut();
+        // SAFETY: the iterator is open; an error is a C string that is ours to
+        // free, once.
+        unsafe {
+            ffi::rocksdb_iter_get_error(self.iterator, &raw mut error);
+            if error.is_null() {
+                return Ok(());
+            }
+            let words = CStr::from_ptr(error).to_string_lossy().into_owned();
+            ffi::rocksdb_free(error.cast());
+            Err(words)
+        }
+    }
+}
+
+impl Drop for Rows<'_> {
+    fn drop(&mut self) {
+        // SAFETY: both were made by `of` and are destroyed once, the iterator
+        // before the options it refers to.
+        unsafe {
+            ffi::rocksdb_iter_destroy(self.iterator);
+            ffi::rocksdb_readoptions_destroy(self.options);
+        }
+    }
+}

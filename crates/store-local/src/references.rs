@@ -1,0 +1,44 @@
+//! Who may compare and move a reference.
+
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use elevo_core::TenantId;
+use elevo_engine::ReferenceUpdate;
+
+const LOCKS: usize = 64;
+
+/// A lock for each reference, some of them shared. Commits that move
+/// different references, or none, run side by side, and RocksDB syncs many of
+/// them at once.
+#[derive(Debug)]
+pub(crate) struct ReferenceLocks([Mutex<()>; LOCKS]);
+
+impl Default for ReferenceLocks {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| Mutex::default()))
+    }
+}
+
+impl ReferenceLocks {
+    /// Locks the references of `updates` until the guards are dropped.
+    pub(crate) fn lock(
+        &self,
+        tenant: TenantId,
+        updates: &[ReferenceUpdate],
+    ) -> Vec<MutexGuard<'_, ()>> {
+        let mut places: Vec<_> = updates.iter().map(|update| place(tenant, update)).collect();
+        // In one order for all, so that nobody waits for each other.
+        places.sort_unstable();
+        places.dedup();
+        let lock = |place: usize| self.0[place].lock().unwrap_or_else(PoisonError::into_inner);
+        places.into_iter().map(lock).collect()
+    }
+}
+
+fn place(tenant: TenantId, update: &ReferenceUpdate) -> usize {
+    let mut hasher = DefaultHasher::new();
+    (tenant, &update.name).hash(&mut hasher);
+    hasher.finish() as usize % LOCKS
+}

@@ -1,0 +1,122 @@
+//! Chunks as they are on disk: as they are, or compressed where that helps.
+//!
+//! ```text
+//! 0 · bytes
+//! 1 · length of the chunk (4, little endian) · LZ4 block
+//! ```
+//!
+//! RocksDB could compress them too, but only on their way from memory to the
+//! table files: the log and the buffers would hold them at full size, and few
+//! threads would do the work of many callers.
+
+use bytes::Bytes;
+use lz4_flex::block;
+
+const PLAIN: u8 = 0;
+const LZ4: u8 = 1;
+const LZ4_HEADER: usize = 5;
+
+/// Below this, what LZ4 saves is not worth a byte of header.
+const LEAST: usize = 256;
+/// The most bytes that LZ4 makes out of one.
+const MOST_PER_BYTE: usize = 255;
+
+/// Room for one value at a time.
+#[derive(Debug, Default)]
+pub(crate) struct Encoder {
+    value: Vec<u8>,
+}
+
+impl Encoder {
+    pub(crate) fn plain(&mut self, chunk: &[u8]) -> &[u8] {
+        self.value.clear();
+        self.value.push(PLAIN);
+        self.value.extend_from_slice(chunk);
+        &self.value
+    }
+
+    /// Compressed, unless that saves less than an eighth.
+    pub(crate) fn compressed(&mut self, chunk: &[u8]) -> &[u8] {
+        let Ok(length) = u32::try_from(chunk.len()) else {
+            return self.plain(chunk);
+        };
+        if chunk.len() < LEAST {
+            return self.plain(chunk);
+        }
+        self.value.clear();
+        self.value.push(LZ4);
+        self.value.extend_from_slice(&length.to_le_bytes());
+        self.value
+            .resize(LZ4_HEADER + block::get_maximum_output_size(chunk.len()), 0);
+        match block::compress_into(chunk, &mut self.value[LZ4_HEADER..]) {
+            Ok(size) if LZ4_HEADER + size <= chunk.len() - chunk.len() / 8 => {
+                self.value.truncate(LZ4_HEADER + size);
+                &self.value
+            }
+            _ => self.plain(chunk),
+        }
+    }
+}
+
+/// The chunk in a value; `None` if the value is damaged.
+pub(crate) fn decode(value: &[u8]) -> Option<Bytes> {
+    match value.split_first()? {
+        (&PLAIN, chunk) => Some(Bytes::copy_from_slice(chunk)),
+        (&LZ4, rest) => {
+            let (length, compressed) = rest.split_first_chunk()?;
+            let length = u32::from_le_bytes(*length) as usize;
+            if length > compressed.len() * MOST_PER_BYTE {
+                return None;
+            }
+            let chunk = block::decompress(compressed, length).ok()?;
+            (chunk.len() == length).then(|| chunk.into())
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn noise(length: usize) -> Vec<u8> {
+        let mut state = 1_u64;
+        let mut step = || {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
+            (state >> 56) as u8
+        };
+        (0..length).map(|_| step()).collect()
+    }
+
+    #[test]
+    fn chunks_read_back() {
+        let mut encoder = Encoder::default();
+        for length in [0, 1, LEAST - 1, LEAST, 4096, 262_144] {
+            for chunk in [vec![b'a'; length], noise(length)] {
+                assert_eq!(decode(encoder.plain(&chunk)).unwrap(), chunk);
+                assert_eq!(decode(encoder.compressed(&chunk)).unwrap(), chunk);
+            }
+        }
+    }
+
+    #[test]
+    fn only_what_shrinks_is_compressed() {
+        let mut encoder = Encoder::default();
+        assert!(encoder.compressed(&[b'a'; 4096]).len() < 100);
+        assert_eq!(encoder.compressed(&noise(4096)).len(), 4097);
+    }
+
+    #[test]
+    fn damaged_values_are_refused() {
+        let mut encoder = Encoder::default();
+        let value = encoder.compressed(&[b'a'; 4096]).to_vec();
+        assert_eq!(decode(&[]), None);
+        assert_eq!(decode(&[7, 7]), None);
+        for end in 0..value.len() {
+            assert_eq!(decode(&value[..end]), None, "cut at {end}");
+        }
+        let mut long = value;
+        long[1..5].copy_from_slice(&u32::MAX.to_le_bytes());
+        assert_eq!(decode(&long), None, "no length is believed");
+    }
+}

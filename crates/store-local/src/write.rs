@@ -1,0 +1,174 @@
+//! Writing. A commit is one batch in RocksDB's log, synced; what is put ahead
+//! of it is logged without a sync, or, when it is much, not logged at all (see
+//! [`unlogged`](crate::unlogged)).
+
+use std::collections::HashSet;
+
+use elevo_core::TenantId;
+use elevo_engine::store::check_reference_name;
+use elevo_engine::{Commit, Object, ReferenceUpdate, StoreError, StoreResult};
+use elevo_objects::{Kind, ObjectKey, Snapshot, SnapshotId};
+use rocksdb::{FlushOptions, WriteBatch, WriteOptions};
+
+use crate::keys;
+use crate::rocks;
+use crate::store::{LocalStore, write_failed};
+use crate::value::Encoder;
+
+/// A `put` from this size on is not logged. Below, the flush that the next
+/// commit must wait for costs more than the log.
+const UNLOGGED_BYTES: usize = 1 << 20;
+
+/// The chunks of a commit are compressed from this size on. Below, the time it
+/// takes is a good part of what the commit takes, and saves none.
+const COMPRESSED_BYTES: usize = 64 << 10;
+
+impl LocalStore {
+    pub(crate) fn put_now(&self, tenant: TenantId, objects: &[Object]) -> StoreResult<()> {
+        let mut batch = WriteBatch::default();
+        self.add_objects(&mut batch, tenant, objects, true)?;
+        if batch.size_in_bytes() < UNLOGGED_BYTES {
+            return self.db.write(batch).map_err(write_failed);
+        }
+        self.unlogged
+            .write(|| self.db.write_without_wal(batch))
+            .map_err(write_failed)
+    }
+
+    pub(crate) fn commit_now(
+        &self,
+        tenant: TenantId,
+        commit: &Commit,
+    ) -> StoreResult<Vec<SnapshotId>> {
+        commit
+            .references
+            .iter()
+            .try_for_each(|update| check_reference_name(&update.name))?;
+        self.check_roots(tenant, commit)?;
+        let chunks = commit
+            .objects
+            .iter()
+            .filter(|object| object.key.kind == Kind::Chunk);
+        let chunk_bytes: usize = chunks.map(|chunk| chunk.data.len()).sum();
+        let mut batch = WriteBatch::default();
+        let compress = chunk_bytes >= COMPRESSED_BYTES;
+        self.add_objects(&mut batch, tenant, &commit.objects, compress)?;
+        let ids = self.add_snapshots(&mut batch, tenant, &commit.snapshots)?;
+        self.unlogged.make_durable(|| self.flush_objects())?;
+        let _moving = self.references.lock(tenant, &commit.references);
+        self.add_references(&mut batch, tenant, &commit.references)?;
+        let mut options = WriteOptions::default();
+        options.set_sync(true);
+        self.db.write_opt(batch, &options).map_err(write_failed)?;
+        Ok(ids)
+    }
+
+    /// Objects that are there already are not written again.
+    fn add_objects(
+        &self,
+        batch: &mut WriteBatch,
+        tenant: TenantId,
+        objects: &[Object],
+        compress: bool,
+    ) -> StoreResult<()> {
+        let mut encoder = Encoder::default();
+        let mut chunks = None;
+        for Object { key, data } in objects {
+            if key.kind == Kind::Snapshot {
+                return Err(StoreError::Refused(
+                    "a snapshot is not put as an object".into(),
+                ));
+            }
+            if self.has(tenant, key, &mut chunks)? {
+                continue;
+            }
+            let value = match key.kind {
+                Kind::Chunk if compress => encoder.compressed(data),
+                Kind::Chunk => encoder.plain(data),
+                _ => data,
+            };
+            batch.put_cf(self.family_of(key.kind), keys::object(tenant, key), value);
+        }
+        Ok(())
+    }
+
+    fn add_snapshots(
+        &self,
+        batch: &mut WriteBatch,
+        tenant: TenantId,
+        snapshots: &[Snapshot],
+    ) -> StoreResult<Vec<SnapshotId>> {
+        let add = |snapshot: &Snapshot| {
+            let encoded = snapshot.encode();
+            let (id, data) = encoded.map_err(|error| StoreError::Refused(error.to_string()))?;
+            batch.put_cf(
+                self.family(rocks::SNAPSHOTS),
+                keys::snapshot(tenant, id),
+                data,
+            );
+            Ok(id)
+        };
+        snapshots.iter().map(add).collect()
+    }
+
+    fn check_roots(&self, tenant: TenantId, commit: &Commit) -> StoreResult<()> {
+        let given: HashSet<_> = commit.objects.iter().map(|object| object.key).collect();
+        for snapshot in &commit.snapshots {
+            let tree = snapshot.tree.root.map(|hash| ObjectKey {
+                kind: Kind::Directory,
+                hash,
+            });
+            let times = snapshot.times.map(|hash| ObjectKey {
+                kind: Kind::Times,
+                hash,
+            });
+            for root in tree.into_iter().chain(times) {
+                if !given.contains(&root) && !self.has(tenant, &root, &mut None)? {
+                    return Err(StoreError::Refused(format!("root {root:?} is not stored")));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The references must be locked.
+    fn add_references(
+        &self,
+        batch: &mut WriteBatch,
+        tenant: TenantId,
+        updates: &[ReferenceUpdate],
+    ) -> StoreResult<()> {
+        let family = self.family(rocks::METADATA);
+        for ReferenceUpdate {
+            name,
+            expected,
+            target,
+        } in updates
+        {
+            let current = self.reference_now(tenant, name)?;
+            if !expected.holds(current) {
+                return Err(StoreError::ReferenceMoved {
+                    name: name.clone(),
+                    current,
+                });
+            }
+            let row = keys::reference(tenant, name);
+            match target {
+                Some(id) => batch.put_cf(family, row, id.0.as_bytes()),
+                None => batch.delete_cf(family, row),
+            }
+        }
+        Ok(())
+    }
+
+    /// From memory to table files, synced.
+    fn flush_objects(&self) -> StoreResult<()> {
+        let (chunks, nodes) = (self.family(rocks::CHUNKS), self.family(rocks::NODES));
+        // Both at once: the first call only starts its flush.
+        let mut start = FlushOptions::default();
+        start.set_wait(false);
+        self.db.flush_cf_opt(nodes, &start).map_err(write_failed)?;
+        self.db.flush_cf(chunks).map_err(write_failed)?;
+        self.db.flush_cf(nodes).map_err(write_failed)
+    }
+}

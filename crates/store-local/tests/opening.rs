@@ -1,0 +1,315 @@
+//! Which directories are stores, and who may open them how.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use elevo_core::TenantId;
+use elevo_engine::{Commit, Store, StoreError};
+use elevo_store_local::{LocalStore, OpenError, Options};
+use elevo_testkit::commits;
+use elevo_testkit::crash::{Running, Victim};
+use futures::executor::block_on;
+use tempfile::TempDir;
+
+const TENANT: TenantId = TenantId::LOCAL;
+
+fn options() -> Options {
+    Options {
+        holder: "the test".into(),
+        wait: Duration::ZERO,
+        ..Options::default()
+    }
+}
+
+/// A directory that is deleted afterwards, and the place of a store in it.
+fn place() -> (TempDir, PathBuf) {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("store");
+    (directory, path)
+}
+
+fn commit(store: &LocalStore, n: u64) {
+    block_on(store.commit(TENANT, commits::numbered(n))).unwrap();
+}
+
+fn files(path: &Path) -> Vec<(PathBuf, u64)> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(path).unwrap().map(Result::unwrap) {
+        if entry.file_type().unwrap().is_dir() {
+            files.extend(self::files(&entry.path()));
+        } else {
+            files.push((entry.path(), entry.metadata().unwrap().len()));
+        }
+    }
+    files.sort();
+    files
+}
+
+#[test]
+fn what_was_committed_is_there_when_opened_again() {
+    let (_directory, path) = place();
+    drop(LocalStore::create(&path, &options()).unwrap());
+    for n in 0..20 {
+        let store = LocalStore::open(&path, &options()).unwrap();
+        commit(&store, n);
+        (0..=n).for_each(|n| commits::assert_whole(&store, TENANT, n));
+    }
+}
+
+#[test]
+fn what_was_put_and_not_committed_is_there_after_an_orderly_end() {
+    let (_directory, path) = place();
+    let Commit { objects, .. } = commits::numbered(1);
+    let store = LocalStore::create(&path, &options()).unwrap();
+    block_on(store.put(TENANT, objects.clone())).unwrap();
+    drop(store);
+    let store = LocalStore::open(&path, &options()).unwrap();
+    for object in objects {
+        let found = block_on(store.get(TENANT, &[object.key])).unwrap();
+        assert_eq!(found, [Some(object.data)]);
+    }
+}
+
+#[test]
+fn only_a_store_is_opened() {
+    let (directory, path) = place();
+    let not_a_store = |path: &Path| {
+        for opened in [
+            LocalStore::open(path, &options()),
+            LocalStore::open_read_only(path, &options()),
+        ] {
+            assert!(
+                matches!(opened, Err(OpenError::NotAStore { .. })),
+                "{opened:?}"
+            );
+        }
+    };
+    not_a_store(&path);
+    assert!(!path.exists(), "asking for a store makes none");
+    not_a_store(directory.path());
+    let file = directory.path().join("file");
+    fs::write(&file, "text").unwrap();
+    not_a_store(&file);
+    fs::create_dir(&path).unwrap();
+    fs::write(path.join("FORMAT"), "another program's").unwrap();
+    not_a_store(&path);
+}
+
+#[test]
+fn a_store_of_a_newer_format_is_left_alone() {
+    let (_directory, path) = place();
+    drop(LocalStore::create(&path, &options()).unwrap());
+    fs::write(path.join("FORMAT"), "elevo store 7\n").unwrap();
+    let before = files(&path);
+    for opened in [
+        LocalStore::open(&path, &options()),
+        LocalStore::open_read_only(&path, &options()),
+    ] {
+        let error = opened.unwrap_err();
+        let OpenError::NewerFormat {
+            found: 7,
+            supported: 1,
+            ..
+        } = error
+        else {
+            panic!("{error:?}");
+        };
+        assert!(
+            error
+                .to_string()
+                .contains("use the version of Elevo that wrote it"),
+            "{error}"
+        );
+    }
+    assert_eq!(files(&path), before);
+}
+
+#[test]
+fn a_store_is_made_only_where_there_is_room() {
+    let (directory, path) = place();
+    fs::create_dir(&path).unwrap();
+    let store = LocalStore::create(&path, &options()).expect("an empty directory will do");
+    commit(&store, 1);
+    drop(store);
+    let again = LocalStore::create(&path, &options());
+    assert!(
+        matches!(again, Err(OpenError::AlreadyAStore { .. })),
+        "{again:?}"
+    );
+    let around = LocalStore::create(directory.path(), &options());
+    assert!(
+        matches!(around, Err(OpenError::NotEmpty { .. })),
+        "{around:?}"
+    );
+    assert!(!directory.path().join("FORMAT").exists());
+    commits::assert_whole(&LocalStore::open(&path, &options()).unwrap(), TENANT, 1);
+}
+
+#[test]
+fn making_a_store_finishes_what_a_killed_attempt_left() {
+    let (directory, whole) = place();
+    drop(LocalStore::create(&whole, &options()).unwrap());
+    fs::remove_file(whole.join("FORMAT")).unwrap();
+    // As if killed after each file that making a store writes, in any order.
+    let leftovers = files(&whole);
+    for missing in 0..leftovers.len() {
+        let path = directory.path().join(format!("without {missing}"));
+        fs::create_dir_all(path.join("db")).unwrap();
+        for (at, (file, _)) in leftovers.iter().enumerate() {
+            if at < missing {
+                fs::copy(file, path.join(file.strip_prefix(&whole).unwrap())).unwrap();
+            }
+        }
+        fs::write(path.join("FORMAT.new"), "elevo st").unwrap();
+        let opened = LocalStore::open(&path, &options());
+        assert!(
+            matches!(opened, Err(OpenError::NotAStore { .. })),
+            "{opened:?}"
+        );
+        let store = LocalStore::create(&path, &options()).unwrap();
+        commit(&store, 1);
+        drop(store);
+        commits::assert_whole(&LocalStore::open(&path, &options()).unwrap(), TENANT, 1);
+    }
+}
+
+#[test]
+fn a_second_writer_is_told_who_the_first_is() {
+    let (_directory, path) = place();
+    let first = LocalStore::create(&path, &options()).unwrap();
+    let error = LocalStore::open(&path, &options()).unwrap_err();
+    let OpenError::Busy { holder, .. } = &error else {
+        panic!("{error:?}")
+    };
+    assert_eq!(holder, "the test");
+    assert!(
+        error.to_string().contains("written to by the test; wait"),
+        "{error}"
+    );
+    drop(first);
+    LocalStore::open(&path, &options()).expect("free again");
+}
+
+#[test]
+fn a_second_writer_waits_for_the_first() {
+    let (_directory, path) = place();
+    let first = LocalStore::create(&path, &options()).unwrap();
+    let patient = Options {
+        wait: Duration::from_secs(60),
+        ..options()
+    };
+    thread::scope(|scope| {
+        let second = scope.spawn(|| LocalStore::open(&path, &patient));
+        thread::sleep(Duration::from_millis(100));
+        commit(&first, 1);
+        drop(first);
+        commits::assert_whole(&second.join().unwrap().unwrap(), TENANT, 1);
+    });
+}
+
+#[test]
+fn a_writer_in_another_process_is_named_and_leaves_no_lock_when_killed() {
+    const NAME: &str = "a_writer_in_another_process_is_named_and_leaves_no_lock_when_killed";
+    if let Some(victim) = Victim::here() {
+        let options = Options {
+            holder: "the other process".into(),
+            ..options()
+        };
+        let store = LocalStore::open(victim.directory(), &options).unwrap();
+        commit(&store, 1);
+        victim.acknowledge("open");
+        loop {
+            thread::park();
+        }
+    }
+    let (_directory, path) = place();
+    drop(LocalStore::create(&path, &options()).unwrap());
+    let mut other = Running::start(NAME, &path, 0);
+    other.next();
+    let error = LocalStore::open(&path, &options()).unwrap_err();
+    let OpenError::Busy { holder, .. } = &error else {
+        panic!("{error:?}")
+    };
+    assert_eq!(holder, "the other process");
+    other.kill();
+    let text = fs::read_to_string(path.join("writer")).unwrap();
+    assert_eq!(
+        text, "the other process",
+        "what a dead writer left is still there"
+    );
+    let store = LocalStore::open(&path, &options()).expect("and does not matter");
+    commits::assert_whole(&store, TENANT, 1);
+}
+
+#[test]
+fn a_reader_sees_the_store_as_it_was_when_opened() {
+    let (_directory, path) = place();
+    let writer = LocalStore::create(&path, &options()).unwrap();
+    commit(&writer, 1);
+    let early = LocalStore::open_read_only(&path, &options()).unwrap();
+    commit(&writer, 2);
+    let late = LocalStore::open_read_only(&path, &options()).unwrap();
+    assert_eq!(commits::present(&early, TENANT), [1]);
+    commits::assert_whole(&early, TENANT, 1);
+    (1..=2).for_each(|n| commits::assert_whole(&late, TENANT, n));
+    drop(writer);
+    (1..=2).for_each(|n| commits::assert_whole(&late, TENANT, n));
+    commits::assert_whole(&early, TENANT, 1);
+}
+
+#[test]
+fn a_reader_writes_nothing() {
+    let (_directory, path) = place();
+    let store = LocalStore::create(&path, &options()).unwrap();
+    commit(&store, 1);
+    drop(store);
+    let before = files(&path);
+    let reader = LocalStore::open_read_only(&path, &options()).unwrap();
+    commits::assert_whole(&reader, TENANT, 1);
+    let commit = commits::numbered(2);
+    let put = block_on(reader.put(TENANT, commit.objects.clone()));
+    assert!(matches!(put, Err(StoreError::ReadOnly)), "{put:?}");
+    let committed = block_on(reader.commit(TENANT, commit));
+    assert!(
+        matches!(committed, Err(StoreError::ReadOnly)),
+        "{committed:?}"
+    );
+    drop(reader);
+    assert_eq!(files(&path), before);
+}
+
+#[test]
+fn readers_come_and_go_beside_a_busy_writer() {
+    let (_directory, path) = place();
+    // Small buffers: table files come and go all the time.
+    let small = Options {
+        write_buffers: 1 << 20,
+        wait: Duration::from_secs(60),
+        ..options()
+    };
+    let writer = LocalStore::create(&path, &small).unwrap();
+    let committed = std::sync::atomic::AtomicU64::new(0);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for n in 0..1500 {
+                commit(&writer, n);
+                committed.store(n + 1, std::sync::atomic::Ordering::SeqCst);
+            }
+        });
+        let mut opened = 0;
+        loop {
+            let before = committed.load(std::sync::atomic::Ordering::SeqCst);
+            let reader = LocalStore::open_read_only(&path, &small).unwrap();
+            for n in (0..before).rev().step_by(1 + opened % 7).take(200) {
+                commits::assert_whole(&reader, TENANT, n);
+            }
+            opened += 1;
+            if before == 1500 {
+                break;
+            }
+        }
+        assert!(opened > 5, "opened {opened} times");
+    });
+}

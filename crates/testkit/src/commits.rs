@@ -1,0 +1,103 @@
+//! Commits that are made of nothing but a number, so that whoever knows the
+//! number can say what must be in a store.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use elevo_core::{TenantId, Timestamp};
+use elevo_engine::{Commit, Object, Store};
+use elevo_objects::{Kind, Snapshot, SnapshotId, Tree};
+use futures::executor::block_on;
+use rand::rngs::SmallRng;
+use rand::{Rng, RngExt, SeedableRng};
+
+/// Commit number `n`: a snapshot, the nodes and the chunks it needs, some of
+/// them of a size to be stored apart, half of them hard to compress. The
+/// snapshot's message is the number.
+pub fn numbered(n: u64) -> Commit {
+    let mut random = SmallRng::seed_from_u64(n);
+    let mut objects = Vec::new();
+    for _ in 0..random.random_range(1..5) {
+        let longest = [200, 5000, 60_000][random.random_range(0..3)];
+        let length = random.random_range(0..longest);
+        objects.push(object(Kind::Chunk, bytes(&mut random, length)));
+    }
+    for _ in 0..random.random_range(1..6) {
+        let length = random.random_range(100..5000);
+        objects.push(object(Kind::Directory, bytes(&mut random, length)));
+    }
+    let root = objects.last().map(|root| root.key.hash);
+    let snapshot = Snapshot {
+        tree: Tree {
+            root,
+            count: 1,
+            bytes: 1,
+        },
+        times: None,
+        parents: Vec::new(),
+        author: "test".into(),
+        message: n.to_string(),
+        created: Timestamp::new(0, 0).unwrap(),
+        labels: BTreeMap::new(),
+    };
+    Commit {
+        objects,
+        snapshots: vec![snapshot],
+        references: Vec::new(),
+    }
+}
+
+/// The id of the snapshot in commit number `n`.
+pub fn id(n: u64) -> SnapshotId {
+    numbered(n).snapshots[0].encode().unwrap().0
+}
+
+/// Panics unless commit number `n` is in the store, to the last byte.
+pub fn assert_whole(store: &impl Store, tenant: TenantId, n: u64) {
+    let Commit {
+        objects, snapshots, ..
+    } = numbered(n);
+    let keys: Vec<_> = objects.iter().map(|object| object.key).collect();
+    let found = block_on(store.snapshots(tenant, &[id(n)])).unwrap();
+    assert_eq!(
+        found,
+        [snapshots.into_iter().next()],
+        "the snapshot of commit {n}"
+    );
+    let found = block_on(store.get(tenant, &keys)).unwrap();
+    for (object, data) in objects.into_iter().zip(found) {
+        assert!(
+            data == Some(object.data),
+            "{:?} of commit {n} is lost or wrong",
+            object.key
+        );
+    }
+}
+
+/// Numbers of all commits whose snapshots are in the store.
+pub fn present(store: &impl Store, tenant: TenantId) -> Vec<u64> {
+    let ids = block_on(store.list_snapshots(tenant, None, usize::MAX)).unwrap();
+    let snapshots = block_on(store.snapshots(tenant, &ids)).unwrap();
+    let message = |snapshot: Option<Snapshot>| snapshot.unwrap().message;
+    snapshots
+        .into_iter()
+        .map(|snapshot| message(snapshot).parse().unwrap())
+        .collect()
+}
+
+fn object(kind: Kind, data: Bytes) -> Object {
+    Object {
+        key: kind.key(&data),
+        data,
+    }
+}
+
+fn bytes(random: &mut SmallRng, length: usize) -> Bytes {
+    let mut data = vec![0; length];
+    random.fill_bytes(&mut data);
+    if random.random() {
+        // Few different bytes: compresses to less than half.
+        data.iter_mut().for_each(|byte| *byte = b'a' + *byte % 8);
+    }
+    data.into()
+}

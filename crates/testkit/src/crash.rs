@@ -1,0 +1,230 @@
+//! Processes that end in the middle of their work.
+//!
+//! A test starts its own binary again as a *victim*, which works without end
+//! and acknowledges what it has done, a line each. The test ends it at some
+//! moment and then checks that everything acknowledged is still there:
+//!
+//! ```no_run
+//! use elevo_testkit::{crash, long};
+//!
+//! #[test]
+//! fn nothing_is_lost() {
+//!     if let Some(victim) = crash::Victim::here() {
+//!         loop {
+//!             // ... do something in victim.directory(), then:
+//!             victim.acknowledge("what was done");
+//!         }
+//!     }
+//!     let directory = std::path::Path::new("some/where");
+//!     let kills = crash::Kills::new("nothing_is_lost", directory, long::rounds(200, 1));
+//!     kills.run(|done| { /* open what is in `directory` and look for done.all() */ });
+//! }
+//! # fn main() {}
+//! ```
+
+use std::env;
+use std::fmt::Display;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::Duration;
+
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::long;
+
+const DIRECTORY: &str = "ELEVO_VICTIM_DIRECTORY";
+const SEED: &str = "ELEVO_VICTIM_SEED";
+/// Tells an acknowledgement from what the test framework prints.
+const MARK: &str = "acknowledged: ";
+
+/// The process that will be ended, seen from inside.
+#[derive(Debug)]
+pub struct Victim {
+    directory: PathBuf,
+    seed: u64,
+}
+
+impl Victim {
+    /// `Some` in a process that was started as a victim.
+    pub fn here() -> Option<Self> {
+        let directory = env::var_os(DIRECTORY)?.into();
+        let seed = env::var(SEED).unwrap().parse().unwrap();
+        Some(Self { directory, seed })
+    }
+
+    /// Where it works.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// What its choices come from; another one for each victim.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// Says that `what` is done and must never be lost. Ends the process when
+    /// nobody listens any more.
+    pub fn acknowledge(&self, what: impl Display) {
+        // One write of less than a pipe holds: it arrives whole or not at all.
+        let line = format!("{MARK}{what}\n");
+        let mut out = std::io::stdout().lock();
+        out.write_all(line.as_bytes())
+            .and_then(|()| out.flush())
+            .expect("the test has ended");
+    }
+}
+
+/// A victim at work, seen from outside. Ended when dropped.
+#[derive(Debug)]
+pub struct Running {
+    child: Child,
+    lines: Receiver<String>,
+}
+
+impl Running {
+    /// Starts this test binary again, to run only `test`, as a victim.
+    pub fn start(test: &str, directory: &Path, seed: u64) -> Self {
+        let mut child = Command::new(env::current_exe().unwrap())
+            .args(["--exact", test, "--nocapture", "--include-ignored"])
+            .env(DIRECTORY, directory)
+            .env(SEED, seed.to_string())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let out = BufReader::new(child.stdout.take().unwrap());
+        let (send, lines) = mpsc::channel();
+        thread::spawn(move || {
+            for line in out.lines().map_while(Result::ok) {
+                if let Some((_, what)) = line.split_once(MARK) {
+                    let _ = send.send(what.to_owned());
+                }
+            }
+        });
+        Self { child, lines }
+    }
+
+    /// Waits for the next thing it has done.
+    pub fn next(&mut self) -> String {
+        self.lines
+            .recv()
+            .unwrap_or_else(|_| panic!("ended by itself: {:?}", self.child.wait()))
+    }
+
+    /// What else it has done by now.
+    pub fn acknowledged(&mut self) -> Vec<String> {
+        self.lines.try_iter().collect()
+    }
+
+    /// Lets it do nothing until [`Self::resume`].
+    pub fn pause(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// Lets it go on after [`Self::pause`].
+    pub fn resume(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    /// Ends it at once; returns what else it had done until then.
+    pub fn kill(mut self) -> Vec<String> {
+        if let Some(status) = self.child.try_wait().unwrap() {
+            panic!("ended by itself: {status}");
+        }
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        self.lines.iter().collect()
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Kills one victim after another, each at a moment nobody chose.
+#[derive(Debug)]
+pub struct Kills<'a> {
+    test: &'a str,
+    directory: &'a Path,
+    count: u32,
+    longest: Duration,
+    seed: u64,
+}
+
+/// What all victims have done so far.
+#[derive(Debug, Default)]
+pub struct Acknowledged {
+    all: Vec<String>,
+    before: usize,
+    /// How many victims have been killed.
+    pub kills: u32,
+    /// Whether there will be no other.
+    pub is_last: bool,
+}
+
+impl Acknowledged {
+    /// Everything, in the order in which it was acknowledged.
+    pub fn all(&self) -> &[String] {
+        &self.all
+    }
+
+    /// What the last victim has done.
+    pub fn of_the_last(&self) -> &[String] {
+        &self.all[self.before..]
+    }
+}
+
+impl<'a> Kills<'a> {
+    /// `count` victims that run `test` in `directory`.
+    pub fn new(test: &'a str, directory: &'a Path, count: u32) -> Self {
+        let longest = Duration::from_millis(400);
+        Self {
+            test,
+            directory,
+            count,
+            longest,
+            seed: long::seed(),
+        }
+    }
+
+    /// How long a victim lives at most, its start included.
+    pub fn longest_life(self, longest: Duration) -> Self {
+        Self { longest, ..self }
+    }
+
+    /// Kills them all; after each calls `verify`, which panics if something is
+    /// missing. Fails if none of them had done anything.
+    pub fn run(&self, mut verify: impl FnMut(&Acknowledged)) {
+        let mut random = SmallRng::seed_from_u64(self.seed);
+        let mut done = Acknowledged::default();
+        for round in 1..=self.count {
+            let victim = Running::start(self.test, self.directory, random.random());
+            thread::sleep(random.random_range(Duration::ZERO..self.longest));
+            let new = victim.kill();
+            done = Acknowledged {
+                before: done.all.len(),
+                all: [done.all, new].concat(),
+                kills: round,
+                is_last: round == self.count,
+            };
+            verify(&done);
+        }
+        eprintln!("{} kills, {} acknowledgements", self.count, done.all.len());
+        assert!(
+            !done.all.is_empty(),
+            "no victim lived long enough to do anything"
+        );
+    }
+}

@@ -1,0 +1,188 @@
+//! Disks that lose power: ext4 in a file, whose image can be taken at any
+//! moment and mounted elsewhere.
+//!
+//! The file is the disk. What the file system has handed to the block layer is
+//! in it; what it still holds in its own page cache is not, unless something
+//! synced it. So a copy of the file is what a disk would hold if the machine
+//! lost power at that moment.
+//!
+//! Needs root and loop devices. Mounts are made in a mount namespace of the
+//! test's own (see [`in_own_namespace`]): the kernel removes them, and frees
+//! the loop devices, however the test ends.
+
+use std::env;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const NAMESPACE: &str = "ELEVO_TEST_NAMESPACE";
+
+/// True in a process that may mount. Otherwise runs this test again in one,
+/// waits for it, fails if it failed, and returns false.
+///
+/// ```no_run
+/// #[test]
+/// fn power_fails() {
+///     if !elevo_testkit::disk::in_own_namespace("power_fails") {
+///         return;
+///     }
+///     // mount what you like
+/// }
+/// # fn main() {}
+/// ```
+pub fn in_own_namespace(test: &str) -> bool {
+    if env::var_os(NAMESPACE).is_some() {
+        return true;
+    }
+    assert!(
+        rustix::process::geteuid().is_root(),
+        "mounting an image needs root"
+    );
+    let status = Command::new("unshare")
+        .args(["--mount", "--propagation", "private", "--kill-child", "--"])
+        .arg(env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture", "--include-ignored"])
+        .env(NAMESPACE, "1")
+        .status()
+        .expect("util-linux has unshare");
+    assert!(
+        status.success(),
+        "{test} in a namespace of its own: {status}"
+    );
+    false
+}
+
+/// A mounted image. Unmounted when dropped.
+#[derive(Debug)]
+pub struct Disk {
+    image: PathBuf,
+    mounted: PathBuf,
+}
+
+impl Disk {
+    /// A new, empty disk, as a file and a mount point in `directory`.
+    pub fn make(directory: &Path, name: &str, bytes: u64) -> Self {
+        let image = directory.join(format!("{name}.img"));
+        File::create(&image).unwrap().set_len(bytes).unwrap();
+        run(Command::new("mkfs.ext4").arg("-q").arg(&image));
+        Self::mount(image)
+    }
+
+    /// The disk that is in `image`; its journal is replayed, as after a crash.
+    pub fn mount(image: PathBuf) -> Self {
+        let mounted = image.with_extension("mnt");
+        fs::create_dir_all(&mounted).unwrap();
+        // No commit by the clock: what is on the disk is what was synced.
+        let options = ["-t", "ext4", "-o", "loop,commit=300"];
+        run(Command::new("mount")
+            .args(options)
+            .arg(&image)
+            .arg(&mounted));
+        Self { image, mounted }
+    }
+
+    /// Where its files are.
+    pub fn path(&self) -> &Path {
+        &self.mounted
+    }
+
+    /// What the disk would hold if power failed now, as a disk of its own.
+    /// Whoever writes to this one must be paused: the copy is taken again
+    /// until nothing was written meanwhile, and so is of one moment.
+    pub fn lose_power(&self, name: &str) -> Self {
+        let copy = self.image.with_file_name(format!("{name}.img"));
+        let started = Instant::now();
+        loop {
+            let before = self.quiet();
+            run(Command::new("cp")
+                .arg("--sparse=always")
+                .arg(&self.image)
+                .arg(&copy));
+            if self.activity() == before {
+                return Self::mount(copy);
+            }
+            assert!(
+                started.elapsed() < Duration::from_secs(60),
+                "the disk is never quiet"
+            );
+        }
+    }
+
+    /// Waits until requests that are under way have ended.
+    fn quiet(&self) -> Activity {
+        let mut last = self.activity();
+        loop {
+            thread::sleep(Duration::from_millis(5));
+            let now = self.activity();
+            if now == last && now.in_flight == 0 {
+                return now;
+            }
+            last = now;
+        }
+    }
+
+    /// See `Documentation/block/stat.rst` of the kernel.
+    fn activity(&self) -> Activity {
+        let device = output(
+            Command::new("findmnt")
+                .args(["-no", "SOURCE"])
+                .arg(&self.mounted),
+        );
+        let device = Path::new(device.trim()).file_name().unwrap().to_owned();
+        let stat = fs::read_to_string(Path::new("/sys/block").join(device).join("stat")).unwrap();
+        let fields: Vec<u64> = stat
+            .split_whitespace()
+            .map(|field| field.parse().unwrap())
+            .collect();
+        Activity {
+            writes: fields[4],
+            sectors: fields[6],
+            in_flight: fields[8],
+        }
+    }
+
+    /// Unmounts it and deletes its file.
+    pub fn discard(self) {
+        let image = self.image.clone();
+        drop(self);
+        fs::remove_file(image).unwrap();
+    }
+}
+
+#[derive(Debug, PartialEq)]
+struct Activity {
+    writes: u64,
+    sectors: u64,
+    in_flight: u64,
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let unmount = |lazy: &[&str]| {
+            let status = Command::new("umount")
+                .args(lazy)
+                .arg(&self.mounted)
+                .status();
+            status.is_ok_and(|status| status.success())
+        };
+        let unmounted = unmount(&[]) || unmount(&["--lazy"]);
+        assert!(
+            unmounted || thread::panicking(),
+            "cannot unmount {}",
+            self.mounted.display()
+        );
+    }
+}
+
+fn run(command: &mut Command) {
+    output(command);
+}
+
+fn output(command: &mut Command) -> String {
+    let output = command.stderr(Stdio::inherit()).output();
+    let output = output.unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    assert!(output.status.success(), "{command:?}: {}", output.status);
+    String::from_utf8(output.stdout).unwrap()
+}

@@ -1,0 +1,27 @@
+//! How long the long tests are.
+
+use std::env;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// `rounds` times `ELEVO_LONG`, at least `least`. Panics if that is not set:
+/// a long test runs as long as it was told to, or not at all.
+pub fn rounds(rounds: u32, least: u32) -> u32 {
+    let length = env::var("ELEVO_LONG").expect("ELEVO_LONG is not set: run scripts/soak");
+    let length: f64 = length.parse().expect("ELEVO_LONG is a number");
+    assert!(length > 0.0 && length.is_finite(), "ELEVO_LONG={length}");
+    ((f64::from(rounds) * length).round() as u32).max(least)
+}
+
+/// What this run's choices come from: `ELEVO_SEED`, or a new one. Printed, so
+/// that a failing run can be repeated.
+pub fn seed() -> u64 {
+    let now = || {
+        SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap()
+            .as_nanos() as u64
+    };
+    let seed = env::var("ELEVO_SEED").map_or_else(|_| now(), |seed| seed.parse().unwrap());
+    eprintln!("ELEVO_SEED={seed}");
+    seed
+}
