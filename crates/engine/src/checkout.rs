@@ -190,13 +190,7 @@ impl Checkout<'_> {
             threads: self.options.threads,
             leave_out: self.options.leave_out.clone(),
         };
-        let scanned = scan(
-            self.repository,
-            directory,
-            &options,
-            &Progress::new(),
-            known,
-        )?;
+        let scanned = scan(self.repository, directory, &options, self.progress, known)?;
         let (tree, nodes) = scanned;
         Ok((tree, self.repository.overlay(Arc::new(nodes))))
     }
