@@ -1,2 +1,74 @@
-//! Placeholder.
-fn main() {}
+//! The `elevo` command: arguments, progress, output and exit codes over the
+//! libraries of this workspace. `docs/cli.md` is its manual.
+//!
+//! May depend on every library crate. Must hold no logic that a user of the
+//! libraries would miss. Here the clock, the environment, the terminal and the
+//! current directory enter; nothing below reads them.
+
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the clock, the environment and the current directory enter here"
+)]
+
+mod args;
+mod bar;
+mod errors;
+mod format;
+mod output;
+mod record;
+mod revision;
+mod session;
+mod shapes;
+mod state;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+
+use args::{Cli, Command};
+use errors::Report;
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return refuse(&error),
+    };
+    let json = matches!(&cli.command, Command::State(state) if state.global.json);
+    let result = match cli.command {
+        Command::State(state) => state::run(state),
+        Command::Completions { shell } => completions(shell),
+    };
+    match result {
+        Ok(code) => code,
+        Err(error) => {
+            let report = Report::new(&error);
+            report.print(json);
+            report.exit.into()
+        }
+    }
+}
+
+/// Arguments that clap did not take, or a wish for help or the version.
+fn refuse(error: &clap::Error) -> ExitCode {
+    let json = std::env::args_os().any(|argument| argument == "--json");
+    if json && error.use_stderr() {
+        let report = Report::usage(error);
+        report.print(true);
+    } else {
+        // Nobody is left to tell if this fails.
+        let _ = error.print();
+    }
+    match error.use_stderr() {
+        true => errors::Exit::Usage.into(),
+        false => ExitCode::SUCCESS,
+    }
+}
+
+fn completions(shell: clap_complete::Shell) -> anyhow::Result<ExitCode> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "elevo", &mut script);
+    let mut output = output::Output::new(false);
+    output.bytes(&script)?;
+    output.finish()?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,163 @@
+//! What the command line looks like, down to the commands of `elevo state`,
+//! which describe themselves in their own files.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
+
+use crate::state::{cat, checkout, commit, diff, import, init, log, ls, show, tag};
+
+/// Versions of file trees, for programs that change many of them.
+#[derive(Debug, Parser)]
+#[command(
+    name = "elevo",
+    version,
+    disable_help_subcommand = true,
+    arg_required_else_help = true,
+    after_help = "\
+Examples:
+  elevo state init                    make a store for this directory
+  elevo state commit -m \"an edit\"     keep this directory as a snapshot
+  elevo state log                     what was kept
+  elevo completions bash              a script that completes these commands
+
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not found, 4 conflict, 5 busy,
+6 store damaged or of a newer format, 7 `diff --exit-code` found differences."
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    State(State),
+    /// Print a script that completes `elevo` commands in a shell
+    #[command(after_help = "\
+Examples:
+  elevo completions bash > ~/.local/share/bash-completion/completions/elevo
+  elevo completions zsh > ~/.zfunc/_elevo         with fpath+=~/.zfunc in ~/.zshrc
+  elevo completions fish > ~/.config/fish/completions/elevo.fish")]
+    Completions {
+        /// Which shell
+        shell: Shell,
+    },
+}
+
+/// Snapshots of directories, in a store on this machine.
+///
+/// A store is made by `init` in the directory `.elevo/store`, and found from
+/// the current directory upwards. Nothing here needs root.
+#[derive(Debug, Args)]
+#[command(
+    arg_required_else_help = true,
+    disable_help_subcommand = true,
+    after_help = "\
+REV names a snapshot: its id or the first digits of it (at least 6), a tag,
+`head` (the newest commit), `@` (what this directory was checked out or
+committed as), and any of these followed by `~N` (N steps back, by default 1).
+
+Examples:
+  elevo state init && elevo state commit -m \"first\"
+  elevo state tag v1
+  elevo state diff --stat v1 head
+  elevo state checkout v1 ../copy
+  elevo state log --json | jq -r .snapshot"
+)]
+pub(crate) struct State {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: StateCommand,
+}
+
+/// Options of every command of `elevo state`.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Common options")]
+pub(crate) struct Global {
+    /// The store, if it is not to be found from the current directory
+    #[arg(long, global = true, value_name = "PATH", env = "ELEVO_STORE")]
+    pub(crate) store: Option<PathBuf>,
+
+    /// Print JSON, errors included
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+
+    /// Show no progress and no notes
+    #[arg(short, long, global = true)]
+    pub(crate) quiet: bool,
+
+    /// Threads that read and write files; all processors by default
+    #[arg(long, global = true, value_name = "N")]
+    pub(crate) threads: Option<NonZeroUsize>,
+
+    /// How long to wait for another process that writes to the store
+    #[arg(long, global = true, value_name = "SECONDS", default_value_t = 5)]
+    pub(crate) wait: u64,
+}
+
+/// Each describes itself, in its own file.
+#[derive(Debug, Subcommand)]
+pub(crate) enum StateCommand {
+    Init(init::Init),
+    Import(import::Import),
+    Commit(commit::Commit),
+    Log(log::Log),
+    Show(show::Show),
+    Diff(diff::Diff),
+    Checkout(checkout::Checkout),
+    Cat(cat::Cat),
+    Ls(ls::Ls),
+    Tag(tag::Tag),
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Command, CommandFactory};
+
+    use super::*;
+
+    /// Every command, with the words it is called by.
+    fn commands() -> Vec<(String, Command)> {
+        let mut root = Cli::command();
+        root.build();
+        let mut open = vec![("elevo".to_owned(), root)];
+        let mut found = Vec::new();
+        while let Some((name, command)) = open.pop() {
+            for below in command.get_subcommands() {
+                open.push((format!("{name} {}", below.get_name()), below.clone()));
+            }
+            found.push((name, command));
+        }
+        found
+    }
+
+    #[test]
+    fn the_command_line_is_coherent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_explains_itself_with_examples() {
+        for (name, mut command) in commands() {
+            let help = command.render_long_help().to_string();
+            assert!(help.contains("Examples:"), "{name}: {help}");
+            assert!(help.contains("elevo "), "{name}: {help}");
+        }
+    }
+
+    #[test]
+    fn the_manual_names_every_command_and_option() {
+        let manual = include_str!("../../../docs/cli.md");
+        for (name, command) in commands() {
+            assert!(manual.contains(&format!("`{name}")), "`{name}` is missing");
+            for option in command.get_arguments().filter_map(|it| it.get_long()) {
+                let known = ["help", "version"].contains(&option);
+                let option = format!("`--{option}");
+                assert!(known || manual.contains(&option), "{name}: {option}`");
+            }
+        }
+    }
+}

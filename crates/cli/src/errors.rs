@@ -1,0 +1,455 @@
+//! What a user sees when something goes wrong: the one place that turns errors
+//! of the libraries, and our own, into a message, a name, an exit code and
+//! advice.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anstyle::{AnsiColor, Style};
+use elevo_core::InvalidPath;
+use elevo_engine::StoreError;
+use elevo_objects::SnapshotId;
+use elevo_store_local::OpenError;
+use serde_json::{Map, Value, json};
+
+use crate::format::{path_text, short};
+
+/// How the process ends. `docs/cli.md` has this table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    Failed = 1,
+    Usage = 2,
+    NotFound = 3,
+    Conflict = 4,
+    Busy = 5,
+    Damaged = 6,
+    Differences = 7,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+/// What goes wrong in the command line itself.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Problem {
+    #[error("there is no store in {} or above it", .from.display())]
+    NoStore { from: PathBuf },
+    #[error("the store of {} should be {}, and is not there", .directory.display(), .store.display())]
+    StoreGone { directory: PathBuf, store: PathBuf },
+    #[error("no snapshot is known as `{0}`")]
+    UnknownRevision(String),
+    #[error("`{text}` is the start of more than one snapshot: {} …", .candidates.join(", "))]
+    AmbiguousRevision {
+        text: String,
+        candidates: Vec<String>,
+    },
+    #[error("`{0}` is not the name of a snapshot")]
+    InvalidRevision(String),
+    #[error("nothing has been committed to this store yet")]
+    NothingCommitted,
+    #[error("this directory is not known to hold a snapshot")]
+    NoCheckout,
+    #[error("`{text}` goes back further than the history, which ends after {steps} steps")]
+    NoAncestor { text: String, steps: u64 },
+    #[error("head is {}, but this directory was made from {}", known(.head), known(.here))]
+    HeadElsewhere {
+        here: Option<SnapshotId>,
+        head: Option<SnapshotId>,
+    },
+    #[error(
+        "a checkout of {} into {} was interrupted, and it holds parts of both that and what was there before",
+        short(*.to), .directory.display()
+    )]
+    Interrupted {
+        directory: PathBuf,
+        to: SnapshotId,
+        source: Option<elevo_engine::Error>,
+    },
+    #[error("the checkout of {} into {} stopped half-way", short(*.to), .directory.display())]
+    Stopped {
+        directory: PathBuf,
+        to: SnapshotId,
+        source: elevo_engine::Error,
+    },
+    #[error("the tag `{name}` is there already, at {}", short(*.at))]
+    TagExists { name: String, at: SnapshotId },
+    #[error("there is no tag `{0}`")]
+    NoSuchTag(String),
+    #[error("`{name}` cannot be a tag: {why}")]
+    InvalidTag { name: String, why: &'static str },
+    #[error("the store {} lies inside {}", .store.display(), .directory.display())]
+    StoreInside { store: PathBuf, directory: PathBuf },
+    #[error("{} lies inside the working directory {}", .directory.display(), .working.display())]
+    InsideWorking {
+        directory: PathBuf,
+        working: PathBuf,
+    },
+    #[error("no directory was given, and this one belongs to no store")]
+    NoWorkingDirectory,
+    #[error("`{}` is not a path within a snapshot", path_text(.path))]
+    NotATreePath { path: Vec<u8>, source: InvalidPath },
+    #[error("renames are looked for among at most {limit} changes, and here are more")]
+    TooManyChanges { limit: usize },
+    #[error("{} is not a directory", .0.display())]
+    NotADirectory(PathBuf),
+    #[error("another `elevo` is at work in {}", .0.display())]
+    DirectoryBusy(PathBuf),
+    #[error("{} is not known to hold a snapshot", .0.display())]
+    NoSeed(PathBuf),
+    #[error("cannot {action} {}", .path.display())]
+    Io {
+        action: &'static str,
+        path: PathBuf,
+        source: io::Error,
+    },
+}
+
+fn lossy(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+fn known(id: &Option<SnapshotId>) -> String {
+    id.map_or("nothing".into(), short)
+}
+
+/// An error as it is shown.
+#[derive(Debug)]
+pub(crate) struct Report {
+    pub(crate) exit: Exit,
+    name: &'static str,
+    /// What happened, and why, outermost first.
+    messages: Vec<String>,
+    details: Map<String, Value>,
+    remediation: Option<String>,
+}
+
+/// What is known about an error besides its message.
+struct Known {
+    exit: Exit,
+    name: &'static str,
+    details: Value,
+    remediation: Option<String>,
+}
+
+impl Known {
+    fn new(exit: Exit, name: &'static str) -> Self {
+        Self {
+            exit,
+            name,
+            details: Value::Null,
+            remediation: None,
+        }
+    }
+
+    fn with(self, details: Value) -> Self {
+        Self { details, ..self }
+    }
+
+    fn advice(self, remediation: impl Into<String>) -> Self {
+        let remediation = Some(remediation.into());
+        Self {
+            remediation,
+            ..self
+        }
+    }
+}
+
+impl Report {
+    /// Finds the first error in the chain that is known here.
+    pub(crate) fn new(error: &anyhow::Error) -> Self {
+        let known = error
+            .chain()
+            .find_map(|cause| {
+                if let Some(problem) = cause.downcast_ref() {
+                    Some(of_problem(problem))
+                } else if let Some(error) = cause.downcast_ref() {
+                    Some(of_engine(error))
+                } else if let Some(error) = cause.downcast_ref() {
+                    Some(of_store(error))
+                } else {
+                    cause.downcast_ref().map(of_open)
+                }
+            })
+            .unwrap_or_else(|| Known::new(Exit::Failed, "failed"));
+        let mut messages: Vec<String> = error.chain().map(one_line).collect();
+        messages.dedup();
+        Self {
+            exit: known.exit,
+            name: known.name,
+            messages,
+            details: known.details.as_object().cloned().unwrap_or_default(),
+            remediation: known.remediation,
+        }
+    }
+
+    /// Arguments that were not understood.
+    pub(crate) fn usage(error: &clap::Error) -> Self {
+        let text = error.render().to_string();
+        let message = text.trim().trim_start_matches("error: ");
+        Self {
+            exit: Exit::Usage,
+            name: "usage",
+            messages: vec![message.lines().next().unwrap_or_default().into()],
+            details: json!({ "text": message })
+                .as_object()
+                .cloned()
+                .unwrap_or_default(),
+            remediation: Some("see `elevo --help` and `elevo state COMMAND --help`".into()),
+        }
+    }
+
+    /// Writes it to standard error. There is nobody to tell if that fails.
+    pub(crate) fn print(&self, json: bool) {
+        let mut out = anstream::stderr().lock();
+        let _ = match json {
+            true => writeln!(out, "{}", self.json()),
+            false => self.write(&mut out),
+        };
+    }
+
+    fn json(&self) -> Value {
+        json!({ "error": {
+            "name": self.name,
+            "message": self.messages.join(": "),
+            "details": self.details,
+            "remediation": self.remediation,
+        } })
+    }
+
+    fn write(&self, out: &mut impl Write) -> io::Result<()> {
+        let error = AnsiColor::Red.on_default().bold();
+        let help = AnsiColor::Cyan.on_default().bold();
+        let dim = Style::new().dimmed();
+        let mut messages = self.messages.iter();
+        let first = messages.next().map_or("something failed", String::as_str);
+        writeln!(out, "{error}error{error:#}: {first}")?;
+        for message in messages {
+            writeln!(out, "  {dim}because{dim:#}: {message}")?;
+        }
+        match &self.remediation {
+            Some(remediation) => writeln!(out, "  {help}help{help:#}: {remediation}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A message without control characters, which paths may bring in.
+fn one_line(error: &(dyn std::error::Error + 'static)) -> String {
+    error.to_string().replace(char::is_control, "\u{fffd}")
+}
+
+fn of_problem(problem: &Problem) -> Known {
+    let not_found = |name| Known::new(Exit::NotFound, name);
+    let conflict = |name| Known::new(Exit::Conflict, name);
+    let usage = |name| Known::new(Exit::Usage, name);
+    match problem {
+        Problem::NoStore { from } => not_found("store_not_found")
+            .with(json!({ "directory": lossy(from) }))
+            .advice("make one with `elevo state init`, or name one with --store PATH"),
+        Problem::StoreGone { directory, store } => not_found("store_not_found")
+            .with(json!({ "directory": lossy(directory), "store": lossy(store) }))
+            .advice("name the store with --store PATH, if it has moved"),
+        Problem::UnknownRevision(text) => not_found("snapshot_not_found")
+            .with(json!({ "revision": text }))
+            .advice(
+                "give at least 6 digits of an id, a tag, `head` or `@`; `elevo state tag` lists \
+                 tags and `elevo state log --all` all snapshots",
+            ),
+        Problem::AmbiguousRevision { text, candidates } => not_found("snapshot_ambiguous")
+            .with(json!({ "revision": text, "candidates": candidates }))
+            .advice("give more digits"),
+        Problem::InvalidRevision(text) => usage("revision_invalid")
+            .with(json!({ "revision": text }))
+            .advice("see `elevo state --help` for what REV can be"),
+        Problem::NothingCommitted => not_found("snapshot_not_found")
+            .advice("`elevo state commit` makes a first snapshot; otherwise name one"),
+        Problem::NoCheckout => not_found("snapshot_not_found")
+            .advice("`@` is what the last commit or checkout left in this directory; name a snapshot instead"),
+        Problem::NoAncestor { text, steps } => {
+            not_found("snapshot_not_found").with(json!({ "revision": text, "steps": steps }))
+        }
+        Problem::HeadElsewhere { here, head } => conflict("head_elsewhere")
+            .with(json!({
+                "head": head.map(|id| id.to_string()),
+                "parent": here.map(|id| id.to_string()),
+            }))
+            .advice(
+                "`commit --parent head` keeps this directory as the successor of head, whatever \
+                 head has in addition; `commit --detach` keeps it beside head",
+            ),
+        Problem::Interrupted { directory, to, .. } => conflict("checkout_interrupted")
+            .with(json!({ "directory": lossy(directory), "to": to.to_string() }))
+            .advice(format!(
+                "`elevo state checkout --force {}` completes it, and takes away what was changed \
+                 in the directory; to keep that, `elevo state commit --parent REV --detach` first",
+                short(*to)
+            )),
+        Problem::Stopped { directory, to, .. } => Known::new(Exit::Failed, "checkout_stopped")
+            .with(json!({ "directory": lossy(directory), "to": to.to_string() }))
+            .advice(
+                "the directory holds parts of both snapshots; once the cause is gone, the same \
+                 checkout completes it, with --force if files were cut off",
+            ),
+        Problem::TagExists { name, at } => conflict("tag_exists")
+            .with(json!({ "tag": name, "snapshot": at.to_string() }))
+            .advice("--force moves it"),
+        Problem::NoSuchTag(name) => not_found("tag_not_found")
+            .with(json!({ "tag": name }))
+            .advice("`elevo state tag` lists tags"),
+        Problem::InvalidTag { name, .. } => usage("tag_invalid").with(json!({ "tag": name })),
+        Problem::StoreInside { store, directory } => usage("store_inside")
+            .with(json!({ "store": lossy(store), "directory": lossy(directory) }))
+            .advice("import a directory that does not contain the store, or move the store"),
+        Problem::InsideWorking { directory, working } => usage("inside_working_directory")
+            .with(json!({ "directory": lossy(directory), "working": lossy(working) }))
+            .advice("`elevo state commit` keeps all of it; `elevo state import` any part by itself"),
+        Problem::NoWorkingDirectory => usage("directory_missing").advice("name a directory"),
+        Problem::NotATreePath { path, .. } => usage("path_invalid")
+            .with(json!({ "path": String::from_utf8_lossy(path) }))
+            .advice("paths start at the root of the snapshot, without a leading slash"),
+        Problem::TooManyChanges { limit } => Known::new(Exit::Failed, "too_many_changes")
+            .with(json!({ "limit": limit }))
+            .advice("leave out --renames, or name paths to look at fewer changes"),
+        Problem::NotADirectory(path) => {
+            not_found("directory_not_found").with(json!({ "directory": lossy(path) }))
+        }
+        Problem::DirectoryBusy(path) => Known::new(Exit::Busy, "directory_busy")
+            .with(json!({ "directory": lossy(path) }))
+            .advice("wait until it has finished"),
+        Problem::NoSeed(path) => not_found("seed_unknown")
+            .with(json!({ "directory": lossy(path) }))
+            .advice("a seed is a directory that `elevo state checkout` or `commit` left as it is, since the machine was started"),
+        Problem::Io { path, .. } => Known::new(Exit::Failed, "io").with(json!({ "path": lossy(path) })),
+    }
+}
+
+fn of_engine(error: &elevo_engine::Error) -> Known {
+    use elevo_engine::Error;
+    let path_of = |path: &elevo_core::TreePath| json!({ "path": path.to_string() });
+    match error {
+        Error::NotFound(path) => Known::new(Exit::NotFound, "path_not_found")
+            .with(path_of(path))
+            .advice("`elevo state ls REV` lists what there is"),
+        Error::NotADirectory(path) | Error::NotAFile(path) | Error::NotALink(path) => {
+            Known::new(Exit::NotFound, "wrong_kind").with(path_of(path))
+        }
+        Error::Path(_) => Known::new(Exit::Usage, "path_invalid"),
+        Error::Snapshot(_) => Known::new(Exit::Usage, "snapshot_invalid")
+            .advice("shorten the author, the message or the labels"),
+        Error::NoSuchSnapshot(id) => Known::new(Exit::NotFound, "snapshot_not_found")
+            .with(json!({ "snapshot": id.to_string() })),
+        Error::MissingObject(_) | Error::Damaged { .. } => damaged(),
+        Error::Store(error) => of_store(error),
+        Error::Io { path, .. } => Known::new(Exit::Failed, "io").with(path_of(path)),
+        Error::InTheWay { first, count } => Known::new(Exit::Conflict, "in_the_way")
+            .with(json!({ "path": first.to_string(), "count": count }))
+            .advice(
+                "nothing was changed; keep what is there with `elevo state commit` or move it \
+                 away, or give it up with --force",
+            ),
+        _ => Known::new(Exit::Failed, "failed"),
+    }
+}
+
+fn of_store(error: &StoreError) -> Known {
+    match error {
+        StoreError::ReferenceMoved { name, current } => {
+            Known::new(Exit::Conflict, "reference_moved")
+                .with(json!({
+                    "reference": name,
+                    "snapshot": current.map(|id| id.to_string()),
+                }))
+                .advice("somebody else moved it in the meantime; look at it and try again")
+        }
+        StoreError::Refused(_) => Known::new(Exit::Failed, "refused"),
+        StoreError::Damaged(_) => damaged(),
+        StoreError::ReadOnly => Known::new(Exit::Failed, "read_only"),
+        StoreError::Storage(_) => Known::new(Exit::Failed, "storage_failed")
+            .advice("see whether the disk is full and the store's files can be written"),
+    }
+}
+
+fn of_open(error: &OpenError) -> Known {
+    match error {
+        OpenError::Busy { path, holder } => Known::new(Exit::Busy, "store_busy")
+            .with(json!({ "store": lossy(path), "holder": holder }))
+            .advice("--wait SECONDS waits longer"),
+        OpenError::NewerFormat {
+            path,
+            found,
+            supported,
+        } => Known::new(Exit::Damaged, "newer_format")
+            .with(json!({ "store": lossy(path), "found": found, "supported": supported })),
+        OpenError::NotAStore { path } => Known::new(Exit::NotFound, "store_not_found")
+            .with(json!({ "store": lossy(path) }))
+            .advice("make one with `elevo state init`, or name another with --store PATH"),
+        OpenError::AlreadyAStore { path } => {
+            Known::new(Exit::Conflict, "store_exists").with(json!({ "store": lossy(path) }))
+        }
+        OpenError::NotEmpty { path, .. } => {
+            Known::new(Exit::Conflict, "not_empty").with(json!({ "store": lossy(path) }))
+        }
+        OpenError::Io { path, .. } => Known::new(Exit::Failed, "io")
+            .with(json!({ "store": lossy(path) }))
+            .advice("see whether you may read and write there"),
+        OpenError::Database { path, .. } => Known::new(Exit::Damaged, "database")
+            .with(json!({ "store": lossy(path) }))
+            .advice("see whether the disk is full and you may read the store's files; if so, it is damaged"),
+        _ => Known::new(Exit::Failed, "failed"),
+    }
+}
+
+fn damaged() -> Known {
+    Known::new(Exit::Damaged, "store_damaged")
+        .advice("the store has lost data: take it from a backup, and check the disk")
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::Context;
+
+    use super::*;
+
+    #[test]
+    fn the_first_known_error_in_a_chain_decides_and_all_are_told() {
+        let id = SnapshotId(elevo_objects::Hash::from_bytes([7; 32]));
+        let error = Err::<(), _>(elevo_engine::Error::NoSuchSnapshot(id))
+            .context("cannot do it")
+            .unwrap_err();
+        let report = Report::new(&error);
+        assert_eq!(report.exit, Exit::NotFound);
+        let mut text = Vec::new();
+        report
+            .write(&mut anstream::StripStream::new(&mut text))
+            .unwrap();
+        assert_eq!(
+            String::from_utf8(text).unwrap(),
+            format!("error: cannot do it\n  because: snapshot {id} is not stored\n")
+        );
+        assert_eq!(
+            report.json()["error"]["message"],
+            format!("cannot do it: snapshot {id} is not stored")
+        );
+    }
+
+    #[test]
+    fn an_unknown_error_is_a_plain_failure() {
+        let report = Report::new(&anyhow::anyhow!("odd"));
+        assert_eq!((report.exit, report.name), (Exit::Failed, "failed"));
+    }
+
+    #[test]
+    fn advice_follows_the_message() {
+        let report = Report::new(&Problem::NothingCommitted.into());
+        let mut text = Vec::new();
+        report
+            .write(&mut anstream::StripStream::new(&mut text))
+            .unwrap();
+        let text = String::from_utf8(text).unwrap();
+        assert!(text.contains("\n  help: `elevo state commit`"), "{text}");
+    }
+}

@@ -1,0 +1,261 @@
+//! What every command of `elevo state` works with: its options, where it is
+//! called, the store, and the way out.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use elevo_core::{Name, TenantId};
+use elevo_engine::{DEFAULT_CACHE_BYTES, Repository};
+use elevo_objects::{Snapshot, SnapshotId};
+use elevo_store_local::{LocalStore, OpenError, Options};
+
+use crate::args::Global;
+use crate::errors::Problem;
+use crate::format;
+use crate::output::Output;
+use crate::record::{RESERVED, Record};
+use crate::revision;
+
+/// One call of the command line.
+pub(crate) struct Session {
+    pub(crate) global: Global,
+    pub(crate) output: Output,
+    /// The current directory.
+    here: PathBuf,
+    /// The command, for whoever finds the store busy.
+    command: &'static str,
+}
+
+/// A store, and the working directory it was found from.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) store: PathBuf,
+    pub(crate) working: Option<PathBuf>,
+}
+
+impl Place {
+    /// What the working directory is known to hold.
+    pub(crate) fn here(&self) -> Option<SnapshotId> {
+        Record::read(self.working.as_deref()?)?.snapshot()
+    }
+}
+
+/// A store that is open to read.
+pub(crate) struct View {
+    pub(crate) repository: Repository,
+    here: Option<SnapshotId>,
+}
+
+impl View {
+    /// The snapshot a user means.
+    pub(crate) fn resolve(&self, text: &str) -> anyhow::Result<(SnapshotId, Snapshot)> {
+        revision::resolve(&self.repository, self.here, text)
+    }
+}
+
+impl Session {
+    pub(crate) fn new(global: Global, command: &'static str) -> Result<Self, Problem> {
+        let here = std::env::current_dir().map_err(|source| Problem::Io {
+            action: "find",
+            path: ".".into(),
+            source,
+        })?;
+        let output = Output::new(global.json);
+        Ok(Self {
+            global,
+            output,
+            here,
+            command,
+        })
+    }
+
+    /// A directory given on the command line; it must be there.
+    pub(crate) fn directory(&self, path: &Path) -> Result<PathBuf, Problem> {
+        let path = self.here.join(path);
+        match path.canonicalize() {
+            Ok(path) if path.is_dir() => Ok(path),
+            Ok(path) => Err(Problem::NotADirectory(path)),
+            Err(error) if is_absent(&error) => Err(Problem::NotADirectory(path)),
+            Err(source) => Err(Problem::Io {
+                action: "find",
+                path,
+                source,
+            }),
+        }
+    }
+
+    /// A path given on the command line, where nothing need be yet.
+    pub(crate) fn path(&self, path: &Path) -> PathBuf {
+        self.here.join(path)
+    }
+
+    /// Where a new store goes if nothing else is said.
+    pub(crate) fn here(&self) -> &Path {
+        &self.here
+    }
+
+    /// The store: the one that was named, else that of `directory` if it has
+    /// one, else the one found from the current directory upwards.
+    pub(crate) fn place(&self, directory: Option<&Path>) -> Result<Place, Problem> {
+        let own = directory.filter(|directory| is_working(directory));
+        let working = match own {
+            Some(own) => Some(own.to_owned()),
+            None => working_directory(&self.here),
+        };
+        let store = match (&self.global.store, &working) {
+            (Some(named), _) => named_store(&self.here.join(named)),
+            (None, Some(working)) => store_of(working)?,
+            (None, None) => {
+                let from = self.here.clone();
+                return Err(Problem::NoStore { from });
+            }
+        };
+        Ok(Place { store, working })
+    }
+
+    /// Where a command works that takes a whole working directory: the one
+    /// given, or the one around the current directory.
+    pub(crate) fn working_place(&self, given: Option<&Path>) -> Result<(Place, PathBuf), Problem> {
+        let Some(given) = given else {
+            let place = self.place(None)?;
+            let working = place.working.clone();
+            return Ok((place, working.ok_or(Problem::NoWorkingDirectory)?));
+        };
+        let directory = self.directory(given)?;
+        match working_directory(&directory) {
+            Some(working) if working != directory => {
+                Err(Problem::InsideWorking { directory, working })
+            }
+            _ => Ok((self.place(Some(&directory))?, directory)),
+        }
+    }
+
+    /// Opens the store to read, beside a writer if there is one.
+    pub(crate) fn view(&self) -> anyhow::Result<View> {
+        self.view_of(&self.place(None)?)
+    }
+
+    /// The same for a store that has been found.
+    pub(crate) fn view_of(&self, place: &Place) -> anyhow::Result<View> {
+        let store = LocalStore::open_read_only(&place.store, &self.options())?;
+        Ok(View {
+            repository: repository(store),
+            here: place.here(),
+        })
+    }
+
+    /// Opens a store to write; waits a little for another writer.
+    pub(crate) fn write(&self, place: &Place) -> Result<Repository, OpenError> {
+        let store = LocalStore::open(&place.store, &self.options())?;
+        Ok(repository(store))
+    }
+
+    /// How stores are opened.
+    pub(crate) fn options(&self) -> Options {
+        let since = format::local(format::now());
+        let holder = format!(
+            "`elevo state {}` (process {} of {}, since {since})",
+            self.command,
+            std::process::id(),
+            user(),
+        );
+        Options {
+            holder,
+            wait: Duration::from_secs(self.global.wait),
+            ..Options::default()
+        }
+    }
+
+    /// How many threads work on files.
+    pub(crate) fn threads(&self) -> usize {
+        let all = std::thread::available_parallelism();
+        let threads = self.global.threads.map(Ok).unwrap_or(all);
+        threads.map_or(1, usize::from)
+    }
+
+    /// Says something that is no result, to a person.
+    pub(crate) fn note(&self, text: &str) {
+        if !self.global.quiet && !self.global.json {
+            let style = anstyle::AnsiColor::Cyan.on_default().bold();
+            let mut out = anstream::stderr().lock();
+            let _ = writeln!(out, "{style}note{style:#}: {text}");
+        }
+    }
+}
+
+/// Waits for a call into the libraries. The local store never suspends.
+pub(crate) fn wait<T>(call: impl Future<Output = T>) -> T {
+    futures::executor::block_on(call)
+}
+
+/// Names at the root of a directory that are no part of a snapshot.
+pub(crate) fn left_out() -> Vec<Name> {
+    vec![
+        Name::copy_from(RESERVED.as_bytes())
+            .unwrap_or_else(|_| unreachable!("a short name without slashes")),
+    ]
+}
+
+/// `user@host`, for whom nobody has named.
+pub(crate) fn user() -> String {
+    let named = ["USER", "LOGNAME"]
+        .into_iter()
+        .find_map(|name| std::env::var(name).ok().filter(|user| !user.is_empty()));
+    let user = named.unwrap_or_else(|| format!("uid{}", rustix::process::getuid().as_raw()));
+    let system = rustix::system::uname();
+    format!("{user}@{}", system.nodename().to_string_lossy())
+}
+
+fn repository(store: LocalStore) -> Repository {
+    Repository::new(Arc::new(store), TenantId::LOCAL, DEFAULT_CACHE_BYTES)
+}
+
+/// Where `init` makes the store of a directory.
+pub(crate) fn store_in(directory: &Path) -> PathBuf {
+    directory.join(RESERVED).join("store")
+}
+
+/// The directory with a store or a checkout in it, at `start` or above.
+fn working_directory(start: &Path) -> Option<PathBuf> {
+    let mut above = start.ancestors();
+    above
+        .find(|directory| is_working(directory))
+        .map(Into::into)
+}
+
+fn is_working(directory: &Path) -> bool {
+    store_in(directory).is_dir() || Record::read(directory).is_some()
+}
+
+/// The store of a working directory: its own, or the one it was checked out
+/// from.
+fn store_of(working: &Path) -> Result<PathBuf, Problem> {
+    let own = store_in(working);
+    if own.is_dir() {
+        return Ok(own);
+    }
+    match Record::read(working) {
+        Some(record) if record.store.is_dir() => Ok(record.store),
+        Some(record) => Err(Problem::StoreGone {
+            directory: working.into(),
+            store: record.store,
+        }),
+        None => Err(Problem::NoStore {
+            from: working.into(),
+        }),
+    }
+}
+
+/// A store may be named by the directory it was made in.
+fn named_store(path: &Path) -> PathBuf {
+    let inside = store_in(path);
+    let path = if inside.is_dir() { inside } else { path.into() };
+    path.canonicalize().unwrap_or(path)
+}
+
+fn is_absent(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind;
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
+}

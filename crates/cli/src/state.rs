@@ -1,0 +1,134 @@
+//! The commands of `elevo state`, one per file.
+
+mod about;
+pub(crate) mod cat;
+pub(crate) mod checkout;
+pub(crate) mod commit;
+mod describe;
+pub(crate) mod diff;
+mod history;
+pub(crate) mod import;
+pub(crate) mod init;
+mod keep;
+pub(crate) mod log;
+pub(crate) mod ls;
+pub(crate) mod show;
+pub(crate) mod tag;
+
+use std::process::ExitCode;
+
+use elevo_core::TreePath;
+
+use crate::args::{State, StateCommand};
+use crate::bar::{self, Watch};
+use crate::errors::Problem;
+use crate::output::OutputError;
+use crate::session::Session;
+
+/// Runs a command.
+pub(crate) fn run(state: State) -> anyhow::Result<ExitCode> {
+    let mut session = Session::new(state.global, name(&state.command))?;
+    let result = match is_list(&state.command) && session.output.is_to_file() {
+        true => watched(&mut session, state.command),
+        false => dispatch(&mut session, state.command),
+    };
+    let result = result.and_then(|code| {
+        session.output.finish()?;
+        Ok(code)
+    });
+    match result {
+        // `elevo state log | head`: done, as far as anybody wants to know.
+        Err(error) if reader_left(&error) => Ok(ExitCode::SUCCESS),
+        other => other,
+    }
+}
+
+/// Whether a command prints as it goes. The others show progress themselves,
+/// or take no time.
+const fn is_list(command: &StateCommand) -> bool {
+    use StateCommand::{Cat, Diff, Log, Ls};
+    matches!(command, Log(_) | Diff(_) | Cat(_) | Ls(_))
+}
+
+/// Shows progress on the terminal while the output goes elsewhere.
+fn watched(session: &mut Session, command: StateCommand) -> anyhow::Result<ExitCode> {
+    let written = session.output.written();
+    let watch = Watch {
+        doing: "writing",
+        things: "lines",
+        total: None,
+        counts: || written.counts(),
+    };
+    bar::watch(session.global.quiet, watch, || dispatch(session, command))
+}
+
+fn dispatch(session: &mut Session, command: StateCommand) -> anyhow::Result<ExitCode> {
+    let done = |()| ExitCode::SUCCESS;
+    match command {
+        StateCommand::Init(args) => init::run(session, args).map(done),
+        StateCommand::Import(args) => import::run(session, args).map(done),
+        StateCommand::Commit(args) => commit::run(session, args).map(done),
+        StateCommand::Log(args) => log::run(session, args).map(done),
+        StateCommand::Show(args) => show::run(session, &args).map(done),
+        StateCommand::Diff(args) => diff::run(session, args),
+        StateCommand::Checkout(args) => checkout::run(session, args).map(done),
+        StateCommand::Cat(args) => cat::run(session, &args).map(done),
+        StateCommand::Ls(args) => ls::run(session, &args).map(done),
+        StateCommand::Tag(args) => tag::run(session, args).map(done),
+    }
+}
+
+const fn name(command: &StateCommand) -> &'static str {
+    match command {
+        StateCommand::Init(_) => "init",
+        StateCommand::Import(_) => "import",
+        StateCommand::Commit(_) => "commit",
+        StateCommand::Log(_) => "log",
+        StateCommand::Show(_) => "show",
+        StateCommand::Diff(_) => "diff",
+        StateCommand::Checkout(_) => "checkout",
+        StateCommand::Cat(_) => "cat",
+        StateCommand::Ls(_) => "ls",
+        StateCommand::Tag(_) => "tag",
+    }
+}
+
+fn reader_left(error: &anyhow::Error) -> bool {
+    let output: Option<&OutputError> = error.downcast_ref();
+    output.is_some_and(OutputError::reader_left)
+}
+
+/// A path within a snapshot as a user types it: `./` in front and slashes at
+/// the end do not count, and `.` is the root.
+fn tree_path(text: &std::ffi::OsStr) -> Result<TreePath, Problem> {
+    let mut path = text.as_encoded_bytes();
+    while let Some(rest) = path.strip_prefix(b"./") {
+        path = rest;
+    }
+    while let Some(rest) = path.strip_suffix(b"/").filter(|rest| !rest.is_empty()) {
+        path = rest;
+    }
+    if path == b"." {
+        path = b"";
+    }
+    TreePath::new(path).map_err(|source| Problem::NotATreePath {
+        path: text.as_encoded_bytes().into(),
+        source,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_taken_as_people_type_them() {
+        let typed = |text: &str| tree_path(text.as_ref()).map(|path| path.to_string());
+        for (text, expected) in [("", ""), (".", ""), ("./", ""), ("./a/b//", "a/b")] {
+            assert_eq!(typed(text).unwrap(), expected, "{text}");
+        }
+        for bad in ["/", "/etc", "../a", "a//b"] {
+            assert!(typed(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,59 @@
+use std::collections::BTreeMap;
+
+use clap::Args;
+use elevo_engine::{CommitInfo, Expected};
+use elevo_objects::SnapshotId;
+
+use crate::format;
+use crate::session::user;
+
+/// What a new snapshot says about itself.
+#[derive(Debug, Args)]
+pub(crate) struct About {
+    /// Why the snapshot is made
+    #[arg(
+        short,
+        long,
+        value_name = "TEXT",
+        default_value = "",
+        hide_default_value = true
+    )]
+    message: String,
+
+    /// Who makes it; by default user@host
+    #[arg(long, value_name = "NAME", env = "ELEVO_AUTHOR")]
+    author: Option<String>,
+
+    /// Something else to know about it; can be given more than once
+    #[arg(long = "label", value_name = "KEY=VALUE", value_parser = label)]
+    labels: Vec<(String, String)>,
+}
+
+fn label(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.into(), value.into())),
+        _ => Err("a label is KEY=VALUE".into()),
+    }
+}
+
+impl About {
+    pub(super) fn into_info(
+        self,
+        parents: Vec<SnapshotId>,
+        reference: Option<(String, Expected)>,
+    ) -> CommitInfo {
+        CommitInfo {
+            parents,
+            author: self.author.unwrap_or_else(user),
+            message: self.message,
+            created: format::now(),
+            labels: self.labels.into_iter().collect::<BTreeMap<_, _>>(),
+            reference,
+        }
+    }
+
+    /// The first line of the message.
+    pub(super) fn title(&self) -> String {
+        format::first_line(&self.message).into_owned()
+    }
+}

@@ -1,0 +1,285 @@
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use elevo_engine::{
+    CheckoutOptions, CheckoutReport, Present, Progress, Repository, Seed, checkout,
+};
+use elevo_objects::{Snapshot, SnapshotId};
+use serde_json::json;
+
+use super::keep;
+use crate::bar::{self, Watch};
+use crate::errors::Problem;
+use crate::format;
+use crate::record::{DirectoryLock, Held, RESERVED, Record};
+use crate::session::{Session, left_out, wait};
+
+/// Make a directory hold a snapshot.
+///
+/// What the directory holds is recorded in `.elevo/checkout`, so that the next
+/// checkout writes only what differs. Nothing that is in no snapshot is lost:
+/// if a path that is to be written or removed is not as it was left, nothing is
+/// changed at all, unless --force says otherwise.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  elevo state checkout v1 ../copy        a copy of v1
+  elevo state checkout head~1            this directory, one commit back
+  elevo state checkout v2 --check        look at all files first
+  elevo state checkout v1 fast --seed .  share data with this directory, if the
+                                         file system can")]
+pub(crate) struct Checkout {
+    /// Which snapshot
+    #[arg(value_name = "REV")]
+    revision: String,
+
+    /// Where; by default the working directory
+    directory: Option<PathBuf>,
+
+    /// Overwrite and remove what is not as it was left
+    #[arg(long)]
+    force: bool,
+
+    /// Look at all files, not only at those that differ, and refuse if any has
+    /// changed
+    #[arg(long)]
+    check: bool,
+
+    /// A directory that another checkout left and nobody changed, to share data
+    /// with
+    #[arg(long, value_name = "DIRECTORY")]
+    seed: Option<PathBuf>,
+}
+
+pub(crate) fn run(session: &mut Session, args: Checkout) -> anyhow::Result<()> {
+    let given = args.directory.as_deref().map(|path| session.path(path));
+    let given = given.map(|path| path.canonicalize().unwrap_or(path));
+    let place = session.place(given.as_deref())?;
+    let view = session.view_of(&place)?;
+    let (id, snapshot) = view.resolve(&args.revision)?;
+    let directory = match given.or(place.working.clone()) {
+        Some(directory) => make(&directory)?,
+        None => return Err(Problem::NoWorkingDirectory.into()),
+    };
+    keep::check_apart(&place.store, &directory)?;
+    let seed = match &args.seed {
+        Some(path) => Some(seed(session, &view.repository, path)?),
+        None => None,
+    };
+    let options = CheckoutOptions {
+        threads: session.threads(),
+        leave_out: left_out(),
+        force: args.force,
+        seed,
+    };
+    let job = Job {
+        session,
+        repository: &view.repository,
+        directory: &directory,
+        store: &place.store,
+        id,
+        snapshot: &snapshot,
+    };
+    let report = job.run(&options, args.check)?;
+    print(session, id, &directory, report)
+}
+
+/// The directory, made if it is not there.
+fn make(path: &Path) -> Result<PathBuf, Problem> {
+    let failed = |source| Problem::Io {
+        action: "create",
+        path: path.into(),
+        source,
+    };
+    if path.exists() && !path.is_dir() {
+        return Err(Problem::NotADirectory(path.into()));
+    }
+    fs::create_dir_all(path).map_err(failed)?;
+    path.canonicalize().map_err(failed)
+}
+
+/// What a directory holds that may be cloned from.
+fn seed(session: &Session, repository: &Repository, path: &Path) -> anyhow::Result<Seed> {
+    let directory = session.directory(path)?;
+    let record = Record::read(&directory).filter(Record::is_of_this_boot);
+    let id = record.and_then(|record| record.snapshot());
+    match id {
+        Some(id) => {
+            let snapshot = wait(repository.snapshot(id))?;
+            Ok(Seed {
+                directory,
+                snapshot,
+            })
+        }
+        None => Err(Problem::NoSeed(directory).into()),
+    }
+}
+
+struct Job<'a> {
+    session: &'a Session,
+    repository: &'a Repository,
+    directory: &'a Path,
+    store: &'a Path,
+    id: SnapshotId,
+    snapshot: &'a Snapshot,
+}
+
+impl Job<'_> {
+    /// Changes the directory, and its record before and after.
+    fn run(&self, options: &CheckoutOptions, check: bool) -> anyhow::Result<CheckoutReport> {
+        let _lock = DirectoryLock::take(self.directory)?;
+        let before = Record::read(self.directory);
+        let present = self.present(before.as_ref(), check)?;
+        let to = self.id;
+        let from = match before.as_ref().map(|record| record.held) {
+            Some(
+                Held::Snapshot(from)
+                | Held::Changing {
+                    from: Some(from), ..
+                },
+            ) => Some(from),
+            _ => None,
+        };
+        self.record(Held::Changing { from, to })?;
+        let progress = Progress::new();
+        let watch = Watch {
+            doing: "checking out",
+            things: "entries",
+            total: is_empty(self.directory).then_some(self.snapshot.tree.count),
+            counts: || (progress.entries(), progress.bytes()),
+        };
+        let result = bar::watch(self.session.global.quiet, watch, || {
+            let directory = self.directory;
+            let repository = self.repository;
+            checkout(
+                repository,
+                self.snapshot,
+                directory,
+                &present,
+                options,
+                &progress,
+            )
+        });
+        match result {
+            Ok(report) => {
+                self.record(Held::Snapshot(to))?;
+                Ok(report)
+            }
+            Err(source) if progress.has_changed() => {
+                let directory = self.directory.into();
+                Err(Problem::Stopped {
+                    directory,
+                    to,
+                    source,
+                }
+                .into())
+            }
+            Err(error) => {
+                self.put_back(before.as_ref())?;
+                Err(self.explain(error, before.as_ref()))
+            }
+        }
+    }
+
+    /// What the engine may take the directory to hold.
+    fn present(&self, record: Option<&Record>, check: bool) -> anyhow::Result<Present> {
+        let Some(record) = record else {
+            return Ok(Present::Unknown);
+        };
+        let fresh = record.is_of_this_boot();
+        match record.held {
+            Held::Snapshot(id) => Ok(match self.find(id)? {
+                None => Present::Unknown,
+                Some(snapshot) if check || !fresh => Present::Checked(snapshot),
+                Some(snapshot) => Present::Recorded(snapshot),
+            }),
+            // Each path is as one of the two has it, so an interrupted
+            // checkout can be completed or taken back as if it had not begun.
+            Held::Changing {
+                from: Some(from),
+                to,
+            } if fresh && (self.id == to || self.id == from) => {
+                let other = if self.id == to { from } else { to };
+                let other = self.find(other)?;
+                Ok(other.map_or(Present::Unknown, Present::Recorded))
+            }
+            Held::Changing { .. } => Ok(Present::Unknown),
+        }
+    }
+
+    fn find(&self, id: SnapshotId) -> anyhow::Result<Option<Snapshot>> {
+        let (store, tenant) = (self.repository.store(), self.repository.tenant());
+        let found = wait(store.snapshots(tenant, &[id]))?;
+        Ok(found.into_iter().next().flatten())
+    }
+
+    fn record(&self, held: Held) -> Result<(), Problem> {
+        Record::new(self.store, held).write(self.directory)
+    }
+
+    fn put_back(&self, record: Option<&Record>) -> Result<(), Problem> {
+        match record {
+            Some(record) => record.write(self.directory),
+            None => Record::remove(self.directory),
+        }
+    }
+
+    fn explain(&self, error: elevo_engine::Error, before: Option<&Record>) -> anyhow::Error {
+        let held = before.map(|record| record.held);
+        if let (elevo_engine::Error::InTheWay { .. }, Some(Held::Changing { to, .. })) =
+            (&error, held)
+        {
+            return anyhow::Error::new(Problem::Interrupted {
+                directory: self.directory.into(),
+                to,
+                source: Some(error),
+            });
+        }
+        let (what, directory) = (format::short(self.id), self.directory.display());
+        anyhow::Error::new(error).context(format!("cannot check {what} out into {directory}"))
+    }
+}
+
+/// Whether there is nothing in a directory but what is ours.
+fn is_empty(directory: &Path) -> bool {
+    fs::read_dir(directory).is_ok_and(|entries| {
+        let mut names = entries.flatten().map(|entry| entry.file_name());
+        names.all(|name| name == RESERVED)
+    })
+}
+
+fn print(
+    session: &mut Session,
+    id: SnapshotId,
+    directory: &Path,
+    report: CheckoutReport,
+) -> anyhow::Result<()> {
+    if session.output.is_json() {
+        session.output.value(&json!({
+            "snapshot": id.to_string(),
+            "directory": directory.to_string_lossy(),
+            "written": report.written,
+            "removed": report.removed,
+            "bytes": report.bytes,
+            "cloned": report.cloned,
+            "kept": report.kept,
+        }))?;
+        return Ok(());
+    }
+    let mut done = format!("{} written", format::totals(report.written, report.bytes));
+    if report.removed > 0 {
+        done += &format!(", {}", format::count(report.removed, "removed", "removed"));
+    }
+    if report.cloned > 0 {
+        done += &format!(", {}", format::count(report.cloned, "cloned", "cloned"));
+    }
+    let directory = directory.display();
+    let line = format!("{} is in {directory}: {done}", format::short(id));
+    session.output.line(line)?;
+    if report.kept > 0 {
+        let kept = format::count(report.kept, "directory stays", "directories stay");
+        session.note(&format!("{kept}, with files that are in no snapshot"));
+    }
+    Ok(())
+}

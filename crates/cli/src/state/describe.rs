@@ -1,0 +1,111 @@
+//! A snapshot in the form people read, and the names it goes by.
+
+use std::collections::HashMap;
+
+use elevo_engine::Repository;
+use elevo_objects::{Snapshot, SnapshotId};
+
+use crate::format;
+use crate::output::{IDENTITY, Output, OutputError, PLACE};
+use crate::revision::{HEAD, TAGS, reference_at};
+use crate::session::wait;
+
+/// With more tags than this, snapshots are listed without them.
+const MAX_TAGS: usize = 10_000;
+
+/// Which references point to a snapshot.
+#[derive(Debug, Default)]
+pub(super) struct Names(HashMap<SnapshotId, Vec<String>>);
+
+impl Names {
+    /// Head and all tags; `None` if there are too many to keep in mind.
+    pub(super) fn load(repository: &Repository) -> anyhow::Result<Option<Self>> {
+        let mut names = Self::default();
+        if let Some(head) = reference_at(repository, HEAD)? {
+            names.0.entry(head).or_default().push(HEAD.into());
+        }
+        let store = repository.store();
+        let tags = store.list_references(repository.tenant(), TAGS, None, MAX_TAGS + 1);
+        let tags = wait(tags)?;
+        if tags.len() > MAX_TAGS {
+            return Ok(None);
+        }
+        for (name, id) in tags {
+            names.0.entry(id).or_default().push(name);
+        }
+        Ok(Some(names))
+    }
+
+    pub(super) fn of(&self, id: SnapshotId) -> &[String] {
+        self.0.get(&id).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// A reference as a user would type it.
+pub(super) fn name_of(reference: &str) -> String {
+    let name = reference.strip_prefix(TAGS).unwrap_or(reference);
+    format::harmless(name).into_owned()
+}
+
+/// `(head, v1)`, with a space in front, if there are names.
+fn in_brackets(output: &Output, names: &[String]) -> Vec<u8> {
+    if names.is_empty() {
+        return Vec::new();
+    }
+    let names: Vec<_> = names.iter().map(|name| name_of(name)).collect();
+    let names = output.styled(PLACE, names.join(", "));
+    [b" (", &names[..], b")"].concat()
+}
+
+/// One line.
+pub(super) fn print_line(
+    output: &mut Output,
+    id: SnapshotId,
+    snapshot: &Snapshot,
+    names: &[String],
+) -> Result<(), OutputError> {
+    let mut line = output.styled(IDENTITY, format::short(id));
+    line.extend(in_brackets(output, names));
+    let title = format::first_line(&snapshot.message);
+    if !title.is_empty() {
+        line.push(b' ');
+        line.extend_from_slice(title.as_bytes());
+    }
+    output.line(line)
+}
+
+/// Who, when, how much and why.
+pub(super) fn print(
+    output: &mut Output,
+    id: SnapshotId,
+    snapshot: &Snapshot,
+    names: &[String],
+) -> Result<(), OutputError> {
+    let mut line = output.styled(IDENTITY, format!("snapshot {id}"));
+    line.extend(in_brackets(output, names));
+    output.line(line)?;
+    if snapshot.parents.len() > 1 {
+        let parents: Vec<_> = snapshot
+            .parents
+            .iter()
+            .map(|id| format::short(*id))
+            .collect();
+        output.line(format!("Parents: {}", parents.join(" ")))?;
+    }
+    output.line(format!("Author:  {}", format::first_line(&snapshot.author)))?;
+    output.line(format!("Date:    {}", format::local(snapshot.created)))?;
+    let totals = format::totals(snapshot.tree.count, snapshot.tree.bytes);
+    output.line(format!("Holds:   {totals}"))?;
+    for (name, value) in &snapshot.labels {
+        let (name, value) = (format::first_line(name), format::first_line(value));
+        output.line(format!("Label:   {name}={value}"))?;
+    }
+    let message = snapshot.message.trim_end();
+    if !message.is_empty() {
+        output.line("")?;
+        for line in format::harmless(message).lines() {
+            output.line(format!("    {line}"))?;
+        }
+    }
+    Ok(())
+}

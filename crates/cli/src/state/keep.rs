@@ -1,0 +1,179 @@
+//! Reading a directory into the store, and telling what became of it: what
+//! `import` and `commit` share.
+
+use std::path::Path;
+
+use anyhow::Context;
+use elevo_engine::{ImportOptions, Imported, Loss, LossKind, Progress, Repository, import};
+use elevo_objects::{Hash, SnapshotId, Tree};
+use serde::Serialize;
+
+use crate::bar::{self, Watch};
+use crate::errors::Problem;
+use crate::format::{self, path_text};
+use crate::output::IDENTITY;
+use crate::record::RESERVED;
+use crate::session::{Session, left_out};
+use crate::shapes::PathShape;
+
+/// Refuses a directory that the store is part of, or that is part of it,
+/// other than in the place made for it.
+pub(super) fn check_apart(store: &Path, directory: &Path) -> Result<(), Problem> {
+    let inside = store.starts_with(directory) && !store.starts_with(directory.join(RESERVED));
+    if inside || directory.starts_with(store) {
+        return Err(Problem::StoreInside {
+            store: store.into(),
+            directory: directory.into(),
+        });
+    }
+    Ok(())
+}
+
+/// Reads a directory into the store.
+pub(super) fn read_directory(
+    session: &Session,
+    repository: &Repository,
+    directory: &Path,
+) -> anyhow::Result<Imported> {
+    let options = ImportOptions {
+        threads: session.threads(),
+        leave_out: left_out(),
+    };
+    let progress = Progress::new();
+    let watch = Watch {
+        doing: "reading",
+        things: "entries",
+        total: None,
+        counts: || (progress.entries(), progress.bytes()),
+    };
+    let imported = bar::watch(session.global.quiet, watch, || {
+        import(repository, directory, &options, &progress)
+    });
+    let imported = imported.with_context(|| format!("cannot read {}", directory.display()))?;
+    for loss in &imported.losses {
+        session.note(&describe(loss));
+    }
+    Ok(imported)
+}
+
+/// A snapshot that was made, or need not be.
+pub(super) struct Kept {
+    pub(super) id: SnapshotId,
+    /// What kind of a change it is, in a word for people.
+    pub(super) title: String,
+    pub(super) parents: Vec<SnapshotId>,
+    pub(super) tree: Tree,
+    pub(super) times: Option<Hash>,
+    pub(super) losses: Vec<Loss>,
+    /// Whether a snapshot was made.
+    pub(super) made: bool,
+    /// The reference that points to it now.
+    pub(super) reference: Option<String>,
+}
+
+#[derive(Serialize)]
+struct KeptShape {
+    snapshot: String,
+    changed: bool,
+    tree: Option<String>,
+    times: Option<String>,
+    parents: Vec<String>,
+    entries: u64,
+    bytes: u64,
+    reference: Option<String>,
+    losses: Vec<LossShape>,
+}
+
+#[derive(Serialize)]
+struct LossShape {
+    kind: &'static str,
+    count: u64,
+    #[serde(flatten)]
+    example: PathShape,
+}
+
+impl Kept {
+    pub(super) fn print(&self, session: &mut Session) -> anyhow::Result<()> {
+        if session.output.is_json() {
+            session.output.value(&self.shape())?;
+            return Ok(());
+        }
+        let id = session.output.styled(IDENTITY, format::short(self.id));
+        let id = String::from_utf8_lossy(&id);
+        let totals = format::totals(self.tree.count, self.tree.bytes);
+        let title = match self.title.as_str() {
+            "" => String::new(),
+            title => format!(" {title}"),
+        };
+        let reference = match &self.reference {
+            Some(reference) => format!("{} ", super::describe::name_of(reference)),
+            None => String::new(),
+        };
+        if self.made {
+            let line = format!("[{reference}{id}]{title}\n {totals}");
+            session.output.line(line)?;
+        } else {
+            session.output.line(format!("Nothing changed since {id}"))?;
+        }
+        Ok(())
+    }
+
+    fn shape(&self) -> KeptShape {
+        KeptShape {
+            snapshot: self.id.to_string(),
+            changed: self.made,
+            tree: self.tree.root.map(|hash| hash.to_string()),
+            times: self.times.map(|hash| hash.to_string()),
+            parents: self.parents.iter().map(SnapshotId::to_string).collect(),
+            entries: self.tree.count,
+            bytes: self.tree.bytes,
+            reference: self.reference.clone(),
+            losses: self.losses.iter().map(loss_shape).collect(),
+        }
+    }
+}
+
+fn loss_shape(loss: &Loss) -> LossShape {
+    LossShape {
+        kind: match loss.kind {
+            LossKind::Socket => "socket",
+            LossKind::Pipe => "pipe",
+            LossKind::Device => "device",
+            LossKind::Vanished => "vanished",
+            LossKind::HardLink => "hard_link",
+            LossKind::SpecialBits => "special_bits",
+            LossKind::ExtendedAttributes => "extended_attributes",
+            LossKind::Owner => "owner",
+        },
+        count: loss.count,
+        example: PathShape::new(loss.example.as_bytes()),
+    }
+}
+
+fn describe(loss: &Loss) -> String {
+    let (one, many, fate) = match loss.kind {
+        LossKind::Socket => ("socket", "sockets", "left out"),
+        LossKind::Pipe => ("named pipe", "named pipes", "left out"),
+        LossKind::Device => ("device", "devices", "left out"),
+        LossKind::Vanished => ("path", "paths", "left out, changing while read"),
+        LossKind::HardLink => ("hard link", "hard links", "kept as separate files"),
+        LossKind::SpecialBits => (
+            "path with setuid, setgid or sticky bits",
+            "paths with setuid, setgid or sticky bits",
+            "kept without these",
+        ),
+        LossKind::ExtendedAttributes => (
+            "path with extended attributes",
+            "paths with extended attributes",
+            "kept without these",
+        ),
+        LossKind::Owner => (
+            "path of another owner",
+            "paths of other owners",
+            "kept without owner",
+        ),
+    };
+    let count = format::count(loss.count, one, many);
+    let example = path_text(loss.example.as_bytes());
+    format!("{count} {fate}, for instance {example}")
+}

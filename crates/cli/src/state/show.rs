@@ -1,0 +1,46 @@
+use clap::Args;
+
+use super::describe::{self, Names};
+use crate::revision::HEAD;
+use crate::session::Session;
+use crate::shapes::SnapshotShape;
+
+/// Describe one snapshot.
+///
+/// `elevo state diff REV` tells what changed in it, and `elevo state ls REV`
+/// what it holds.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  elevo state show
+  elevo state show v1~2
+  elevo state show head --json")]
+pub(crate) struct Show {
+    /// Which one
+    #[arg(value_name = "REV", default_value = HEAD)]
+    revision: String,
+}
+
+pub(crate) fn run(session: &mut Session, args: &Show) -> anyhow::Result<()> {
+    let view = session.view()?;
+    let (id, snapshot) = view.resolve(&args.revision)?;
+    let names = Names::load(&view.repository)?.unwrap_or_default();
+    let names = names.of(id);
+    let output = &mut session.output;
+    if output.is_json() {
+        output.value(&SnapshotShape::new(id, &snapshot, names))?;
+        return Ok(());
+    }
+    describe::print(output, id, &snapshot, names)?;
+    output.line("")?;
+    let hash = |hash: Option<elevo_objects::Hash>| match hash {
+        Some(hash) => hash.to_string(),
+        None => "none".into(),
+    };
+    output.line(format!("tree   {}", hash(snapshot.tree.root)))?;
+    output.line(format!("times  {}", hash(snapshot.times)))?;
+    for parent in &snapshot.parents {
+        output.line(format!("parent {parent}"))?;
+    }
+    Ok(())
+}

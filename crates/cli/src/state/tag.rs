@@ -1,0 +1,202 @@
+use clap::Args;
+use elevo_engine::{Commit, Expected, ReferenceUpdate, Repository};
+use elevo_objects::SnapshotId;
+use serde_json::json;
+
+use super::describe::name_of;
+use crate::errors::Problem;
+use crate::format;
+use crate::output::IDENTITY;
+use crate::revision::{self, HEAD, TAGS};
+use crate::session::{Session, wait};
+
+/// Name a snapshot, or list, move and delete names.
+///
+/// Without NAME, lists all tags. With --json, one object per line.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  elevo state tag                  list
+  elevo state tag v1               name what head is
+  elevo state tag good head~3
+  elevo state tag good @ --force   move
+  elevo state tag good --delete")]
+pub(crate) struct Tag {
+    /// The name: no spaces and no `~`, and not the digits of an id
+    #[arg(value_name = "NAME", conflicts_with = "list")]
+    name: Option<String>,
+
+    /// The snapshot it stands for; by default `head`
+    #[arg(value_name = "REV", conflicts_with_all = ["delete", "list"])]
+    revision: Option<String>,
+
+    /// Delete the tag; the snapshot stays
+    #[arg(short, long, requires = "name")]
+    delete: bool,
+
+    /// List tags
+    #[arg(short, long)]
+    list: bool,
+
+    /// Move the tag if it is there
+    #[arg(short, long, requires = "name", conflicts_with = "delete")]
+    force: bool,
+}
+
+/// Tags that are asked for together.
+const PAGE: usize = 1000;
+
+pub(crate) fn run(session: &mut Session, args: Tag) -> anyhow::Result<()> {
+    match args.name {
+        None => list(session),
+        Some(name) if args.delete => delete(session, name),
+        Some(name) => {
+            check_name(&name)?;
+            let revision = args.revision.as_deref().unwrap_or(HEAD);
+            set(session, name, revision, args.force)
+        }
+    }
+}
+
+/// Refuses names that could not be used, or would hide something.
+pub(super) fn check_name(name: &str) -> Result<(), Problem> {
+    let why = if name.is_empty() {
+        "it is empty"
+    } else if name.len() > 200 {
+        "it is longer than 200 bytes"
+    } else if name.contains(|c: char| c.is_whitespace() || c.is_control()) {
+        "it has spaces or control characters in it"
+    } else if name.contains('~') {
+        "`~` stands for steps back in the history"
+    } else if name.starts_with('-') {
+        "it looks like an option"
+    } else if matches!(name, HEAD | "@") {
+        "that name has a meaning already"
+    } else if name.starts_with(TAGS) {
+        "tags are named without `tag/`"
+    } else if revision::is_digits(name) {
+        "it looks like the id of a snapshot"
+    } else {
+        return Ok(());
+    };
+    let name = format::harmless(name).into_owned();
+    Err(Problem::InvalidTag { name, why })
+}
+
+fn list(session: &mut Session) -> anyhow::Result<()> {
+    let view = session.view()?;
+    let (store, tenant) = (view.repository.store(), view.repository.tenant());
+    let mut after: Option<String> = None;
+    loop {
+        let page = wait(store.list_references(tenant, TAGS, after.as_deref(), PAGE))?;
+        let Some((last, _)) = page.last() else {
+            return Ok(());
+        };
+        after = Some(last.clone());
+        for (reference, id) in page {
+            let output = &mut session.output;
+            if output.is_json() {
+                let tag = reference.strip_prefix(TAGS);
+                output.value(&json!({ "tag": tag, "snapshot": id.to_string() }))?;
+            } else {
+                let id = output.styled(IDENTITY, format::short(id));
+                let line = [&id[..], b"  ", name_of(&reference).as_bytes()].concat();
+                output.line(line)?;
+            }
+        }
+    }
+}
+
+fn set(session: &mut Session, name: String, revision: &str, force: bool) -> anyhow::Result<()> {
+    let place = session.place(None)?;
+    let repository = session.write(&place)?;
+    let (id, _) = revision::resolve(&repository, place.here(), revision)?;
+    let reference = format!("{TAGS}{name}");
+    let current = revision::reference_at(&repository, &reference)?;
+    match current {
+        Some(at) if at != id && !force => return Err(Problem::TagExists { name, at }.into()),
+        Some(at) if at == id => {}
+        _ => update(&repository, reference, current, Some(id))?,
+    }
+    print(session, &name, current, Some(id))
+}
+
+fn delete(session: &mut Session, name: String) -> anyhow::Result<()> {
+    let place = session.place(None)?;
+    let repository = session.write(&place)?;
+    let reference = format!("{TAGS}{name}");
+    let found = match elevo_engine::store::check_reference_name(&reference) {
+        Ok(()) => revision::reference_at(&repository, &reference)?,
+        Err(_) => None,
+    };
+    let Some(current) = found else {
+        let name = format::harmless(&name).into_owned();
+        return Err(Problem::NoSuchTag(name).into());
+    };
+    update(&repository, reference, Some(current), None)?;
+    print(session, &name, Some(current), None)
+}
+
+/// Moves a reference, unless somebody else has in the meantime.
+fn update(
+    repository: &Repository,
+    name: String,
+    current: Option<SnapshotId>,
+    target: Option<SnapshotId>,
+) -> anyhow::Result<()> {
+    let expected = current.map_or(Expected::Absent, Expected::At);
+    let commit = Commit {
+        references: vec![ReferenceUpdate {
+            name,
+            expected,
+            target,
+        }],
+        ..Commit::default()
+    };
+    wait(repository.store().commit(repository.tenant(), commit))?;
+    Ok(())
+}
+
+fn print(
+    session: &mut Session,
+    name: &str,
+    previous: Option<SnapshotId>,
+    now: Option<SnapshotId>,
+) -> anyhow::Result<()> {
+    if session.output.is_json() {
+        session.output.value(&json!({
+            "tag": name,
+            "snapshot": now.map(|id| id.to_string()),
+            "previous": previous.map(|id| id.to_string()),
+        }))?;
+        return Ok(());
+    }
+    let name = format::harmless(name);
+    let line = match (previous, now) {
+        (Some(previous), None) => format!("Deleted {name}, which was {}", format::short(previous)),
+        (Some(previous), Some(now)) if previous != now => {
+            let (previous, now) = (format::short(previous), format::short(now));
+            format!("{name} is {now} now; it was {previous}")
+        }
+        (_, Some(now)) => format!("{name} is {}", format::short(now)),
+        (None, None) => return Ok(()),
+    };
+    Ok(session.output.line(line)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_hide_something_cannot_be_tags() {
+        for good in ["v1", "release/2.0", "größe", "abc", "feedfacecafeX"] {
+            assert!(check_name(good).is_ok(), "{good}");
+        }
+        for bad in [
+            "", "a b", "a~1", "-x", "head", "@", "abcdef", "tag/v1", "a\n",
+        ] {
+            assert!(check_name(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! Runs the real `elevo` as a user would: its commands, what they print, how
+//! they end.
+
+#![allow(clippy::disallowed_methods, reason = "what is run needs a PATH")]
+
+mod checkout;
+mod commands;
+mod common;
+mod diff;
+mod docs;
+mod errors;
+mod hostile;
+mod terminal;
+mod unprivileged;
