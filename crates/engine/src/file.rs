@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use elevo_objects::{
-    Child, ChunkItem, Content, Hash, Kind, LOOK_AHEAD, MAX_CHUNK, MAX_FILE_BYTES, NewNode, Node, ObjectKey, Root, TreeBuilder,
-    cut,
+    Child, ChunkItem, Content, DecodeError, Hash, Kind, LOOK_AHEAD, MAX_CHUNK, MAX_FILE_BYTES,
+    NewNode, Node, ObjectKey, Root, TreeBuilder, cut,
 };
 use futures::future::BoxFuture;
 
@@ -155,13 +155,15 @@ impl ChunkReader {
                 reader.stack.push((Arc::new(only), 0));
             }
             Content::List { hash, .. } => {
-                let mut next = Some(*hash);
-                while let Some(hash) = next {
-                    let node = repository.node::<ChunkItem>(hash).await?;
+                let mut next = Some(repository.node::<ChunkItem>(*hash).await?);
+                while let Some(node) = next {
                     let at = skip_to(&node, offset, &mut start);
                     next = match &*node {
+                        Node::Index { children, height } => match children.get(at) {
+                            Some(child) => Some(repository.child(child, *height).await?),
+                            None => None,
+                        },
                         Node::Leaf(_) => None,
-                        Node::Index { children, .. } => children.get(at).map(|child| child.hash),
                     };
                     let is_leaf = node.height() == 0;
                     reader.stack.push((node, if is_leaf { at } else { at + 1 }));
@@ -179,27 +181,34 @@ impl ChunkReader {
     /// The same, fetching at most `ahead` chunks at once.
     pub(crate) async fn next_of(&mut self, ahead: usize) -> Result<Option<Bytes>> {
         if self.ready.is_empty() {
-            let hashes = self.next_hashes(ahead).await?;
+            let items = self.next_items(ahead).await?;
+            let hashes: Vec<_> = items.iter().map(|item| item.hash).collect();
             self.ready = self.repository.chunks(&hashes).await?;
+            for (item, chunk) in items.iter().zip(&self.ready) {
+                if item.size != chunk.len() as u64 {
+                    let (key, source) = (chunk_key(item.hash), DecodeError::Number);
+                    return Err(Error::Damaged { key, source });
+                }
+            }
             self.ready.reverse();
         }
         Ok(self.ready.pop())
     }
 
-    async fn next_hashes(&mut self, limit: usize) -> Result<Vec<Hash>> {
+    async fn next_items(&mut self, limit: usize) -> Result<Vec<ChunkItem>> {
         while let Some((node, at)) = self.stack.pop() {
             match &*node {
                 Node::Leaf(items) if at < items.len() => {
                     let end = items.len().min(at + limit);
                     self.stack.push((node.clone(), end));
-                    return Ok(items[at..end].iter().map(|item| item.hash).collect());
+                    return Ok(items[at..end].to_vec());
                 }
                 Node::Leaf(_) => {}
-                Node::Index { children, .. } => {
+                Node::Index { children, height } => {
                     let Some(child) = children.get(at) else {
                         continue;
                     };
-                    let below = self.repository.node::<ChunkItem>(child.hash).await?;
+                    let below = self.repository.child(child, *height).await?;
                     self.stack.push((node.clone(), at + 1));
                     self.stack.push((below, 0));
                 }
@@ -292,7 +301,9 @@ struct Edit {
 impl Edit {
     /// Refuses an edit that makes the file larger than a file can be.
     fn check(&self, size: u64) -> Result<()> {
-        let after = self.new_end().and_then(|end| end.checked_add(size - self.old_end));
+        let after = self
+            .new_end()
+            .and_then(|end| end.checked_add(size - self.old_end));
         match after {
             Some(after) if after <= MAX_FILE_BYTES => Ok(()),
             _ => Err(Error::OutOfRange),
@@ -547,12 +558,12 @@ fn copy_range<'a>(
             }
             Node::Index { children, height } => {
                 for child in children {
-                    let end = start + child.totals.bytes;
+                    let end = start.saturating_add(child.totals.bytes);
                     let inside = range.start <= start && end <= range.end;
                     if inside && builder.list.is_aligned(height - 1) {
                         builder.push_subtree(child.clone(), height - 1);
                     } else if start < range.end && range.start < end {
-                        let below = repository.node::<ChunkItem>(child.hash).await?;
+                        let below = repository.child(child, *height).await?;
                         copy_range(repository, builder, below, start, range.clone()).await?;
                     }
                     start = end;

@@ -6,7 +6,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use elevo_core::TenantId;
 use elevo_objects::{
-    ChunkItem, DirItem, Hash, Item, Kind, NewNode, Node, ObjectKey, Snapshot, SnapshotId, TimeItem,
+    Child, ChunkItem, DecodeError, DirItem, Hash, Item, Kind, NewNode, Node, ObjectKey, Snapshot,
+    SnapshotId, TimeItem,
 };
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
@@ -109,6 +110,28 @@ impl Repository {
                 kind: I::KIND,
                 hash,
             }))
+    }
+
+    /// The node that `child`, found in a node of `height`, refers to. A node
+    /// that is not what the reference says is refused, so that a descent ends
+    /// after as many steps as its root is high, whoever wrote the tree.
+    pub(crate) async fn child<I: TreeItem>(
+        &self,
+        child: &Child<I>,
+        height: u8,
+    ) -> Result<Arc<Node<I>>> {
+        let node = self.node::<I>(child.hash).await?;
+        if child.describes(&node, height) {
+            return Ok(node);
+        }
+        let key = ObjectKey {
+            kind: I::KIND,
+            hash: child.hash,
+        };
+        Err(Error::Damaged {
+            key,
+            source: DecodeError::Items,
+        })
     }
 
     /// Nodes that must be there, in the order of `hashes`; those not in the

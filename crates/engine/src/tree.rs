@@ -26,24 +26,22 @@ pub(crate) async fn find<I: NamedItem>(
     root: Option<Hash>,
     name: &[u8],
 ) -> Result<Option<I>> {
-    let Some(mut hash) = root else {
-        return Ok(None);
-    };
+    let Some(root) = root else { return Ok(None) };
+    let mut node = repository.node::<I>(root).await?;
     loop {
-        let node = repository.node::<I>(hash).await?;
-        match &*node {
+        node = match &*node {
             Node::Leaf(items) => {
                 let found = items.binary_search_by(|item| item.key().as_bytes().cmp(name));
                 return Ok(found.ok().map(|at| items[at].clone()));
             }
-            Node::Index { children, .. } => {
+            Node::Index { children, height } => {
                 let at = children.partition_point(|child| child.last.as_bytes() < name);
                 match children.get(at) {
-                    Some(child) => hash = child.hash,
+                    Some(child) => repository.child(child, *height).await?,
                     None => return Ok(None),
                 }
             }
-        }
+        };
     }
 }
 
@@ -87,7 +85,7 @@ impl<I: NamedItem> Cursor<I> {
                     if *height == 1 && !self.repository.is_cached::<I>(child.hash) {
                         prefetch::<I>(&self.repository, &children[at..]).await?;
                     }
-                    let below = self.repository.node::<I>(child.hash).await?;
+                    let below = self.repository.child(child, *height).await?;
                     self.stack.push((node.clone(), at + 1));
                     self.enter(below);
                 }
@@ -257,7 +255,7 @@ impl<I: NamedItem> Editor<'_, I> {
                         if untouched && self.builder.is_aligned(height - 1) {
                             self.builder.push_subtree(child.clone(), height - 1);
                         } else {
-                            let node = self.repository.node::<I>(child.hash).await?;
+                            let node = self.repository.child(child, *height).await?;
                             self.merge(node, bound).await?;
                         }
                         self.collect();

@@ -180,11 +180,10 @@ impl<I: NamedItem> Side<I> {
     }
 
     async fn step_down(&mut self, repository: &Repository) -> Result<()> {
-        let Some(Head::Node(child, _)) = self.head() else {
+        let Some(Head::Node(child, height)) = self.head() else {
             return Ok(());
         };
-        let hash = child.hash;
-        let node = repository.node::<I>(hash).await?;
+        let node = repository.child(child, height + 1).await?;
         self.advance();
         self.0.push((node, 0));
         Ok(())
