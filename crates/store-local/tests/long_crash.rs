@@ -1,0 +1,215 @@
+//! Processes that are killed and disks that lose power: whatever a commit
+//! acknowledged is there afterwards, whole.
+//!
+//! `ELEVO_LONG` says how many times (see CONTRIBUTING.md), `ELEVO_SEED` repeats
+//! a run.
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use elevo_core::TenantId;
+use elevo_engine::Store;
+use elevo_store_local::{LocalStore, Options};
+use elevo_testkit::commits;
+use elevo_testkit::crash::{Acknowledged, Kills, Running, Victim};
+use elevo_testkit::disk::{self, Disk};
+use elevo_testkit::long;
+use futures::executor::block_on;
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+use tempfile::TempDir;
+
+const TENANT: TenantId = TenantId::LOCAL;
+const STORE: &str = "store";
+const THREADS: u64 = 3;
+const DISK_BYTES: u64 = 4 << 30;
+
+fn options() -> Options {
+    // Small buffers: flushes and compactions are among what is interrupted.
+    Options {
+        write_buffers: 8 << 20,
+        wait: Duration::from_secs(30),
+        ..Options::default()
+    }
+}
+
+fn open(directory: &Path) -> LocalStore {
+    LocalStore::open(&directory.join(STORE), &options()).unwrap()
+}
+
+/// Commits without end, each acknowledged by its number. Some put their
+/// objects ahead, together with those of many other commits, which is not
+/// logged; some find the objects of others there already.
+fn commit_without_end(victim: &Victim) {
+    let store = open(victim.directory());
+    let next = AtomicU64::new(0);
+    let first = SmallRng::seed_from_u64(victim.seed()).random::<u64>() >> 20;
+    thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                loop {
+                    let batch = next.fetch_add(1, Ordering::Relaxed);
+                    let numbers = first + batch * 100..first + batch * 100 + 30;
+                    if batch.is_multiple_of(4) {
+                        let objects = numbers.clone().flat_map(|n| commits::numbered(n).objects);
+                        block_on(store.put(TENANT, objects.collect())).unwrap();
+                    }
+                    for n in numbers {
+                        block_on(store.commit(TENANT, commits::numbered(n))).unwrap();
+                        victim.acknowledge(n);
+                    }
+                }
+            });
+        }
+    });
+}
+
+/// Puts without end and acknowledges what no commit has made durable.
+fn put_without_end(victim: &Victim) {
+    let store = open(victim.directory());
+    for n in victim.seed() >> 20.. {
+        block_on(store.put(TENANT, commits::numbered(n).objects)).unwrap();
+        victim.acknowledge(n);
+    }
+}
+
+/// Panics unless everything acknowledged is whole, and everything else that
+/// is there too: a commit is all or nothing, acknowledged or not.
+fn verify(store: &LocalStore, acknowledged: &[String], all: bool) {
+    let present: HashSet<u64> = commits::present(store, TENANT).into_iter().collect();
+    let numbers: HashSet<u64> = acknowledged.iter().map(|n| n.parse().unwrap()).collect();
+    let lost: Vec<_> = numbers.difference(&present).collect();
+    assert!(
+        lost.is_empty(),
+        "{} of {} commits are lost: {lost:?}",
+        lost.len(),
+        numbers.len()
+    );
+    let unacknowledged = present.difference(&numbers);
+    let recent = acknowledged
+        .iter()
+        .rev()
+        .take(500)
+        .map(|n| n.parse().unwrap());
+    recent
+        .chain(unacknowledged.copied())
+        .for_each(|n| commits::assert_whole(store, TENANT, n));
+    if all {
+        present
+            .into_iter()
+            .for_each(|n| commits::assert_whole(store, TENANT, n));
+    }
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_when_the_process_is_killed() {
+    const NAME: &str = "nothing_acknowledged_is_lost_when_the_process_is_killed";
+    if let Some(victim) = Victim::here() {
+        return commit_without_end(&victim);
+    }
+    let directory = TempDir::new().unwrap();
+    drop(LocalStore::create(&directory.path().join(STORE), &options()).unwrap());
+    let kills = Kills::new(NAME, directory.path(), long::rounds(200, 5));
+    kills.run(|done: &Acknowledged| {
+        let store = open(directory.path());
+        verify(&store, done.all(), done.is_last || done.kills % 50 == 0);
+    });
+}
+
+#[test]
+fn a_store_is_made_whole_however_often_its_maker_is_killed() {
+    const NAME: &str = "a_store_is_made_whole_however_often_its_maker_is_killed";
+    if let Some(victim) = Victim::here() {
+        let path = victim.directory().join(victim.seed().to_string());
+        let store = LocalStore::create(&path, &options()).unwrap();
+        block_on(store.commit(TENANT, commits::numbered(1))).unwrap();
+        victim.acknowledge(path.display());
+        loop {
+            thread::park();
+        }
+    }
+    let directory = TempDir::new().unwrap();
+    let kills = Kills::new(NAME, directory.path(), long::rounds(100, 10));
+    kills.longest_life(Duration::from_millis(150)).run(|done| {
+        for entry in directory.path().read_dir().unwrap() {
+            let path = entry.unwrap().path();
+            let acknowledged = done.all().iter().any(|made| Path::new(made) == path);
+            let store = match LocalStore::open(&path, &options()) {
+                Err(_) if !acknowledged => LocalStore::create(&path, &options()).unwrap(),
+                opened => opened.unwrap(),
+            };
+            if acknowledged {
+                commits::assert_whole(&store, TENANT, 1);
+            }
+            drop(store);
+            std::fs::remove_dir_all(path).unwrap();
+        }
+    });
+}
+
+/// Lets power fail again and again on a disk where `test` works as a victim;
+/// calls `check` with the store that is on the disk afterwards and what had
+/// been acknowledged before.
+fn lose_power(test: &str, rounds: u32, mut check: impl FnMut(&LocalStore, &[String], bool)) {
+    let directory = TempDir::new().unwrap();
+    let mut random = SmallRng::seed_from_u64(long::seed());
+    let disk = Disk::make(directory.path(), "disk", DISK_BYTES);
+    drop(LocalStore::create(&disk.path().join(STORE), &options()).unwrap());
+    let mut victim = Running::start(test, disk.path(), random.random());
+    let mut acknowledged = Vec::new();
+    for round in 1..=rounds {
+        thread::sleep(random.random_range(Duration::ZERO..Duration::from_millis(300)));
+        acknowledged.extend(victim.acknowledged());
+        acknowledged.push(victim.next());
+        victim.pause();
+        let after = disk.lose_power("after");
+        victim.resume();
+        check(&open(after.path()), &acknowledged, round == rounds);
+        after.discard();
+    }
+    eprintln!(
+        "{rounds} power losses, {} acknowledgements",
+        acknowledged.len()
+    );
+    victim.kill();
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_when_power_fails() {
+    const NAME: &str = "nothing_acknowledged_is_lost_when_power_fails";
+    if let Some(victim) = Victim::here() {
+        return commit_without_end(&victim);
+    }
+    if disk::in_own_namespace(NAME) {
+        lose_power(NAME, long::rounds(20, 3), verify);
+    }
+}
+
+/// Proves that the test above could fail: what was never synced is not on
+/// the disk.
+#[test]
+fn what_was_put_but_not_committed_is_lost_when_power_fails() {
+    const NAME: &str = "what_was_put_but_not_committed_is_lost_when_power_fails";
+    if let Some(victim) = Victim::here() {
+        return put_without_end(&victim);
+    }
+    if !disk::in_own_namespace(NAME) {
+        return;
+    }
+    let mut losses = 0;
+    let rounds = long::rounds(5, 2);
+    lose_power(NAME, rounds, |store, acknowledged, _| {
+        let n = acknowledged.last().unwrap().parse().unwrap();
+        let keys: Vec<_> = commits::numbered(n)
+            .objects
+            .iter()
+            .map(|object| object.key)
+            .collect();
+        let there = block_on(store.contains(TENANT, &keys)).unwrap();
+        losses += u32::from(there.contains(&false));
+    });
+    assert_eq!(losses, rounds, "the disk must not know what nobody synced");
+}
