@@ -47,14 +47,14 @@ Examples:
 }
 
 /// Snapshots of directories, in a store on this machine.
-///
-/// A store is made by `init` in the directory `.elevo/store`, and found from
-/// the current directory upwards. Nothing here needs root.
 #[derive(Debug, Args)]
 #[command(
     arg_required_else_help = true,
     disable_help_subcommand = true,
     after_help = "\
+`init` makes a store in the directory `.elevo/store`; it is found from the
+current directory upwards. Nothing here needs root.
+
 REV names a snapshot: its id or the first digits of it (at least 6), a tag,
 `head` (the newest commit), `@` (what this directory was checked out or
 committed as), and any of these followed by `~N` (N steps back, by default 1).

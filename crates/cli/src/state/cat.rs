@@ -9,12 +9,11 @@ use crate::session::{Session, wait};
 use crate::shapes::base64;
 
 /// Print the content of a file in a snapshot.
-///
-/// With --json, one object per line for each piece of the file, with its
-/// `offset` and `length` and its content as `text`, or as `base64` if it is
-/// not UTF-8.
 #[derive(Debug, Args)]
 #[command(after_help = "\
+With --json, one object per line for each piece of the file, with its `offset`
+and `length` and its content as `text`, or as `base64` if it is not UTF-8.
+
 Examples:
   elevo state cat head README.md
   elevo state cat v1 data/big.bin --range 1000:16 | xxd

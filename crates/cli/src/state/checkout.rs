@@ -16,13 +16,13 @@ use crate::record::{DirectoryLock, Held, RESERVED, Record};
 use crate::session::{Session, left_out, wait};
 
 /// Make a directory hold a snapshot.
-///
-/// What the directory holds is recorded in `.elevo/checkout`, so that the next
-/// checkout writes only what differs. Nothing that is in no snapshot is lost:
-/// if a path that is to be written or removed is not as it was left, nothing is
-/// changed at all, unless --force says otherwise.
 #[derive(Debug, Args)]
 #[command(after_help = "\
+What the directory holds is recorded in `.elevo/checkout`, so that the next
+checkout writes only what differs. Nothing that is in no snapshot is lost: if
+a path that is to be written or removed is not as it was left, nothing is
+changed at all, unless --force says otherwise.
+
 Examples:
   elevo state checkout v1 ../copy        a copy of v1
   elevo state checkout head~1            this directory, one commit back
@@ -116,6 +116,49 @@ fn seed(session: &Session, repository: &Repository, path: &Path) -> anyhow::Resu
     }
 }
 
+/// What a checkout may start from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Start {
+    /// All has to be looked at, by content.
+    Unknown,
+    /// Paths that do not differ between this snapshot and the new one need not
+    /// be looked at.
+    Recorded(SnapshotId),
+    /// This snapshot should be there; all has to be looked at.
+    Checked(SnapshotId),
+}
+
+impl Start {
+    fn new(record: Option<&Record>, to: SnapshotId, check: bool) -> Self {
+        let Some(record) = record else {
+            return Self::Unknown;
+        };
+        let fresh = record.is_of_this_boot();
+        match record.held {
+            Held::Snapshot(id) if fresh && !check => Self::Recorded(id),
+            Held::Snapshot(id) => Self::Checked(id),
+            // Each path is as one of the two has it, so an interrupted
+            // checkout can be completed, or taken back by the opposite one.
+            Held::Changing {
+                from: Some(from),
+                to: other,
+            } if fresh && to == other => Self::Recorded(from),
+            Held::Changing {
+                from: Some(from),
+                to: other,
+            } if fresh && to == from => Self::Recorded(other),
+            Held::Changing { .. } => Self::Unknown,
+        }
+    }
+
+    fn snapshot(self) -> Option<SnapshotId> {
+        match self {
+            Self::Unknown => None,
+            Self::Recorded(id) | Self::Checked(id) => Some(id),
+        }
+    }
+}
+
 struct Job<'a> {
     session: &'a Session,
     repository: &'a Repository,
@@ -130,17 +173,9 @@ impl Job<'_> {
     fn run(&self, options: &CheckoutOptions, check: bool) -> anyhow::Result<CheckoutReport> {
         let _lock = DirectoryLock::take(self.directory)?;
         let before = Record::read(self.directory);
-        let present = self.present(before.as_ref(), check)?;
+        let (start, present) = self.present(before.as_ref(), check)?;
         let to = self.id;
-        let from = match before.as_ref().map(|record| record.held) {
-            Some(
-                Held::Snapshot(from)
-                | Held::Changing {
-                    from: Some(from), ..
-                },
-            ) => Some(from),
-            _ => None,
-        };
+        let from = start.snapshot();
         self.record(Held::Changing { from, to })?;
         let progress = Progress::new();
         let watch = Watch {
@@ -183,29 +218,18 @@ impl Job<'_> {
     }
 
     /// What the engine may take the directory to hold.
-    fn present(&self, record: Option<&Record>, check: bool) -> anyhow::Result<Present> {
-        let Some(record) = record else {
-            return Ok(Present::Unknown);
+    fn present(&self, record: Option<&Record>, check: bool) -> anyhow::Result<(Start, Present)> {
+        let start = Start::new(record, self.id, check);
+        let snapshot = match start.snapshot() {
+            Some(id) => self.find(id)?,
+            None => None,
         };
-        let fresh = record.is_of_this_boot();
-        match record.held {
-            Held::Snapshot(id) => Ok(match self.find(id)? {
-                None => Present::Unknown,
-                Some(snapshot) if check || !fresh => Present::Checked(snapshot),
-                Some(snapshot) => Present::Recorded(snapshot),
-            }),
-            // Each path is as one of the two has it, so an interrupted
-            // checkout can be completed or taken back as if it had not begun.
-            Held::Changing {
-                from: Some(from),
-                to,
-            } if fresh && (self.id == to || self.id == from) => {
-                let other = if self.id == to { from } else { to };
-                let other = self.find(other)?;
-                Ok(other.map_or(Present::Unknown, Present::Recorded))
-            }
-            Held::Changing { .. } => Ok(Present::Unknown),
-        }
+        Ok(match (start, snapshot) {
+            (Start::Recorded(_), Some(snapshot)) => (start, Present::Recorded(snapshot)),
+            (Start::Checked(_), Some(snapshot)) => (start, Present::Checked(snapshot)),
+            // The record may speak of another store's snapshot.
+            _ => (Start::Unknown, Present::Unknown),
+        })
     }
 
     fn find(&self, id: SnapshotId) -> anyhow::Result<Option<Snapshot>> {
@@ -282,4 +306,52 @@ fn print(
         session.note(&format!("{kept}, with files that are in no snapshot"));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use elevo_objects::Hash;
+
+    use super::*;
+
+    const A: SnapshotId = SnapshotId(Hash::from_bytes([1; 32]));
+    const B: SnapshotId = SnapshotId(Hash::from_bytes([2; 32]));
+    const C: SnapshotId = SnapshotId(Hash::from_bytes([3; 32]));
+
+    fn start(held: Held, to: SnapshotId) -> Start {
+        let record = Record::new(Path::new("/store"), held);
+        Start::new(Some(&record), to, false)
+    }
+
+    #[test]
+    fn a_record_is_believed_unless_a_check_is_asked_for() {
+        let record = Record::new(Path::new("/store"), Held::Snapshot(A));
+        assert_eq!(Start::new(Some(&record), B, false), Start::Recorded(A));
+        assert_eq!(Start::new(Some(&record), B, true), Start::Checked(A));
+        assert_eq!(Start::new(None, B, false), Start::Unknown);
+    }
+
+    #[test]
+    fn an_interrupted_checkout_goes_on_or_back_and_nowhere_else() {
+        let (from, to) = (Some(A), B);
+        let held = Held::Changing { from, to };
+        assert_eq!(start(held, B), Start::Recorded(A));
+        assert_eq!(start(held, A), Start::Recorded(B));
+        assert_eq!(start(held, C), Start::Unknown);
+        let held = Held::Changing { from: None, to };
+        assert_eq!(start(held, B), Start::Unknown);
+    }
+
+    #[test]
+    fn interrupting_the_way_back_keeps_both_snapshots_in_mind() {
+        let held = Held::Changing {
+            from: Some(A),
+            to: B,
+        };
+        let back = start(held, A);
+        let from = back.snapshot();
+        let held = Held::Changing { from, to: A };
+        assert_eq!(start(held, A), Start::Recorded(B));
+        assert_eq!(start(held, B), Start::Recorded(A));
+    }
 }

@@ -12,13 +12,13 @@ use crate::revision::{self, HEAD};
 use crate::session::{Session, wait};
 
 /// Keep the working directory as the next snapshot of its history.
-///
-/// The working directory is the one with `.elevo` in it, at the current
-/// directory or above. Its snapshot's parent is the one that the last commit or
-/// checkout left here, else `head`; `head` then moves to the new one. If head
-/// has moved elsewhere in the meantime, nothing happens.
 #[derive(Debug, Args)]
 #[command(after_help = "\
+The working directory is the one with `.elevo` in it, at the current directory
+or above. Its snapshot's parent is the one that the last commit or checkout
+left here, else `head`; `head` then moves to the new one. If head has moved
+elsewhere in the meantime, nothing happens.
+
 Examples:
   elevo state commit -m \"an edit\"
   elevo state commit --detach -m \"a try\"        beside head, which stays
@@ -81,6 +81,9 @@ pub(crate) fn run(session: &mut Session, args: Commit) -> anyhow::Result<()> {
         }
     };
     Record::new(&place.store, Held::Snapshot(id)).write(&directory)?;
+    if unchanged.is_none() && parent.is_some_and(|(_, parent)| parent.tree == tree) {
+        session.note("content and permissions are the same as before");
+    }
     let kept = Kept {
         id,
         title,

@@ -15,16 +15,16 @@ use crate::session::{Session, View, wait};
 use print::{Form, Item, Printer};
 
 /// Tell what changed from one snapshot to another.
-///
-/// With two snapshots, from the first to the second; with one, from its first
-/// parent to it; with none, what the newest commit changed. A letter stands
-/// for each change: A added, D removed, M content, P permissions, T type,
-/// R renamed. With --json, one object per line.
-///
-/// Both sides are snapshots: to compare with files that are not committed,
-/// commit them first (`commit --detach` leaves no trace in the history).
 #[derive(Debug, Args)]
 #[command(after_help = "\
+With two snapshots, from the first to the second; with one, from its first
+parent to it; with none, what the newest commit changed. A letter stands for
+each change: A added, D removed, M content, P permissions, T type, R renamed.
+With --json, one object per line.
+
+Both sides are snapshots: to compare with files that are not committed, commit
+them first (`commit --detach` leaves no trace in the history).
+
 Examples:
   elevo state diff                        what the newest commit changed
   elevo state diff v1 head -- src docs    in two directories, since v1

@@ -11,12 +11,12 @@ use crate::revision::{self, TAGS};
 use crate::session::{Session, wait};
 
 /// Keep any directory as a snapshot.
-///
-/// The snapshot stands by itself: `head` does not move, and the directory need
-/// not belong to the store. Symbolic links are kept as links. What a snapshot
-/// cannot hold (sockets, owners and the like) is reported.
 #[derive(Debug, Args)]
 #[command(after_help = "\
+The snapshot stands by itself: `head` does not move, and the directory need
+not belong to the store. Symbolic links are kept as links. What a snapshot
+cannot hold (sockets, owners and the like) is reported.
+
 Examples:
   elevo state import ~/photos -m \"before sorting\" --tag photos
   elevo state import build --parent head --label job=42

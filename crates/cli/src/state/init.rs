@@ -10,11 +10,11 @@ use crate::record::RESERVED;
 use crate::session::{Session, store_in};
 
 /// Make an empty store.
-///
-/// The store goes into `.elevo/store` in the directory, and keeps snapshots of
-/// it or of any other. `.elevo` itself is never part of a snapshot.
 #[derive(Debug, Args)]
 #[command(after_help = "\
+The store goes into `.elevo/store` in the directory, and keeps snapshots of it
+or of any other. `.elevo` itself is never part of a snapshot.
+
 Examples:
   elevo state init                       for the current directory
   elevo state init ~/project             for another, which is made if need be

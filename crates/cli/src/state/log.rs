@@ -10,11 +10,11 @@ use crate::session::{Session, wait};
 use crate::shapes::SnapshotShape;
 
 /// List snapshots, newest first.
-///
-/// Starts at REV, by default `head`, and goes back through what it was made
-/// from. With --json, one object per line.
 #[derive(Debug, Args)]
 #[command(after_help = "\
+Starts at REV, by default `head`, and goes back through what it was made from.
+With --json, one object per line.
+
 Examples:
   elevo state log -n 5
   elevo state log --oneline v1

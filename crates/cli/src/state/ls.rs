@@ -13,12 +13,11 @@ use crate::session::{Session, wait};
 use crate::shapes::ListedShape;
 
 /// List what is in a snapshot.
-///
-/// Paths are printed from the root of the snapshot on, as `cat` and `diff` take
-/// them; those of directories end with a slash. With --json, one object per
-/// line.
 #[derive(Debug, Args)]
 #[command(after_help = "\
+Paths are printed from the root of the snapshot on, as `cat` and `diff` take
+them; those of directories end with a slash. With --json, one object per line.
+
 Examples:
   elevo state ls
   elevo state ls v1 src -l

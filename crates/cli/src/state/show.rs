@@ -6,11 +6,11 @@ use crate::session::Session;
 use crate::shapes::SnapshotShape;
 
 /// Describe one snapshot.
-///
-/// `elevo state diff REV` tells what changed in it, and `elevo state ls REV`
-/// what it holds.
 #[derive(Debug, Args)]
 #[command(after_help = "\
+`elevo state diff REV` tells what changed in it, and `elevo state ls REV` what
+it holds.
+
 Examples:
   elevo state show
   elevo state show v1~2

@@ -11,10 +11,10 @@ use crate::revision::{self, HEAD, TAGS};
 use crate::session::{Session, wait};
 
 /// Name a snapshot, or list, move and delete names.
-///
-/// Without NAME, lists all tags. With --json, one object per line.
 #[derive(Debug, Args)]
 #[command(after_help = "\
+Without NAME, lists all tags. With --json, one object per line.
+
 Examples:
   elevo state tag                  list
   elevo state tag v1               name what head is
