@@ -226,3 +226,41 @@ fn a_checkout_reads_beside_a_writer() {
     place.ok(["tag"]);
     assert_eq!(place.fails(5, ["commit", "--wait", "0"]), "store_busy");
 }
+
+/// Starts a checkout and kills it when it has written `first`. Returns whether
+/// it was still at work.
+fn kill_checkout(place: &Place, copy: &Path, first: &str) -> bool {
+    let args = ["checkout", "head", "../copy", "--threads", "1"];
+    let mut child = place.command(args).spawn().expect("it starts");
+    while !copy.join(first).exists() {
+        if child.try_wait().expect("it is our child").is_some() {
+            return false;
+        }
+    }
+    child.kill().expect("it is our child");
+    !child.wait().expect("it is our child").success()
+}
+
+#[test]
+fn a_killed_checkout_is_completed_by_the_next() {
+    let place = Place::new();
+    for number in 0..600 {
+        let path = format!("d{}/{number:03}", number % 10);
+        place.write(path, number.to_string().repeat(500));
+    }
+    place.ok(["commit"]);
+    let copy = place.root().join("copy");
+    let killed = (0..20).any(|_| {
+        let _ = fs::remove_dir_all(&copy);
+        kill_checkout(&place, &copy, "d0/000")
+    });
+    assert!(killed, "it was always done before it could be killed");
+    assert_eq!(record(&copy)["state"], "changing");
+    assert_eq!(
+        place.fails(4, ["commit", "../copy"]),
+        "checkout_interrupted"
+    );
+    place.ok(["checkout", "head", "../copy", "--force"]);
+    place.ok(["import", "../copy", "--tag", "copy"]);
+    assert_eq!(place.ok(["diff", "head", "copy"]), "");
+}
