@@ -1,5 +1,7 @@
 //! The store on RocksDB keeps the promises of a store.
 
+#![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
+
 use std::ops::Deref;
 
 use elevo_store_local::{LocalStore, Options};

@@ -1,5 +1,7 @@
 //! Bits that flip on the disk: what is read is right, or an error.
 
+#![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
+
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};

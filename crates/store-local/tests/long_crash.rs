@@ -4,6 +4,8 @@
 //! `ELEVO_LONG` says how many times (see CONTRIBUTING.md), `ELEVO_SEED` repeats
 //! a run.
 
+#![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
+
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -115,7 +117,11 @@ fn nothing_acknowledged_is_lost_when_the_process_is_killed() {
     let kills = Kills::new(NAME, directory.path(), long::rounds(200, 5));
     kills.run(|done: &Acknowledged| {
         let store = open(directory.path());
-        verify(&store, done.all(), done.is_last || done.kills % 50 == 0);
+        verify(
+            &store,
+            done.all(),
+            done.is_last || done.kills.is_multiple_of(50),
+        );
     });
 }
 
@@ -163,17 +169,17 @@ fn lose_power(test: &str, rounds: u32, mut check: impl FnMut(&LocalStore, &[Stri
     for round in 1..=rounds {
         thread::sleep(random.random_range(Duration::ZERO..Duration::from_millis(300)));
         acknowledged.extend(victim.acknowledged());
-        acknowledged.push(victim.next());
+        acknowledged.push(victim.wait_for_next());
         victim.pause();
         let after = disk.lose_power("after");
         victim.resume();
         check(&open(after.path()), &acknowledged, round == rounds);
         after.discard();
     }
-    eprintln!(
+    long::note(format_args!(
         "{rounds} power losses, {} acknowledgements",
         acknowledged.len()
-    );
+    ));
     victim.kill();
 }
 

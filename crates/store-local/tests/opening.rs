@@ -1,5 +1,7 @@
 //! Which directories are stores, and who may open them how.
 
+#![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -227,7 +229,7 @@ fn a_writer_in_another_process_is_named_and_leaves_no_lock_when_killed() {
     let (_directory, path) = place();
     drop(LocalStore::create(&path, &options()).unwrap());
     let mut other = Running::start(NAME, &path, 0);
-    other.next();
+    other.wait_for_next();
     let error = LocalStore::open(&path, &options()).unwrap_err();
     let OpenError::Busy { holder, .. } = &error else {
         panic!("{error:?}")

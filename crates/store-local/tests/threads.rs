@@ -1,5 +1,7 @@
 //! Many threads on one store.
 
+#![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
+
 use std::thread;
 
 use elevo_core::TenantId;

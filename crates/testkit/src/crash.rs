@@ -110,7 +110,7 @@ impl Running {
     }
 
     /// Waits for the next thing it has done.
-    pub fn next(&mut self) -> String {
+    pub fn wait_for_next(&mut self) -> String {
         self.lines
             .recv()
             .unwrap_or_else(|_| panic!("ended by itself: {:?}", self.child.wait()))
@@ -221,7 +221,11 @@ impl<'a> Kills<'a> {
             };
             verify(&done);
         }
-        eprintln!("{} kills, {} acknowledgements", self.count, done.all.len());
+        long::note(format_args!(
+            "{} kills, {} acknowledgements",
+            self.count,
+            done.all.len()
+        ));
         assert!(
             !done.all.is_empty(),
             "no victim lived long enough to do anything"

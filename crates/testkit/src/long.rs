@@ -1,6 +1,7 @@
 //! How long the long tests are.
 
 use std::env;
+use std::fmt::Display;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// `rounds` times `ELEVO_LONG`, at least `least`. Panics if that is not set:
@@ -22,6 +23,12 @@ pub fn seed() -> u64 {
             .as_nanos() as u64
     };
     let seed = env::var("ELEVO_SEED").map_or_else(|_| now(), |seed| seed.parse().unwrap());
-    eprintln!("ELEVO_SEED={seed}");
+    note(format_args!("ELEVO_SEED={seed}"));
     seed
+}
+
+/// Tells whoever reads the output of a run.
+#[allow(clippy::print_stderr, reason = "a test's output is for people")]
+pub fn note(words: impl Display) {
+    eprintln!("{words}");
 }
