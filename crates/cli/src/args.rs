@@ -78,7 +78,13 @@ pub(crate) struct State {
 #[command(next_help_heading = "Common options")]
 pub(crate) struct Global {
     /// The store, if it is not to be found from the current directory
-    #[arg(long, global = true, value_name = "PATH", env = "ELEVO_STORE")]
+    #[arg(
+        long,
+        global = true,
+        value_name = "PATH",
+        env = "ELEVO_STORE",
+        hide_env_values = true
+    )]
     pub(crate) store: Option<PathBuf>,
 
     /// Print JSON, errors included

@@ -21,7 +21,12 @@ pub(crate) struct About {
     message: String,
 
     /// Who makes it; by default user@host
-    #[arg(long, value_name = "NAME", env = "ELEVO_AUTHOR")]
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "ELEVO_AUTHOR",
+        hide_env_values = true
+    )]
     author: Option<String>,
 
     /// Something else to know about it; can be given more than once
