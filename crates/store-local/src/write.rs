@@ -19,9 +19,11 @@ use crate::value::Encoder;
 /// commit must wait for costs more than the log.
 const UNLOGGED_BYTES: usize = 1 << 20;
 
-/// The chunks of a commit are compressed from this size on. Below, the time it
-/// takes is a good part of what the commit takes, and saves none.
-const COMPRESSED_BYTES: usize = 64 << 10;
+/// From this size on, a commit's chunks are compressed, and its objects are
+/// looked for before they are written. Below, either takes a good part of the
+/// commit's time; an object that was there is then written again, which
+/// changes nothing and goes with the next compaction.
+const SMALL_COMMIT_BYTES: usize = 64 << 10;
 
 impl LocalStore {
     pub(crate) fn put_now(&self, tenant: TenantId, objects: &[Object]) -> StoreResult<()> {
@@ -45,14 +47,10 @@ impl LocalStore {
             .iter()
             .try_for_each(|update| check_reference_name(&update.name))?;
         self.check_roots(tenant, commit)?;
-        let chunks = commit
-            .objects
-            .iter()
-            .filter(|object| object.key.kind == Kind::Chunk);
-        let chunk_bytes: usize = chunks.map(|chunk| chunk.data.len()).sum();
+        let bytes: usize = commit.objects.iter().map(|object| object.data.len()).sum();
+        let thorough = bytes >= SMALL_COMMIT_BYTES;
         let mut batch = WriteBatch::default();
-        let compress = chunk_bytes >= COMPRESSED_BYTES;
-        self.add_objects(&mut batch, tenant, &commit.objects, compress)?;
+        self.add_objects(&mut batch, tenant, &commit.objects, thorough)?;
         let ids = self.add_snapshots(&mut batch, tenant, &commit.snapshots)?;
         self.unlogged.make_durable(|| self.flush_objects())?;
         let _moving = self.references.lock(tenant, &commit.references);
@@ -63,13 +61,14 @@ impl LocalStore {
         Ok(ids)
     }
 
-    /// Objects that are there already are not written again.
+    /// If `thorough`, chunks are compressed, and objects that are there already
+    /// are not written again.
     fn add_objects(
         &self,
         batch: &mut WriteBatch,
         tenant: TenantId,
         objects: &[Object],
-        compress: bool,
+        thorough: bool,
     ) -> StoreResult<()> {
         let mut encoder = Encoder::default();
         let mut chunks = None;
@@ -79,11 +78,11 @@ impl LocalStore {
                     "a snapshot is not put as an object".into(),
                 ));
             }
-            if self.has(tenant, key, &mut chunks)? {
+            if thorough && self.has(tenant, key, &mut chunks)? {
                 continue;
             }
             let value = match key.kind {
-                Kind::Chunk if compress => encoder.compressed(data),
+                Kind::Chunk if thorough => encoder.compressed(data),
                 Kind::Chunk => encoder.plain(data),
                 _ => data,
             };
