@@ -137,7 +137,68 @@ fn before_all(digits: &str) -> Option<SnapshotId> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::{BTreeMap, HashMap};
+    use std::sync::Arc;
+
+    use elevo_core::{TenantId, Timestamp};
+    use elevo_engine::{Commit, MemoryStore};
+    use elevo_objects::Tree;
+
     use super::*;
+
+    /// A repository with so many snapshots, of which the ids are returned.
+    fn with_snapshots(count: usize) -> (Repository, Vec<SnapshotId>) {
+        let store = Arc::new(MemoryStore::new());
+        let repository = Repository::new(store, TenantId::LOCAL, 1 << 20);
+        let snapshot = |number: usize| Snapshot {
+            tree: Tree::EMPTY,
+            times: None,
+            parents: Vec::new(),
+            author: String::new(),
+            message: number.to_string(),
+            created: Timestamp::new(0, 0).unwrap(),
+            labels: BTreeMap::new(),
+        };
+        let commit = Commit {
+            snapshots: (0..count).map(snapshot).collect(),
+            ..Commit::default()
+        };
+        let ids = wait(repository.store().commit(TenantId::LOCAL, commit)).unwrap();
+        (repository, ids)
+    }
+
+    fn problem(repository: &Repository, text: &str) -> Problem {
+        let error = resolve(repository, None, text).unwrap_err();
+        error.downcast().unwrap()
+    }
+
+    #[test]
+    fn first_digits_find_a_snapshot_unless_several_begin_so() {
+        // So many that by chance some ids begin with the same six digits.
+        let (repository, ids) = with_snapshots(20_000);
+        let mut by_digits = HashMap::<_, Vec<_>>::new();
+        for id in ids {
+            let digits = id.to_string()[..MIN_DIGITS].to_owned();
+            by_digits.entry(digits).or_default().push(id);
+        }
+        let (several, one): (Vec<_>, Vec<_>) =
+            by_digits.into_iter().partition(|(_, ids)| ids.len() > 1);
+        assert!(!several.is_empty());
+        for (digits, ids) in several {
+            let found = problem(&repository, &digits);
+            let Problem::AmbiguousRevision { candidates, .. } = found else {
+                panic!("{found}");
+            };
+            let mut expected: Vec<_> = ids.iter().map(SnapshotId::to_string).collect();
+            expected.sort();
+            assert_eq!(candidates, expected);
+        }
+        for (digits, ids) in one.iter().take(1000) {
+            assert_eq!(resolve(&repository, None, digits).unwrap().0, ids[0]);
+        }
+        let nothing = problem(&repository, "0000000000");
+        assert!(matches!(nothing, Problem::UnknownRevision(_)), "{nothing}");
+    }
 
     #[test]
     fn steps_back_are_taken_off_the_end() {

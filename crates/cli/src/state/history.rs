@@ -55,3 +55,72 @@ impl History {
         Ok(Some((id, snapshot)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use elevo_core::TenantId;
+    use elevo_engine::{Commit, MemoryStore};
+    use elevo_objects::Tree;
+
+    use super::*;
+
+    fn snapshot(message: &str, seconds: i64, parents: &[SnapshotId]) -> Snapshot {
+        Snapshot {
+            tree: Tree::EMPTY,
+            times: None,
+            parents: parents.to_vec(),
+            author: String::new(),
+            message: message.into(),
+            created: Timestamp::new(seconds, 0).unwrap(),
+            labels: BTreeMap::new(),
+        }
+    }
+
+    fn repository() -> Repository {
+        let store = Arc::new(MemoryStore::new());
+        Repository::new(store, TenantId::LOCAL, 1 << 20)
+    }
+
+    fn add(repository: &Repository, snapshot: Snapshot) -> SnapshotId {
+        let commit = Commit {
+            snapshots: vec![snapshot],
+            ..Commit::default()
+        };
+        let ids = wait(repository.store().commit(TenantId::LOCAL, commit));
+        ids.unwrap()[0]
+    }
+
+    /// The messages in the order of a walk, and how many parents are missing.
+    fn walk(repository: &Repository, id: SnapshotId) -> (String, u64) {
+        let start = wait(repository.snapshot(id)).unwrap();
+        let mut history = History::new(repository, id, start);
+        let mut messages = String::new();
+        while let Some((_, snapshot)) = history.next().unwrap() {
+            messages += &snapshot.message;
+        }
+        (messages, history.missing)
+    }
+
+    #[test]
+    fn each_snapshot_of_a_history_with_merges_comes_once() {
+        let repository = repository();
+        let a = add(&repository, snapshot("a", 1, &[]));
+        let b = add(&repository, snapshot("b", 2, &[a]));
+        // Made by somebody whose clock is behind.
+        let c = add(&repository, snapshot("c", 0, &[a]));
+        let d = add(&repository, snapshot("d", 4, &[b, c]));
+        let e = add(&repository, snapshot("e", 5, &[d]));
+        assert_eq!(walk(&repository, e), ("edbac".into(), 0));
+    }
+
+    #[test]
+    fn a_parent_that_is_not_stored_ends_the_history() {
+        let repository = repository();
+        let gone = SnapshotId(elevo_objects::Hash::from_bytes([1; 32]));
+        let a = add(&repository, snapshot("a", 1, &[gone]));
+        let b = add(&repository, snapshot("b", 2, &[a]));
+        assert_eq!(walk(&repository, b), ("ba".into(), 1));
+    }
+}

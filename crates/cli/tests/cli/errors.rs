@@ -150,15 +150,11 @@ fn an_error_has_a_message_causes_and_advice() {
 }
 
 #[test]
-fn ids_that_begin_alike_are_told_apart() {
-    let place = Place::new();
-    for number in 0..3 {
-        place.write("file", number.to_string());
-        place.ok(["commit"]);
-    }
-    // Too short to be an id, whatever begins so.
+fn fewer_than_six_digits_are_no_id() {
+    let place = Place::with_history();
     let id = place.id("head");
     assert_eq!(place.fails(3, ["show", &id[..5]]), "snapshot_not_found");
+    assert_eq!(place.id(&id[..6]), id);
 }
 
 #[test]
