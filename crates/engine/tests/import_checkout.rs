@@ -323,6 +323,34 @@ fn a_changed_file_is_not_overwritten_without_force() {
 }
 
 #[test]
+fn a_directory_with_something_new_in_it_is_not_replaced_by_a_file() {
+    let (_, repository) = repository();
+    let before: Model = [
+        (path("d"), Thing::Directory(Mode::EXECUTABLE)),
+        (path("d/sub"), Thing::Directory(Mode::EXECUTABLE)),
+        (path("d/sub/f"), Thing::File(Mode::FILE, b"1".to_vec())),
+    ]
+    .into();
+    let after: Model = [(path("d"), Thing::File(Mode::FILE, b"2".to_vec()))].into();
+    let (first, second) = (
+        commit_model(&repository, &before),
+        commit_model(&repository, &after),
+    );
+    let out = tempfile::tempdir().unwrap();
+    let target = out.path();
+    write_out(&repository, &first, target, &Present::Unknown, &options()).unwrap();
+    fs::write(target.join("d/sub/mine"), "mine").unwrap();
+    let held = on_disk(target);
+    let present = Present::Recorded(first);
+    let refused = write_out(&repository, &second, target, &present, &options());
+    assert!(matches!(refused, Err(Error::InTheWay { count: 1, .. })));
+    assert_eq!(on_disk(target), held, "nothing may change");
+    fs::remove_file(target.join("d/sub/mine")).unwrap();
+    write_out(&repository, &second, target, &present, &options()).unwrap();
+    assert_eq!(on_disk(target), after);
+}
+
+#[test]
 fn a_change_elsewhere_is_seen_only_by_a_check() {
     let (_, repository) = repository();
     let before: Model = [("a", "1"), ("b", "1")]

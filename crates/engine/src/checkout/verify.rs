@@ -5,14 +5,15 @@ use std::io;
 use std::os::fd::AsFd;
 
 use elevo_core::{Name, TreePath};
-use elevo_objects::{Chunker, Content, Entry};
+use elevo_objects::{Chunker, Content, DirItem, Entry, Tree};
 use rustix::fs::{Dir, FileType, Mode as Bits, OFlags};
 
 use super::Checkout;
 use crate::diff::Change;
-use crate::disk::{Parents, Root};
+use crate::disk::{self, Parents, Root};
 use crate::error::{Error, Result};
 use crate::file::ContentBuilder;
+use crate::tree;
 
 /// Whether there is nothing in a directory but what is left out.
 pub(super) fn is_empty(root: &Root, leave_out: &[Name]) -> io::Result<bool> {
@@ -67,10 +68,45 @@ pub(super) fn is_changed(
         }
     };
     match (change.kind.before(), change.kind.after()) {
+        (Some(Entry::Directory { tree, .. }), Some(Entry::File { .. } | Entry::Link(_)))
+            if found == FileType::Directory =>
+        {
+            holds_more(checkout, &change.path, *tree)
+        }
         (Some(before), Some(after)) => Ok(!is_like(before)? && !is_like(after)?),
         (Some(entry), None) | (None, Some(entry)) => Ok(!is_like(entry)?),
         (None, None) => Ok(false),
     }
+}
+
+/// Whether a directory that something else is to replace holds a name that is
+/// not in `tree`. What is in both has a change of its own to be looked at by.
+fn holds_more(checkout: &Checkout<'_>, path: &TreePath, tree: Tree) -> Result<bool> {
+    let mut open = vec![(path.clone(), tree)];
+    while let Some((at, tree)) = open.pop() {
+        let fail = |source| Error::Io {
+            action: "look at",
+            path: at.clone(),
+            source,
+        };
+        let fd = match checkout.root.open_directory(&at) {
+            Err(error) if disk::is_absent(&error) => continue,
+            other => other.map_err(fail)?,
+        };
+        for entry in Dir::read_from(fd.as_fd()).map_err(|error| fail(error.into()))? {
+            let entry = entry.map_err(|error| fail(error.into()))?;
+            let Ok(name) = Name::copy_from(entry.file_name().to_bytes()) else {
+                continue; // `.` and `..`
+            };
+            let known = tree::find::<DirItem>(checkout.repository, tree.root, &name);
+            match checkout.workers.wait(known)?.map(|item| item.entry) {
+                None => return Ok(true),
+                Some(Entry::Directory { tree, .. }) => open.push((at.join(&name)?, tree)),
+                Some(_) => {}
+            }
+        }
+    }
+    Ok(false)
 }
 
 /// The content of a file on disk.

@@ -1,6 +1,10 @@
 //! A plain model of a tree of files, to hold the engine against.
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
-#![allow(dead_code, unreachable_pub, reason = "each test binary uses a part of it")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "each test binary uses a part of it"
+)]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
