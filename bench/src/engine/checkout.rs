@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use elevo_engine::{CheckoutOptions, CheckoutReport, Present, Progress, checkout};
 use elevo_objects::Snapshot;
 
-use super::fixture::{Bench, Tree, clear};
+use super::fixture::{Bench, Tree};
 use super::short;
 use crate::data::Dataset;
 use crate::measure::{Contender, interleave, timed};
@@ -22,11 +22,10 @@ pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
     let tree = bench.tree(files)?;
     let git = tree.git()?;
     let snapshot = tree.snapshot(tree.snapshot)?;
-    let output = bench.path("checkout");
     let contenders: [Contender<'_>; 3] = [
         Box::new(|| {
             say("checkout");
-            clear(&output)?;
+            let output = bench.fresh("checkout");
             fs::create_dir(&output)?;
             let (seconds, report) =
                 time_to_check_out(&tree, &snapshot, &output, &Present::Unknown, bench.threads)?;
@@ -38,17 +37,14 @@ pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
         }),
         Box::new(|| {
             say("git checkout");
-            clear(&output)?;
-            git.time_to_check_out(&output)
+            git.time_to_check_out(&bench.fresh("git-checkout"))
         }),
         Box::new(|| {
             say("cp -a");
-            clear(&output)?;
-            time_to_copy(&tree.files(), &output)
+            time_to_copy(&tree.files(), &bench.fresh("copy"))
         }),
     ];
     let [ours, git, copy] = interleave(ROUNDS, contenders)?.map(|samples| samples.figure());
-    clear(&output)?;
     let row = |peer: &'static str, figure: Figure, limit| Row {
         name: format!("checkout of {} files vs {peer}", short(files)),
         unit: Unit::Seconds,

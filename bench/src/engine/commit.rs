@@ -12,7 +12,7 @@ use futures::executor::block_on;
 use rand::RngExt;
 use rand::rngs::Xoshiro256PlusPlus;
 
-use super::fixture::{Bench, Tree, clear, commit_info, dice, edited, repository, tree_path};
+use super::fixture::{Bench, Tree, commit_info, dice, edited, repository, tree_path};
 use super::recorder::Recorder;
 use super::short;
 use crate::data::{Dataset, Layout, noise};
@@ -35,8 +35,7 @@ pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
 fn measure(bench: &mut Bench, files: usize) -> Result<Vec<Row>> {
     let tree = bench.tree(files)?;
     let git = tree.git()?;
-    let bare_path = bench.path(&format!("bare-rocksdb-{files}"));
-    let bare = BareRocksDb::like_that_of(&tree.store_path(), &bare_path)?;
+    let bare = BareRocksDb::like_that_of(&tree.store_path(), &bench.fresh("bare-rocksdb"))?;
     let mut edits = Edits::of(&tree)?;
     for _ in 0..WARM_UP {
         edits.commit_next()?;
@@ -59,8 +58,6 @@ fn measure(bench: &mut Bench, files: usize) -> Result<Vec<Row>> {
             floor.push(timed(|| bare.write(&puts))?.0);
         }
     }
-    drop(bare);
-    clear(&bare_path)?;
     let row = |peer: &'static str, samples: &Samples, bar| Row {
         name: format!("commit in {} files vs {peer}", short(files)),
         unit: Unit::Milliseconds,

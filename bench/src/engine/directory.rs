@@ -11,7 +11,7 @@ use rand::RngExt;
 use rand::rngs::Xoshiro256PlusPlus;
 
 use super::fixture::{
-    Bench, clear, commit_info, create_store, dice, edited, open_store, repository, tree_path,
+    Bench, commit_info, create_store, dice, edited, open_store, repository, tree_path,
 };
 use super::short;
 use crate::data::noise;
@@ -27,7 +27,7 @@ const STEP: usize = 50_000;
 
 pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
     let entries = bench.sizes.directory;
-    let path = bench.path("directory-store");
+    let path = bench.fresh("directory-store");
     let store = create_store(&path)?;
     say(&format!("making a directory of {entries} entries"));
     let [large, small] = [make(&store, entries)?, make(&store, SMALL)?];
@@ -41,8 +41,6 @@ pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
         Box::new(|| small.commit_next()),
     ];
     let [ours, reference] = interleave(ROUNDS, contenders)?;
-    drop((large, small, store));
-    clear(&path)?;
     Ok(vec![Row {
         name: format!(
             "commit in a directory of {} entries vs {}",

@@ -1,8 +1,7 @@
 //! What several measures work on: trees on disk, in a store and in git, made when first asked for.
 
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::collections::{BTreeMap, HashMap};
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -32,6 +31,7 @@ pub(crate) struct Bench {
     pub(super) sizes: Sizes,
     pub(super) threads: usize,
     trees: HashMap<usize, Rc<Tree>>,
+    paths: Cell<usize>,
 }
 
 impl Bench {
@@ -41,12 +41,19 @@ impl Bench {
             sizes,
             threads,
             trees: HashMap::new(),
+            paths: Cell::new(0),
         }
     }
 
-    /// A path for data of a measure, where nothing is yet.
-    pub(super) fn path(&self, name: &str) -> PathBuf {
-        self.scratch.join(name)
+    /// A path where nothing is yet, and a disk that has nothing left to do: what runs next does
+    /// not pay for what ran before.
+    ///
+    /// Nothing is removed before the end. On ext4 without a journal, making a file looks at every
+    /// inode of its group that was freed in the last minutes, which costs more than the file.
+    pub(super) fn fresh(&self, name: &str) -> PathBuf {
+        rustix::fs::sync();
+        let number = self.paths.replace(self.paths.get() + 1);
+        self.scratch.join(format!("{number:02}-{name}"))
     }
 
     /// The tree with this many files.
@@ -59,7 +66,7 @@ impl Bench {
         } else {
             FileSizes::Ordinary
         };
-        let directory = self.path(&format!("tree-{files}"));
+        let directory = self.fresh(&format!("tree-{files}"));
         let tree = Tree::make(Layout::new(files, sizes), &directory, self.threads)?;
         let tree = Rc::new(tree);
         self.trees.insert(files, tree.clone());
@@ -213,16 +220,6 @@ pub(super) fn import_all(
 
 pub(super) fn tree_path(path: &str) -> Result<TreePath> {
     path.parse().with_context(|| format!("{path} is no path"))
-}
-
-/// Removes a directory, if it is there, and waits until the disk has nothing left to do, so that
-/// what runs next does not pay for what ran before.
-pub(super) fn clear(directory: &Path) -> Result<()> {
-    if directory.exists() {
-        fs::remove_dir_all(directory)?;
-    }
-    rustix::fs::sync();
-    Ok(())
 }
 
 /// The random numbers of a measure.

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 
-use super::fixture::{Bench, clear, create_store, import_all, repository};
+use super::fixture::{Bench, create_store, import_all, repository};
 use crate::data::{Dataset, Mixed, write_to_disk};
 use crate::measure::{Contender, interleave, timed};
 use crate::peers::{Git, Restic, read_and_hash};
@@ -12,7 +12,7 @@ use crate::suite::say;
 const ROUNDS: usize = 3;
 
 pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
-    let tree = bench.path("mixed");
+    let tree = bench.fresh("mixed");
     let mixed = Mixed::new(bench.sizes.mixed);
     say(&format!(
         "making {} files, {} bytes",
@@ -23,40 +23,24 @@ pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
     // Reads everything once, so that it is in memory for all.
     let read = read_and_hash(&tree, bench.threads)?;
     ensure!(read == mixed.bytes(), "read {read} bytes");
-    let [store, git, restic] =
-        ["store", "git", "restic"].map(|name| bench.path(&format!("import-{name}")));
     let contenders: [Contender<'_>; 4] = [
         Box::new(|| {
             say("import");
-            clear(&store)?;
-            let repository = repository(&create_store(&store)?);
-            let (seconds, _) = timed(|| import_all(&repository, &tree, bench.threads))?;
-            drop(repository);
-            clear(&store)?;
-            Ok(seconds)
+            let repository = repository(&create_store(&bench.fresh("import"))?);
+            Ok(timed(|| import_all(&repository, &tree, bench.threads))?.0)
         }),
         Box::new(|| {
             say("git add");
-            let repository = Git::init(&git, &tree)?;
-            rustix::fs::sync();
-            let seconds = repository.time_to_add_all()?;
-            clear(&git)?;
-            Ok(seconds)
+            Git::init(&bench.fresh("git-add"), &tree)?.time_to_add_all()
         }),
         Box::new(|| {
             say("restic backup");
-            std::fs::create_dir(&restic)?;
-            let repository = Restic::init(&restic)?;
-            rustix::fs::sync();
-            let seconds = repository.time_to_back_up(&tree)?;
-            clear(&restic)?;
-            Ok(seconds)
+            Restic::init(&bench.fresh("restic-backup"))?.time_to_back_up(&tree)
         }),
         Box::new(|| Ok(timed(|| read_and_hash(&tree, bench.threads))?.0)),
     ];
     let [ours, git, restic, floor] =
         interleave(ROUNDS, contenders)?.map(|samples| samples.figure());
-    clear(&tree)?;
     let size = format!("{} MiB", bench.sizes.mixed >> 20);
     Ok(rows(
         &size,

@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use elevo_engine::Present;
 
 use super::checkout::time_to_check_out;
-use super::fixture::{Bench, clear, dice};
+use super::fixture::{Bench, dice};
 use super::short;
 use crate::measure::Samples;
 use crate::report::{Bar, Row, Unit};
@@ -20,7 +20,7 @@ pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
     let files = bench.sizes.small;
     let tree = bench.tree(files)?;
     let base = tree.snapshot(tree.snapshot)?;
-    let output = bench.path("incremental");
+    let output = bench.fresh("incremental");
     fs::create_dir(&output)?;
     say("checkout");
     time_to_check_out(&tree, &base, &output, &Present::Unknown, bench.threads)?;
@@ -40,7 +40,6 @@ pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
             samples.push(seconds);
         }
     }
-    clear(&output)?;
     Ok(vec![Row {
         name: format!(
             "incremental checkout of {CHANGED} in {} files",

@@ -11,9 +11,7 @@ use elevo_objects::{ObjectKey, SnapshotId};
 use futures::executor::block_on;
 use rand::RngExt;
 
-use super::fixture::{
-    Bench, clear, commit_info, create_store, dice, edited, repository, tree_path,
-};
+use super::fixture::{Bench, commit_info, create_store, dice, edited, repository, tree_path};
 use super::recorder::Recorder;
 use crate::data::noise;
 use crate::measure::{Samples, timed};
@@ -25,8 +23,7 @@ const INSERTED: &[u8; 10] = b"ten bytes!";
 
 pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
     let size = bench.sizes.edited_file;
-    let store_path = bench.path("insert-store");
-    let recorder = Recorder::new(create_store(&store_path)?);
+    let recorder = Recorder::new(create_store(&bench.fresh("insert-store"))?);
     let path = tree_path("data/large.bin")?;
     say(&format!("storing a file of {size} bytes"));
     let base = store_file(&recorder, &path, size)?;
@@ -46,8 +43,6 @@ pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
         read.push(edit.read_bytes as f64);
         time.push(edit.seconds);
     }
-    drop(recorder);
-    clear(&store_path)?;
     let row = |what: &str, unit, samples: &Samples, bar| Row {
         name: format!("insert of 10 bytes into {} MB: {what}", size / 1_000_000),
         unit,

@@ -1,5 +1,6 @@
 //! restic, with its defaults and everything it keeps in one directory.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -16,6 +17,7 @@ pub(crate) struct Restic {
 impl Restic {
     /// Makes an empty repository in `directory`.
     pub(crate) fn init(directory: &Path) -> Result<Self> {
+        fs::create_dir_all(directory)?;
         let restic = Self {
             directory: directory.to_owned(),
         };
