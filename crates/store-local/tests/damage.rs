@@ -27,7 +27,14 @@ fn make(directory: &Path) -> (PathBuf, LocalStore) {
     // Enough in one call to bypass the log, so that a commit must flush it.
     let objects = ahead.iter().flat_map(|n| commits::numbered(*n).objects);
     block_on(store.put(TENANT, objects.collect())).unwrap();
-    for n in ahead.into_iter().chain(logged) {
+    for n in ahead {
+        let commit = Commit {
+            objects: Vec::new(),
+            ..commits::numbered(n)
+        };
+        block_on(store.commit(TENANT, commit)).unwrap();
+    }
+    for n in logged {
         block_on(store.commit(TENANT, commits::numbered(n))).unwrap();
     }
     (path, store)
