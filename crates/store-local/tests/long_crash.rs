@@ -206,7 +206,7 @@ fn what_was_put_but_not_committed_is_lost_when_power_fails() {
         return;
     }
     let mut losses = 0;
-    let rounds = long::rounds(5, 2);
+    let rounds = long::rounds(5, 5);
     lose_power(NAME, rounds, |store, acknowledged, _| {
         let n = acknowledged.last().unwrap().parse().unwrap();
         let keys: Vec<_> = commits::numbered(n)
@@ -217,5 +217,6 @@ fn what_was_put_but_not_committed_is_lost_when_power_fails() {
         let there = block_on(store.contains(TENANT, &keys)).unwrap();
         losses += u32::from(there.contains(&false));
     });
-    assert_eq!(losses, rounds, "the disk must not know what nobody synced");
+    // Not each time: the kernel writes back on its own, now and then in time.
+    assert!(losses > 0, "the disk must not know what nobody synced");
 }
