@@ -2,12 +2,14 @@
 //! other, and saying what came out.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
 use clap::Args;
+use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use rustix::fs::statfs;
 use tempfile::TempDir;
 
@@ -69,7 +71,7 @@ pub(crate) fn run<C>(
         report.rows.extend(rows);
     }
     drop(context);
-    scratch.remove()?;
+    drop(scratch);
     publish(&report, settings)?;
     Ok(report)
 }
@@ -89,7 +91,7 @@ fn publish(report: &Report, settings: &Settings) -> Result<()> {
     Ok(())
 }
 
-/// The directory that all data of a run is in.
+/// The directory that all data of a run is in; removed when dropped.
 struct Scratch {
     directory: TempDir,
     keep: bool,
@@ -106,10 +108,10 @@ impl Scratch {
                 parent.display()
             ));
         }
-        let mut directory = tempfile::Builder::new()
+        let directory = tempfile::Builder::new()
             .prefix("elevo-bench-")
+            .disable_cleanup(true)
             .tempdir_in(&parent)?;
-        directory.disable_cleanup(settings.keep);
         say(&format!("data is made in {}", directory.path().display()));
         Ok(Self {
             directory,
@@ -120,15 +122,42 @@ impl Scratch {
     fn path(&self) -> &Path {
         self.directory.path()
     }
+}
 
-    fn remove(self) -> Result<()> {
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let path = self.path();
         if self.keep {
-            say(&format!("data is kept in {}", self.path().display()));
-            return Ok(());
+            say(&format!("data is kept in {}", path.display()));
+            return;
         }
         say("removing the data");
-        Ok(self.directory.close()?)
+        if let Err(error) = remove(path) {
+            say(&format!("cannot remove {}: {error:#}", path.display()));
+        }
     }
+}
+
+/// Many at once: where a file system tells the disk of every block it frees, a removal is mostly
+/// waiting.
+fn remove(directory: &Path) -> Result<()> {
+    const THREADS: usize = 32;
+    let pool = rayon::ThreadPoolBuilder::new()
+        .num_threads(THREADS)
+        .build()?;
+    Ok(pool.install(|| remove_below(directory))?)
+}
+
+fn remove_below(directory: &Path) -> io::Result<()> {
+    let entries: Vec<_> = fs::read_dir(directory)?.collect::<io::Result<_>>()?;
+    entries.into_par_iter().try_for_each(|entry| {
+        if entry.file_type()?.is_dir() {
+            remove_below(&entry.path())
+        } else {
+            fs::remove_file(entry.path())
+        }
+    })?;
+    fs::remove_dir(directory)
 }
 
 fn is_in_memory(directory: &Path) -> Result<bool> {

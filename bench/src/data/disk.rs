@@ -3,38 +3,22 @@
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
+use rayon::iter::{IndexedParallelIterator, IntoParallelIterator, ParallelIterator};
 
 use super::Dataset;
 
 /// Neighbours share directories, so a thread takes many of them at once.
-const BLOCK: usize = 1024;
+const NEIGHBOURS: usize = 1024;
 
 /// Writes all files of `data` below `directory`.
-pub(crate) fn write_to_disk(data: &dyn Dataset, directory: &Path, threads: usize) -> Result<()> {
-    let next = AtomicUsize::new(0);
-    let work = || -> Result<()> {
-        loop {
-            let start = next.fetch_add(BLOCK, Ordering::Relaxed);
-            if start >= data.files() {
-                return Ok(());
-            }
-            for index in start..data.files().min(start + BLOCK) {
-                let path = directory.join(data.path(index));
-                write_file(&path, &data.content(index))
-                    .with_context(|| format!("cannot write {}", path.display()))?;
-            }
-        }
-    };
-    thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        workers.into_iter().try_for_each(|worker| {
-            let done = worker.join().map_err(|_| anyhow!("a writer panicked"));
-            done.flatten()
-        })
+pub(crate) fn write_to_disk(data: &dyn Dataset, directory: &Path) -> Result<()> {
+    let files = (0..data.files()).into_par_iter().with_min_len(NEIGHBOURS);
+    files.try_for_each(|index| {
+        let path = directory.join(data.path(index));
+        write_file(&path, &data.content(index))
+            .with_context(|| format!("cannot write {}", path.display()))
     })
 }
 

@@ -87,7 +87,7 @@ impl Tree {
     fn make(layout: Layout, directory: &Path, threads: usize) -> Result<Self> {
         let files = directory.join("files");
         say(&format!("making {} files", layout.files()));
-        write_to_disk(&layout, &files, threads)?;
+        write_to_disk(&layout, &files)?;
         rustix::fs::sync();
         let store_path = directory.join("store");
         let store = create_store(&store_path)?;

@@ -19,9 +19,9 @@ pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
         mixed.files(),
         mixed.bytes()
     ));
-    write_to_disk(&mixed, &tree, bench.threads)?;
+    write_to_disk(&mixed, &tree)?;
     // Reads everything once, so that it is in memory for all.
-    let read = read_and_hash(&tree, bench.threads)?;
+    let read = read_and_hash(&tree)?;
     ensure!(read == mixed.bytes(), "read {read} bytes");
     let contenders: [Contender<'_>; 4] = [
         Box::new(|| {
@@ -37,7 +37,7 @@ pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
             say("restic backup");
             Restic::init(&bench.fresh("restic-backup"))?.time_to_back_up(&tree)
         }),
-        Box::new(|| Ok(timed(|| read_and_hash(&tree, bench.threads))?.0)),
+        Box::new(|| Ok(timed(|| read_and_hash(&tree))?.0)),
     ];
     let [ours, git, restic, floor] =
         interleave(ROUNDS, contenders)?.map(|samples| samples.figure());
