@@ -28,6 +28,10 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+/// The one that `elevo` runs with.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 #[derive(Debug, Parser)]
 #[command(version, about = "Measures Elevo and its peers in one run")]
 struct Arguments {

@@ -28,6 +28,10 @@ use clap::{CommandFactory, Parser};
 use args::{Cli, Command};
 use errors::Report;
 
+/// Half of a small commit's work outside RocksDB is small allocations.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,

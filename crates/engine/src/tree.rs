@@ -267,6 +267,7 @@ impl<I: NamedItem> Editor<'_, I> {
     }
 
     fn merge_leaf(&mut self, items: &[I], bound: Option<&Name>) {
+        self.builder.reserve(items.len() + 1);
         for item in items {
             while self.peek().is_some_and(|name| name < item.key()) {
                 self.push_edit();

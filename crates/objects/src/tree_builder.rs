@@ -57,6 +57,11 @@ impl<I: Item> TreeBuilder<I> {
         Self::default()
     }
 
+    /// Makes room for leaf items that are about to come.
+    pub fn reserve(&mut self, items: usize) {
+        self.leaves.reserve(items.min(MAX_ITEMS));
+    }
+
     /// Appends the next leaf item. Items come in the order of their keys.
     pub fn push(&mut self, item: I) {
         let boundary = is_boundary(item.spread(), 0);

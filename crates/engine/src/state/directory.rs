@@ -20,8 +20,9 @@ use crate::tree::{self, Cursor};
 pub(super) struct Directory {
     pub(super) tree: Tree,
     pub(super) times: Option<Hash>,
-    /// Overrides the stored entries of the same names, times included.
-    pub(super) changes: OrdMap<Name, Slot>,
+    /// Overrides the stored entries of the same names, times included. Slots
+    /// are behind a pointer because the map's nodes have room for many.
+    pub(super) changes: OrdMap<Name, Arc<Slot>>,
 }
 
 /// What a name stands for in memory.
@@ -63,12 +64,12 @@ impl Directory {
     }
 
     pub(super) fn with(&self, name: Name, slot: Slot) -> Self {
-        let changes = self.changes.update(name, slot);
+        let changes = self.changes.update(name, Arc::new(slot));
         Self { changes, ..*self }
     }
 
     pub(super) async fn find(&self, repository: &Repository, name: &Name) -> Result<Option<Slot>> {
-        match self.changes.get(name) {
+        match self.changes.get(name).map(|slot| &**slot) {
             Some(Slot::Absent) => return Ok(None),
             Some(slot) => return Ok(Some(slot.clone())),
             None => {}
@@ -122,7 +123,7 @@ impl Directory {
                     listed.extend(slot.stat().map(|stat| (name.clone(), stat)));
                 }
                 let (name, slot) = match changes.next_if(|(name, _)| **name == item.name) {
-                    Some((name, slot)) => (name.clone(), slot.clone()),
+                    Some((name, slot)) => (name.clone(), Slot::clone(slot)),
                     None => (item.name.clone(), self.stored_slot(repository, item).await?),
                 };
                 listed.extend(slot.stat().map(|stat| (name, stat)));

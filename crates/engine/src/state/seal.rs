@@ -93,7 +93,7 @@ impl Frame {
         let slots: Vec<_> = directory
             .changes
             .iter()
-            .map(|(name, slot)| (name.clone(), slot.clone()))
+            .map(|(name, slot)| (name.clone(), Slot::clone(slot)))
             .collect();
         Self {
             entries: Vec::with_capacity(slots.len()),
