@@ -139,7 +139,7 @@ fn a_store_is_made_whole_however_often_its_maker_is_killed() {
     }
     let directory = TempDir::new().unwrap();
     let kills = Kills::new(NAME, directory.path(), long::rounds(100, 10));
-    kills.longest_life(Duration::from_millis(150)).run(|done| {
+    kills.longest_life(Duration::from_millis(500)).run(|done| {
         for entry in directory.path().read_dir().unwrap() {
             let path = entry.unwrap().path();
             let acknowledged = done.all().iter().any(|made| Path::new(made) == path);

@@ -192,7 +192,7 @@ fn commits_survive_being_killed() {
         directory.path(),
         long::rounds(100, 3),
     )
-    .longest_life(Duration::from_millis(600))
+    .longest_life(Duration::from_millis(2500))
     .run(|done| verify(directory.path(), done));
 }
 
@@ -207,6 +207,6 @@ fn imports_survive_being_killed() {
         directory.path(),
         long::rounds(100, 3),
     )
-    .longest_life(Duration::from_millis(1500))
+    .longest_life(Duration::from_millis(2500))
     .run(|done| verify(directory.path(), done));
 }

@@ -189,7 +189,7 @@ impl Acknowledged {
 impl<'a> Kills<'a> {
     /// `count` victims that run `test` in `directory`.
     pub fn new(test: &'a str, directory: &'a Path, count: u32) -> Self {
-        let longest = Duration::from_millis(400);
+        let longest = Duration::from_millis(1500);
         Self {
             test,
             directory,
