@@ -1,10 +1,12 @@
 //! One writer process per store: a lock on a file that says who holds it.
 //!
-//! The lock is the kernel's and goes with the process, however that ends; what
-//! the file says is only for people and is never trusted.
+//! The lock is the kernel's and goes with the process, however that ends. Who
+//! holds it is only for people to read and never trusted. That the file says
+//! anything at all is a sign: its holder is still there, or was killed.
 
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{Read, Seek, Write};
+use std::io::Read;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -19,13 +21,15 @@ const LONGEST_TEXT: u64 = 1024;
 #[derive(Debug)]
 pub(crate) struct WriterLock {
     file: File,
+    /// Whether the holder before this one has said that it was done.
+    pub(crate) after_orderly_end: bool,
 }
 
 impl WriterLock {
     /// Waits up to `wait` for the lock, and signs it with `holder`.
     pub(crate) fn take(store: &Path, holder: &str, wait: Duration) -> Result<Self, OpenError> {
         let failed = |error| OpenError::io(store, error);
-        let mut file = OpenOptions::new()
+        let file = OpenOptions::new()
             .read(true)
             .write(true)
             .create(true)
@@ -43,8 +47,18 @@ impl WriterLock {
                 holder: self::holder(store),
             });
         }
-        sign(&mut file, holder).map_err(failed)?;
-        Ok(Self { file })
+        let after_orderly_end = file.metadata().map_err(failed)?.len() == 0;
+        sign(&file, holder).map_err(failed)?;
+        Ok(Self {
+            file,
+            after_orderly_end,
+        })
+    }
+
+    /// Says that nothing is left for the next holder to repair.
+    pub(crate) fn end_orderly(&self) {
+        // If this fails, the next one looks for itself.
+        let _ = self.file.set_len(0);
     }
 }
 
@@ -68,19 +82,12 @@ pub(crate) fn retry<T, E>(
     }
 }
 
-impl Drop for WriterLock {
-    fn drop(&mut self) {
-        // Closing the file unlocks it; the text goes first, so that nobody is
-        // told of a holder that has left. It is only a courtesy: errors don't
-        // matter.
-        let _ = self.file.set_len(0);
-    }
-}
-
-fn sign(file: &mut File, holder: &str) -> std::io::Result<()> {
-    file.set_len(0)?;
-    file.rewind()?;
-    file.write_all(holder.as_bytes())
+/// The file is never empty on the way, nor after a power loss.
+fn sign(file: &File, holder: &str) -> std::io::Result<()> {
+    let text = format!("{holder}\n");
+    file.write_all_at(text.as_bytes(), 0)?;
+    file.set_len(text.len() as u64)?;
+    file.sync_all()
 }
 
 /// Who holds the store, in words.

@@ -106,7 +106,7 @@ impl LocalStore {
         let db =
             rocks::create(&database, options).map_err(|error| OpenError::database(path, error))?;
         format::write(path).map_err(|error| OpenError::io(path, error))?;
-        Ok(Self::writable(db, lock))
+        Ok(Self::new(db, options, Some(lock)))
     }
 
     /// Opens the store in `path` to read and write. One process can; another
@@ -115,9 +115,13 @@ impl LocalStore {
         format::check(path)?;
         let lock = WriterLock::take(path, &options.holder, options.wait)?;
         format::check(path)?;
-        let db = rocks::open(&path.join(rocks::DIRECTORY), options)
-            .map_err(|error| OpenError::database(path, error))?;
-        Ok(Self::writable(db, lock))
+        let db = rocks::open(
+            &path.join(rocks::DIRECTORY),
+            options,
+            lock.after_orderly_end,
+        )
+        .map_err(|error| OpenError::database(path, error))?;
+        Ok(Self::new(db, options, Some(lock)))
     }
 
     /// Opens the store in `path` to read, beside a writer or without one; any
@@ -137,7 +141,7 @@ impl LocalStore {
             path: path.into(),
             holder: lock::holder(path),
         })?;
-        Ok(Self::read_only(db))
+        Ok(Self::new(db, options, None))
     }
 }
 

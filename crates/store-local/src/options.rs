@@ -1,7 +1,11 @@
 use std::time::Duration;
 
-/// How a store is opened. The defaults suit a development machine; memory is
-/// bounded by `block_cache + blob_cache + write_buffers`, and a few megabytes.
+/// How a store is opened. The defaults suit a development machine.
+///
+/// Memory is bounded by `block_cache + write_buffers` and a few megabytes. A
+/// store that is opened for reading has no write buffers, but holds the log of
+/// the writer instead, at most 64 MiB. Chunks and large nodes are cached by the
+/// operating system alone.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Who opens it, in words for the user that finds it busy: command,
@@ -9,13 +13,16 @@ pub struct Options {
     pub holder: String,
     /// How long to wait for another writer to finish.
     pub wait: Duration,
-    /// Bytes of memory for blocks of nodes, small chunks and indexes.
+    /// Bytes of memory for keys, small objects, and the filters over them.
     pub block_cache: usize,
-    /// Bytes of memory for chunks read lately.
-    pub blob_cache: usize,
     /// Bytes of memory for what is written but not yet in table files.
     pub write_buffers: usize,
-    /// How many files may be open at once.
+    /// Bytes that may be put ahead of a commit before what follows skips the
+    /// log. Less is not worth the flush that the commit then waits for, nor
+    /// the files that it leaves.
+    pub logged_puts: usize,
+    /// How many files may be open at once. Does not hold for a store opened
+    /// for reading, which keeps all table files open.
     pub open_files: u16,
     /// Threads that write table files in the background.
     pub background_jobs: u16,
@@ -28,8 +35,8 @@ impl Default for Options {
             holder: "an unnamed process".into(),
             wait: Duration::from_secs(2),
             block_cache: 128 << 20,
-            blob_cache: 32 << 20,
             write_buffers: 256 << 20,
+            logged_puts: 16 << 20,
             open_files: 512,
             background_jobs: u16::try_from(cores.clamp(2, 16)).unwrap_or(2),
         }

@@ -13,6 +13,43 @@ use crate::rocks;
 use crate::store::{LocalStore, name, read_failed};
 use crate::value;
 
+/// Whether objects are there, for one call after the other.
+pub(crate) struct Presence<'a> {
+    store: &'a LocalStore,
+    tenant: TenantId,
+    chunks: Option<Rows<'a>>,
+    nodes: Option<Rows<'a>>,
+}
+
+impl<'a> Presence<'a> {
+    pub(crate) fn of(store: &'a LocalStore, tenant: TenantId) -> Self {
+        let (chunks, nodes) = (None, None);
+        Self {
+            store,
+            tenant,
+            chunks,
+            nodes,
+        }
+    }
+
+    pub(crate) fn has(&mut self, key: &ObjectKey) -> StoreResult<bool> {
+        let store = self.store;
+        let family = store.family_of(key.kind);
+        let row = keys::object(self.tenant, key);
+        // Answers from filters in memory for nearly all that are not there.
+        if !store.db.key_may_exist_cf(family, row) {
+            return Ok(false);
+        }
+        let rows = match key.kind {
+            Kind::Chunk => &mut self.chunks,
+            _ => &mut self.nodes,
+        };
+        let rows = rows.get_or_insert_with(|| Rows::of(&store.db, family));
+        rows.contain(&row)
+            .map_err(|words| StoreError::Storage(words.into()))
+    }
+}
+
 impl LocalStore {
     pub(crate) fn get_one(&self, tenant: TenantId, key: &ObjectKey) -> StoreResult<Option<Bytes>> {
         let row = keys::object(tenant, key);
@@ -49,38 +86,6 @@ impl LocalStore {
             }
         }
         Ok(answers)
-    }
-
-    pub(crate) fn has_many(&self, tenant: TenantId, keys: &[ObjectKey]) -> StoreResult<Vec<bool>> {
-        let mut chunks = None;
-        keys.iter()
-            .map(|key| self.has(tenant, key, &mut chunks))
-            .collect()
-    }
-
-    /// `chunks` is made when first needed, and used again for the next key.
-    pub(crate) fn has<'a>(
-        &'a self,
-        tenant: TenantId,
-        key: &ObjectKey,
-        chunks: &mut Option<Rows<'a>>,
-    ) -> StoreResult<bool> {
-        let family = self.family_of(key.kind);
-        let row = keys::object(tenant, key);
-        // Answers from filters in memory for nearly all that are not there.
-        if !self.db.key_may_exist_cf(family, row) {
-            return Ok(false);
-        }
-        if key.kind == Kind::Chunk {
-            let chunks = chunks.get_or_insert_with(|| Rows::of(&self.db, family));
-            return chunks
-                .contain(&row)
-                .map_err(|words| StoreError::Storage(words.into()));
-        }
-        let found = self.db.get_pinned_cf(family, row);
-        Ok(found
-            .map_err(|error| read_failed(name(key), error))?
-            .is_some())
     }
 
     pub(crate) fn snapshot(

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use rocksdb::{
     BlockBasedOptions, Cache, ColumnFamilyDescriptor, DB, DBCompressionType, DBRecoveryMode, Error,
+    LogLevel,
 };
 
 use crate::options::Options;
@@ -20,7 +21,20 @@ pub(crate) const SNAPSHOTS: &str = "snapshots";
 /// References. The family that every RocksDB has.
 pub(crate) const METADATA: &str = rocksdb::DEFAULT_COLUMN_FAMILY_NAME;
 
+/// Values from this size on are in files of their own, which compaction does
+/// not rewrite; the tables hold keys, and where the values are.
+const BLOB_BYTES: u64 = 1 << 10;
+const BLOB_FILE_BYTES: u64 = 256 << 20;
+
+/// How much the log may hold: that much is replayed when opening.
+const LOG_BYTES: u64 = 64 << 20;
+/// How many logs of earlier processes may be left.
+const KEPT_LOGS: usize = 32;
+
 const BLOOM_BITS: f64 = 10.0;
+/// Bits in memory that spare a search of what was written lately, as a share
+/// of the write buffers.
+const MEMORY_BLOOM: f64 = 0.01;
 
 pub(crate) fn create(path: &Path, options: &Options) -> Result<DB, Error> {
     let mut database = database(options);
@@ -29,8 +43,22 @@ pub(crate) fn create(path: &Path, options: &Options) -> Result<DB, Error> {
     DB::open_cf_descriptors(&database, path, families(options))
 }
 
-pub(crate) fn open(path: &Path, options: &Options) -> Result<DB, Error> {
-    DB::open_cf_descriptors(&database(options), path, families(options))
+/// `is_whole`: whether the log is known to have no end cut off by a crash.
+pub(crate) fn open(path: &Path, options: &Options, is_whole: bool) -> Result<DB, Error> {
+    let mut database = database(options);
+    if is_whole && logs(path) < KEPT_LOGS {
+        // Otherwise each process, however short, would leave table files for
+        // what the one before it had logged. Only after an orderly end: behind
+        // the cut-off end of one log, RocksDB reads the next only if that goes
+        // on without a gap, and what is not logged is a gap.
+        database = database.get_options_from_string("avoid_flush_during_recovery=true")?;
+    }
+    DB::open_cf_descriptors(&database, path, families(options))
+}
+
+fn logs(path: &Path) -> usize {
+    let is_log = |entry: &fs::DirEntry| entry.path().extension().is_some_and(|end| end == "log");
+    fs::read_dir(path).map_or(0, |entries| entries.flatten().filter(is_log).count())
 }
 
 /// A view of the database as it is now, or `None` if a writer was changing its
@@ -67,10 +95,13 @@ fn database(options: &Options) -> rocksdb::Options {
     database.set_max_background_jobs(options.background_jobs.into());
     database.set_max_open_files(options.open_files.into());
     database.set_db_write_buffer_size(options.write_buffers);
-    database.set_max_total_wal_size(128 << 20);
+    database.set_max_total_wal_size(LOG_BYTES);
+    // Table files go to the disk while they are written, not all at the end.
     database.set_bytes_per_sync(1 << 20);
     // After a power loss, nothing that was written after a hole may appear.
     database.set_wal_recovery_mode(DBRecoveryMode::PointInTime);
+    // What RocksDB says about itself.
+    database.set_log_level(LogLevel::Warn);
     database.set_keep_log_file_num(2);
     database.set_max_log_file_size(1 << 20);
     database.set_stats_dump_period_sec(0);
@@ -80,15 +111,9 @@ fn database(options: &Options) -> rocksdb::Options {
 
 fn families(options: &Options) -> Vec<ColumnFamilyDescriptor> {
     let blocks = Cache::new_lru_cache(options.block_cache);
-    let blobs = Cache::new_lru_cache(options.blob_cache);
-    let mut chunks = family(&blocks);
+    let mut chunks = family_of_objects(&blocks);
     chunks.set_write_buffer_size(options.write_buffers / 4);
-    chunks.set_enable_blob_files(true);
-    chunks.set_min_blob_size(2 << 10);
-    chunks.set_blob_file_size(256 << 20);
-    chunks.set_blob_compression_type(DBCompressionType::Lz4);
-    chunks.set_blob_cache(&blobs);
-    let mut nodes = family(&blocks);
+    let mut nodes = family_of_objects(&blocks);
     nodes.set_write_buffer_size(options.write_buffers / 8);
     let small = family(&blocks);
     vec![
@@ -97,6 +122,18 @@ fn families(options: &Options) -> Vec<ColumnFamilyDescriptor> {
         ColumnFamilyDescriptor::new(SNAPSHOTS, small.clone()),
         ColumnFamilyDescriptor::new(METADATA, small),
     ]
+}
+
+/// Chunks are compressed before they come here; nodes are mostly hashes.
+fn family_of_objects(blocks: &Cache) -> rocksdb::Options {
+    let mut family = family(blocks);
+    family.set_enable_blob_files(true);
+    family.set_min_blob_size(BLOB_BYTES);
+    family.set_blob_file_size(BLOB_FILE_BYTES);
+    family.set_blob_compression_type(DBCompressionType::None);
+    family.set_memtable_prefix_bloom_ratio(MEMORY_BLOOM);
+    family.set_memtable_whole_key_filtering(true);
+    family
 }
 
 fn family(blocks: &Cache) -> rocksdb::Options {

@@ -8,6 +8,8 @@ use elevo_objects::{Kind, ObjectKey, Snapshot, SnapshotId};
 use rocksdb::{ColumnFamily, DB, ErrorKind};
 
 use crate::lock::WriterLock;
+use crate::options::Options;
+use crate::read::Presence;
 use crate::references::ReferenceLocks;
 use crate::rocks;
 use crate::unlogged::Unlogged;
@@ -31,20 +33,12 @@ impl fmt::Debug for LocalStore {
 }
 
 impl LocalStore {
-    pub(crate) fn writable(db: DB, lock: WriterLock) -> Self {
-        Self {
-            writer: Some(lock),
-            ..Self::read_only(db)
-        }
-    }
-
-    pub(crate) fn read_only(db: DB) -> Self {
-        let (unlogged, references) = Default::default();
+    pub(crate) fn new(db: DB, options: &Options, writer: Option<WriterLock>) -> Self {
         Self {
             db,
-            unlogged,
-            references,
-            writer: None,
+            unlogged: Unlogged::after(options.logged_puts),
+            references: ReferenceLocks::default(),
+            writer,
         }
     }
 
@@ -67,6 +61,16 @@ impl LocalStore {
         match self.writer {
             Some(_) => Ok(()),
             None => Err(StoreError::ReadOnly),
+        }
+    }
+}
+
+impl Drop for LocalStore {
+    fn drop(&mut self) {
+        if let Some(writer) = &self.writer
+            && self.db.flush_wal(true).is_ok()
+        {
+            writer.end_orderly();
         }
     }
 }
@@ -98,7 +102,8 @@ impl Store for LocalStore {
     }
 
     async fn contains(&self, tenant: TenantId, keys: &[ObjectKey]) -> StoreResult<Vec<bool>> {
-        self.has_many(tenant, keys)
+        let mut presence = Presence::of(self, tenant);
+        keys.iter().map(|key| presence.has(key)).collect()
     }
 
     async fn put(&self, tenant: TenantId, objects: Vec<Object>) -> StoreResult<()> {

@@ -1,14 +1,19 @@
 //! Objects that are in memory and not in RocksDB's log.
 //!
-//! A large `put` skips the log: its bytes then go to disk once, not twice. So
-//! before a commit may return, what was put that way must have gone from
-//! memory to table files, its own objects and those it only found.
+//! When much is put ahead of a commit, most of it skips the log: its bytes then
+//! go to disk once, not twice. So before a commit may return, what was put that
+//! way must have gone from memory to table files: its own objects, and those
+//! of others that it only found.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Which unlogged writes have reached the disk.
-#[derive(Debug, Default)]
+/// Which writes are unlogged, and which of them have reached the disk.
+#[derive(Debug)]
 pub(crate) struct Unlogged {
+    /// Bytes put since the last commit, and how many of them are logged.
+    put: AtomicUsize,
+    logged: usize,
     writes: Mutex<Writes>,
     /// Writes up to this one are on disk. Locked while a flush is under way:
     /// who needs the same one waits for it.
@@ -22,6 +27,27 @@ struct Writes {
 }
 
 impl Unlogged {
+    /// For everything after the first `logged` bytes ahead of each commit.
+    pub(crate) fn after(logged: usize) -> Self {
+        Self {
+            put: AtomicUsize::new(0),
+            logged,
+            writes: Mutex::default(),
+            durable: Mutex::default(),
+        }
+    }
+
+    /// Whether a write of so many bytes, ahead of a commit, should skip the
+    /// log.
+    pub(crate) fn is_worth_it(&self, bytes: usize) -> bool {
+        self.put.fetch_add(bytes, Ordering::Relaxed) + bytes > self.logged
+    }
+
+    /// A commit was made; what is put now is ahead of the next.
+    pub(crate) fn start_again(&self) {
+        self.put.store(0, Ordering::Relaxed);
+    }
+
     /// Counts `write` from before its first object can be seen.
     pub(crate) fn write<T>(&self, write: impl FnOnce() -> T) -> T {
         let mut writes = lock(&self.writes);
@@ -76,8 +102,18 @@ mod tests {
     }
 
     #[test]
+    fn what_little_is_put_ahead_of_a_commit_is_logged() {
+        let unlogged = Unlogged::after(10);
+        assert!(!unlogged.is_worth_it(9));
+        assert!(unlogged.is_worth_it(2));
+        assert!(unlogged.is_worth_it(1));
+        unlogged.start_again();
+        assert!(!unlogged.is_worth_it(10));
+    }
+
+    #[test]
     fn a_flush_is_made_once_for_what_was_written() {
-        let unlogged = Unlogged::default();
+        let unlogged = Unlogged::after(0);
         assert!(!flushes(&unlogged));
         unlogged.write(|| ());
         assert!(flushes(&unlogged));
@@ -90,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_write_under_way_needs_another_flush() {
-        let unlogged = Unlogged::default();
+        let unlogged = Unlogged::after(0);
         unlogged.write(|| assert!(flushes(&unlogged)));
         assert!(flushes(&unlogged));
         assert!(!flushes(&unlogged));
@@ -98,7 +134,7 @@ mod tests {
 
     #[test]
     fn a_flush_that_failed_is_made_again() {
-        let unlogged = Unlogged::default();
+        let unlogged = Unlogged::after(0);
         unlogged.write(|| ());
         assert_eq!(unlogged.make_durable(|| Err(7)), Err(7));
         assert!(flushes(&unlogged));

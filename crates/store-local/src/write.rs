@@ -11,13 +11,10 @@ use elevo_objects::{Kind, ObjectKey, Snapshot, SnapshotId};
 use rocksdb::{FlushOptions, WriteBatch, WriteOptions};
 
 use crate::keys;
+use crate::read::Presence;
 use crate::rocks;
 use crate::store::{LocalStore, write_failed};
 use crate::value::Encoder;
-
-/// A `put` from this size on is not logged. Below, the flush that the next
-/// commit must wait for costs more than the log.
-const UNLOGGED_BYTES: usize = 1 << 20;
 
 /// From this size on, a commit's chunks are compressed, and its objects are
 /// looked for before they are written. Below, either takes a good part of the
@@ -29,12 +26,12 @@ impl LocalStore {
     pub(crate) fn put_now(&self, tenant: TenantId, objects: &[Object]) -> StoreResult<()> {
         let mut batch = WriteBatch::default();
         self.add_objects(&mut batch, tenant, objects, true)?;
-        if batch.size_in_bytes() < UNLOGGED_BYTES {
-            return self.db.write(batch).map_err(write_failed);
-        }
-        self.unlogged
-            .write(|| self.db.write_without_wal(batch))
-            .map_err(write_failed)
+        let written = if self.unlogged.is_worth_it(batch.size_in_bytes()) {
+            self.unlogged.write(|| self.db.write_without_wal(batch))
+        } else {
+            self.db.write(batch)
+        };
+        written.map_err(write_failed)
     }
 
     pub(crate) fn commit_now(
@@ -58,6 +55,7 @@ impl LocalStore {
         let mut options = WriteOptions::default();
         options.set_sync(true);
         self.db.write_opt(batch, &options).map_err(write_failed)?;
+        self.unlogged.start_again();
         Ok(ids)
     }
 
@@ -71,14 +69,14 @@ impl LocalStore {
         thorough: bool,
     ) -> StoreResult<()> {
         let mut encoder = Encoder::default();
-        let mut chunks = None;
+        let mut presence = Presence::of(self, tenant);
         for Object { key, data } in objects {
             if key.kind == Kind::Snapshot {
                 return Err(StoreError::Refused(
                     "a snapshot is not put as an object".into(),
                 ));
             }
-            if thorough && self.has(tenant, key, &mut chunks)? {
+            if thorough && presence.has(key)? {
                 continue;
             }
             let value = match key.kind {
@@ -112,6 +110,7 @@ impl LocalStore {
 
     fn check_roots(&self, tenant: TenantId, commit: &Commit) -> StoreResult<()> {
         let given: HashSet<_> = commit.objects.iter().map(|object| object.key).collect();
+        let mut presence = Presence::of(self, tenant);
         for snapshot in &commit.snapshots {
             let tree = snapshot.tree.root.map(|hash| ObjectKey {
                 kind: Kind::Directory,
@@ -122,7 +121,7 @@ impl LocalStore {
                 hash,
             });
             for root in tree.into_iter().chain(times) {
-                if !given.contains(&root) && !self.has(tenant, &root, &mut None)? {
+                if !given.contains(&root) && !presence.has(&root)? {
                     return Err(StoreError::Refused(format!("root {root:?} is not stored")));
                 }
             }

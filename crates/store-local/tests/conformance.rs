@@ -20,13 +20,22 @@ impl Deref for Temporary {
     }
 }
 
-fn make() -> Temporary {
+fn make(options: &Options) -> Temporary {
     let directory = TempDir::new().unwrap();
-    let store = LocalStore::create(&directory.path().join("store"), &Options::default()).unwrap();
+    let store = LocalStore::create(&directory.path().join("store"), options).unwrap();
     Temporary {
         store,
         _directory: directory,
     }
 }
 
-elevo_engine::conformance_tests!(make);
+mod as_by_default {
+    elevo_engine::conformance_tests!(|| super::make(&super::Options::default()));
+}
+
+mod with_nothing_logged_but_commits {
+    elevo_engine::conformance_tests!(|| super::make(&super::Options {
+        logged_puts: 0,
+        ..super::Options::default()
+    }));
+}
