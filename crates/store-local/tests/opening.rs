@@ -73,6 +73,54 @@ fn short_processes_leave_few_files() {
     (0..100).for_each(|n| commits::assert_whole(&store, TENANT, n));
 }
 
+/// A copy of a store whose writer is at work: as if it had been killed now.
+fn killed(path: &Path) -> PathBuf {
+    let copy = path.with_file_name("killed");
+    for (file, _) in files(path) {
+        let target = copy.join(file.strip_prefix(path).unwrap());
+        fs::create_dir_all(target.parent().unwrap()).unwrap();
+        fs::copy(file, target).unwrap();
+    }
+    copy
+}
+
+#[test]
+fn work_goes_on_behind_the_cut_off_end_of_a_log() {
+    let (_directory, path) = place();
+    let store = LocalStore::create(&path, &options()).unwrap();
+    commit(&store, 1);
+    commit(&store, 2);
+    let path = killed(&path);
+    let mut logs = files(&path).into_iter();
+    let (log, length) = logs
+        .rfind(|(file, _)| file.extension() == Some("log".as_ref()))
+        .unwrap();
+    fs::File::options()
+        .write(true)
+        .open(log)
+        .unwrap()
+        .set_len(length - 7)
+        .unwrap();
+
+    let unlogged = Options {
+        logged_puts: 0,
+        ..options()
+    };
+    for n in 3..6 {
+        let store = LocalStore::open(&path, &unlogged).unwrap();
+        let expected: Vec<_> = [1].into_iter().chain(3..n).collect();
+        let mut present = commits::present(&store, TENANT);
+        present.sort();
+        assert_eq!(present, expected, "all but what was cut off");
+        expected
+            .into_iter()
+            .for_each(|n| commits::assert_whole(&store, TENANT, n));
+        let mut next = commits::numbered(n);
+        block_on(store.put(TENANT, std::mem::take(&mut next.objects))).unwrap();
+        block_on(store.commit(TENANT, next)).unwrap();
+    }
+}
+
 #[test]
 fn what_was_put_and_not_committed_is_there_after_an_orderly_end() {
     let (_directory, path) = place();
