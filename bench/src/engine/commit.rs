@@ -38,11 +38,11 @@ fn measure(bench: &mut Bench, files: usize) -> Result<Vec<Row>> {
     let bare = BareRocksDb::like_that_of(&tree.store_path(), &bench.fresh("bare-rocksdb"))?;
     let mut edits = Edits::of(&tree)?;
     for _ in 0..WARM_UP {
-        edits.commit_next()?;
+        edits.commit_next(Edit::ReadBefore)?;
         bare.write(&edits.last_puts()?)?;
     }
     rustix::fs::sync();
-    let [mut ours, mut floor, mut theirs] = [const { Samples::new() }; 3];
+    let [mut read, mut unread, mut floor, mut theirs] = [const { Samples::new() }; 4];
     for _ in 0..ROUNDS {
         say("git add and git commit");
         let path = edits.pick();
@@ -53,22 +53,33 @@ fn measure(bench: &mut Bench, files: usize) -> Result<Vec<Row>> {
         theirs.push(git.time_to_commit(&path)?);
         rustix::fs::sync();
         for _ in 0..COMMITS_PER_ROUND {
-            ours.push(edits.commit_next()?);
+            read.push(edits.commit_next(Edit::ReadBefore)?);
             let puts = edits.last_puts()?;
             floor.push(timed(|| bare.write(&puts))?.0);
+            unread.push(edits.commit_next(Edit::NeverRead)?);
         }
     }
-    let row = |peer: &'static str, samples: &Samples, bar| Row {
-        name: format!("commit in {} files vs {peer}", short(files)),
+    let row = |edit, ours: &Samples, peer: &'static str, samples: &Samples, bar| Row {
+        name: format!("commit in {} files, {edit}, vs {peer}", short(files)),
         unit: Unit::Milliseconds,
         ours: ours.figure(),
         peer: Some((peer, samples.figure())),
         bar: Some(bar),
     };
+    let (at_most, faster) = (Bar::AtMostTimes(1.5), Bar::TimesFaster(50.0));
     Ok(vec![
-        row("RocksDB", &floor, Bar::AtMostTimes(1.5)),
-        row("git", &theirs, Bar::TimesFaster(50.0)),
+        row("read before", &read, "RocksDB", &floor, at_most),
+        row("never read", &unread, "RocksDB", &floor, at_most),
+        row("never read", &unread, "git", &theirs, faster),
     ])
+}
+
+/// Whoever edits a file has mostly read it, and its directories are in memory. Otherwise they
+/// come from the disk first.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Edit {
+    ReadBefore,
+    NeverRead,
 }
 
 /// A tree that stays open, and is changed and committed again and again.
@@ -111,8 +122,11 @@ impl Edits {
     }
 
     /// Writes a file and commits; returns how long both took together.
-    fn commit_next(&mut self) -> Result<f64> {
+    fn commit_next(&mut self, edit: Edit) -> Result<f64> {
         let path = tree_path(&self.pick())?;
+        if edit == Edit::ReadBefore {
+            block_on(self.tree.read(&path))?;
+        }
         let data = Bytes::from(noise(4096, "commit", self.dice.random()));
         let info = self.info();
         self.recorder.take();
