@@ -1,5 +1,7 @@
 use std::borrow::Borrow;
+use std::cmp::Ordering;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 
 use bytes::Bytes;
@@ -10,9 +12,22 @@ pub const MAX_NAME_BYTES: usize = 255;
 /// One component of a path: any bytes but `/` and NUL, at most 255, and
 /// neither `.` nor `..`, so that no name leads out of its directory.
 ///
-/// Cloning is cheap; a name cut out of a larger buffer shares it.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Name(Bytes);
+/// Cloning is cheap: a short name is held in place, a long one cut out of a
+/// larger buffer shares it.
+#[derive(Clone)]
+pub struct Name(Held);
+
+/// Most names are short, and a tree's edit copies hundreds of them: that
+/// should count no references.
+#[derive(Clone)]
+enum Held {
+    Here { length: u8, bytes: [u8; SHORT] },
+    Shared(Bytes),
+}
+
+/// As much as fits without making a [`Name`] larger than [`Bytes`].
+const SHORT: usize = 23;
+const _: () = assert!(size_of::<Name>() == size_of::<Bytes>());
 
 /// Why some bytes are not a [`Name`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -32,16 +47,24 @@ pub enum InvalidName {
 }
 
 impl Name {
-    /// Checks `bytes` and takes them as a name, without copying.
+    /// Checks `bytes` and takes them as a name; a long one is not copied.
     pub fn new(bytes: Bytes) -> Result<Self, InvalidName> {
         Self::check(&bytes)?;
-        Ok(Self(bytes))
+        Ok(Self::short(&bytes).unwrap_or(Self(Held::Shared(bytes))))
     }
 
     /// Checks `bytes` and copies them into a name of their own.
     pub fn copy_from(bytes: &[u8]) -> Result<Self, InvalidName> {
         Self::check(bytes)?;
-        Ok(Self(Bytes::copy_from_slice(bytes)))
+        let long = || Self(Held::Shared(Bytes::copy_from_slice(bytes)));
+        Ok(Self::short(bytes).unwrap_or_else(long))
+    }
+
+    fn short(name: &[u8]) -> Option<Self> {
+        let mut bytes = [0; SHORT];
+        bytes.get_mut(..name.len())?.copy_from_slice(name);
+        let length = name.len() as u8;
+        Some(Self(Held::Here { length, bytes }))
     }
 
     /// What makes bytes a name.
@@ -58,35 +81,70 @@ impl Name {
     }
 
     /// The name's bytes.
+    #[inline]
     pub fn as_bytes(&self) -> &[u8] {
-        &self.0
+        match &self.0 {
+            Held::Here { length, bytes } => &bytes[..usize::from(*length)],
+            Held::Shared(bytes) => bytes,
+        }
     }
 }
 
 impl Deref for Name {
     type Target = [u8];
 
+    #[inline]
     fn deref(&self) -> &[u8] {
-        &self.0
+        self.as_bytes()
     }
 }
 
 impl Borrow<[u8]> for Name {
+    #[inline]
     fn borrow(&self) -> &[u8] {
-        &self.0
+        self.as_bytes()
+    }
+}
+
+impl PartialEq for Name {
+    #[inline]
+    fn eq(&self, other: &Self) -> bool {
+        self.as_bytes() == other.as_bytes()
+    }
+}
+
+impl Eq for Name {}
+
+impl PartialOrd for Name {
+    #[inline]
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Name {
+    #[inline]
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.as_bytes().cmp(other.as_bytes())
+    }
+}
+
+impl Hash for Name {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_bytes().hash(state);
     }
 }
 
 impl fmt::Display for Name {
     /// Lossy: bytes that are not UTF-8 are shown as replacement characters.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&String::from_utf8_lossy(&self.0))
+        f.write_str(&String::from_utf8_lossy(self))
     }
 }
 
 impl fmt::Debug for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "\"{}\"", self.0.escape_ascii())
+        write!(f, "\"{}\"", self.escape_ascii())
     }
 }
 
@@ -97,7 +155,7 @@ mod tests {
     #[test]
     fn any_bytes_but_slash_nul_and_dots_are_a_name() {
         for good in [&b"a"[..], b"...", b".x", b"\xff\xfe", b"\n", &[b'x'; 255]] {
-            assert!(Name::copy_from(good).is_ok(), "{good:?}");
+            assert_eq!(Name::copy_from(good).as_deref(), Ok(good));
         }
         for (bad, why) in [
             (&b""[..], InvalidName::Empty),
@@ -109,5 +167,20 @@ mod tests {
         ] {
             assert_eq!(Name::copy_from(bad), Err(why));
         }
+    }
+
+    #[test]
+    fn short_and_long_names_are_alike() {
+        let bytes = [b'x'; MAX_NAME_BYTES];
+        let names = (1..=MAX_NAME_BYTES).map(|length| &bytes[..length]);
+        let names: Vec<_> = names
+            .map(|name| {
+                let shared = Name::new(Bytes::copy_from_slice(name)).unwrap();
+                assert_eq!(Name::copy_from(name), Ok(shared.clone()));
+                assert_eq!(shared.as_bytes(), name);
+                shared
+            })
+            .collect();
+        assert!(names.is_sorted());
     }
 }

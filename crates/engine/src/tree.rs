@@ -267,6 +267,12 @@ impl<I: NamedItem> Editor<'_, I> {
     }
 
     fn merge_leaf(&mut self, items: &[I], bound: Option<&Name>) {
+        if self.builder.is_aligned(0)
+            && let Some(replaced) = self.replace(items, bound)
+        {
+            self.builder.push_leaf(replaced);
+            return;
+        }
         self.builder.reserve(items.len() + 1);
         for item in items {
             while self.peek().is_some_and(|name| name < item.key()) {
@@ -279,6 +285,23 @@ impl<I: NamedItem> Editor<'_, I> {
             }
         }
         self.push_edits_up_to(bound);
+    }
+
+    /// The items after all edits up to `bound`, if each of these replaces one.
+    fn replace(&mut self, items: &[I], bound: Option<&Name>) -> Option<Vec<I>> {
+        let edits = &self.edits[self.next_edit..];
+        let count = edits.partition_point(|(name, _)| bound.is_none_or(|bound| name <= bound));
+        let place = |(name, item): &(Name, Option<I>)| {
+            item.as_ref()?;
+            items.binary_search_by(|item| item.key().cmp(name)).ok()
+        };
+        let places: Vec<_> = edits[..count].iter().map(place).collect::<Option<_>>()?;
+        let mut replaced = items.to_vec();
+        for at in places {
+            replaced[at] = self.edits[self.next_edit].1.take()?;
+            self.next_edit += 1;
+        }
+        Some(replaced)
     }
 
     /// Asks in one call for the children that edits fall on, as far as the

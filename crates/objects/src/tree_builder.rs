@@ -88,6 +88,16 @@ impl<I: Item> TreeBuilder<I> {
         self.push_child(child, height + 1);
     }
 
+    /// Appends the items of a leaf of an older tree, of which some were
+    /// replaced by others of the same keys: it ends where it ended.
+    ///
+    /// For trees sorted by keys, and legal where [`Self::push_subtree`] is.
+    pub fn push_leaf(&mut self, items: Vec<I>) {
+        debug_assert!(self.is_aligned(0));
+        self.leaves = items;
+        self.close_leaf();
+    }
+
     /// Nodes made since the last call, each after those it refers to. Take
     /// them now and then, or the builder holds the whole tree.
     pub fn take_finished(&mut self) -> Vec<NewNode<I>> {
