@@ -12,7 +12,7 @@ use futures::executor::block_on;
 use rand::RngExt;
 use rand::rngs::Xoshiro256PlusPlus;
 
-use super::fixture::{Bench, Tree, commit_info, dice, edited, repository, tree_path};
+use super::fixture::{Bench, Edit, Tree, commit_info, dice, edited, repository, tree_path};
 use super::recorder::Recorder;
 use super::short;
 use crate::data::{Dataset, Layout, noise};
@@ -74,14 +74,6 @@ fn measure(bench: &mut Bench, files: usize) -> Result<Vec<Row>> {
     ])
 }
 
-/// Whoever edits a file has mostly read it, and its directories are in memory. Otherwise they
-/// come from the disk first.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Edit {
-    ReadBefore,
-    NeverRead,
-}
-
 /// A tree that stays open, and is changed and committed again and again.
 struct Edits {
     tree: StateTree,
@@ -124,9 +116,7 @@ impl Edits {
     /// Writes a file and commits; returns how long both took together.
     fn commit_next(&mut self, edit: Edit) -> Result<f64> {
         let path = tree_path(&self.pick())?;
-        if edit == Edit::ReadBefore {
-            block_on(self.tree.read(&path))?;
-        }
+        edit.prepare(&self.tree, &path)?;
         let data = Bytes::from(noise(4096, "commit", self.dice.random()));
         let info = self.info();
         self.recorder.take();

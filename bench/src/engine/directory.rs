@@ -11,11 +11,11 @@ use rand::RngExt;
 use rand::rngs::Xoshiro256PlusPlus;
 
 use super::fixture::{
-    Bench, commit_info, create_store, dice, edited, open_store, repository, tree_path,
+    Bench, Edit, commit_info, create_store, dice, edited, open_store, repository, tree_path,
 };
 use super::short;
 use crate::data::noise;
-use crate::measure::{Contender, interleave, timed};
+use crate::measure::{Contender, Samples, interleave, timed};
 use crate::report::{Bar, Row, Unit};
 use crate::suite::say;
 
@@ -33,17 +33,19 @@ pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
     let [large, small] = [make(&store, entries)?, make(&store, SMALL)?];
     drop(store);
     let store = open_store(&path)?;
+    let mut unread = Edits::of(&store, large, entries)?;
     let mut large = Edits::of(&store, large, entries)?;
     let mut small = Edits::of(&store, small, SMALL)?;
     rustix::fs::sync();
-    let contenders: [Contender<'_>; 2] = [
-        Box::new(|| large.commit_next()),
-        Box::new(|| small.commit_next()),
+    let contenders: [Contender<'_>; 3] = [
+        Box::new(|| large.commit_next(Edit::ReadBefore)),
+        Box::new(|| unread.commit_next(Edit::NeverRead)),
+        Box::new(|| small.commit_next(Edit::ReadBefore)),
     ];
-    let [ours, reference] = interleave(ROUNDS, contenders)?;
-    Ok(vec![Row {
+    let [read, unread, reference] = interleave(ROUNDS, contenders)?;
+    let row = |edit, ours: &Samples| Row {
         name: format!(
-            "commit in a directory of {} entries vs {}",
+            "commit in a directory of {} entries, {edit}, vs {}",
             short(entries),
             short(SMALL)
         ),
@@ -51,7 +53,8 @@ pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
         ours: ours.figure(),
         peer: Some(("1k entries", reference.figure())),
         bar: Some(Bar::AtMostTimes(2.0)),
-    }])
+    };
+    Ok(vec![row("read before", &read), row("never read", &unread)])
 }
 
 fn entry(index: usize) -> String {
@@ -90,14 +93,15 @@ impl Edits {
             dice,
         };
         for _ in 0..WARM_UP {
-            edits.commit_next()?;
+            edits.commit_next(Edit::ReadBefore)?;
         }
         Ok(edits)
     }
 
     /// Writes an entry and commits; returns how long both took together.
-    fn commit_next(&mut self) -> Result<f64> {
+    fn commit_next(&mut self, edit: Edit) -> Result<f64> {
         let path = tree_path(&entry(self.dice.random_range(0..self.entries)))?;
+        edit.prepare(&self.tree, &path)?;
         let data = Bytes::from(noise(4096, "directory", self.dice.random()));
         let info = commit_info(Some(self.last));
         let (seconds, id) = timed(|| {

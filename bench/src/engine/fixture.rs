@@ -226,3 +226,21 @@ pub(super) fn tree_path(path: &str) -> Result<TreePath> {
 pub(super) fn dice(measure: &str) -> Xoshiro256PlusPlus {
     numbers(measure, 0)
 }
+
+/// Whoever edits a file has mostly read it, and its directories are in memory. Otherwise they
+/// come from the disk first.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Edit {
+    ReadBefore,
+    NeverRead,
+}
+
+impl Edit {
+    /// To be called before `path` is written, and not timed.
+    pub(super) fn prepare(self, tree: &StateTree, path: &TreePath) -> Result<()> {
+        if self == Self::ReadBefore {
+            block_on(tree.read(path))?;
+        }
+        Ok(())
+    }
+}
