@@ -14,12 +14,12 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use elevo_core::{Name, Timestamp, TreePath};
 use elevo_objects::{
-    Chunker, Content, DirItem, Entry, Hash, Kind, Link, MAX_LINK_BYTES, MIN_CHUNK, Mode,
+    Chunker, Content, DirItem, Entry, Hash, Kind, Link, MAX_LINK_BYTES, MIN_CHUNK, Mode, Snapshot,
     SnapshotId, TimeEntry, TimeItem, Tree, TreeBuilder,
 };
 use rayon::prelude::*;
@@ -32,6 +32,7 @@ use crate::error::{Error, Result};
 use crate::file::ContentBuilder;
 use crate::progress::Progress;
 use crate::repository::Repository;
+use crate::stat_cache::{Fingerprint, NewStatCache, StatCache};
 use crate::state::CommitInfo;
 use crate::store::Object;
 use earlier::Earlier;
@@ -107,14 +108,75 @@ pub fn import(
     let workers = Workers::start(options.threads).map_err(at_root("start threads for"))?;
     let sink = Sink::store(repository, &workers);
     let importer = Importer::open(repository, directory, options, progress, &workers, &sink)?;
-    let read = workers.run(|| importer.directory(&TreePath::root(), None))?;
-    let losses = importer.losses();
+    let (read, losses) = importer.run(None)?;
     Ok(Imported {
         tree: read.tree,
         times: read.times,
         losses,
         rest: sink.into_rest(),
     })
+}
+
+/// The same for a directory that was read before: files that are as `cache`
+/// has them are not read again. Notes in `new` how they are now.
+pub fn import_again(
+    repository: &Repository,
+    directory: &Path,
+    options: &ImportOptions,
+    progress: &Progress,
+    cache: &StatCache,
+    new: &NewStatCache,
+) -> Result<Imported> {
+    let workers = Workers::start(options.threads).map_err(at_root("start threads for"))?;
+    let sink = Sink::store(repository, &workers);
+    let mut importer = Importer::open(repository, directory, options, progress, &workers, &sink)?;
+    importer.cache = Some(cache);
+    importer.new_cache = Some(new);
+    let (read, losses) = importer.run(cache.known())?;
+    Ok(Imported {
+        tree: read.tree,
+        times: read.times,
+        losses,
+        rest: sink.into_rest(),
+    })
+}
+
+/// Notes in `new` how the files of a directory are that holds `snapshot`
+/// because it was just checked out there. Returns whether it really does, as
+/// far as names, sizes and times can tell.
+pub fn note_checkout(
+    repository: &Repository,
+    directory: &Path,
+    options: &ImportOptions,
+    progress: &Progress,
+    snapshot: &Snapshot,
+    new: &NewStatCache,
+) -> Result<bool> {
+    let workers = Workers::start(options.threads).map_err(at_root("start threads for"))?;
+    let sink = Sink::memory();
+    let mut importer = Importer::open(repository, directory, options, progress, &workers, &sink)?;
+    importer.new_cache = Some(new);
+    let (read, _) = importer.run(Some((snapshot.tree, snapshot.times)))?;
+    Ok(read.tree == snapshot.tree)
+}
+
+/// Finds out what such a directory is now, without storing anything: its tree,
+/// and a repository in which that tree's directories can be read as if they
+/// were stored. File content cannot.
+pub fn look_again(
+    repository: &Repository,
+    directory: &Path,
+    options: &ImportOptions,
+    progress: &Progress,
+    cache: &StatCache,
+) -> Result<(Tree, Repository)> {
+    let workers = Workers::start(options.threads).map_err(at_root("start threads for"))?;
+    let sink = Sink::memory();
+    let mut importer = Importer::open(repository, directory, options, progress, &workers, &sink)?;
+    importer.cache = Some(cache);
+    let (read, _) = importer.run(cache.known())?;
+    let overlay = repository.overlay(Arc::new(sink.into_nodes()));
+    Ok((read.tree, overlay))
 }
 
 /// Hashes `directory` without storing anything but its directory nodes, and
@@ -130,7 +192,7 @@ pub(crate) fn scan(
     let workers = Workers::start(options.threads).map_err(at_root("start threads for"))?;
     let sink = Sink::memory();
     let importer = Importer::open(repository, directory, options, progress, &workers, &sink)?;
-    let read = workers.run(|| importer.directory(&TreePath::root(), known))?;
+    let (read, _) = importer.run(known)?;
     Ok((read.tree, sink.into_nodes()))
 }
 
@@ -169,6 +231,8 @@ struct Importer<'a> {
     progress: &'a Progress,
     workers: &'a Workers,
     sink: &'a Sink<'a>,
+    cache: Option<&'a StatCache>,
+    new_cache: Option<&'a NewStatCache>,
     losses: Mutex<BTreeMap<LossKind, Loss>>,
 }
 
@@ -180,11 +244,22 @@ struct ReadDirectory {
     times: Option<Hash>,
 }
 
-/// An entry that has been read, and what is known of its times.
-type ReadEntry = (Entry, TimeEntry);
+/// An entry that has been read.
+struct ReadEntry {
+    entry: Entry,
+    time: TimeEntry,
+    /// What a file was like before it was read.
+    fingerprint: Option<Fingerprint>,
+}
 
-/// What an earlier snapshot says of some names: their entries and times.
-type Known = HashMap<Name, (Entry, Option<TimeEntry>)>;
+/// What an earlier scan or snapshot says of some names.
+type Known = HashMap<Name, KnownEntry>;
+
+struct KnownEntry {
+    entry: Entry,
+    time: Option<TimeEntry>,
+    seen: Option<Fingerprint>,
+}
 
 impl<'a> Importer<'a> {
     fn open(
@@ -209,13 +284,18 @@ impl<'a> Importer<'a> {
             progress,
             workers,
             sink,
+            cache: None,
+            new_cache: None,
             losses,
         })
     }
 
-    fn losses(&self) -> Vec<Loss> {
-        let losses = self.losses.lock().unwrap_or_else(PoisonError::into_inner);
-        losses.values().cloned().collect()
+    fn run(self, known: Option<(Tree, Option<Hash>)>) -> Result<(ReadDirectory, Vec<Loss>)> {
+        let workers = self.workers;
+        let read = workers.run(|| self.directory(&TreePath::root(), known))?;
+        let losses = self.losses.into_inner();
+        let losses = losses.unwrap_or_else(PoisonError::into_inner);
+        Ok((read, losses.into_values().collect()))
     }
 
     fn lose(&self, kind: LossKind, directory: &TreePath, name: Option<&Name>) {
@@ -251,14 +331,25 @@ impl<'a> Importer<'a> {
         if path.is_root() {
             names.leave_out(&self.options.leave_out);
         }
-        let mut earlier = self.workers.wait(Earlier::open(self.repository, known))?;
+        let seen = self.cache.map(|cache| cache.files(path));
+        let earlier = Earlier::open(self.repository, known, seen.unwrap_or_default());
+        let mut earlier = self.workers.wait(earlier)?;
+        let mut files = self.new_cache.map(NewStatCache::files);
         let mut entries = TreeBuilder::<DirItem>::new();
         let mut times = TreeBuilder::<TimeItem>::new();
         let mut fd = Some(fd);
         for window in names.windows(WINDOW) {
             let window = window.map_err(fail("list"))?;
             let known = self.workers.wait(earlier.known(&window))?;
-            for (name, (entry, time)) in self.window(path, &mut fd, window, &known)? {
+            for (name, read) in self.window(path, &mut fd, window, &known)? {
+                let ReadEntry {
+                    entry,
+                    time,
+                    fingerprint,
+                } = read;
+                if let (Some(files), Some(fingerprint)) = (&mut files, &fingerprint) {
+                    files.push(&name, fingerprint);
+                }
                 if time.modified.is_some() || time.children.is_some() {
                     times.push(TimeItem {
                         name: name.clone(),
@@ -267,13 +358,27 @@ impl<'a> Importer<'a> {
                 }
                 entries.push(DirItem { name, entry });
             }
-            self.sink.add_nodes(entries.take_finished())?;
-            self.sink.add_nodes(times.take_finished())?;
+            if names.len() > WINDOW {
+                self.sink.add_nodes(entries.take_finished())?;
+                self.sink.add_nodes(times.take_finished())?;
+            }
         }
         let root = entries.finish();
         let times_root = times.finish().map(|root| root.hash);
-        self.sink.add_nodes(entries.take_finished())?;
-        self.sink.add_nodes(times.take_finished())?;
+        // What was stored before need not be looked for in the store.
+        let (known_root, known_times) = match (self.cache, known) {
+            (Some(_), Some((tree, times))) => (tree.root, times),
+            _ => (None, None),
+        };
+        if known_root.is_none() || root.as_ref().map(|root| root.hash) != known_root {
+            self.sink.add_nodes(entries.take_finished())?;
+        }
+        if known_times.is_none() || times_root != known_times {
+            self.sink.add_nodes(times.take_finished())?;
+        }
+        if let (Some(new), Some(files)) = (self.new_cache, files) {
+            new.add(path, files).map_err(fail("note the files of"))?;
+        }
         Ok(ReadDirectory {
             mode: Mode::from_bits(stat.st_mode),
             modified: disk::modified(&stat),
@@ -335,9 +440,11 @@ impl<'a> Importer<'a> {
         known: &Known,
     ) -> Result<Option<(Name, ReadEntry)>> {
         let known = match known.get(&name) {
-            Some((Entry::Directory { tree, .. }, time)) => {
-                Some((*tree, time.and_then(|time| time.children)))
-            }
+            Some(KnownEntry {
+                entry: Entry::Directory { tree, .. },
+                time,
+                ..
+            }) => Some((*tree, time.and_then(|time| time.children))),
             _ => None,
         };
         let read = match self.directory(&path.join(&name)?, known) {
@@ -357,7 +464,12 @@ impl<'a> Importer<'a> {
             modified: read.modified,
             children: read.times,
         };
-        Ok(Some((name, (entry, time))))
+        let read = ReadEntry {
+            entry,
+            time,
+            fingerprint: None,
+        };
+        Ok(Some((name, read)))
     }
 
     fn leaves(
@@ -386,7 +498,7 @@ impl<'a> Importer<'a> {
         fd: BorrowedFd<'_>,
         name: &Name,
         kind: FileType,
-        known: Option<&(Entry, Option<TimeEntry>)>,
+        known: Option<&KnownEntry>,
     ) -> Result<Option<ReadEntry>> {
         let read = match kind {
             FileType::RegularFile => self.file(path, fd, name, known),
@@ -422,10 +534,10 @@ impl<'a> Importer<'a> {
         path: &TreePath,
         fd: BorrowedFd<'_>,
         name: &Name,
-        known: Option<&(Entry, Option<TimeEntry>)>,
+        known: Option<&KnownEntry>,
     ) -> std::result::Result<ReadEntry, ReadError> {
         if let Some(known) = known
-            && let Some(read) = unchanged(fd, name, known)?
+            && let Some(read) = self.unchanged(fd, name, known)?
         {
             return Ok(read);
         }
@@ -438,17 +550,29 @@ impl<'a> Importer<'a> {
         self.note_attributes(&stat, fd.as_fd(), path, Some(name));
         let content = self.content(fd, stat.st_size as u64)?;
         self.progress.add(0, content.size());
-        let entry = Entry::File {
-            mode: Mode::from_bits(stat.st_mode),
-            content,
+        Ok(read_file(&stat, content))
+    }
+
+    /// A file that is known, if it has not changed: to the last detail where
+    /// there is a cache, otherwise in size and modification time.
+    fn unchanged(
+        &self,
+        fd: BorrowedFd<'_>,
+        name: &Name,
+        known: &KnownEntry,
+    ) -> io::Result<Option<ReadEntry>> {
+        let Entry::File { content, .. } = known.entry else {
+            return Ok(None);
         };
-        Ok((
-            entry,
-            TimeEntry {
-                modified: disk::modified(&stat),
-                children: None,
-            },
-        ))
+        if self.cache.is_some() && known.seen.is_none() {
+            return Ok(None);
+        }
+        let stat = rustix::fs::statat(fd, name.as_bytes(), AtFlags::SYMLINK_NOFOLLOW)?;
+        let same = match &known.seen {
+            Some(seen) => *seen == Fingerprint::of(&stat),
+            None => has_known_time(&stat, known, content.size()),
+        };
+        Ok(same.then(|| read_file(&stat, content)))
     }
 
     fn content(&self, fd: OwnedFd, size: u64) -> std::result::Result<Content, ReadError> {
@@ -497,7 +621,11 @@ impl<'a> Importer<'a> {
             modified: disk::modified(&stat),
             children: None,
         };
-        Ok((Entry::Link(link), time))
+        Ok(ReadEntry {
+            entry: Entry::Link(link),
+            time,
+            fingerprint: None,
+        })
     }
 
     fn note_attributes(
@@ -521,33 +649,26 @@ impl<'a> Importer<'a> {
     }
 }
 
-/// Whether a file still has the size and modification time it is known by.
-fn unchanged(
-    fd: BorrowedFd<'_>,
-    name: &Name,
-    known: &(Entry, Option<TimeEntry>),
-) -> io::Result<Option<ReadEntry>> {
-    let (Entry::File { content, .. }, Some(time)) = known else {
-        return Ok(None);
-    };
-    let stat = rustix::fs::statat(fd, name.as_bytes(), AtFlags::SYMLINK_NOFOLLOW)?;
-    let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
-    let modified = disk::modified(&stat);
-    let same = is_file && stat.st_size as u64 == content.size() && modified == time.modified;
-    if !same || modified.is_none() {
-        return Ok(None);
-    }
-    let entry = Entry::File {
-        mode: Mode::from_bits(stat.st_mode),
-        content: *content,
-    };
-    Ok(Some((
-        entry,
-        TimeEntry {
-            modified,
+fn read_file(stat: &Stat, content: Content) -> ReadEntry {
+    ReadEntry {
+        entry: Entry::File {
+            mode: Mode::from_bits(stat.st_mode),
+            content,
+        },
+        time: TimeEntry {
+            modified: disk::modified(stat),
             children: None,
         },
-    )))
+        fingerprint: Some(Fingerprint::of(stat)),
+    }
+}
+
+/// Whether a file still has the size and modification time it is known by.
+fn has_known_time(stat: &Stat, known: &KnownEntry, size: u64) -> bool {
+    let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+    let modified = disk::modified(stat);
+    let known = known.time.and_then(|time| time.modified);
+    is_file && stat.st_size as u64 == size && modified.is_some() && modified == known
 }
 
 fn has_attributes(fd: BorrowedFd<'_>) -> bool {

@@ -22,6 +22,7 @@ mod patch;
 mod progress;
 mod renames;
 mod repository;
+mod stat_cache;
 mod state;
 pub mod store;
 mod text;
@@ -31,13 +32,16 @@ mod walk;
 pub use checkout::{CheckoutOptions, CheckoutReport, Present, Seed, checkout};
 pub use diff::{Change, ChangeKind, Diff};
 pub use error::{Error, Result};
-pub use import::{ImportOptions, Imported, Loss, LossKind, import};
+pub use import::{
+    ImportOptions, Imported, Loss, LossKind, import, import_again, look_again, note_checkout,
+};
 pub use insight::{Insight, InsightTotals};
 pub use memory::MemoryStore;
 pub use patch::{PatchOptions, patch, quoted, rename_patch};
 pub use progress::Progress;
 pub use renames::{Rename, WithRenames, renames};
 pub use repository::{DEFAULT_CACHE_BYTES, Repository};
+pub use stat_cache::{NewStatCache, StatCache};
 pub use state::{Attributes, CommitInfo, EntryKind, Stat, StateTree};
 pub use store::{Commit, Expected, Object, ReferenceUpdate, Store, StoreError, StoreResult};
 pub use text::DEFAULT_MAX_TEXT_BYTES;

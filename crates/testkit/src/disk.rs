@@ -70,14 +70,25 @@ impl Disk {
         Self::mount(image)
     }
 
+    /// A new, empty disk whose file system can clone files (btrfs).
+    pub fn make_cloning(directory: &Path, name: &str, bytes: u64) -> Self {
+        let image = directory.join(format!("{name}.img"));
+        File::create(&image).unwrap().set_len(bytes).unwrap();
+        run(Command::new("mkfs.btrfs").arg("--quiet").arg(&image));
+        Self::mount_with(image, "btrfs", "loop")
+    }
+
     /// The disk that is in `image`; its journal is replayed, as after a crash.
     pub fn mount(image: PathBuf) -> Self {
+        // No commit by the clock: what is on the disk is what was synced.
+        Self::mount_with(image, "ext4", "loop,commit=300")
+    }
+
+    fn mount_with(image: PathBuf, kind: &str, options: &str) -> Self {
         let mounted = image.with_extension("mnt");
         fs::create_dir_all(&mounted).unwrap();
-        // No commit by the clock: what is on the disk is what was synced.
-        let options = ["-t", "ext4", "-o", "loop,commit=300"];
         run(Command::new("mount")
-            .args(options)
+            .args(["-t", kind, "-o", options])
             .arg(&image)
             .arg(&mounted));
         Self { image, mounted }

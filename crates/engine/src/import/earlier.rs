@@ -1,31 +1,36 @@
 use elevo_core::Name;
 use elevo_objects::{DirItem, Hash, TimeItem, Tree};
 
-use super::Known;
+use super::{Known, KnownEntry};
 use crate::error::Result;
 use crate::repository::Repository;
+use crate::stat_cache::SeenFiles;
 use crate::tree::Run;
 
 /// A directory in an earlier snapshot, read alongside the one on disk.
 pub(super) struct Earlier {
     entries: Option<Run<DirItem>>,
     times: Option<Run<TimeItem>>,
+    files: SeenFiles,
 }
 
 impl Earlier {
     pub(super) async fn open(
         repository: &Repository,
         known: Option<(Tree, Option<Hash>)>,
+        files: SeenFiles,
     ) -> Result<Self> {
         let Some((tree, times)) = known else {
             return Ok(Self {
                 entries: None,
                 times: None,
+                files,
             });
         };
         Ok(Self {
             entries: Some(Run::open(repository, tree.root).await?),
             times: Some(Run::open(repository, times).await?),
+            files,
         })
     }
 
@@ -40,7 +45,9 @@ impl Earlier {
                 continue;
             };
             let time = times.find(name).await?.map(|item| item.entry);
-            known.insert(item.name, (item.entry, time));
+            let seen = self.files.find(name);
+            let entry = item.entry;
+            known.insert(item.name, KnownEntry { entry, time, seen });
         }
         Ok(known)
     }

@@ -50,6 +50,10 @@ impl Names {
         Ok(names)
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
     pub(super) fn leave_out(&mut self, left_out: &[Name]) {
         let Self { bytes, entries } = self;
         entries.retain(|entry| !left_out.iter().any(|name| **name == *entry.name(bytes)));

@@ -1,0 +1,72 @@
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::id::WorkspaceId;
+
+/// What an operation on workspaces can end with.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// There is no workspace of that id.
+    #[error("there is no workspace `{0}`")]
+    NotFound(WorkspaceId),
+    /// There is a workspace of that id already.
+    #[error("there is a workspace `{0}` already; choose another id, or remove that one")]
+    Exists(WorkspaceId),
+    /// The workspace is parked: it has no directory.
+    #[error("workspace `{0}` is parked; resume it first")]
+    Parked(WorkspaceId),
+    /// The workspace is not parked.
+    #[error("workspace `{0}` is not parked")]
+    NotParked(WorkspaceId),
+    /// Another process works on it.
+    #[error("workspace `{0}` is being worked on by another process; wait for it to finish")]
+    Busy(WorkspaceId),
+    /// The registry has a line that is not one.
+    #[error(
+        "line {line} of {} is damaged; restore the file from a backup, or remove that line and \
+         with it what it says about one workspace",
+        path.display()
+    )]
+    Registry {
+        /// Which file.
+        path: PathBuf,
+        /// Which line, from 1.
+        line: usize,
+    },
+    /// Whoever writes into the workspace could not be held still.
+    #[error("the writers of workspace `{id}` could not be stopped")]
+    Freeze {
+        /// Which workspace.
+        id: WorkspaceId,
+        /// Why.
+        source: io::Error,
+    },
+    /// The engine failed.
+    #[error(transparent)]
+    Engine(#[from] elevo_engine::Error),
+    /// The file system failed.
+    #[error("cannot {action} {}", path.display())]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl Error {
+    pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self + use<> {
+        let path = path.to_owned();
+        move |source| Self::Io {
+            action,
+            path,
+            source,
+        }
+    }
+}
+
+/// Result of an operation on workspaces.
+pub type Result<T> = std::result::Result<T, Error>;

@@ -1,0 +1,33 @@
+//! Workspaces: ordinary directories, made from snapshots, in which agents work,
+//! and which become snapshots again.
+//!
+//! Depends on `elevo-core`, `elevo-objects` and `elevo-engine`. Reads no clock,
+//! no random source and no environment: ids and times are passed in. Trusts
+//! nothing that is in a workspace, and never follows a path out of one.
+//!
+//! ```text
+//! registry/log      which workspaces there are: a line for each change, synced
+//! registry/lock     held while that is read or written
+//! live/ID/          one workspace; `lock` is held by whoever works on it
+//! bases/KEY/        what a provider shares between workspaces
+//! trash/            what is being removed
+//! ```
+//!
+//! A workspace exists from the moment its line is in the log. What is in `live`
+//! without one is half-made or half-removed, and goes at the next start.
+
+mod error;
+mod id;
+mod probe;
+pub mod provider;
+mod record;
+mod registry;
+mod trash;
+mod workspaces;
+
+pub use error::{Error, Result};
+pub use id::{InvalidId, WorkspaceId};
+pub use probe::{Finding, choose, probe};
+pub use provider::{ProviderKind, WorkspaceProvider};
+pub use record::{Record, State};
+pub use workspaces::{Changes, Freeze, NeverFreeze, Options, Snapshotted, Workspaces};

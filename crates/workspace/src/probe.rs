@@ -1,0 +1,97 @@
+//! Which ways to make a workspace work in a directory, found out by trying.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::Path;
+
+use crate::provider::ProviderKind;
+
+/// Whether one way works here.
+#[derive(Clone, Debug)]
+pub struct Finding {
+    /// Which way.
+    pub provider: ProviderKind,
+    /// Why it does not, and what would help.
+    pub obstacle: Option<String>,
+}
+
+impl Finding {
+    /// What a user of this way gets and pays.
+    pub const fn cost(&self) -> &'static str {
+        match self.provider {
+            ProviderKind::Reflink => {
+                "a workspace takes a moment for each file, and no room for its content"
+            }
+            ProviderKind::Copy => "a workspace takes the time and room of all its files",
+        }
+    }
+}
+
+/// Tries everything in `directory`, which is made if it is not there. The best
+/// way comes first.
+pub fn probe(directory: &Path) -> io::Result<Vec<Finding>> {
+    fs::create_dir_all(directory)?;
+    let finding = |provider| {
+        let obstacle = match provider {
+            ProviderKind::Reflink => obstacle_to_cloning(directory),
+            ProviderKind::Copy => None,
+        };
+        Finding { provider, obstacle }
+    };
+    Ok(ProviderKind::ALL.map(finding).into())
+}
+
+/// The best way that works.
+pub fn choose(findings: &[Finding]) -> ProviderKind {
+    let works = findings.iter().find(|finding| finding.obstacle.is_none());
+    works.map_or(ProviderKind::Copy, |finding| finding.provider)
+}
+
+fn obstacle_to_cloning(directory: &Path) -> Option<String> {
+    let [from, to] = ["probe-from", "probe-to"].map(|name| {
+        let unique = format!("{name}-{}", std::process::id());
+        directory.join(unique)
+    });
+    let tried = try_to_clone(&from, &to);
+    let _ = fs::remove_file(&from);
+    let _ = fs::remove_file(&to);
+    let error = tried.err()?;
+    Some(format!(
+        "the file system of {} cannot clone files ({error}); btrfs, XFS and bcachefs can",
+        directory.display()
+    ))
+}
+
+fn try_to_clone(from: &Path, to: &Path) -> io::Result<()> {
+    fs::write(from, [0; 4096])?;
+    let from = File::open(from)?;
+    let to = File::create_new(to)?;
+    Ok(rustix::fs::ioctl_ficlone(to, from)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_always_works_and_nothing_is_left_behind() {
+        let directory = tempfile::tempdir().unwrap();
+        let findings = probe(directory.path()).unwrap();
+        let copy = findings.last().unwrap();
+        assert_eq!(copy.provider, ProviderKind::Copy);
+        assert!(copy.obstacle.is_none());
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn the_first_that_works_is_chosen() {
+        let finding = |provider, obstacle: Option<&str>| Finding {
+            provider,
+            obstacle: obstacle.map(Into::into),
+        };
+        let [good, bad] = [None, Some("no")].map(|why| finding(ProviderKind::Reflink, why));
+        let copy = finding(ProviderKind::Copy, None);
+        assert_eq!(choose(&[good, copy.clone()]), ProviderKind::Reflink);
+        assert_eq!(choose(&[bad, copy]), ProviderKind::Copy);
+    }
+}

@@ -1,0 +1,133 @@
+//! How the directory of a workspace is made: [`WorkspaceProvider`], and one
+//! module for each way.
+
+mod full;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use elevo_engine::{CommitInfo, Imported, Loss, NewStatCache, Progress, Repository};
+use elevo_objects::{Snapshot, SnapshotId, Tree};
+use futures::executor::block_on;
+use serde::{Deserialize, Serialize};
+
+use crate::error::Result;
+
+pub use full::FullProvider;
+
+/// The ways to make a workspace, the best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ProviderKind {
+    /// Files that share their content with others until one is written to.
+    Reflink,
+    /// Files of its own.
+    Copy,
+}
+
+impl ProviderKind {
+    /// All of them, the best first.
+    pub const ALL: [Self; 2] = [Self::Reflink, Self::Copy];
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Reflink => "reflink",
+            Self::Copy => "copy",
+        }
+    }
+}
+
+impl fmt::Display for ProviderKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for ProviderKind {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|kind| kind.name() == text);
+        found.ok_or_else(|| {
+            let names = Self::ALL.map(Self::name).join(" or ");
+            format!("`{text}` is not a provider; use {names}")
+        })
+    }
+}
+
+/// Makes, reads and takes away what is in the `place` of a workspace, a
+/// directory that only one caller at a time works on.
+///
+/// 1. After [`create`](Self::create) and [`fork`](Self::fork), the directory
+///    [`files`](Self::files) holds the snapshot, modification times included,
+///    and nothing else. What is written there is seen nowhere else, and nothing
+///    written elsewhere is seen there.
+/// 2. [`read`](Self::read) and [`look`](Self::look) see what is there if nobody
+///    writes meanwhile. A file that is written meanwhile is taken as it is
+///    found; the others are right.
+/// 3. They read the content only of files that changed since the last
+///    [`Reading::commit`], or that cannot be told from such.
+/// 4. What an agent did in `files` makes none of them touch anything outside.
+/// 5. [`release`](Self::release) undoes whatever outlives this process and the
+///    directory. It takes what is half-made or half-released.
+pub trait WorkspaceProvider: fmt::Debug + Send + Sync {
+    /// Which way this is.
+    fn kind(&self) -> ProviderKind;
+
+    /// The directory that the agent sees.
+    fn files(&self, place: &Path) -> PathBuf;
+
+    /// Makes the workspace in `place`, which is empty.
+    fn create(&self, place: &Path, snapshot: &Snapshot, progress: &Progress) -> Result<()>;
+
+    /// Makes one in `place` for the snapshot just read from the workspace in
+    /// `from`, which nobody has written to since.
+    fn fork(
+        &self,
+        from: &Path,
+        place: &Path,
+        snapshot: &Snapshot,
+        progress: &Progress,
+    ) -> Result<()>;
+
+    /// Reads the workspace into the store.
+    fn read(&self, place: &Path, progress: &Progress) -> Result<Reading>;
+
+    /// Finds out what is in the workspace and stores nothing: its tree, and a
+    /// repository that knows that tree's directories.
+    fn look(&self, place: &Path, progress: &Progress) -> Result<(Tree, Repository)>;
+
+    /// Lets go of the workspace; its place is removed afterwards.
+    fn release(&self, place: &Path) -> Result<()>;
+}
+
+/// What was read of a workspace.
+#[derive(Debug)]
+pub struct Reading {
+    pub(crate) imported: Imported,
+    pub(crate) cache: NewStatCache,
+}
+
+impl Reading {
+    /// What a snapshot of the workspace does not keep, each kind once. Files
+    /// that were not read again are not counted again.
+    pub fn losses(&self) -> &[Loss] {
+        &self.imported.losses
+    }
+
+    /// Makes it a snapshot; durable when this returns.
+    pub fn commit(self, repository: &Repository, info: CommitInfo) -> Result<SnapshotId> {
+        let (tree, times) = (self.imported.tree, self.imported.times);
+        let id = block_on(self.imported.commit(repository, info))?;
+        // Without it, the next reading takes longer.
+        let _ = self.cache.finish(tree, times);
+        Ok(id)
+    }
+
+    /// Only remembers it, for what is stored already.
+    pub fn keep(self) {
+        let _ = self.cache.finish(self.imported.tree, self.imported.times);
+    }
+}

@@ -1,0 +1,65 @@
+use elevo_core::Timestamp;
+use elevo_objects::SnapshotId;
+use serde::{Deserialize, Serialize};
+
+use crate::id::WorkspaceId;
+use crate::provider::ProviderKind;
+
+/// What is kept of a workspace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// What it is called.
+    pub id: WorkspaceId,
+    /// Whether it has a directory.
+    pub state: State,
+    /// How its directory is made.
+    pub provider: ProviderKind,
+    /// The snapshot that it was made from, or that was last taken of it.
+    pub base: SnapshotId,
+    /// When it was made.
+    pub created: Timestamp,
+}
+
+/// Whether a workspace has a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// It has one.
+    Live,
+    /// It is in the store only, as its snapshot.
+    Parked,
+}
+
+/// A record as it is written.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Written {
+    id: String,
+    state: State,
+    provider: ProviderKind,
+    base: String,
+    created: (i64, u32),
+}
+
+impl From<&Record> for Written {
+    fn from(record: &Record) -> Self {
+        Self {
+            id: record.id.to_string(),
+            state: record.state,
+            provider: record.provider,
+            base: record.base.to_string(),
+            created: (record.created.seconds(), record.created.nanos()),
+        }
+    }
+}
+
+impl Written {
+    pub(crate) fn read(self) -> Option<Record> {
+        Some(Record {
+            id: self.id.parse().ok()?,
+            state: self.state,
+            provider: self.provider,
+            base: self.base.parse().ok()?,
+            created: Timestamp::new(self.created.0, self.created.1)?,
+        })
+    }
+}

@@ -1,0 +1,285 @@
+//! Which workspaces there are, for this process and others, kept across
+//! crashes: a log of one JSON line for each change, synced before the change
+//! counts. Whoever reads or writes it holds the lock file.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::id::WorkspaceId;
+use crate::record::{Record, Written};
+
+/// Rewritten when it has so many more lines than workspaces.
+const SPARE_LINES: usize = 1000;
+
+#[derive(Debug)]
+pub(crate) struct Registry {
+    log: PathBuf,
+    lock: File,
+    known: Mutex<Known>,
+}
+
+/// What the log said as far as it has been read.
+#[derive(Debug, Default)]
+struct Known {
+    records: BTreeMap<WorkspaceId, Record>,
+    inode: u64,
+    end: u64,
+    lines: usize,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Line {
+    Set(Written),
+    Remove(String),
+}
+
+/// The registry, locked.
+pub(crate) struct Locked<'a> {
+    registry: &'a Registry,
+    known: MutexGuard<'a, Known>,
+    log: File,
+}
+
+impl Registry {
+    pub(crate) fn open(directory: &Path) -> Result<Self> {
+        let failed = Error::io("open", directory);
+        let open = || {
+            fs::create_dir_all(directory)?;
+            let lock = directory.join("lock");
+            let mut options = OpenOptions::new();
+            options.write(true).create(true).truncate(false).open(lock)
+        };
+        let registry = Self {
+            log: directory.join("log"),
+            lock: open().map_err(failed)?,
+            known: Mutex::default(),
+        };
+        registry.lock()?.compact()?;
+        Ok(registry)
+    }
+
+    /// Waits for other processes and threads, and reads what they wrote.
+    pub(crate) fn lock(&self) -> Result<Locked<'_>> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        self.lock.lock().map_err(Error::io("lock", &self.log))?;
+        let mut options = OpenOptions::new();
+        let opened = options.read(true).append(true).create(true).open(&self.log);
+        let locked = Locked {
+            log: opened.map_err(Error::io("open", &self.log))?,
+            registry: self,
+            known,
+        };
+        locked.caught_up()
+    }
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        // It cannot fail for a lock that is held.
+        let _ = self.registry.lock.unlock();
+    }
+}
+
+impl Locked<'_> {
+    pub(crate) fn records(&self) -> &BTreeMap<WorkspaceId, Record> {
+        &self.known.records
+    }
+
+    pub(crate) fn get(&self, id: &WorkspaceId) -> Result<Record> {
+        let record = self.records().get(id).cloned();
+        record.ok_or_else(|| Error::NotFound(id.clone()))
+    }
+
+    /// Durable when this returns.
+    pub(crate) fn set(&mut self, record: Record) -> Result<()> {
+        self.append(&Line::Set(Written::from(&record)))?;
+        self.known.records.insert(record.id.clone(), record);
+        Ok(())
+    }
+
+    /// Durable when this returns.
+    pub(crate) fn remove(&mut self, id: &WorkspaceId) -> Result<()> {
+        self.append(&Line::Remove(id.to_string()))?;
+        self.known.records.remove(id);
+        Ok(())
+    }
+
+    fn append(&mut self, line: &Line) -> Result<()> {
+        let mut text = serde_json::to_vec(line).unwrap_or_else(|_| unreachable!("plain data"));
+        text.push(b'\n');
+        let written = self
+            .log
+            .write_all(&text)
+            .and_then(|()| self.log.sync_data());
+        if let Err(source) = written {
+            // Half a line must not become the beginning of the next.
+            let _ = self.log.set_len(self.known.end);
+            return Err(Error::io("write to", &self.registry.log)(source));
+        }
+        self.known.end += text.len() as u64;
+        self.known.lines += 1;
+        Ok(())
+    }
+
+    fn caught_up(mut self) -> Result<Self> {
+        let failed = Error::io("read", &self.registry.log);
+        let text = self.unread().map_err(failed)?;
+        // A line without an end was being written when its writer was killed.
+        let whole = text.iter().rposition(|byte| *byte == b'\n');
+        let whole = whole.map_or(0, |end| end + 1);
+        for line in text[..whole].split_inclusive(|byte| *byte == b'\n') {
+            self.known.lines += 1;
+            self.apply(line).ok_or_else(|| Error::Registry {
+                path: self.registry.log.clone(),
+                line: self.known.lines,
+            })?;
+            self.known.end += line.len() as u64;
+        }
+        if whole < text.len() {
+            let failed = Error::io("write to", &self.registry.log);
+            self.log.set_len(self.known.end).map_err(failed)?;
+        }
+        Ok(self)
+    }
+
+    fn unread(&mut self) -> io::Result<Vec<u8>> {
+        let stat = self.log.metadata()?;
+        if stat.ino() != self.known.inode || stat.len() < self.known.end {
+            *self.known = Known {
+                inode: stat.ino(),
+                ..Known::default()
+            };
+        }
+        let mut text = Vec::new();
+        if stat.len() > self.known.end {
+            self.log.seek(SeekFrom::Start(self.known.end))?;
+            self.log.read_to_end(&mut text)?;
+        }
+        Ok(text)
+    }
+
+    fn apply(&mut self, line: &[u8]) -> Option<()> {
+        match serde_json::from_slice(line).ok()? {
+            Line::Set(written) => {
+                let record = written.read()?;
+                self.known.records.insert(record.id.clone(), record);
+            }
+            Line::Remove(id) => {
+                self.known.records.remove(&id.parse().ok()?);
+            }
+        }
+        Some(())
+    }
+
+    /// Writes the log anew, if most of it is of the past.
+    fn compact(mut self) -> Result<()> {
+        if self.known.lines < self.known.records.len() + SPARE_LINES {
+            return Ok(());
+        }
+        let log = &self.registry.log;
+        let new = log.with_extension("new");
+        let mut text = Vec::new();
+        for record in self.known.records.values() {
+            let line = Line::Set(Written::from(record));
+            text.extend(serde_json::to_vec(&line).unwrap_or_else(|_| unreachable!("plain data")));
+            text.push(b'\n');
+        }
+        let write = || {
+            let mut file = File::create(&new)?;
+            file.write_all(&text)?;
+            file.sync_all()?;
+            fs::rename(&new, log)?;
+            let directory = log.parent().unwrap_or(Path::new("."));
+            File::open(directory)?.sync_all()
+        };
+        write().map_err(Error::io("rewrite", log))?;
+        *self.known = Known::default();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use elevo_core::Timestamp;
+    use elevo_objects::{Hash, SnapshotId};
+
+    use super::*;
+    use crate::provider::ProviderKind;
+    use crate::record::State;
+
+    fn record(n: u8) -> Record {
+        Record {
+            id: format!("ws-{n}").parse().unwrap(),
+            state: State::Live,
+            provider: ProviderKind::Copy,
+            base: SnapshotId(Hash::from_bytes([n; 32])),
+            created: Timestamp::new(n.into(), 0).unwrap(),
+        }
+    }
+
+    fn ids(registry: &Registry) -> Vec<String> {
+        let locked = registry.lock().unwrap();
+        locked.records().keys().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn what_one_process_writes_another_reads() {
+        let directory = tempfile::tempdir().unwrap();
+        let [one, other] = [(); 2].map(|()| Registry::open(directory.path()).unwrap());
+        one.lock().unwrap().set(record(1)).unwrap();
+        other.lock().unwrap().set(record(2)).unwrap();
+        let parked = Record {
+            state: State::Parked,
+            ..record(1)
+        };
+        other.lock().unwrap().set(parked.clone()).unwrap();
+        assert_eq!(ids(&one), ["ws-1", "ws-2"]);
+        assert_eq!(one.lock().unwrap().get(&parked.id).unwrap(), parked);
+        one.lock().unwrap().remove(&parked.id).unwrap();
+        assert_eq!(ids(&other), ["ws-2"]);
+    }
+
+    #[test]
+    fn a_line_cut_off_is_dropped_and_a_damaged_one_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let registry = Registry::open(directory.path()).unwrap();
+        registry.lock().unwrap().set(record(1)).unwrap();
+        registry.lock().unwrap().set(record(2)).unwrap();
+        let log = directory.path().join("log");
+        let good = fs::read(&log).unwrap();
+        fs::write(&log, &good[..good.len() - 9]).unwrap();
+        let registry = Registry::open(directory.path()).unwrap();
+        assert_eq!(ids(&registry), ["ws-1"]);
+        registry.lock().unwrap().set(record(3)).unwrap();
+        let registry = Registry::open(directory.path()).unwrap();
+        assert_eq!(ids(&registry), ["ws-1", "ws-3"]);
+        fs::write(&log, [b"nonsense\n".as_slice(), &good].concat()).unwrap();
+        let damaged = Registry::open(directory.path()).unwrap_err();
+        assert!(matches!(damaged, Error::Registry { line: 1, .. }));
+    }
+
+    #[test]
+    fn a_long_log_is_written_anew() {
+        let directory = tempfile::tempdir().unwrap();
+        let registry = Registry::open(directory.path()).unwrap();
+        let other = Registry::open(directory.path()).unwrap();
+        for _ in 0..=SPARE_LINES {
+            registry.lock().unwrap().set(record(1)).unwrap();
+        }
+        let long = fs::metadata(directory.path().join("log")).unwrap().len();
+        let again = Registry::open(directory.path()).unwrap();
+        let short = fs::metadata(directory.path().join("log")).unwrap().len();
+        assert!(short * 100 < long);
+        assert_eq!(ids(&again), ["ws-1"]);
+        again.lock().unwrap().set(record(2)).unwrap();
+        assert_eq!(ids(&other), ["ws-1", "ws-2"]);
+    }
+}

@@ -1,0 +1,185 @@
+//! Removing a directory that somebody hostile has filled: however deep, and
+//! whatever its permissions, nothing outside is touched.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::error::{Error, Result};
+
+const DIRECTORY: OFlags = OFlags::DIRECTORY
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
+
+/// Moves `path` into the directory `trash` at once, if it is there, and removes
+/// it from there.
+pub(crate) fn remove(path: &Path, trash: &Path) -> Result<()> {
+    throw(path, trash)?;
+    empty(trash).map_err(Error::io("empty", trash))
+}
+
+/// Only moves it there.
+pub(crate) fn throw(path: &Path, trash: &Path) -> Result<()> {
+    let failed = || Error::io("remove", path);
+    std::fs::create_dir_all(trash).map_err(Error::io("make", trash))?;
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    for attempt in 0_u64.. {
+        let new = trash.join(format!("{name}-{}-{attempt}", std::process::id()));
+        let flags = rustix::fs::RenameFlags::NOREPLACE;
+        match rustix::fs::renameat_with(CWD, path, CWD, &new, flags) {
+            Err(Errno::EXIST) => {}
+            Err(Errno::NOENT) => break,
+            other => return other.map_err(|error| failed()(error.into())),
+        }
+    }
+    Ok(())
+}
+
+/// Removes everything in the directory `trash`, which is nobody's but ours.
+///
+/// A directory found in another is first moved up into `trash`, so that there
+/// is never a path to walk nor a chain of open directories.
+pub(crate) fn empty(trash: &Path) -> io::Result<()> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let trash = rustix::fs::open(trash, flags, Mode::empty())?;
+    let mut moved = 0;
+    loop {
+        let directories = clear(trash.as_fd(), trash.as_fd(), &mut moved)?;
+        if directories.is_empty() {
+            return Ok(());
+        }
+        for name in directories {
+            let Some(directory) = open(trash.as_fd(), &name)? else {
+                continue;
+            };
+            clear(trash.as_fd(), directory.as_fd(), &mut moved)?;
+            gone(rustix::fs::unlinkat(
+                &trash,
+                name.as_slice(),
+                AtFlags::REMOVEDIR,
+            ))?;
+        }
+    }
+}
+
+/// Unlinks what is in `directory`; moves directories up into `trash`. Returns
+/// the directories, if it is `trash` itself.
+fn clear(
+    trash: BorrowedFd<'_>,
+    directory: BorrowedFd<'_>,
+    moved: &mut u64,
+) -> io::Result<Vec<Vec<u8>>> {
+    let is_trash = trash.as_raw_fd() == directory.as_raw_fd();
+    let mut directories = Vec::new();
+    let mut names = Vec::new();
+    for entry in Dir::read_from(directory)? {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        if name != b"." && name != b".." {
+            names.push((name.to_vec(), entry.file_type()));
+        }
+    }
+    for (name, kind) in names {
+        let unlinked = match kind {
+            FileType::Directory => Err(Errno::ISDIR),
+            _ => rustix::fs::unlinkat(directory, name.as_slice(), AtFlags::empty()),
+        };
+        match unlinked {
+            Err(Errno::ISDIR) if is_trash => directories.push(name),
+            Err(Errno::ISDIR) => {
+                // Moving a directory needs the right to write into it.
+                drop(open(directory, &name)?);
+                move_up(trash, directory, &name, moved)?;
+            }
+            other => gone(other)?,
+        }
+    }
+    Ok(directories)
+}
+
+fn move_up(
+    trash: BorrowedFd<'_>,
+    directory: BorrowedFd<'_>,
+    name: &[u8],
+    moved: &mut u64,
+) -> io::Result<()> {
+    loop {
+        *moved += 1;
+        let new = format!("moved-{}-{moved}", std::process::id());
+        let flags = rustix::fs::RenameFlags::NOREPLACE;
+        match rustix::fs::renameat_with(directory, name, trash, new.as_str(), flags) {
+            Err(Errno::EXIST) => {}
+            other => return gone(other),
+        }
+    }
+}
+
+/// Opens a directory to list and change it, giving its owner the right to if
+/// need be; `None` if it is gone.
+fn open(parent: BorrowedFd<'_>, name: &[u8]) -> io::Result<Option<OwnedFd>> {
+    let path = match rustix::fs::openat(parent, name, DIRECTORY | OFlags::PATH, Mode::empty()) {
+        Err(Errno::NOENT) => return Ok(None),
+        other => other?,
+    };
+    let stat = rustix::fs::fstat(&path)?;
+    if stat.st_mode & 0o700 != 0o700 {
+        // The descriptor stands for the directory itself, whatever has its
+        // name by now; it must be named in this way to change its mode.
+        let itself = format!("/proc/self/fd/{}", path.as_raw_fd());
+        rustix::fs::chmod(itself, Mode::RWXU)?;
+    }
+    let opened = rustix::fs::openat(&path, c".", DIRECTORY | OFlags::RDONLY, Mode::empty());
+    Ok(Some(opened?))
+}
+
+/// Another process may be emptying the same trash.
+fn gone(result: rustix::io::Result<()>) -> io::Result<()> {
+    match result {
+        Ok(()) | Err(Errno::NOENT) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    #[test]
+    fn everything_goes_and_nothing_outside() {
+        let directory = tempfile::tempdir().unwrap();
+        let outside = directory.path().join("outside");
+        fs::create_dir(&outside).unwrap();
+        fs::write(outside.join("kept"), "kept").unwrap();
+        let trash = directory.path().join("trash");
+        let inner = trash.join("a/b/c");
+        fs::create_dir_all(&inner).unwrap();
+        symlink(&outside, inner.join("link")).unwrap();
+        symlink(&outside, trash.join("link")).unwrap();
+        fs::write(inner.join("file"), "").unwrap();
+        fs::set_permissions(&inner, fs::Permissions::from_mode(0o000)).unwrap();
+        fs::set_permissions(trash.join("a"), fs::Permissions::from_mode(0o500)).unwrap();
+        empty(&trash).unwrap();
+        assert_eq!(fs::read_dir(&trash).unwrap().count(), 0);
+        assert!(outside.join("kept").exists());
+    }
+
+    #[test]
+    fn depth_does_not_matter() {
+        let trash = tempfile::tempdir().unwrap();
+        let flags = OFlags::RDONLY | DIRECTORY;
+        let mut at = rustix::fs::open(trash.path(), flags, Mode::empty()).unwrap();
+        for _ in 0..2000 {
+            rustix::fs::mkdirat(&at, "deeper", Mode::RWXU).unwrap();
+            at = rustix::fs::openat(&at, "deeper", flags, Mode::empty()).unwrap();
+        }
+        drop(at);
+        empty(trash.path()).unwrap();
+        assert_eq!(fs::read_dir(trash.path()).unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,196 @@
+//! What the tests of workspaces share.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use elevo_core::{TenantId, Timestamp};
+use elevo_engine::{CommitInfo, ImportOptions, MemoryStore, Progress, Repository, import};
+use elevo_objects::{Snapshot, SnapshotId, Tree};
+use elevo_testkit::long;
+use elevo_workspace::{NeverFreeze, Options, ProviderKind, Snapshotted, WorkspaceId, Workspaces};
+use futures::executor::block_on;
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+
+/// A snapshot to make workspaces from, and a place for them.
+pub(crate) struct Bench {
+    pub(crate) root: PathBuf,
+    pub(crate) kind: ProviderKind,
+    pub(crate) base: SnapshotId,
+    /// The modification time of some of its files.
+    pub(crate) modified: SystemTime,
+    repository: Repository,
+}
+
+pub(crate) fn id(text: &str) -> WorkspaceId {
+    text.parse().unwrap()
+}
+
+pub(crate) fn progress() -> Progress {
+    Progress::new()
+}
+
+pub(crate) fn info() -> CommitInfo {
+    CommitInfo {
+        parents: Vec::new(),
+        author: "tester".into(),
+        message: "a snapshot".into(),
+        created: Timestamp::new(1_700_000_000, 0).unwrap(),
+        labels: BTreeMap::new(),
+        reference: None,
+    }
+}
+
+fn repository() -> Repository {
+    Repository::new(Arc::new(MemoryStore::new()), TenantId::LOCAL, 1 << 20)
+}
+
+const OPTIONS: ImportOptions = ImportOptions {
+    threads: 2,
+    leave_out: Vec::new(),
+};
+
+impl Bench {
+    pub(crate) fn new(directory: &Path, kind: ProviderKind) -> Self {
+        let modified = SystemTime::UNIX_EPOCH + Duration::new(1_600_000_000, 123_456_789);
+        let files = directory.join("origin");
+        fs::create_dir_all(files.join("src")).unwrap();
+        fs::create_dir_all(files.join("empty")).unwrap();
+        fs::write(files.join("src/main.rs"), "fn main() {}\n").unwrap();
+        fs::write(files.join("run"), "1234").unwrap();
+        fs::set_permissions(files.join("run"), fs::Permissions::from_mode(0o755)).unwrap();
+        let run = fs::File::options()
+            .write(true)
+            .open(files.join("run"))
+            .unwrap();
+        run.set_modified(modified).unwrap();
+        symlink("src/main.rs", files.join("link")).unwrap();
+        let repository = repository();
+        let imported = import(&repository, &files, &OPTIONS, &progress()).unwrap();
+        let base = block_on(imported.commit(&repository, info())).unwrap();
+        let root = directory.join("workspaces");
+        Self {
+            root,
+            kind,
+            base,
+            modified,
+            repository,
+        }
+    }
+
+    pub(crate) fn open(&self) -> Workspaces {
+        let options = Options {
+            threads: 2,
+            provider: None,
+        };
+        let repository = self.repository.clone();
+        Workspaces::open(&self.root, repository, &options).unwrap()
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        Timestamp::new(1_700_000_000, 0).unwrap()
+    }
+
+    pub(crate) fn create(&self, workspaces: &Workspaces, name: &str) -> PathBuf {
+        let created = workspaces.create(&id(name), self.base, self.now(), &progress());
+        let files = created.unwrap();
+        assert_eq!(workspaces.path(&id(name)).unwrap(), files);
+        files
+    }
+
+    pub(crate) fn snapshot(&self, workspaces: &Workspaces, name: &str) -> Snapshotted {
+        let taken = workspaces.snapshot(&id(name), info(), &NeverFreeze, &progress());
+        taken.unwrap()
+    }
+
+    pub(crate) fn snapshot_of(&self, id: SnapshotId) -> Snapshot {
+        block_on(self.repository.snapshot(id)).unwrap()
+    }
+
+    /// What is in a directory, by reading all of it.
+    pub(crate) fn plain_import(&self, files: &Path) -> Tree {
+        import(&repository(), files, &OPTIONS, &progress())
+            .unwrap()
+            .tree
+    }
+
+    /// Waits until the clock of file systems has moved on.
+    pub(crate) fn settle(&self) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+
+    pub(crate) fn places(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.root.join("live")).unwrap();
+        let name = |entry: std::io::Result<fs::DirEntry>| entry.unwrap().file_name();
+        let mut names: Vec<_> = entries
+            .map(name)
+            .map(|name| name.into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+
+    pub(crate) fn random(&self) -> SmallRng {
+        SmallRng::seed_from_u64(long::seed())
+    }
+}
+
+pub(crate) fn count(random: &mut SmallRng) -> usize {
+    random.random_range(1..12)
+}
+
+/// One operation such as programs do; it may fail, which changes nothing.
+pub(crate) fn change_something(files: &Path, random: &mut SmallRng) {
+    let [one, other] = [(); 2].map(|()| files.join(some_path(random)));
+    let _ = match random.random_range(0..13) {
+        0..3 => write(&one, random),
+        3 => fs::create_dir_all(&one),
+        4 => fs::rename(&one, &other),
+        5 => fs::hard_link(&one, &other),
+        6 => symlink("somewhere", &one),
+        7 => fs::remove_file(&one),
+        8 => fs::remove_dir_all(&one),
+        9 => truncate(&one, random),
+        10 => fs::set_permissions(
+            &one,
+            fs::Permissions::from_mode(0o600 | random.random_range(0..0o100)),
+        ),
+        11 => overwrite_unseen(&one, random),
+        _ => fs::remove_file(&one).and_then(|()| fs::create_dir(&one)),
+    };
+}
+
+fn some_path(random: &mut SmallRng) -> String {
+    let depth = random.random_range(1..4);
+    let part = |_| ["a", "b", "c", "d"][random.random_range(0..4)];
+    (0..depth).map(part).collect::<Vec<_>>().join("/")
+}
+
+fn write(path: &Path, random: &mut SmallRng) -> std::io::Result<()> {
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    let length = [3, 3, 3, 100, 40_000][random.random_range(0..5)];
+    fs::write(path, vec![random.random::<u8>(); length])
+}
+
+fn truncate(path: &Path, random: &mut SmallRng) -> std::io::Result<()> {
+    let file = fs::File::options().write(true).open(path)?;
+    file.set_len(random.random_range(0..50_000))
+}
+
+/// Other bytes of the same length, and the time set back.
+fn overwrite_unseen(path: &Path, random: &mut SmallRng) -> std::io::Result<()> {
+    let stat = fs::metadata(path)?;
+    let file = fs::File::options().write(true).open(path)?;
+    std::os::unix::fs::FileExt::write_all_at(
+        &file,
+        &vec![random.random::<u8>(); stat.len() as usize],
+        0,
+    )?;
+    file.set_modified(stat.modified()?)
+}

@@ -1,0 +1,399 @@
+//! Every promise of workspaces, on every provider: in a directory of the system
+//! for temporary files (copy), and on a file system that can clone (reflink).
+
+#![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::time::{Duration, SystemTime};
+
+use elevo_engine::{ChangeKind, Progress};
+use elevo_testkit::disk::{self, Disk};
+use elevo_workspace::{Error, Freeze, NeverFreeze, ProviderKind, State, Workspaces};
+use futures::executor::block_on;
+use support::{Bench, id, info, progress};
+
+/// A test for each provider.
+macro_rules! on_every_provider {
+    ($($test:ident)*) => {
+        mod copy {
+            $(#[test]
+            fn $test() {
+                let directory = tempfile::tempdir().unwrap();
+                super::$test(&super::Bench::new(directory.path(), super::ProviderKind::Copy));
+            })*
+        }
+
+        mod reflink {
+            use super::{Bench, Disk, ProviderKind, disk};
+            $(#[test]
+            fn $test() {
+                if disk::in_own_namespace(concat!("reflink::", stringify!($test))) {
+                    let directory = tempfile::tempdir().unwrap();
+                    let disk = Disk::make_cloning(directory.path(), "disk", 1 << 30);
+                    super::$test(&Bench::new(disk.path(), ProviderKind::Reflink));
+                }
+            })*
+        }
+    };
+}
+
+on_every_provider! {
+    a_new_workspace_holds_its_snapshot_and_is_nobody_elses
+    changes_are_found_and_become_a_snapshot
+    only_what_changed_is_read_again
+    a_change_that_keeps_size_and_time_is_found
+    forks_hold_what_was_there_and_go_their_own_ways
+    writers_are_held_still_while_a_workspace_is_read
+    a_parked_workspace_comes_back_as_it_was
+    what_is_removed_is_gone
+    workspaces_survive_a_restart_and_half_made_ones_do_not
+    ids_are_taken_once
+    hostile_files_stay_inside
+    random_changes_are_all_found
+}
+
+fn a_new_workspace_holds_its_snapshot_and_is_nobody_elses(bench: &Bench) {
+    let workspaces = bench.open();
+    assert_eq!(workspaces.provider(), bench.kind);
+    let (one, other) = (
+        bench.create(&workspaces, "one"),
+        bench.create(&workspaces, "other"),
+    );
+    assert_eq!(
+        fs::read(one.join("src/main.rs")).unwrap(),
+        b"fn main() {}\n"
+    );
+    assert_eq!(
+        fs::read_link(one.join("link")).unwrap().to_str(),
+        Some("src/main.rs")
+    );
+    assert!(one.join("empty").is_dir());
+    let run = fs::metadata(one.join("run")).unwrap();
+    assert_eq!(run.permissions().mode() & 0o777, 0o755);
+    assert_eq!(run.modified().unwrap(), bench.modified);
+    assert!(
+        workspaces
+            .changes(&id("one"), &progress())
+            .unwrap()
+            .is_empty()
+    );
+
+    fs::write(one.join("src/main.rs"), "changed").unwrap();
+    fs::remove_file(one.join("run")).unwrap();
+    assert_eq!(
+        fs::read(other.join("src/main.rs")).unwrap(),
+        b"fn main() {}\n"
+    );
+    assert!(other.join("run").exists());
+    let third = bench.create(&workspaces, "third");
+    assert_eq!(
+        fs::read(third.join("src/main.rs")).unwrap(),
+        b"fn main() {}\n"
+    );
+}
+
+fn changes_are_found_and_become_a_snapshot(bench: &Bench) {
+    let workspaces = bench.open();
+    let files = bench.create(&workspaces, "one");
+    fs::write(files.join("src/new.rs"), "new").unwrap();
+    fs::write(files.join("src/main.rs"), "changed").unwrap();
+    fs::remove_file(files.join("link")).unwrap();
+    fs::set_permissions(files.join("run"), fs::Permissions::from_mode(0o700)).unwrap();
+    let expected = [
+        ("link", "removed"),
+        ("run", "mode"),
+        ("src/main.rs", "modified"),
+        ("src/new.rs", "added"),
+    ];
+    let changes = workspaces.changes(&id("one"), &progress()).unwrap();
+    assert_eq!(
+        kinds(&mut changes.diff()),
+        expected.map(|(path, kind)| (path.to_owned(), kind))
+    );
+
+    let taken = bench.snapshot(&workspaces, "one");
+    assert!(taken.is_new);
+    let record = workspaces.get(&id("one")).unwrap();
+    assert_eq!(record.base, taken.id);
+    assert_eq!(bench.snapshot_of(taken.id).parents, [bench.base]);
+    assert_eq!(bench.snapshot_of(taken.id).tree, bench.plain_import(&files));
+    let changes = workspaces.changes(&id("one"), &progress()).unwrap();
+    assert!(changes.is_empty());
+    let again = bench.snapshot(&workspaces, "one");
+    assert!(!again.is_new);
+    assert_eq!(again.id, taken.id);
+}
+
+fn kinds(diff: &mut elevo_engine::Diff) -> Vec<(String, &'static str)> {
+    let mut kinds = Vec::new();
+    while let Some(change) = block_on(diff.next()).unwrap() {
+        let kind = match change.kind {
+            ChangeKind::Added(_) => "added",
+            ChangeKind::Removed(_) => "removed",
+            ChangeKind::ModeChanged { .. } => "mode",
+            _ => "modified",
+        };
+        kinds.push((change.path.to_string(), kind));
+    }
+    kinds
+}
+
+fn only_what_changed_is_read_again(bench: &Bench) {
+    let workspaces = bench.open();
+    let files = bench.create(&workspaces, "one");
+    bench.settle();
+    bench.snapshot(&workspaces, "one");
+    fs::write(files.join("big"), vec![7; 1_000_000]).unwrap();
+    bench.settle();
+    let read = Progress::new();
+    workspaces
+        .snapshot(&id("one"), info(), &NeverFreeze, &read)
+        .unwrap();
+    assert_eq!(
+        read.bytes(),
+        1_000_000,
+        "the rest was noted when it was made"
+    );
+    fs::write(files.join("small"), "small").unwrap();
+    let read = Progress::new();
+    workspaces
+        .snapshot(&id("one"), info(), &NeverFreeze, &read)
+        .unwrap();
+    assert_eq!(read.bytes(), 5);
+}
+
+fn a_change_that_keeps_size_and_time_is_found(bench: &Bench) {
+    let workspaces = bench.open();
+    let files = bench.create(&workspaces, "one");
+    for round in 0..50 {
+        let target = files.join("run");
+        fs::write(&target, format!("{round:04}")).unwrap();
+        let file = fs::File::options().write(true).open(&target).unwrap();
+        file.set_modified(bench.modified).unwrap();
+        let taken = bench.snapshot(&workspaces, "one");
+        assert_eq!(
+            bench.snapshot_of(taken.id).tree,
+            bench.plain_import(&files),
+            "{round}"
+        );
+    }
+}
+
+fn forks_hold_what_was_there_and_go_their_own_ways(bench: &Bench) {
+    let workspaces = bench.open();
+    let files = bench.create(&workspaces, "one");
+    fs::write(files.join("mine"), "uncommitted").unwrap();
+    let into = ["fork-1", "fork-2"].map(id);
+    let taken = workspaces
+        .fork(&id("one"), &into, info(), &NeverFreeze, &progress())
+        .unwrap();
+    for fork in &into {
+        let forked = workspaces.path(fork).unwrap();
+        assert_eq!(bench.plain_import(&forked), bench.plain_import(&files));
+        assert_eq!(
+            fs::metadata(forked.join("run"))
+                .unwrap()
+                .modified()
+                .unwrap(),
+            bench.modified
+        );
+        assert_eq!(workspaces.get(fork).unwrap().base, taken.id);
+        fs::write(forked.join("mine"), fork.as_str()).unwrap();
+    }
+    assert_eq!(fs::read(files.join("mine")).unwrap(), b"uncommitted");
+    fs::write(files.join("mine"), "later").unwrap();
+    let forked = workspaces.path(&into[0]).unwrap();
+    assert_eq!(fs::read(forked.join("mine")).unwrap(), b"fork-1");
+
+    let half = ["fork-3", "fork-1"].map(id);
+    let refused = workspaces.fork(&id("one"), &half, info(), &NeverFreeze, &progress());
+    assert!(matches!(refused, Err(Error::Exists(_))));
+    assert!(workspaces.get(&id("fork-3")).is_err(), "all or none");
+}
+
+fn writers_are_held_still_while_a_workspace_is_read(bench: &Bench) {
+    #[derive(Default)]
+    struct Calls(std::cell::RefCell<Vec<&'static str>>);
+    impl Freeze for Calls {
+        fn freeze(&self) -> std::io::Result<()> {
+            self.0.borrow_mut().push("freeze");
+            Ok(())
+        }
+        fn thaw(&self) {
+            self.0.borrow_mut().push("thaw");
+        }
+    }
+    let workspaces = bench.open();
+    bench.create(&workspaces, "one");
+    let calls = Calls::default();
+    workspaces
+        .snapshot(&id("one"), info(), &calls, &progress())
+        .unwrap();
+    workspaces
+        .fork(&id("one"), &[id("two")], info(), &calls, &progress())
+        .unwrap();
+    workspaces
+        .park(&id("one"), info(), &calls, &progress())
+        .unwrap();
+    assert_eq!(*calls.0.borrow(), ["freeze", "thaw"].repeat(3));
+}
+
+fn a_parked_workspace_comes_back_as_it_was(bench: &Bench) {
+    let workspaces = bench.open();
+    let files = bench.create(&workspaces, "one");
+    fs::write(files.join("mine"), "kept").unwrap();
+    let before = times(&files);
+    let tree = bench.plain_import(&files);
+    workspaces
+        .park(&id("one"), info(), &NeverFreeze, &progress())
+        .unwrap();
+    assert!(!files.exists());
+    assert_eq!(workspaces.get(&id("one")).unwrap().state, State::Parked);
+    assert!(matches!(workspaces.path(&id("one")), Err(Error::Parked(_))));
+    drop(workspaces);
+
+    let workspaces = bench.open();
+    let files = workspaces.resume(&id("one"), &progress()).unwrap();
+    assert_eq!(bench.plain_import(&files), tree);
+    assert_eq!(times(&files), before);
+    let again = workspaces.resume(&id("one"), &progress());
+    assert!(matches!(again, Err(Error::NotParked(_))));
+}
+
+fn times(files: &std::path::Path) -> BTreeMap<String, SystemTime> {
+    let names = ["mine", "run", "src/main.rs", "src", "empty"];
+    let time = |name: &str| fs::metadata(files.join(name)).unwrap().modified().unwrap();
+    names.map(|name| (name.to_owned(), time(name))).into()
+}
+
+fn what_is_removed_is_gone(bench: &Bench) {
+    let workspaces = bench.open();
+    bench.create(&workspaces, "one");
+    workspaces.remove(&id("one")).unwrap();
+    assert!(matches!(
+        workspaces.remove(&id("one")),
+        Err(Error::NotFound(_))
+    ));
+    assert_eq!(bench.places(), [""; 0]);
+    // Even if somebody was faster.
+    bench.create(&workspaces, "two");
+    fs::remove_dir_all(bench.root.join("live/two")).unwrap();
+    workspaces.remove(&id("two")).unwrap();
+    assert!(workspaces.list().unwrap().is_empty());
+}
+
+fn workspaces_survive_a_restart_and_half_made_ones_do_not(bench: &Bench) {
+    let workspaces = bench.open();
+    let files = bench.create(&workspaces, "one");
+    fs::write(files.join("mine"), "kept").unwrap();
+    drop(workspaces);
+    let half = bench.root.join("live/half/files");
+    fs::create_dir_all(&half).unwrap();
+    fs::write(half.join("x"), "x").unwrap();
+    fs::create_dir(bench.root.join("live/empty")).unwrap();
+    let busy = bench.root.join("live/busy");
+    fs::create_dir(&busy).unwrap();
+    let lock = fs::File::create(busy.join("lock")).unwrap();
+    lock.lock().unwrap();
+
+    let workspaces = bench.open();
+    assert_eq!(
+        bench.places(),
+        ["busy", "one"],
+        "another process is making `busy`"
+    );
+    assert_eq!(fs::read(files.join("mine")).unwrap(), b"kept");
+    assert_eq!(workspaces.path(&id("one")).unwrap(), files);
+    drop(lock);
+    bench.open();
+    assert_eq!(bench.places(), ["one"]);
+}
+
+fn ids_are_taken_once(bench: &Bench) {
+    let workspaces = bench.open();
+    bench.create(&workspaces, "one");
+    let create = |workspaces: &Workspaces| {
+        workspaces.create(&id("one"), bench.base, bench.now(), &progress())
+    };
+    assert!(matches!(create(&workspaces), Err(Error::Exists(_))));
+    workspaces
+        .park(&id("one"), info(), &NeverFreeze, &progress())
+        .unwrap();
+    assert!(matches!(create(&workspaces), Err(Error::Exists(_))));
+    assert_eq!(bench.places(), [""; 0]);
+    let place = bench.root.join("live/two");
+    fs::create_dir(&place).unwrap();
+    let held = workspaces.create(&id("two"), bench.base, bench.now(), &progress());
+    assert!(matches!(held, Err(Error::Busy(_))));
+}
+
+fn hostile_files_stay_inside(bench: &Bench) {
+    let workspaces = bench.open();
+    let files = bench.create(&workspaces, "one");
+    let outside = bench.root.join("outside");
+    fs::create_dir(&outside).unwrap();
+    fs::write(outside.join("secret"), "secret").unwrap();
+    fs::remove_dir_all(files.join("src")).unwrap();
+    symlink(&outside, files.join("src")).unwrap();
+    symlink("../../../outside/secret", files.join("secret")).unwrap();
+    let setuid = files.join("setuid");
+    fs::write(&setuid, "x").unwrap();
+    fs::set_permissions(&setuid, fs::Permissions::from_mode(0o4755)).unwrap();
+    rustix::fs::mkfifoat(rustix::fs::CWD, files.join("pipe"), 0o600.into()).unwrap();
+
+    let taken = bench.snapshot(&workspaces, "one");
+    let losses: Vec<_> = taken.losses.iter().map(|loss| loss.kind).collect();
+    let expected = [
+        elevo_engine::LossKind::Pipe,
+        elevo_engine::LossKind::SpecialBits,
+    ];
+    assert_eq!(losses, expected);
+    workspaces
+        .park(&id("one"), info(), &NeverFreeze, &progress())
+        .unwrap();
+    let files = workspaces.resume(&id("one"), &progress()).unwrap();
+    let is_link = |name: &str| files.join(name).symlink_metadata().unwrap().is_symlink();
+    assert!(is_link("src") && is_link("secret"));
+    assert_eq!(
+        fs::metadata(files.join("setuid")).unwrap().mode() & 0o7777,
+        0o755
+    );
+    assert!(!files.join("pipe").exists());
+    workspaces.remove(&id("one")).unwrap();
+    assert_eq!(fs::read(outside.join("secret")).unwrap(), b"secret");
+    assert_eq!(fs::read_dir(&outside).unwrap().count(), 1);
+}
+
+/// Changes of all kinds, also ones that leave size and times as they were; a
+/// snapshot that trusts what it noted must equal one that reads everything.
+fn random_changes_are_all_found(bench: &Bench) {
+    let workspaces = bench.open();
+    let files = bench.create(&workspaces, "one");
+    let mut random = bench.random();
+    for round in 0..60 {
+        for _ in 0..support::count(&mut random) {
+            support::change_something(&files, &mut random);
+        }
+        if round % 7 == 0 {
+            std::thread::sleep(Duration::from_millis(8));
+        }
+        let expected = bench.plain_import(&files);
+        let changes = workspaces.changes(&id("one"), &progress()).unwrap();
+        assert_eq!(changes.tree, expected, "{round}");
+        let taken = bench.snapshot(&workspaces, "one");
+        assert_eq!(bench.snapshot_of(taken.id).tree, expected, "{round}");
+    }
+    let tree = bench.plain_import(&files);
+    let fork = [id("fork")];
+    workspaces
+        .fork(&id("one"), &fork, info(), &NeverFreeze, &progress())
+        .unwrap();
+    assert_eq!(
+        bench.plain_import(&workspaces.path(&fork[0]).unwrap()),
+        tree
+    );
+}
