@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
+use crate::doctor::Doctor;
 use crate::state::{cat, checkout, commit, diff, import, init, log, ls, show, tag};
 
 /// Versions of file trees, for programs that change many of them.
@@ -21,6 +22,7 @@ Examples:
   elevo state init                    make a store for this directory
   elevo state commit -m \"an edit\"     keep this directory as a snapshot
   elevo state log                     what was kept
+  elevo doctor                        what this machine can do
   elevo completions bash              a script that completes these commands
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not found, 4 conflict, 5 busy,
@@ -34,6 +36,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     State(State),
+    Doctor(Doctor),
     /// Print a script that completes `elevo` commands in a shell
     #[command(after_help = "\
 Examples:

@@ -12,6 +12,7 @@
 
 mod args;
 mod bar;
+mod doctor;
 mod errors;
 mod format;
 mod output;
@@ -37,9 +38,14 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return refuse(&error),
     };
-    let json = matches!(&cli.command, Command::State(state) if state.global.json);
+    let json = match &cli.command {
+        Command::State(state) => state.global.json,
+        Command::Doctor(doctor) => doctor.json,
+        Command::Completions { .. } => false,
+    };
     let result = match cli.command {
         Command::State(state) => state::run(state),
+        Command::Doctor(doctor) => doctor::run(&doctor),
         Command::Completions { shell } => completions(shell),
     };
     match result {

@@ -6,6 +6,7 @@
 //! unless the caller forces it. Nothing is synced: what a checkout wrote can
 //! be written again.
 
+mod layer;
 mod remove;
 mod verify;
 mod write;
@@ -27,6 +28,8 @@ use crate::repository::Repository;
 use crate::walk::Walk;
 use remove::Remover;
 use write::Writer;
+
+pub use layer::write_layer;
 
 /// How a snapshot is checked out.
 #[derive(Clone, Debug)]
@@ -173,7 +176,8 @@ const SLICE: usize = 32;
 /// Something to be written.
 struct Job {
     path: TreePath,
-    entry: Entry,
+    /// `None`, in a layer: that there is nothing, whatever lies below.
+    entry: Option<Entry>,
     modified: Option<Timestamp>,
     /// What is there now.
     before: Option<Entry>,
@@ -316,7 +320,7 @@ impl Checkout<'_> {
                 {
                     jobs.push(Job {
                         path: visit.path,
-                        entry: visit.entry,
+                        entry: Some(visit.entry),
                         modified: visit.modified,
                         before: None,
                     });
@@ -342,7 +346,7 @@ impl Job {
         };
         Some(Self {
             path: change.path,
-            entry,
+            entry: Some(entry),
             modified: None,
             before,
         })

@@ -11,7 +11,7 @@ use elevo_objects::{DirItem, Entry, Tree};
 use crate::error::Result;
 use crate::repository::Repository;
 use crate::state::EntryKind;
-use pairs::Pairs;
+pub(crate) use pairs::Pairs;
 
 /// One difference between two trees.
 #[derive(Clone, Debug, PartialEq, Eq)]

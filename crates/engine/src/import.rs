@@ -8,6 +8,7 @@
 mod earlier;
 mod names;
 mod sink;
+mod upper;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -40,6 +41,7 @@ use names::Names;
 use sink::Sink;
 
 pub(crate) use sink::Nodes;
+pub use upper::{import_upper, look_upper};
 
 /// How a directory is imported.
 #[derive(Clone, Debug)]
@@ -261,6 +263,31 @@ struct KnownEntry {
     seen: Option<Fingerprint>,
 }
 
+impl KnownEntry {
+    fn directory(&self) -> Option<(Tree, Option<Hash>)> {
+        match self.entry {
+            Entry::Directory { tree, .. } => Some((tree, self.time.and_then(|time| time.children))),
+            _ => None,
+        }
+    }
+}
+
+impl ReadEntry {
+    fn directory(read: &ReadDirectory) -> Self {
+        Self {
+            entry: Entry::Directory {
+                mode: read.mode,
+                tree: read.tree,
+            },
+            time: TimeEntry {
+                modified: read.modified,
+                children: read.times,
+            },
+            fingerprint: None,
+        }
+    }
+}
+
 impl<'a> Importer<'a> {
     fn open(
         repository: &'a Repository,
@@ -293,9 +320,13 @@ impl<'a> Importer<'a> {
     fn run(self, known: Option<(Tree, Option<Hash>)>) -> Result<(ReadDirectory, Vec<Loss>)> {
         let workers = self.workers;
         let read = workers.run(|| self.directory(&TreePath::root(), known))?;
+        Ok((read, self.into_losses()))
+    }
+
+    fn into_losses(self) -> Vec<Loss> {
         let losses = self.losses.into_inner();
         let losses = losses.unwrap_or_else(PoisonError::into_inner);
-        Ok((read, losses.into_values().collect()))
+        losses.into_values().collect()
     }
 
     fn lose(&self, kind: LossKind, directory: &TreePath, name: Option<&Name>) {
@@ -439,14 +470,7 @@ impl<'a> Importer<'a> {
         name: Name,
         known: &Known,
     ) -> Result<Option<(Name, ReadEntry)>> {
-        let known = match known.get(&name) {
-            Some(KnownEntry {
-                entry: Entry::Directory { tree, .. },
-                time,
-                ..
-            }) => Some((*tree, time.and_then(|time| time.children))),
-            _ => None,
-        };
+        let known = known.get(&name).and_then(KnownEntry::directory);
         let read = match self.directory(&path.join(&name)?, known) {
             Err(Error::Io {
                 source, path: at, ..
@@ -456,20 +480,7 @@ impl<'a> Importer<'a> {
             }
             other => other?,
         };
-        let entry = Entry::Directory {
-            mode: read.mode,
-            tree: read.tree,
-        };
-        let time = TimeEntry {
-            modified: read.modified,
-            children: read.times,
-        };
-        let read = ReadEntry {
-            entry,
-            time,
-            fingerprint: None,
-        };
-        Ok(Some((name, read)))
+        Ok(Some((name, ReadEntry::directory(&read))))
     }
 
     fn leaves(
@@ -671,10 +682,23 @@ fn has_known_time(stat: &Stat, known: &KnownEntry, size: u64) -> bool {
     is_file && stat.st_size as u64 == size && modified.is_some() && modified == known
 }
 
+/// Whether there are any but those that overlayfs keeps for itself.
 fn has_attributes(fd: BorrowedFd<'_>) -> bool {
     let mut none: [u8; 0] = [];
-    matches!(rustix::fs::flistxattr(fd, &mut none[..]), Ok(size) if size > 0)
+    if !matches!(rustix::fs::flistxattr(fd, &mut none[..]), Ok(size) if size > 0) {
+        return false;
+    }
+    let mut names = vec![0; LONGEST_ATTRIBUTE_LIST];
+    let length = rustix::fs::flistxattr(fd, &mut names[..]).unwrap_or(0);
+    let mut names = names[..length].split(|byte| *byte == 0);
+    names.any(|name| {
+        let overlay = name.starts_with(b"trusted.overlay.") || name.starts_with(b"user.overlay.");
+        !name.is_empty() && !overlay
+    })
 }
+
+/// What Linux allows.
+const LONGEST_ATTRIBUTE_LIST: usize = 64 << 10;
 
 /// An error on the way from a file to the sink.
 enum ReadError {

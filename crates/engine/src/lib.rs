@@ -29,11 +29,12 @@ mod text;
 mod tree;
 mod walk;
 
-pub use checkout::{CheckoutOptions, CheckoutReport, Present, Seed, checkout};
+pub use checkout::{CheckoutOptions, CheckoutReport, Present, Seed, checkout, write_layer};
 pub use diff::{Change, ChangeKind, Diff};
 pub use error::{Error, Result};
 pub use import::{
-    ImportOptions, Imported, Loss, LossKind, import, import_again, look_again, note_checkout,
+    ImportOptions, Imported, Loss, LossKind, import, import_again, import_upper, look_again,
+    look_upper, note_checkout,
 };
 pub use insight::{Insight, InsightTotals};
 pub use memory::MemoryStore;

@@ -48,7 +48,7 @@ fn info(message: String, parent: Option<SnapshotId>) -> CommitInfo {
 
 fn some_bytes(random: &mut SmallRng) -> Vec<u8> {
     let length = match random.random_range(0..10) {
-        0 => random.random_range(0..900_000),
+        0 => random.random_range(0..300_000),
         1 | 2 => random.random_range(0..70_000),
         _ => random.random_range(0..2_000),
     };
@@ -208,7 +208,7 @@ fn commits_survive_being_killed() {
         directory.path(),
         long::rounds(100, 3),
     )
-    .longest_life(Duration::from_millis(2500))
+    .longest_life(Duration::from_millis(1200))
     .run(|done| verify(directory.path(), done));
 }
 

@@ -4,7 +4,10 @@ use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 
-use crate::provider::ProviderKind;
+use rustix::io::Errno;
+use rustix::mount::{UnmountFlags, unmount};
+
+use crate::provider::{ProviderKind, mount_overlay};
 
 /// Whether one way works here.
 #[derive(Clone, Debug)]
@@ -19,6 +22,9 @@ impl Finding {
     /// What a user of this way gets and pays.
     pub const fn cost(&self) -> &'static str {
         match self.provider {
+            ProviderKind::Overlay => {
+                "a workspace takes a mount, and the room of what is changed in it"
+            }
             ProviderKind::Reflink => {
                 "a workspace takes a moment for each file, and no room for its content"
             }
@@ -33,6 +39,7 @@ pub fn probe(directory: &Path) -> io::Result<Vec<Finding>> {
     fs::create_dir_all(directory)?;
     let finding = |provider| {
         let obstacle = match provider {
+            ProviderKind::Overlay => obstacle_to_overlays(directory),
             ProviderKind::Reflink => obstacle_to_cloning(directory),
             ProviderKind::Copy => None,
         };
@@ -45,6 +52,35 @@ pub fn probe(directory: &Path) -> io::Result<Vec<Finding>> {
 pub fn choose(findings: &[Finding]) -> ProviderKind {
     let works = findings.iter().find(|finding| finding.obstacle.is_none());
     works.map_or(ProviderKind::Copy, |finding| finding.provider)
+}
+
+fn obstacle_to_overlays(directory: &Path) -> Option<String> {
+    let place = directory.join(format!("probe-overlay-{}", std::process::id()));
+    let tried = try_an_overlay(&place);
+    let _ = unmount(place.join("files"), UnmountFlags::DETACH);
+    let _ = fs::remove_dir_all(&place);
+    let error = tried.err()?;
+    let advice = match error.raw_os_error() {
+        Some(code) if code == Errno::PERM.raw_os_error() => "run as root",
+        Some(code) if code == Errno::NODEV.raw_os_error() => "load the kernel module `overlay`",
+        _ => "keep workspaces on ext4, XFS or btrfs, outside of containers",
+    };
+    Some(format!(
+        "no overlay can be mounted in {} ({error}); {advice}",
+        directory.display()
+    ))
+}
+
+/// Mounts one and deletes a file in it, which needs whiteouts and attributes.
+fn try_an_overlay(place: &Path) -> io::Result<()> {
+    for name in ["lower", "upper", "work", "files"] {
+        fs::create_dir_all(place.join(name))?;
+    }
+    let lower = place.join("lower");
+    fs::create_dir(lower.join("directory"))?;
+    mount_overlay(&[&lower], place)?;
+    let files = place.join("files");
+    fs::rename(files.join("directory"), files.join("renamed"))
 }
 
 fn obstacle_to_cloning(directory: &Path) -> Option<String> {

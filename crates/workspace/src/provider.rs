@@ -2,6 +2,8 @@
 //! module for each way.
 
 mod full;
+mod layers;
+mod overlay;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -15,11 +17,15 @@ use serde::{Deserialize, Serialize};
 use crate::error::Result;
 
 pub use full::FullProvider;
+pub use overlay::OverlayProvider;
+pub(crate) use overlay::mount_overlay;
 
 /// The ways to make a workspace, the best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ProviderKind {
+    /// A mount over directories that all workspaces share.
+    Overlay,
     /// Files that share their content with others until one is written to.
     Reflink,
     /// Files of its own.
@@ -28,11 +34,12 @@ pub enum ProviderKind {
 
 impl ProviderKind {
     /// All of them, the best first.
-    pub const ALL: [Self; 2] = [Self::Reflink, Self::Copy];
+    pub const ALL: [Self; 3] = [Self::Overlay, Self::Reflink, Self::Copy];
 
     /// Its name.
     pub const fn name(self) -> &'static str {
         match self {
+            Self::Overlay => "overlay",
             Self::Reflink => "reflink",
             Self::Copy => "copy",
         }
@@ -80,27 +87,58 @@ pub trait WorkspaceProvider: fmt::Debug + Send + Sync {
     fn files(&self, place: &Path) -> PathBuf;
 
     /// Makes the workspace in `place`, which is empty.
-    fn create(&self, place: &Path, snapshot: &Snapshot, progress: &Progress) -> Result<()>;
+    fn create(&self, place: &Path, origin: Origin<'_>, progress: &Progress) -> Result<()>;
 
-    /// Makes one in `place` for the snapshot just read from the workspace in
+    /// Makes one in `place` whose origin was just read from the workspace in
     /// `from`, which nobody has written to since.
     fn fork(
         &self,
         from: &Path,
         place: &Path,
-        snapshot: &Snapshot,
+        origin: Origin<'_>,
         progress: &Progress,
     ) -> Result<()>;
 
+    /// Whether the agent can see the workspace. Not after a restart of the
+    /// machine, where it is a mount.
+    fn is_attached(&self, _place: &Path) -> bool {
+        true
+    }
+
+    /// Lets the agent see it again.
+    fn attach(&self, _place: &Path, _origin: Origin<'_>, _progress: &Progress) -> Result<()> {
+        Ok(())
+    }
+
     /// Reads the workspace into the store.
-    fn read(&self, place: &Path, progress: &Progress) -> Result<Reading>;
+    fn read(&self, place: &Path, origin: Origin<'_>, progress: &Progress) -> Result<Reading>;
 
     /// Finds out what is in the workspace and stores nothing: its tree, and a
     /// repository that knows that tree's directories.
-    fn look(&self, place: &Path, progress: &Progress) -> Result<(Tree, Repository)>;
+    fn look(
+        &self,
+        place: &Path,
+        origin: Origin<'_>,
+        progress: &Progress,
+    ) -> Result<(Tree, Repository)>;
 
     /// Lets go of the workspace; its place is removed afterwards.
     fn release(&self, place: &Path) -> Result<()>;
+
+    /// Removes what workspaces with these origins don't share, if there is
+    /// much of it.
+    fn tidy(&self, _origins: &[Snapshot]) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// The snapshot that a workspace was made from.
+#[derive(Clone, Copy, Debug)]
+pub struct Origin<'a> {
+    /// Its id.
+    pub id: SnapshotId,
+    /// What it is.
+    pub snapshot: &'a Snapshot,
 }
 
 /// What was read of a workspace.

@@ -14,6 +14,8 @@ pub struct Record {
     pub state: State,
     /// How its directory is made.
     pub provider: ProviderKind,
+    /// The snapshot that its directory was made from.
+    pub origin: SnapshotId,
     /// The snapshot that it was made from, or that was last taken of it.
     pub base: SnapshotId,
     /// When it was made.
@@ -36,6 +38,7 @@ pub(crate) struct Written {
     id: String,
     state: State,
     provider: ProviderKind,
+    origin: String,
     base: String,
     created: (i64, u32),
 }
@@ -46,6 +49,7 @@ impl From<&Record> for Written {
             id: record.id.to_string(),
             state: record.state,
             provider: record.provider,
+            origin: record.origin.to_string(),
             base: record.base.to_string(),
             created: (record.created.seconds(), record.created.nanos()),
         }
@@ -58,6 +62,7 @@ impl Written {
             id: self.id.parse().ok()?,
             state: self.state,
             provider: self.provider,
+            origin: self.origin.parse().ok()?,
             base: self.base.parse().ok()?,
             created: Timestamp::new(self.created.0, self.created.1)?,
         })

@@ -220,6 +220,7 @@ mod tests {
             id: format!("ws-{n}").parse().unwrap(),
             state: State::Live,
             provider: ProviderKind::Copy,
+            origin: SnapshotId(Hash::from_bytes([7; 32])),
             base: SnapshotId(Hash::from_bytes([n; 32])),
             created: Timestamp::new(n.into(), 0).unwrap(),
         }

@@ -11,7 +11,9 @@ use futures::executor::block_on;
 use crate::error::{Error, Result};
 use crate::id::WorkspaceId;
 use crate::probe::{choose, probe};
-use crate::provider::{FullProvider, ProviderKind, Reading, WorkspaceProvider};
+use crate::provider::{
+    FullProvider, Origin, OverlayProvider, ProviderKind, Reading, WorkspaceProvider,
+};
 use crate::record::{Record, State};
 use crate::registry::{Locked, Registry};
 use crate::trash;
@@ -23,6 +25,8 @@ pub struct Options {
     pub threads: usize,
     /// How new ones are made; otherwise the best way that works here.
     pub provider: Option<ProviderKind>,
+    /// Bytes of layers that are kept though no workspace needs them.
+    pub spare_layers: u64,
 }
 
 /// The workspaces in a directory, for one tenant. Several processes may use
@@ -123,7 +127,10 @@ impl Workspaces {
         }
         let copy = FullProvider::copy(repository.clone(), options.threads);
         let reflink = FullProvider::reflink(repository.clone(), options.threads, root);
-        let providers: [Box<dyn WorkspaceProvider>; 2] = [Box::new(copy), Box::new(reflink)];
+        let (threads, spare) = (options.threads, options.spare_layers);
+        let overlay = OverlayProvider::new(repository.clone(), threads, root, spare);
+        let providers: [Box<dyn WorkspaceProvider>; 3] =
+            [Box::new(overlay), Box::new(reflink), Box::new(copy)];
         let workspaces = Self {
             root: root.into(),
             repository,
@@ -153,7 +160,12 @@ impl Workspaces {
     /// The directory of a workspace that is not parked.
     pub fn path(&self, id: &WorkspaceId) -> Result<PathBuf> {
         let record = self.live(id)?;
-        Ok(self.provider_of(&record).files(&self.place(id)))
+        let (place, provider) = (self.place(id), self.provider_of(&record));
+        if !provider.is_attached(&place) {
+            // Attaches it.
+            self.hold(id)?;
+        }
+        Ok(provider.files(&place))
     }
 
     /// Makes a workspace that holds a snapshot. Returns its directory.
@@ -168,12 +180,12 @@ impl Workspaces {
             id: id.clone(),
             state: State::Live,
             provider: self.chosen,
+            origin: base,
             base,
             created,
         };
-        let snapshot = block_on(self.repository.snapshot(base))?;
-        self.make(record, None, |provider, place| {
-            provider.create(place, &snapshot, progress)
+        self.make(record, None, |provider, place, origin| {
+            provider.create(place, origin, progress)
         })
     }
 
@@ -181,8 +193,10 @@ impl Workspaces {
     pub fn changes(&self, id: &WorkspaceId, progress: &Progress) -> Result<Changes> {
         let (record, held) = self.hold(id)?;
         let base = block_on(self.repository.snapshot(record.base))?;
+        let snapshot = block_on(self.repository.snapshot(record.origin))?;
+        let origin = origin(&record, &snapshot);
         let provider = self.provider_of(&record);
-        let (tree, repository) = provider.look(&held.place, progress)?;
+        let (tree, repository) = provider.look(&held.place, origin, progress)?;
         Ok(Changes {
             base: record.base,
             tree,
@@ -222,17 +236,17 @@ impl Workspaces {
         let _thaw = stop(id, freeze)?;
         let provider = record.provider;
         let taken = self.snapshot_held(record, &held, info, progress)?;
-        let snapshot = block_on(self.repository.snapshot(taken.id))?;
         for (at, new) in into.iter().enumerate() {
             let record = Record {
                 id: new.clone(),
                 state: State::Live,
                 provider,
+                origin: taken.id,
                 base: taken.id,
                 created,
             };
-            let made = self.make(record, None, |provider, place| {
-                provider.fork(&held.place, place, &snapshot, progress)
+            let made = self.make(record, None, |provider, place, origin| {
+                provider.fork(&held.place, place, origin, progress)
             });
             if let Err(error) = made {
                 into[..at].iter().try_for_each(|made| self.remove(made))?;
@@ -271,14 +285,14 @@ impl Workspaces {
         if parked.state != State::Parked {
             return Err(Error::NotParked(id.clone()));
         }
-        let snapshot = block_on(self.repository.snapshot(parked.base))?;
         let live = Record {
             state: State::Live,
             provider: self.chosen,
+            origin: parked.base,
             ..parked.clone()
         };
-        self.make(live, Some(&parked), |provider, place| {
-            provider.create(place, &snapshot, progress)
+        self.make(live, Some(&parked), |provider, place, origin| {
+            provider.create(place, origin, progress)
         })
     }
 
@@ -332,7 +346,14 @@ impl Workspaces {
         self.live(id)?;
         let held = self.hold_place(id)?;
         // It may have changed before it was held.
-        Ok((self.live(id)?, held))
+        let record = self.live(id)?;
+        let provider = self.provider_of(&record);
+        if !provider.is_attached(&held.place) {
+            let snapshot = block_on(self.repository.snapshot(record.origin))?;
+            let origin = origin(&record, &snapshot);
+            provider.attach(&held.place, origin, &Progress::new())?;
+        }
+        Ok((record, held))
     }
 
     fn hold_place(&self, id: &WorkspaceId) -> Result<Held> {
@@ -351,11 +372,12 @@ impl Workspaces {
         &self,
         record: Record,
         before: Option<&Record>,
-        fill: impl FnOnce(&dyn WorkspaceProvider, &Path) -> Result<()>,
+        fill: impl FnOnce(&dyn WorkspaceProvider, &Path, Origin<'_>) -> Result<()>,
     ) -> Result<PathBuf> {
+        let snapshot = block_on(self.repository.snapshot(record.origin))?;
         let held = self.make_place(&record.id, before)?;
         let provider = self.provider_of(&record);
-        let made = fill(provider, &held.place).and_then(|()| {
+        let made = fill(provider, &held.place, origin(&record, &snapshot)).and_then(|()| {
             let files = provider.files(&held.place);
             self.registry.lock()?.set(record)?;
             Ok(files)
@@ -405,8 +427,22 @@ impl Workspaces {
         trash::empty(&trash).map_err(Error::io("empty", &trash))
     }
 
+    /// Removes layers that no workspace needs, if there is much of them.
+    fn tidy(&self) -> Result<()> {
+        let origins = self
+            .list()?
+            .into_iter()
+            .filter(|record| record.state == State::Live);
+        let origins = origins.map(|record| block_on(self.repository.snapshot(record.origin)));
+        let origins = origins.collect::<elevo_engine::Result<Vec<_>>>()?;
+        self.providers
+            .values()
+            .try_for_each(|provider| provider.tidy(&origins))
+    }
+
     /// Removes places that no live workspace has and nobody is working on.
     fn clear_away(&self) -> Result<()> {
+        self.tidy()?;
         let registry = self.registry.lock()?;
         let live = self.root.join("live");
         let list = || fs::read_dir(&live)?.collect::<io::Result<Vec<_>>>();
@@ -436,7 +472,11 @@ impl Workspaces {
         progress: &Progress,
     ) -> Result<Snapshotted> {
         let base = block_on(self.repository.snapshot(record.base))?;
-        let reading = self.provider_of(&record).read(&held.place, progress)?;
+        let snapshot = block_on(self.repository.snapshot(record.origin))?;
+        let origin = origin(&record, &snapshot);
+        let reading = self
+            .provider_of(&record)
+            .read(&held.place, origin, progress)?;
         let losses = reading.losses().to_vec();
         let is_new = !is_same(&reading, &base);
         let mut id = record.base;
@@ -449,6 +489,13 @@ impl Workspaces {
             reading.keep();
         }
         Ok(Snapshotted { id, is_new, losses })
+    }
+}
+
+fn origin<'a>(record: &Record, snapshot: &'a Snapshot) -> Origin<'a> {
+    Origin {
+        id: record.origin,
+        snapshot,
     }
 }
 

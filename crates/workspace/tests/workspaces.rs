@@ -8,7 +8,7 @@ mod support;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use elevo_engine::{ChangeKind, Progress};
 use elevo_testkit::disk::{self, Disk};
@@ -24,6 +24,17 @@ macro_rules! on_every_provider {
             fn $test() {
                 let directory = tempfile::tempdir().unwrap();
                 super::$test(&super::Bench::new(directory.path(), super::ProviderKind::Copy));
+            })*
+        }
+
+        mod overlay {
+            use super::{Bench, ProviderKind, disk};
+            $(#[test]
+            fn $test() {
+                if disk::in_own_namespace(concat!("overlay::", stringify!($test))) {
+                    let directory = tempfile::tempdir().unwrap();
+                    super::$test(&Bench::new(directory.path(), ProviderKind::Overlay));
+                }
             })*
         }
 
@@ -58,7 +69,6 @@ on_every_provider! {
 
 fn a_new_workspace_holds_its_snapshot_and_is_nobody_elses(bench: &Bench) {
     let workspaces = bench.open();
-    assert_eq!(workspaces.provider(), bench.kind);
     let (one, other) = (
         bench.create(&workspaces, "one"),
         bench.create(&workspaces, "other"),
@@ -281,6 +291,11 @@ fn what_is_removed_is_gone(bench: &Bench) {
     assert_eq!(bench.places(), [""; 0]);
     // Even if somebody was faster.
     bench.create(&workspaces, "two");
+    if bench.kind == ProviderKind::Overlay {
+        let files = bench.root.join("live/two/files");
+        let status = std::process::Command::new("umount").arg(files).status();
+        assert!(status.unwrap().success());
+    }
     fs::remove_dir_all(bench.root.join("live/two")).unwrap();
     workspaces.remove(&id("two")).unwrap();
     assert!(workspaces.list().unwrap().is_empty());
@@ -368,32 +383,41 @@ fn hostile_files_stay_inside(bench: &Bench) {
     assert_eq!(fs::read_dir(&outside).unwrap().count(), 1);
 }
 
-/// Changes of all kinds, also ones that leave size and times as they were; a
-/// snapshot that trusts what it noted must equal one that reads everything.
+/// Changes of all kinds, also ones that leave size and times as they were, each
+/// generation in a fork of the one before; a snapshot that trusts what it noted
+/// must equal one that reads everything.
 fn random_changes_are_all_found(bench: &Bench) {
     let workspaces = bench.open();
-    let files = bench.create(&workspaces, "one");
+    let mut name = id("generation-0");
+    let mut files = bench.create(&workspaces, name.as_str());
     let mut random = bench.random();
-    for round in 0..60 {
-        for _ in 0..support::count(&mut random) {
-            support::change_something(&files, &mut random);
+    for generation in 1..=20 {
+        for round in 0..5 {
+            for _ in 0..support::count(&mut random) {
+                support::change_something(&files, &mut random);
+            }
+            if round == 2 {
+                bench.settle();
+            }
+            let expected = bench.plain_import(&files);
+            let changes = workspaces.changes(&name, &progress()).unwrap();
+            assert_eq!(changes.tree, expected, "{generation} {round}");
+            let taken = bench.snapshot(&workspaces, name.as_str());
+            let tree = bench.snapshot_of(taken.id).tree;
+            assert_eq!(tree, expected, "{generation} {round}");
         }
-        if round % 7 == 0 {
-            std::thread::sleep(Duration::from_millis(8));
+        let (tree, times) = (bench.plain_import(&files), bench.times(&files));
+        let fork = id(&format!("generation-{generation}"));
+        let into = std::slice::from_ref(&fork);
+        workspaces
+            .fork(&name, into, info(), &NeverFreeze, &progress())
+            .unwrap();
+        files = workspaces.path(&fork).unwrap();
+        assert_eq!(bench.plain_import(&files), tree, "{generation}");
+        assert_eq!(bench.times(&files), times, "{generation}");
+        if generation % 3 == 0 {
+            workspaces.remove(&name).unwrap();
         }
-        let expected = bench.plain_import(&files);
-        let changes = workspaces.changes(&id("one"), &progress()).unwrap();
-        assert_eq!(changes.tree, expected, "{round}");
-        let taken = bench.snapshot(&workspaces, "one");
-        assert_eq!(bench.snapshot_of(taken.id).tree, expected, "{round}");
+        name = fork;
     }
-    let tree = bench.plain_import(&files);
-    let fork = [id("fork")];
-    workspaces
-        .fork(&id("one"), &fork, info(), &NeverFreeze, &progress())
-        .unwrap();
-    assert_eq!(
-        bench.plain_import(&workspaces.path(&fork[0]).unwrap()),
-        tree
-    );
 }

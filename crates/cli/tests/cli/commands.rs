@@ -374,3 +374,30 @@ fn every_command_has_help_with_examples() {
         assert!(ended(elevo().args(args)).text().contains("Examples:"));
     }
 }
+
+#[test]
+fn doctor_says_how_workspaces_would_be_made() {
+    let place = Place::bare();
+    let doctor = |args: &[&str]| {
+        let mut command = elevo();
+        ended(command.arg("doctor").args(args).current_dir(place.path("")))
+    };
+    let text = doctor(&[]).text();
+    assert!(text.contains("  copy     works"), "{text}");
+    assert!(text.ends_with(".\n"), "{text}");
+    let shape: serde_json::Value = serde_json::from_str(&doctor(&["--json"]).text()).unwrap();
+    assert_eq!(fields(&shape), ["directory", "provider", "providers"]);
+    for finding in shape["providers"].as_array().unwrap() {
+        let expected = ["cost", "obstacle", "provider", "usable"];
+        assert_eq!(fields(finding), expected);
+        assert_eq!(finding["usable"], finding["obstacle"].is_null());
+    }
+    assert_eq!(fs::read_dir(place.path("")).unwrap().count(), 0);
+    let refused = doctor(&["--json", "nowhere"]);
+    assert_eq!(refused.code, 3);
+    assert!(
+        refused.stderr.contains("nowhere is not a directory"),
+        "{}",
+        refused.stderr
+    );
+}

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use elevo_core::{Timestamp, TreePath};
 use elevo_objects::{Content, DirItem, Entry, Hash, MIN_CHUNK, Mode, Tree};
 use rayon::prelude::*;
-use rustix::fs::{AtFlags, Mode as Bits, OFlags, Timespec, Timestamps, UTIME_OMIT};
+use rustix::fs::{AtFlags, FileType, Mode as Bits, OFlags, Timespec, Timestamps, UTIME_OMIT};
 use rustix::io::Errno;
 
 use super::remove::remove_all;
@@ -59,7 +59,7 @@ impl<'a> Writer<'a> {
             {
                 full.push(directory);
             }
-            if let Entry::Directory { mode, .. } = job.entry {
+            if let Some(Entry::Directory { mode, .. }) = job.entry {
                 let directory = OpenDirectory {
                     mode,
                     modified: job.modified,
@@ -139,7 +139,7 @@ impl<'a> Writer<'a> {
         let mut parents = Parents::new(self.checkout.root);
         let wanted: Vec<Hash> = jobs
             .iter()
-            .filter_map(|job| only_chunk(&job.entry))
+            .filter_map(|job| only_chunk(job.entry.as_ref()))
             .collect();
         let chunks = self
             .checkout
@@ -148,16 +148,17 @@ impl<'a> Writer<'a> {
         let mut chunks = chunks.into_iter();
         let mut report = CheckoutReport::default();
         for job in jobs {
-            let chunk = only_chunk(&job.entry).and_then(|_| chunks.next());
+            let chunk = only_chunk(job.entry.as_ref()).and_then(|_| chunks.next());
             let done = match &job.entry {
-                Entry::File { mode, content } => {
+                Some(Entry::File { mode, content }) => {
                     self.write_file(&mut parents, job, *mode, content, chunk)?
                 }
-                Entry::Link(_) => {
+                Some(Entry::Link(_)) => {
                     let target = chunk.unwrap_or_default();
                     self.write_link(&mut parents, job, &target)?
                 }
-                Entry::Directory { .. } => CheckoutReport::default(),
+                Some(Entry::Directory { .. }) => CheckoutReport::default(),
+                None => write_whiteout(&mut parents, &job.path)?,
             };
             report = report.plus(done);
             self.checkout.progress.add(1, done.bytes);
@@ -346,8 +347,8 @@ fn is_there(error: &io::Error) -> bool {
 }
 
 /// The chunk that is all of an entry's content.
-fn only_chunk(entry: &Entry) -> Option<Hash> {
-    match entry {
+fn only_chunk(entry: Option<&Entry>) -> Option<Hash> {
+    match entry? {
         Entry::File {
             content: Content::Chunk { hash, .. },
             ..
@@ -355,6 +356,18 @@ fn only_chunk(entry: &Entry) -> Option<Hash> {
         Entry::Link(link) => Some(link.hash),
         _ => None,
     }
+}
+
+/// What overlayfs takes for nothing: a character device 0/0.
+fn write_whiteout(parents: &mut Parents<'_>, path: &TreePath) -> Result<CheckoutReport> {
+    let (parent, name) = parents.of(path).map_err(fail("create", path))?;
+    let kind = FileType::CharacterDevice;
+    rustix::fs::mknodat(parent, name.as_bytes(), kind, Bits::empty(), 0)
+        .map_err(|error| fail("create", path)(error.into()))?;
+    Ok(CheckoutReport {
+        removed: 1,
+        ..CheckoutReport::default()
+    })
 }
 
 async fn find_entry(checkout: &Checkout<'_>, tree: Tree, path: &TreePath) -> Result<Option<Entry>> {

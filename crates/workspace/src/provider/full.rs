@@ -14,7 +14,7 @@ use elevo_engine::{
 use elevo_objects::{Hash, Snapshot, Tree};
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW};
 
-use super::{ProviderKind, Reading, WorkspaceProvider};
+use super::{Origin, ProviderKind, Reading, WorkspaceProvider};
 use crate::error::{Error, Result};
 use crate::trash;
 
@@ -213,7 +213,8 @@ impl WorkspaceProvider for FullProvider {
         place.join("files")
     }
 
-    fn create(&self, place: &Path, snapshot: &Snapshot, progress: &Progress) -> Result<()> {
+    fn create(&self, place: &Path, origin: Origin<'_>, progress: &Progress) -> Result<()> {
+        let snapshot = origin.snapshot;
         match &self.bases {
             None => self.fill_place(place, snapshot, None, progress),
             Some(bases) => bases.with(
@@ -228,17 +229,17 @@ impl WorkspaceProvider for FullProvider {
         &self,
         from: &Path,
         place: &Path,
-        snapshot: &Snapshot,
+        origin: Origin<'_>,
         progress: &Progress,
     ) -> Result<()> {
         let seed = self.bases.as_ref().map(|_| Seed {
             directory: self.files(from),
-            snapshot: snapshot.clone(),
+            snapshot: origin.snapshot.clone(),
         });
-        self.fill_place(place, snapshot, seed, progress)
+        self.fill_place(place, origin.snapshot, seed, progress)
     }
 
-    fn read(&self, place: &Path, progress: &Progress) -> Result<Reading> {
+    fn read(&self, place: &Path, _: Origin<'_>, progress: &Progress) -> Result<Reading> {
         let old = StatCache::open(&cache(place));
         let new = self.begin_cache(place)?;
         let options = self.options();
@@ -250,7 +251,7 @@ impl WorkspaceProvider for FullProvider {
         })
     }
 
-    fn look(&self, place: &Path, progress: &Progress) -> Result<(Tree, Repository)> {
+    fn look(&self, place: &Path, _: Origin<'_>, progress: &Progress) -> Result<(Tree, Repository)> {
         let old = StatCache::open(&cache(place));
         let options = self.options();
         let files = self.files(place);

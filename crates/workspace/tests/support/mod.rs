@@ -85,7 +85,8 @@ impl Bench {
     pub(crate) fn open(&self) -> Workspaces {
         let options = Options {
             threads: 2,
-            provider: None,
+            provider: Some(self.kind),
+            spare_layers: 1 << 30,
         };
         let repository = self.repository.clone();
         Workspaces::open(&self.root, repository, &options).unwrap()
@@ -116,6 +117,25 @@ impl Bench {
         import(&repository(), files, &OPTIONS, &progress())
             .unwrap()
             .tree
+    }
+
+    /// The modification times of everything in a directory.
+    pub(crate) fn times(&self, files: &Path) -> BTreeMap<PathBuf, SystemTime> {
+        let mut times = BTreeMap::new();
+        let mut open = vec![files.to_owned()];
+        while let Some(directory) = open.pop() {
+            for entry in fs::read_dir(&directory).unwrap() {
+                let entry = entry.unwrap();
+                let stat = entry.metadata().unwrap();
+                let path = entry.path();
+                let name = path.strip_prefix(files).unwrap().to_owned();
+                times.insert(name, stat.modified().unwrap());
+                if stat.is_dir() {
+                    open.push(path);
+                }
+            }
+        }
+        times
     }
 
     /// Waits until the clock of file systems has moved on.

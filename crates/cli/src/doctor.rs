@@ -1,0 +1,85 @@
+//! `elevo doctor`: what this machine can do, and what that means.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use elevo_workspace::{Finding, choose, probe};
+use serde_json::json;
+
+use crate::errors::Problem;
+use crate::format::path_text;
+use crate::output::{ADDED, Output, REMOVED, STRONG};
+
+/// Say how workspaces would be made here, and why so.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Everything is tried, in the directory itself, and nothing is left behind.
+
+Examples:
+  elevo doctor                 for the current directory
+  elevo doctor /data           for another disk
+  elevo doctor --json | jq -r .provider")]
+pub(crate) struct Doctor {
+    /// Where workspaces would be; by default the current directory
+    #[arg(default_value = ".", hide_default_value = true)]
+    directory: PathBuf,
+
+    /// Print JSON, errors included
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+pub(crate) fn run(args: &Doctor) -> anyhow::Result<ExitCode> {
+    let given = &args.directory;
+    let directory = match given.canonicalize() {
+        Ok(found) if found.is_dir() => found,
+        Ok(other) => return Err(Problem::NotADirectory(other).into()),
+        Err(_) => return Err(Problem::NotADirectory(given.clone()).into()),
+    };
+    let findings = probe(&directory).map_err(|source| Problem::Io {
+        action: "write to",
+        path: directory.clone(),
+        source,
+    })?;
+    let mut output = Output::new(args.json);
+    let chosen = choose(&findings);
+    if args.json {
+        let providers: Vec<_> = findings.iter().map(shape).collect();
+        output.value(&json!({
+            "directory": directory.to_string_lossy(),
+            "provider": chosen.name(),
+            "providers": providers,
+        }))?;
+    } else {
+        let shown = path_text(directory.as_os_str().as_encoded_bytes());
+        output.line(format!("Workspaces in {shown}"))?;
+        for finding in &findings {
+            let line = line(&output, finding);
+            output.line(line)?;
+        }
+        let name = output.styled(STRONG, chosen.name());
+        output.line([b"They would be made by ", name.as_slice(), b"."].concat())?;
+    }
+    output.finish()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn shape(finding: &Finding) -> serde_json::Value {
+    json!({
+        "provider": finding.provider.name(),
+        "usable": finding.obstacle.is_none(),
+        "obstacle": finding.obstacle,
+        "cost": finding.cost(),
+    })
+}
+
+fn line(output: &Output, finding: &Finding) -> Vec<u8> {
+    let (style, word, text) = match &finding.obstacle {
+        None => (ADDED, "works", finding.cost()),
+        Some(obstacle) => (REMOVED, "no", obstacle.as_str()),
+    };
+    let name = format!("  {:<9}", finding.provider.name());
+    let word = output.styled(style, format!("{word:<6}"));
+    [name.as_bytes(), word.as_slice(), text.as_bytes()].concat()
+}

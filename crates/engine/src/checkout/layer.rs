@@ -1,0 +1,207 @@
+//! The difference of two snapshots as a layer of overlayfs: mounted over a
+//! directory that holds the first, it shows the second.
+
+use std::path::Path;
+
+use elevo_core::{Name, TreePath};
+use elevo_objects::{DirItem, Entry, Hash, Snapshot, TimeEntry, TimeItem, Tree};
+
+use super::{Checkout, CheckoutOptions, CheckoutReport, Job, WINDOW, Writer};
+use crate::blocking::Workers;
+use crate::diff::Pairs;
+use crate::disk::Root;
+use crate::error::{Error, Result};
+use crate::progress::Progress;
+use crate::repository::Repository;
+use crate::tree;
+
+/// Writes what differs from `before` to `after`, modification times included,
+/// into the empty `directory`. Needs the right to make device nodes. Blocks.
+pub fn write_layer(
+    repository: &Repository,
+    before: &Snapshot,
+    after: &Snapshot,
+    directory: &Path,
+    options: &CheckoutOptions,
+    progress: &Progress,
+) -> Result<CheckoutReport> {
+    let fail = |action| {
+        move |source| Error::Io {
+            action,
+            path: TreePath::root(),
+            source,
+        }
+    };
+    let root = Root::open(directory).map_err(fail("open"))?;
+    let workers = Workers::start(options.threads).map_err(fail("start threads for"))?;
+    let checkout = Checkout {
+        repository,
+        workers: &workers,
+        root: &root,
+        options,
+        progress,
+    };
+    let writer = Writer::new(&checkout, None);
+    let mut delta = Delta::new(repository, State::of(before), State::of(after));
+    workers.run(|| {
+        let mut report = CheckoutReport::default();
+        let mut open = Vec::new();
+        loop {
+            let jobs = workers.wait(delta.window())?;
+            if jobs.is_empty() {
+                open.reverse();
+                writer.close(open)?;
+                return Ok(report);
+            }
+            report = report.plus(writer.write(jobs, &mut open)?);
+        }
+    })
+}
+
+/// A directory and the times beside it.
+#[derive(Clone, Copy, PartialEq)]
+struct State {
+    tree: Tree,
+    times: Option<Hash>,
+}
+
+impl State {
+    const EMPTY: Self = Self {
+        tree: Tree::EMPTY,
+        times: None,
+    };
+
+    fn of(snapshot: &Snapshot) -> Self {
+        Self {
+            tree: snapshot.tree,
+            times: snapshot.times,
+        }
+    }
+}
+
+/// What differs between two states, each directory before what is in it.
+struct Delta<'a> {
+    repository: &'a Repository,
+    stack: Vec<Level>,
+}
+
+struct Level {
+    path: TreePath,
+    before: State,
+    after: State,
+    entries: Pairs<DirItem>,
+    times: Pairs<TimeItem>,
+    /// The next of each, if it has been looked at.
+    next_entry: Option<Name>,
+    next_time: Option<Name>,
+    started: bool,
+}
+
+impl<'a> Delta<'a> {
+    fn new(repository: &'a Repository, before: State, after: State) -> Self {
+        let root = Level::new(TreePath::root(), before, after);
+        Self {
+            repository,
+            stack: vec![root],
+        }
+    }
+
+    async fn window(&mut self) -> Result<Vec<Job>> {
+        let mut jobs = Vec::new();
+        while jobs.len() < WINDOW
+            && let Some(job) = self.next().await?
+        {
+            jobs.push(job);
+        }
+        Ok(jobs)
+    }
+
+    async fn next(&mut self) -> Result<Option<Job>> {
+        while let Some(level) = self.stack.last_mut() {
+            let Some(name) = level.next(self.repository).await? else {
+                self.stack.pop();
+                continue;
+            };
+            let path = level.path.join(&name)?;
+            let (before, _, before_below) = look(self.repository, level.before, &name).await?;
+            let (after, time, after_below) = look(self.repository, level.after, &name).await?;
+            if before.is_none() && after.is_none() {
+                continue;
+            }
+            if matches!(after, Some(Entry::Directory { .. })) && before_below != after_below {
+                let below = Level::new(path.clone(), before_below, after_below);
+                self.stack.push(below);
+            }
+            return Ok(Some(Job {
+                path,
+                entry: after,
+                modified: time.and_then(|time| time.modified),
+                before: None,
+            }));
+        }
+        Ok(None)
+    }
+}
+
+/// An entry, its time, and what is in it if it is a directory.
+async fn look(
+    repository: &Repository,
+    state: State,
+    name: &Name,
+) -> Result<(Option<Entry>, Option<TimeEntry>, State)> {
+    let item = tree::find::<DirItem>(repository, state.tree.root, name).await?;
+    let time = tree::find::<TimeItem>(repository, state.times, name).await?;
+    let (entry, time) = (item.map(|item| item.entry), time.map(|item| item.entry));
+    let below = match &entry {
+        Some(Entry::Directory { tree, .. }) => State {
+            tree: *tree,
+            times: time.and_then(|time| time.children),
+        },
+        _ => State::EMPTY,
+    };
+    Ok((entry, time, below))
+}
+
+impl Level {
+    fn new(path: TreePath, before: State, after: State) -> Self {
+        Self {
+            path,
+            before,
+            after,
+            entries: Pairs::new(before.tree.root, after.tree.root),
+            times: Pairs::new(before.times, after.times),
+            next_entry: None,
+            next_time: None,
+            started: false,
+        }
+    }
+
+    /// The next name at which entries or times differ.
+    async fn next(&mut self, repository: &Repository) -> Result<Option<Name>> {
+        if !self.started {
+            self.started = true;
+            self.next_entry = next_name(&mut self.entries, repository).await?;
+            self.next_time = next_name(&mut self.times, repository).await?;
+        }
+        let name = match (&self.next_entry, &self.next_time) {
+            (Some(entry), Some(time)) => entry.min(time).clone(),
+            (Some(name), None) | (None, Some(name)) => name.clone(),
+            (None, None) => return Ok(None),
+        };
+        if self.next_entry.as_ref() == Some(&name) {
+            self.next_entry = next_name(&mut self.entries, repository).await?;
+        }
+        if self.next_time.as_ref() == Some(&name) {
+            self.next_time = next_name(&mut self.times, repository).await?;
+        }
+        Ok(Some(name))
+    }
+}
+
+async fn next_name<I: tree::NamedItem>(
+    pairs: &mut Pairs<I>,
+    repository: &Repository,
+) -> Result<Option<Name>> {
+    let pair = pairs.next(repository).await?;
+    Ok(pair.and_then(|(before, after)| Some(before.or(after)?.key().clone())))
+}

@@ -1,0 +1,264 @@
+//! Directories that overlays are mounted over: a stack of them for each
+//! snapshot, shared by all workspaces.
+//!
+//! ```text
+//! layers/ID/files/   a layer: a whole snapshot, or what changed against the one below
+//! layers/ID/about    which snapshot the stack from here down shows, and what is below
+//! layers/lock        shared: a stack is being mounted; alone: layers come and go
+//! ```
+//!
+//! A layer never changes once it has its name. A new snapshot costs what
+//! changed against an ancestor that has a stack. When that is [`DEEPEST`], what
+//! changed against its lowest layer instead: reading through many layers is
+//! slow.
+
+use std::collections::HashSet;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use elevo_engine::{CheckoutOptions, Present, Progress, Repository, checkout, write_layer};
+use elevo_objects::{Kind, Snapshot, SnapshotId};
+use futures::executor::block_on;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::trash;
+
+/// Layers under a new mount, at most.
+pub(super) const DEEPEST: usize = 16;
+/// How far back an ancestor with a stack is looked for.
+const ANCESTORS: usize = 64;
+
+#[derive(Debug)]
+pub(super) struct Layers {
+    directory: PathBuf,
+    trash: PathBuf,
+    repository: Repository,
+    options: CheckoutOptions,
+    /// Bytes of layers that are kept for later.
+    budget: u64,
+    /// This run of the kernel.
+    boot: String,
+}
+
+/// What is known of a layer.
+#[derive(Debug, Serialize, Deserialize)]
+struct About {
+    snapshot: String,
+    below: Option<String>,
+    bytes: u64,
+    /// The run of the kernel that made it, unless it is known to be on disk.
+    boot: Option<String>,
+}
+
+/// A stack that stays as it is while this is held.
+pub(super) struct Stack {
+    /// From the top down.
+    pub(super) directories: Vec<PathBuf>,
+    _lock: File,
+}
+
+impl Layers {
+    pub(super) fn new(repository: Repository, threads: usize, root: &Path, budget: u64) -> Self {
+        let options = CheckoutOptions {
+            threads,
+            leave_out: Vec::new(),
+            force: false,
+            seed: None,
+        };
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        Self {
+            directory: root.join("layers"),
+            trash: root.join("trash"),
+            repository,
+            options,
+            budget,
+            boot: boot.trim().into(),
+        }
+    }
+
+    /// The stack that shows a snapshot, made if there is none.
+    pub(super) fn stack(
+        &self,
+        id: SnapshotId,
+        snapshot: &Snapshot,
+        progress: &Progress,
+    ) -> Result<Stack> {
+        let failed = || Error::io("open", &self.directory);
+        let lock = match self.open_lock() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                fs::create_dir_all(&self.directory).map_err(failed())?;
+                self.open_lock().map_err(failed())?
+            }
+            lock => lock.map_err(failed())?,
+        };
+        let top = layer_id(snapshot);
+        loop {
+            lock.lock_shared().map_err(failed())?;
+            if let Some(layers) = self.chain(&top) {
+                let files = |layer: &String| self.directory.join(layer).join("files");
+                return Ok(Stack {
+                    directories: layers.iter().map(files).collect(),
+                    _lock: lock,
+                });
+            }
+            lock.unlock().map_err(failed())?;
+            lock.lock().map_err(failed())?;
+            if self.chain(&top).is_none() {
+                self.make(&top, id, snapshot, progress)?;
+            }
+            lock.unlock().map_err(failed())?;
+        }
+    }
+
+    fn open_lock(&self) -> io::Result<File> {
+        File::create(self.directory.join("lock"))
+    }
+
+    /// The layers from `top` down, if they are all there and whole.
+    fn chain(&self, top: &str) -> Option<Vec<String>> {
+        let mut layers = vec![top.to_owned()];
+        let mut about = self.about(top)?;
+        while let Some(below) = about.below {
+            about = self.about(&below)?;
+            layers.push(below);
+            if layers.len() > DEEPEST {
+                return None;
+            }
+        }
+        Some(layers)
+    }
+
+    fn about(&self, layer: &str) -> Option<About> {
+        let text = fs::read(self.directory.join(layer).join("about")).ok()?;
+        let about: About = serde_json::from_slice(&text).ok()?;
+        let is_whole = about.boot.as_ref().is_none_or(|boot| *boot == self.boot);
+        is_whole.then_some(about)
+    }
+
+    fn make(
+        &self,
+        top: &str,
+        id: SnapshotId,
+        snapshot: &Snapshot,
+        progress: &Progress,
+    ) -> Result<()> {
+        let failed = || Error::io("make a layer in", &self.directory);
+        // Not whole, or the rest of a killed process.
+        let place = self.directory.join(top);
+        trash::remove(&place, &self.trash)?;
+        let unfinished = self.directory.join("unfinished");
+        trash::remove(&unfinished, &self.trash)?;
+        let files = unfinished.join("files");
+        fs::create_dir_all(&files).map_err(failed())?;
+        let below = self.lowest_change(snapshot)?;
+        let (repository, options) = (&self.repository, &self.options);
+        let report = match &below {
+            Some((_, before)) => {
+                write_layer(repository, before, snapshot, &files, options, progress)?
+            }
+            None => {
+                let present = Present::Unknown;
+                checkout(repository, snapshot, &files, &present, options, progress)?
+            }
+        };
+        let mut about = About {
+            snapshot: id.to_string(),
+            below: below.map(|(layer, _)| layer),
+            bytes: report.bytes,
+            boot: Some(self.boot.clone()),
+        };
+        if about.below.is_none() {
+            // Too much to be made again after a power loss.
+            let directory = File::open(&files).map_err(failed())?;
+            rustix::fs::syncfs(directory).map_err(|error| failed()(error.into()))?;
+            about.boot = None;
+        }
+        let text = serde_json::to_vec(&about).unwrap_or_else(|_| unreachable!("plain data"));
+        fs::write(unfinished.join("about"), text).map_err(failed())?;
+        fs::rename(&unfinished, &place).map_err(failed())
+    }
+
+    /// The layer that a new one goes onto, and the snapshot that it shows.
+    fn lowest_change(&self, snapshot: &Snapshot) -> Result<Option<(String, Snapshot)>> {
+        let mut ancestor = snapshot.parents.first().copied();
+        for _ in 0..ANCESTORS {
+            let Some(id) = ancestor else { break };
+            let found = block_on(self.repository.snapshot(id))?;
+            let layer = layer_id(&found);
+            if let Some(chain) = self.chain(&layer) {
+                if chain.len() < DEEPEST {
+                    return Ok(Some((layer, found)));
+                }
+                return Ok(chain.last().and_then(|lowest| self.shown_by(lowest)));
+            }
+            ancestor = found.parents.first().copied();
+        }
+        Ok(None)
+    }
+
+    fn shown_by(&self, layer: &str) -> Option<(String, Snapshot)> {
+        let id = self.about(layer)?.snapshot.parse().ok()?;
+        let snapshot = block_on(self.repository.snapshot(id)).ok()?;
+        Some((layer.to_owned(), snapshot))
+    }
+
+    /// Removes layers that no stack of `used` needs, the oldest first, until
+    /// the rest is within the budget; and what no run of the kernel can use.
+    pub(super) fn tidy(&self, used: &[Snapshot]) -> Result<()> {
+        let failed = || Error::io("tidy", &self.directory);
+        let lock = match self.open_lock() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            lock => lock.map_err(failed())?,
+        };
+        // Whoever holds it is about to mount something: another time.
+        if lock.try_lock().is_err() {
+            return Ok(());
+        }
+        let chains = used
+            .iter()
+            .filter_map(|snapshot| self.chain(&layer_id(snapshot)));
+        let mut needed: HashSet<String> = chains.flatten().collect();
+        let mut layers = self.list().map_err(failed())?;
+        layers.sort_by_key(|(made, ..)| std::cmp::Reverse(*made));
+        let mut kept = 0;
+        for (_, layer, bytes) in layers {
+            let is_needed = needed.contains(&layer);
+            let chain = self.chain(&layer);
+            if !is_needed && (chain.is_none() || kept + bytes > self.budget) {
+                trash::throw(&self.directory.join(&layer), &self.trash)?;
+                continue;
+            }
+            kept += bytes;
+            needed.extend(chain.into_iter().flatten());
+        }
+        Ok(())
+    }
+
+    fn list(&self) -> io::Result<Vec<(SystemTime, String, u64)>> {
+        let mut layers = Vec::new();
+        for entry in fs::read_dir(&self.directory)? {
+            let entry = entry?;
+            let Ok(name) = entry.file_name().into_string() else {
+                continue;
+            };
+            let metadata = entry.metadata()?;
+            if metadata.is_dir() {
+                let bytes = self.about(&name).map_or(0, |about| about.bytes);
+                layers.push((metadata.modified()?, name, bytes));
+            }
+        }
+        Ok(layers)
+    }
+}
+
+/// Equal for equal files and times. Short, since mounts name many at once.
+fn layer_id(snapshot: &Snapshot) -> String {
+    let [tree, times] = [snapshot.tree.root, snapshot.times];
+    let bytes = [tree, times].map(|hash| hash.map_or([0; 32], |hash| *hash.as_bytes()));
+    let mut text = Kind::Chunk.hash(&bytes.concat()).to_string();
+    text.truncate(24);
+    text
+}
