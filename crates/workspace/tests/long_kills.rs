@@ -1,0 +1,214 @@
+//! `kill -9` at random moments of making, forking, parking and removing
+//! workspaces: what was acknowledged is so, and nothing else is left, mounted
+//! or not.
+
+#![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use elevo_core::{TenantId, Timestamp};
+use elevo_engine::{CommitInfo, ImportOptions, Progress, Repository, import};
+use elevo_objects::SnapshotId;
+use elevo_store_local::LocalStore;
+use elevo_testkit::crash::{Acknowledged, Kills, Victim};
+use elevo_testkit::{disk, long};
+use elevo_workspace::{NeverFreeze, Options, ProviderKind, State, WorkspaceId, Workspaces};
+use futures::executor::block_on;
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+
+const BASE: &str = "base";
+
+fn info(reference: Option<&str>) -> CommitInfo {
+    let reference = reference.map(|name| (name.into(), elevo_engine::Expected::Any));
+    CommitInfo {
+        parents: Vec::new(),
+        author: "victim".into(),
+        message: String::new(),
+        created: Timestamp::new(0, 0).unwrap(),
+        labels: BTreeMap::new(),
+        reference,
+    }
+}
+
+fn repository(directory: &Path) -> Repository {
+    let path = directory.join("store");
+    let options = elevo_store_local::Options::default();
+    let store = LocalStore::open(&path, &options).or_else(|_| LocalStore::create(&path, &options));
+    Repository::new(Arc::new(store.unwrap()), TenantId::LOCAL, 1 << 20)
+}
+
+fn open(directory: &Path, provider: ProviderKind) -> (Workspaces, SnapshotId) {
+    let repository = repository(directory);
+    let base = block_on(repository.store().reference(TenantId::LOCAL, BASE)).unwrap();
+    let options = Options {
+        threads: 2,
+        provider: Some(provider),
+        spare_layers: 1 << 20,
+    };
+    let root = directory.join("workspaces");
+    (
+        Workspaces::open(&root, repository, &options).unwrap(),
+        base.unwrap(),
+    )
+}
+
+fn prepare(directory: &Path) {
+    let files = directory.join("origin");
+    for n in 0..100 {
+        let path = files.join(format!("{}/{n}", n % 10));
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, format!("{n}")).unwrap();
+    }
+    let repository = repository(directory);
+    let options = ImportOptions {
+        threads: 2,
+        leave_out: Vec::new(),
+    };
+    let imported = import(&repository, &files, &options, &Progress::new()).unwrap();
+    block_on(imported.commit(&repository, info(Some(BASE)))).unwrap();
+}
+
+fn id(number: u32) -> WorkspaceId {
+    format!("ws-{number}").parse().unwrap()
+}
+
+/// Does one thing after the other, and says before each what it may leave
+/// undone and after each what is done.
+fn work_for_ever(victim: &Victim, provider: ProviderKind) -> ! {
+    let (workspaces, base) = open(victim.directory(), provider);
+    let mut random = SmallRng::seed_from_u64(victim.seed());
+    let progress = Progress::new();
+    loop {
+        let [one, other] = [(); 2].map(|()| id(random.random_range(0..12)));
+        victim.acknowledge(format_args!("trying {one} {other}"));
+        let made = match workspaces.get(&one) {
+            Err(_) => {
+                let created = Timestamp::new(0, 0).unwrap();
+                let made = workspaces.create(&one, base, created, &progress);
+                made.map(|_| vec![format!("live {one}")])
+            }
+            Ok(record) if record.state == State::Parked => {
+                let resumed = workspaces.resume(&one, &progress);
+                resumed.map(|_| vec![format!("live {one}")])
+            }
+            Ok(_) => match random.random_range(0..4) {
+                0 => workspaces
+                    .remove(&one)
+                    .map(|()| vec![format!("gone {one}")]),
+                1 => {
+                    let parked = workspaces.park(&one, info(None), &NeverFreeze, &progress);
+                    parked.map(|_| vec![format!("parked {one}")])
+                }
+                _ => {
+                    let files = workspaces.path(&one).unwrap();
+                    fs::write(files.join("0/new"), format!("{}", random.random::<u64>())).unwrap();
+                    let _ =
+                        fs::remove_file(files.join(format!("1/{}", random.random_range(0..100))));
+                    let into = std::slice::from_ref(&other);
+                    match workspaces.fork(&one, into, info(None), &NeverFreeze, &progress) {
+                        Err(elevo_workspace::Error::Exists(_)) => Ok(Vec::new()),
+                        made => made.map(|_| vec![format!("live {other}")]),
+                    }
+                }
+            },
+        };
+        made.unwrap()
+            .iter()
+            .for_each(|done| victim.acknowledge(done));
+    }
+}
+
+/// What is known of each workspace.
+type Known = BTreeMap<String, Option<State>>;
+
+fn verify(directory: &Path, provider: ProviderKind, done: &Acknowledged, known: &mut Known) {
+    let mut unsure: Vec<String> = Vec::new();
+    for line in done.of_the_last() {
+        match line.split(' ').collect::<Vec<_>>()[..] {
+            ["trying", one, other] => unsure = vec![one.into(), other.into()],
+            ["live", id] => drop(known.insert(id.into(), Some(State::Live))),
+            ["parked", id] => drop(known.insert(id.into(), Some(State::Parked))),
+            ["gone", id] => drop(known.insert(id.into(), None)),
+            _ => unreachable!("{line}"),
+        }
+    }
+    let (workspaces, _) = open(directory, provider);
+    let mut live = Vec::new();
+    let records = workspaces.list().unwrap();
+    for record in &records {
+        if record.state == State::Live {
+            let files = workspaces.path(&record.id).unwrap();
+            assert!(files.join("2/2").exists(), "{} is whole", record.id);
+            assert!(workspaces.changes(&record.id, &Progress::new()).is_ok());
+            live.push(record.id.to_string());
+        }
+    }
+    let found: Known = records
+        .iter()
+        .map(|record| (record.id.to_string(), Some(record.state)))
+        .collect();
+    for id in unsure {
+        // It was killed before or after, and could not say.
+        let found = found.get(&id).copied().flatten();
+        known.insert(id, found);
+    }
+    known.retain(|_, state| state.is_some());
+    assert_eq!(*known, found);
+    let root = directory.join("workspaces");
+    let names = |directory: &str| -> Vec<String> {
+        let entries = fs::read_dir(root.join(directory)).unwrap();
+        let mut names: Vec<_> = entries
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    };
+    live.sort();
+    assert_eq!(names("live"), live);
+    assert!(names("trash").is_empty());
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+    let ours = root.to_str().unwrap();
+    let mounted = mounts
+        .lines()
+        .filter(|line| line.contains(&format!(" {ours}")));
+    let expected = if provider == ProviderKind::Overlay {
+        live.len()
+    } else {
+        0
+    };
+    assert_eq!(mounted.count(), expected);
+}
+
+fn kill(test: &str, provider: ProviderKind) {
+    if let Some(victim) = Victim::here() {
+        work_for_ever(&victim, provider);
+    }
+    if !disk::in_own_namespace(test) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    prepare(directory.path());
+    let mut known = Known::new();
+    Kills::new(test, directory.path(), long::rounds(200, 10))
+        .longest_life(Duration::from_millis(700))
+        .run(|done| verify(directory.path(), provider, done, &mut known));
+    let (workspaces, _) = open(directory.path(), provider);
+    for record in workspaces.list().unwrap() {
+        workspaces.remove(&record.id).unwrap();
+    }
+}
+
+#[test]
+fn overlays_survive_their_makers() {
+    kill("overlays_survive_their_makers", ProviderKind::Overlay);
+}
+
+#[test]
+fn copies_survive_their_makers() {
+    kill("copies_survive_their_makers", ProviderKind::Copy);
+}
