@@ -9,7 +9,7 @@
 //! index offset, blocks, checksum of all from the index on
 //!
 //! item: name length u8, name, mode u32, size u64,
-//!       modified i64 u32, changed i64 u32, inode u64, device u64    little endian, sorted by name
+//!       modified i64 u32, changed i64 u32, inode u64                little endian, sorted by name
 //! ```
 //!
 //! A file is trusted to be unchanged if all of it is equal, and if it was last
@@ -35,7 +35,9 @@ const END: usize = (33 + 8 + 8) + 33 + 8 + 8 + CHECKSUM;
 /// An index larger than this is not read: some ten million directories.
 const LONGEST_INDEX: u64 = 256 << 20;
 
-/// What tells a file from itself after a change.
+/// What tells a file from itself after a change. Without the device: that of
+/// a snapshot of a file system is another, and a directory that is scanned is
+/// all on one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fingerprint {
     mode: u32,
@@ -43,7 +45,6 @@ pub(crate) struct Fingerprint {
     modified: (i64, u32),
     changed: (i64, u32),
     inode: u64,
-    device: u64,
 }
 
 impl Fingerprint {
@@ -54,7 +55,6 @@ impl Fingerprint {
             modified: (stat.st_mtime, stat.st_mtime_nsec as u32),
             changed: (stat.st_ctime, stat.st_ctime_nsec as u32),
             inode: stat.st_ino,
-            device: stat.st_dev,
         }
     }
 
@@ -66,7 +66,6 @@ impl Fingerprint {
             out.extend(nanoseconds.to_le_bytes());
         }
         out.extend(self.inode.to_le_bytes());
-        out.extend(self.device.to_le_bytes());
     }
 
     fn read(bytes: &mut &[u8]) -> Option<Self> {
@@ -76,7 +75,6 @@ impl Fingerprint {
             modified: time(bytes)?,
             changed: time(bytes)?,
             inode: u64::from_le_bytes(take(bytes)?),
-            device: u64::from_le_bytes(take(bytes)?),
         })
     }
 }
@@ -371,7 +369,6 @@ mod tests {
             modified: (n as i64, 1),
             changed: (n as i64, 2),
             inode: n,
-            device: 3,
         }
     }
 

@@ -9,13 +9,15 @@
 //! registry/log      which workspaces there are: a line for each change, synced
 //! registry/lock     held while that is read or written
 //! live/ID/          one workspace; `lock` is held by whoever works on it
-//! bases/KEY/        what a provider shares between workspaces
+//! bases/, layers/   what providers share between workspaces
+//! uppers/           what was changed in them, if that is in a pool
 //! trash/            what is being removed
 //! ```
 //!
 //! A workspace exists from the moment its line is in the log. What is in `live`
 //! without one is half-made or half-removed, and goes at the next start.
 
+mod btrfs;
 mod error;
 mod id;
 mod probe;
@@ -30,4 +32,4 @@ pub use id::{InvalidId, WorkspaceId};
 pub use probe::{Finding, choose, probe};
 pub use provider::{ProviderKind, WorkspaceProvider};
 pub use record::{Record, State};
-pub use workspaces::{Changes, Freeze, NeverFreeze, Options, Snapshotted, Workspaces};
+pub use workspaces::{Changes, Freeze, NeverFreeze, Options, PoolOptions, Snapshotted, Workspaces};

@@ -78,8 +78,8 @@ fn try_an_overlay(place: &Path) -> io::Result<()> {
     }
     let lower = place.join("lower");
     fs::create_dir(lower.join("directory"))?;
-    mount_overlay(&[&lower], place)?;
     let files = place.join("files");
+    mount_overlay(&[&lower], place, &files)?;
     fs::rename(files.join("directory"), files.join("renamed"))
 }
 

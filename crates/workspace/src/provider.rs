@@ -4,6 +4,7 @@
 mod full;
 mod layers;
 mod overlay;
+mod pool;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -99,6 +100,25 @@ pub trait WorkspaceProvider: fmt::Debug + Send + Sync {
         progress: &Progress,
     ) -> Result<()>;
 
+    /// Whether [`read`](Self::read) and
+    /// [`fork_at_once`](Self::fork_at_once) see what was there at one moment,
+    /// whoever writes meanwhile.
+    fn is_atomic(&self) -> bool {
+        false
+    }
+
+    /// Makes one in each of `places` that holds what the one in `from` holds,
+    /// all of the same moment, and has its origin. Only if it is atomic.
+    fn fork_at_once(
+        &self,
+        _from: &Path,
+        _places: &[&Path],
+        _origin: Origin<'_>,
+        _progress: &Progress,
+    ) -> Result<()> {
+        unreachable!("called only if atomic")
+    }
+
     /// Whether the agent can see the workspace. Not after a restart of the
     /// machine, where it is a mount.
     fn is_attached(&self, _place: &Path) -> bool {
@@ -121,6 +141,16 @@ pub trait WorkspaceProvider: fmt::Debug + Send + Sync {
         origin: Origin<'_>,
         progress: &Progress,
     ) -> Result<(Tree, Repository)>;
+
+    /// Workspaces of which a reading may have been cut off.
+    fn cut_off(&self) -> Result<Vec<String>> {
+        Ok(Vec::new())
+    }
+
+    /// Clears away what a reading of it has left.
+    fn clear_away(&self, _place: &Path) -> Result<()> {
+        Ok(())
+    }
 
     /// Lets go of the workspace; its place is removed afterwards.
     fn release(&self, place: &Path) -> Result<()>;

@@ -37,7 +37,7 @@ struct Known {
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Line {
-    Set(Written),
+    Set(Vec<Written>),
     Remove(String),
 }
 
@@ -100,8 +100,16 @@ impl Locked<'_> {
 
     /// Durable when this returns.
     pub(crate) fn set(&mut self, record: Record) -> Result<()> {
-        self.append(&Line::Set(Written::from(&record)))?;
-        self.known.records.insert(record.id.clone(), record);
+        self.set_all(vec![record])
+    }
+
+    /// All at once, or none. Durable when this returns.
+    pub(crate) fn set_all(&mut self, records: Vec<Record>) -> Result<()> {
+        self.append(&Line::Set(records.iter().map(Written::from).collect()))?;
+        let records = records
+            .into_iter()
+            .map(|record| (record.id.clone(), record));
+        self.known.records.extend(records);
         Ok(())
     }
 
@@ -169,8 +177,10 @@ impl Locked<'_> {
     fn apply(&mut self, line: &[u8]) -> Option<()> {
         match serde_json::from_slice(line).ok()? {
             Line::Set(written) => {
-                let record = written.read()?;
-                self.known.records.insert(record.id.clone(), record);
+                let records = written.into_iter().map(Written::read);
+                for record in records.collect::<Option<Vec<_>>>()? {
+                    self.known.records.insert(record.id.clone(), record);
+                }
             }
             Line::Remove(id) => {
                 self.known.records.remove(&id.parse().ok()?);
@@ -188,7 +198,7 @@ impl Locked<'_> {
         let new = log.with_extension("new");
         let mut text = Vec::new();
         for record in self.known.records.values() {
-            let line = Line::Set(Written::from(record));
+            let line = Line::Set(vec![Written::from(record)]);
             text.extend(serde_json::to_vec(&line).unwrap_or_else(|_| unreachable!("plain data")));
             text.push(b'\n');
         }

@@ -27,6 +27,19 @@ pub struct Options {
     pub provider: Option<ProviderKind>,
     /// Bytes of layers that are kept though no workspace needs them.
     pub spare_layers: u64,
+    /// Keep what is changed in overlays in a pool, so that they can be
+    /// snapshotted at one moment and have a limit.
+    pub pool: Option<PoolOptions>,
+}
+
+/// A pool of uppers; see [`Options`].
+#[derive(Clone, Copy, Debug)]
+pub struct PoolOptions {
+    /// How large it is, if it has to be made in a file.
+    pub bytes: u64,
+    /// How much can be changed in each workspace, in bytes. Whoever writes more
+    /// is told that the disk is full.
+    pub limit: Option<u64>,
 }
 
 /// The workspaces in a directory, for one tenant. Several processes may use
@@ -128,7 +141,10 @@ impl Workspaces {
         let copy = FullProvider::copy(repository.clone(), options.threads);
         let reflink = FullProvider::reflink(repository.clone(), options.threads, root);
         let (threads, spare) = (options.threads, options.spare_layers);
-        let overlay = OverlayProvider::new(repository.clone(), threads, root, spare);
+        let mut overlay = OverlayProvider::new(repository.clone(), threads, root, spare);
+        if let Some(PoolOptions { bytes, limit }) = options.pool {
+            overlay = overlay.with_pool(root, bytes, limit)?;
+        }
         let providers: [Box<dyn WorkspaceProvider>; 3] =
             [Box::new(overlay), Box::new(reflink), Box::new(copy)];
         let workspaces = Self {
@@ -184,9 +200,7 @@ impl Workspaces {
             base,
             created,
         };
-        self.make(record, None, |provider, place, origin| {
-            provider.create(place, origin, progress)
-        })
+        self.make(record, None, progress)
     }
 
     /// Finds out what was changed in a workspace since its base.
@@ -216,13 +230,19 @@ impl Workspaces {
         progress: &Progress,
     ) -> Result<Snapshotted> {
         let (record, held) = self.hold(id)?;
-        let _thaw = stop(id, freeze)?;
+        let _thaw = match self.provider_of(&record).is_atomic() {
+            true => None,
+            false => Some(stop(id, freeze)?),
+        };
         self.snapshot_held(record, &held, info, progress)
     }
 
-    /// Makes a workspace for each of `into` that holds what `id` holds now: a
-    /// snapshot is taken as by [`Self::snapshot`], and is the base of all.
+    /// Makes a workspace for each of `into` that holds what `id` holds now.
     /// Either all are made or none.
+    ///
+    /// With a pool it is what was there at one moment, and no snapshot is
+    /// taken: their base is that of `id`. Otherwise a snapshot is taken as by
+    /// [`Self::snapshot`], which is the base of all and is returned.
     pub fn fork(
         &self,
         id: &WorkspaceId,
@@ -230,30 +250,35 @@ impl Workspaces {
         info: CommitInfo,
         freeze: &dyn Freeze,
         progress: &Progress,
-    ) -> Result<Snapshotted> {
+    ) -> Result<Option<Snapshotted>> {
         let (record, held) = self.hold(id)?;
         let created = info.created;
-        let _thaw = stop(id, freeze)?;
-        let provider = record.provider;
-        let taken = self.snapshot_held(record, &held, info, progress)?;
-        for (at, new) in into.iter().enumerate() {
-            let record = Record {
-                id: new.clone(),
-                state: State::Live,
-                provider,
-                origin: taken.id,
-                base: taken.id,
-                created,
-            };
-            let made = self.make(record, None, |provider, place, origin| {
-                provider.fork(&held.place, place, origin, progress)
-            });
-            if let Err(error) = made {
-                into[..at].iter().try_for_each(|made| self.remove(made))?;
-                return Err(error);
-            }
+        let provider = self.provider_of(&record);
+        let fork = |base: &Record, id: &WorkspaceId| Record {
+            id: id.clone(),
+            created,
+            ..base.clone()
+        };
+        if provider.is_atomic() {
+            let records = into.iter().map(|id| fork(&record, id)).collect();
+            self.make_all(records, |places, origin| {
+                provider.fork_at_once(&held.place, places, origin, progress)
+            })?;
+            return Ok(None);
         }
-        Ok(taken)
+        let _thaw = stop(id, freeze)?;
+        let taken = self.snapshot_held(record.clone(), &held, info, progress)?;
+        let taken_record = Record {
+            origin: taken.id,
+            base: taken.id,
+            ..record
+        };
+        let records = into.iter().map(|id| fork(&taken_record, id)).collect();
+        self.make_all(records, |places, origin| {
+            let mut places = places.iter();
+            places.try_for_each(|place| provider.fork(&held.place, place, origin, progress))
+        })?;
+        Ok(Some(taken))
     }
 
     /// Takes a snapshot of a workspace and gives up its directory.
@@ -291,9 +316,7 @@ impl Workspaces {
             origin: parked.base,
             ..parked.clone()
         };
-        self.make(live, Some(&parked), |provider, place, origin| {
-            provider.create(place, origin, progress)
-        })
+        self.make(live, Some(&parked), progress)
     }
 
     /// Removes a workspace with all that is in it. What was not snapshotted is
@@ -366,29 +389,74 @@ impl Workspaces {
         }
     }
 
-    /// Makes the place of a workspace, lets `fill` fill it, and then makes it
-    /// known. `before` is what is known of it, if it was parked.
+    /// Makes a workspace. `before` is what is known of it, if it was parked.
     fn make(
         &self,
         record: Record,
         before: Option<&Record>,
-        fill: impl FnOnce(&dyn WorkspaceProvider, &Path, Origin<'_>) -> Result<()>,
+        progress: &Progress,
     ) -> Result<PathBuf> {
-        let snapshot = block_on(self.repository.snapshot(record.origin))?;
-        let held = self.make_place(&record.id, before)?;
+        let place = self.make_place(&record.id, before)?;
         let provider = self.provider_of(&record);
-        let made = fill(provider, &held.place, origin(&record, &snapshot)).and_then(|()| {
-            let files = provider.files(&held.place);
-            self.registry.lock()?.set(record)?;
-            Ok(files)
+        let files = provider.files(&place.place);
+        self.fill(vec![(record, place)], |places, origin| {
+            let mut places = places.iter();
+            places.try_for_each(|place| provider.create(place, origin, progress))
+        })?;
+        Ok(files)
+    }
+
+    /// Makes workspaces of the same origin; all or none.
+    fn make_all(
+        &self,
+        records: Vec<Record>,
+        fill: impl FnOnce(&[&Path], Origin<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let mut places = Vec::with_capacity(records.len());
+        for record in records {
+            match self.make_place(&record.id, None) {
+                Ok(place) => places.push((record, place)),
+                Err(error) => {
+                    self.give_up(places)?;
+                    return Err(error);
+                }
+            }
+        }
+        self.fill(places, fill)
+    }
+
+    /// Lets `fill` fill places, and then makes them known.
+    fn fill(
+        &self,
+        places: Vec<(Record, Held)>,
+        fill: impl FnOnce(&[&Path], Origin<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let Some((first, _)) = places.first() else {
+            return Ok(());
+        };
+        let paths: Vec<_> = places
+            .iter()
+            .map(|(_, held)| held.place.as_path())
+            .collect();
+        let snapshot = block_on(self.repository.snapshot(first.origin));
+        let made = snapshot.map_err(Error::from).and_then(|snapshot| {
+            fill(&paths, origin(first, &snapshot))?;
+            let records = places.iter().map(|(record, _)| record.clone());
+            self.registry.lock()?.set_all(records.collect())
         });
         if made.is_err() {
-            let registry = self.registry.lock()?;
-            self.throw(&registry, &held.place)?;
-            drop((registry, held));
-            self.empty_trash()?;
+            self.give_up(places)?;
         }
         made
+    }
+
+    fn give_up(&self, places: Vec<(Record, Held)>) -> Result<()> {
+        let registry = self.registry.lock()?;
+        for (_, held) in &places {
+            self.throw(&registry, &held.place)?;
+        }
+        drop((registry, places));
+        self.empty_trash()
     }
 
     fn make_place(&self, id: &WorkspaceId, before: Option<&Record>) -> Result<Held> {
@@ -461,7 +529,16 @@ impl Workspaces {
             }
         }
         drop(registry);
-        self.empty_trash()
+        self.empty_trash()?;
+        for provider in self.providers.values() {
+            for id in provider.cut_off()?.iter().flat_map(|id| id.parse()) {
+                // Unless somebody is reading it now.
+                if let Ok(held) = self.hold_place(&id) {
+                    provider.clear_away(&held.place)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     fn snapshot_held(

@@ -16,7 +16,9 @@ use elevo_objects::SnapshotId;
 use elevo_store_local::LocalStore;
 use elevo_testkit::crash::{Acknowledged, Kills, Victim};
 use elevo_testkit::{disk, long};
-use elevo_workspace::{NeverFreeze, Options, ProviderKind, State, WorkspaceId, Workspaces};
+use elevo_workspace::{
+    NeverFreeze, Options, PoolOptions, ProviderKind, State, WorkspaceId, Workspaces,
+};
 use futures::executor::block_on;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -42,13 +44,27 @@ fn repository(directory: &Path) -> Repository {
     Repository::new(Arc::new(store.unwrap()), TenantId::LOCAL, 1 << 20)
 }
 
-fn open(directory: &Path, provider: ProviderKind) -> (Workspaces, SnapshotId) {
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Copy,
+    Overlay,
+    Pooled,
+}
+
+fn open(directory: &Path, kind: Kind) -> (Workspaces, SnapshotId) {
     let repository = repository(directory);
     let base = block_on(repository.store().reference(TenantId::LOCAL, BASE)).unwrap();
     let options = Options {
         threads: 2,
-        provider: Some(provider),
+        provider: Some(match kind {
+            Kind::Copy => ProviderKind::Copy,
+            _ => ProviderKind::Overlay,
+        }),
         spare_layers: 1 << 20,
+        pool: (kind == Kind::Pooled).then_some(PoolOptions {
+            bytes: 1 << 30,
+            limit: Some(16 << 20),
+        }),
     };
     let root = directory.join("workspaces");
     (
@@ -79,8 +95,8 @@ fn id(number: u32) -> WorkspaceId {
 
 /// Does one thing after the other, and says before each what it may leave
 /// undone and after each what is done.
-fn work_for_ever(victim: &Victim, provider: ProviderKind) -> ! {
-    let (workspaces, base) = open(victim.directory(), provider);
+fn work_for_ever(victim: &Victim, kind: Kind) -> ! {
+    let (workspaces, base) = open(victim.directory(), kind);
     let mut random = SmallRng::seed_from_u64(victim.seed());
     let progress = Progress::new();
     loop {
@@ -126,7 +142,7 @@ fn work_for_ever(victim: &Victim, provider: ProviderKind) -> ! {
 /// What is known of each workspace.
 type Known = BTreeMap<String, Option<State>>;
 
-fn verify(directory: &Path, provider: ProviderKind, done: &Acknowledged, known: &mut Known) {
+fn verify(directory: &Path, kind: Kind, done: &Acknowledged, known: &mut Known) {
     let mut unsure: Vec<String> = Vec::new();
     for line in done.of_the_last() {
         match line.split(' ').collect::<Vec<_>>()[..] {
@@ -137,7 +153,7 @@ fn verify(directory: &Path, provider: ProviderKind, done: &Acknowledged, known: 
             _ => unreachable!("{line}"),
         }
     }
-    let (workspaces, _) = open(directory, provider);
+    let (workspaces, _) = open(directory, kind);
     let mut live = Vec::new();
     let records = workspaces.list().unwrap();
     for record in &records {
@@ -176,17 +192,20 @@ fn verify(directory: &Path, provider: ProviderKind, done: &Acknowledged, known: 
     let mounted = mounts
         .lines()
         .filter(|line| line.contains(&format!(" {ours}")));
-    let expected = if provider == ProviderKind::Overlay {
-        live.len()
-    } else {
-        0
+    let expected = match kind {
+        Kind::Copy => 0,
+        Kind::Overlay => live.len(),
+        Kind::Pooled => 1 + live.len(),
     };
     assert_eq!(mounted.count(), expected);
+    if kind == Kind::Pooled {
+        assert_eq!(names("uppers"), live);
+    }
 }
 
-fn kill(test: &str, provider: ProviderKind) {
+fn kill(test: &str, kind: Kind) {
     if let Some(victim) = Victim::here() {
-        work_for_ever(&victim, provider);
+        work_for_ever(&victim, kind);
     }
     if !disk::in_own_namespace(test) {
         return;
@@ -196,8 +215,8 @@ fn kill(test: &str, provider: ProviderKind) {
     let mut known = Known::new();
     Kills::new(test, directory.path(), long::rounds(200, 10))
         .longest_life(Duration::from_millis(700))
-        .run(|done| verify(directory.path(), provider, done, &mut known));
-    let (workspaces, _) = open(directory.path(), provider);
+        .run(|done| verify(directory.path(), kind, done, &mut known));
+    let (workspaces, _) = open(directory.path(), kind);
     for record in workspaces.list().unwrap() {
         workspaces.remove(&record.id).unwrap();
     }
@@ -205,10 +224,15 @@ fn kill(test: &str, provider: ProviderKind) {
 
 #[test]
 fn overlays_survive_their_makers() {
-    kill("overlays_survive_their_makers", ProviderKind::Overlay);
+    kill("overlays_survive_their_makers", Kind::Overlay);
 }
 
 #[test]
 fn copies_survive_their_makers() {
-    kill("copies_survive_their_makers", ProviderKind::Copy);
+    kill("copies_survive_their_makers", Kind::Copy);
+}
+
+#[test]
+fn pools_survive_their_makers() {
+    kill("pools_survive_their_makers", Kind::Pooled);
 }

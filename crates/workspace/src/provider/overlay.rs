@@ -5,10 +5,12 @@
 //!
 //! ```text
 //! live/ID/files   where it is mounted: what the agent sees
-//! live/ID/upper   what was changed
-//! live/ID/work    overlayfs's own
-//! live/ID/stat    the stat cache of the upper
+//!      …/upper    what was changed
+//!      …/work     overlayfs's own
+//!      …/stat     the stat cache of the upper
 //! ```
+//!
+//! The last three are in `live/ID`, or in a subvolume of the pool.
 
 use std::ffi::CString;
 use std::fs;
@@ -24,7 +26,8 @@ use elevo_objects::{Snapshot, Tree};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
-use super::layers::Layers;
+use super::layers::{Layers, Stack};
+use super::pool::Pool;
 use super::{Origin, ProviderKind, Reading, WorkspaceProvider};
 use crate::error::{Error, Result};
 
@@ -34,6 +37,8 @@ pub struct OverlayProvider {
     repository: Repository,
     threads: usize,
     layers: Layers,
+    pool: Option<Pool>,
+    limit: Option<u64>,
 }
 
 impl OverlayProvider {
@@ -45,7 +50,43 @@ impl OverlayProvider {
             repository,
             threads,
             layers,
+            pool: None,
+            limit: None,
         }
+    }
+
+    /// The same with uppers in a pool of at most `bytes`, in which each can
+    /// hold `limit`.
+    pub fn with_pool(self, root: &Path, bytes: u64, limit: Option<u64>) -> Result<Self> {
+        let pool = Some(Pool::open(root, bytes)?);
+        Ok(Self {
+            pool,
+            limit,
+            ..self
+        })
+    }
+
+    /// Where the upper of a workspace is.
+    fn home(&self, place: &Path) -> PathBuf {
+        match &self.pool {
+            Some(pool) => pool.home(id(place)),
+            None => place.into(),
+        }
+    }
+
+    fn mount(&self, place: &Path, stack: &Stack) -> Result<()> {
+        let home = self.home(place);
+        for directory in [home.join("upper"), home.join("work"), place.join("files")] {
+            match fs::create_dir(&directory) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                    return Err(Error::io("make", &directory)(error));
+                }
+                _ => {}
+            }
+        }
+        let lowers: Vec<_> = stack.directories.iter().map(PathBuf::as_path).collect();
+        let mounted = mount_overlay(&lowers, &home, &place.join("files"));
+        mounted.map_err(Error::io("mount an overlay in", place))
     }
 
     fn options(&self) -> ImportOptions {
@@ -66,11 +107,37 @@ impl WorkspaceProvider for OverlayProvider {
     }
 
     fn create(&self, place: &Path, origin: Origin<'_>, progress: &Progress) -> Result<()> {
+        if let Some(pool) = &self.pool {
+            pool.create(id(place), self.limit)?;
+        }
         self.attach(place, origin, progress)
     }
 
     fn fork(&self, _: &Path, place: &Path, origin: Origin<'_>, progress: &Progress) -> Result<()> {
-        self.attach(place, origin, progress)
+        self.create(place, origin, progress)
+    }
+
+    fn is_atomic(&self) -> bool {
+        self.pool.is_some()
+    }
+
+    fn fork_at_once(
+        &self,
+        from: &Path,
+        places: &[&Path],
+        origin: Origin<'_>,
+        progress: &Progress,
+    ) -> Result<()> {
+        let Some(pool) = &self.pool else {
+            unreachable!("called only if atomic");
+        };
+        let stack = self.layers.stack(origin.id, origin.snapshot, progress)?;
+        let reading = pool.reading(id(from))?;
+        for place in places {
+            pool.copy(&reading.name, id(place), self.limit)?;
+            self.mount(place, &stack)?;
+        }
+        Ok(())
     }
 
     fn is_attached(&self, place: &Path) -> bool {
@@ -83,24 +150,21 @@ impl WorkspaceProvider for OverlayProvider {
 
     fn attach(&self, place: &Path, origin: Origin<'_>, progress: &Progress) -> Result<()> {
         let stack = self.layers.stack(origin.id, origin.snapshot, progress)?;
-        for name in ["upper", "work", "files"] {
-            match fs::create_dir(place.join(name)) {
-                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                    return Err(Error::io("make a directory in", place)(error));
-                }
-                _ => {}
-            }
-        }
-        let lowers: Vec<_> = stack.directories.iter().map(PathBuf::as_path).collect();
-        mount_overlay(&lowers, place).map_err(Error::io("mount an overlay in", place))
+        self.mount(place, &stack)
     }
 
     fn read(&self, place: &Path, origin: Origin<'_>, progress: &Progress) -> Result<Reading> {
-        let stat = place.join("stat");
+        let home = self.home(place);
+        let stat = home.join("stat");
         let old = StatCache::open(&stat);
-        let new = NewStatCache::begin(&stat).map_err(Error::io("write to", place))?;
+        let new = NewStatCache::begin(&stat).map_err(Error::io("write to", &home))?;
         let (repository, options) = (&self.repository, self.options());
-        let (upper, base) = (place.join("upper"), origin.snapshot);
+        let pool = self.pool.as_ref();
+        let reading = pool.map(|pool| pool.reading(id(place))).transpose()?;
+        let upper = reading
+            .as_ref()
+            .map_or(home.join("upper"), |reading| reading.upper());
+        let base = origin.snapshot;
         let imported = import_upper(repository, &upper, base, &options, progress, &old, &new)?;
         Ok(Reading {
             imported,
@@ -114,12 +178,22 @@ impl WorkspaceProvider for OverlayProvider {
         origin: Origin<'_>,
         progress: &Progress,
     ) -> Result<(Tree, Repository)> {
-        let old = StatCache::open(&place.join("stat"));
+        let home = self.home(place);
+        let old = StatCache::open(&home.join("stat"));
         let (repository, options) = (&self.repository, self.options());
-        let (upper, base) = (place.join("upper"), origin.snapshot);
+        let (upper, base) = (home.join("upper"), origin.snapshot);
         Ok(look_upper(
             repository, &upper, base, &options, progress, &old,
         )?)
+    }
+
+    fn cut_off(&self) -> Result<Vec<String>> {
+        self.pool.as_ref().map_or(Ok(Vec::new()), Pool::readings)
+    }
+
+    fn clear_away(&self, place: &Path) -> Result<()> {
+        let pool = self.pool.as_ref();
+        pool.map_or(Ok(()), |pool| pool.end_reading(id(place)))
     }
 
     fn release(&self, place: &Path) -> Result<()> {
@@ -128,9 +202,13 @@ impl WorkspaceProvider for OverlayProvider {
             match unmount(&files, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW) {
                 Ok(()) => {}
                 // Not, or no longer, mounted; or made by somebody who may.
-                Err(Errno::INVAL | Errno::NOENT | Errno::PERM) => return Ok(()),
+                Err(Errno::INVAL | Errno::NOENT | Errno::PERM) => break,
                 Err(error) => return Err(Error::io("unmount", &files)(error.into())),
             }
+        }
+        match &self.pool {
+            Some(pool) => pool.remove(id(place)),
+            None => Ok(()),
         }
     }
 
@@ -139,12 +217,19 @@ impl WorkspaceProvider for OverlayProvider {
     }
 }
 
-/// Mounts an overlay of `lowers`, the first on top, on `files` in `place`.
+/// A place is called as its workspace.
+fn id(place: &Path) -> &str {
+    let name = place.file_name().and_then(|name| name.to_str());
+    name.unwrap_or_default()
+}
+
+/// Mounts an overlay of `lowers`, the first on top, and of `upper` and `work`
+/// in `home`, on `files`.
 ///
 /// Directories that come from below can be renamed (`redirect_dir`); a changed
 /// file is always whole in the upper (`metacopy` off). Nothing in it gives
 /// anybody another identity or a device.
-pub(crate) fn mount_overlay(lowers: &[&Path], place: &Path) -> io::Result<()> {
+pub(crate) fn mount_overlay(lowers: &[&Path], home: &Path, files: &Path) -> io::Result<()> {
     let mut data = b"redirect_dir=on,metacopy=off,index=off,xino=auto,lowerdir=".to_vec();
     for (at, lower) in lowers.iter().enumerate() {
         data.extend_from_slice(if at == 0 { b"" } else { b":" });
@@ -152,7 +237,7 @@ pub(crate) fn mount_overlay(lowers: &[&Path], place: &Path) -> io::Result<()> {
     }
     for (name, directory) in [(",upperdir=", "upper"), (",workdir=", "work")] {
         data.extend_from_slice(name.as_bytes());
-        data.extend(plain(&place.join(directory))?);
+        data.extend(plain(&home.join(directory))?);
     }
     if data.len() >= LONGEST_OPTIONS {
         return Err(io::Error::other(
@@ -163,7 +248,7 @@ pub(crate) fn mount_overlay(lowers: &[&Path], place: &Path) -> io::Result<()> {
     let flags = MountFlags::NOSUID | MountFlags::NODEV;
     Ok(mount(
         "overlay",
-        place.join("files"),
+        files,
         "overlay",
         flags,
         Some(data.as_c_str()),

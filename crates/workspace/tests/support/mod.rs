@@ -11,7 +11,9 @@ use elevo_core::{TenantId, Timestamp};
 use elevo_engine::{CommitInfo, ImportOptions, MemoryStore, Progress, Repository, import};
 use elevo_objects::{Snapshot, SnapshotId, Tree};
 use elevo_testkit::long;
-use elevo_workspace::{NeverFreeze, Options, ProviderKind, Snapshotted, WorkspaceId, Workspaces};
+use elevo_workspace::{
+    NeverFreeze, Options, PoolOptions, ProviderKind, Snapshotted, WorkspaceId, Workspaces,
+};
 use futures::executor::block_on;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -20,6 +22,7 @@ use rand::{RngExt, SeedableRng};
 pub(crate) struct Bench {
     pub(crate) root: PathBuf,
     pub(crate) kind: ProviderKind,
+    pub(crate) pool: Option<PoolOptions>,
     pub(crate) base: SnapshotId,
     /// The modification time of some of its files.
     pub(crate) modified: SystemTime,
@@ -49,6 +52,9 @@ fn repository() -> Repository {
     Repository::new(Arc::new(MemoryStore::new()), TenantId::LOCAL, 1 << 20)
 }
 
+/// What can be changed in a workspace with a pool.
+pub(crate) const LIMIT: u64 = 16 << 20;
+
 const OPTIONS: ImportOptions = ImportOptions {
     threads: 2,
     leave_out: Vec::new(),
@@ -76,9 +82,22 @@ impl Bench {
         Self {
             root,
             kind,
+            pool: None,
             base,
             modified,
             repository,
+        }
+    }
+
+    /// Overlays with their uppers in a pool.
+    pub(crate) fn pooled(directory: &Path) -> Self {
+        let pool = PoolOptions {
+            bytes: 1 << 30,
+            limit: Some(LIMIT),
+        };
+        Self {
+            pool: Some(pool),
+            ..Self::new(directory, ProviderKind::Overlay)
         }
     }
 
@@ -87,6 +106,7 @@ impl Bench {
             threads: 2,
             provider: Some(self.kind),
             spare_layers: 1 << 30,
+            pool: self.pool,
         };
         let repository = self.repository.clone();
         Workspaces::open(&self.root, repository, &options).unwrap()

@@ -1,0 +1,149 @@
+//! What btrfs can do beyond files, by the calls that the kernel has for it
+//! (`include/uapi/linux/btrfs.h`): subvolumes, snapshots of them, limits.
+
+use std::io;
+use std::os::fd::AsFd;
+
+use rustix::ioctl::{self, Opcode, Setter, Updater, opcode};
+
+const GROUP: u8 = 0x94;
+const LONGEST_NAME: usize = 255;
+const READ_ONLY: u64 = 1 << 1;
+
+const SUBVOLUME_CREATE: Opcode = opcode::write::<VolumeArguments2>(GROUP, 24);
+const SNAPSHOT_CREATE: Opcode = opcode::write::<VolumeArguments2>(GROUP, 23);
+const SUBVOLUME_DESTROY: Opcode = opcode::write::<VolumeArguments>(GROUP, 15);
+const QUOTA_CONTROL: Opcode = opcode::read_write::<QuotaControl>(GROUP, 40);
+const GROUP_LIMIT: Opcode = opcode::read::<GroupLimit>(GROUP, 43);
+
+/// `struct btrfs_ioctl_vol_args`
+#[repr(C)]
+struct VolumeArguments {
+    fd: i64,
+    name: [u8; 4088],
+}
+
+/// `struct btrfs_ioctl_vol_args_v2`
+#[repr(C)]
+struct VolumeArguments2 {
+    fd: i64,
+    transaction: u64,
+    flags: u64,
+    unused: [u64; 4],
+    name: [u8; 4040],
+}
+
+/// `struct btrfs_ioctl_quota_ctl_args`
+#[repr(C)]
+struct QuotaControl {
+    command: u64,
+    status: u64,
+}
+
+/// `struct btrfs_ioctl_qgroup_limit_args`
+#[repr(C)]
+struct GroupLimit {
+    group: u64,
+    flags: u64,
+    max_referenced: u64,
+    max_exclusive: u64,
+    reserved_referenced: u64,
+    reserved_exclusive: u64,
+}
+
+const _: () = assert!(size_of::<VolumeArguments>() == 4096);
+const _: () = assert!(size_of::<VolumeArguments2>() == 4096);
+const _: () = assert!(size_of::<GroupLimit>() == 48);
+
+fn name<const N: usize>(text: &str) -> io::Result<[u8; N]> {
+    let bytes = text.as_bytes();
+    if bytes.is_empty() || bytes.len() > LONGEST_NAME || bytes.iter().any(|b| matches!(b, b'/' | 0))
+    {
+        return Err(io::Error::from(io::ErrorKind::InvalidInput));
+    }
+    let mut name = [0; N];
+    name[..bytes.len()].copy_from_slice(bytes);
+    Ok(name)
+}
+
+/// Makes an empty subvolume in `directory`.
+pub(crate) fn create(directory: impl AsFd, new: &str) -> io::Result<()> {
+    let arguments = VolumeArguments2 {
+        fd: 0,
+        transaction: 0,
+        flags: 0,
+        unused: [0; 4],
+        name: name(new)?,
+    };
+    // SAFETY: the opcode is for this structure, which the kernel only reads.
+    let call = unsafe { Setter::<SUBVOLUME_CREATE, _>::new(arguments) };
+    // SAFETY: as above; a descriptor of another file system is refused.
+    Ok(unsafe { ioctl::ioctl(directory, call) }?)
+}
+
+/// Makes a subvolume in `directory` that holds what `of` holds at this moment.
+pub(crate) fn snapshot(
+    directory: impl AsFd,
+    of: impl AsFd,
+    new: &str,
+    read_only: bool,
+) -> io::Result<()> {
+    let arguments = VolumeArguments2 {
+        fd: std::os::fd::AsRawFd::as_raw_fd(&of.as_fd()).into(),
+        transaction: 0,
+        flags: if read_only { READ_ONLY } else { 0 },
+        unused: [0; 4],
+        name: name(new)?,
+    };
+    // SAFETY: the opcode is for this structure, which the kernel only reads;
+    // the descriptor in it is open until the call returns.
+    let call = unsafe { Setter::<SNAPSHOT_CREATE, _>::new(arguments) };
+    // SAFETY: as above; a descriptor of another file system is refused.
+    Ok(unsafe { ioctl::ioctl(directory, call) }?)
+}
+
+/// Removes a subvolume of `directory` with all that is in it.
+pub(crate) fn destroy(directory: impl AsFd, old: &str) -> io::Result<()> {
+    let arguments = VolumeArguments {
+        fd: 0,
+        name: name(old)?,
+    };
+    // SAFETY: the opcode is for this structure, which the kernel only reads.
+    let call = unsafe { Setter::<SUBVOLUME_DESTROY, _>::new(arguments) };
+    // SAFETY: as above; a descriptor of another file system is refused.
+    Ok(unsafe { ioctl::ioctl(directory, call) }?)
+}
+
+/// Turns on accounting: the simple kind, which costs little however many
+/// subvolumes there are (Linux 6.7), or else the full one.
+pub(crate) fn enable_quota(volume: impl AsFd) -> io::Result<()> {
+    const FULL: u64 = 1;
+    const SIMPLE: u64 = 4;
+    let enable = |command| {
+        let mut arguments = QuotaControl { command, status: 0 };
+        // SAFETY: the opcode is for this structure, which outlives the call.
+        let call = unsafe { Updater::<QUOTA_CONTROL, _>::new(&mut arguments) };
+        // SAFETY: as above; a descriptor of another file system is refused.
+        unsafe { ioctl::ioctl(volume.as_fd(), call) }
+    };
+    Ok(enable(SIMPLE).or_else(|_| enable(FULL))?)
+}
+
+/// Limits what `subvolume` may hold, in bytes; needs accounting.
+pub(crate) fn limit(subvolume: impl AsFd, bytes: u64) -> io::Result<()> {
+    const MAX_REFERENCED: u64 = 1;
+    let arguments = GroupLimit {
+        // That of the subvolume itself.
+        group: 0,
+        flags: MAX_REFERENCED,
+        max_referenced: bytes,
+        max_exclusive: 0,
+        reserved_referenced: 0,
+        reserved_exclusive: 0,
+    };
+    // SAFETY: the opcode is for this structure, which the kernel only reads,
+    // whatever the direction in the opcode says.
+    let call = unsafe { Setter::<GROUP_LIMIT, _>::new(arguments) };
+    // SAFETY: as above; a descriptor of another file system is refused.
+    Ok(unsafe { ioctl::ioctl(subvolume, call) }?)
+}

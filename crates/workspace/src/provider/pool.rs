@@ -1,0 +1,192 @@
+//! Where the uppers of overlays are: subvolumes of a btrfs volume, which can be
+//! snapshotted at one moment whatever their size, and have a hard limit. The
+//! volume is the file system of the workspaces itself, if that is btrfs, or one
+//! in a file.
+//!
+//! ```text
+//! uppers/ID/         a subvolume; `upper`, `work` and `stat` in it
+//! uppers/ID.reading  the same at the moment when reading began
+//! uppers.img         the volume, if it is in a file
+//! ```
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::btrfs;
+use crate::error::{Error, Result};
+
+/// A volume with a subvolume for each upper.
+#[derive(Debug)]
+pub(super) struct Pool {
+    directory: PathBuf,
+}
+
+/// No id ends in it.
+const READING: &str = ".reading";
+const BTRFS: u64 = 0x9123_683e;
+/// The smallest volume that mkfs makes without asking.
+const SMALLEST: u64 = 128 << 20;
+
+impl Pool {
+    /// Opens the pool in `root`, or makes one of at most `bytes`.
+    pub(super) fn open(root: &Path, bytes: u64) -> Result<Self> {
+        let directory = root.join("uppers");
+        let failed = Error::io("make a pool of uppers in", root);
+        prepare(root, &directory, bytes).map_err(failed)?;
+        Ok(Self { directory })
+    }
+
+    pub(super) fn home(&self, id: &str) -> PathBuf {
+        self.directory.join(id)
+    }
+
+    /// Makes an empty home for an upper, that can hold `limit` bytes.
+    pub(super) fn create(&self, id: &str, limit: Option<u64>) -> Result<()> {
+        let make = || {
+            btrfs::create(self.open_directory()?, id)?;
+            self.limit(id, limit)
+        };
+        make().map_err(Error::io("make a subvolume in", &self.directory))
+    }
+
+    /// Makes a home that holds what another, or a reading, holds now.
+    pub(super) fn copy(&self, from: &str, id: &str, limit: Option<u64>) -> Result<()> {
+        let make = || {
+            let from = File::open(self.home(from))?;
+            btrfs::snapshot(self.open_directory()?, from, id, false)?;
+            self.limit(id, limit)
+        };
+        make().map_err(Error::io("make a subvolume in", &self.directory))
+    }
+
+    fn limit(&self, id: &str, limit: Option<u64>) -> io::Result<()> {
+        let Some(bytes) = limit else {
+            return Ok(());
+        };
+        let home = File::open(self.home(id))?;
+        match btrfs::limit(&home, bytes) {
+            // Nothing was ever limited in this volume.
+            Err(error) if error.kind() == io::ErrorKind::NotConnected => {
+                btrfs::enable_quota(self.open_directory()?)?;
+                btrfs::limit(&home, bytes)
+            }
+            limited => limited,
+        }
+    }
+
+    /// What an upper holds at this moment, until it is dropped.
+    pub(super) fn reading(&self, id: &str) -> Result<InReading<'_>> {
+        self.end_reading(id)?;
+        let name = format!("{id}{READING}");
+        let make = || {
+            let home = File::open(self.home(id))?;
+            btrfs::snapshot(self.open_directory()?, home, &name, true)
+        };
+        make().map_err(Error::io("snapshot a subvolume in", &self.directory))?;
+        Ok(InReading { pool: self, name })
+    }
+
+    /// Removes a home and what is read of it, if there is any.
+    pub(super) fn remove(&self, id: &str) -> Result<()> {
+        self.end_reading(id)?;
+        self.destroy(id)
+    }
+
+    /// Of which uppers there is a reading.
+    pub(super) fn readings(&self) -> Result<Vec<String>> {
+        let list = || fs::read_dir(&self.directory)?.collect::<io::Result<Vec<_>>>();
+        let entries = list().map_err(Error::io("list", &self.directory))?;
+        let names = entries
+            .iter()
+            .filter_map(|entry| entry.file_name().into_string().ok());
+        let ids = names.filter_map(|name| Some(name.strip_suffix(READING)?.to_owned()));
+        Ok(ids.collect())
+    }
+
+    pub(super) fn end_reading(&self, id: &str) -> Result<()> {
+        self.destroy(&format!("{id}{READING}"))
+    }
+
+    fn destroy(&self, name: &str) -> Result<()> {
+        let destroyed = self
+            .open_directory()
+            .and_then(|directory| btrfs::destroy(directory, name));
+        match destroyed {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(Error::io("remove a subvolume in", &self.directory)(error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn open_directory(&self) -> io::Result<File> {
+        File::open(&self.directory)
+    }
+}
+
+/// A subvolume that nobody changes.
+pub(super) struct InReading<'a> {
+    pool: &'a Pool,
+    pub(super) name: String,
+}
+
+impl InReading<'_> {
+    pub(super) fn upper(&self) -> PathBuf {
+        self.pool.home(&self.name).join("upper")
+    }
+}
+
+impl Drop for InReading<'_> {
+    fn drop(&mut self) {
+        // Otherwise it goes with the workspace, or before the next reading.
+        let _ = self.pool.destroy(&self.name);
+    }
+}
+
+fn prepare(root: &Path, directory: &Path, bytes: u64) -> io::Result<()> {
+    fs::create_dir_all(directory)?;
+    if !is_btrfs(directory)? {
+        let image = root.join("uppers.img");
+        if !image.exists() {
+            make_image(&image, bytes)?;
+        }
+        // So that power loss finds what was synced, and nothing is written for
+        // being read.
+        let options = ["-t", "btrfs", "-o", "loop,noatime,nosuid,nodev"];
+        run(Command::new("mount")
+            .args(options)
+            .arg(&image)
+            .arg(directory))?;
+    }
+    Ok(())
+}
+
+fn make_image(image: &Path, bytes: u64) -> io::Result<()> {
+    if bytes < SMALLEST {
+        return Err(io::Error::other(format!(
+            "a pool has at least {SMALLEST} bytes"
+        )));
+    }
+    let unfinished = image.with_extension("new");
+    File::create(&unfinished)?.set_len(bytes)?;
+    run(Command::new("mkfs.btrfs")
+        .args(["--quiet", "--force"])
+        .arg(&unfinished))?;
+    fs::rename(unfinished, image)
+}
+
+fn is_btrfs(directory: &Path) -> io::Result<bool> {
+    Ok(rustix::fs::statfs(directory)?.f_type as u64 == BTRFS)
+}
+
+fn run(command: &mut Command) -> io::Result<()> {
+    let output = command.output()?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let program = command.get_program().to_string_lossy();
+    Err(io::Error::other(format!("{program}: {}", said.trim())))
+}
