@@ -9,6 +9,7 @@ use clap_complete::Shell;
 
 use crate::doctor::Doctor;
 use crate::state::{cat, checkout, commit, diff, import, init, log, ls, show, tag};
+use crate::ws::Ws;
 
 /// Versions of file trees, for programs that change many of them.
 #[derive(Debug, Parser)]
@@ -22,6 +23,7 @@ Examples:
   elevo state init                    make a store for this directory
   elevo state commit -m \"an edit\"     keep this directory as a snapshot
   elevo state log                     what was kept
+  elevo ws create                     a directory of its own for an agent
   elevo doctor                        what this machine can do
   elevo completions bash              a script that completes these commands
 
@@ -36,6 +38,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     State(State),
+    Ws(Ws),
     Doctor(Doctor),
     /// Print a script that completes `elevo` commands in a shell
     #[command(after_help = "\
@@ -76,7 +79,7 @@ pub(crate) struct State {
     pub(crate) command: StateCommand,
 }
 
-/// Options of every command of `elevo state`.
+/// Options of every command of `elevo state` and `elevo ws`.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Common options")]
 pub(crate) struct Global {

@@ -170,6 +170,8 @@ impl Report {
                     Some(of_engine(error))
                 } else if let Some(error) = cause.downcast_ref() {
                     Some(of_store(error))
+                } else if let Some(error) = cause.downcast_ref() {
+                    Some(of_workspace(error))
                 } else {
                     cause.downcast_ref().map(of_open)
                 }
@@ -370,6 +372,33 @@ fn of_store(error: &StoreError) -> Known {
         StoreError::ReadOnly => Known::new(Exit::Failed, "read_only"),
         StoreError::Storage(_) => Known::new(Exit::Failed, "storage_failed")
             .advice("see whether the disk is full and the store's files can be written"),
+    }
+}
+
+fn of_workspace(error: &elevo_workspace::Error) -> Known {
+    use elevo_workspace::Error;
+    let workspace = |id: &elevo_workspace::WorkspaceId| json!({ "workspace": id.as_str() });
+    match error {
+        Error::NotFound(id) => Known::new(Exit::NotFound, "workspace_not_found")
+            .with(workspace(id))
+            .advice("`elevo ws ls` lists workspaces"),
+        Error::Exists(id) => Known::new(Exit::Conflict, "workspace_exists").with(workspace(id)),
+        Error::Parked(id) => Known::new(Exit::Conflict, "workspace_parked")
+            .with(workspace(id))
+            .advice(format!("`elevo ws resume {id}`")),
+        Error::NotParked(id) => Known::new(Exit::Conflict, "workspace_not_parked")
+            .with(workspace(id))
+            .advice(format!("`elevo ws path {id}` says where it is")),
+        Error::Busy(id) => Known::new(Exit::Busy, "workspace_busy").with(workspace(id)),
+        Error::Registry { path, line } => Known::new(Exit::Damaged, "registry_damaged")
+            .with(json!({ "path": lossy(path), "line": line })),
+        Error::NoLimit => Known::new(Exit::Usage, "limit_unsupported")
+            .advice("leave out --limit, or run as root with --provider overlay"),
+        Error::Engine(error) => of_engine(error),
+        Error::Io { path, .. } => Known::new(Exit::Failed, "io")
+            .with(json!({ "path": lossy(path) }))
+            .advice("`elevo doctor` says what works here"),
+        _ => Known::new(Exit::Failed, "failed"),
     }
 }
 

@@ -21,6 +21,7 @@ mod revision;
 mod session;
 mod shapes;
 mod state;
+mod ws;
 
 use std::process::ExitCode;
 
@@ -40,11 +41,13 @@ fn main() -> ExitCode {
     };
     let json = match &cli.command {
         Command::State(state) => state.global.json,
+        Command::Ws(ws) => ws.global.json,
         Command::Doctor(doctor) => doctor.json,
         Command::Completions { .. } => false,
     };
     let result = match cli.command {
         Command::State(state) => state::run(state),
+        Command::Ws(ws) => ws::run(ws),
         Command::Doctor(doctor) => doctor::run(&doctor),
         Command::Completions { shell } => completions(shell),
     };

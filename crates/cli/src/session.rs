@@ -156,7 +156,7 @@ impl Session {
     pub(crate) fn options(&self) -> Options {
         let since = format::local(format::now());
         let holder = format!(
-            "`elevo state {}` (process {} of {}, since {since})",
+            "`elevo {}` (process {} of {}, since {since})",
             self.command,
             std::process::id(),
             user(),

@@ -1,6 +1,6 @@
 //! The commands of `elevo state`, one per file.
 
-mod about;
+pub(crate) mod about;
 pub(crate) mod cat;
 pub(crate) mod checkout;
 pub(crate) mod commit;
@@ -9,7 +9,7 @@ pub(crate) mod diff;
 mod history;
 pub(crate) mod import;
 pub(crate) mod init;
-mod keep;
+pub(crate) mod keep;
 pub(crate) mod log;
 pub(crate) mod ls;
 pub(crate) mod show;
@@ -80,20 +80,20 @@ fn dispatch(session: &mut Session, command: StateCommand) -> anyhow::Result<Exit
 
 const fn name(command: &StateCommand) -> &'static str {
     match command {
-        StateCommand::Init(_) => "init",
-        StateCommand::Import(_) => "import",
-        StateCommand::Commit(_) => "commit",
-        StateCommand::Log(_) => "log",
-        StateCommand::Show(_) => "show",
-        StateCommand::Diff(_) => "diff",
-        StateCommand::Checkout(_) => "checkout",
-        StateCommand::Cat(_) => "cat",
-        StateCommand::Ls(_) => "ls",
-        StateCommand::Tag(_) => "tag",
+        StateCommand::Init(_) => "state init",
+        StateCommand::Import(_) => "state import",
+        StateCommand::Commit(_) => "state commit",
+        StateCommand::Log(_) => "state log",
+        StateCommand::Show(_) => "state show",
+        StateCommand::Diff(_) => "state diff",
+        StateCommand::Checkout(_) => "state checkout",
+        StateCommand::Cat(_) => "state cat",
+        StateCommand::Ls(_) => "state ls",
+        StateCommand::Tag(_) => "state tag",
     }
 }
 
-fn reader_left(error: &anyhow::Error) -> bool {
+pub(crate) fn reader_left(error: &anyhow::Error) -> bool {
     let output: Option<&OutputError> = error.downcast_ref();
     output.is_some_and(OutputError::reader_left)
 }

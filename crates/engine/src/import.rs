@@ -199,6 +199,13 @@ pub(crate) fn scan(
 }
 
 impl Imported {
+    /// A repository in which all of it can be read, as if it were stored.
+    pub fn view(&self, repository: &Repository) -> Repository {
+        let objects = self.rest.iter();
+        let objects = objects.map(|object| (object.key, object.data.clone()));
+        repository.overlay(Arc::new(objects.collect()))
+    }
+
     /// Makes the imported tree a snapshot; durable when this returns.
     pub async fn commit(self, repository: &Repository, info: CommitInfo) -> Result<SnapshotId> {
         let (id, commit) = info.into_commit(self.tree, self.times, self.rest)?;

@@ -22,6 +22,9 @@ pub enum Error {
     /// Another process works on it.
     #[error("workspace `{0}` is being worked on by another process; wait for it to finish")]
     Busy(WorkspaceId),
+    /// A limit was asked for that nothing here can hold.
+    #[error("the changes in a workspace cannot be limited here: that needs overlays and a pool")]
+    NoLimit,
     /// The registry has a line that is not one.
     #[error(
         "line {line} of {} is damaged; restore the file from a backup, or remove that line and \

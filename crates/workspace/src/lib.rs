@@ -32,4 +32,4 @@ pub use id::{InvalidId, WorkspaceId};
 pub use probe::{Finding, choose, probe};
 pub use provider::{ProviderKind, WorkspaceProvider};
 pub use record::{Record, State};
-pub use workspaces::{Changes, Freeze, NeverFreeze, Options, PoolOptions, Snapshotted, Workspaces};
+pub use workspaces::{Changes, Freeze, NeverFreeze, Options, Snapshotted, Workspaces};

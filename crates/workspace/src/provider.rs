@@ -103,7 +103,7 @@ pub trait WorkspaceProvider: fmt::Debug + Send + Sync {
     /// Whether [`read`](Self::read) and
     /// [`fork_at_once`](Self::fork_at_once) see what was there at one moment,
     /// whoever writes meanwhile.
-    fn is_atomic(&self) -> bool {
+    fn is_atomic(&self, _place: &Path) -> bool {
         false
     }
 
@@ -162,13 +162,15 @@ pub trait WorkspaceProvider: fmt::Debug + Send + Sync {
     }
 }
 
-/// The snapshot that a workspace was made from.
+/// What a workspace is made from.
 #[derive(Clone, Copy, Debug)]
 pub struct Origin<'a> {
-    /// Its id.
+    /// The id of its snapshot.
     pub id: SnapshotId,
     /// What it is.
     pub snapshot: &'a Snapshot,
+    /// How many bytes can be changed in it; refused where that cannot be held.
+    pub limit: Option<u64>,
 }
 
 /// What was read of a workspace.

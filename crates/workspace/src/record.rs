@@ -20,6 +20,8 @@ pub struct Record {
     pub base: SnapshotId,
     /// When it was made.
     pub created: Timestamp,
+    /// How many bytes can be changed in it.
+    pub limit: Option<u64>,
 }
 
 /// Whether a workspace has a directory.
@@ -41,6 +43,7 @@ pub(crate) struct Written {
     origin: String,
     base: String,
     created: (i64, u32),
+    limit: Option<u64>,
 }
 
 impl From<&Record> for Written {
@@ -52,6 +55,7 @@ impl From<&Record> for Written {
             origin: record.origin.to_string(),
             base: record.base.to_string(),
             created: (record.created.seconds(), record.created.nanos()),
+            limit: record.limit,
         }
     }
 }
@@ -65,6 +69,7 @@ impl Written {
             origin: self.origin.parse().ok()?,
             base: self.base.parse().ok()?,
             created: Timestamp::new(self.created.0, self.created.1)?,
+            limit: self.limit,
         })
     }
 }

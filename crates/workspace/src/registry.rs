@@ -233,6 +233,7 @@ mod tests {
             origin: SnapshotId(Hash::from_bytes([7; 32])),
             base: SnapshotId(Hash::from_bytes([n; 32])),
             created: Timestamp::new(n.into(), 0).unwrap(),
+            limit: None,
         }
     }
 

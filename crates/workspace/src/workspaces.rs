@@ -28,18 +28,9 @@ pub struct Options {
     /// Bytes of layers that are kept though no workspace needs them.
     pub spare_layers: u64,
     /// Keep what is changed in overlays in a pool, so that they can be
-    /// snapshotted at one moment and have a limit.
-    pub pool: Option<PoolOptions>,
-}
-
-/// A pool of uppers; see [`Options`].
-#[derive(Clone, Copy, Debug)]
-pub struct PoolOptions {
-    /// How large it is, if it has to be made in a file.
-    pub bytes: u64,
-    /// How much can be changed in each workspace, in bytes. Whoever writes more
-    /// is told that the disk is full.
-    pub limit: Option<u64>,
+    /// snapshotted at one moment and have a limit. How large it is, in bytes,
+    /// if it has to be made in a file.
+    pub pool: Option<u64>,
 }
 
 /// The workspaces in a directory, for one tenant. Several processes may use
@@ -84,7 +75,7 @@ impl Drop for Thaw<'_> {
     }
 }
 
-/// What a workspace is now, beside its base. Nothing of it is stored.
+/// What a workspace is now, beside its base.
 #[derive(Debug)]
 pub struct Changes {
     /// The snapshot that it is compared with.
@@ -101,10 +92,19 @@ impl Changes {
         self.tree == self.before
     }
 
-    /// What was added, removed and changed. Contents of new files cannot be
-    /// read through it.
+    /// What was added, removed and changed.
     pub fn diff(&self) -> Diff {
         Diff::new(&self.repository, self.before, self.tree)
+    }
+
+    /// The files of the base.
+    pub fn before(&self) -> Tree {
+        self.before
+    }
+
+    /// Where both trees can be read.
+    pub fn repository(&self) -> &Repository {
+        &self.repository
     }
 }
 
@@ -142,8 +142,8 @@ impl Workspaces {
         let reflink = FullProvider::reflink(repository.clone(), options.threads, root);
         let (threads, spare) = (options.threads, options.spare_layers);
         let mut overlay = OverlayProvider::new(repository.clone(), threads, root, spare);
-        if let Some(PoolOptions { bytes, limit }) = options.pool {
-            overlay = overlay.with_pool(root, bytes, limit)?;
+        if let Some(bytes) = options.pool {
+            overlay = overlay.with_pool(root, bytes)?;
         }
         let providers: [Box<dyn WorkspaceProvider>; 3] =
             [Box::new(overlay), Box::new(reflink), Box::new(copy)];
@@ -185,11 +185,15 @@ impl Workspaces {
     }
 
     /// Makes a workspace that holds a snapshot. Returns its directory.
+    ///
+    /// Whoever writes more than `limit` bytes there is told that the disk is
+    /// full. Its forks have the same limit.
     pub fn create(
         &self,
         id: &WorkspaceId,
         base: SnapshotId,
         created: Timestamp,
+        limit: Option<u64>,
         progress: &Progress,
     ) -> Result<PathBuf> {
         let record = Record {
@@ -199,11 +203,13 @@ impl Workspaces {
             origin: base,
             base,
             created,
+            limit,
         };
         self.make(record, None, progress)
     }
 
-    /// Finds out what was changed in a workspace since its base.
+    /// Finds out what was changed in a workspace since its base, and stores
+    /// nothing: contents of changed files cannot be read.
     pub fn changes(&self, id: &WorkspaceId, progress: &Progress) -> Result<Changes> {
         let (record, held) = self.hold(id)?;
         let base = block_on(self.repository.snapshot(record.base))?;
@@ -219,6 +225,23 @@ impl Workspaces {
         })
     }
 
+    /// The same with the contents of changed files, which go into the store
+    /// without anything that refers to them; it must be open to write.
+    pub fn contents(&self, id: &WorkspaceId, progress: &Progress) -> Result<Changes> {
+        let (record, held) = self.hold(id)?;
+        let base = block_on(self.repository.snapshot(record.base))?;
+        let snapshot = block_on(self.repository.snapshot(record.origin))?;
+        let origin = origin(&record, &snapshot);
+        let provider = self.provider_of(&record);
+        let imported = provider.read(&held.place, origin, progress)?.imported;
+        Ok(Changes {
+            base: record.base,
+            tree: imported.tree,
+            before: base.tree,
+            repository: imported.view(&self.repository),
+        })
+    }
+
     /// Takes a snapshot of a workspace, which becomes its base and has the one
     /// before as its parent, whatever `info` says of parents. Durable when this
     /// returns.
@@ -230,7 +253,7 @@ impl Workspaces {
         progress: &Progress,
     ) -> Result<Snapshotted> {
         let (record, held) = self.hold(id)?;
-        let _thaw = match self.provider_of(&record).is_atomic() {
+        let _thaw = match self.provider_of(&record).is_atomic(&held.place) {
             true => None,
             false => Some(stop(id, freeze)?),
         };
@@ -259,7 +282,7 @@ impl Workspaces {
             created,
             ..base.clone()
         };
-        if provider.is_atomic() {
+        if provider.is_atomic(&held.place) {
             let records = into.iter().map(|id| fork(&record, id)).collect();
             self.make_all(records, |places, origin| {
                 provider.fork_at_once(&held.place, places, origin, progress)
@@ -573,6 +596,7 @@ fn origin<'a>(record: &Record, snapshot: &'a Snapshot) -> Origin<'a> {
     Origin {
         id: record.origin,
         snapshot,
+        limit: record.limit,
     }
 }
 

@@ -16,9 +16,7 @@ use elevo_objects::SnapshotId;
 use elevo_store_local::LocalStore;
 use elevo_testkit::crash::{Acknowledged, Kills, Victim};
 use elevo_testkit::{disk, long};
-use elevo_workspace::{
-    NeverFreeze, Options, PoolOptions, ProviderKind, State, WorkspaceId, Workspaces,
-};
+use elevo_workspace::{NeverFreeze, Options, ProviderKind, State, WorkspaceId, Workspaces};
 use futures::executor::block_on;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -61,10 +59,7 @@ fn open(directory: &Path, kind: Kind) -> (Workspaces, SnapshotId) {
             _ => ProviderKind::Overlay,
         }),
         spare_layers: 1 << 20,
-        pool: (kind == Kind::Pooled).then_some(PoolOptions {
-            bytes: 1 << 30,
-            limit: Some(16 << 20),
-        }),
+        pool: (kind == Kind::Pooled).then_some(1 << 30),
     };
     let root = directory.join("workspaces");
     (
@@ -105,7 +100,8 @@ fn work_for_ever(victim: &Victim, kind: Kind) -> ! {
         let made = match workspaces.get(&one) {
             Err(_) => {
                 let created = Timestamp::new(0, 0).unwrap();
-                let made = workspaces.create(&one, base, created, &progress);
+                let limit = (kind == Kind::Pooled).then_some(16 << 20);
+                let made = workspaces.create(&one, base, created, limit, &progress);
                 made.map(|_| vec![format!("live {one}")])
             }
             Ok(record) if record.state == State::Parked => {

@@ -342,11 +342,21 @@ fn workspaces_survive_a_restart_and_half_made_ones_do_not(bench: &Bench) {
     assert_eq!(bench.places(), ["one"]);
 }
 
+#[test]
+fn a_limit_that_nothing_holds_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let bench = Bench::new(directory.path(), ProviderKind::Copy);
+    let workspaces = bench.open();
+    let limited = workspaces.create(&id("one"), bench.base, bench.now(), Some(1), &progress());
+    assert!(matches!(limited, Err(Error::NoLimit)));
+    assert_eq!(bench.places(), [""; 0]);
+}
+
 fn ids_are_taken_once(bench: &Bench) {
     let workspaces = bench.open();
     bench.create(&workspaces, "one");
     let create = |workspaces: &Workspaces| {
-        workspaces.create(&id("one"), bench.base, bench.now(), &progress())
+        workspaces.create(&id("one"), bench.base, bench.now(), None, &progress())
     };
     assert!(matches!(create(&workspaces), Err(Error::Exists(_))));
     workspaces
@@ -356,7 +366,7 @@ fn ids_are_taken_once(bench: &Bench) {
     assert_eq!(bench.places(), [""; 0]);
     let place = bench.root.join("live/two");
     fs::create_dir(&place).unwrap();
-    let held = workspaces.create(&id("two"), bench.base, bench.now(), &progress());
+    let held = workspaces.create(&id("two"), bench.base, bench.now(), None, &progress());
     assert!(matches!(held, Err(Error::Busy(_))));
 }
 
@@ -473,6 +483,13 @@ fn a_full_workspace_is_told_so_and_its_neighbours_are_not() {
         .unwrap();
     let fork = workspaces.path(&into).unwrap();
     assert_eq!(bench.plain_import(&fork), bench.plain_import(&neighbour));
+    for number in 0..3 {
+        // What the fork has from its origin counts there, what it writes here.
+        let filled = fill(&fork, &format!("more-{number}"));
+        if number == 2 {
+            assert!(filled.is_err(), "a fork has the limit, too");
+        }
+    }
 }
 
 /// One file is always written before the other: no moment has them the other
@@ -523,7 +540,7 @@ fn with_a_pool_forks_and_snapshots_are_of_one_moment() {
 
             let taken = bench.snapshot(&workspaces, "one");
             let name = id(&format!("snapshot-{round}"));
-            let created = workspaces.create(&name, taken.id, bench.now(), &progress());
+            let created = workspaces.create(&name, taken.id, bench.now(), None, &progress());
             is_right(&created.unwrap());
         }
         stop.store(true, std::sync::atomic::Ordering::Relaxed);

@@ -42,7 +42,7 @@ fn label(text: &str) -> Result<(String, String), String> {
 }
 
 impl About {
-    pub(super) fn into_info(
+    pub(crate) fn into_info(
         self,
         parents: Vec<SnapshotId>,
         reference: Option<(String, Expected)>,
@@ -58,7 +58,7 @@ impl About {
     }
 
     /// The first line of the message.
-    pub(super) fn title(&self) -> String {
+    pub(crate) fn title(&self) -> String {
         format::first_line(&self.message).into_owned()
     }
 }

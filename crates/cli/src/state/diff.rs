@@ -36,6 +36,13 @@ pub(crate) struct Diff {
     #[arg(value_name = "REV", num_args = 0..=2)]
     revisions: Vec<String>,
 
+    #[command(flatten)]
+    shown: Shown,
+}
+
+/// What is told of a diff, and how.
+#[derive(Debug, Args)]
+pub(crate) struct Shown {
     /// Only what is at or below these paths, from the root of the snapshot
     #[arg(last = true, value_name = "PATH")]
     paths: Vec<OsString>,
@@ -73,18 +80,29 @@ const MAX_FOR_RENAMES: usize = 100_000;
 pub(crate) fn run(session: &mut Session, args: Diff) -> anyhow::Result<ExitCode> {
     let view = session.view()?;
     let (before, after) = trees(&view, &args.revisions)?;
-    let paths = args.paths.iter().map(|path| tree_path(path));
+    show(session, &view.repository, before, after, args.shown)
+}
+
+/// Prints what differs between two trees of a repository.
+pub(crate) fn show(
+    session: &mut Session,
+    repository: &Repository,
+    before: Tree,
+    after: Tree,
+    shown: Shown,
+) -> anyhow::Result<ExitCode> {
+    let paths = shown.paths.iter().map(|path| tree_path(path));
     let paths = paths.collect::<Result<Vec<_>, _>>()?;
-    let form = match (args.stat, args.patch) {
+    let form = match (shown.stat, shown.patch) {
         (true, _) => Form::Stat,
         (_, true) => Form::Patch {
-            context: args.context,
+            context: shown.context,
         },
         _ => Form::Names,
     };
-    let mut changes = Changes::new(&view.repository, before, after, paths);
-    let mut printer = Printer::new(&mut session.output, &view.repository, form);
-    if args.renames {
+    let mut changes = Changes::new(repository, before, after, paths);
+    let mut printer = Printer::new(&mut session.output, repository, form);
+    if shown.renames {
         for item in with_renames(changes.collect()?) {
             printer.print(item)?;
         }
@@ -94,10 +112,29 @@ pub(crate) fn run(session: &mut Session, args: Diff) -> anyhow::Result<ExitCode>
         }
     }
     let differ = printer.finish()?;
-    Ok(match args.exit_code && differ {
+    Ok(match shown.exit_code && differ {
         true => Exit::Differences.into(),
         false => ExitCode::SUCCESS,
     })
+}
+
+impl Shown {
+    /// Only what changed, in words.
+    pub(crate) const fn names() -> Self {
+        Self {
+            paths: Vec::new(),
+            stat: false,
+            patch: false,
+            context: 0,
+            renames: false,
+            exit_code: false,
+        }
+    }
+
+    /// Whether files themselves are looked at, not only their names.
+    pub(crate) const fn needs_contents(&self) -> bool {
+        self.stat || self.patch
+    }
 }
 
 /// The two sides.

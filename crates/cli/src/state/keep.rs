@@ -85,7 +85,7 @@ struct KeptShape {
 }
 
 #[derive(Serialize)]
-struct LossShape {
+pub(crate) struct LossShape {
     kind: &'static str,
     count: u64,
     #[serde(flatten)]
@@ -133,7 +133,7 @@ impl Kept {
     }
 }
 
-fn loss_shape(loss: &Loss) -> LossShape {
+pub(crate) fn loss_shape(loss: &Loss) -> LossShape {
     LossShape {
         kind: match loss.kind {
             LossKind::Socket => "socket",
@@ -150,7 +150,7 @@ fn loss_shape(loss: &Loss) -> LossShape {
     }
 }
 
-fn describe(loss: &Loss) -> String {
+pub(crate) fn describe(loss: &Loss) -> String {
     let (one, many, fate) = match loss.kind {
         LossKind::Socket => ("socket", "sockets", "left out"),
         LossKind::Pipe => ("named pipe", "named pipes", "left out"),

@@ -80,6 +80,13 @@ impl Place {
         command
     }
 
+    /// `elevo ws` in the working directory.
+    pub(crate) fn ws<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Ended {
+        let mut command = elevo();
+        command.current_dir(self.path("")).arg("ws").args(args);
+        ended(&mut command)
+    }
+
     fn json_command<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Command {
         let mut command = self.command(["--json"]);
         command.args(args);
@@ -133,7 +140,7 @@ impl Ended {
         String::from_utf8(self.stdout).expect("text")
     }
 
-    fn values(self) -> Vec<Value> {
+    pub(crate) fn values(self) -> Vec<Value> {
         let text = self.text();
         let value = |line| serde_json::from_str(line).expect("a JSON value on each line");
         text.lines().map(value).collect()
@@ -148,7 +155,13 @@ pub(crate) fn elevo() -> Command {
 }
 
 pub(crate) fn clean(command: &mut Command) {
-    for name in ["ELEVO_STORE", "ELEVO_AUTHOR", "NO_COLOR", "CLICOLOR_FORCE"] {
+    for name in [
+        "ELEVO_STORE",
+        "ELEVO_WORKSPACES",
+        "ELEVO_AUTHOR",
+        "NO_COLOR",
+        "CLICOLOR_FORCE",
+    ] {
         command.env_remove(name);
     }
     command.env("USER", "somebody").env("TZ", "UTC");

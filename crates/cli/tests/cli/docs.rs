@@ -28,7 +28,15 @@ fn run(page: &str, directory: &Path, least: usize) {
     assert!(commands.len() >= least, "{page}: {commands:?}");
     let bin = Path::new(ELEVO).parent().expect("a directory");
     let path = std::env::var("PATH").expect("a PATH");
-    let mut bash = Command::new("bash");
+    // What they mount goes with them.
+    let mut bash = match rustix::process::geteuid().is_root() {
+        true => {
+            let mut unshare = Command::new("unshare");
+            unshare.args(["--mount", "--propagation", "private", "bash"]);
+            unshare
+        }
+        false => Command::new("bash"),
+    };
     clean(&mut bash);
     bash.args(["-eu", "-c"])
         .arg(commands.join("\n"))

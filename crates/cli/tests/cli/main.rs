@@ -12,3 +12,4 @@ mod errors;
 mod hostile;
 mod terminal;
 mod unprivileged;
+mod ws;

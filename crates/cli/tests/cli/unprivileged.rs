@@ -13,9 +13,13 @@ const NOBODY: u32 = 65534;
 
 /// Runs `elevo state` as nobody if we are root, else as who we are.
 fn run(elevo: &Path, directory: &Path, args: &[&str]) -> Ended {
+    run_any(elevo, directory, "state", args)
+}
+
+fn run_any(elevo: &Path, directory: &Path, area: &str, args: &[&str]) -> Ended {
     let mut command = Command::new(elevo);
     clean(&mut command);
-    command.arg("state").args(args).current_dir(directory);
+    command.arg(area).args(args).current_dir(directory);
     if rustix::process::geteuid().is_root() {
         command.uid(NOBODY).gid(NOBODY);
     }
@@ -60,6 +64,20 @@ fn nothing_needs_root() {
         fs::read_to_string(home.join("copy/file")).unwrap(),
         "text\n"
     );
+
+    for args in [
+        &["create", "--id", "one"][..],
+        &["status", "one"],
+        &["fork", "one", "two"],
+        &["snapshot", "two"],
+        &["park", "two"],
+        &["resume", "two"],
+        &["ls"],
+        &["rm", "one", "two"],
+    ] {
+        let ended = run_any(&elevo, &work, "ws", args);
+        assert_eq!(ended.code, 0, "{args:?}: {}", ended.stderr);
+    }
 
     // A file that may not be read is named, and nothing is kept.
     let nobody = fs::Permissions::from_mode(0o000);

@@ -197,6 +197,13 @@ fn key(snapshot: &Snapshot) -> String {
     format!("{}-{}", hash(snapshot.tree.root), hash(snapshot.times))
 }
 
+fn refuse_limit(origin: Origin<'_>) -> Result<()> {
+    match origin.limit {
+        Some(_) => Err(Error::NoLimit),
+        None => Ok(()),
+    }
+}
+
 fn cache(place: &Path) -> PathBuf {
     place.join("stat")
 }
@@ -214,6 +221,7 @@ impl WorkspaceProvider for FullProvider {
     }
 
     fn create(&self, place: &Path, origin: Origin<'_>, progress: &Progress) -> Result<()> {
+        refuse_limit(origin)?;
         let snapshot = origin.snapshot;
         match &self.bases {
             None => self.fill_place(place, snapshot, None, progress),
@@ -232,6 +240,7 @@ impl WorkspaceProvider for FullProvider {
         origin: Origin<'_>,
         progress: &Progress,
     ) -> Result<()> {
+        refuse_limit(origin)?;
         let seed = self.bases.as_ref().map(|_| Seed {
             directory: self.files(from),
             snapshot: origin.snapshot.clone(),

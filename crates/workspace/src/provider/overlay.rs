@@ -38,7 +38,6 @@ pub struct OverlayProvider {
     threads: usize,
     layers: Layers,
     pool: Option<Pool>,
-    limit: Option<u64>,
 }
 
 impl OverlayProvider {
@@ -51,27 +50,27 @@ impl OverlayProvider {
             threads,
             layers,
             pool: None,
-            limit: None,
         }
     }
 
-    /// The same with uppers in a pool of at most `bytes`, in which each can
-    /// hold `limit`.
-    pub fn with_pool(self, root: &Path, bytes: u64, limit: Option<u64>) -> Result<Self> {
+    /// The same with uppers in a pool of at most `bytes`.
+    pub fn with_pool(self, root: &Path, bytes: u64) -> Result<Self> {
         let pool = Some(Pool::open(root, bytes)?);
-        Ok(Self {
-            pool,
-            limit,
-            ..self
-        })
+        Ok(Self { pool, ..self })
     }
 
-    /// Where the upper of a workspace is.
+    /// Where the upper of a workspace is. One that was made before there was a
+    /// pool is not in it.
     fn home(&self, place: &Path) -> PathBuf {
-        match &self.pool {
+        match self.pool_of(place) {
             Some(pool) => pool.home(id(place)),
             None => place.into(),
         }
+    }
+
+    fn pool_of(&self, place: &Path) -> Option<&Pool> {
+        let pool = self.pool.as_ref();
+        pool.filter(|pool| pool.home(id(place)).exists())
     }
 
     fn mount(&self, place: &Path, stack: &Stack) -> Result<()> {
@@ -107,8 +106,10 @@ impl WorkspaceProvider for OverlayProvider {
     }
 
     fn create(&self, place: &Path, origin: Origin<'_>, progress: &Progress) -> Result<()> {
-        if let Some(pool) = &self.pool {
-            pool.create(id(place), self.limit)?;
+        match (&self.pool, origin.limit) {
+            (Some(pool), limit) => pool.create(id(place), limit)?,
+            (None, None) => {}
+            (None, Some(_)) => return Err(Error::NoLimit),
         }
         self.attach(place, origin, progress)
     }
@@ -117,8 +118,8 @@ impl WorkspaceProvider for OverlayProvider {
         self.create(place, origin, progress)
     }
 
-    fn is_atomic(&self) -> bool {
-        self.pool.is_some()
+    fn is_atomic(&self, place: &Path) -> bool {
+        self.pool_of(place).is_some()
     }
 
     fn fork_at_once(
@@ -128,13 +129,13 @@ impl WorkspaceProvider for OverlayProvider {
         origin: Origin<'_>,
         progress: &Progress,
     ) -> Result<()> {
-        let Some(pool) = &self.pool else {
+        let Some(pool) = self.pool_of(from) else {
             unreachable!("called only if atomic");
         };
         let stack = self.layers.stack(origin.id, origin.snapshot, progress)?;
         let reading = pool.reading(id(from))?;
         for place in places {
-            pool.copy(&reading.name, id(place), self.limit)?;
+            pool.copy(&reading.name, id(place), origin.limit)?;
             self.mount(place, &stack)?;
         }
         Ok(())
@@ -159,7 +160,7 @@ impl WorkspaceProvider for OverlayProvider {
         let old = StatCache::open(&stat);
         let new = NewStatCache::begin(&stat).map_err(Error::io("write to", &home))?;
         let (repository, options) = (&self.repository, self.options());
-        let pool = self.pool.as_ref();
+        let pool = self.pool_of(place);
         let reading = pool.map(|pool| pool.reading(id(place))).transpose()?;
         let upper = reading
             .as_ref()

@@ -11,9 +11,7 @@ use elevo_core::{TenantId, Timestamp};
 use elevo_engine::{CommitInfo, ImportOptions, MemoryStore, Progress, Repository, import};
 use elevo_objects::{Snapshot, SnapshotId, Tree};
 use elevo_testkit::long;
-use elevo_workspace::{
-    NeverFreeze, Options, PoolOptions, ProviderKind, Snapshotted, WorkspaceId, Workspaces,
-};
+use elevo_workspace::{NeverFreeze, Options, ProviderKind, Snapshotted, WorkspaceId, Workspaces};
 use futures::executor::block_on;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -22,7 +20,7 @@ use rand::{RngExt, SeedableRng};
 pub(crate) struct Bench {
     pub(crate) root: PathBuf,
     pub(crate) kind: ProviderKind,
-    pub(crate) pool: Option<PoolOptions>,
+    pub(crate) pool: Option<u64>,
     pub(crate) base: SnapshotId,
     /// The modification time of some of its files.
     pub(crate) modified: SystemTime,
@@ -91,12 +89,8 @@ impl Bench {
 
     /// Overlays with their uppers in a pool.
     pub(crate) fn pooled(directory: &Path) -> Self {
-        let pool = PoolOptions {
-            bytes: 1 << 30,
-            limit: Some(LIMIT),
-        };
         Self {
-            pool: Some(pool),
+            pool: Some(1 << 30),
             ..Self::new(directory, ProviderKind::Overlay)
         }
     }
@@ -117,7 +111,8 @@ impl Bench {
     }
 
     pub(crate) fn create(&self, workspaces: &Workspaces, name: &str) -> PathBuf {
-        let created = workspaces.create(&id(name), self.base, self.now(), &progress());
+        let limit = self.pool.map(|_| LIMIT);
+        let created = workspaces.create(&id(name), self.base, self.now(), limit, &progress());
         let files = created.unwrap();
         assert_eq!(workspaces.path(&id(name)).unwrap(), files);
         files

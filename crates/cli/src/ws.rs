@@ -1,0 +1,227 @@
+//! The commands of `elevo ws`: workspaces on this machine, over a store.
+
+mod keep;
+mod look;
+mod make;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use elevo_engine::{Progress, Repository};
+use elevo_workspace::{Options, ProviderKind, Record, State, Workspaces};
+use serde::Serialize;
+
+use crate::args::Global;
+use crate::bar::{self, Watch};
+use crate::format;
+use crate::session::{Place, Session};
+use crate::state::reader_left;
+
+/// Workspaces: directories for agents, made from snapshots.
+#[derive(Debug, Args)]
+#[command(
+    arg_required_else_help = true,
+    disable_help_subcommand = true,
+    after_help = "\
+A workspace is an ordinary directory that holds a snapshot and belongs to one
+agent. What was changed in it is found, kept as a snapshot, forked, parked (kept
+in the store only) and thrown away, whatever the size of its tree. As root it is
+an overlay mount and takes milliseconds; `elevo doctor` says what works here.
+
+Examples:
+  cd \"$(elevo ws create)\"                  a workspace of the newest commit
+  elevo ws create v1 --id try-1 --limit 2G
+  elevo ws fork try-1 try-2 try-3          what is in it now, twice
+  elevo ws diff -p try-2                   what was changed there
+  elevo ws snapshot try-2 -m \"it works\"    keep it
+  elevo ws rm try-1 try-3"
+)]
+pub(crate) struct Ws {
+    #[command(flatten)]
+    pub(crate) global: Global,
+
+    /// Where workspaces are; by default beside the store
+    #[arg(
+        long,
+        global = true,
+        value_name = "PATH",
+        env = "ELEVO_WORKSPACES",
+        hide_env_values = true,
+        help_heading = "Common options"
+    )]
+    workspaces: Option<PathBuf>,
+
+    #[command(subcommand)]
+    command: WsCommand,
+}
+
+/// Each describes itself, in the file it is in.
+#[derive(Debug, Subcommand)]
+enum WsCommand {
+    Create(make::Create),
+    Ls(look::Ls),
+    Path(look::Path),
+    Status(look::Status),
+    Diff(look::Diff),
+    Snapshot(keep::Snapshot),
+    Fork(make::Fork),
+    Park(keep::Park),
+    Resume(make::Resume),
+    Rm(make::Rm),
+}
+
+impl WsCommand {
+    const fn name(&self) -> &'static str {
+        match self {
+            Self::Create(_) => "ws create",
+            Self::Ls(_) => "ws ls",
+            Self::Path(_) => "ws path",
+            Self::Status(_) => "ws status",
+            Self::Diff(_) => "ws diff",
+            Self::Snapshot(_) => "ws snapshot",
+            Self::Fork(_) => "ws fork",
+            Self::Park(_) => "ws park",
+            Self::Resume(_) => "ws resume",
+            Self::Rm(_) => "ws rm",
+        }
+    }
+}
+
+/// One call.
+struct Call {
+    session: Session,
+    place: Place,
+    root: PathBuf,
+}
+
+pub(crate) fn run(ws: Ws) -> anyhow::Result<ExitCode> {
+    let session = Session::new(ws.global, ws.command.name())?;
+    let place = session.place(None)?;
+    let root = match ws.workspaces {
+        Some(path) => session.path(&path),
+        None => place.store.with_file_name("workspaces"),
+    };
+    let mut call = Call {
+        session,
+        place,
+        root,
+    };
+    let done = |()| ExitCode::SUCCESS;
+    let result = match ws.command {
+        WsCommand::Create(args) => make::create(&mut call, args).map(done),
+        WsCommand::Ls(_) => look::ls(&mut call).map(done),
+        WsCommand::Path(args) => look::path(&mut call, &args).map(done),
+        WsCommand::Status(args) => look::status(&mut call, &args).map(done),
+        WsCommand::Diff(args) => look::diff(&mut call, args),
+        WsCommand::Snapshot(args) => keep::snapshot(&mut call, args).map(done),
+        WsCommand::Fork(args) => make::fork(&mut call, args).map(done),
+        WsCommand::Park(args) => keep::park(&mut call, args).map(done),
+        WsCommand::Resume(args) => make::resume(&mut call, &args).map(done),
+        WsCommand::Rm(args) => make::rm(&mut call, &args).map(done),
+    };
+    let result = result.and_then(|code| {
+        call.session.output.finish()?;
+        Ok(code)
+    });
+    match result {
+        Err(error) if reader_left(&error) => Ok(ExitCode::SUCCESS),
+        other => other,
+    }
+}
+
+/// Of the free room, what a pool may take.
+const POOL_SHARE: f64 = 0.8;
+/// Layers that are kept for later.
+const SPARE_LAYERS: u64 = 16 << 30;
+
+impl Call {
+    /// The workspaces, over a store that is open to read or to write.
+    fn open(
+        &self,
+        repository: Repository,
+        provider: Option<ProviderKind>,
+        needs_pool: bool,
+    ) -> anyhow::Result<Workspaces> {
+        let has_pool = self.root.join("uppers").is_dir();
+        let pool = (has_pool || needs_pool).then(|| self.room());
+        let options = Options {
+            threads: self.session.threads(),
+            provider,
+            spare_layers: SPARE_LAYERS,
+            pool,
+        };
+        Ok(Workspaces::open(&self.root, repository, &options)?)
+    }
+
+    fn room(&self) -> u64 {
+        let above = self.root.ancestors().find(|above| above.exists());
+        let free = above.and_then(|above| rustix::fs::statvfs(above).ok());
+        free.map_or(0, |free| {
+            (free.f_bavail as f64 * free.f_frsize as f64 * POOL_SHARE) as u64
+        })
+    }
+
+    fn open_to_read(&self) -> anyhow::Result<Workspaces> {
+        let repository = self.session.view_of(&self.place)?.repository;
+        self.open(repository, None, false)
+    }
+
+    fn open_to_write(&self) -> anyhow::Result<Workspaces> {
+        let repository = self.session.write(&self.place)?;
+        self.open(repository, None, false)
+    }
+
+    /// Shows progress of something long.
+    fn watch<T>(&self, doing: &'static str, work: impl FnOnce(&Progress) -> T) -> T {
+        let progress = Progress::new();
+        let watch = Watch {
+            doing,
+            things: "entries",
+            total: None,
+            counts: || (progress.entries(), progress.bytes()),
+        };
+        bar::watch(self.session.global.quiet, watch, || work(&progress))
+    }
+
+    /// Prints where a workspace is.
+    fn print_path(&mut self, workspaces: &Workspaces, record: &Record) -> anyhow::Result<()> {
+        let shape = WorkspaceShape::new(workspaces, record)?;
+        if self.session.output.is_json() {
+            self.session.output.value(&shape)?;
+        } else {
+            self.session.output.line(shape.path.unwrap_or_default())?;
+        }
+        Ok(())
+    }
+}
+
+/// A workspace in JSON.
+#[derive(Debug, Serialize)]
+struct WorkspaceShape {
+    workspace: String,
+    state: State,
+    provider: ProviderKind,
+    path: Option<String>,
+    base: String,
+    created: String,
+    limit: Option<u64>,
+}
+
+impl WorkspaceShape {
+    fn new(workspaces: &Workspaces, record: &Record) -> anyhow::Result<Self> {
+        let path = match record.state {
+            State::Live => Some(workspaces.path(&record.id)?),
+            State::Parked => None,
+        };
+        Ok(Self {
+            workspace: record.id.to_string(),
+            state: record.state,
+            provider: record.provider,
+            path: path.map(|path| path.to_string_lossy().into_owned()),
+            base: record.base.to_string(),
+            created: format::rfc3339(record.created),
+            limit: record.limit,
+        })
+    }
+}

@@ -1,0 +1,87 @@
+//! Keeping what is in a workspace.
+
+use clap::Args;
+use elevo_workspace::{NeverFreeze, Snapshotted, WorkspaceId};
+use serde_json::json;
+
+use super::Call;
+use crate::format::short;
+use crate::output::IDENTITY;
+use crate::state::about::About;
+use crate::state::keep::{describe, loss_shape};
+
+/// Keep a workspace as a snapshot.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The snapshot follows the one before, or the one that the workspace was made
+from; no name moves to it. If nothing was changed, none is made.
+
+Examples:
+  elevo ws snapshot try-1 -m \"it works\"
+  elevo state tag good \"$(elevo ws snapshot try-1 --json | jq -r .snapshot)\"")]
+pub(super) struct Snapshot {
+    /// The workspace
+    id: WorkspaceId,
+
+    #[command(flatten)]
+    about: About,
+}
+
+pub(super) fn snapshot(call: &mut Call, args: Snapshot) -> anyhow::Result<()> {
+    let workspaces = call.open_to_write()?;
+    let info = args.about.into_info(Vec::new(), None);
+    let taken = call.watch("reading", |progress| {
+        workspaces.snapshot(&args.id, info, &NeverFreeze, progress)
+    })?;
+    print(call, &args.id, &taken, "Kept")
+}
+
+/// Keep a workspace in the store only: take a snapshot, remove its directory.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+End whatever writes to it first: what is written while it is parked is lost.
+`elevo ws resume` brings it back as it was, modification times included.
+
+Examples:
+  elevo ws park try-1
+  elevo ws resume try-1")]
+pub(super) struct Park {
+    /// The workspace
+    id: WorkspaceId,
+
+    #[command(flatten)]
+    about: About,
+}
+
+pub(super) fn park(call: &mut Call, args: Park) -> anyhow::Result<()> {
+    let workspaces = call.open_to_write()?;
+    let info = args.about.into_info(Vec::new(), None);
+    let taken = call.watch("reading", |progress| {
+        workspaces.park(&args.id, info, &NeverFreeze, progress)
+    })?;
+    print(call, &args.id, &taken, "Parked")
+}
+
+fn print(call: &mut Call, id: &WorkspaceId, taken: &Snapshotted, done: &str) -> anyhow::Result<()> {
+    for loss in &taken.losses {
+        call.session.note(&describe(loss));
+    }
+    let output = &mut call.session.output;
+    if output.is_json() {
+        let losses: Vec<_> = taken.losses.iter().map(loss_shape).collect();
+        output.value(&json!({
+            "workspace": id.as_str(),
+            "snapshot": taken.id.to_string(),
+            "changed": taken.is_new,
+            "losses": losses,
+        }))?;
+    } else {
+        let snapshot = output.styled(IDENTITY, short(taken.id));
+        let text = match taken.is_new {
+            true => format!("{done} {id} as "),
+            false => format!("{done} {id}, which is as it was: "),
+        };
+        output.line([text.as_bytes(), &snapshot].concat())?;
+    }
+    Ok(())
+}

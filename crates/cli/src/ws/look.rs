@@ -1,0 +1,149 @@
+//! Looking at workspaces.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use elevo_workspace::{State, WorkspaceId};
+
+use super::{Call, WorkspaceShape};
+use crate::format::{self, short};
+use crate::output::{IDENTITY, STRONG};
+use crate::state::diff::{self, Shown};
+
+/// List workspaces.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  elevo ws ls
+  elevo ws ls --json | jq -r 'select(.state == \"live\") | .path'")]
+pub(super) struct Ls {}
+
+pub(super) fn ls(call: &mut Call) -> anyhow::Result<()> {
+    let workspaces = call.open_to_read()?;
+    let records = workspaces.list()?;
+    let longest = records.iter().map(|record| record.id.as_str().len()).max();
+    let width = longest.unwrap_or_default();
+    for record in &records {
+        let output = &mut call.session.output;
+        if output.is_json() {
+            output.value(&WorkspaceShape::new(&workspaces, record)?)?;
+            continue;
+        }
+        let name = output.styled(STRONG, format!("{:width$}", record.id.as_str()));
+        let state = match record.state {
+            State::Live => record.provider.name(),
+            State::Parked => "parked",
+        };
+        let base = output.styled(IDENTITY, short(record.base));
+        let created = format::local_brief(record.created);
+        let state = format!("  {state:8} ");
+        let line = [&name, state.as_bytes(), &base, b"  ", created.as_bytes()].concat();
+        output.line(line)?;
+    }
+    if records.is_empty() {
+        call.session
+            .note("there are none; `elevo ws create` makes one");
+    }
+    Ok(())
+}
+
+/// Print the directory of a workspace.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+After a restart of the machine this mounts it again.
+
+Examples:
+  cd \"$(elevo ws path try-1)\"
+  docker run -v \"$(elevo ws path try-1):/workspace\" IMAGE")]
+pub(super) struct Path {
+    /// The workspace
+    id: WorkspaceId,
+}
+
+pub(super) fn path(call: &mut Call, args: &Path) -> anyhow::Result<()> {
+    let workspaces = call.open_to_read()?;
+    workspaces.path(&args.id)?;
+    let record = workspaces.get(&args.id)?;
+    call.print_path(&workspaces, &record)
+}
+
+/// Tell what was changed in a workspace since its last snapshot.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A letter stands for each change: A added, D removed, M content, P permissions,
+T type. With --json, the workspace, then one object per change.
+
+Examples:
+  elevo ws status try-1
+  elevo ws status try-1 --json")]
+pub(super) struct Status {
+    /// The workspace
+    id: WorkspaceId,
+}
+
+pub(super) fn status(call: &mut Call, args: &Status) -> anyhow::Result<()> {
+    let workspaces = call.open_to_read()?;
+    let record = workspaces.get(&args.id)?;
+    if call.session.output.is_json() {
+        let shape = WorkspaceShape::new(&workspaces, &record)?;
+        call.session.output.value(&shape)?;
+    }
+    if record.state == State::Parked {
+        let text = format!("{} is parked as {}", record.id, short(record.base));
+        call.session.note(&text);
+        return Ok(());
+    }
+    let changes = call.watch("looking", |progress| workspaces.changes(&args.id, progress))?;
+    if changes.is_empty() {
+        let text = format!("nothing was changed since {}", short(record.base));
+        call.session.note(&text);
+    }
+    let (before, after) = (changes.before(), changes.tree);
+    let shown = Shown::names();
+    diff::show(
+        &mut call.session,
+        changes.repository(),
+        before,
+        after,
+        shown,
+    )?;
+    Ok(())
+}
+
+/// Show what was changed in a workspace since its last snapshot.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+As `elevo state diff`, with the workspace as the second side. With --stat or -p
+the contents of changed files go into the store, where nothing refers to them.
+
+Examples:
+  elevo ws diff try-1
+  elevo ws diff -p try-1 | git apply
+  elevo ws diff --stat try-1 -- src")]
+pub(super) struct Diff {
+    /// The workspace
+    id: WorkspaceId,
+
+    #[command(flatten)]
+    shown: Shown,
+}
+
+pub(super) fn diff(call: &mut Call, args: Diff) -> anyhow::Result<ExitCode> {
+    let changes = if args.shown.needs_contents() {
+        let workspaces = call.open_to_write()?;
+        call.watch("reading", |progress| {
+            workspaces.contents(&args.id, progress)
+        })?
+    } else {
+        let workspaces = call.open_to_read()?;
+        call.watch("looking", |progress| workspaces.changes(&args.id, progress))?
+    };
+    let (before, after) = (changes.before(), changes.tree);
+    diff::show(
+        &mut call.session,
+        changes.repository(),
+        before,
+        after,
+        args.shown,
+    )
+}

@@ -1,0 +1,200 @@
+//! Making workspaces and taking them away.
+
+use clap::Args;
+use elevo_workspace::{NeverFreeze, ProviderKind, WorkspaceId};
+use serde_json::json;
+
+use super::Call;
+use crate::format;
+use crate::revision::HEAD;
+use crate::state::about::About;
+
+/// Make a workspace, and print its directory.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+With --limit, what is changed in it is kept in a pool: a btrfs volume beside the
+workspaces, made in a file of up to four fifths of the free room if need be.
+Whoever writes more than the limit is told that the disk is full. Forks of such
+a workspace are of one moment, whoever writes to it meanwhile. Needs root and
+`mkfs.btrfs`.
+
+Examples:
+  elevo ws create                     of the newest commit
+  elevo ws create v1 --id try-1       of a tag, by a name of its own
+  elevo ws create --limit 2G          that can take 2 GiB of changes
+  elevo ws create --provider copy     with files of its own")]
+pub(super) struct Create {
+    /// The snapshot that it holds; by default `head`
+    #[arg(value_name = "REV", default_value = HEAD, hide_default_value = true)]
+    revision: String,
+
+    /// What it is called: a-z, 0-9 and -; by default something new
+    #[arg(long)]
+    id: Option<WorkspaceId>,
+
+    /// How it is made: overlay, reflink or copy; by default the first that works
+    #[arg(long)]
+    provider: Option<ProviderKind>,
+
+    /// How much may be changed in it: bytes, or with K, M, G or T
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    limit: Option<u64>,
+}
+
+pub(super) fn create(call: &mut Call, args: Create) -> anyhow::Result<()> {
+    let view = call.session.view_of(&call.place)?;
+    let (base, _) = view.resolve(&args.revision)?;
+    let needs_pool = args.limit.is_some();
+    let workspaces = call.open(view.repository, args.provider, needs_pool)?;
+    let id = args.id.map_or_else(new_id, Ok)?;
+    call.watch("making the workspace", |progress| {
+        workspaces.create(&id, base, format::now(), args.limit, progress)
+    })?;
+    let record = workspaces.get(&id)?;
+    call.print_path(&workspaces, &record)
+}
+
+/// Make workspaces that hold what one holds now, and print their directories.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Uncommitted changes are in them. Where the workspace has a limit (and so is in
+the pool), all forks have the same limit, are of the same moment, and no
+snapshot is taken. Otherwise
+a snapshot is taken first, and files that are written meanwhile are as they were
+at some moment of that.
+
+Examples:
+  elevo ws fork try-1                  one, called something new
+  elevo ws fork try-1 try-2 try-3      two")]
+pub(super) struct Fork {
+    /// The workspace
+    id: WorkspaceId,
+
+    /// What the forks are called; by default one, called something new
+    #[arg(value_name = "NEW")]
+    into: Vec<WorkspaceId>,
+
+    #[command(flatten)]
+    about: About,
+}
+
+pub(super) fn fork(call: &mut Call, args: Fork) -> anyhow::Result<()> {
+    let workspaces = call.open_to_write()?;
+    let into = match args.into.is_empty() {
+        true => vec![new_id()?],
+        false => args.into,
+    };
+    let info = args.about.into_info(Vec::new(), None);
+    call.watch("forking", |progress| {
+        workspaces.fork(&args.id, &into, info, &NeverFreeze, progress)
+    })?;
+    for id in &into {
+        let record = workspaces.get(id)?;
+        call.print_path(&workspaces, &record)?;
+    }
+    Ok(())
+}
+
+/// Make a directory for a parked workspace again, and print it.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+It is as it was when it was parked, modification times included.
+
+Examples:
+  elevo ws resume try-1
+  cd \"$(elevo ws resume try-1)\"")]
+pub(super) struct Resume {
+    /// The workspace
+    id: WorkspaceId,
+}
+
+pub(super) fn resume(call: &mut Call, args: &Resume) -> anyhow::Result<()> {
+    let workspaces = call.open_to_read()?;
+    call.watch("making the workspace", |progress| {
+        workspaces.resume(&args.id, progress)
+    })?;
+    let record = workspaces.get(&args.id)?;
+    call.print_path(&workspaces, &record)
+}
+
+/// Remove workspaces with all that is in them.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+What was changed since the last snapshot is lost. Snapshots stay in the store.
+
+Examples:
+  elevo ws rm try-1 try-2
+  elevo ws ls --json | jq -r .workspace | xargs elevo ws rm")]
+pub(super) struct Rm {
+    /// The workspaces
+    #[arg(required = true, value_name = "ID")]
+    ids: Vec<WorkspaceId>,
+}
+
+pub(super) fn rm(call: &mut Call, args: &Rm) -> anyhow::Result<()> {
+    let workspaces = call.open_to_read()?;
+    for id in &args.ids {
+        call.watch("removing", |_| workspaces.remove(id))?;
+        if call.session.output.is_json() {
+            call.session
+                .output
+                .value(&json!({ "removed": id.as_str() }))?;
+        } else {
+            call.session.output.line(format!("Removed {id}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// An id that nobody has used.
+fn new_id() -> anyhow::Result<WorkspaceId> {
+    const LETTERS: &[u8] = b"abcdefghjkmnpqrstvwxyz0123456789";
+    let mut random = [0; 8];
+    rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
+    let letters = random.map(|byte| char::from(LETTERS[usize::from(byte) % LETTERS.len()]));
+    Ok(format!("ws-{}", String::from_iter(letters)).parse()?)
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    let (number, unit) = match text.trim_end_matches(['B', 'b']) {
+        text if text.ends_with(|last: char| last.is_ascii_alphabetic()) => {
+            text.split_at(text.len() - 1)
+        }
+        text => (text, ""),
+    };
+    let shift = match unit {
+        "" => 0,
+        "K" | "k" => 10,
+        "M" | "m" => 20,
+        "G" | "g" => 30,
+        "T" | "t" => 40,
+        _ => return Err("a size is a number, with K, M, G or T if you like".into()),
+    };
+    let number: u64 = number
+        .parse()
+        .map_err(|_| "a size is a number, with K, M, G or T if you like".to_owned())?;
+    number
+        .checked_mul(1 << shift)
+        .filter(|bytes| *bytes > 0)
+        .ok_or_else(|| "no disk has that size".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_as_people_write_them() {
+        for (text, bytes) in [("1", 1), ("2k", 2048), ("3MB", 3 << 20), ("4G", 4 << 30)] {
+            assert_eq!(size(text), Ok(bytes), "{text}");
+        }
+        for bad in ["", "G", "1.5G", "-1", "0", "9X", "99999999T"] {
+            assert!(size(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn new_ids_are_ids_and_differ() {
+        assert_ne!(new_id().unwrap(), new_id().unwrap());
+    }
+}

@@ -1,0 +1,149 @@
+//! `elevo ws`, as a person and as a program use it.
+
+use std::fs;
+use std::path::PathBuf;
+
+use elevo_testkit::disk::in_own_namespace;
+use serde_json::Value;
+
+use crate::common::{Place, fields};
+
+/// The directory that a command printed.
+fn printed(place: &Place, args: &[&str]) -> PathBuf {
+    place.ws(args).text().trim_end().into()
+}
+
+/// The name of the error of what must end with `code`.
+fn fails(place: &Place, code: i32, args: &[&str]) -> String {
+    let ended = place.ws([&["--json"], args].concat());
+    assert_eq!(ended.code, code, "{}", ended.stderr);
+    let error: Value = serde_json::from_str(&ended.stderr).expect("an error as JSON");
+    let name = error["error"]["name"].as_str();
+    name.expect("an error has a name").to_owned()
+}
+
+#[test]
+fn a_workspace_from_beginning_to_end() {
+    if !in_own_namespace("ws::a_workspace_from_beginning_to_end") {
+        return;
+    }
+    let place = Place::with_history();
+    let files = printed(&place, &["create", "v1", "--id", "one"]);
+    assert_eq!(
+        fs::read_to_string(files.join("edited")).unwrap(),
+        "one\ntwo\nthree\n"
+    );
+    assert_eq!(printed(&place, &["path", "one"]), files);
+    let unchanged = place.ws(["status", "one"]);
+    assert!(
+        unchanged.stderr.contains("nothing was changed since"),
+        "{}",
+        unchanged.stderr
+    );
+
+    fs::write(files.join("edited"), "one\n").unwrap();
+    fs::write(files.join("mine"), "mine\n").unwrap();
+    fs::remove_file(files.join("old/gone")).unwrap();
+    assert_eq!(
+        place.ws(["status", "one"]).text(),
+        "M\tedited\nA\tmine\nD\told/gone\n"
+    );
+    let patch = place.ws(["diff", "-p", "one", "--", "mine"]).text();
+    assert!(patch.ends_with("@@ -0,0 +1 @@\n+mine\n"), "{patch}");
+    assert_eq!(place.ws(["diff", "--exit-code", "one"]).code, 7);
+
+    let fork = printed(&place, &["fork", "one", "two"]);
+    assert_eq!(fs::read_to_string(fork.join("mine")).unwrap(), "mine\n");
+    fs::write(fork.join("mine"), "of two\n").unwrap();
+    let kept = place
+        .ws(["--json", "snapshot", "two", "-m", "it works"])
+        .values()
+        .remove(0);
+    assert_eq!(
+        fields(&kept),
+        ["changed", "losses", "snapshot", "workspace"]
+    );
+    assert_eq!(kept["changed"], true);
+    let snapshot = kept["snapshot"].as_str().unwrap();
+    assert_eq!(place.ok(["cat", snapshot, "mine"]), "of two\n");
+    assert_eq!(place.json_one(["show", snapshot])["message"], "it works");
+
+    place.ws(["park", "two"]).text();
+    assert!(!fork.exists());
+    assert_eq!(fails(&place, 4, &["path", "two"]), "workspace_parked");
+    let listed = place.ws(["--json", "ls"]).values();
+    let states: Vec<_> = listed
+        .iter()
+        .map(|record| record["state"].as_str().unwrap())
+        .collect();
+    assert_eq!(states, ["live", "parked"]);
+    let names = [
+        "base",
+        "created",
+        "limit",
+        "path",
+        "provider",
+        "state",
+        "workspace",
+    ];
+    assert_eq!(fields(&listed[0]), names);
+    assert_eq!(printed(&place, &["resume", "two"]), fork);
+    assert_eq!(fs::read_to_string(fork.join("mine")).unwrap(), "of two\n");
+
+    assert_eq!(
+        place.ws(["rm", "one", "two"]).text(),
+        "Removed one\nRemoved two\n"
+    );
+    assert!(place.ws(["ls"]).text().is_empty());
+    assert!(!files.exists() && !fork.exists());
+}
+
+#[test]
+fn a_limited_workspace_is_told_when_it_is_full() {
+    if !in_own_namespace("ws::a_limited_workspace_is_told_when_it_is_full") {
+        return;
+    }
+    let place = Place::with_history();
+    let files = printed(&place, &["create", "--id", "one", "--limit", "8M"]);
+    let fork = printed(&place, &["fork", "one", "two"]);
+    for files in [&files, &fork] {
+        fs::write(files.join("fits"), vec![1; 4 << 20]).unwrap();
+        let too_much = fs::write(files.join("too much"), vec![2; 16 << 20]);
+        assert!(too_much.is_err());
+    }
+    let listed = place.ws(["--json", "ls"]).values();
+    assert!(
+        listed.iter().all(|record| record["limit"] == 8 << 20),
+        "{listed:?}"
+    );
+    place.ws(["rm", "one", "two"]).text();
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_a_name() {
+    if !in_own_namespace("ws::what_cannot_be_is_refused_with_a_name") {
+        return;
+    }
+    let place = Place::with_history();
+    for (code, args, name) in [
+        (3, &["path", "nobody"][..], "workspace_not_found"),
+        (3, &["create", "nothing"], "snapshot_not_found"),
+        (2, &["create", "--id", "A/B"], "usage"),
+        (2, &["create", "--limit", "lots"], "usage"),
+        (2, &["create", "--provider", "magic"], "usage"),
+        (
+            2,
+            &["create", "--provider", "copy", "--limit", "1G"],
+            "limit_unsupported",
+        ),
+    ] {
+        assert_eq!(fails(&place, code, args), name, "{args:?}");
+    }
+    printed(&place, &["create", "--id", "one"]);
+    assert_eq!(
+        fails(&place, 4, &["create", "--id", "one"]),
+        "workspace_exists"
+    );
+    assert_eq!(fails(&place, 4, &["resume", "one"]), "workspace_not_parked");
+    place.ws(["rm", "one"]).text();
+}
