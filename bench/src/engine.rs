@@ -5,7 +5,7 @@ mod clone;
 mod commit;
 mod diff;
 mod directory;
-mod fixture;
+pub(crate) mod fixture;
 mod import;
 mod incremental;
 mod insert;
@@ -81,20 +81,20 @@ const MEASURES: [Measure<Bench>; 8] = [
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sizes {
     /// Files of the smaller tree, which is also the one checked out.
-    small: usize,
+    pub(crate) small: usize,
     /// Files of the larger tree.
-    large: usize,
+    pub(crate) large: usize,
     /// Files of the tree from which on a diff may hardly grow.
-    growth_from: usize,
+    pub(crate) growth_from: usize,
     /// Entries of one large directory.
-    directory: usize,
+    pub(crate) directory: usize,
     /// Bytes of the tree that is imported.
-    mixed: u64,
+    pub(crate) mixed: u64,
     /// Bytes of the file that is edited.
-    edited_file: usize,
+    pub(crate) edited_file: usize,
 }
 
-const FULL: Sizes = Sizes {
+pub(crate) const FULL: Sizes = Sizes {
     small: 100_000,
     large: 1_000_000,
     growth_from: 10_000,
@@ -103,7 +103,7 @@ const FULL: Sizes = Sizes {
     edited_file: 200_000_000,
 };
 
-const QUICK: Sizes = Sizes {
+pub(crate) const QUICK: Sizes = Sizes {
     small: 10_000,
     large: 100_000,
     growth_from: 10_000,
@@ -124,7 +124,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Report> {
 }
 
 /// `100000` as `100k`, for names of rows.
-fn short(count: usize) -> String {
+pub(crate) fn short(count: usize) -> String {
     match count {
         0..1_000 => count.to_string(),
         1_000..1_000_000 => format!("{}k", count / 1_000),

@@ -23,6 +23,7 @@ mod measure;
 mod peers;
 mod report;
 mod suite;
+mod workspace;
 
 use std::process::ExitCode;
 
@@ -43,11 +44,14 @@ struct Arguments {
 enum Command {
     /// The state engine: commit, diff, clone, import, checkout, and edits of large files
     Engine(engine::Arguments),
+    /// Workspaces: create, fork, snapshot, a thousand of them, reading through layers
+    Workspace(workspace::Arguments),
 }
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Engine(arguments) => engine::run(&arguments),
+        Command::Workspace(arguments) => workspace::run(&arguments),
     };
     match outcome {
         Ok(report) if report.all_held() => ExitCode::SUCCESS,

@@ -60,7 +60,7 @@ fn measure(bench: &mut Bench, files: usize) -> Result<Vec<Row>> {
         }
     }
     let row = |edit, ours: &Samples, peer: &'static str, samples: &Samples, bar| Row {
-        name: format!("commit in {} files, {edit}, vs {peer}", short(files)),
+        name: format!("commit in {} files ({edit}) vs {peer}", short(files)),
         unit: Unit::Milliseconds,
         ours: ours.figure(),
         peer: Some((peer, samples.figure())),

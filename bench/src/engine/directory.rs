@@ -45,7 +45,7 @@ pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
     let [read, unread, reference] = interleave(ROUNDS, contenders)?;
     let row = |edit, ours: &Samples| Row {
         name: format!(
-            "commit in a directory of {} entries, {edit}, vs {}",
+            "commit in a directory of {} entries ({edit}) vs {}",
             short(entries),
             short(SMALL)
         ),

@@ -28,14 +28,14 @@ use crate::suite::say;
 /// The context of all measures of the engine.
 pub(crate) struct Bench {
     scratch: PathBuf,
-    pub(super) sizes: Sizes,
-    pub(super) threads: usize,
+    pub(crate) sizes: Sizes,
+    pub(crate) threads: usize,
     trees: HashMap<usize, Rc<Tree>>,
     paths: Cell<usize>,
 }
 
 impl Bench {
-    pub(super) fn new(scratch: &Path, sizes: Sizes, threads: usize) -> Self {
+    pub(crate) fn new(scratch: &Path, sizes: Sizes, threads: usize) -> Self {
         Self {
             scratch: scratch.to_owned(),
             sizes,
@@ -50,14 +50,14 @@ impl Bench {
     ///
     /// Nothing is removed before the end. On ext4 without a journal, making a file looks at every
     /// inode of its group that was freed in the last minutes, which costs more than the file.
-    pub(super) fn fresh(&self, name: &str) -> PathBuf {
+    pub(crate) fn fresh(&self, name: &str) -> PathBuf {
         rustix::fs::sync();
         let number = self.paths.replace(self.paths.get() + 1);
         self.scratch.join(format!("{number:02}-{name}"))
     }
 
     /// The tree with this many files.
-    pub(super) fn tree(&mut self, files: usize) -> Result<Rc<Tree>> {
+    pub(crate) fn tree(&mut self, files: usize) -> Result<Rc<Tree>> {
         if let Some(tree) = self.trees.get(&files) {
             return Ok(tree.clone());
         }
@@ -75,11 +75,11 @@ impl Bench {
 }
 
 /// A tree on disk, and the same in a store.
-pub(super) struct Tree {
-    pub(super) layout: Layout,
+pub(crate) struct Tree {
+    pub(crate) layout: Layout,
     directory: PathBuf,
-    pub(super) store: Arc<dyn Store>,
-    pub(super) snapshot: SnapshotId,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) snapshot: SnapshotId,
     git: OnceCell<Git>,
 }
 
@@ -111,25 +111,25 @@ impl Tree {
         Ok(tree)
     }
 
-    pub(super) fn files(&self) -> PathBuf {
+    pub(crate) fn files(&self) -> PathBuf {
         self.directory.join("files")
     }
 
-    pub(super) fn store_path(&self) -> PathBuf {
+    pub(crate) fn store_path(&self) -> PathBuf {
         self.directory.join("store")
     }
 
     /// The store without anything in a cache of ours.
-    pub(super) fn repository(&self) -> Repository {
+    pub(crate) fn repository(&self) -> Repository {
         repository(&self.store)
     }
 
-    pub(super) fn snapshot(&self, id: SnapshotId) -> Result<Snapshot> {
+    pub(crate) fn snapshot(&self, id: SnapshotId) -> Result<Snapshot> {
         Ok(block_on(self.repository().snapshot(id))?)
     }
 
     /// The same files in a git repository, with these files as its work tree.
-    pub(super) fn git(&self) -> Result<&Git> {
+    pub(crate) fn git(&self) -> Result<&Git> {
         if let Some(git) = self.git.get() {
             return Ok(git);
         }
@@ -142,7 +142,7 @@ impl Tree {
     }
 
     /// A snapshot in which `count` files, chosen by `rng`, are not as in the tree.
-    pub(super) fn variant(&self, rng: &mut Xoshiro256PlusPlus, count: usize) -> Result<SnapshotId> {
+    pub(crate) fn variant(&self, rng: &mut Xoshiro256PlusPlus, count: usize) -> Result<SnapshotId> {
         let repository = self.repository();
         let tree = block_on(StateTree::open(&repository, self.snapshot))?;
         let mut chosen = Vec::new();
@@ -159,20 +159,20 @@ impl Tree {
 }
 
 /// Writes 4 KiB that were never seen before.
-pub(super) fn write_noise(tree: &StateTree, path: &str, number: u64) -> Result<()> {
+pub(crate) fn write_noise(tree: &StateTree, path: &str, number: u64) -> Result<()> {
     let data = Bytes::from(noise(4096, "edit", number));
     Ok(block_on(tree.write(&path.parse()?, data, edited()))?)
 }
 
 /// The attributes of a file that was just edited.
-pub(super) fn edited() -> Attributes {
+pub(crate) fn edited() -> Attributes {
     Attributes {
         modified: Timestamp::new(1_700_000_001, 0),
         ..Attributes::default()
     }
 }
 
-pub(super) fn commit_info(parent: Option<SnapshotId>) -> CommitInfo {
+pub(crate) fn commit_info(parent: Option<SnapshotId>) -> CommitInfo {
     CommitInfo {
         parents: parent.into_iter().collect(),
         author: "Bench <bench@localhost>".into(),
@@ -183,12 +183,12 @@ pub(super) fn commit_info(parent: Option<SnapshotId>) -> CommitInfo {
     }
 }
 
-pub(super) fn create_store(path: &Path) -> Result<Arc<dyn Store>> {
+pub(crate) fn create_store(path: &Path) -> Result<Arc<dyn Store>> {
     let store = LocalStore::create(path, &store_options());
     Ok(Arc::new(store.context("cannot make a store")?))
 }
 
-pub(super) fn open_store(path: &Path) -> Result<Arc<dyn Store>> {
+pub(crate) fn open_store(path: &Path) -> Result<Arc<dyn Store>> {
     let store = LocalStore::open(path, &store_options());
     Ok(Arc::new(store.context("cannot open the store")?))
 }
@@ -200,12 +200,12 @@ fn store_options() -> Options {
     }
 }
 
-pub(super) fn repository(store: &Arc<dyn Store>) -> Repository {
+pub(crate) fn repository(store: &Arc<dyn Store>) -> Repository {
     Repository::new(store.clone(), TenantId::LOCAL, DEFAULT_CACHE_BYTES)
 }
 
 /// Reads a directory into a repository and makes it a durable snapshot.
-pub(super) fn import_all(
+pub(crate) fn import_all(
     repository: &Repository,
     directory: &Path,
     threads: usize,
@@ -218,26 +218,26 @@ pub(super) fn import_all(
     Ok(block_on(imported.commit(repository, commit_info(None)))?)
 }
 
-pub(super) fn tree_path(path: &str) -> Result<TreePath> {
+pub(crate) fn tree_path(path: &str) -> Result<TreePath> {
     path.parse().with_context(|| format!("{path} is no path"))
 }
 
 /// The random numbers of a measure.
-pub(super) fn dice(measure: &str) -> Xoshiro256PlusPlus {
+pub(crate) fn dice(measure: &str) -> Xoshiro256PlusPlus {
     numbers(measure, 0)
 }
 
 /// Whoever edits a file has mostly read it, and its directories are in memory. Otherwise they
 /// come from the disk first.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Edit {
+pub(crate) enum Edit {
     ReadBefore,
     NeverRead,
 }
 
 impl Edit {
     /// To be called before `path` is written, and not timed.
-    pub(super) fn prepare(self, tree: &StateTree, path: &TreePath) -> Result<()> {
+    pub(crate) fn prepare(self, tree: &StateTree, path: &TreePath) -> Result<()> {
         if self == Self::ReadBefore {
             block_on(tree.read(path))?;
         }

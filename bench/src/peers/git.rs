@@ -74,6 +74,14 @@ impl Git {
         )
     }
 
+    /// How long `git worktree add` takes for a new branch at `directory`.
+    pub(crate) fn time_to_add_worktree(&self, directory: &Path) -> Result<f64> {
+        let add = ["worktree", "add", "--quiet", "--detach"];
+        let mut command = clean_git();
+        command.env("GIT_DIR", &self.repository);
+        time_to_run(command.args(add).arg(directory))
+    }
+
     fn command(&self) -> Command {
         let mut command = clean_git();
         command

@@ -1,0 +1,121 @@
+//! What was changed in a workspace becomes a durable snapshot.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Result, ensure};
+use elevo_engine::Progress;
+use elevo_workspace::{NeverFreeze, Workspaces};
+use rayon::prelude::*;
+
+use super::{CHANGED, change, id, now, open, sizes};
+use crate::data::{Dataset, noise};
+use crate::engine::fixture::{Bench, commit_info};
+use crate::engine::short;
+use crate::measure::{Contender, Samples, interleave, timed};
+use crate::report::{Bar, Row, Unit};
+
+const ROUNDS: usize = 30;
+
+pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    let mut first: Option<Samples> = None;
+    for files in sizes(&bench.sizes) {
+        let tree = bench.tree(files)?;
+        let workspaces = open(bench, &tree, None)?;
+        workspaces.create(&id(0)?, tree.snapshot, now(), None, &Progress::new())?;
+        let mut samples = Samples::new();
+        for round in 0..ROUNDS {
+            change(&tree, &workspaces.path(&id(0)?)?, round)?;
+            samples.push(snapshot(&workspaces)?.0);
+        }
+        let name = short(files);
+        rows.push(Row {
+            name: format!("snapshot of 10 changes in {name} files"),
+            unit: Unit::Milliseconds,
+            ours: samples.figure(),
+            peer: None,
+            bar: Some(Bar::AtMost(10.0)),
+        });
+        if let Some(first) = first.as_ref().filter(|_| files == bench.sizes.large) {
+            rows.push(Row {
+                name: format!("snapshot growth from 1k to {name} files"),
+                unit: Unit::Milliseconds,
+                ours: samples.figure(),
+                peer: Some(("1k files", first.figure())),
+                bar: Some(Bar::AtMostTimes(1.5)),
+            });
+        }
+        first.get_or_insert(samples);
+    }
+    rows.push(large_upper(bench)?);
+    Ok(rows)
+}
+
+/// Takes a snapshot; how long that took, and how many bytes were read.
+fn snapshot(workspaces: &Workspaces) -> Result<(f64, u64)> {
+    let (id, progress) = (id(0)?, Progress::new());
+    let (seconds, _) = timed(|| {
+        let info = commit_info(None);
+        Ok(workspaces.snapshot(&id, info, &NeverFreeze, &progress)?)
+    })?;
+    Ok((seconds, progress.bytes()))
+}
+
+/// Ten changes where very many files were changed before.
+fn large_upper(bench: &mut Bench) -> Result<Row> {
+    let tree = bench.tree(super::FEW)?;
+    let files = bench.sizes.small;
+    let workspaces = open(bench, &tree, None)?;
+    let path = workspaces.create(&id(0)?, tree.snapshot, now(), None, &Progress::new())?;
+    let many = crate::data::Layout::new(files, crate::data::FileSizes::Short);
+    crate::data::write_to_disk(&many, &path.join("many"))?;
+    // What was written in the last tick of the clock is read twice.
+    for _ in 0..2 {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        fs::write(path.join("settled"), "")?;
+        snapshot(&workspaces)?;
+    }
+    let upper = path.with_file_name("upper");
+    let mut round = 0;
+    let contenders: [Contender<'_>; 2] = [
+        Box::new(|| {
+            round += 1;
+            for at in 0..CHANGED {
+                let data = noise(4096, "upper", (round * CHANGED + at) as u64);
+                fs::write(path.join("many").join(many.path(at * 97)), data)?;
+            }
+            let (seconds, bytes) = snapshot(&workspaces)?;
+            ensure!(
+                bytes <= 2 * 4096 * CHANGED as u64,
+                "{bytes} bytes were read for ten changes"
+            );
+            Ok(seconds)
+        }),
+        Box::new(|| Ok(timed(|| Ok(walk(&upper)?))?.0)),
+    ];
+    let [ours, floor] = interleave(15, contenders)?;
+    Ok(Row {
+        name: format!(
+            "snapshot of 10 changes among {} in the upper vs lstat",
+            short(files)
+        ),
+        unit: Unit::Milliseconds,
+        ours: ours.figure(),
+        peer: Some(("lstat walk", floor.figure())),
+        bar: Some(Bar::AtMostTimes(1.5)),
+    })
+}
+
+/// Looks at everything in a directory, on all processors.
+fn walk(directory: &Path) -> std::io::Result<u64> {
+    let entries: Vec<_> = fs::read_dir(directory)?.collect::<std::io::Result<_>>()?;
+    let below = entries.into_par_iter().map(|entry| {
+        let stat = entry.path().symlink_metadata()?;
+        match stat.is_dir() {
+            true => walk(&entry.path()),
+            false => Ok(stat.len().min(1)),
+        }
+    });
+    below.try_reduce(|| 0, |one, other| Ok(one + other))
+}
