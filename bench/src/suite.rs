@@ -132,9 +132,20 @@ impl Drop for Scratch {
             return;
         }
         say("removing the data");
+        unmount_below(path);
         if let Err(error) = remove(path) {
             say(&format!("cannot remove {}: {error:#}", path.display()));
         }
+    }
+}
+
+/// Takes away what was mounted in a directory, the last first.
+fn unmount_below(directory: &Path) {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let points = mounts.lines().filter_map(|line| line.split(' ').nth(1));
+    let ours = points.filter(|point| Path::new(point).starts_with(directory));
+    for point in ours.collect::<Vec<_>>().into_iter().rev() {
+        let _ = rustix::mount::unmount(point, rustix::mount::UnmountFlags::DETACH);
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Result, ensure};
 use elevo_engine::Progress;
-use elevo_workspace::{NeverFreeze, Workspaces};
+use elevo_workspace::{NeverFreeze, WorkspaceId, Workspaces};
 use rayon::prelude::*;
 
 use super::{CHANGED, change, id, now, open, sizes};
@@ -23,11 +23,12 @@ pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
     for files in sizes(&bench.sizes) {
         let tree = bench.tree(files)?;
         let workspaces = open(bench, &tree, None)?;
-        workspaces.create(&id(0)?, tree.snapshot, now(), None, &Progress::new())?;
         let mut samples = Samples::new();
         for round in 0..ROUNDS {
-            change(&tree, &workspaces.path(&id(0)?)?, round)?;
-            samples.push(snapshot(&workspaces)?.0);
+            let id = id(round)?;
+            let path = workspaces.create(&id, tree.snapshot, now(), None, &Progress::new())?;
+            change(&tree, &path, round)?;
+            samples.push(snapshot(&workspaces, &id)?.0);
         }
         let name = short(files);
         rows.push(Row {
@@ -53,11 +54,11 @@ pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
 }
 
 /// Takes a snapshot; how long that took, and how many bytes were read.
-fn snapshot(workspaces: &Workspaces) -> Result<(f64, u64)> {
-    let (id, progress) = (id(0)?, Progress::new());
+fn snapshot(workspaces: &Workspaces, id: &WorkspaceId) -> Result<(f64, u64)> {
+    let progress = Progress::new();
     let (seconds, _) = timed(|| {
         let info = commit_info(None);
-        Ok(workspaces.snapshot(&id, info, &NeverFreeze, &progress)?)
+        Ok(workspaces.snapshot(id, info, &NeverFreeze, &progress)?)
     })?;
     Ok((seconds, progress.bytes()))
 }
@@ -74,7 +75,7 @@ fn large_upper(bench: &mut Bench) -> Result<Row> {
     for _ in 0..2 {
         std::thread::sleep(std::time::Duration::from_millis(50));
         fs::write(path.join("settled"), "")?;
-        snapshot(&workspaces)?;
+        snapshot(&workspaces, &id(0)?)?;
     }
     let upper = path.with_file_name("upper");
     let mut round = 0;
@@ -85,7 +86,7 @@ fn large_upper(bench: &mut Bench) -> Result<Row> {
                 let data = noise(4096, "upper", (round * CHANGED + at) as u64);
                 fs::write(path.join("many").join(many.path(at * 97)), data)?;
             }
-            let (seconds, bytes) = snapshot(&workspaces)?;
+            let (seconds, bytes) = snapshot(&workspaces, &id(0)?)?;
             ensure!(
                 bytes <= 2 * 4096 * CHANGED as u64,
                 "{bytes} bytes were read for ten changes"

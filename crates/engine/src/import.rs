@@ -642,7 +642,7 @@ impl<'a> Importer<'a> {
         Ok(ReadEntry {
             entry: Entry::Link(link),
             time,
-            fingerprint: None,
+            fingerprint: Some(Fingerprint::of(&stat)),
         })
     }
 
@@ -653,12 +653,18 @@ impl<'a> Importer<'a> {
         path: &TreePath,
         name: Option<&Name>,
     ) {
+        self.note_bits(stat, path, name);
+        if has_attributes(fd) {
+            self.lose(LossKind::ExtendedAttributes, path, name);
+        }
+    }
+
+    fn note_bits(&self, stat: &Stat, path: &TreePath, name: Option<&Name>) {
         let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
         for (kind, found) in [
             (LossKind::HardLink, is_file && stat.st_nlink > 1),
             (LossKind::SpecialBits, stat.st_mode & 0o7000 != 0),
             (LossKind::Owner, stat.st_uid != self.owner),
-            (LossKind::ExtendedAttributes, has_attributes(fd)),
         ] {
             if found {
                 self.lose(kind, path, name);
@@ -691,17 +697,30 @@ fn has_known_time(stat: &Stat, known: &KnownEntry, size: u64) -> bool {
 
 /// Whether there are any but those that overlayfs keeps for itself.
 fn has_attributes(fd: BorrowedFd<'_>) -> bool {
-    let mut none: [u8; 0] = [];
-    if !matches!(rustix::fs::flistxattr(fd, &mut none[..]), Ok(size) if size > 0) {
-        return false;
-    }
-    let mut names = vec![0; LONGEST_ATTRIBUTE_LIST];
-    let length = rustix::fs::flistxattr(fd, &mut names[..]).unwrap_or(0);
-    let mut names = names[..length].split(|byte| *byte == 0);
+    let names = attributes(fd).unwrap_or_default();
+    let mut names = names.split(|byte| *byte == 0);
     names.any(|name| {
         let overlay = name.starts_with(b"trusted.overlay.") || name.starts_with(b"user.overlay.");
         !name.is_empty() && !overlay
     })
+}
+
+/// The names of extended attributes, each with a NUL after it.
+fn attributes(fd: BorrowedFd<'_>) -> io::Result<Vec<u8>> {
+    let mut names = vec![0; 256];
+    loop {
+        match rustix::fs::flistxattr(fd, &mut names[..]) {
+            Ok(length) => {
+                names.truncate(length);
+                return Ok(names);
+            }
+            Err(Errno::RANGE) if names.len() < LONGEST_ATTRIBUTE_LIST => {
+                names.resize(LONGEST_ATTRIBUTE_LIST, 0);
+            }
+            Err(Errno::OPNOTSUPP) => return Ok(Vec::new()),
+            Err(error) => return Err(error.into()),
+        }
+    }
 }
 
 /// What Linux allows.

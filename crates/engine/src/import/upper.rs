@@ -10,27 +10,26 @@
 //! | anything else | takes the place of what is below |
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
 use elevo_core::{Name, TreePath};
 use elevo_objects::{DirItem, Entry, Hash, Mode, Snapshot, TimeEntry, TimeItem, Tree};
 use rayon::prelude::*;
-use rustix::fs::{AtFlags, FileType};
-use rustix::io::Errno;
+use rustix::fs::{AtFlags, FileType, Stat};
 
 use super::earlier::Earlier;
 use super::names::Names;
 use super::sink::Sink;
 use super::{ImportOptions, Imported, Importer, KnownEntry, LossKind, ReadDirectory, ReadEntry};
-use super::{WINDOW, at_root};
+use super::{SLICE, WINDOW, at_root};
 use crate::blocking::Workers;
 use crate::disk;
 use crate::error::{Error, Result};
 use crate::progress::Progress;
 use crate::repository::Repository;
-use crate::stat_cache::{NewStatCache, StatCache};
+use crate::stat_cache::{Fingerprint, NewStatCache, StatCache};
 use crate::tree;
 
 /// A directory and the times beside it.
@@ -106,6 +105,33 @@ impl Edits {
     }
 }
 
+/// Where a directory of the upper is, and what lies below it.
+struct Place<'a> {
+    path: &'a TreePath,
+    /// All that is below the overlay.
+    root: State,
+    /// What of it shows in this directory.
+    below: Option<State>,
+    /// What it was when it was last read.
+    known: Option<State>,
+    /// Whether nobody has added, removed or renamed anything in it since.
+    is_same: bool,
+}
+
+/// An entry of the upper; `None` for nothing.
+struct Found {
+    name: Name,
+    read: Option<ReadEntry>,
+    /// Whether it is as it was when it was last read.
+    is_same: bool,
+}
+
+impl Found {
+    fn fingerprint(&self) -> Option<Fingerprint> {
+        self.read.as_ref()?.fingerprint
+    }
+}
+
 impl Importer<'_> {
     fn run_over(
         self,
@@ -113,21 +139,31 @@ impl Importer<'_> {
         known: Option<State>,
     ) -> Result<(ReadDirectory, Vec<super::Loss>)> {
         let root = (base.tree, base.times);
+        let place = Place {
+            path: &TreePath::root(),
+            root,
+            below: Some(root),
+            known,
+            is_same: false,
+        };
         let workers = self.workers;
-        let read =
-            workers.run(|| self.upper_directory(&TreePath::root(), root, Some(root), known))?;
+        let fd = self
+            .root
+            .open_directory(place.path)
+            .map_err(at_root("open"))?;
+        let stat = rustix::fs::fstat(&fd).map_err(|error| at_root("look at")(error.into()))?;
+        let (read, _) = workers.run(|| self.upper_directory(fd, &stat, &place))?;
         Ok((read, self.into_losses()))
     }
 
-    /// `root` is all that is below the overlay, `below` what shows in this
-    /// directory of it.
+    /// What a directory shows, and whether it is as it was.
     fn upper_directory(
         &self,
-        path: &TreePath,
-        root: State,
-        below: Option<State>,
-        known: Option<State>,
-    ) -> Result<ReadDirectory> {
+        fd: OwnedFd,
+        stat: &Stat,
+        place: &Place<'_>,
+    ) -> Result<(ReadDirectory, bool)> {
+        let path = place.path;
         let fail = |action| {
             move |source| Error::Io {
                 action,
@@ -135,45 +171,50 @@ impl Importer<'_> {
                 source,
             }
         };
-        let fd = self.root.open_directory(path).map_err(fail("open"))?;
-        let stat = rustix::fs::fstat(&fd).map_err(|error| fail("look at")(error.into()))?;
-        self.note_attributes(&stat, fd.as_fd(), path, None);
         let names = Names::read(fd.as_fd()).map_err(fail("list"))?;
         let seen = self
             .cache
             .map(|cache| cache.files(path))
             .unwrap_or_default();
-        let earlier = Earlier::open(self.repository, known, seen);
+        let earlier = Earlier::open(self.repository, place.known, seen);
         let mut earlier = self.workers.wait(earlier)?;
-        let mut files = self.new_cache.map(NewStatCache::files);
-        let mut edits = Edits::default();
+        let mut found = Vec::with_capacity(names.len());
+        let mut fd = Some(fd);
         for window in names.windows(WINDOW) {
             let window = window.map_err(fail("list"))?;
             let known = self.workers.wait(earlier.known(&window))?;
-            let read = self.upper_window(path, fd.as_fd(), (root, below), window, &known)?;
-            for (name, read) in read {
-                let fingerprint = read.as_ref().and_then(|read| read.fingerprint);
-                if let (Some(files), Some(fingerprint)) = (&mut files, &fingerprint) {
-                    files.push(&name, fingerprint);
-                }
-                edits.push(name, read.map(|read| (read.entry, read.time)));
-            }
+            found.extend(self.upper_window(place, &mut fd, window, &known)?);
         }
-        if let (Some(new), Some(files)) = (self.new_cache, files) {
+        if let Some(new) = self.new_cache {
+            let mut files = new.files();
+            for found in &found {
+                if let Some(fingerprint) = found.fingerprint() {
+                    files.push(&found.name, &fingerprint);
+                }
+            }
             new.add(path, files).map_err(fail("note the files of"))?;
         }
-        let (tree, times) = self.apply(below.unwrap_or((Tree::EMPTY, None)), edits)?;
-        Ok(ReadDirectory {
+        let is_same = place.is_same && found.iter().all(|found| found.is_same);
+        let (tree, times) = match place.known {
+            Some(known) if is_same => known,
+            _ => self.apply(place.below.unwrap_or((Tree::EMPTY, None)), found)?,
+        };
+        let read = ReadDirectory {
             mode: Mode::from_bits(stat.st_mode),
-            modified: disk::modified(&stat),
+            modified: disk::modified(stat),
             tree,
             times,
-        })
+        };
+        Ok((read, is_same))
     }
 
-    fn apply(&self, (tree, times): State, edits: Edits) -> Result<State> {
-        if edits.entries.is_empty() {
+    fn apply(&self, (tree, times): State, found: Vec<Found>) -> Result<State> {
+        if found.is_empty() {
             return Ok((tree, times));
+        }
+        let mut edits = Edits::default();
+        for Found { name, read, .. } in found {
+            edits.push(name, read.map(|read| (read.entry, read.time)));
         }
         let mut objects = Vec::new();
         let edited = self.workers.wait(async {
@@ -191,84 +232,217 @@ impl Importer<'_> {
         Ok(edited)
     }
 
-    /// What names of the upper stand for; `None` for nothing.
+    /// What some names of the upper stand for. The directory's descriptor is
+    /// closed while those below are read, so that depth costs no descriptors.
     fn upper_window(
+        &self,
+        place: &Place<'_>,
+        fd: &mut Option<OwnedFd>,
+        window: Vec<(Name, FileType)>,
+        known: &super::Known,
+    ) -> Result<Vec<Found>> {
+        let path = place.path;
+        let (directories, leaves): (Vec<_>, Vec<_>) = window
+            .into_iter()
+            .partition(|(_, kind)| *kind == FileType::Directory);
+        let open = match fd.take() {
+            Some(fd) => fd,
+            None => self.root.open_directory(path).map_err(|source| Error::Io {
+                action: "open",
+                path: path.clone(),
+                source,
+            })?,
+        };
+        let mut found = leaves
+            .into_par_iter()
+            .with_min_len(SLICE)
+            .map(|(name, kind)| self.upper_leaf(path, open.as_fd(), name, kind, known))
+            .collect::<Result<Vec<_>>>()?;
+        if directories.is_empty() {
+            *fd = Some(open);
+        } else {
+            drop(open);
+            let below = directories
+                .into_par_iter()
+                .with_max_len(1)
+                .map(|(name, _)| {
+                    let known = known.get(&name);
+                    self.upper_subdirectory(place, name, known)
+                })
+                .collect::<Result<Vec<_>>>()?;
+            found.extend(below);
+            found.sort_by(|one, other| one.name.cmp(&other.name));
+        }
+        self.progress.add(found.len() as u64, 0);
+        Ok(found)
+    }
+
+    fn upper_leaf(
         &self,
         path: &TreePath,
         fd: BorrowedFd<'_>,
-        (root, below): (State, Option<State>),
-        window: Vec<(Name, FileType)>,
+        name: Name,
+        kind: FileType,
         known: &super::Known,
-    ) -> Result<Vec<(Name, Option<ReadEntry>)>> {
-        let read = window.into_par_iter().map(|(name, kind)| {
-            let known = known.get(&name);
-            let read = match kind {
-                FileType::Directory => self.upper_subdirectory(path, &name, root, below, known)?,
-                FileType::CharacterDevice if is_whiteout(fd, &name) => None,
-                _ => self.leaf(path, fd, &name, kind, known)?,
-            };
-            Ok((name, read))
-        });
-        let read = read.collect::<Result<Vec<_>>>()?;
-        self.progress.add(read.len() as u64, 0);
-        Ok(read)
+    ) -> Result<Found> {
+        let known = known.get(&name);
+        if kind == FileType::CharacterDevice && is_whiteout(fd, &name) {
+            // It has nothing that could change but its name.
+            return Ok(Found {
+                name,
+                read: None,
+                is_same: true,
+            });
+        }
+        let read = self.leaf(path, fd, &name, kind, known)?;
+        let is_same = is_seen(known, read.as_ref());
+        Ok(Found {
+            name,
+            read,
+            is_same,
+        })
     }
 
     fn upper_subdirectory(
         &self,
-        path: &TreePath,
-        name: &Name,
-        root: State,
-        below: Option<State>,
+        place: &Place<'_>,
+        name: Name,
         known: Option<&KnownEntry>,
-    ) -> Result<Option<ReadEntry>> {
-        let known = known.and_then(|known| known.directory());
-        let at = path.join(name)?;
-        let shown = self.shown_in(&at, name, root, below);
-        let read = shown.and_then(|below| self.upper_directory(&at, root, below, known));
-        let read = match read {
-            Err(Error::Io {
-                source, path: at, ..
-            }) if disk::is_absent(&source) && at.starts_with(path) => {
-                self.lose(LossKind::Vanished, path, Some(name));
-                return Ok(None);
+    ) -> Result<Found> {
+        match self.opened_subdirectory(place, &name, known) {
+            Err(Error::Io { source, path, .. })
+                if disk::is_absent(&source) && path.starts_with(place.path) =>
+            {
+                self.lose(LossKind::Vanished, place.path, Some(&name));
+                Ok(Found {
+                    name,
+                    read: None,
+                    is_same: false,
+                })
             }
-            other => other?,
+            Err(error) => Err(error),
+            Ok((read, is_same)) => Ok(Found {
+                name,
+                read: Some(read),
+                is_same,
+            }),
+        }
+    }
+
+    fn opened_subdirectory(
+        &self,
+        place: &Place<'_>,
+        name: &Name,
+        known: Option<&KnownEntry>,
+    ) -> Result<(ReadEntry, bool)> {
+        let path = place.path.join(name)?;
+        let fail = |source| Error::Io {
+            action: "open",
+            path: path.clone(),
+            source,
         };
-        Ok(Some(ReadEntry::directory(&read)))
+        let fd = self.root.open_directory(&path).map_err(fail)?;
+        let stat = rustix::fs::fstat(&fd).map_err(|error| fail(error.into()))?;
+        let fingerprint = Fingerprint::of(&stat);
+        self.note_bits(&stat, place.path, Some(name));
+        let below = self
+            .shown_in(fd.as_fd(), name, place)
+            .map_err(|error| match error {
+                AttributeError::Io(source) => fail(source),
+                AttributeError::Engine(error) => error,
+            })?;
+        let inside = Place {
+            path: &path,
+            root: place.root,
+            below,
+            known: known.and_then(KnownEntry::directory),
+            is_same: known.is_some_and(|known| known.seen == Some(fingerprint)),
+        };
+        let (read, is_same) = self.upper_directory(fd, &stat, &inside)?;
+        let read = ReadEntry {
+            fingerprint: Some(fingerprint),
+            ..ReadEntry::directory(&read)
+        };
+        Ok((read, is_same))
     }
 
     /// What of the tree below shows in a directory of the upper.
     fn shown_in(
         &self,
-        at: &TreePath,
+        fd: BorrowedFd<'_>,
         name: &Name,
-        root: State,
-        below: Option<State>,
-    ) -> Result<Option<State>> {
-        let fail = |source| Error::Io {
-            action: "read the attributes of",
-            path: at.clone(),
-            source,
-        };
-        let fd = self.root.open_directory(at).map_err(fail)?;
-        if attribute(fd.as_fd(), "opaque").map_err(fail)?.as_deref() == Some(b"y") {
+        place: &Place<'_>,
+    ) -> std::result::Result<Option<State>, AttributeError> {
+        let marks = Marks::of(fd)?;
+        if marks.has_others {
+            self.lose(LossKind::ExtendedAttributes, place.path, Some(name));
+        }
+        if marks.is_opaque {
             return Ok(None);
         }
         let find = |state: Option<State>, name: &[u8]| {
             self.workers
                 .wait(directory_in(self.repository, state, name))
         };
-        match attribute(fd.as_fd(), "redirect").map_err(fail)? {
-            None => find(below, name),
-            Some(beside) if !beside.starts_with(b"/") => find(below, &beside),
+        Ok(match marks.redirect {
+            None => find(place.below, name)?,
+            Some(beside) if !beside.starts_with(b"/") => find(place.below, &beside)?,
             Some(path) => {
                 let mut names = path
                     .split(|byte| *byte == b'/')
                     .filter(|name| !name.is_empty());
-                names.try_fold(Some(root), find)
+                names.try_fold(Some(place.root), find)?
+            }
+        })
+    }
+}
+
+/// Whether a file or link is as it was seen last.
+fn is_seen(known: Option<&KnownEntry>, read: Option<&ReadEntry>) -> bool {
+    let seen = known.and_then(|known| known.seen);
+    let now = read.and_then(|read| read.fingerprint);
+    seen.is_some() && seen == now
+}
+
+enum AttributeError {
+    Io(io::Error),
+    Engine(Error),
+}
+
+impl From<io::Error> for AttributeError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<Error> for AttributeError {
+    fn from(error: Error) -> Self {
+        Self::Engine(error)
+    }
+}
+
+/// What overlayfs has written on a directory.
+#[derive(Default)]
+struct Marks {
+    is_opaque: bool,
+    redirect: Option<Vec<u8>>,
+    /// Whether somebody else has written on it, too.
+    has_others: bool,
+}
+
+impl Marks {
+    fn of(fd: BorrowedFd<'_>) -> io::Result<Self> {
+        let mut marks = Self::default();
+        for name in super::attributes(fd)?.split(|byte| *byte == 0) {
+            let name_of = |namespace: &[u8]| name.strip_prefix(namespace);
+            match name_of(b"trusted.overlay.").or(name_of(b"user.overlay.")) {
+                Some(b"opaque") => marks.is_opaque = attribute(fd, name)? == b"y",
+                Some(b"redirect") => marks.redirect = Some(attribute(fd, name)?),
+                Some(_) => {}
+                None => marks.has_others |= !name.is_empty(),
             }
         }
+        Ok(marks)
     }
 }
 
@@ -295,21 +469,11 @@ fn is_whiteout(directory: BorrowedFd<'_>, name: &Name) -> bool {
     })
 }
 
-/// An attribute that overlayfs has set, as root or without.
-fn attribute(fd: BorrowedFd<'_>, name: &str) -> io::Result<Option<Vec<u8>>> {
-    for namespace in ["trusted", "user"] {
-        let name = format!("{namespace}.overlay.{name}");
-        let mut value = vec![0; LONGEST_ATTRIBUTE];
-        match rustix::fs::fgetxattr(fd, name, &mut value[..]) {
-            Ok(length) => {
-                value.truncate(length);
-                return Ok(Some(value));
-            }
-            Err(Errno::NODATA | Errno::OPNOTSUPP) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(None)
+fn attribute(fd: BorrowedFd<'_>, name: &[u8]) -> io::Result<Vec<u8>> {
+    let mut value = vec![0; LONGEST_ATTRIBUTE];
+    let length = rustix::fs::fgetxattr(fd, name, &mut value[..])?;
+    value.truncate(length);
+    Ok(value)
 }
 
 /// A path, at most.

@@ -133,12 +133,16 @@ impl WorkspaceProvider for OverlayProvider {
             unreachable!("called only if atomic");
         };
         let stack = self.layers.stack(origin.id, origin.snapshot, progress)?;
-        let reading = pool.reading(id(from))?;
+        // The first is of this moment, and the others are of the first, which
+        // nobody can write to yet.
+        let mut source = id(from);
         for place in places {
-            pool.copy(&reading.name, id(place), origin.limit)?;
-            self.mount(place, &stack)?;
+            pool.copy(source, id(place), origin.limit)?;
+            source = id(places[0]);
         }
-        Ok(())
+        places
+            .iter()
+            .try_for_each(|place| self.mount(place, &stack))
     }
 
     fn is_attached(&self, place: &Path) -> bool {

@@ -51,7 +51,7 @@ impl Pool {
         make().map_err(Error::io("make a subvolume in", &self.directory))
     }
 
-    /// Makes a home that holds what another, or a reading, holds now.
+    /// Makes a home that holds what another holds now.
     pub(super) fn copy(&self, from: &str, id: &str, limit: Option<u64>) -> Result<()> {
         let make = || {
             let from = File::open(self.home(from))?;
@@ -129,7 +129,7 @@ impl Pool {
 /// A subvolume that nobody changes.
 pub(super) struct InReading<'a> {
     pool: &'a Pool,
-    pub(super) name: String,
+    name: String,
 }
 
 impl InReading<'_> {
