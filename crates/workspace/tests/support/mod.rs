@@ -1,5 +1,7 @@
 //! What the tests of workspaces share.
 
+#![allow(dead_code, reason = "not every test needs all of it")]
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
