@@ -73,6 +73,7 @@ on_every_provider! {
     a_parked_workspace_comes_back_as_it_was
     what_is_removed_is_gone
     workspaces_survive_a_restart_and_half_made_ones_do_not
+    a_restart_of_the_machine_loses_nothing
     ids_are_taken_once
     hostile_files_stay_inside
     random_changes_are_all_found
@@ -340,6 +341,33 @@ fn workspaces_survive_a_restart_and_half_made_ones_do_not(bench: &Bench) {
     drop(lock);
     bench.open();
     assert_eq!(bench.places(), ["one"]);
+}
+
+/// What is mounted goes, and so does what the page cache held of layers that
+/// were not synced.
+fn a_restart_of_the_machine_loses_nothing(bench: &Bench) {
+    let workspaces = bench.open();
+    let one = bench.create(&workspaces, "one");
+    fs::write(one.join("mine"), "kept").unwrap();
+    fs::remove_file(one.join("run")).unwrap();
+    let into = [id("two")];
+    workspaces
+        .fork(&id("one"), &into, info(), &NeverFreeze, &progress())
+        .unwrap();
+    let two = workspaces.path(&into[0]).unwrap();
+    fs::write(two.join("mine"), "of two").unwrap();
+    let expected = [&one, &two].map(|files| (bench.plain_import(files), bench.times(files)));
+    drop(workspaces);
+    bench.restart();
+
+    let workspaces = bench.open();
+    for (name, expected) in ["one", "two"].into_iter().zip(expected) {
+        let files = workspaces.path(&id(name)).unwrap();
+        assert_eq!(bench.plain_import(&files), expected.0, "{name}");
+        assert_eq!(bench.times(&files), expected.1, "{name}");
+        let changes = workspaces.changes(&id(name), &progress()).unwrap();
+        assert_eq!(changes.tree, expected.0, "{name}");
+    }
 }
 
 #[test]

@@ -155,6 +155,30 @@ impl Bench {
         times
     }
 
+    /// Unmounts everything here, and spoils layers that another run of the
+    /// kernel could not trust.
+    pub(crate) fn restart(&self) {
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+        let points = mounts.lines().filter_map(|line| line.split(' ').nth(1));
+        let ours = points.filter(|point| Path::new(point).starts_with(&self.root));
+        for point in ours.collect::<Vec<_>>().into_iter().rev() {
+            let status = std::process::Command::new("umount").arg(point).status();
+            assert!(status.unwrap().success(), "{point}");
+        }
+        let layers = fs::read_dir(self.root.join("layers"));
+        for layer in layers.into_iter().flatten() {
+            let layer = layer.unwrap().path();
+            let about = fs::read_to_string(layer.join("about")).unwrap_or_default();
+            if about.contains("\"below\":\"") {
+                let (before, boot) = about.split_once("\"boot\":\"").unwrap();
+                let (_, after) = boot.split_once('"').unwrap();
+                let other = format!("{before}\"boot\":\"another\"{after}");
+                fs::write(layer.join("about"), other).unwrap();
+                fs::remove_dir_all(layer.join("files")).unwrap();
+            }
+        }
+    }
+
     /// Waits until the clock of file systems has moved on.
     pub(crate) fn settle(&self) {
         std::thread::sleep(Duration::from_millis(20));
