@@ -392,6 +392,8 @@ fn of_workspace(error: &elevo_workspace::Error) -> Known {
         Error::Busy(id) => Known::new(Exit::Busy, "workspace_busy").with(workspace(id)),
         Error::Registry { path, line } => Known::new(Exit::Damaged, "registry_damaged")
             .with(json!({ "path": lossy(path), "line": line })),
+        Error::NoOverlays => Known::new(Exit::Usage, "overlay_unsupported")
+            .advice("`elevo doctor` says what works here"),
         Error::NoLimit => Known::new(Exit::Usage, "limit_unsupported")
             .advice("leave out --limit, or run as root with --provider overlay"),
         Error::Engine(error) => of_engine(error),

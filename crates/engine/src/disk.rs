@@ -6,16 +6,12 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use elevo_core::{Name, Timestamp, TreePath};
-use rustix::fs::{AtFlags, Mode as Bits, OFlags, ResolveFlags, Stat};
+use rustix::fs::{AtFlags, Mode as Bits, OFlags, Stat};
 use rustix::io::Errno;
 
 /// A directory below which everything happens.
 #[derive(Debug)]
 pub(crate) struct Root(OwnedFd);
-
-const BENEATH: ResolveFlags = ResolveFlags::BENEATH
-    .union(ResolveFlags::NO_SYMLINKS)
-    .union(ResolveFlags::NO_MAGICLINKS);
 
 const DIRECTORY: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
@@ -34,15 +30,31 @@ impl Root {
         if path.is_root() {
             return Ok(rustix::fs::openat(&self.0, c".", DIRECTORY, Bits::empty())?);
         }
+        match self.open_beneath(path) {
+            Err(Errno::NOSYS | Errno::PERM) => self.step_by_step(path),
+            other => Ok(other?),
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    fn open_beneath(&self, path: &TreePath) -> rustix::io::Result<OwnedFd> {
+        use rustix::fs::ResolveFlags;
+        const BENEATH: ResolveFlags = ResolveFlags::BENEATH
+            .union(ResolveFlags::NO_SYMLINKS)
+            .union(ResolveFlags::NO_MAGICLINKS);
         loop {
             let opened =
                 rustix::fs::openat2(&self.0, path.as_bytes(), DIRECTORY, Bits::empty(), BENEATH);
             match opened {
                 Err(Errno::AGAIN | Errno::INTR) => {}
-                Err(Errno::NOSYS | Errno::PERM) => return self.step_by_step(path),
-                other => return Ok(other?),
+                other => return other,
             }
         }
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn open_beneath(&self, _: &TreePath) -> rustix::io::Result<OwnedFd> {
+        Err(Errno::NOSYS)
     }
 
     /// The same where `openat2` cannot be had: one name at a time.
@@ -102,6 +114,18 @@ impl<'a> Parents<'a> {
 pub(crate) fn is_absent(error: &io::Error) -> bool {
     let code = error.raw_os_error().map(Errno::from_raw_os_error);
     matches!(code, Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP))
+}
+
+/// Permission bits for the system's calls, which differ in their width.
+#[allow(clippy::unnecessary_cast, reason = "not on every system")]
+pub(crate) fn bits(mode: u32) -> Bits {
+    Bits::from_raw_mode(mode as rustix::fs::RawMode)
+}
+
+/// Kind and permission bits of what was looked at.
+#[allow(clippy::unnecessary_cast, reason = "not on every system")]
+pub(crate) fn mode(stat: &Stat) -> u32 {
+    stat.st_mode as u32
 }
 
 /// When an entry was last modified.

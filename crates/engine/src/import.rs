@@ -418,7 +418,7 @@ impl<'a> Importer<'a> {
             new.add(path, files).map_err(fail("note the files of"))?;
         }
         Ok(ReadDirectory {
-            mode: Mode::from_bits(stat.st_mode),
+            mode: Mode::from_bits(disk::mode(&stat)),
             modified: disk::modified(&stat),
             tree: root.map_or(Tree::EMPTY, |root| Tree {
                 root: Some(root.hash),
@@ -676,7 +676,7 @@ impl<'a> Importer<'a> {
 fn read_file(stat: &Stat, content: Content) -> ReadEntry {
     ReadEntry {
         entry: Entry::File {
-            mode: Mode::from_bits(stat.st_mode),
+            mode: Mode::from_bits(disk::mode(stat)),
             content,
         },
         time: TimeEntry {

@@ -27,6 +27,8 @@ use elevo_core::{Name, TreePath};
 use elevo_objects::{Hash, Tree};
 use rustix::fs::Stat;
 
+use crate::disk;
+
 const MAGIC: &[u8] = b"elevostat\x01";
 const CHECKSUM: usize = 16;
 const INDEX_ENTRY: usize = 16 + 8 + 4;
@@ -50,7 +52,7 @@ pub(crate) struct Fingerprint {
 impl Fingerprint {
     pub(crate) fn of(stat: &Stat) -> Self {
         Self {
-            mode: stat.st_mode,
+            mode: disk::mode(stat),
             size: stat.st_size as u64,
             modified: (stat.st_mtime, stat.st_mtime_nsec as u32),
             changed: (stat.st_ctime, stat.st_ctime_nsec as u32),

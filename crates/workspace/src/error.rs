@@ -25,6 +25,9 @@ pub enum Error {
     /// A limit was asked for that nothing here can hold.
     #[error("the changes in a workspace cannot be limited here: that needs overlays and a pool")]
     NoLimit,
+    /// Overlays were asked for on a system that has none.
+    #[error("overlays, and the pool for what is changed in them, need Linux")]
+    NoOverlays,
     /// The registry has a line that is not one.
     #[error(
         "line {line} of {} is damaged; restore the file from a backup, or remove that line and \

@@ -17,6 +17,7 @@
 //! A workspace exists from the moment its line is in the log. What is in `live`
 //! without one is half-made or half-removed, and goes at the next start.
 
+#[cfg(target_os = "linux")]
 mod btrfs;
 mod error;
 mod id;

@@ -1,13 +1,10 @@
 //! Which ways to make a workspace work in a directory, found out by trying.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::Path;
 
-use rustix::io::Errno;
-use rustix::mount::{UnmountFlags, unmount};
-
-use crate::provider::{ProviderKind, mount_overlay};
+use crate::provider::ProviderKind;
 
 /// Whether one way works here.
 #[derive(Clone, Debug)]
@@ -54,7 +51,15 @@ pub fn choose(findings: &[Finding]) -> ProviderKind {
     works.map_or(ProviderKind::Copy, |finding| finding.provider)
 }
 
+#[cfg(not(target_os = "linux"))]
+fn obstacle_to_overlays(_: &Path) -> Option<String> {
+    Some("overlays need Linux".into())
+}
+
+#[cfg(target_os = "linux")]
 fn obstacle_to_overlays(directory: &Path) -> Option<String> {
+    use rustix::io::Errno;
+    use rustix::mount::{UnmountFlags, unmount};
     let place = directory.join(format!("probe-overlay-{}", std::process::id()));
     let tried = try_an_overlay(&place);
     let _ = unmount(place.join("files"), UnmountFlags::DETACH);
@@ -72,6 +77,7 @@ fn obstacle_to_overlays(directory: &Path) -> Option<String> {
 }
 
 /// Mounts one and deletes a file in it, which needs whiteouts and attributes.
+#[cfg(target_os = "linux")]
 fn try_an_overlay(place: &Path) -> io::Result<()> {
     for name in ["lower", "upper", "work", "files"] {
         fs::create_dir_all(place.join(name))?;
@@ -79,7 +85,7 @@ fn try_an_overlay(place: &Path) -> io::Result<()> {
     let lower = place.join("lower");
     fs::create_dir(lower.join("directory"))?;
     let files = place.join("files");
-    mount_overlay(&[&lower], place, &files)?;
+    crate::provider::mount_overlay(&[&lower], place, &files)?;
     fs::rename(files.join("directory"), files.join("renamed"))
 }
 
@@ -93,16 +99,34 @@ fn obstacle_to_cloning(directory: &Path) -> Option<String> {
     let _ = fs::remove_file(&to);
     let error = tried.err()?;
     Some(format!(
-        "the file system of {} cannot clone files ({error}); btrfs, XFS and bcachefs can",
+        "the file system of {} cannot clone files ({error}); APFS, btrfs, XFS and bcachefs can",
         directory.display()
     ))
 }
 
+#[cfg(target_os = "linux")]
 fn try_to_clone(from: &Path, to: &Path) -> io::Result<()> {
     fs::write(from, [0; 4096])?;
-    let from = File::open(from)?;
-    let to = File::create_new(to)?;
+    let (from, to) = (fs::File::open(from)?, fs::File::create_new(to)?);
     Ok(rustix::fs::ioctl_ficlone(to, from)?)
+}
+
+#[cfg(target_vendor = "apple")]
+fn try_to_clone(from: &Path, to: &Path) -> io::Result<()> {
+    use rustix::fs::{CWD, CloneFlags};
+    fs::write(from, [0; 4096])?;
+    let from = fs::File::open(from)?;
+    Ok(rustix::fs::fclonefileat(
+        from,
+        CWD,
+        to,
+        CloneFlags::empty(),
+    )?)
+}
+
+#[cfg(not(any(target_os = "linux", target_vendor = "apple")))]
+fn try_to_clone(_: &Path, _: &Path) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 #[cfg(test)]

@@ -2,8 +2,11 @@
 //! module for each way.
 
 mod full;
+#[cfg(target_os = "linux")]
 mod layers;
+#[cfg(target_os = "linux")]
 mod overlay;
+#[cfg(target_os = "linux")]
 mod pool;
 
 use std::fmt;
@@ -18,7 +21,9 @@ use serde::{Deserialize, Serialize};
 use crate::error::Result;
 
 pub use full::FullProvider;
+#[cfg(target_os = "linux")]
 pub use overlay::OverlayProvider;
+#[cfg(target_os = "linux")]
 pub(crate) use overlay::mount_overlay;
 
 /// The ways to make a workspace, the best first.

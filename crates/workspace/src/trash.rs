@@ -119,6 +119,7 @@ fn move_up(
 
 /// Opens a directory to list and change it, giving its owner the right to if
 /// need be; `None` if it is gone.
+#[cfg(target_os = "linux")]
 fn open(parent: BorrowedFd<'_>, name: &[u8]) -> io::Result<Option<OwnedFd>> {
     let path = match rustix::fs::openat(parent, name, DIRECTORY | OFlags::PATH, Mode::empty()) {
         Err(Errno::NOENT) => return Ok(None),
@@ -133,6 +134,28 @@ fn open(parent: BorrowedFd<'_>, name: &[u8]) -> io::Result<Option<OwnedFd>> {
     }
     let opened = rustix::fs::openat(&path, c".", DIRECTORY | OFlags::RDONLY, Mode::empty());
     Ok(Some(opened?))
+}
+
+/// The same where a descriptor cannot stand for something that may not be
+/// opened: a name that changes meanwhile is then another's by the same user.
+#[cfg(not(target_os = "linux"))]
+fn open(parent: BorrowedFd<'_>, name: &[u8]) -> io::Result<Option<OwnedFd>> {
+    let open = || rustix::fs::openat(parent, name, DIRECTORY | OFlags::RDONLY, Mode::empty());
+    let opened = match open() {
+        Err(Errno::ACCESS) => {
+            rustix::fs::chmodat(parent, name, Mode::RWXU, AtFlags::SYMLINK_NOFOLLOW)?;
+            open()
+        }
+        opened => opened,
+    };
+    match opened {
+        Err(Errno::NOENT) => Ok(None),
+        opened => {
+            let opened = opened?;
+            rustix::fs::fchmod(&opened, Mode::RWXU)?;
+            Ok(Some(opened))
+        }
+    }
 }
 
 /// Another process may be emptying the same trash.

@@ -11,9 +11,9 @@ use futures::executor::block_on;
 use crate::error::{Error, Result};
 use crate::id::WorkspaceId;
 use crate::probe::{choose, probe};
-use crate::provider::{
-    FullProvider, Origin, OverlayProvider, ProviderKind, Reading, WorkspaceProvider,
-};
+#[cfg(target_os = "linux")]
+use crate::provider::OverlayProvider;
+use crate::provider::{FullProvider, Origin, ProviderKind, Reading, WorkspaceProvider};
 use crate::record::{Record, State};
 use crate::registry::{Locked, Registry};
 use crate::trash;
@@ -140,18 +140,21 @@ impl Workspaces {
         }
         let copy = FullProvider::copy(repository.clone(), options.threads);
         let reflink = FullProvider::reflink(repository.clone(), options.threads, root);
-        let (threads, spare) = (options.threads, options.spare_layers);
-        let mut overlay = OverlayProvider::new(repository.clone(), threads, root, spare);
-        if let Some(bytes) = options.pool {
-            overlay = overlay.with_pool(root, bytes)?;
+        let mut providers: Vec<Box<dyn WorkspaceProvider>> =
+            vec![Box::new(reflink), Box::new(copy)];
+        providers.extend(overlay(root, &repository, options)?);
+        let providers = providers.into_iter();
+        let providers: BTreeMap<_, _> = providers
+            .map(|provider| (provider.kind(), provider))
+            .collect();
+        if !providers.contains_key(&chosen) {
+            return Err(Error::NoOverlays);
         }
-        let providers: [Box<dyn WorkspaceProvider>; 3] =
-            [Box::new(overlay), Box::new(reflink), Box::new(copy)];
         let workspaces = Self {
             root: root.into(),
             repository,
             registry: Registry::open(&root.join("registry"))?,
-            providers: providers.map(|provider| (provider.kind(), provider)).into(),
+            providers,
             chosen,
         };
         workspaces.clear_away()?;
@@ -589,6 +592,32 @@ impl Workspaces {
             reading.keep();
         }
         Ok(Snapshotted { id, is_new, losses })
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn overlay(
+    root: &Path,
+    repository: &Repository,
+    options: &Options,
+) -> Result<Option<Box<dyn WorkspaceProvider>>> {
+    let (threads, spare) = (options.threads, options.spare_layers);
+    let mut overlay = OverlayProvider::new(repository.clone(), threads, root, spare);
+    if let Some(bytes) = options.pool {
+        overlay = overlay.with_pool(root, bytes)?;
+    }
+    Ok(Some(Box::new(overlay)))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn overlay(
+    _: &Path,
+    _: &Repository,
+    options: &Options,
+) -> Result<Option<Box<dyn WorkspaceProvider>>> {
+    match options.pool {
+        Some(_) => Err(Error::NoOverlays),
+        None => Ok(None),
     }
 }
 

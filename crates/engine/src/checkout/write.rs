@@ -1,17 +1,17 @@
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use bytes::Bytes;
 use elevo_core::{Timestamp, TreePath};
 use elevo_objects::{Content, DirItem, Entry, Hash, MIN_CHUNK, Mode, Tree};
 use rayon::prelude::*;
-use rustix::fs::{AtFlags, FileType, Mode as Bits, OFlags, Timespec, Timestamps, UTIME_OMIT};
+use rustix::fs::{AtFlags, Mode as Bits, OFlags, Timespec, Timestamps, UTIME_OMIT};
 use rustix::io::Errno;
 
 use super::remove::remove_all;
 use super::{Checkout, CheckoutReport, Job, SLICE};
-use crate::disk::{Parents, Root};
+use crate::disk::{self, Parents, Root};
 use crate::error::{Error, Result};
 use crate::file::ChunkReader;
 use crate::tree;
@@ -99,7 +99,7 @@ impl<'a> Writer<'a> {
                 .open_directory(&directory.path)
                 .map_err(fail)?;
             if set_mode {
-                let bits = Bits::from_raw_mode(directory.mode.bits());
+                let bits = disk::bits(directory.mode.bits());
                 rustix::fs::fchmod(&fd, bits).map_err(|error| fail(error.into()))?;
             }
             set_modified(&fd, directory.modified).map_err(fail)?;
@@ -110,7 +110,7 @@ impl<'a> Writer<'a> {
     /// Makes a directory that its owner can write into until it is closed.
     fn make_directory(&self, parents: &mut Parents<'_>, directory: &OpenDirectory) -> Result<()> {
         let path = &directory.path;
-        let bits = Bits::from_raw_mode(directory.mode.bits() | 0o700);
+        let bits = disk::bits(directory.mode.bits() | 0o700);
         let made = parents
             .of(path)
             .and_then(|(parent, name)| Ok(rustix::fs::mkdirat(parent, name.as_bytes(), bits)?));
@@ -186,14 +186,24 @@ impl<'a> Writer<'a> {
         {
             return Ok(done);
         }
-        let fd = self.create(parents, job, mode)?;
-        let cloned = self.clone_from_seed(&fd, &job.path, content)?;
+        let seed = self.in_seed(&job.path, content)?;
+        #[cfg(target_vendor = "apple")]
+        let (fd, cloned) = match seed.and_then(|seed| self.clone_new(parents, job, &seed)) {
+            Some(fd) => (fd, true),
+            None => (self.create(parents, job, mode)?, false),
+        };
+        #[cfg(not(target_vendor = "apple"))]
+        let (fd, cloned) = {
+            let fd = self.create(parents, job, mode)?;
+            let cloned = seed.is_some_and(|seed| clone_content(&fd, &seed));
+            (fd, cloned)
+        };
         if !cloned {
             self.write_content(&fd, job, content, chunk)?;
         }
         let finish = |source| fail("set the mode and time of", &job.path)(source);
         if mode.bits() & self.umask != 0 {
-            rustix::fs::fchmod(&fd, Bits::from_raw_mode(mode.bits()))
+            rustix::fs::fchmod(&fd, disk::bits(mode.bits()))
                 .map_err(|error| finish(error.into()))?;
         }
         set_modified(&fd, job.modified).map_err(finish)?;
@@ -208,7 +218,7 @@ impl<'a> Writer<'a> {
         let (parent, name) = parents.of(&job.path)?;
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let fd = rustix::fs::openat(parent, name.as_bytes(), flags, Bits::empty())?;
-        Ok(rustix::fs::fchmod(fd, Bits::from_raw_mode(mode.bits()))?)
+        Ok(rustix::fs::fchmod(fd, disk::bits(mode.bits()))?)
     }
 
     /// Creates a file that was not there, taking away what is.
@@ -216,7 +226,7 @@ impl<'a> Writer<'a> {
         let path = &job.path;
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let bits = Bits::from_raw_mode(mode.bits());
+        let bits = disk::bits(mode.bits());
         let create = |parents: &mut Parents<'_>| -> io::Result<OwnedFd> {
             let (parent, name) = parents.of(path)?;
             Ok(rustix::fs::openat(parent, name.as_bytes(), flags, bits)?)
@@ -281,23 +291,36 @@ impl<'a> Writer<'a> {
         })
     }
 
-    /// Shares the content of the same file in the seed, if that is the same
-    /// there and the file system can.
-    fn clone_from_seed(&self, fd: &OwnedFd, path: &TreePath, content: &Content) -> Result<bool> {
+    /// The same file in the seed, if its content is the same there.
+    fn in_seed(&self, path: &TreePath, content: &Content) -> Result<Option<OwnedFd>> {
         let Some((seed, tree)) = &self.seed else {
-            return Ok(false);
+            return Ok(None);
         };
         if *content == Content::Empty {
-            return Ok(false);
+            return Ok(None);
         }
         let known = self
             .checkout
             .workers
             .wait(find_entry(self.checkout, *tree, path))?;
         if !matches!(known, Some(Entry::File { content: known, .. }) if known == *content) {
-            return Ok(false);
+            return Ok(None);
         }
-        Ok(clone_file(seed, path, fd, content.size()).unwrap_or(false))
+        Ok(open_whole(seed, path, content.size()).ok().flatten())
+    }
+
+    /// Makes a file that shares its content with `from`, if the file system
+    /// can. The call makes the file itself.
+    #[cfg(target_vendor = "apple")]
+    fn clone_new(&self, parents: &mut Parents<'_>, job: &Job, from: &OwnedFd) -> Option<OwnedFd> {
+        if job.before.is_some() {
+            self.make_room(parents, &job.path).ok()?;
+        }
+        let (parent, name) = parents.of(&job.path).ok()?;
+        let flags = rustix::fs::CloneFlags::NOFOLLOW;
+        rustix::fs::fclonefileat(from, parent, name.as_bytes(), flags).ok()?;
+        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        rustix::fs::openat(parent, name.as_bytes(), flags, Bits::empty()).ok()
     }
 
     fn write_link(
@@ -358,12 +381,21 @@ fn only_chunk(entry: Option<&Entry>) -> Option<Hash> {
     }
 }
 
+#[cfg(target_os = "linux")]
+fn make_whiteout(parent: BorrowedFd<'_>, name: &[u8]) -> io::Result<()> {
+    let kind = rustix::fs::FileType::CharacterDevice;
+    Ok(rustix::fs::mknodat(parent, name, kind, Bits::empty(), 0)?)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn make_whiteout(_: BorrowedFd<'_>, _: &[u8]) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
 /// What overlayfs takes for nothing: a character device 0/0.
 fn write_whiteout(parents: &mut Parents<'_>, path: &TreePath) -> Result<CheckoutReport> {
     let (parent, name) = parents.of(path).map_err(fail("create", path))?;
-    let kind = FileType::CharacterDevice;
-    rustix::fs::mknodat(parent, name.as_bytes(), kind, Bits::empty(), 0)
-        .map_err(|error| fail("create", path)(error.into()))?;
+    make_whiteout(parent, name.as_bytes()).map_err(fail("create", path))?;
     Ok(CheckoutReport {
         removed: 1,
         ..CheckoutReport::default()
@@ -387,16 +419,25 @@ async fn find_entry(checkout: &Checkout<'_>, tree: Tree, path: &TreePath) -> Res
     Ok(Some(entry))
 }
 
-fn clone_file(seed: &Root, path: &TreePath, to: &OwnedFd, size: u64) -> io::Result<bool> {
-    let mut parents = Parents::new(seed);
+/// Opens a file that should have this size; `None` if it has not.
+fn open_whole(root: &Root, path: &TreePath, size: u64) -> io::Result<Option<OwnedFd>> {
+    let mut parents = Parents::new(root);
     let (parent, name) = parents.of(path)?;
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    let from = rustix::fs::openat(parent, name.as_bytes(), flags, Bits::empty())?;
-    if rustix::fs::fstat(&from)?.st_size as u64 != size {
-        return Ok(false);
-    }
-    rustix::fs::ioctl_ficlone(to, &from)?;
-    Ok(true)
+    let file = rustix::fs::openat(parent, name.as_bytes(), flags, Bits::empty())?;
+    let is_whole = rustix::fs::fstat(&file)?.st_size as u64 == size;
+    Ok(is_whole.then_some(file))
+}
+
+/// Shares the content of `from`, if the file system can.
+#[cfg(target_os = "linux")]
+fn clone_content(to: &OwnedFd, from: &OwnedFd) -> bool {
+    rustix::fs::ioctl_ficlone(to, from).is_ok()
+}
+
+#[cfg(not(any(target_os = "linux", target_vendor = "apple")))]
+fn clone_content(_: &OwnedFd, _: &OwnedFd) -> bool {
+    false
 }
 
 fn write_all(fd: impl AsFd, mut data: &[u8]) -> io::Result<()> {
@@ -438,9 +479,15 @@ fn set_modified(fd: impl AsFd, modified: Option<Timestamp>) -> io::Result<()> {
 
 /// Asks by an unnamed file, since the system call that tells the mask also
 /// sets it, for all threads.
+#[cfg(target_os = "linux")]
 fn probe_umask(root: &Root) -> io::Result<u32> {
     let directory = root.open_directory(&TreePath::root())?;
     let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
     let fd = rustix::fs::openat(directory, c".", flags, Bits::from_raw_mode(0o777))?;
     Ok(!rustix::fs::fstat(fd)?.st_mode & 0o777)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn probe_umask(_: &Root) -> io::Result<u32> {
+    Err(io::ErrorKind::Unsupported.into())
 }

@@ -200,7 +200,7 @@ impl Importer<'_> {
             _ => self.apply(place.below.unwrap_or((Tree::EMPTY, None)), found)?,
         };
         let read = ReadDirectory {
-            mode: Mode::from_bits(stat.st_mode),
+            mode: Mode::from_bits(disk::mode(stat)),
             modified: disk::modified(stat),
             tree,
             times,
