@@ -21,7 +21,7 @@ use rayon::prelude::*;
 use crate::blocking::Workers;
 use crate::diff::{Change, ChangeKind, Diff};
 use crate::disk::{Parents, Root};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, at_root};
 use crate::import::{ImportOptions, scan};
 use crate::progress::Progress;
 use crate::repository::Repository;
@@ -108,19 +108,12 @@ pub fn checkout(
     options: &CheckoutOptions,
     progress: &Progress,
 ) -> Result<CheckoutReport> {
-    let fail = |action| {
-        move |source| Error::Io {
-            action,
-            path: TreePath::root(),
-            source,
-        }
-    };
-    std::fs::create_dir_all(directory).map_err(fail("create"))?;
-    let root = Root::open(directory).map_err(fail("open"))?;
-    let workers = Workers::start(options.threads).map_err(fail("start threads for"))?;
+    std::fs::create_dir_all(directory).map_err(at_root("create"))?;
+    let root = Root::open(directory).map_err(at_root("open"))?;
+    let workers = Workers::start(options.threads).map_err(at_root("start threads for"))?;
     let seed = match &options.seed {
         Some(seed) => Some((
-            Root::open(&seed.directory).map_err(fail("open"))?,
+            Root::open(&seed.directory).map_err(at_root("open"))?,
             seed.snapshot.tree,
         )),
         None => None,
@@ -134,7 +127,7 @@ pub fn checkout(
     };
     let writer = Writer::new(&checkout, seed);
     workers.run(|| {
-        let is_new = verify::is_empty(&root, &options.leave_out).map_err(fail("list"))?;
+        let is_new = verify::is_empty(&root, &options.leave_out).map_err(at_root("list"))?;
         match present {
             _ if is_new => checkout.fill(snapshot, &writer),
             Present::Recorded(before) => {

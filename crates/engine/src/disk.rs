@@ -146,3 +146,34 @@ pub(crate) fn read_up_to(file: impl AsFd, limit: usize) -> io::Result<Vec<u8>> {
     data.truncate(limit);
     Ok(data)
 }
+
+/// Whether there are extended attributes but those that overlayfs keeps for itself.
+pub(crate) fn has_attributes(fd: BorrowedFd<'_>) -> bool {
+    let names = attributes(fd).unwrap_or_default();
+    let mut names = names.split(|byte| *byte == 0);
+    names.any(|name| {
+        let overlay = name.starts_with(b"trusted.overlay.") || name.starts_with(b"user.overlay.");
+        !name.is_empty() && !overlay
+    })
+}
+
+/// The names of extended attributes, each with a NUL after it.
+pub(crate) fn attributes(fd: BorrowedFd<'_>) -> io::Result<Vec<u8>> {
+    let mut names = vec![0; 256];
+    loop {
+        match rustix::fs::flistxattr(fd, &mut names[..]) {
+            Ok(length) => {
+                names.truncate(length);
+                return Ok(names);
+            }
+            Err(Errno::RANGE) if names.len() < LONGEST_ATTRIBUTE_LIST => {
+                names.resize(LONGEST_ATTRIBUTE_LIST, 0);
+            }
+            Err(Errno::OPNOTSUPP) => return Ok(Vec::new()),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// What Linux allows.
+const LONGEST_ATTRIBUTE_LIST: usize = 64 << 10;

@@ -88,3 +88,13 @@ fn count_paths(count: u64) -> String {
 
 /// Result of an operation on trees.
 pub type Result<T> = std::result::Result<T, Error>;
+
+/// What it means that something failed on the whole directory of an import or
+/// a checkout.
+pub(crate) fn at_root(action: &'static str) -> impl FnOnce(io::Error) -> Error {
+    move |source| Error::Io {
+        action,
+        path: TreePath::root(),
+        source,
+    }
+}

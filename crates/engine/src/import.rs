@@ -5,6 +5,7 @@
 //! batches. What is held at any time: the names of the directories being read
 //! (not their entries), one window of entries of each, and one batch.
 
+mod again;
 mod earlier;
 mod names;
 mod sink;
@@ -20,7 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use elevo_core::{Name, Timestamp, TreePath};
 use elevo_objects::{
-    Chunker, Content, DirItem, Entry, Hash, Kind, Link, MAX_LINK_BYTES, MIN_CHUNK, Mode, Snapshot,
+    Chunker, Content, DirItem, Entry, Hash, Kind, Link, MAX_LINK_BYTES, MIN_CHUNK, Mode,
     SnapshotId, TimeEntry, TimeItem, Tree, TreeBuilder,
 };
 use rayon::prelude::*;
@@ -29,7 +30,7 @@ use rustix::io::Errno;
 
 use crate::blocking::Workers;
 use crate::disk::{self, Root};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, at_root};
 use crate::file::ContentBuilder;
 use crate::progress::Progress;
 use crate::repository::Repository;
@@ -40,6 +41,7 @@ use earlier::Earlier;
 use names::Names;
 use sink::Sink;
 
+pub use again::{import_again, look_again, note_checkout};
 pub(crate) use sink::Nodes;
 pub use upper::{import_upper, look_upper};
 
@@ -107,78 +109,8 @@ pub fn import(
     options: &ImportOptions,
     progress: &Progress,
 ) -> Result<Imported> {
-    let workers = Workers::start(options.threads).map_err(at_root("start threads for"))?;
-    let sink = Sink::store(repository, &workers);
-    let importer = Importer::open(repository, directory, options, progress, &workers, &sink)?;
-    let (read, losses) = importer.run(None)?;
-    Ok(Imported {
-        tree: read.tree,
-        times: read.times,
-        losses,
-        rest: sink.into_rest(),
-    })
-}
-
-/// The same for a directory that was read before: files that are as `cache`
-/// has them are not read again. Notes in `new` how they are now.
-pub fn import_again(
-    repository: &Repository,
-    directory: &Path,
-    options: &ImportOptions,
-    progress: &Progress,
-    cache: &StatCache,
-    new: &NewStatCache,
-) -> Result<Imported> {
-    let workers = Workers::start(options.threads).map_err(at_root("start threads for"))?;
-    let sink = Sink::store(repository, &workers);
-    let mut importer = Importer::open(repository, directory, options, progress, &workers, &sink)?;
-    importer.cache = Some(cache);
-    importer.new_cache = Some(new);
-    let (read, losses) = importer.run(cache.known())?;
-    Ok(Imported {
-        tree: read.tree,
-        times: read.times,
-        losses,
-        rest: sink.into_rest(),
-    })
-}
-
-/// Notes in `new` how the files of a directory are that holds `snapshot`
-/// because it was just checked out there. Returns whether it really does, as
-/// far as names, sizes and times can tell.
-pub fn note_checkout(
-    repository: &Repository,
-    directory: &Path,
-    options: &ImportOptions,
-    progress: &Progress,
-    snapshot: &Snapshot,
-    new: &NewStatCache,
-) -> Result<bool> {
-    let workers = Workers::start(options.threads).map_err(at_root("start threads for"))?;
-    let sink = Sink::memory();
-    let mut importer = Importer::open(repository, directory, options, progress, &workers, &sink)?;
-    importer.new_cache = Some(new);
-    let (read, _) = importer.run(Some((snapshot.tree, snapshot.times)))?;
-    Ok(read.tree == snapshot.tree)
-}
-
-/// Finds out what such a directory is now, without storing anything: its tree,
-/// and a repository in which that tree's directories can be read as if they
-/// were stored. File content cannot.
-pub fn look_again(
-    repository: &Repository,
-    directory: &Path,
-    options: &ImportOptions,
-    progress: &Progress,
-    cache: &StatCache,
-) -> Result<(Tree, Repository)> {
-    let workers = Workers::start(options.threads).map_err(at_root("start threads for"))?;
-    let sink = Sink::memory();
-    let mut importer = Importer::open(repository, directory, options, progress, &workers, &sink)?;
-    importer.cache = Some(cache);
-    let (read, _) = importer.run(cache.known())?;
-    let overlay = repository.overlay(Arc::new(sink.into_nodes()));
-    Ok((read.tree, overlay))
+    let job = Job::new(repository, directory, options, progress);
+    job.into_store(|importer| importer.run(None))
 }
 
 /// Hashes `directory` without storing anything but its directory nodes, and
@@ -191,11 +123,71 @@ pub(crate) fn scan(
     progress: &Progress,
     known: Option<(Tree, Option<Hash>)>,
 ) -> Result<(Tree, Nodes)> {
-    let workers = Workers::start(options.threads).map_err(at_root("start threads for"))?;
-    let sink = Sink::memory();
-    let importer = Importer::open(repository, directory, options, progress, &workers, &sink)?;
-    let (read, _) = importer.run(known)?;
-    Ok((read.tree, sink.into_nodes()))
+    let job = Job::new(repository, directory, options, progress);
+    let (read, nodes) = job.into_memory(|importer| importer.run(known))?;
+    Ok((read.tree, nodes))
+}
+
+/// A directory to be read, and with what.
+struct Job<'a> {
+    repository: &'a Repository,
+    directory: &'a Path,
+    options: &'a ImportOptions,
+    progress: &'a Progress,
+    cache: Option<&'a StatCache>,
+    new_cache: Option<&'a NewStatCache>,
+}
+
+/// What an [`Importer`] found.
+type Found = Result<(ReadDirectory, Vec<Loss>)>;
+
+impl<'a> Job<'a> {
+    const fn new(
+        repository: &'a Repository,
+        directory: &'a Path,
+        options: &'a ImportOptions,
+        progress: &'a Progress,
+    ) -> Self {
+        Self {
+            repository,
+            directory,
+            options,
+            progress,
+            cache: None,
+            new_cache: None,
+        }
+    }
+
+    /// Reads it into the store.
+    fn into_store(self, read: impl FnOnce(Importer<'_>) -> Found) -> Result<Imported> {
+        let workers = Workers::start(self.options.threads).map_err(at_root("start threads for"))?;
+        let sink = Sink::store(self.repository, &workers);
+        let (read, losses) = read(Importer::open(&self, &workers, &sink)?)?;
+        Ok(Imported {
+            tree: read.tree,
+            times: read.times,
+            losses,
+            rest: sink.into_rest(),
+        })
+    }
+
+    /// Reads it without storing anything; its directory nodes stay in memory.
+    fn into_memory(
+        self,
+        read: impl FnOnce(Importer<'_>) -> Found,
+    ) -> Result<(ReadDirectory, Nodes)> {
+        let workers = Workers::start(self.options.threads).map_err(at_root("start threads for"))?;
+        let sink = Sink::memory();
+        let (read, _) = read(Importer::open(&self, &workers, &sink)?)?;
+        Ok((read, sink.into_nodes()))
+    }
+
+    /// The same for somebody who goes on to read its directories.
+    fn into_view(self, read: impl FnOnce(Importer<'_>) -> Found) -> Result<(Tree, Repository)> {
+        let repository = self.repository;
+        let (read, nodes) = self.into_memory(read)?;
+        Ok((read.tree, repository.overlay(Arc::new(nodes))))
+    }
 }
 
 impl Imported {
@@ -217,14 +209,6 @@ impl Imported {
     }
 }
 
-fn at_root(action: &'static str) -> impl FnOnce(io::Error) -> Error {
-    move |source| Error::Io {
-        action,
-        path: TreePath::root(),
-        source,
-    }
-}
-
 /// Entries of a directory that are worked on together.
 const WINDOW: usize = 1024;
 /// Files that one thread reads in a row.
@@ -238,10 +222,10 @@ struct Importer<'a> {
     owner: u32,
     options: &'a ImportOptions,
     progress: &'a Progress,
-    workers: &'a Workers,
-    sink: &'a Sink<'a>,
     cache: Option<&'a StatCache>,
     new_cache: Option<&'a NewStatCache>,
+    workers: &'a Workers,
+    sink: &'a Sink<'a>,
     losses: Mutex<BTreeMap<LossKind, Loss>>,
 }
 
@@ -296,35 +280,27 @@ impl ReadEntry {
 }
 
 impl<'a> Importer<'a> {
-    fn open(
-        repository: &'a Repository,
-        directory: &Path,
-        options: &'a ImportOptions,
-        progress: &'a Progress,
-        workers: &'a Workers,
-        sink: &'a Sink<'a>,
-    ) -> Result<Self> {
-        let root = Root::open(directory).map_err(at_root("open"))?;
+    fn open(job: &Job<'a>, workers: &'a Workers, sink: &'a Sink<'a>) -> Result<Self> {
+        let root = Root::open(job.directory).map_err(at_root("open"))?;
         let owner = root
             .open_directory(&TreePath::root())
             .and_then(|fd| Ok(rustix::fs::fstat(fd)?.st_uid))
             .map_err(at_root("open"))?;
-        let losses = Mutex::default();
         Ok(Self {
-            repository,
+            repository: job.repository,
             root,
             owner,
-            options,
-            progress,
+            options: job.options,
+            progress: job.progress,
+            cache: job.cache,
+            new_cache: job.new_cache,
             workers,
             sink,
-            cache: None,
-            new_cache: None,
-            losses,
+            losses: Mutex::default(),
         })
     }
 
-    fn run(self, known: Option<(Tree, Option<Hash>)>) -> Result<(ReadDirectory, Vec<Loss>)> {
+    fn run(self, known: Option<(Tree, Option<Hash>)>) -> Found {
         let workers = self.workers;
         let read = workers.run(|| self.directory(&TreePath::root(), known))?;
         Ok((read, self.into_losses()))
@@ -654,7 +630,7 @@ impl<'a> Importer<'a> {
         name: Option<&Name>,
     ) {
         self.note_bits(stat, path, name);
-        if has_attributes(fd) {
+        if disk::has_attributes(fd) {
             self.lose(LossKind::ExtendedAttributes, path, name);
         }
     }
@@ -694,37 +670,6 @@ fn has_known_time(stat: &Stat, known: &KnownEntry, size: u64) -> bool {
     let known = known.time.and_then(|time| time.modified);
     is_file && stat.st_size as u64 == size && modified.is_some() && modified == known
 }
-
-/// Whether there are any but those that overlayfs keeps for itself.
-fn has_attributes(fd: BorrowedFd<'_>) -> bool {
-    let names = attributes(fd).unwrap_or_default();
-    let mut names = names.split(|byte| *byte == 0);
-    names.any(|name| {
-        let overlay = name.starts_with(b"trusted.overlay.") || name.starts_with(b"user.overlay.");
-        !name.is_empty() && !overlay
-    })
-}
-
-/// The names of extended attributes, each with a NUL after it.
-fn attributes(fd: BorrowedFd<'_>) -> io::Result<Vec<u8>> {
-    let mut names = vec![0; 256];
-    loop {
-        match rustix::fs::flistxattr(fd, &mut names[..]) {
-            Ok(length) => {
-                names.truncate(length);
-                return Ok(names);
-            }
-            Err(Errno::RANGE) if names.len() < LONGEST_ATTRIBUTE_LIST => {
-                names.resize(LONGEST_ATTRIBUTE_LIST, 0);
-            }
-            Err(Errno::OPNOTSUPP) => return Ok(Vec::new()),
-            Err(error) => return Err(error.into()),
-        }
-    }
-}
-
-/// What Linux allows.
-const LONGEST_ATTRIBUTE_LIST: usize = 64 << 10;
 
 /// An error on the way from a file to the sink.
 enum ReadError {

@@ -214,34 +214,17 @@ impl Workspaces {
     /// Finds out what was changed in a workspace since its base, and stores
     /// nothing: contents of changed files cannot be read.
     pub fn changes(&self, id: &WorkspaceId, progress: &Progress) -> Result<Changes> {
-        let (record, held) = self.hold(id)?;
-        let base = block_on(self.repository.snapshot(record.base))?;
-        let snapshot = block_on(self.repository.snapshot(record.origin))?;
-        let origin = origin(&record, &snapshot);
-        let provider = self.provider_of(&record);
-        let (tree, repository) = provider.look(&held.place, origin, progress)?;
-        Ok(Changes {
-            base: record.base,
-            tree,
-            before: base.tree,
-            repository,
+        self.compare(id, |provider, place, origin| {
+            provider.look(place, origin, progress)
         })
     }
 
     /// The same with the contents of changed files, which go into the store
     /// without anything that refers to them; it must be open to write.
     pub fn contents(&self, id: &WorkspaceId, progress: &Progress) -> Result<Changes> {
-        let (record, held) = self.hold(id)?;
-        let base = block_on(self.repository.snapshot(record.base))?;
-        let snapshot = block_on(self.repository.snapshot(record.origin))?;
-        let origin = origin(&record, &snapshot);
-        let provider = self.provider_of(&record);
-        let imported = provider.read(&held.place, origin, progress)?.imported;
-        Ok(Changes {
-            base: record.base,
-            tree: imported.tree,
-            before: base.tree,
-            repository: imported.view(&self.repository),
+        self.compare(id, |provider, place, origin| {
+            let imported = provider.read(place, origin, progress)?.imported;
+            Ok((imported.tree, imported.view(&self.repository)))
         })
     }
 
@@ -367,6 +350,29 @@ impl Workspaces {
         self.empty_trash()
     }
 
+    /// A workspace as `look` sees it, beside its base.
+    fn compare(
+        &self,
+        id: &WorkspaceId,
+        look: impl FnOnce(&dyn WorkspaceProvider, &Path, Origin<'_>) -> Result<(Tree, Repository)>,
+    ) -> Result<Changes> {
+        let (record, held) = self.hold(id)?;
+        let base = self.snapshot_of(record.base)?;
+        let made_from = self.snapshot_of(record.origin)?;
+        let origin = origin(&record, &made_from);
+        let (tree, repository) = look(self.provider_of(&record), &held.place, origin)?;
+        Ok(Changes {
+            base: record.base,
+            tree,
+            before: base.tree,
+            repository,
+        })
+    }
+
+    fn snapshot_of(&self, id: SnapshotId) -> Result<Snapshot> {
+        Ok(block_on(self.repository.snapshot(id))?)
+    }
+
     fn place(&self, id: &WorkspaceId) -> PathBuf {
         self.root.join("live").join(id.as_str())
     }
@@ -398,8 +404,8 @@ impl Workspaces {
         let record = self.live(id)?;
         let provider = self.provider_of(&record);
         if !provider.is_attached(&held.place) {
-            let snapshot = block_on(self.repository.snapshot(record.origin))?;
-            let origin = origin(&record, &snapshot);
+            let made_from = self.snapshot_of(record.origin)?;
+            let origin = origin(&record, &made_from);
             provider.attach(&held.place, origin, &Progress::new())?;
         }
         Ok((record, held))
@@ -464,9 +470,8 @@ impl Workspaces {
             .iter()
             .map(|(_, held)| held.place.as_path())
             .collect();
-        let snapshot = block_on(self.repository.snapshot(first.origin));
-        let made = snapshot.map_err(Error::from).and_then(|snapshot| {
-            fill(&paths, origin(first, &snapshot))?;
+        let made = self.snapshot_of(first.origin).and_then(|made_from| {
+            fill(&paths, origin(first, &made_from))?;
             let records = places.iter().map(|(record, _)| record.clone());
             self.registry.lock()?.set_all(records.collect())
         });
@@ -527,8 +532,8 @@ impl Workspaces {
             .list()?
             .into_iter()
             .filter(|record| record.state == State::Live);
-        let origins = origins.map(|record| block_on(self.repository.snapshot(record.origin)));
-        let origins = origins.collect::<elevo_engine::Result<Vec<_>>>()?;
+        let origins = origins.map(|record| self.snapshot_of(record.origin));
+        let origins = origins.collect::<Result<Vec<_>>>()?;
         self.providers
             .values()
             .try_for_each(|provider| provider.tidy(&origins))
@@ -574,9 +579,9 @@ impl Workspaces {
         info: CommitInfo,
         progress: &Progress,
     ) -> Result<Snapshotted> {
-        let base = block_on(self.repository.snapshot(record.base))?;
-        let snapshot = block_on(self.repository.snapshot(record.origin))?;
-        let origin = origin(&record, &snapshot);
+        let base = self.snapshot_of(record.base)?;
+        let made_from = self.snapshot_of(record.origin)?;
+        let origin = origin(&record, &made_from);
         let reading = self
             .provider_of(&record)
             .read(&held.place, origin, progress)?;

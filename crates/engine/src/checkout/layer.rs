@@ -10,7 +10,7 @@ use super::{Checkout, CheckoutOptions, CheckoutReport, Job, WINDOW, Writer};
 use crate::blocking::Workers;
 use crate::diff::Pairs;
 use crate::disk::Root;
-use crate::error::{Error, Result};
+use crate::error::{Result, at_root};
 use crate::progress::Progress;
 use crate::repository::Repository;
 use crate::tree;
@@ -25,15 +25,8 @@ pub fn write_layer(
     options: &CheckoutOptions,
     progress: &Progress,
 ) -> Result<CheckoutReport> {
-    let fail = |action| {
-        move |source| Error::Io {
-            action,
-            path: TreePath::root(),
-            source,
-        }
-    };
-    let root = Root::open(directory).map_err(fail("open"))?;
-    let workers = Workers::start(options.threads).map_err(fail("start threads for"))?;
+    let root = Root::open(directory).map_err(at_root("open"))?;
+    let workers = Workers::start(options.threads).map_err(at_root("start threads for"))?;
     let checkout = Checkout {
         repository,
         workers: &workers,

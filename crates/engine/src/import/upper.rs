@@ -12,7 +12,6 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::sync::Arc;
 
 use elevo_core::{Name, TreePath};
 use elevo_objects::{DirItem, Entry, Hash, Mode, Snapshot, TimeEntry, TimeItem, Tree};
@@ -21,12 +20,12 @@ use rustix::fs::{AtFlags, FileType, Stat};
 
 use super::earlier::Earlier;
 use super::names::Names;
-use super::sink::Sink;
-use super::{ImportOptions, Imported, Importer, KnownEntry, LossKind, ReadDirectory, ReadEntry};
-use super::{SLICE, WINDOW, at_root};
-use crate::blocking::Workers;
+use super::{
+    ImportOptions, Imported, Importer, Job, KnownEntry, LossKind, ReadDirectory, ReadEntry,
+};
+use super::{SLICE, WINDOW};
 use crate::disk;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, at_root};
 use crate::progress::Progress;
 use crate::repository::Repository;
 use crate::stat_cache::{Fingerprint, NewStatCache, StatCache};
@@ -49,18 +48,12 @@ pub fn import_upper(
     cache: &StatCache,
     new: &NewStatCache,
 ) -> Result<Imported> {
-    let workers = Workers::start(options.threads).map_err(at_root("start threads for"))?;
-    let sink = Sink::store(repository, &workers);
-    let mut importer = Importer::open(repository, upper, options, progress, &workers, &sink)?;
-    importer.cache = Some(cache);
-    importer.new_cache = Some(new);
-    let (read, losses) = importer.run_over(base, cache.known())?;
-    Ok(Imported {
-        tree: read.tree,
-        times: read.times,
-        losses,
-        rest: sink.into_rest(),
-    })
+    let job = Job {
+        cache: Some(cache),
+        new_cache: Some(new),
+        ..Job::new(repository, upper, options, progress)
+    };
+    job.into_store(|importer| importer.run_over(base, cache.known()))
 }
 
 /// The same without storing anything; see [`look_again`](crate::look_again).
@@ -72,13 +65,11 @@ pub fn look_upper(
     progress: &Progress,
     cache: &StatCache,
 ) -> Result<(Tree, Repository)> {
-    let workers = Workers::start(options.threads).map_err(at_root("start threads for"))?;
-    let sink = Sink::memory();
-    let mut importer = Importer::open(repository, upper, options, progress, &workers, &sink)?;
-    importer.cache = Some(cache);
-    let (read, _) = importer.run_over(base, cache.known())?;
-    let overlay = repository.overlay(Arc::new(sink.into_nodes()));
-    Ok((read.tree, overlay))
+    let job = Job {
+        cache: Some(cache),
+        ..Job::new(repository, upper, options, progress)
+    };
+    job.into_view(|importer| importer.run_over(base, cache.known()))
 }
 
 /// What a directory changes in the one below it, in the order of names.
@@ -133,11 +124,7 @@ impl Found {
 }
 
 impl Importer<'_> {
-    fn run_over(
-        self,
-        base: &Snapshot,
-        known: Option<State>,
-    ) -> Result<(ReadDirectory, Vec<super::Loss>)> {
+    fn run_over(self, base: &Snapshot, known: Option<State>) -> super::Found {
         let root = (base.tree, base.times);
         let place = Place {
             path: &TreePath::root(),
@@ -433,7 +420,7 @@ struct Marks {
 impl Marks {
     fn of(fd: BorrowedFd<'_>) -> io::Result<Self> {
         let mut marks = Self::default();
-        for name in super::attributes(fd)?.split(|byte| *byte == 0) {
+        for name in disk::attributes(fd)?.split(|byte| *byte == 0) {
             let name_of = |namespace: &[u8]| name.strip_prefix(namespace);
             match name_of(b"trusted.overlay.").or(name_of(b"user.overlay.")) {
                 Some(b"opaque") => marks.is_opaque = attribute(fd, name)? == b"y",
