@@ -18,6 +18,57 @@ use futures::executor::block_on;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
+/// A test for each provider: each `fn test(bench: &Bench)` of the file, by copies in
+/// a directory for temporary files, by overlays there with and without a pool,
+/// and by clones on a file system that can clone.
+macro_rules! on_every_provider {
+    ($($test:ident)*) => {
+        mod copy {
+            $(#[test]
+            fn $test() {
+                let directory = tempfile::tempdir().unwrap();
+                let kind = elevo_workspace::ProviderKind::Copy;
+                super::$test(&super::support::Bench::new(directory.path(), kind));
+            })*
+        }
+
+        mod overlay {
+            $(#[test]
+            fn $test() {
+                if elevo_testkit::disk::in_own_namespace(concat!("overlay::", stringify!($test))) {
+                    let directory = tempfile::tempdir().unwrap();
+                    let kind = elevo_workspace::ProviderKind::Overlay;
+                    super::$test(&super::support::Bench::new(directory.path(), kind));
+                }
+            })*
+        }
+
+        mod pooled {
+            $(#[test]
+            fn $test() {
+                if elevo_testkit::disk::in_own_namespace(concat!("pooled::", stringify!($test))) {
+                    let directory = tempfile::tempdir().unwrap();
+                    super::$test(&super::support::Bench::pooled(directory.path()));
+                }
+            })*
+        }
+
+        mod reflink {
+            $(#[test]
+            fn $test() {
+                if elevo_testkit::disk::in_own_namespace(concat!("reflink::", stringify!($test))) {
+                    let directory = tempfile::tempdir().unwrap();
+                    let disk =
+                        elevo_testkit::disk::Disk::make_cloning(directory.path(), "disk", 1 << 30);
+                    let kind = elevo_workspace::ProviderKind::Reflink;
+                    super::$test(&super::support::Bench::new(disk.path(), kind));
+                }
+            })*
+        }
+    };
+}
+pub(crate) use on_every_provider;
+
 /// A snapshot to make workspaces from, and a place for them.
 pub(crate) struct Bench {
     pub(crate) root: PathBuf,
@@ -200,14 +251,79 @@ impl Bench {
     }
 }
 
-pub(crate) fn count(random: &mut SmallRng) -> usize {
-    random.random_range(1..12)
+/// Sequences of operations of all kinds, also ones that leave size and times as
+/// they were, each generation in a fork of the one before. The same is done to
+/// an ordinary directory: what the workspace shows, what is found to have
+/// changed and what a snapshot holds must all equal it.
+pub(crate) fn random_changes(bench: &Bench, generations: usize) {
+    let workspaces = bench.open();
+    let mut name = id("generation-0");
+    let mut files = bench.create(&workspaces, name.as_str());
+    let mut random = bench.random();
+    let mut changed = 0;
+    for generation in 1..=generations {
+        let model = tempfile::tempdir().unwrap();
+        copy_all(&files, model.path());
+        let mut before = bench.plain_import(model.path());
+        for round in 0..5 {
+            for _ in 0..random.random_range(1..12) {
+                let mut same = random.clone();
+                let outcome = change_something(&files, &mut random);
+                let expected = change_something(model.path(), &mut same);
+                assert_eq!(
+                    outcome.is_ok(),
+                    expected.is_ok(),
+                    "{outcome:?} {expected:?}"
+                );
+            }
+            if round == 2 {
+                bench.settle();
+            }
+            let expected = bench.plain_import(model.path());
+            assert_eq!(bench.plain_import(&files), expected, "{generation} {round}");
+            let changes = workspaces.changes(&name, &progress()).unwrap();
+            assert_eq!(changes.tree, expected, "{generation} {round}");
+            let taken = bench.snapshot(&workspaces, name.as_str());
+            let tree = bench.snapshot_of(taken.id).tree;
+            assert_eq!(tree, expected, "{generation} {round}");
+            changed += usize::from(expected != before);
+            before = expected;
+        }
+        let times = bench.times(&files);
+        let fork = id(&format!("generation-{generation}"));
+        let into = std::slice::from_ref(&fork);
+        workspaces
+            .fork(&name, into, info(), &NeverFreeze, &progress())
+            .unwrap();
+        files = workspaces.path(&fork).unwrap();
+        assert_eq!(bench.plain_import(&files), before, "{generation}");
+        assert_eq!(bench.times(&files), times, "{generation}");
+        if generation > 3 {
+            let old = id(&format!("generation-{}", generation - 3));
+            workspaces.remove(&old).unwrap();
+        }
+        name = fork;
+    }
+    assert!(
+        changed > generations * 3,
+        "only {changed} sequences changed anything"
+    );
 }
 
-/// One operation such as programs do; it may fail, which changes nothing.
-pub(crate) fn change_something(files: &Path, random: &mut SmallRng) {
+/// As `cp -a` does, hard links included.
+fn copy_all(from: &Path, into: &Path) {
+    let mut source = from.as_os_str().to_owned();
+    source.push("/.");
+    let mut command = std::process::Command::new("cp");
+    let status = command.arg("-a").arg(source).arg(into).status();
+    assert!(status.unwrap().success());
+}
+
+/// One operation such as programs do; it may fail, which changes nothing or,
+/// where it has several steps, the same everywhere.
+fn change_something(files: &Path, random: &mut SmallRng) -> std::io::Result<()> {
     let [one, other] = [(); 2].map(|()| files.join(some_path(random)));
-    let _ = match random.random_range(0..13) {
+    match random.random_range(0..13) {
         0..3 => write(&one, random),
         3 => fs::create_dir_all(&one),
         4 => fs::rename(&one, &other),
@@ -222,7 +338,7 @@ pub(crate) fn change_something(files: &Path, random: &mut SmallRng) {
         ),
         11 => overwrite_unseen(&one, random),
         _ => fs::remove_file(&one).and_then(|()| fs::create_dir(&one)),
-    };
+    }
 }
 
 fn some_path(random: &mut SmallRng) -> String {
