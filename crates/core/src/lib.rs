@@ -6,10 +6,12 @@
 
 mod name;
 mod path;
+mod sandbox;
 mod tenant;
 mod time;
 
 pub use name::{InvalidName, MAX_NAME_BYTES, Name};
 pub use path::{InvalidPath, MAX_PATH_BYTES, TreePath};
+pub use sandbox::SandboxState;
 pub use tenant::TenantId;
 pub use time::Timestamp;

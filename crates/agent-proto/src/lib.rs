@@ -1,0 +1,1 @@
+//! The contract between the server and the agent in a sandbox.

@@ -1,0 +1,1 @@
+//! The types of the REST API as they go over the wire.

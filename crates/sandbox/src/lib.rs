@@ -1,0 +1,1 @@
+//! Containers that commands of agents run in.

@@ -1,0 +1,3 @@
+//! The service as a process.
+
+fn main() {}
