@@ -1,0 +1,212 @@
+use std::fmt;
+
+/// Whether the same request may succeed later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retry {
+    /// Not as it is.
+    Never,
+    /// After what it waits for has changed.
+    AfterChange,
+    /// After a while, without changing anything.
+    Later,
+}
+
+impl Retry {
+    /// In words, for the page of errors.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Never => "no",
+            Self::AfterChange => "once that has changed",
+            Self::Later => "yes, a little later",
+        }
+    }
+}
+
+/// The table: one line makes a code, all its properties, and its line in
+/// `docs/errors.md`.
+macro_rules! error_codes {
+    ($($(#[$doc:meta])* $variant:ident = $number:literal, $name:literal, $http:literal, $grpc:literal, $retry:ident, $remedy:literal;)*) => {
+        /// What went wrong, for programs: stable numbers and names.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[repr(u16)]
+        pub enum ErrorCode {
+            $(#[doc = $remedy] $variant = $number,)*
+        }
+
+        impl ErrorCode {
+            /// All of them, in order.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),*];
+
+            /// Its number.
+            pub const fn number(self) -> u16 {
+                self as u16
+            }
+
+            /// Its name.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name),* }
+            }
+
+            /// The status of the HTTP response.
+            pub const fn http(self) -> u16 {
+                match self { $(Self::$variant => $http),* }
+            }
+
+            /// The status in gRPC.
+            pub const fn grpc(self) -> &'static str {
+                match self { $(Self::$variant => $grpc),* }
+            }
+
+            /// Whether a retry helps.
+            pub const fn retry(self) -> Retry {
+                match self { $(Self::$variant => Retry::$retry),* }
+            }
+
+            /// What to do about it, unless the error itself knows better.
+            pub const fn remediation(self) -> &'static str {
+                match self { $(Self::$variant => $remedy),* }
+            }
+        }
+    };
+}
+
+error_codes! {
+    Unauthorized = 1001, "UNAUTHORIZED", 401, "UNAUTHENTICATED", Never,
+        "Send a valid key as `Authorization: Bearer KEY` or `X-API-Key: KEY`; `elevo key create` makes one.";
+    Forbidden = 1002, "FORBIDDEN", 403, "PERMISSION_DENIED", Never,
+        "Use a key with the scope that the message names; `elevo key create --scope` makes one.";
+    KeyNotFound = 1003, "KEY_NOT_FOUND", 404, "NOT_FOUND", Never,
+        "List the keys with `elevo key ls`.";
+    AgentNotFound = 1004, "AGENT_NOT_FOUND", 404, "NOT_FOUND", Never,
+        "List the agents with `GET /api/v1/agents`, or add one there.";
+    NameTaken = 1005, "NAME_TAKEN", 409, "ALREADY_EXISTS", Never,
+        "Choose another name.";
+    SandboxNotFound = 2001, "SANDBOX_NOT_FOUND", 404, "NOT_FOUND", Never,
+        "Check the id; sandboxes are removed when they expire. `elevo sandbox ls` lists yours.";
+    TemplateNotFound = 2002, "TEMPLATE_NOT_FOUND", 404, "NOT_FOUND", Never,
+        "List templates with `elevo template ls`; add an image with `elevo template add IMAGE`.";
+    SandboxLimitExceeded = 2003, "SANDBOX_LIMIT_EXCEEDED", 429, "RESOURCE_EXHAUSTED", AfterChange,
+        "Delete sandboxes you no longer need, or have the limit raised.";
+    SandboxWrongState = 2004, "SANDBOX_WRONG_STATE", 409, "FAILED_PRECONDITION", AfterChange,
+        "Bring the sandbox into the state that is needed: `start`, `stop`, or wait.";
+    SandboxStartFailed = 2005, "SANDBOX_START_FAILED", 502, "INTERNAL", Later,
+        "Look at `reason` and at the sandbox's logs; check that the image runs on this machine.";
+    ResourceRefused = 2006, "RESOURCE_REFUSED", 422, "INVALID_ARGUMENT", Never,
+        "Ask for no more than the limits that the message names.";
+    LifetimeExceeded = 2007, "LIFETIME_EXCEEDED", 422, "OUT_OF_RANGE", Never,
+        "Extend by no more than the message allows, or take a snapshot and go on in a new sandbox.";
+    SnapshotNotFound = 2008, "SNAPSHOT_NOT_FOUND", 404, "NOT_FOUND", Never,
+        "Check the id; it must be a snapshot of your tenant.";
+    ImageUnavailable = 2009, "IMAGE_UNAVAILABLE", 422, "FAILED_PRECONDITION", AfterChange,
+        "Check the name of the image and that the engine can reach its registry, or load it with `docker load`.";
+    AgentUnreachable = 2010, "AGENT_UNREACHABLE", 503, "UNAVAILABLE", Later,
+        "Wait a moment and try again; if it lasts, stop and start the sandbox.";
+    WorkspaceBusy = 2011, "WORKSPACE_BUSY", 409, "ABORTED", Later,
+        "Another snapshot, fork or restore of it is at work; try again.";
+    ArchiveRefused = 2012, "ARCHIVE_REFUSED", 422, "INVALID_ARGUMENT", Never,
+        "Send a plain tar whose names stay within the directory.";
+    PathNotFound = 2013, "PATH_NOT_FOUND", 404, "NOT_FOUND", Never,
+        "Check the path; it starts at the root of the workspace.";
+    DiskFull = 2014, "DISK_FULL", 507, "RESOURCE_EXHAUSTED", AfterChange,
+        "Remove files from the workspace, or make one with a larger disk.";
+    ProcessTimeout = 4001, "PROCESS_TIMEOUT", 408, "DEADLINE_EXCEEDED", Never,
+        "Give a longer `timeout`, or run it in the background and attach to it.";
+    CommandFailed = 4002, "COMMAND_FAILED", 422, "FAILED_PRECONDITION", Never,
+        "The command did not start: check `cwd` and that the image has `/bin/sh`.";
+    ProcessNotFound = 4003, "PROCESS_NOT_FOUND", 404, "NOT_FOUND", Never,
+        "List commands with `GET /api/v1/sandboxes/{id}/process`; finished ones are forgotten after a while.";
+    ProcessLimitExceeded = 4004, "PROCESS_LIMIT_EXCEEDED", 429, "RESOURCE_EXHAUSTED", AfterChange,
+        "Wait for running commands or kill some.";
+    PtyNotFound = 4101, "PTY_NOT_FOUND", 404, "NOT_FOUND", Never,
+        "Create a terminal first; one that was left alone is closed after a while.";
+    PtyLimitExceeded = 4102, "PTY_LIMIT_EXCEEDED", 429, "RESOURCE_EXHAUSTED", AfterChange,
+        "Close a terminal of this sandbox first.";
+    InternalError = 9000, "INTERNAL_ERROR", 500, "INTERNAL", Later,
+        "Report this with the request id; the server's log has the cause.";
+    RateLimited = 9001, "RATE_LIMITED", 429, "RESOURCE_EXHAUSTED", Later,
+        "Wait as long as `Retry-After` says.";
+    InvalidRequest = 9002, "INVALID_REQUEST", 400, "INVALID_ARGUMENT", Never,
+        "Correct what the message names; the API's description is at `/openapi.json`.";
+    NotFound = 9003, "NOT_FOUND", 404, "NOT_FOUND", Never,
+        "Check the path; the API's description is at `/openapi.json`.";
+    MethodNotAllowed = 9004, "METHOD_NOT_ALLOWED", 405, "UNIMPLEMENTED", Never,
+        "Use a method that `Allow` names.";
+    PayloadTooLarge = 9005, "PAYLOAD_TOO_LARGE", 413, "INVALID_ARGUMENT", Never,
+        "Send less in one request.";
+    UnsupportedMediaType = 9006, "UNSUPPORTED_MEDIA_TYPE", 415, "INVALID_ARGUMENT", Never,
+        "Send `Content-Type: application/json`.";
+    RuntimeUnavailable = 9007, "RUNTIME_UNAVAILABLE", 503, "UNAVAILABLE", Later,
+        "Start the container engine; `elevo doctor` says what the server sees.";
+    ShuttingDown = 9008, "SHUTTING_DOWN", 503, "UNAVAILABLE", Later,
+        "Try again when the server is back.";
+    IdempotencyMismatch = 9009, "IDEMPOTENCY_MISMATCH", 422, "INVALID_ARGUMENT", Never,
+        "Use a new `Idempotency-Key` for another request.";
+    IdempotencyRunning = 9010, "IDEMPOTENCY_RUNNING", 409, "ABORTED", Later,
+        "The first request with this key is still at work; try again for its answer.";
+    Overloaded = 9011, "OVERLOADED", 503, "UNAVAILABLE", Later,
+        "Wait as long as `Retry-After` says.";
+    StorageFailed = 9012, "STORAGE_FAILED", 503, "UNAVAILABLE", Later,
+        "Check the data directory's disk; the server's log has the cause.";
+}
+
+impl fmt::Display for ErrorCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// `docs/errors.md`, from the table.
+pub fn errors_page() -> String {
+    let mut page = String::from(
+        "# Errors\n\n\
+         Made from the table in `crates/core/src/error_code.rs`; a test fails when this page differs.\n\n\
+         Every error of the REST API has the same form:\n\n\
+         ```json\n\
+         {\"error\": {\"code\": 2001, \"name\": \"SANDBOX_NOT_FOUND\", \"message\": \"there is no sandbox `sbx-1`\",\n           \
+         \"details\": {\"sandboxId\": \"sbx-1\"}, \"remediation\": \"Check the id …\", \"requestId\": \"req-…\"}}\n\
+         ```\n\n\
+         1000–1999 are keys and rights, 2000–2999 sandboxes, 4000–4099 commands, 4100–4199 terminals, \
+         9000–9999 the service itself. A status of 429 or 503 comes with `Retry-After`.\n\n\
+         | code | name | HTTP | gRPC | does a retry help? | what to do |\n|---|---|---|---|---|---|\n",
+    );
+    for code in ErrorCode::ALL {
+        page += &format!(
+            "| {} | `{}` | {} | `{}` | {} | {} |\n",
+            code.number(),
+            code.name(),
+            code.http(),
+            code.grpc(),
+            code.retry().words(),
+            code.remediation(),
+        );
+    }
+    page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_names_are_each_there_once() {
+        for (at, code) in ErrorCode::ALL.iter().enumerate() {
+            for other in &ErrorCode::ALL[at + 1..] {
+                assert!(code.number() < other.number(), "{other:?}");
+                assert_ne!(code.name(), other.name());
+            }
+        }
+    }
+
+    #[test]
+    fn the_page_of_errors_is_up_to_date() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/errors.md");
+        let page = std::fs::read_to_string(path).unwrap_or_default();
+        if page != errors_page() {
+            #[allow(clippy::disallowed_methods, reason = "a test may be told to write it")]
+            if std::env::var("ELEVO_UPDATE").is_ok() {
+                std::fs::write(path, errors_page()).unwrap();
+            }
+            panic!("docs/errors.md is stale; run this test with ELEVO_UPDATE=1");
+        }
+    }
+}
