@@ -1,1 +1,38 @@
-//! The types of the REST API as they go over the wire.
+//! The types of the REST API as they go over the wire, for the server and for
+//! clients written in Rust.
+//!
+//! May depend on `elevo-core` only. Holds no behaviour beyond reading and
+//! writing its own values: what a request may ask is decided by the server.
+//! Requests refuse fields they don't know, so that a limit that was misspelt is
+//! refused and not ignored; answers may grow.
+
+mod error;
+mod keys;
+mod process;
+mod pty;
+mod sandbox;
+mod size;
+mod system;
+mod template;
+mod workspace;
+
+pub use error::{ErrorBody, ErrorEnvelope};
+pub use keys::{Agent, AgentList, CreateAgent, CreateKey, Key, KeyLimits, KeyList, NewKey, Scope};
+pub use process::{
+    CommandInfo, CommandInput, CommandList, CommandResult, CommandStarted, Encoding, Kill,
+    RunCommand, StreamEvent, StreamKind,
+};
+pub use pty::{ClientMessage, CreatePty, PtySession, Resize, ServerMessage};
+pub use sandbox::{
+    BatchDelete, BatchDeleted, CreateSandbox, Extend, Failed, Fork, Forked, Logs, NetworkMode,
+    Resources, Sandbox, SandboxPage, SandboxState, SandboxStats, StatsCpu, StatsDisk, StatsMemory,
+    StatsNetwork, WorkspaceSource,
+};
+pub use size::{InvalidSize, format_size, parse_cpu, parse_size};
+pub use system::{
+    GcResult, Health, Ready, ReadyCheck, SandboxCounts, SystemResources, SystemStats,
+};
+pub use template::{AddTemplate, PullEvent, Template, TemplateList};
+pub use workspace::{
+    Change, ChangeKind, Diff, DiffTotals, Imported, Restore, Snapshot, SnapshotTaken, TakeSnapshot,
+};

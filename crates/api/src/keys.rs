@@ -1,0 +1,194 @@
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// What a key may be used for.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, ToSchema,
+)]
+pub enum Scope {
+    /// See sandboxes, their logs, usage and differences.
+    #[serde(rename = "sandboxes:read")]
+    SandboxesRead,
+    /// Make, change, fork, snapshot and delete sandboxes.
+    #[serde(rename = "sandboxes:write")]
+    SandboxesWrite,
+    /// Run commands and open terminals.
+    #[serde(rename = "process")]
+    Process,
+    /// Move files of workspaces in and out as archives.
+    #[serde(rename = "files")]
+    Files,
+    /// Start from a directory of the server's machine.
+    #[serde(rename = "host")]
+    Host,
+    /// Add and remove templates.
+    #[serde(rename = "templates:write")]
+    TemplatesWrite,
+    /// Make, list and revoke keys and agents of the tenant.
+    #[serde(rename = "keys")]
+    Keys,
+    /// Statistics of the whole server, and clearing away.
+    #[serde(rename = "system")]
+    System,
+}
+
+impl Scope {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::SandboxesRead,
+        Self::SandboxesWrite,
+        Self::Process,
+        Self::Files,
+        Self::Host,
+        Self::TemplatesWrite,
+        Self::Keys,
+        Self::System,
+    ];
+
+    /// What an ordinary key may do.
+    pub const ORDINARY: [Self; 4] = [
+        Self::SandboxesRead,
+        Self::SandboxesWrite,
+        Self::Process,
+        Self::Files,
+    ];
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::SandboxesRead => "sandboxes:read",
+            Self::SandboxesWrite => "sandboxes:write",
+            Self::Process => "process",
+            Self::Files => "files",
+            Self::Host => "host",
+            Self::TemplatesWrite => "templates:write",
+            Self::Keys => "keys",
+            Self::System => "system",
+        }
+    }
+}
+
+impl std::str::FromStr for Scope {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|scope| scope.name() == text);
+        found.ok_or_else(|| {
+            let names = Self::ALL.map(Self::name).join(", ");
+            format!("`{text}` is no scope; there are {names}")
+        })
+    }
+}
+
+/// How much a key may be used; what is absent has no limit.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct KeyLimits {
+    /// Sandboxes made in a minute.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub creates_per_minute: Option<u32>,
+    /// Commands run in a minute.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commands_per_minute: Option<u32>,
+    /// Other requests in a minute.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests_per_minute: Option<u32>,
+    /// Sandboxes at a time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandboxes: Option<u32>,
+}
+
+/// A wish for a key.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CreateKey {
+    /// What it is for.
+    #[schema(min_length = 1, max_length = 100)]
+    pub name: String,
+    /// What it may do; by default what an ordinary user needs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scopes: Option<Vec<Scope>>,
+    /// The agent that it acts for, and whose sandboxes are all it sees.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// Its limits; by default those of the server's settings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limits: Option<KeyLimits>,
+    /// After how many seconds it is void.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 315360000)]
+    pub expires_in_seconds: Option<u32>,
+}
+
+/// A key, without its secret.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Key {
+    /// Its id.
+    pub id: String,
+    /// What it is for.
+    pub name: String,
+    /// What it may do.
+    pub scopes: Vec<String>,
+    /// The agent that it acts for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// Its limits.
+    pub limits: KeyLimits,
+    /// When it was made.
+    pub created_at: String,
+    /// When it becomes void.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<String>,
+    /// When it was revoked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revoked_at: Option<String>,
+}
+
+/// A key that was just made: the only answer with its secret.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NewKey {
+    /// The key.
+    #[serde(flatten)]
+    pub key: Key,
+    /// What to send; absent where the answer is repeated for the same
+    /// `Idempotency-Key`, since it is kept nowhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret: Option<String>,
+}
+
+/// The keys of a tenant.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct KeyList {
+    /// All of them, revoked ones too.
+    pub items: Vec<Key>,
+}
+
+/// A wish for an agent.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CreateAgent {
+    /// Its name.
+    #[schema(min_length = 1, max_length = 100)]
+    pub name: String,
+}
+
+/// A principal inside a tenant.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Agent {
+    /// Its id.
+    pub id: String,
+    /// Its name.
+    pub name: String,
+    /// When it was added.
+    pub created_at: String,
+}
+
+/// The agents of a tenant.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct AgentList {
+    /// All of them.
+    pub items: Vec<Agent>,
+}

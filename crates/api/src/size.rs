@@ -1,0 +1,109 @@
+/// Text that is no size.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvalidSize(pub String);
+
+impl std::fmt::Display for InvalidSize {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for InvalidSize {}
+
+/// Bytes from text such as `512m`, `2g` or `1048576`.
+pub fn parse_size(text: &str) -> Result<u64, InvalidSize> {
+    let invalid = || InvalidSize(format!("`{text}` is no size; write it as 512m or 2g"));
+    let lower = text.trim().to_ascii_lowercase();
+    let lower = lower
+        .strip_suffix("ib")
+        .or(lower.strip_suffix('b'))
+        .unwrap_or(&lower);
+    let (digits, shift) = match lower.as_bytes().last() {
+        Some(b'k') => (&lower[..lower.len() - 1], 10),
+        Some(b'm') => (&lower[..lower.len() - 1], 20),
+        Some(b'g') => (&lower[..lower.len() - 1], 30),
+        Some(b't') => (&lower[..lower.len() - 1], 40),
+        _ => (lower, 0),
+    };
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(invalid());
+    }
+    let number: u64 = digits.parse().map_err(|_| invalid())?;
+    let bytes = number.checked_mul(1 << shift).ok_or_else(invalid)?;
+    if bytes == 0 {
+        Err(invalid())
+    } else {
+        Ok(bytes)
+    }
+}
+
+/// The shortest text that [`parse_size`] reads as these bytes.
+pub fn format_size(bytes: u64) -> String {
+    for (shift, unit) in [(40, "t"), (30, "g"), (20, "m"), (10, "k")] {
+        if bytes != 0 && bytes.is_multiple_of(1 << shift) {
+            return format!("{}{unit}", bytes >> shift);
+        }
+    }
+    bytes.to_string()
+}
+
+/// Thousandths of a processor from text such as `2` or `0.5`.
+pub fn parse_cpu(text: &str) -> Result<u32, InvalidSize> {
+    let invalid = || {
+        InvalidSize(format!(
+            "`{text}` is no number of processors; write it as 2 or 0.5"
+        ))
+    };
+    let (whole, part) = text.trim().split_once('.').unwrap_or((text.trim(), ""));
+    let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if whole.is_empty() || !is_number(whole) || !is_number(part) || part.len() > 3 {
+        return Err(invalid());
+    }
+    let whole: u32 = whole.parse().map_err(|_| invalid())?;
+    let part: u32 = format!("{part:0<3}").parse().map_err(|_| invalid())?;
+    let millis = whole
+        .checked_mul(1000)
+        .and_then(|whole| whole.checked_add(part));
+    millis.filter(|millis| *millis > 0).ok_or_else(invalid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_and_written() {
+        for (text, bytes) in [
+            ("512m", 512 << 20),
+            ("2g", 2 << 30),
+            ("2GiB", 2 << 30),
+            ("7", 7),
+        ] {
+            assert_eq!(parse_size(text), Ok(bytes), "{text}");
+            assert_eq!(parse_size(&format_size(bytes)), Ok(bytes), "{text}");
+        }
+        for text in [
+            "",
+            "m",
+            "-1",
+            "1.5g",
+            "0",
+            "99999999999999999999",
+            "9999999999t",
+            "1 g",
+            "é",
+        ] {
+            assert!(parse_size(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn processors_are_read() {
+        for (text, millis) in [("2", 2000), ("0.5", 500), ("1.25", 1250), ("0.001", 1)] {
+            assert_eq!(parse_cpu(text), Ok(millis), "{text}");
+        }
+        for text in ["", "0", ".5", "1.2345", "-1", "two", "1e3", "99999999999"] {
+            assert!(parse_cpu(text).is_err(), "{text}");
+        }
+    }
+}
