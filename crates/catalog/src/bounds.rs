@@ -1,0 +1,206 @@
+//! How large the parts of a record may be. Every implementation refuses the
+//! same, so that nothing fits into one and not into another.
+
+use std::borrow::Cow;
+
+use elevo_core::Timestamp;
+
+use crate::error::{Error, Result};
+use crate::query::SandboxQuery;
+use crate::records::{Agent, ApiKey, Sandbox, Template, Tenant};
+use crate::request::IdempotentRequest;
+
+/// The longest id, name, scope or tag.
+pub const MAX_NAME_BYTES: usize = 255;
+/// The longest other text: an image, a container, a description, a setting.
+pub const MAX_TEXT_BYTES: usize = 4096;
+/// How many scopes a key may have, and tags a template.
+pub const MAX_WORDS: usize = 64;
+/// The longest reason; a longer one is cut.
+pub const MAX_REASON_BYTES: usize = 4096;
+/// The longest specification of a sandbox, as JSON.
+pub const MAX_SPEC_BYTES: usize = 256 << 10;
+/// The longest answer that is kept for a repeated request.
+pub const MAX_BODY_BYTES: usize = 1 << 20;
+/// How many sandboxes are listed by one call.
+pub const MAX_PAGE: u32 = 1000;
+/// How many sandboxes are added by one call.
+pub const MAX_BATCH: usize = 1000;
+/// How many there may be of what is listed whole: tenants, templates, and for
+/// each tenant agents and keys.
+pub const MAX_LISTED: u32 = 100_000;
+
+pub(crate) fn tenant(tenant: &Tenant) -> Result<()> {
+    name("the name of a tenant", &tenant.name)?;
+    micros(tenant.created).map(drop)
+}
+
+pub(crate) fn agent(agent: &Agent) -> Result<()> {
+    name("the id of an agent", &agent.id)?;
+    name("the name of an agent", &agent.name)?;
+    micros(agent.created).map(drop)
+}
+
+pub(crate) fn key(key: &ApiKey) -> Result<()> {
+    name("the id of a key", &key.id)?;
+    name("the name of a key", &key.name)?;
+    words("scopes", &key.scopes)?;
+    let times = [Some(key.created), key.expires, key.revoked];
+    times.into_iter().flatten().try_for_each(|time| {
+        micros(time)?;
+        Ok(())
+    })
+}
+
+pub(crate) fn sandbox(sandbox: &Sandbox) -> Result<()> {
+    name("the id of a sandbox", &sandbox.id)?;
+    if let Some(text) = &sandbox.name {
+        name("the name of a sandbox", text)?;
+    }
+    name("the template of a sandbox", &sandbox.template)?;
+    text("the workspace of a sandbox", &sandbox.workspace)?;
+    if let Some(container) = &sandbox.container {
+        text("the container of a sandbox", container)?;
+    }
+    for time in [sandbox.created, sandbox.expires, sandbox.updated] {
+        micros(time)?;
+    }
+    Ok(())
+}
+
+pub(crate) fn template(template: &Template) -> Result<()> {
+    name("the name of a template", &template.name)?;
+    text("the image of a template", &template.image)?;
+    if let Some(description) = &template.description {
+        text("the description of a template", description)?;
+    }
+    words("tags", &template.tags)?;
+    if i64::try_from(template.size).is_err() {
+        return refuse("the size of a template is too large");
+    }
+    micros(template.created).map(drop)
+}
+
+pub(crate) fn request(request: &IdempotentRequest) -> Result<()> {
+    name("an idempotency key", &request.key)?;
+    name("the route of a request", &request.route)?;
+    micros(request.now)?;
+    micros(request.keep_until).map(drop)
+}
+
+pub(crate) fn body(body: &[u8]) -> Result<()> {
+    if body.len() > MAX_BODY_BYTES {
+        return refuse(format!("an answer has at most {MAX_BODY_BYTES} bytes"));
+    }
+    Ok(())
+}
+
+pub(crate) fn query(query: &SandboxQuery) -> Result<()> {
+    if query.page == 0 {
+        return refuse("pages are counted from 1");
+    }
+    if let Some(prefix) = &query.name_prefix {
+        nul("the beginning of a name", prefix)?;
+    }
+    limit(query.limit)
+}
+
+pub(crate) fn limit(limit: u32) -> Result<()> {
+    if limit == 0 || limit > MAX_PAGE {
+        return refuse(format!("1 to {MAX_PAGE} are listed at once"));
+    }
+    Ok(())
+}
+
+/// A specification as it is kept.
+pub(crate) fn spec(sandbox: &Sandbox) -> Result<String> {
+    let json = sandbox.spec.to_string();
+    if json.len() > MAX_SPEC_BYTES {
+        return refuse(format!(
+            "a specification has at most {MAX_SPEC_BYTES} bytes"
+        ));
+    }
+    Ok(json)
+}
+
+/// A reason as it is kept. Made to fit instead of refused: it often quotes
+/// somebody else, and the state that it explains must be written.
+pub(crate) fn reason(reason: &str) -> Cow<'_, str> {
+    let cut = &reason[..reason.floor_char_boundary(MAX_REASON_BYTES)];
+    if cut.contains('\0') {
+        Cow::Owned(cut.replace('\0', "?"))
+    } else {
+        Cow::Borrowed(cut)
+    }
+}
+
+/// A time as it is kept: whole microseconds since 1970; what is finer is cut.
+pub(crate) fn micros(time: Timestamp) -> Result<i64> {
+    let seconds = time.seconds().checked_mul(1_000_000);
+    let micros = seconds.and_then(|micros| micros.checked_add(i64::from(time.nanos() / 1000)));
+    micros.map_or_else(|| refuse("a time is out of bounds"), Ok)
+}
+
+/// A time as it comes back.
+pub(crate) fn kept(time: Timestamp) -> Timestamp {
+    let nanos = time.nanos() / 1000 * 1000;
+    Timestamp::new(time.seconds(), nanos).expect("fewer nanoseconds than before")
+}
+
+/// A name: 1 to [`MAX_NAME_BYTES`], no NUL.
+pub(crate) fn name(what: &str, text: &str) -> Result<()> {
+    if text.is_empty() || text.len() > MAX_NAME_BYTES {
+        return refuse(format!("{what} has 1 to {MAX_NAME_BYTES} bytes"));
+    }
+    nul(what, text)
+}
+
+/// A text: at most [`MAX_TEXT_BYTES`], no NUL.
+pub(crate) fn text(what: &str, text: &str) -> Result<()> {
+    if text.len() > MAX_TEXT_BYTES {
+        return refuse(format!("{what} has at most {MAX_TEXT_BYTES} bytes"));
+    }
+    nul(what, text)
+}
+
+fn words(what: &str, words: &[String]) -> Result<()> {
+    if words.len() > MAX_WORDS {
+        return refuse(format!("there are at most {MAX_WORDS} {what}"));
+    }
+    words.iter().try_for_each(|word| name(what, word))
+}
+
+/// Not every database can keep a NUL in a text.
+fn nul(what: &str, text: &str) -> Result<()> {
+    if text.contains('\0') {
+        return refuse(format!("{what} cannot contain NUL"));
+    }
+    Ok(())
+}
+
+fn refuse<T>(why: impl Into<String>) -> Result<T> {
+    Err(Error::Refused(why.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_is_cut_between_characters() {
+        let long = "ä".repeat(MAX_REASON_BYTES);
+        assert_eq!(reason(&long).len(), MAX_REASON_BYTES);
+        let odd = format!("x{long}");
+        assert_eq!(reason(&odd).len(), MAX_REASON_BYTES - 1);
+        assert_eq!(reason("a\0b"), "a?b");
+    }
+
+    #[test]
+    fn a_time_keeps_its_order_when_it_is_cut() {
+        let time = |seconds, nanos| Timestamp::new(seconds, nanos).unwrap();
+        assert_eq!(micros(time(-1, 999_999_999)).unwrap(), -1);
+        assert_eq!(micros(time(1, 1_999)).unwrap(), 1_000_001);
+        assert!(micros(time(i64::MAX, 0)).is_err());
+        assert!(micros(time(i64::MIN, 0)).is_err());
+    }
+}

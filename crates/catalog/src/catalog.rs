@@ -1,0 +1,149 @@
+//! What the service knows, behind one trait. Several databases can keep it;
+//! `conformance` holds every one of them to the promises written here.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use async_trait::async_trait;
+use elevo_core::{SandboxState, TenantId, Timestamp};
+
+use crate::change::SandboxChange;
+use crate::error::Result;
+use crate::query::{AddLimits, Page, SandboxQuery};
+use crate::records::{Agent, ApiKey, Sandbox, Template, Tenant};
+use crate::request::{Begun, IdempotentRequest};
+
+/// Tenants, agents, keys, sandboxes, templates, answered requests, settings.
+///
+/// Promises, kept by every implementation:
+///
+/// 1. *Acknowledged means durable*: what a call has changed when it returns
+///    `Ok` survives the end of the process and a loss of power.
+/// 2. *All or nothing*: a call changes all it says or nothing; after an error
+///    other than [`Failed`](crate::Error::Failed) it changed nothing.
+/// 3. *Reads see what was acknowledged* before they began, by whichever handle
+///    or process; a list and its total are of one moment.
+/// 4. *Tenants are separate*: a call that names a tenant sees and changes only
+///    what is that tenant's.
+/// 5. *A change is a compare-and-swap*: of several at once that expect the same
+///    state, and leave it, one succeeds.
+/// 6. *States change only as [`SandboxState::can_become`] says*, and a sandbox
+///    that is being removed neither starts nor stops being removed.
+/// 7. *Limits hold*, however many add at once.
+/// 8. *Order is total*: lists come in the same order each time.
+/// 9. *Text is data*: whatever is within bounds comes back as it was given,
+///    and is found by no other; what is not is
+///    [`Refused`](crate::Error::Refused).
+/// 10. *Times are kept to the microsecond*; what is finer is cut.
+///
+/// A future that is dropped leaves the catalog whole: its change happened or
+/// did not.
+#[async_trait]
+pub trait Catalog: fmt::Debug + Send + Sync {
+    /// Adds a tenant. `Exists` if its id or name is taken.
+    async fn add_tenant(&self, tenant: &Tenant) -> Result<()>;
+
+    /// All tenants, oldest first.
+    async fn tenants(&self) -> Result<Vec<Tenant>>;
+
+    /// Adds an agent. `Exists` if its tenant has one of that id or name.
+    async fn add_agent(&self, agent: &Agent) -> Result<()>;
+
+    /// All agents of a tenant, oldest first.
+    async fn agents(&self, tenant: TenantId) -> Result<Vec<Agent>>;
+
+    /// An agent by its id.
+    async fn agent(&self, tenant: TenantId, id: &str) -> Result<Option<Agent>>;
+
+    /// Adds a key. `Exists` if its tenant has one of that id, or any one of
+    /// that hash.
+    async fn add_key(&self, key: &ApiKey) -> Result<()>;
+
+    /// The key of that hash, whoever's it is; a revoked or expired one too, so
+    /// that the caller can say why it is not valid.
+    async fn key_by_hash(&self, hash: &[u8; 32]) -> Result<Option<ApiKey>>;
+
+    /// All keys of a tenant, oldest first; revoked and expired ones too.
+    async fn keys(&self, tenant: TenantId) -> Result<Vec<ApiKey>>;
+
+    /// Takes a key back. False if there is none of that id, or it was revoked
+    /// before; then the time of that stays.
+    async fn revoke_key(&self, tenant: TenantId, id: &str, at: Timestamp) -> Result<bool>;
+
+    /// Adds a sandbox. `Exists` if its id is taken, `NotFound` if its tenant,
+    /// agent or key is not there, `LimitReached` if there would be too many.
+    async fn add_sandbox(&self, sandbox: &Sandbox, limits: AddLimits) -> Result<()>;
+
+    /// Adds up to [`MAX_BATCH`](crate::MAX_BATCH) sandboxes, all or none.
+    async fn add_sandboxes(&self, sandboxes: &[Sandbox], limits: AddLimits) -> Result<()>;
+
+    /// A tenant's sandbox by its id.
+    async fn sandbox(&self, tenant: TenantId, id: &str) -> Result<Option<Sandbox>>;
+
+    /// A sandbox by its id, whoever's it is: for those who prove themselves
+    /// with its token.
+    async fn sandbox_of_any_tenant(&self, id: &str) -> Result<Option<Sandbox>>;
+
+    /// A page of sandboxes, newest first.
+    async fn sandboxes(&self, query: &SandboxQuery) -> Result<Page<Sandbox>>;
+
+    /// Sandboxes that have expired at `now` and are not being removed, the
+    /// longest expired first; `limit` is 1 to [`MAX_PAGE`](crate::MAX_PAGE).
+    async fn expired(&self, now: Timestamp, limit: u32) -> Result<Vec<Sandbox>>;
+
+    /// Changes a sandbox if it is as `change` expects; returns what it is then.
+    /// `NotFound`, `WrongState`, or `Removing` if not.
+    async fn change_sandbox(
+        &self,
+        id: &str,
+        change: &SandboxChange,
+        now: Timestamp,
+    ) -> Result<Sandbox>;
+
+    /// Forgets a sandbox; false if there is none.
+    async fn remove_sandbox(&self, id: &str) -> Result<bool>;
+
+    /// How many sandboxes, of one tenant or of all, are in each state. Those
+    /// being removed do not count; every state has a number.
+    async fn count_by_state(&self, tenant: Option<TenantId>)
+    -> Result<BTreeMap<SandboxState, u64>>;
+
+    /// Adds a template, or replaces the one of that name.
+    async fn put_template(&self, template: &Template) -> Result<()>;
+
+    /// A template by its name.
+    async fn template(&self, name: &str) -> Result<Option<Template>>;
+
+    /// All templates, by name.
+    async fn templates(&self) -> Result<Vec<Template>>;
+
+    /// Forgets a template; false if there is none.
+    async fn remove_template(&self, name: &str) -> Result<bool>;
+
+    /// Notes that a request runs, unless it is known. One that should no longer
+    /// be kept is as good as unknown.
+    async fn begin(&self, request: &IdempotentRequest) -> Result<Begun>;
+
+    /// Keeps the answer to a request that runs; `NotFound` if it does not.
+    async fn finish(&self, tenant: TenantId, key: &str, status: u16, body: &[u8]) -> Result<()>;
+
+    /// Forgets a request that runs, so that it can be sent again. One that does
+    /// not run stays as it is.
+    async fn abandon(&self, tenant: TenantId, key: &str) -> Result<()>;
+
+    /// Forgets all requests that run, when nobody can be carrying them out;
+    /// returns how many.
+    async fn abandon_all_running(&self) -> Result<u64>;
+
+    /// Forgets requests that should no longer be kept; returns how many.
+    async fn forget_idempotent(&self, now: Timestamp) -> Result<u64>;
+
+    /// A setting by its name.
+    async fn setting(&self, name: &str) -> Result<Option<String>>;
+
+    /// Sets a setting.
+    async fn set_setting(&self, name: &str, value: &str) -> Result<()>;
+
+    /// Whether reading and writing work now.
+    async fn check(&self) -> Result<()>;
+}

@@ -1,0 +1,1 @@
+//! The suite every catalog must pass.

@@ -1,0 +1,123 @@
+use std::fmt;
+
+use elevo_core::SandboxState;
+
+/// What a call into a catalog can end with. A new kind only where a caller
+/// would act differently.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// It is not there, or not for this tenant.
+    #[error("there is no such {what}")]
+    NotFound {
+        /// What was looked for.
+        what: Kind,
+    },
+    /// Its id, name or hash is taken.
+    #[error("there is such a {what} already")]
+    Exists {
+        /// What was to be added.
+        what: Kind,
+    },
+    /// The sandbox is not in a state that allows the change; nothing changed.
+    #[error("the sandbox is {is}")]
+    WrongState {
+        /// The state it is in.
+        is: SandboxState,
+    },
+    /// The sandbox is being removed: it starts no more, and there is no way
+    /// back from that; nothing changed.
+    #[error("the sandbox is being removed")]
+    Removing,
+    /// There are as many as there may be; nothing was added.
+    #[error("there are no more than {limit} {which}")]
+    LimitReached {
+        /// Of what there are too many.
+        which: Limit,
+        /// How many there may be.
+        limit: u32,
+    },
+    /// The call itself cannot be served: a text, a time or a number is out of
+    /// bounds. Nothing changed.
+    #[error("refused: {0}")]
+    Refused(String),
+    /// Others kept the database busy for too long; the same call may succeed
+    /// later. Nothing changed.
+    #[error("the catalog is busy; try again")]
+    Busy,
+    /// A newer version of the program has changed the database.
+    #[error("the catalog was written by a newer version (its format is {version}); use that one")]
+    Newer {
+        /// The first change of the format that is not known here.
+        version: i64,
+    },
+    /// What was read is not what can have been written.
+    #[error("the catalog is damaged ({0}); restore it from a backup")]
+    Damaged(String),
+    /// The storage below failed; whether a change happened is not known.
+    #[error("the catalog's storage failed")]
+    Failed(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// What a catalog keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// A tenant.
+    Tenant,
+    /// An agent of a tenant.
+    Agent,
+    /// An API key.
+    Key,
+    /// A sandbox.
+    Sandbox,
+    /// What something new is said to belong to: its tenant, agent or key.
+    Owner,
+    /// A request that runs, by its idempotency key.
+    Request,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Tenant => "tenant",
+            Self::Agent => "agent",
+            Self::Key => "key",
+            Self::Sandbox => "sandbox",
+            Self::Owner => "tenant, agent or key",
+            Self::Request => "running request",
+        })
+    }
+}
+
+/// What there can be too many of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Limit {
+    /// Sandboxes of one key, or of all keys of its agent.
+    SandboxesOfKey,
+    /// Sandboxes of everybody.
+    Sandboxes,
+    /// Tenants.
+    Tenants,
+    /// Agents of one tenant.
+    Agents,
+    /// Keys of one tenant, revoked ones included.
+    Keys,
+    /// Templates.
+    Templates,
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::SandboxesOfKey => "sandboxes for this key",
+            Self::Sandboxes => "sandboxes here",
+            Self::Tenants => "tenants",
+            Self::Agents => "agents of a tenant",
+            Self::Keys => "keys of a tenant",
+            Self::Templates => "templates",
+        })
+    }
+}
+
+/// Result of a call into a catalog.
+pub type Result<T> = std::result::Result<T, Error>;

@@ -1,0 +1,182 @@
+//! Secrets that prove who asks: API keys, and the tokens by which the agent in
+//! a sandbox proves itself.
+//!
+//! ```text
+//! API key          elv_  and 43 characters of base64url: 32 random bytes
+//! sandbox token    elvs_ and 43 characters of base64url: 32 random bytes
+//! ```
+//!
+//! A catalog keeps only a hash: BLAKE3 of the bytes, in a mode derived from what
+//! the secret is for, so that one kind never passes as the other. The bytes are
+//! random, so a slow hash would add nothing.
+
+use std::fmt;
+use std::str::FromStr;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use subtle::ConstantTimeEq;
+
+/// Length of what follows the prefix.
+const ENCODED: usize = 43;
+
+/// A text that is not a secret of the wanted kind. Says nothing of the text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a {0}")]
+pub struct InvalidSecret(&'static str);
+
+/// Whether two hashes are equal, in a time that does not depend on where they
+/// differ.
+pub fn is_same_hash(one: &[u8; 32], other: &[u8; 32]) -> bool {
+    one.ct_eq(other).into()
+}
+
+/// The secret of an API key.
+#[derive(Clone)]
+pub struct ApiKeySecret([u8; 32]);
+
+/// The secret of a sandbox's agent.
+#[derive(Clone)]
+pub struct SandboxToken([u8; 32]);
+
+/// What the two kinds have in common.
+macro_rules! secret {
+    ($name:ident, $what:literal, $prefix:literal, $context:literal) => {
+        impl $name {
+            /// What its text begins with.
+            pub const PREFIX: &'static str = $prefix;
+
+            /// A secret of these bytes, which must be random.
+            pub const fn from_random(bytes: [u8; 32]) -> Self {
+                Self(bytes)
+            }
+
+            /// The text that its owner is given, once.
+            pub fn reveal(&self) -> String {
+                format!("{}{}", Self::PREFIX, URL_SAFE_NO_PAD.encode(self.0))
+            }
+
+            /// What is kept of it.
+            pub fn hash(&self) -> [u8; 32] {
+                blake3::derive_key($context, &self.0)
+            }
+
+            /// Whether `hash` is of this secret, in constant time.
+            pub fn matches(&self, hash: &[u8; 32]) -> bool {
+                is_same_hash(&self.hash(), hash)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = InvalidSecret;
+
+            /// Reads exactly what [`Self::reveal`] gives: a secret has one text.
+            fn from_str(text: &str) -> Result<Self, InvalidSecret> {
+                decode(text, Self::PREFIX)
+                    .map(Self)
+                    .ok_or(InvalidSecret($what))
+            }
+        }
+
+        impl fmt::Debug for $name {
+            /// Never shows it.
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(concat!(stringify!($name), "(…)"))
+            }
+        }
+    };
+}
+
+secret!(
+    ApiKeySecret,
+    "key",
+    "elv_",
+    "elevo catalog 2025-11-15 API key"
+);
+secret!(
+    SandboxToken,
+    "sandbox token",
+    "elvs_",
+    "elevo catalog 2025-11-15 sandbox token"
+);
+
+fn decode(text: &str, prefix: &str) -> Option<[u8; 32]> {
+    let encoded = text.strip_prefix(prefix)?;
+    if encoded.len() != ENCODED {
+        return None;
+    }
+    URL_SAFE_NO_PAD.decode(encoded).ok()?.try_into().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BYTES: [u8; 32] = [0xfb; 32];
+
+    #[test]
+    fn the_text_of_a_secret_is_read_back() {
+        let key = ApiKeySecret::from_random(BYTES);
+        let text = key.reveal();
+        assert_eq!(text, "elv_-_v7-_v7-_v7-_v7-_v7-_v7-_v7-_v7-_v7-_v7-_s");
+        assert_eq!(text.len(), ApiKeySecret::PREFIX.len() + ENCODED);
+        let again: ApiKeySecret = text.parse().unwrap();
+        assert!(again.matches(&key.hash()));
+        let token = SandboxToken::from_random(BYTES);
+        assert!(
+            token
+                .reveal()
+                .parse::<SandboxToken>()
+                .unwrap()
+                .matches(&token.hash())
+        );
+    }
+
+    /// Hashes are in databases: they must never change.
+    #[test]
+    fn hashes_are_what_they_always_were() {
+        let hex = |hash: [u8; 32]| blake3::Hash::from_bytes(hash).to_hex().to_string();
+        insta::assert_snapshot!(hex(ApiKeySecret::from_random(BYTES).hash()), @"");
+        insta::assert_snapshot!(hex(SandboxToken::from_random(BYTES).hash()), @"");
+    }
+
+    #[test]
+    fn a_secret_of_one_kind_is_none_of_the_other() {
+        let key = ApiKeySecret::from_random(BYTES);
+        let token = SandboxToken::from_random(BYTES);
+        assert!(!token.matches(&key.hash()));
+        assert!(key.reveal().parse::<SandboxToken>().is_err());
+        assert!(token.reveal().parse::<ApiKeySecret>().is_err());
+    }
+
+    #[test]
+    fn only_the_exact_text_is_a_secret() {
+        let text = ApiKeySecret::from_random(BYTES).reveal();
+        let body = &text[4..];
+        let others = [
+            String::new(),
+            "elv_".into(),
+            body.into(),
+            format!(" {text}"),
+            format!("{text} "),
+            format!("{text}="),
+            format!("{text}A"),
+            format!("ELV_{body}"),
+            // The same bytes, with bits in the last character that mean nothing.
+            format!("{}t", &text[..text.len() - 1]),
+            // The other alphabet of base64.
+            text.replace('-', "+").replacen("elv+", "elv_", 1),
+            format!("elv_{}", "ä".repeat(22)),
+        ];
+        for other in others {
+            assert!(other.parse::<ApiKeySecret>().is_err(), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn a_secret_is_not_shown() {
+        let key = ApiKeySecret::from_random(BYTES);
+        assert_eq!(format!("{key:?}"), "ApiKeySecret(…)");
+        assert_eq!(InvalidSecret("key").to_string(), "not a key");
+    }
+}

@@ -1,0 +1,207 @@
+//! The catalog in one SQLite file.
+//!
+//! One connection writes, so that writers of this process queue instead of
+//! failing; a few others read beside it (WAL). A change is one transaction that
+//! takes the write lock when it begins, so that what it reads stays true until
+//! it ends, and is synced when it ends (`synchronous=FULL`). Other processes
+//! may open the same file: they wait for one another.
+
+mod database;
+mod failure;
+mod keys;
+mod lists;
+mod owners;
+mod requests;
+mod rows;
+mod sandboxes;
+mod settings;
+mod templates;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use elevo_core::{SandboxState, TenantId, Timestamp};
+
+use self::database::Database;
+use crate::catalog::Catalog;
+use crate::change::SandboxChange;
+use crate::error::Result;
+use crate::query::{AddLimits, Page, SandboxQuery};
+use crate::records::{Agent, ApiKey, Sandbox, Template, Tenant};
+use crate::request::{Begun, IdempotentRequest};
+
+/// How a catalog in a file is opened.
+#[derive(Clone, Copy, Debug)]
+pub struct SqliteOptions {
+    /// How many connections read.
+    pub readers: u32,
+    /// How long a call waits for its turn before it fails as busy: for a
+    /// connection, and once more for other processes.
+    pub wait: Duration,
+}
+
+impl Default for SqliteOptions {
+    fn default() -> Self {
+        Self {
+            readers: 4,
+            wait: Duration::from_secs(10),
+        }
+    }
+}
+
+/// A [`Catalog`] in one SQLite file. Needs a Tokio runtime.
+#[derive(Debug)]
+pub struct SqliteCatalog {
+    database: Database,
+}
+
+impl SqliteCatalog {
+    /// Opens the catalog in `file`, makes it if there is none, and brings it to
+    /// the present format. Only its owner can read the file.
+    pub async fn open(file: &Path, options: &SqliteOptions) -> Result<Self> {
+        let database = Database::open(file, options).await?;
+        Ok(Self { database })
+    }
+
+    /// Waits for what is under way and closes the file. Calls that come later
+    /// fail. Without it nothing is lost; the next start reads the log.
+    pub async fn close(&self) {
+        self.database.close().await;
+    }
+}
+
+#[async_trait]
+impl Catalog for SqliteCatalog {
+    async fn add_tenant(&self, tenant: &Tenant) -> Result<()> {
+        owners::add_tenant(&self.database, tenant).await
+    }
+
+    async fn tenants(&self) -> Result<Vec<Tenant>> {
+        owners::tenants(&self.database).await
+    }
+
+    async fn add_agent(&self, agent: &Agent) -> Result<()> {
+        owners::add_agent(&self.database, agent).await
+    }
+
+    async fn agents(&self, tenant: TenantId) -> Result<Vec<Agent>> {
+        owners::agents(&self.database, tenant).await
+    }
+
+    async fn agent(&self, tenant: TenantId, id: &str) -> Result<Option<Agent>> {
+        owners::agent(&self.database, tenant, id).await
+    }
+
+    async fn add_key(&self, key: &ApiKey) -> Result<()> {
+        keys::add(&self.database, key).await
+    }
+
+    async fn key_by_hash(&self, hash: &[u8; 32]) -> Result<Option<ApiKey>> {
+        keys::by_hash(&self.database, hash).await
+    }
+
+    async fn keys(&self, tenant: TenantId) -> Result<Vec<ApiKey>> {
+        keys::list(&self.database, tenant).await
+    }
+
+    async fn revoke_key(&self, tenant: TenantId, id: &str, at: Timestamp) -> Result<bool> {
+        keys::revoke(&self.database, tenant, id, at).await
+    }
+
+    async fn add_sandbox(&self, sandbox: &Sandbox, limits: AddLimits) -> Result<()> {
+        sandboxes::add(&self.database, std::slice::from_ref(sandbox), limits).await
+    }
+
+    async fn add_sandboxes(&self, sandboxes: &[Sandbox], limits: AddLimits) -> Result<()> {
+        sandboxes::add(&self.database, sandboxes, limits).await
+    }
+
+    async fn sandbox(&self, tenant: TenantId, id: &str) -> Result<Option<Sandbox>> {
+        let found = sandboxes::get(&self.database, id).await?;
+        Ok(found.filter(|sandbox| sandbox.tenant == tenant))
+    }
+
+    async fn sandbox_of_any_tenant(&self, id: &str) -> Result<Option<Sandbox>> {
+        sandboxes::get(&self.database, id).await
+    }
+
+    async fn sandboxes(&self, query: &SandboxQuery) -> Result<Page<Sandbox>> {
+        lists::sandboxes(&self.database, query).await
+    }
+
+    async fn expired(&self, now: Timestamp, limit: u32) -> Result<Vec<Sandbox>> {
+        lists::expired(&self.database, now, limit).await
+    }
+
+    async fn change_sandbox(
+        &self,
+        id: &str,
+        change: &SandboxChange,
+        now: Timestamp,
+    ) -> Result<Sandbox> {
+        sandboxes::change(&self.database, id, change, now).await
+    }
+
+    async fn remove_sandbox(&self, id: &str) -> Result<bool> {
+        sandboxes::remove(&self.database, id).await
+    }
+
+    async fn count_by_state(
+        &self,
+        tenant: Option<TenantId>,
+    ) -> Result<BTreeMap<SandboxState, u64>> {
+        lists::count_by_state(&self.database, tenant).await
+    }
+
+    async fn put_template(&self, template: &Template) -> Result<()> {
+        templates::put(&self.database, template).await
+    }
+
+    async fn template(&self, name: &str) -> Result<Option<Template>> {
+        templates::get(&self.database, name).await
+    }
+
+    async fn templates(&self) -> Result<Vec<Template>> {
+        templates::list(&self.database).await
+    }
+
+    async fn remove_template(&self, name: &str) -> Result<bool> {
+        templates::remove(&self.database, name).await
+    }
+
+    async fn begin(&self, request: &IdempotentRequest) -> Result<Begun> {
+        requests::begin(&self.database, request).await
+    }
+
+    async fn finish(&self, tenant: TenantId, key: &str, status: u16, body: &[u8]) -> Result<()> {
+        requests::finish(&self.database, tenant, key, status, body).await
+    }
+
+    async fn abandon(&self, tenant: TenantId, key: &str) -> Result<()> {
+        requests::abandon(&self.database, tenant, key).await
+    }
+
+    async fn abandon_all_running(&self) -> Result<u64> {
+        requests::abandon_all(&self.database).await
+    }
+
+    async fn forget_idempotent(&self, now: Timestamp) -> Result<u64> {
+        requests::forget(&self.database, now).await
+    }
+
+    async fn setting(&self, name: &str) -> Result<Option<String>> {
+        settings::get(&self.database, name).await
+    }
+
+    async fn set_setting(&self, name: &str, value: &str) -> Result<()> {
+        settings::set(&self.database, name, value).await
+    }
+
+    async fn check(&self) -> Result<()> {
+        self.database.check().await
+    }
+}

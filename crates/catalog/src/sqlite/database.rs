@@ -1,0 +1,141 @@
+//! The file and the connections to it.
+
+use std::fs::{File, OpenOptions, Permissions};
+use std::io;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+
+use sqlx::migrate::Migrator;
+use sqlx::sqlite::{
+    SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteRow, SqliteSynchronous,
+};
+use sqlx::{ConnectOptions, Row, Sqlite, SqliteConnection, SqlitePool, Transaction};
+
+use super::{SqliteOptions, failure};
+use crate::bounds::MAX_LISTED;
+use crate::error::{Error, Limit, Result};
+
+pub(super) static MIGRATIONS: Migrator = sqlx::migrate!("migrations/sqlite");
+
+/// Nobody but its owner reads what is in the file.
+const MODE: u32 = 0o600;
+
+/// To what the log is cut back once it is in the database.
+const LOG_BYTES: &str = "16777216";
+
+/// Takes the write lock at once: a transaction that takes it later fails when
+/// somebody else has written meanwhile.
+const BEGIN: &str = "BEGIN IMMEDIATE";
+
+#[derive(Debug)]
+pub(super) struct Database {
+    writer: SqlitePool,
+    readers: SqlitePool,
+}
+
+impl Database {
+    pub(super) async fn open(file: &Path, options: &SqliteOptions) -> Result<Self> {
+        make_private(file).map_err(|error| Error::Failed(Box::new(error)))?;
+        let connect = SqliteConnectOptions::new()
+            .filename(file)
+            .busy_timeout(options.wait)
+            .foreign_keys(true)
+            .disable_statement_logging();
+        let pool = |connections| {
+            SqlitePoolOptions::new()
+                .max_connections(connections)
+                .acquire_timeout(options.wait)
+                // They last: nothing can come between a process and its file.
+                .idle_timeout(None)
+                .max_lifetime(None)
+                .test_before_acquire(false)
+        };
+        let write = connect
+            .clone()
+            .journal_mode(SqliteJournalMode::Wal)
+            .synchronous(SqliteSynchronous::Full)
+            .pragma("journal_size_limit", LOG_BYTES);
+        let writer = pool(1).connect_with(write).await.map_err(failure::of)?;
+        migrate(&writer).await?;
+        let readers = pool(options.readers).connect_with(connect.read_only(true));
+        let readers = readers.await.map_err(failure::of)?;
+        Ok(Self { writer, readers })
+    }
+
+    pub(super) async fn close(&self) {
+        // The last connection to close empties the log: it must be able to write.
+        self.readers.close().await;
+        self.writer.close().await;
+    }
+
+    /// Connections to read from. What was written before is seen.
+    pub(super) fn readers(&self) -> &SqlitePool {
+        &self.readers
+    }
+
+    /// The connection that writes, for a change of one statement.
+    pub(super) fn writer(&self) -> &SqlitePool {
+        &self.writer
+    }
+
+    /// A transaction that nobody else writes beside. Undone when dropped.
+    pub(super) async fn write(&self) -> Result<Transaction<'static, Sqlite>> {
+        self.writer.begin_with(BEGIN).await.map_err(failure::of)
+    }
+
+    pub(super) async fn check(&self) -> Result<()> {
+        sqlx::query("SELECT count(*) FROM settings")
+            .fetch_one(&self.readers)
+            .await
+            .map_err(failure::of)?;
+        let transaction = self.write().await?;
+        transaction.rollback().await.map_err(failure::of)
+    }
+}
+
+/// In one transaction: whoever comes second finds it done.
+async fn migrate(writer: &SqlitePool) -> Result<()> {
+    let mut transaction = writer.begin_with(BEGIN).await.map_err(failure::of)?;
+    MIGRATIONS
+        .run(&mut *transaction)
+        .await
+        .map_err(failure::of_migrating)?;
+    transaction.commit().await.map_err(failure::of)
+}
+
+/// Makes the file if there is none. SQLite gives its log and its index the same
+/// mode.
+fn make_private(file: &Path) -> io::Result<()> {
+    let file: File = OpenOptions::new()
+        .read(true)
+        .append(true)
+        .create(true)
+        .mode(MODE)
+        .open(file)?;
+    if file.metadata()?.permissions().mode() & 0o777 != MODE {
+        file.set_permissions(Permissions::from_mode(MODE))?;
+    }
+    Ok(())
+}
+
+pub(super) async fn commit(transaction: Transaction<'static, Sqlite>) -> Result<()> {
+    transaction.commit().await.map_err(failure::of)
+}
+
+/// Refuses when `count`, which counts up to [`MAX_LISTED`], says that there are
+/// as many.
+pub(super) async fn check_room(
+    connection: &mut SqliteConnection,
+    count: sqlx::query::Query<'_, Sqlite, sqlx::sqlite::SqliteArguments>,
+    which: Limit,
+) -> Result<()> {
+    let row: SqliteRow = count.fetch_one(connection).await.map_err(failure::of)?;
+    let there: i64 = row.try_get(0).map_err(failure::of)?;
+    if there >= i64::from(MAX_LISTED) {
+        return Err(Error::LimitReached {
+            which,
+            limit: MAX_LISTED,
+        });
+    }
+    Ok(())
+}

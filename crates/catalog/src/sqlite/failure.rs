@@ -1,0 +1,53 @@
+//! What SQLite's errors mean for a caller.
+
+use sqlx::error::ErrorKind;
+use sqlx::migrate::MigrateError;
+
+use crate::error::{Error, Kind};
+
+/// Primary result codes, see <https://www.sqlite.org/rescode.html>.
+const BUSY: i32 = 5;
+const LOCKED: i32 = 6;
+const CORRUPT: i32 = 11;
+const NOT_A_DATABASE: i32 = 26;
+
+/// An error of a statement, where nothing is known of what it is about.
+pub(super) fn of(error: sqlx::Error) -> Error {
+    match &error {
+        sqlx::Error::PoolTimedOut => Error::Busy,
+        sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => {
+            Error::Damaged(error.to_string())
+        }
+        sqlx::Error::Database(inner) => {
+            // The rest of an extended code says where; the lowest byte, what.
+            match inner.code().and_then(|code| code.parse::<i32>().ok()) {
+                Some(code) if matches!(code & 0xff, BUSY | LOCKED) => Error::Busy,
+                Some(code) if matches!(code & 0xff, CORRUPT | NOT_A_DATABASE) => {
+                    Error::Damaged(inner.message().to_owned())
+                }
+                _ => Error::Failed(Box::new(error)),
+            }
+        }
+        _ => Error::Failed(Box::new(error)),
+    }
+}
+
+/// An error of a statement that adds a `what`.
+pub(super) fn of_adding(what: Kind) -> impl Fn(sqlx::Error) -> Error {
+    move |error| match error.as_database_error().map(|inner| inner.kind()) {
+        Some(ErrorKind::UniqueViolation) => Error::Exists { what },
+        Some(ErrorKind::ForeignKeyViolation) => Error::NotFound { what: Kind::Owner },
+        _ => of(error),
+    }
+}
+
+pub(super) fn of_migrating(error: MigrateError) -> Error {
+    match error {
+        MigrateError::VersionMissing(version) => Error::Newer { version },
+        MigrateError::VersionMismatch(version) => Error::Damaged(format!(
+            "change {version} of its format was another one than here"
+        )),
+        MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => of(error),
+        other => Error::Failed(Box::new(other)),
+    }
+}

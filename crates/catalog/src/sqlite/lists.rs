@@ -1,0 +1,126 @@
+//! Lists of sandboxes.
+
+use std::collections::BTreeMap;
+
+use elevo_core::{SandboxState, TenantId, Timestamp};
+use sqlx::{QueryBuilder, Sqlite};
+
+use super::database::{self, Database};
+use super::sandboxes::columns;
+use super::{failure, rows};
+use crate::bounds::{self, micros};
+use crate::error::{Error, Result};
+use crate::query::{Page, SandboxQuery};
+use crate::records::Sandbox;
+
+/// Page and total in one transaction, which sees one moment.
+pub(super) async fn sandboxes(database: &Database, query: &SandboxQuery) -> Result<Page<Sandbox>> {
+    bounds::query(query)?;
+    let mut transaction = database.readers().begin().await.map_err(failure::of)?;
+    let mut count = QueryBuilder::new("SELECT count(*) FROM sandboxes WHERE 1 = 1");
+    push_filters(&mut count, query);
+    let total: i64 = count
+        .build_query_scalar()
+        .fetch_one(&mut *transaction)
+        .await
+        .map_err(failure::of)?;
+    let mut select = QueryBuilder::new(concat!(
+        "SELECT ",
+        columns!(),
+        " FROM sandboxes WHERE 1 = 1"
+    ));
+    push_filters(&mut select, query);
+    push_page(&mut select, query)?;
+    let rows = select.build().fetch_all(&mut *transaction).await;
+    let items = rows::all(&rows.map_err(failure::of)?, rows::sandbox)?;
+    database::commit(transaction).await?;
+    Ok(Page {
+        items,
+        total: to_count(total)?,
+    })
+}
+
+/// Values are bound, never written into the statement.
+fn push_filters(builder: &mut QueryBuilder<Sqlite>, query: &SandboxQuery) {
+    if let Some(tenant) = query.tenant {
+        builder.push(" AND tenant = ");
+        builder.push_bind(tenant.as_bytes().to_vec());
+    }
+    if let Some(agent) = &query.agent {
+        builder.push(" AND agent = ").push_bind(agent.clone());
+    }
+    if let Some(state) = query.state {
+        builder.push(" AND state = ").push_bind(state.name());
+    }
+    if let Some(removing) = query.removing {
+        // Written out, not bound: indexes of a part of the table are used only
+        // where the statement shows that the part is enough.
+        builder.push(if removing {
+            " AND removing = 1"
+        } else {
+            " AND removing = 0"
+        });
+    }
+    if let Some(prefix) = query.name_prefix.as_ref().filter(|text| !text.is_empty()) {
+        // Not LIKE: it has wildcards, and does not mind case.
+        builder.push(" AND substr(name, 1, length(");
+        builder.push_bind(prefix.clone()).push(")) = ");
+        builder.push_bind(prefix.clone());
+    }
+}
+
+fn push_page(builder: &mut QueryBuilder<Sqlite>, query: &SandboxQuery) -> Result<()> {
+    if let Some(after) = &query.after {
+        builder.push(" AND (created, id) < (");
+        builder.push_bind(micros(after.created)?).push(", ");
+        builder.push_bind(after.id.clone()).push(")");
+    }
+    let skipped = i64::from(query.page - 1) * i64::from(query.limit);
+    builder.push(" ORDER BY created DESC, id DESC LIMIT ");
+    builder.push_bind(query.limit).push(" OFFSET ");
+    builder.push_bind(skipped);
+    Ok(())
+}
+
+pub(super) async fn expired(
+    database: &Database,
+    now: Timestamp,
+    limit: u32,
+) -> Result<Vec<Sandbox>> {
+    bounds::limit(limit)?;
+    let select = concat!(
+        "SELECT ",
+        columns!(),
+        " FROM sandboxes WHERE removing = 0 AND expires <= ? ORDER BY expires, id LIMIT ?"
+    );
+    let rows = sqlx::query(select)
+        .bind(micros(now)?)
+        .bind(limit)
+        .fetch_all(database.readers())
+        .await
+        .map_err(failure::of)?;
+    rows::all(&rows, rows::sandbox)
+}
+
+pub(super) async fn count_by_state(
+    database: &Database,
+    tenant: Option<TenantId>,
+) -> Result<BTreeMap<SandboxState, u64>> {
+    let mut count = QueryBuilder::new("SELECT state, count(*) AS there FROM sandboxes");
+    count.push(" WHERE removing = 0");
+    if let Some(tenant) = tenant {
+        count.push(" AND tenant = ");
+        count.push_bind(tenant.as_bytes().to_vec());
+    }
+    count.push(" GROUP BY state");
+    let rows = count.build().fetch_all(database.readers()).await;
+    let mut counts: BTreeMap<_, _> = SandboxState::ALL.map(|state| (state, 0)).into();
+    for row in rows.map_err(failure::of)? {
+        counts.insert(rows::state(&row)?, to_count(rows::get(&row, "there")?)?);
+    }
+    Ok(counts)
+}
+
+fn to_count(count: i64) -> Result<u64> {
+    u64::try_from(count).map_err(|_| Error::Damaged("a count".into()))
+}

@@ -1,0 +1,76 @@
+//! Tenants and their agents.
+
+use elevo_core::TenantId;
+
+use super::database::{self, Database};
+use super::{failure, rows};
+use crate::bounds::{self, MAX_LISTED, micros};
+use crate::error::{Kind, Limit, Result};
+use crate::records::{Agent, Tenant};
+
+pub(super) async fn add_tenant(database: &Database, tenant: &Tenant) -> Result<()> {
+    bounds::tenant(tenant)?;
+    let mut transaction = database.write().await?;
+    let count = sqlx::query("SELECT count(*) FROM (SELECT 1 FROM tenants LIMIT ?)");
+    let count = count.bind(MAX_LISTED);
+    database::check_room(&mut transaction, count, Limit::Tenants).await?;
+    sqlx::query("INSERT INTO tenants (id, name, created) VALUES (?, ?, ?)")
+        .bind(&tenant.id.as_bytes()[..])
+        .bind(&tenant.name)
+        .bind(micros(tenant.created)?)
+        .execute(&mut *transaction)
+        .await
+        .map_err(failure::of_adding(Kind::Tenant))?;
+    database::commit(transaction).await
+}
+
+pub(super) async fn tenants(database: &Database) -> Result<Vec<Tenant>> {
+    let rows = sqlx::query("SELECT id, name, created FROM tenants ORDER BY created, id")
+        .fetch_all(database.readers())
+        .await
+        .map_err(failure::of)?;
+    rows::all(&rows, rows::tenant)
+}
+
+pub(super) async fn add_agent(database: &Database, agent: &Agent) -> Result<()> {
+    bounds::agent(agent)?;
+    let mut transaction = database.write().await?;
+    let count = sqlx::query("SELECT count(*) FROM (SELECT 1 FROM agents WHERE tenant = ? LIMIT ?)");
+    let count = count.bind(&agent.tenant.as_bytes()[..]).bind(MAX_LISTED);
+    database::check_room(&mut transaction, count, Limit::Agents).await?;
+    sqlx::query("INSERT INTO agents (tenant, id, name, created) VALUES (?, ?, ?, ?)")
+        .bind(&agent.tenant.as_bytes()[..])
+        .bind(&agent.id)
+        .bind(&agent.name)
+        .bind(micros(agent.created)?)
+        .execute(&mut *transaction)
+        .await
+        .map_err(failure::of_adding(Kind::Agent))?;
+    database::commit(transaction).await
+}
+
+pub(super) async fn agents(database: &Database, tenant: TenantId) -> Result<Vec<Agent>> {
+    let agents = "SELECT tenant, id, name, created FROM agents WHERE tenant = ? \
+                  ORDER BY created, id";
+    let rows = sqlx::query(agents)
+        .bind(&tenant.as_bytes()[..])
+        .fetch_all(database.readers())
+        .await
+        .map_err(failure::of)?;
+    rows::all(&rows, rows::agent)
+}
+
+pub(super) async fn agent(
+    database: &Database,
+    tenant: TenantId,
+    id: &str,
+) -> Result<Option<Agent>> {
+    let agent = "SELECT tenant, id, name, created FROM agents WHERE tenant = ? AND id = ?";
+    let row = sqlx::query(agent)
+        .bind(&tenant.as_bytes()[..])
+        .bind(id)
+        .fetch_optional(database.readers())
+        .await
+        .map_err(failure::of)?;
+    row.as_ref().map(rows::agent).transpose()
+}

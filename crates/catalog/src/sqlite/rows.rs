@@ -1,0 +1,143 @@
+//! Records as rows, and rows as records. A row that no record can have become
+//! is damage.
+
+use elevo_core::{SandboxState, TenantId, Timestamp};
+use serde::de::DeserializeOwned;
+use sqlx::sqlite::SqliteRow;
+use sqlx::{Decode, Row, Sqlite, Type};
+
+use super::failure;
+use crate::error::{Error, Result};
+use crate::records::{Agent, ApiKey, Sandbox, Template, Tenant};
+
+pub(super) fn tenant(row: &SqliteRow) -> Result<Tenant> {
+    Ok(Tenant {
+        id: tenant_id(row, "id")?,
+        name: get(row, "name")?,
+        created: time(row, "created")?,
+    })
+}
+
+pub(super) fn agent(row: &SqliteRow) -> Result<Agent> {
+    Ok(Agent {
+        id: get(row, "id")?,
+        tenant: tenant_id(row, "tenant")?,
+        name: get(row, "name")?,
+        created: time(row, "created")?,
+    })
+}
+
+pub(super) fn key(row: &SqliteRow) -> Result<ApiKey> {
+    Ok(ApiKey {
+        id: get(row, "id")?,
+        tenant: tenant_id(row, "tenant")?,
+        agent: get(row, "agent")?,
+        name: get(row, "name")?,
+        hash: bytes(row, "hash")?,
+        scopes: json(row, "scopes")?,
+        limits: json(row, "limits")?,
+        created: time(row, "created")?,
+        expires: get::<Option<i64>>(row, "expires")?.map(of_micros),
+        revoked: get::<Option<i64>>(row, "revoked")?.map(of_micros),
+    })
+}
+
+pub(super) fn sandbox(row: &SqliteRow) -> Result<Sandbox> {
+    Ok(Sandbox {
+        id: get(row, "id")?,
+        tenant: tenant_id(row, "tenant")?,
+        agent: get(row, "agent")?,
+        key: get(row, "api_key")?,
+        name: get(row, "name")?,
+        state: state(row)?,
+        reason: get(row, "reason")?,
+        template: get(row, "template")?,
+        container: get(row, "container")?,
+        workspace: get(row, "workspace")?,
+        token_hash: bytes(row, "token_hash")?,
+        created: time(row, "created")?,
+        expires: time(row, "expires")?,
+        updated: time(row, "updated")?,
+        removing: get(row, "removing")?,
+        keep_workspace: get(row, "keep_workspace")?,
+        spec: json(row, "spec")?,
+    })
+}
+
+pub(super) fn template(row: &SqliteRow) -> Result<Template> {
+    let size: i64 = get(row, "size")?;
+    Ok(Template {
+        name: get(row, "name")?,
+        image: get(row, "image")?,
+        description: get(row, "description")?,
+        tags: json(row, "tags")?,
+        size: size.try_into().map_err(|_| damaged("size"))?,
+        writable_root: get(row, "writable_root")?,
+        created: time(row, "created")?,
+    })
+}
+
+pub(super) fn state(row: &SqliteRow) -> Result<SandboxState> {
+    let name: &str = get(row, "state")?;
+    name.parse().map_err(Error::Damaged)
+}
+
+/// All of them, or the first thing that is wrong.
+pub(super) fn all<T>(rows: &[SqliteRow], read: fn(&SqliteRow) -> Result<T>) -> Result<Vec<T>> {
+    rows.iter().map(read).collect()
+}
+
+pub(super) fn get<'r, T>(row: &'r SqliteRow, column: &str) -> Result<T>
+where
+    T: Decode<'r, Sqlite> + Type<Sqlite>,
+{
+    row.try_get(column).map_err(failure::of)
+}
+
+fn tenant_id(row: &SqliteRow, column: &str) -> Result<TenantId> {
+    bytes(row, column).map(TenantId::new)
+}
+
+pub(super) fn bytes<const N: usize>(row: &SqliteRow, column: &str) -> Result<[u8; N]> {
+    let bytes: &[u8] = get(row, column)?;
+    bytes.try_into().map_err(|_| damaged(column))
+}
+
+fn json<T: DeserializeOwned>(row: &SqliteRow, column: &str) -> Result<T> {
+    let text: &str = get(row, column)?;
+    serde_json::from_str(text).map_err(|_| damaged(column))
+}
+
+/// What [`json`] reads back.
+pub(super) fn to_json(value: &impl serde::Serialize) -> Result<String> {
+    serde_json::to_string(value).map_err(|error| Error::Failed(Box::new(error)))
+}
+
+fn time(row: &SqliteRow, column: &str) -> Result<Timestamp> {
+    get(row, column).map(of_micros)
+}
+
+fn of_micros(micros: i64) -> Timestamp {
+    let nanos = micros.rem_euclid(1_000_000) as u32 * 1000;
+    Timestamp::new(micros.div_euclid(1_000_000), nanos).expect("less than a second")
+}
+
+fn damaged(column: &str) -> Error {
+    Error::Damaged(format!("a value of `{column}`"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bounds::micros;
+
+    #[test]
+    fn times_come_back_from_before_and_after_1970() {
+        for kept in [i64::MIN, -1_000_001, -1, 0, 1, 999_999, i64::MAX] {
+            // The first second that there is cannot be multiplied, only read.
+            if kept != i64::MIN {
+                assert_eq!(micros(of_micros(kept)).unwrap(), kept);
+            }
+        }
+    }
+}

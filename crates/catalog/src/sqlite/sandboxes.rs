@@ -1,0 +1,166 @@
+//! Sandboxes, one by one.
+
+use std::collections::BTreeSet;
+
+use elevo_core::Timestamp;
+use sqlx::SqliteConnection;
+
+use super::database::{self, Database};
+use super::{failure, rows};
+use crate::bounds::{self, MAX_BATCH, micros};
+use crate::change::SandboxChange;
+use crate::error::{Error, Kind, Limit, Result};
+use crate::query::AddLimits;
+use crate::records::Sandbox;
+
+macro_rules! columns {
+    () => {
+        "id, tenant, agent, api_key, name, state, reason, template, container, workspace, \
+         token_hash, created, expires, updated, removing, keep_workspace, spec"
+    };
+}
+pub(super) use columns;
+
+const SELECT_ONE: &str = concat!("SELECT ", columns!(), " FROM sandboxes WHERE id = ?");
+
+const INSERT: &str = concat!(
+    "INSERT INTO sandboxes (",
+    columns!(),
+    ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+);
+
+/// All that a change can change.
+const UPDATE: &str = "UPDATE sandboxes SET name = ?, state = ?, reason = ?, container = ?, \
+                      workspace = ?, token_hash = ?, expires = ?, updated = ?, removing = ?, \
+                      keep_workspace = ?, spec = ? WHERE id = ?";
+
+/// Those of the key, and of all other keys of the agent it is bound to.
+const COUNT_OF_KEY: &str = "SELECT count(*) FROM (SELECT 1 FROM sandboxes \
+    WHERE removing = 0 AND tenant = ?1 AND api_key IN ( \
+        SELECT ?2 UNION SELECT other.id FROM api_keys own JOIN api_keys other \
+            ON other.tenant = own.tenant AND other.agent = own.agent \
+            WHERE own.tenant = ?1 AND own.id = ?2) \
+    LIMIT ?3)";
+
+const COUNT_ALL: &str = "SELECT count(*) FROM (SELECT 1 FROM sandboxes WHERE removing = 0 LIMIT ?)";
+
+/// Adds first and counts afterwards: so it does not matter how many are added,
+/// and with which keys.
+pub(super) async fn add(
+    database: &Database,
+    sandboxes: &[Sandbox],
+    limits: AddLimits,
+) -> Result<()> {
+    if sandboxes.len() > MAX_BATCH {
+        let why = format!("at most {MAX_BATCH} sandboxes are added at once");
+        return Err(Error::Refused(why));
+    }
+    for sandbox in sandboxes {
+        bounds::sandbox(sandbox)?;
+    }
+    let mut transaction = database.write().await?;
+    for sandbox in sandboxes {
+        insert(&mut transaction, sandbox).await?;
+    }
+    if let Some(limit) = limits.total {
+        let count = sqlx::query_scalar(COUNT_ALL).bind(i64::from(limit) + 1);
+        let there = count.fetch_one(&mut *transaction).await;
+        check(there.map_err(failure::of)?, Limit::Sandboxes, limit)?;
+    }
+    if let Some(limit) = limits.per_key {
+        let keys: BTreeSet<_> = sandboxes.iter().map(|it| (it.tenant, &it.key)).collect();
+        for (tenant, key) in keys {
+            let count = sqlx::query_scalar(COUNT_OF_KEY)
+                .bind(&tenant.as_bytes()[..])
+                .bind(key)
+                .bind(i64::from(limit) + 1);
+            let there = count.fetch_one(&mut *transaction).await;
+            check(there.map_err(failure::of)?, Limit::SandboxesOfKey, limit)?;
+        }
+    }
+    database::commit(transaction).await
+}
+
+fn check(there: i64, which: Limit, limit: u32) -> Result<()> {
+    if there > i64::from(limit) {
+        return Err(Error::LimitReached { which, limit });
+    }
+    Ok(())
+}
+
+async fn insert(connection: &mut SqliteConnection, sandbox: &Sandbox) -> Result<()> {
+    sqlx::query(INSERT)
+        .bind(&sandbox.id)
+        .bind(&sandbox.tenant.as_bytes()[..])
+        .bind(&sandbox.agent)
+        .bind(&sandbox.key)
+        .bind(&sandbox.name)
+        .bind(sandbox.state.name())
+        .bind(sandbox.reason.as_deref().map(bounds::reason))
+        .bind(&sandbox.template)
+        .bind(&sandbox.container)
+        .bind(&sandbox.workspace)
+        .bind(&sandbox.token_hash[..])
+        .bind(micros(sandbox.created)?)
+        .bind(micros(sandbox.expires)?)
+        .bind(micros(sandbox.updated)?)
+        .bind(sandbox.removing)
+        .bind(sandbox.keep_workspace)
+        .bind(bounds::spec(sandbox)?)
+        .execute(connection)
+        .await
+        .map_err(failure::of_adding(Kind::Sandbox))?;
+    Ok(())
+}
+
+pub(super) async fn get(database: &Database, id: &str) -> Result<Option<Sandbox>> {
+    let row = sqlx::query(SELECT_ONE)
+        .bind(id)
+        .fetch_optional(database.readers())
+        .await
+        .map_err(failure::of)?;
+    row.as_ref().map(rows::sandbox).transpose()
+}
+
+pub(super) async fn change(
+    database: &Database,
+    id: &str,
+    change: &SandboxChange,
+    now: Timestamp,
+) -> Result<Sandbox> {
+    let mut transaction = database.write().await?;
+    let found = sqlx::query(SELECT_ONE).bind(id);
+    let found = found.fetch_optional(&mut *transaction).await;
+    let what = Kind::Sandbox;
+    let found = found
+        .map_err(failure::of)?
+        .ok_or(Error::NotFound { what })?;
+    let sandbox = change.apply(rows::sandbox(&found)?, now)?;
+    sqlx::query(UPDATE)
+        .bind(&sandbox.name)
+        .bind(sandbox.state.name())
+        .bind(&sandbox.reason)
+        .bind(&sandbox.container)
+        .bind(&sandbox.workspace)
+        .bind(&sandbox.token_hash[..])
+        .bind(micros(sandbox.expires)?)
+        .bind(micros(sandbox.updated)?)
+        .bind(sandbox.removing)
+        .bind(sandbox.keep_workspace)
+        .bind(bounds::spec(&sandbox)?)
+        .bind(&sandbox.id)
+        .execute(&mut *transaction)
+        .await
+        .map_err(failure::of)?;
+    database::commit(transaction).await?;
+    Ok(sandbox)
+}
+
+pub(super) async fn remove(database: &Database, id: &str) -> Result<bool> {
+    let done = sqlx::query("DELETE FROM sandboxes WHERE id = ?")
+        .bind(id)
+        .execute(database.writer())
+        .await
+        .map_err(failure::of)?;
+    Ok(done.rows_affected() > 0)
+}

@@ -1,0 +1,1 @@
+//! What holds for SQLite alone.
