@@ -1,0 +1,396 @@
+//! The runtime on a Docker engine.
+
+mod body;
+mod engine;
+mod failure;
+mod firewall;
+mod images;
+mod internet;
+mod logs;
+mod rules;
+mod stats;
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::RwLock;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bollard::models::{ContainerInspectResponse, ContainerStateStatusEnum};
+use bollard::models::{ContainerSummary, ContainerSummaryStateEnum};
+use bollard::query_parameters::{
+    CreateContainerOptionsBuilder, KillContainerOptionsBuilder, ListContainersOptionsBuilder,
+    RemoveContainerOptionsBuilder, WaitContainerOptionsBuilder,
+};
+use bollard::{API_DEFAULT_VERSION, Docker};
+use futures::StreamExt;
+use futures::stream::BoxStream;
+
+use self::engine::Engine;
+use self::failure::Subject;
+use self::internet::Internet;
+use crate::error::{Error, Result};
+use crate::runtime::{
+    Container, ContainerId, ContainerState, ContainerStatus, Image, Logs, LogsQuery, PullProgress,
+    RuntimeInfo, SandboxRuntime, Stats,
+};
+use crate::spec::{ContainerSpec, Network};
+
+/// The installation that made a container or a network.
+const LABEL_SERVER: &str = "elevo.server";
+/// The sandbox that a container was made for.
+const LABEL_SANDBOX: &str = "elevo.sandbox";
+/// How long the engine may take to begin its answer.
+const ANSWER_SECONDS: u64 = 60;
+/// How long a killed container may take to end, and a removed one to go.
+const ENDING: Duration = Duration::from_secs(60);
+/// Between two looks at a container that is going.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+/// Where the engine is, and which of what it holds is ours.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DockerSettings {
+    /// Its socket: `unix:///var/run/docker.sock`.
+    pub host: String,
+    /// The id of this installation. Two on one engine do not see each other's
+    /// containers.
+    pub server: String,
+    /// The name of the bridge network that sandboxes with
+    /// [`Network::Internet`] are on; one for each installation.
+    pub network: String,
+}
+
+/// Sandboxes in containers of a Docker engine on this machine.
+///
+/// Keeps no state of its own but what the engine told it last: any number of
+/// them may be made, one after another or at once.
+#[derive(Debug)]
+pub struct DockerRuntime {
+    docker: Docker,
+    settings: DockerSettings,
+    engine: RwLock<Engine>,
+    internet: Internet,
+}
+
+impl DockerRuntime {
+    /// Finds the engine, agrees on a version of its API, and puts the rules of
+    /// the network in place if there is one from before.
+    pub async fn connect(settings: DockerSettings) -> Result<Self> {
+        settings.validate()?;
+        let unreachable = |error| failure::translate(&settings.host, Subject::Engine, error);
+        let docker = Docker::connect_with_unix(&settings.host, ANSWER_SECONDS, API_DEFAULT_VERSION)
+            .map_err(unreachable)?
+            .negotiate_version()
+            .await
+            .map_err(unreachable)?;
+        let engine = Engine::read(&docker, &settings.host).await?;
+        let runtime = Self {
+            internet: Internet::new(docker.clone(), settings.clone()),
+            docker,
+            settings,
+            engine: RwLock::new(engine),
+        };
+        if let Err(error) = runtime.internet.repair().await {
+            tracing::warn!(%error, "sandboxes cannot have the network `internet`");
+        }
+        Ok(runtime)
+    }
+
+    /// Uses these resolvers of names for sandboxes with
+    /// [`Network::Internet`], instead of those that this machine uses itself.
+    #[must_use]
+    pub fn with_resolvers(mut self, resolvers: Vec<IpAddr>) -> Self {
+        self.internet.set_resolvers(resolvers);
+        self
+    }
+
+    /// Removes the network of this installation and its rules, if they are
+    /// there. A [`Conflict`](Error::Conflict) while a container is on it.
+    pub async fn tear_down(&self) -> Result<()> {
+        self.internet.tear_down().await
+    }
+
+    fn error(&self, subject: Subject<'_>, error: bollard::errors::Error) -> Error {
+        failure::translate(&self.settings.host, subject, error)
+    }
+
+    async fn inspect(&self, id: &ContainerId) -> Result<ContainerInspectResponse> {
+        let found = self.docker.inspect_container(id.as_str(), None).await;
+        found.map_err(|error| self.error(Subject::Container(id), error))
+    }
+
+    fn engine(&self) -> Engine {
+        let engine = self.engine.read();
+        engine.unwrap_or_else(|error| error.into_inner()).clone()
+    }
+
+    /// Waits until nothing runs in it.
+    async fn ended(&self, id: &ContainerId) -> Result<()> {
+        let options = WaitContainerOptionsBuilder::default()
+            .condition("not-running")
+            .build();
+        let mut end = Box::pin(self.docker.wait_container(id.as_str(), Some(options)));
+        match tokio::time::timeout(ENDING, end.next()).await {
+            Err(_) => Err(Error::failed(format!("`{id}` was killed and does not end"))),
+            // The error is the code that it ended with.
+            Ok(
+                None | Some(Ok(_) | Err(bollard::errors::Error::DockerContainerWaitError { .. })),
+            ) => Ok(()),
+            Ok(Some(Err(error))) => absent_is_fine(self.error(Subject::Container(id), error)),
+        }
+    }
+
+    /// Waits until another's removal of it is done.
+    async fn gone(&self, id: &ContainerId) -> Result<()> {
+        let looking = async {
+            while self.status(id).await?.is_some() {
+                tokio::time::sleep(LOOK_AGAIN).await;
+            }
+            Ok(())
+        };
+        let late = || Error::failed(format!("`{id}` is being removed and does not go"));
+        tokio::time::timeout(ENDING, looking)
+            .await
+            .map_err(|_| late())?
+    }
+
+    /// A container that lacks a limit must not stay.
+    async fn refuse_warnings(&self, id: &ContainerId, warnings: &[String]) -> Result<()> {
+        let Some(warning) = warnings.iter().find(|warning| engine::drops_limit(warning)) else {
+            return Ok(());
+        };
+        self.remove(id).await?;
+        Err(Error::refused("limits", warning.clone()))
+    }
+}
+
+impl DockerSettings {
+    fn validate(&self) -> Result<()> {
+        let word = |text: &str| {
+            let fits = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
+            (1..=64).contains(&text.len()) && text.chars().all(fits)
+        };
+        if !self.host.starts_with("unix:///") {
+            let why = format!("`{}`: only unix:///PATH is supported", self.host);
+            return Err(Error::refused("host", why));
+        }
+        if !word(&self.server) {
+            let why = format!("`{}` is not 1 to 64 letters and digits", self.server);
+            return Err(Error::refused("server", why));
+        }
+        // These would share what others are on, or the host's own network.
+        let taken = ["bridge", "host", "none", "default"].contains(&self.network.as_str());
+        if taken || !word(&self.network) || !self.network.starts_with(char::is_alphanumeric) {
+            let why = format!("`{}` cannot be the name of our network", self.network);
+            return Err(Error::refused("network", why));
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl SandboxRuntime for DockerRuntime {
+    async fn check(&self) -> Result<RuntimeInfo> {
+        let engine = Engine::read(&self.docker, &self.settings.host).await?;
+        let mut info = engine.info.clone();
+        match self.engine.write() {
+            Ok(mut known) => *known = engine,
+            Err(error) => *error.into_inner() = engine,
+        }
+        match self.internet.repair().await {
+            Ok(()) => info.internet = None,
+            Err(Error::Refused { why, .. }) => info.internet = Some(why),
+            Err(error) => return Err(error),
+        }
+        Ok(info)
+    }
+
+    async fn create(&self, spec: &ContainerSpec) -> Result<ContainerId> {
+        spec.validate()?;
+        self.engine().admit(spec)?;
+        let volumes = images::volumes(&self.docker, &self.settings.host, &spec.image).await?;
+        if spec.network == Network::Internet {
+            self.internet.ensure().await?;
+        }
+        let options = CreateContainerOptionsBuilder::default()
+            .name(&spec.sandbox)
+            .build();
+        let body = body::body(spec, &volumes, &self.settings, self.internet.dns());
+        let created = self.docker.create_container(Some(options), body).await;
+        let created = created.map_err(|error| self.error(Subject::Spec(spec), error))?;
+        let id = ContainerId(created.id);
+        self.refuse_warnings(&id, &created.warnings).await?;
+        Ok(id)
+    }
+
+    async fn start(&self, id: &ContainerId) -> Result<()> {
+        let found = self.inspect(id).await?;
+        match state_of(&found).state {
+            ContainerState::Running => return Ok(()),
+            ContainerState::Frozen => return self.thaw(id).await,
+            _ => {}
+        }
+        let network = found.host_config.and_then(|config| config.network_mode);
+        if network.as_deref() == Some(&*self.settings.network) {
+            self.internet.ensure().await?;
+        }
+        let image = found.config.and_then(|config| config.image);
+        let started = self.docker.start_container(id.as_str(), None).await;
+        started.map_err(|error| {
+            let image = image.unwrap_or_default();
+            self.error(Subject::Start { id, image: &image }, error)
+        })
+    }
+
+    async fn kill(&self, id: &ContainerId) -> Result<()> {
+        let options = KillContainerOptionsBuilder::default()
+            .signal("SIGKILL")
+            .build();
+        let killed = self.docker.kill_container(id.as_str(), Some(options)).await;
+        match killed.map_err(|error| self.error(Subject::Container(id), error)) {
+            // A conflict is one that does not run.
+            Ok(()) | Err(Error::Conflict { .. }) => self.ended(id).await,
+            Err(error) => absent_is_fine(error),
+        }
+    }
+
+    async fn remove(&self, id: &ContainerId) -> Result<()> {
+        let options = RemoveContainerOptionsBuilder::default()
+            .force(true)
+            .v(true)
+            .build();
+        let removed = self
+            .docker
+            .remove_container(id.as_str(), Some(options))
+            .await;
+        match removed.map_err(|error| self.error(Subject::Container(id), error)) {
+            Ok(()) => Ok(()),
+            // Someone else is at it.
+            Err(Error::Conflict { .. }) => self.gone(id).await,
+            Err(error) => absent_is_fine(error),
+        }
+    }
+
+    async fn status(&self, id: &ContainerId) -> Result<Option<ContainerStatus>> {
+        match self.inspect(id).await {
+            Ok(found) => Ok(Some(state_of(&found))),
+            Err(Error::NoSuchContainer { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn list(&self) -> Result<Vec<Container>> {
+        let label = format!("{LABEL_SERVER}={}", self.settings.server);
+        let options = ListContainersOptionsBuilder::default()
+            .all(true)
+            .filters(&HashMap::from([("label", vec![label])]))
+            .build();
+        let found = self.docker.list_containers(Some(options)).await;
+        let found = found.map_err(|error| self.error(Subject::Engine, error))?;
+        Ok(found.into_iter().filter_map(listed).collect())
+    }
+
+    async fn logs(&self, id: &ContainerId, query: &LogsQuery) -> Result<Logs> {
+        let read = logs::read(&self.docker, id, query).await;
+        read.map_err(|error| self.error(Subject::Container(id), error))
+    }
+
+    async fn stats(&self, id: &ContainerId) -> Result<Stats> {
+        let measured = stats::measure(&self.docker, id).await;
+        measured.map_err(|error| self.error(Subject::Container(id), error))
+    }
+
+    async fn freeze(&self, id: &ContainerId) -> Result<()> {
+        let Err(error) = self.docker.pause_container(id.as_str()).await else {
+            return Ok(());
+        };
+        match self.inspect(id).await {
+            Ok(found) if state_of(&found).state == ContainerState::Frozen => Ok(()),
+            _ => Err(self.error(Subject::Container(id), error)),
+        }
+    }
+
+    async fn thaw(&self, id: &ContainerId) -> Result<()> {
+        let Err(error) = self.docker.unpause_container(id.as_str()).await else {
+            return Ok(());
+        };
+        match self.inspect(id).await {
+            Ok(found) if state_of(&found).state == ContainerState::Running => Ok(()),
+            _ => Err(self.error(Subject::Container(id), error)),
+        }
+    }
+
+    async fn image(&self, name: &str) -> Result<Option<Image>> {
+        images::image(&self.docker, &self.settings.host, name).await
+    }
+
+    async fn pull(&self, name: &str) -> BoxStream<'static, Result<PullProgress>> {
+        images::pull(self.docker.clone(), self.settings.host.clone(), name)
+    }
+
+    async fn remove_image(&self, name: &str) -> Result<()> {
+        images::remove(&self.docker, &self.settings.host, name).await
+    }
+}
+
+fn absent_is_fine(error: Error) -> Result<()> {
+    match error {
+        Error::NoSuchContainer { .. } => Ok(()),
+        error => Err(error),
+    }
+}
+
+/// Only what carries its sandbox as its name: an image may bring labels of its
+/// own to a container that someone else made of it.
+fn listed(found: ContainerSummary) -> Option<Container> {
+    let sandbox = found.labels?.remove(LABEL_SANDBOX)?;
+    let named = |name: &String| name.strip_prefix('/') == Some(&sandbox);
+    let state = match found.state? {
+        ContainerSummaryStateEnum::CREATED | ContainerSummaryStateEnum::EMPTY => {
+            ContainerState::Created
+        }
+        ContainerSummaryStateEnum::RUNNING
+        | ContainerSummaryStateEnum::RESTARTING
+        | ContainerSummaryStateEnum::STOPPING => ContainerState::Running,
+        ContainerSummaryStateEnum::PAUSED => ContainerState::Frozen,
+        ContainerSummaryStateEnum::EXITED | ContainerSummaryStateEnum::DEAD => {
+            ContainerState::Exited
+        }
+        ContainerSummaryStateEnum::REMOVING => ContainerState::Removing,
+    };
+    found.names?.iter().any(named).then_some(Container {
+        sandbox,
+        id: ContainerId(found.id?),
+        state,
+    })
+}
+
+fn state_of(found: &ContainerInspectResponse) -> ContainerStatus {
+    let told = found.state.clone().unwrap_or_default();
+    let state = match told.status {
+        None | Some(ContainerStateStatusEnum::EMPTY | ContainerStateStatusEnum::CREATED) => {
+            ContainerState::Created
+        }
+        Some(
+            ContainerStateStatusEnum::RUNNING
+            | ContainerStateStatusEnum::RESTARTING
+            | ContainerStateStatusEnum::STOPPING,
+        ) => ContainerState::Running,
+        Some(ContainerStateStatusEnum::PAUSED) => ContainerState::Frozen,
+        Some(ContainerStateStatusEnum::EXITED | ContainerStateStatusEnum::DEAD) => {
+            ContainerState::Exited
+        }
+        Some(ContainerStateStatusEnum::REMOVING) => ContainerState::Removing,
+    };
+    let ended = matches!(state, ContainerState::Exited);
+    ContainerStatus {
+        state,
+        pid: told
+            .pid
+            .and_then(|pid| u32::try_from(pid).ok())
+            .filter(|pid| *pid > 0),
+        exit_code: told.exit_code.filter(|_| ended),
+        oom_killed: told.oom_killed.unwrap_or_default(),
+        error: told.error.filter(|error| !error.is_empty()),
+    }
+}

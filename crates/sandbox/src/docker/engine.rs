@@ -1,0 +1,114 @@
+use bollard::Docker;
+use bollard::models::{SystemInfo, SystemInfoCgroupVersionEnum};
+
+use super::failure::{self, Subject};
+use crate::error::{Error, Result};
+use crate::runtime::RuntimeInfo;
+use crate::spec::ContainerSpec;
+
+/// Swap areas of this machine: a heading, then a line for each.
+const SWAPS: &str = "/proc/swaps";
+
+/// What the engine told about itself last.
+#[derive(Clone, Debug)]
+pub(super) struct Engine {
+    pub(super) info: RuntimeInfo,
+    limits_memory: bool,
+    limits_swap: bool,
+    limits_pids: bool,
+    limits_cpu: bool,
+}
+
+impl Engine {
+    pub(super) async fn read(docker: &Docker, host: &str) -> Result<Self> {
+        let told = docker.info().await;
+        let told = told.map_err(|error| failure::translate(host, Subject::Engine, error))?;
+        let yes = |flag: Option<bool>| flag.unwrap_or_default();
+        Ok(Self {
+            limits_memory: yes(told.memory_limit),
+            limits_swap: yes(told.swap_limit) || !has_swap().await,
+            limits_pids: yes(told.pids_limit),
+            limits_cpu: yes(told.cpu_cfs_quota),
+            info: info(docker, told),
+        })
+    }
+
+    /// Refuses what this engine would leave out without a word.
+    pub(super) fn admit(&self, spec: &ContainerSpec) -> Result<()> {
+        let unable = |what, missing: &str| {
+            let why = format!("the kernel or the engine lacks {missing}");
+            Err(Error::refused(what, why))
+        };
+        if !self.filters_calls() {
+            let why = "the engine runs containers without a seccomp filter; \
+                       take `seccomp-profile` out of its settings";
+            return Err(Error::refused("seccomp", why));
+        }
+        if !self.limits_memory {
+            return unable("memory", "the memory controller of cgroups");
+        }
+        if !self.limits_swap {
+            return unable(
+                "memory",
+                "a limit for swap: boot with swapaccount=1, or swapoff",
+            );
+        }
+        if !self.limits_pids {
+            return unable("pids", "the pids controller of cgroups");
+        }
+        if !self.limits_cpu {
+            return unable("cpu_millis", "the processor quota of cgroups");
+        }
+        let most = self.info.cpus.saturating_mul(1000);
+        if spec.cpu_millis > most {
+            let why = format!("{}; this machine has {most}", spec.cpu_millis);
+            return Err(Error::refused("cpu_millis", why));
+        }
+        match &spec.runtime {
+            Some(name) if !self.info.runtimes.contains(name) => {
+                Err(Error::NoSuchRuntime { name: name.clone() })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn filters_calls(&self) -> bool {
+        let seccomp = |option: &&String| option.starts_with("name=seccomp");
+        let filter = self.info.security_options.iter().find(seccomp);
+        filter.is_some_and(|option| !option.contains("profile=unconfined"))
+    }
+}
+
+/// Whether the engine says that it left a limit out.
+pub(super) fn drops_limit(warning: &str) -> bool {
+    let warning = warning.to_lowercase();
+    // Not a word about swap: without any on the machine there is none to limit.
+    warning.contains("discarded") && !warning.contains("swap")
+}
+
+async fn has_swap() -> bool {
+    let listed = tokio::task::spawn_blocking(|| std::fs::read_to_string(SWAPS)).await;
+    // A kernel without swap has no such file.
+    listed.is_ok_and(|text| text.is_ok_and(|text| text.lines().count() > 1))
+}
+
+fn info(docker: &Docker, told: SystemInfo) -> RuntimeInfo {
+    let mut runtimes: Vec<_> = told.runtimes.unwrap_or_default().into_keys().collect();
+    runtimes.sort();
+    RuntimeInfo {
+        engine: format!("docker {}", told.server_version.unwrap_or_default()),
+        api_version: docker.client_version().to_string(),
+        kernel: told.kernel_version.unwrap_or_default(),
+        storage_driver: told.driver.unwrap_or_default(),
+        runtimes,
+        live_restore: told.live_restore_enabled.unwrap_or_default(),
+        cgroup_version: match told.cgroup_version {
+            Some(SystemInfoCgroupVersionEnum::_2) => 2,
+            _ => 1,
+        },
+        security_options: told.security_options.unwrap_or_default(),
+        cpus: told.ncpu.and_then(|n| n.try_into().ok()).unwrap_or(1),
+        memory: told.mem_total.and_then(|n| n.try_into().ok()).unwrap_or(0),
+        internet: None,
+    }
+}

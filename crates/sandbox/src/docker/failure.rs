@@ -1,0 +1,139 @@
+use bollard::errors::Error as Told;
+
+use crate::error::Error;
+use crate::runtime::ContainerId;
+use crate::spec::ContainerSpec;
+
+/// What a request was about, which decides what the engine's status means.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Subject<'a> {
+    Engine,
+    Spec(&'a ContainerSpec),
+    Start { id: &'a ContainerId, image: &'a str },
+    Container(&'a ContainerId),
+    Image(&'a str),
+    Network,
+}
+
+/// An error of the engine as one that a caller can act on.
+pub(super) fn translate(host: &str, subject: Subject<'_>, error: Told) -> Error {
+    match error {
+        Told::DockerResponseServerError {
+            status_code,
+            message,
+        } => answered(subject, status_code, message),
+        Told::DockerStreamError { error } => answered(subject, 500, error),
+        Told::JsonDataError { .. }
+        | Told::JsonSerdeError { .. }
+        | Told::APIVersionParseError { .. }
+        | Told::StrParseError { .. }
+        | Told::URLEncodedError { .. } => Error::failed(error.to_string()),
+        // The rest happens between us and its socket.
+        error => Error::Unreachable {
+            host: host.to_owned(),
+            source: Box::new(error),
+        },
+    }
+}
+
+fn answered(subject: Subject<'_>, status: u16, message: String) -> Error {
+    match (status, subject) {
+        (404, Subject::Spec(spec)) if message.contains("No such image") => no_image(&spec.image),
+        (404, Subject::Container(id) | Subject::Start { id, .. })
+            if message.contains("No such container") =>
+        {
+            Error::NoSuchContainer { id: id.0.clone() }
+        }
+        (404, Subject::Image(name)) => no_image(name),
+        (409, _) => Error::Conflict { message },
+        (_, Subject::Image(name)) if is_unknown_image(&message) => no_image(name),
+        (400 | 500, Subject::Spec(spec)) => refused_spec(spec, message),
+        (_, Subject::Start { image, .. }) if is_about_the_command(status, &message) => {
+            Error::NotRunnable {
+                image: image.to_owned(),
+                message,
+            }
+        }
+        _ => Error::Failed { message },
+    }
+}
+
+fn no_image(name: &str) -> Error {
+    Error::NoSuchImage {
+        name: name.to_owned(),
+    }
+}
+
+/// Registries that need a login say so for images that do not exist.
+fn is_unknown_image(message: &str) -> bool {
+    ["pull access denied", "manifest unknown", "name unknown"]
+        .iter()
+        .any(|words| message.contains(words))
+}
+
+fn refused_spec(spec: &ContainerSpec, message: String) -> Error {
+    let lower = message.to_lowercase();
+    let about = |words: &[&str]| words.iter().any(|words| lower.contains(words));
+    match &spec.runtime {
+        Some(name) if about(&["unknown runtime", "invalid runtime name"]) => {
+            Error::NoSuchRuntime { name: name.clone() }
+        }
+        _ if about(&["range of cpus"]) => Error::refused("cpu_millis", message),
+        _ if about(&["memory limit", "memory and swap"]) => Error::refused("memory", message),
+        _ if about(&["mount", "bind source path"]) => Error::refused("mounts", message),
+        _ => Error::Failed { message },
+    }
+}
+
+fn is_about_the_command(status: u16, message: &str) -> bool {
+    let about = [
+        "exec: ",
+        "exec format error",
+        "exec user process",
+        "chdir to cwd",
+    ];
+    status == 400 || about.iter().any(|words| message.contains(words))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(status_code: u16, message: &str) -> Told {
+        Told::DockerResponseServerError {
+            status_code,
+            message: message.to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_missing_image_is_one_whatever_the_registry_calls_it() {
+        for error in [
+            told(404, "manifest for x not found"),
+            told(500, "pull access denied for x, repository does not exist"),
+        ] {
+            let error = translate("unix:///s", Subject::Image("x"), error);
+            assert!(matches!(error, Error::NoSuchImage { name } if name == "x"));
+        }
+    }
+
+    #[test]
+    fn what_happens_on_the_socket_is_unreachable_and_may_be_tried_again() {
+        let error = translate("unix:///s", Subject::Engine, Told::RequestTimeoutError);
+        assert!(error.is_retryable());
+        assert_eq!(
+            error.to_string(),
+            "the container engine at unix:///s does not answer"
+        );
+    }
+
+    #[test]
+    fn an_answer_is_never_unreachable() {
+        let error = translate("unix:///s", Subject::Engine, told(500, "out of space"));
+        assert!(!error.is_retryable());
+        assert_eq!(
+            error.to_string(),
+            "the container engine failed: out of space"
+        );
+    }
+}

@@ -1,0 +1,137 @@
+use std::io;
+use std::net::IpAddr;
+use std::path::Path;
+use std::process::{Output, Stdio};
+use std::time::Duration;
+
+use futures::future::join;
+use tokio::io::AsyncWriteExt;
+use tokio::process::Command;
+
+use super::rules::{self, Family, Rules};
+use crate::error::{Error, Result};
+
+/// For one run of a tool, which waits for others that change the table.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Where the tools are, if the path of a service leaves these out.
+const PLACES: [&str; 3] = ["/usr/sbin", "/sbin", "/usr/local/sbin"];
+/// Without this, packets between two ports of one bridge pass no rules.
+const BRIDGE_FILTER: &str = "/proc/sys/net/bridge/bridge-nf-call-iptables";
+/// There while the kernel speaks IPv6.
+const V6: &str = "/proc/net/if_inet6";
+
+/// Whether rules can be set and would be obeyed.
+pub(super) async fn probe() -> Result<()> {
+    let filter = tokio::task::spawn_blocking(|| std::fs::read_to_string(BRIDGE_FILTER)).await;
+    let filters = filter.is_ok_and(|text| text.is_ok_and(|text| text.trim() == "1"));
+    if !filters {
+        return Err(unable(
+            "the kernel does not filter packets on bridges: run `modprobe br_netfilter` and \
+             `sysctl net.bridge.bridge-nf-call-iptables=1`",
+        ));
+    }
+    if !rules::has_docker_chain(&save(Family::V4).await?) {
+        return Err(unable(
+            "the engine keeps no chain DOCKER-USER in iptables: let it run with its option \
+             `iptables`, as root and in this network namespace",
+        ));
+    }
+    Ok(())
+}
+
+/// Puts the rules for a network in place, if they are not.
+pub(super) async fn ensure(server: &str, network: &str, resolvers: &[IpAddr]) -> Result<()> {
+    let rules = |family| Rules::of(server, network, family, resolvers);
+    let v4 = bring(Family::V4, rules(Family::V4));
+    let (v4, v6) = join(v4, bring(Family::V6, rules(Family::V6))).await;
+    v4.and(v6)
+}
+
+/// Removes all rules of this installation.
+pub(super) async fn clear(server: &str) -> Result<()> {
+    let v4 = bring(Family::V4, Rules::none(server));
+    let (v4, v6) = join(v4, bring(Family::V6, Rules::none(server))).await;
+    v4.and(v6)
+}
+
+async fn bring(family: Family, rules: Rules) -> Result<()> {
+    if family == Family::V6 && !Path::new(V6).exists() {
+        return Ok(());
+    }
+    let Some(script) = rules.changes_from(&save(family).await?) else {
+        return Ok(());
+    };
+    tracing::info!(?family, "setting the rules of the sandboxes' network");
+    restore(family, script).await?;
+    match rules.changes_from(&save(family).await?) {
+        None => Ok(()),
+        Some(_) => Err(unable("rules were set and are not as they were set")),
+    }
+}
+
+async fn save(family: Family) -> Result<String> {
+    let tool = match family {
+        Family::V4 => "iptables-save",
+        Family::V6 => "ip6tables-save",
+    };
+    let output = run(tool, &["-t", "filter"], String::new()).await?;
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+async fn restore(family: Family, script: String) -> Result<()> {
+    let tool = match family {
+        Family::V4 => "iptables-restore",
+        Family::V6 => "ip6tables-restore",
+    };
+    run(tool, &["--noflush", "--wait", "10"], script).await?;
+    Ok(())
+}
+
+async fn run(tool: &str, arguments: &[&str], input: String) -> Result<Output> {
+    let running = async {
+        let mut child = Command::new(find(tool))
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()?;
+        if let Some(mut stdin) = child.stdin.take() {
+            // A tool that does not read ends with an error of its own.
+            let _ = stdin.write_all(input.as_bytes()).await;
+        }
+        child.wait_with_output().await
+    };
+    let output = match tokio::time::timeout(PATIENCE, running).await {
+        Ok(Ok(output)) => output,
+        Ok(Err(error)) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(unable(&format!(
+                "`{tool}` is not there: install the package `iptables`"
+            )));
+        }
+        Ok(Err(error)) => return Err(unable(&format!("`{tool}` could not be run: {error}"))),
+        Err(_) => return Err(unable(&format!("`{tool}` does not end"))),
+    };
+    if output.status.success() {
+        return Ok(output);
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(unable(&format!(
+        "`{tool}` failed, it needs root or CAP_NET_ADMIN: {}",
+        said.trim()
+    )))
+}
+
+fn find(tool: &str) -> std::path::PathBuf {
+    let mut places = PLACES.iter().map(|place| Path::new(place).join(tool));
+    places
+        .find(|path| path.exists())
+        .unwrap_or_else(|| tool.into())
+}
+
+fn unable(why: &str) -> Error {
+    Error::refused(
+        "network",
+        format!("{why}; network `none` needs nothing of it"),
+    )
+}

@@ -1,0 +1,192 @@
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use bollard::Docker;
+use bollard::models::{NetworkCreateRequest, NetworkInspect};
+use tokio::sync::Mutex;
+
+use super::failure::{self, Subject};
+use super::{DockerSettings, LABEL_SERVER, firewall};
+use crate::error::{Error, Result};
+
+/// Sandboxes on the bridge do not see each other.
+const ICC: &str = "com.docker.network.bridge.enable_icc";
+/// What the machine's own resolvers of names are read from. The second holds
+/// the true ones where the first names a service on the machine itself; the
+/// engine reads both the same way.
+const RESOLVERS: [&str; 2] = ["/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"];
+
+/// The network of an installation: a bridge, and rules about what may pass.
+#[derive(Debug)]
+pub(super) struct Internet {
+    docker: Docker,
+    settings: DockerSettings,
+    resolvers: Option<Vec<IpAddr>>,
+    /// One at a time looks and changes, or two would make the network.
+    changing: Mutex<()>,
+}
+
+impl Internet {
+    pub(super) fn new(docker: Docker, settings: DockerSettings) -> Self {
+        Self {
+            docker,
+            settings,
+            resolvers: None,
+            changing: Mutex::new(()),
+        }
+    }
+
+    pub(super) fn set_resolvers(&mut self, resolvers: Vec<IpAddr>) {
+        self.resolvers = Some(resolvers);
+    }
+
+    /// Resolvers that a container is told, in place of the engine's choice.
+    pub(super) fn dns(&self) -> &[IpAddr] {
+        self.resolvers.as_deref().unwrap_or_default()
+    }
+
+    /// Network and rules are there when this returns. To be called before a
+    /// container on it starts: rules may have gone since it was made.
+    pub(super) async fn ensure(&self) -> Result<()> {
+        let _changing = self.changing.lock().await;
+        let id = match self.find().await? {
+            Some(id) => id,
+            None => {
+                // A network that could not be guarded is not made.
+                firewall::probe().await?;
+                self.make().await?
+            }
+        };
+        self.guard(&id).await
+    }
+
+    /// Puts rules back that have gone, if the network is there; otherwise says
+    /// whether it could be made.
+    pub(super) async fn repair(&self) -> Result<()> {
+        let _changing = self.changing.lock().await;
+        firewall::probe().await?;
+        match self.find().await? {
+            Some(id) => self.guard(&id).await,
+            None => Ok(()),
+        }
+    }
+
+    pub(super) async fn tear_down(&self) -> Result<()> {
+        let _changing = self.changing.lock().await;
+        // The network first: rules must not go before what they guard.
+        if let Some(id) = self.find().await? {
+            let removed = self.docker.remove_network(&id).await;
+            removed.map_err(|error| match self.error(error) {
+                Error::Failed { message } if message.contains("active endpoints") => {
+                    Error::Conflict { message }
+                }
+                error => error,
+            })?;
+        }
+        firewall::clear(&self.settings.server).await
+    }
+
+    async fn guard(&self, id: &str) -> Result<()> {
+        let resolvers = match &self.resolvers {
+            Some(resolvers) => resolvers.clone(),
+            None => machine_resolvers().await,
+        };
+        firewall::ensure(&self.settings.server, id, &resolvers).await
+    }
+
+    /// The id of our network, if it is there and as we make it.
+    async fn find(&self) -> Result<Option<String>> {
+        let found = self.docker.inspect_network(&self.settings.network, None);
+        match found.await {
+            Ok(network) => self.admit(network).map(Some),
+            Err(bollard::errors::Error::DockerResponseServerError {
+                status_code: 404, ..
+            }) => Ok(None),
+            Err(error) => Err(self.error(error)),
+        }
+    }
+
+    fn admit(&self, network: NetworkInspect) -> Result<String> {
+        let labels = network.labels.unwrap_or_default();
+        let options = network.options.unwrap_or_default();
+        let ours = labels.get(LABEL_SERVER) == Some(&self.settings.server)
+            && network.driver.as_deref() == Some("bridge")
+            && network.enable_ipv6 != Some(true)
+            && options.get(ICC).map(String::as_str) == Some("false");
+        match network.id {
+            Some(id) if ours => Ok(id),
+            _ => Err(Error::refused(
+                "network",
+                format!(
+                    "there is a network `{}` that this installation did not make; \
+                     remove it or name another",
+                    self.settings.network
+                ),
+            )),
+        }
+    }
+
+    async fn make(&self) -> Result<String> {
+        let request = NetworkCreateRequest {
+            name: self.settings.network.clone(),
+            driver: Some("bridge".to_owned()),
+            internal: Some(false),
+            attachable: Some(false),
+            enable_ipv6: Some(false),
+            options: Some(HashMap::from([(ICC.to_owned(), "false".to_owned())])),
+            labels: Some(HashMap::from([(
+                LABEL_SERVER.to_owned(),
+                self.settings.server.clone(),
+            )])),
+            ..NetworkCreateRequest::default()
+        };
+        let made = self.docker.create_network(request).await;
+        Ok(made.map_err(|error| self.error(error))?.id)
+    }
+
+    fn error(&self, error: bollard::errors::Error) -> Error {
+        failure::translate(&self.settings.host, Subject::Network, error)
+    }
+}
+
+async fn machine_resolvers() -> Vec<IpAddr> {
+    let reading = || {
+        let texts = RESOLVERS
+            .iter()
+            .filter_map(|path| std::fs::read_to_string(path).ok());
+        texts.flat_map(|text| resolvers_in(&text)).collect()
+    };
+    tokio::task::spawn_blocking(reading)
+        .await
+        .unwrap_or_default()
+}
+
+/// Those that a container reaches over the network; the engine itself asks
+/// one that is on this machine's loopback.
+fn resolvers_in(text: &str) -> Vec<IpAddr> {
+    let named = |line: &str| {
+        let mut words = line.split_whitespace();
+        (words.next()? == "nameserver")
+            .then(|| words.next())??
+            .parse()
+            .ok()
+    };
+    let addresses = text.lines().filter_map(named);
+    addresses
+        .filter(|address: &IpAddr| !address.is_loopback())
+        .take(8)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn resolvers_are_read_and_those_on_this_machine_left_out() {
+        let text = "# nameserver 1.1.1.1\nnameserver 127.0.0.53\nsearch a b\n\
+                    nameserver 10.0.0.2 # ours\nnameserver\nnameserver fd00::1\noptions edns0\n";
+        let expected: Vec<IpAddr> = vec![[10, 0, 0, 2].into(), "fd00::1".parse().unwrap()];
+        assert_eq!(resolvers_in(text), expected);
+    }
+}

@@ -1,0 +1,370 @@
+//! The packet filter's rules for a network, as text that `iptables-restore`
+//! takes and `iptables-save` prints.
+//!
+//! ```text
+//! DOCKER-USER ── from our bridge ──► ELEVO-FWD-…   to another sandbox: drop
+//!                                                  to a resolver, port 53: go on
+//!                                                  to an address that is not public: drop
+//!                                                  otherwise: go on
+//! INPUT ──────── from our bridge ──► ELEVO-IN-…    to a resolver, port 53: go on
+//!                                                  otherwise: drop
+//! ```
+//!
+//! The network has no IPv6; there the same chains drop everything.
+
+use std::net::IpAddr;
+
+/// What is not the internet: by IANA's registry of special addresses, and the
+/// one public address at which a cloud answers its own machines.
+const NOT_PUBLIC: [&str; 15] = [
+    "0.0.0.0/8",
+    "10.0.0.0/8",
+    "100.64.0.0/10",
+    "127.0.0.0/8",
+    "168.63.129.16/32",
+    "169.254.0.0/16",
+    "172.16.0.0/12",
+    "192.0.0.0/24",
+    "192.0.2.0/24",
+    "192.168.0.0/16",
+    "198.18.0.0/15",
+    "198.51.100.0/24",
+    "203.0.113.0/24",
+    "224.0.0.0/4",
+    "240.0.0.0/4",
+];
+
+/// Where rules are hooked in, of all families.
+const PARENTS: [&str; 3] = ["DOCKER-USER", "FORWARD", "INPUT"];
+
+/// Which of the two packet filters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Family {
+    V4,
+    V6,
+}
+
+/// The rules of one network in one packet filter; none if it is to have none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Rules {
+    /// Marks hooks of this installation, so that those of a network that has
+    /// gone are found.
+    mark: String,
+    chains: Vec<Chain>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Chain {
+    name: String,
+    /// The chain that it is hooked into.
+    parent: &'static str,
+    hook: String,
+    rules: Vec<String>,
+}
+
+impl Rules {
+    /// No rules: what is there of this installation goes.
+    pub(super) fn none(server: &str) -> Self {
+        Self {
+            mark: format!("elevo:{server}"),
+            chains: Vec::new(),
+        }
+    }
+
+    /// Those for the network with this id.
+    pub(super) fn of(server: &str, network: &str, family: Family, resolvers: &[IpAddr]) -> Self {
+        let tag = short(network);
+        let bridge = bridge(network);
+        let (forward, parent, to_host) = match family {
+            Family::V4 => {
+                let resolvers = to_resolvers(resolvers);
+                let mut forward = vec![format!("-o {bridge} -j DROP")];
+                forward.extend(resolvers.clone());
+                forward.extend(NOT_PUBLIC.map(|range| format!("-d {range} -j DROP")));
+                let mut to_host = resolvers;
+                to_host.push("-j DROP".to_owned());
+                (forward, "DOCKER-USER", to_host)
+            }
+            Family::V6 => {
+                let drop = vec!["-j DROP".to_owned()];
+                (drop.clone(), "FORWARD", drop)
+            }
+        };
+        let none = Self::none(server);
+        let chain = |name: String, parent, rules| Chain {
+            hook: format!("-i {bridge} -m comment --comment {} -j {name}", none.mark),
+            name,
+            parent,
+            rules,
+        };
+        Self {
+            chains: vec![
+                chain(format!("ELEVO-FWD-{tag}"), parent, forward),
+                chain(format!("ELEVO-IN-{tag}"), "INPUT", to_host),
+            ],
+            ..none
+        }
+    }
+
+    /// What `iptables-restore --noflush` must be told to come from the filter
+    /// table as `iptables-save` printed it to these rules, in one step; `None`
+    /// if they are in place.
+    pub(super) fn changes_from(&self, saved: &str) -> Option<String> {
+        let table = Table::parse(saved);
+        let stale = self.stale(&table);
+        if stale.is_empty() && self.chains.iter().all(|chain| table.has(chain)) {
+            return None;
+        }
+        let mut script = String::from("*filter\n");
+        let mut line = |text: String| {
+            script.push_str(&text);
+            script.push('\n');
+        };
+        // Naming a chain makes it, or empties it.
+        for chain in &self.chains {
+            line(format!(":{} - [0:0]", chain.name));
+        }
+        for chain in &self.chains {
+            for rule in &chain.rules {
+                line(format!("-A {} {rule}", chain.name));
+            }
+            for hook in table.hooks(&chain.name) {
+                line(format!("-D {hook}"));
+            }
+            line(format!("-I {} 1 {}", chain.parent, chain.hook));
+        }
+        for hook in &stale {
+            line(format!("-D {hook}"));
+        }
+        for name in table.targets(&stale) {
+            line(format!("-F {name}"));
+            line(format!("-X {name}"));
+        }
+        line("COMMIT".to_owned());
+        Some(script)
+    }
+
+    /// Hooks of this installation into chains that are no longer wanted.
+    fn stale<'a>(&self, table: &Table<'a>) -> Vec<&'a str> {
+        let ours = |rule: &&str| {
+            let mut words = rule.split_whitespace().map(|word| word.trim_matches('"'));
+            words.any(|word| word == self.mark)
+        };
+        let wanted = |rule: &str| {
+            let target = target(rule);
+            self.chains.iter().any(|chain| target == Some(&chain.name))
+        };
+        let hooks = table.rules_of_parents().filter(ours);
+        hooks.filter(|rule| !wanted(rule)).collect()
+    }
+}
+
+/// The filter table as `iptables-save` prints it.
+#[derive(Debug)]
+struct Table<'a> {
+    /// The names of chains that are not built in.
+    chains: Vec<&'a str>,
+    /// Rules without the `-A ` before the chain's name.
+    rules: Vec<&'a str>,
+}
+
+impl<'a> Table<'a> {
+    fn parse(saved: &'a str) -> Self {
+        let lines = || saved.lines().map(str::trim);
+        Self {
+            chains: lines()
+                .filter_map(|line| line.strip_prefix(':')?.split_whitespace().next())
+                .collect(),
+            rules: lines()
+                .filter_map(|line| line.strip_prefix("-A "))
+                .collect(),
+        }
+    }
+
+    /// Whether the chain is there with exactly its rules, and hooked in before
+    /// anything that could let a packet pass it.
+    fn has(&self, chain: &Chain) -> bool {
+        let rules: Vec<_> = self.rules_of(&chain.name).collect();
+        let hooked = self
+            .rules_of(chain.parent)
+            .take_while(|rule| is_ours(rule))
+            .any(|rule| rule.replace('"', "") == chain.hook);
+        self.chains.contains(&&*chain.name)
+            && rules == chain.rules
+            && hooked
+            && self.hooks(&chain.name).count() == 1
+    }
+
+    fn rules_of<'b>(&'b self, chain: &'b str) -> impl Iterator<Item = &'a str> + 'b {
+        let of = move |rule: &&'a str| rule.strip_prefix(chain)?.strip_prefix(' ');
+        self.rules.iter().filter_map(of)
+    }
+
+    fn rules_of_parents(&self) -> impl Iterator<Item = &'a str> {
+        let in_parent = |rule: &&str| {
+            let chain = rule.split_whitespace().next();
+            chain.is_some_and(|chain| PARENTS.contains(&chain))
+        };
+        self.rules.iter().copied().filter(in_parent)
+    }
+
+    fn hooks<'b>(&'b self, name: &'b str) -> impl Iterator<Item = &'a str> + 'b {
+        self.rules_of_parents()
+            .filter(move |rule| target(rule) == Some(name))
+    }
+
+    /// The chains that these hooks lead to, each once.
+    fn targets(&self, hooks: &[&'a str]) -> Vec<&'a str> {
+        let mut names: Vec<_> = hooks.iter().filter_map(|hook| target(hook)).collect();
+        names.retain(|name| name.starts_with("ELEVO-") && self.chains.contains(name));
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+}
+
+fn is_ours(rule: &str) -> bool {
+    target(rule).is_some_and(|name| name.starts_with("ELEVO-"))
+}
+
+fn target(rule: &str) -> Option<&str> {
+    rule.rsplit_once("-j ")?.1.split_whitespace().next()
+}
+
+/// Whether the table has the chain that Docker leaves to others.
+pub(super) fn has_docker_chain(saved: &str) -> bool {
+    Table::parse(saved).chains.contains(&"DOCKER-USER")
+}
+
+fn to_resolvers(resolvers: &[IpAddr]) -> Vec<String> {
+    let v4 = resolvers.iter().filter(|address| address.is_ipv4());
+    v4.flat_map(|address| {
+        ["udp", "tcp"].map(|protocol| {
+            format!("-d {address}/32 -p {protocol} -m {protocol} --dport 53 -j RETURN")
+        })
+    })
+    .collect()
+}
+
+/// The interface that an engine makes for a network.
+pub(super) fn bridge(network: &str) -> String {
+    format!("br-{}", short(network))
+}
+
+fn short(network: &str) -> &str {
+    network.get(..12).unwrap_or(network)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EMPTY: &str = "*filter\n:INPUT ACCEPT [1:2]\n:FORWARD DROP [0:0]\n:DOCKER-USER - [0:0]\n\
+                         -A FORWARD -j DOCKER-USER\n-A DOCKER-USER -j RETURN\nCOMMIT\n";
+
+    fn rules(network: &str) -> Rules {
+        let resolvers = [IpAddr::from([10, 0, 0, 2])];
+        Rules::of("srv", network, Family::V4, &resolvers)
+    }
+
+    /// The table after a script: only as much as these tests need.
+    fn apply(saved: &str, script: &str) -> String {
+        let mut lines: Vec<String> = saved.lines().map(str::to_owned).collect();
+        for line in script.lines() {
+            let (verb, rest) = line.split_once(' ').unwrap_or((line, ""));
+            match verb {
+                "-A" => lines.push(line.to_owned()),
+                "-I" => {
+                    let (chain, rule) = rest.split_once(" 1 ").unwrap();
+                    lines.insert(0, format!("-A {chain} {rule}"));
+                }
+                "-D" => {
+                    let at = lines.iter().position(|line| line == &format!("-A {rest}"));
+                    lines.remove(at.unwrap());
+                }
+                "-F" => lines.retain(|line| !line.starts_with(&format!("-A {rest} "))),
+                "-X" => lines.retain(|line| !line.starts_with(&format!(":{rest} "))),
+                chain if chain.starts_with(':') => {
+                    let name = &chain[1..];
+                    lines.retain(|line| {
+                        !line.starts_with(&format!("-A {name} "))
+                            && !line.starts_with(&format!(":{name} "))
+                    });
+                    lines.push(line.to_owned());
+                }
+                _ => {}
+            }
+        }
+        lines.join("\n")
+    }
+
+    #[test]
+    fn rules_that_are_in_place_are_left_alone() {
+        let rules = rules("0123456789abcdef");
+        let script = rules.changes_from(EMPTY).unwrap();
+        let table = apply(EMPTY, &script);
+        assert_eq!(rules.changes_from(&table), None, "{table}");
+    }
+
+    #[test]
+    fn a_resolver_is_let_through_before_its_range_is_dropped() {
+        let script = rules("0123456789abcdef").changes_from(EMPTY).unwrap();
+        let at = |text: &str| {
+            script
+                .find(text)
+                .unwrap_or_else(|| panic!("{text} in {script}"))
+        };
+        let resolver =
+            "-A ELEVO-FWD-0123456789ab -d 10.0.0.2/32 -p udp -m udp --dport 53 -j RETURN";
+        assert!(at("-o br-0123456789ab -j DROP") < at(resolver));
+        assert!(at(resolver) < at("-A ELEVO-FWD-0123456789ab -d 10.0.0.0/8 -j DROP"));
+    }
+
+    #[test]
+    fn a_hook_behind_a_foreign_rule_is_moved_to_the_front() {
+        let rules = rules("0123456789abcdef");
+        let table = apply(EMPTY, &rules.changes_from(EMPTY).unwrap());
+        let accepting = format!("-A INPUT -j ACCEPT\n{table}");
+        let script = rules.changes_from(&accepting).unwrap();
+        let table = apply(&accepting, &script);
+        assert_eq!(rules.changes_from(&table), None, "{table}");
+    }
+
+    #[test]
+    fn a_missing_rule_is_put_back() {
+        let rules = rules("0123456789abcdef");
+        let table = apply(EMPTY, &rules.changes_from(EMPTY).unwrap());
+        let broken = table.replace("-A ELEVO-FWD-0123456789ab -d 10.0.0.0/8 -j DROP\n", "");
+        assert_ne!(broken, table);
+        let mended = apply(&broken, &rules.changes_from(&broken).unwrap());
+        assert_eq!(rules.changes_from(&mended), None);
+    }
+
+    #[test]
+    fn what_a_former_network_left_goes_and_others_stay() {
+        let former = rules("ffffffffffffffff");
+        let other = Rules::of("other", "eeeeeeeeeeeeeeee", Family::V4, &[]);
+        let mut table = apply(EMPTY, &former.changes_from(EMPTY).unwrap());
+        table = apply(&table, &other.changes_from(&table).unwrap());
+
+        let now = rules("0123456789abcdef");
+        table = apply(&table, &now.changes_from(&table).unwrap());
+        assert!(!table.contains("ffffffffffff"), "{table}");
+        assert_eq!(other.changes_from(&table), None);
+
+        let none = Rules::none("srv");
+        table = apply(&table, &none.changes_from(&table).unwrap());
+        assert!(!table.contains("0123456789ab"), "{table}");
+        assert_eq!(none.changes_from(&table), None);
+        assert_eq!(other.changes_from(&table), None);
+    }
+
+    #[test]
+    fn quotes_around_a_mark_make_no_difference() {
+        let rules = rules("0123456789abcdef");
+        let table = apply(EMPTY, &rules.changes_from(EMPTY).unwrap());
+        let quoted = table.replace("elevo:srv", "\"elevo:srv\"");
+        assert_eq!(rules.changes_from(&quoted), None);
+        assert!(Rules::none("srv").changes_from(&quoted).is_some());
+    }
+}
