@@ -106,6 +106,7 @@ fn open(bench: &Bench, tree: &Tree, pool: Option<u64>) -> Result<Workspaces> {
         provider: Some(ProviderKind::Overlay),
         spare_layers: 1 << 40,
         pool,
+        owner: None,
     };
     let root = bench.fresh("workspaces");
     Ok(Workspaces::open(&root, tree.repository(), &options)?)

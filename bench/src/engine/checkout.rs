@@ -68,6 +68,7 @@ pub(super) fn time_to_check_out(
         leave_out: Vec::new(),
         force: false,
         seed: None,
+        owner: None,
     };
     let repository = tree.repository();
     timed(|| {

@@ -150,6 +150,7 @@ impl Call {
             provider,
             spare_layers: SPARE_LAYERS,
             pool,
+            owner: None,
         };
         Ok(Workspaces::open(&self.root, repository, &options)?)
     }

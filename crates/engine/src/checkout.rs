@@ -6,6 +6,7 @@
 //! unless the caller forces it. Nothing is synced: what a checkout wrote can
 //! be written again.
 
+mod attributes;
 mod layer;
 mod remove;
 mod verify;
@@ -42,6 +43,18 @@ pub struct CheckoutOptions {
     pub force: bool,
     /// A directory to share file content with where the file system can.
     pub seed: Option<Seed>,
+    /// Whose everything is that is written; otherwise the caller's. Giving
+    /// files away needs root.
+    pub owner: Option<Owner>,
+}
+
+/// A user and a group, by their numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Owner {
+    /// The user; not the largest number, which the system takes for nobody.
+    pub uid: u32,
+    /// The group; the same holds.
+    pub gid: u32,
 }
 
 /// A directory known to hold a snapshot, from which files that are the same
@@ -66,6 +79,13 @@ pub enum Present {
     /// The same, but look at everything first. A file whose size and
     /// modification time are those of the snapshot is taken to be unchanged.
     Checked(Snapshot),
+    /// This tree, as the caller has just found by looking.
+    Found {
+        /// What is there.
+        tree: Tree,
+        /// Where its directories can be read.
+        view: Repository,
+    },
 }
 
 /// What a checkout did.
@@ -148,6 +168,12 @@ pub fn checkout(
                     checkout.refuse_losses(&overlay, found, snapshot.tree)?;
                 }
                 checkout.apply(&overlay, found, snapshot.tree, &writer)
+            }
+            Present::Found { tree, view } => {
+                if !options.force {
+                    checkout.refuse_losses(view, *tree, snapshot.tree)?;
+                }
+                checkout.apply(view, *tree, snapshot.tree, &writer)
             }
         }
     })
@@ -301,6 +327,7 @@ impl Checkout<'_> {
     /// Writes the whole snapshot into an empty directory.
     fn fill(&self, snapshot: &Snapshot, writer: &Writer<'_>) -> Result<CheckoutReport> {
         self.progress.begin_changes();
+        writer.own_root()?;
         let mut report = CheckoutReport::default();
         let mut open = Vec::new();
         let walk = Walk::new(self.repository, snapshot.tree, snapshot.times);

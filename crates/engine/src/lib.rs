@@ -29,7 +29,7 @@ mod text;
 mod tree;
 mod walk;
 
-pub use checkout::{CheckoutOptions, CheckoutReport, Present, Seed, checkout, write_layer};
+pub use checkout::{CheckoutOptions, CheckoutReport, Owner, Present, Seed, checkout, write_layer};
 pub use diff::{Change, ChangeKind, Diff};
 pub use error::{Error, Result};
 pub use import::{

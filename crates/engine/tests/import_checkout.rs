@@ -46,6 +46,7 @@ fn options() -> CheckoutOptions {
         leave_out: vec![left_out()],
         force: false,
         seed: None,
+        owner: None,
     }
 }
 

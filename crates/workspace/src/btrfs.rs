@@ -1,6 +1,8 @@
 //! What btrfs can do beyond files, by the calls that the kernel has for it
-//! (`include/uapi/linux/btrfs.h`): subvolumes, snapshots of them, limits.
+//! (`include/uapi/linux/btrfs.h`): subvolumes, snapshots of them, limits, and
+//! what counts towards these.
 
+use std::fs;
 use std::io;
 use std::os::fd::AsFd;
 
@@ -13,6 +15,8 @@ const READ_ONLY: u64 = 1 << 1;
 const SUBVOLUME_CREATE: Opcode = opcode::write::<VolumeArguments2>(GROUP, 24);
 const SNAPSHOT_CREATE: Opcode = opcode::write::<VolumeArguments2>(GROUP, 23);
 const SUBVOLUME_DESTROY: Opcode = opcode::write::<VolumeArguments>(GROUP, 15);
+const FIND_INODE: Opcode = opcode::read_write::<FindInode>(GROUP, 18);
+const ABOUT_VOLUME: Opcode = opcode::read::<AboutVolume>(GROUP, 31);
 const QUOTA_CONTROL: Opcode = opcode::read_write::<QuotaControl>(GROUP, 40);
 const GROUP_LIMIT: Opcode = opcode::read::<GroupLimit>(GROUP, 43);
 
@@ -51,6 +55,25 @@ struct GroupLimit {
     reserved_exclusive: u64,
 }
 
+/// `struct btrfs_ioctl_ino_lookup_args`
+#[repr(C)]
+struct FindInode {
+    subvolume: u64,
+    inode: u64,
+    name: [u8; 4080],
+}
+
+/// `struct btrfs_ioctl_fs_info_args`
+#[repr(C)]
+struct AboutVolume {
+    highest_device: u64,
+    devices: u64,
+    id: [u8; 16],
+    rest: [u8; 992],
+}
+
+const _: () = assert!(size_of::<FindInode>() == 4096);
+const _: () = assert!(size_of::<AboutVolume>() == 1024);
 const _: () = assert!(size_of::<VolumeArguments>() == 4096);
 const _: () = assert!(size_of::<VolumeArguments2>() == 4096);
 const _: () = assert!(size_of::<GroupLimit>() == 48);
@@ -146,4 +169,65 @@ pub(crate) fn limit(subvolume: impl AsFd, bytes: u64) -> io::Result<()> {
     let call = unsafe { Setter::<GROUP_LIMIT, _>::new(arguments) };
     // SAFETY: as above; a descriptor of another file system is refused.
     Ok(unsafe { ioctl::ioctl(subvolume, call) }?)
+}
+
+/// What counts towards the limit of `subvolume`, in bytes: what it holds, and
+/// what is promised to writes that are under way. `None` without accounting.
+pub(crate) fn used(subvolume: impl AsFd) -> io::Result<Option<u64>> {
+    const COUNTED: [&str; 4] = [
+        "referenced",
+        "rsv_data",
+        "rsv_meta_pertrans",
+        "rsv_meta_prealloc",
+    ];
+    let (volume, id) = (
+        volume_id(subvolume.as_fd())?,
+        subvolume_id(subvolume.as_fd())?,
+    );
+    let group = format!("/sys/fs/btrfs/{volume}/qgroups/0_{id}");
+    let mut sum = 0;
+    for name in COUNTED {
+        let text = match fs::read_to_string(format!("{group}/{name}")) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            text => text?,
+        };
+        let bytes: u64 = text.trim().parse().map_err(io::Error::other)?;
+        sum += bytes;
+    }
+    Ok(Some(sum))
+}
+
+/// How the system calls the volume that something is on.
+fn volume_id(of: impl AsFd) -> io::Result<String> {
+    // SAFETY: the opcode is for this structure, which has no invalid values
+    // and which the kernel fills.
+    let call = unsafe { ioctl::Getter::<ABOUT_VOLUME, AboutVolume>::new() };
+    // SAFETY: as above; a descriptor of another file system is refused.
+    let about = unsafe { ioctl::ioctl(of, call) }?;
+    let mut text = String::with_capacity(36);
+    for (at, byte) in about.id.iter().enumerate() {
+        text.push_str(if matches!(at, 4 | 6 | 8 | 10) {
+            "-"
+        } else {
+            ""
+        });
+        text.push_str(&format!("{byte:02x}"));
+    }
+    Ok(text)
+}
+
+fn subvolume_id(subvolume: impl AsFd) -> io::Result<u64> {
+    /// The root of a subvolume.
+    const ROOT: u64 = 256;
+    let mut arguments = FindInode {
+        // The one that the descriptor is in.
+        subvolume: 0,
+        inode: ROOT,
+        name: [0; 4080],
+    };
+    // SAFETY: the opcode is for this structure, which outlives the call.
+    let call = unsafe { Updater::<FIND_INODE, _>::new(&mut arguments) };
+    // SAFETY: as above; a descriptor of another file system is refused.
+    unsafe { ioctl::ioctl(subvolume, call) }?;
+    Ok(arguments.subvolume)
 }

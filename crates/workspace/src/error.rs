@@ -28,6 +28,9 @@ pub enum Error {
     /// Overlays were asked for on a system that has none.
     #[error("overlays, and the pool for what is changed in them, need Linux")]
     NoOverlays,
+    /// Workspaces were to belong to somebody, and only root can give files away.
+    #[error("only root can make workspaces that belong to another user; run as root")]
+    OwnerNeedsRoot,
     /// The registry has a line that is not one.
     #[error(
         "line {line} of {} is damaged; restore the file from a backup, or remove that line and \

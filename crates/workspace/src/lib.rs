@@ -8,6 +8,7 @@
 //! ```text
 //! registry/log      which workspaces there are: a line for each change, synced
 //! registry/lock     held while that is read or written
+//! making            held by whoever makes one, so that nothing it needs goes
 //! live/ID/          one workspace; `lock` is held by whoever works on it
 //! bases/, layers/   what providers share between workspaces
 //! uppers/           what was changed in them, if that is in a pool
@@ -19,8 +20,12 @@
 
 #[cfg(target_os = "linux")]
 mod btrfs;
+mod changes;
 mod error;
+mod freeze;
+mod home;
 mod id;
+mod lock;
 mod probe;
 pub mod provider;
 mod record;
@@ -28,9 +33,12 @@ mod registry;
 mod trash;
 mod workspaces;
 
+pub use changes::Changes;
+pub use elevo_engine::Owner;
 pub use error::{Error, Result};
+pub use freeze::{Freeze, NeverFreeze};
 pub use id::{InvalidId, WorkspaceId};
 pub use probe::{Finding, choose, probe};
 pub use provider::{ProviderKind, WorkspaceProvider};
 pub use record::{Record, State};
-pub use workspaces::{Changes, Freeze, NeverFreeze, Options, Snapshotted, Workspaces};
+pub use workspaces::{Options, Snapshotted, Usage, Workspaces};

@@ -13,7 +13,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use elevo_engine::{CommitInfo, Imported, Loss, NewStatCache, Progress, Repository};
+use elevo_engine::{CommitInfo, Imported, Loss, NewStatCache, Owner, Progress, Repository};
 use elevo_objects::{Snapshot, SnapshotId, Tree};
 use futures::executor::block_on;
 use serde::{Deserialize, Serialize};
@@ -75,7 +75,8 @@ impl FromStr for ProviderKind {
 ///
 /// 1. After [`create`](Self::create) and [`fork`](Self::fork), the directory
 ///    [`files`](Self::files) holds the snapshot, modification times included,
-///    and nothing else. What is written there is seen nowhere else, and nothing
+///    and nothing else. All of it belongs to the origin's owner, if there is
+///    one, and otherwise to the caller. What is written there is seen nowhere else, and nothing
 ///    written elsewhere is seen there.
 /// 2. [`read`](Self::read) and [`look`](Self::look) see what is there if nobody
 ///    writes meanwhile. A file that is written meanwhile is taken as it is
@@ -91,6 +92,11 @@ pub trait WorkspaceProvider: fmt::Debug + Send + Sync {
 
     /// The directory that the agent sees.
     fn files(&self, place: &Path) -> PathBuf;
+
+    /// Where the home of the agent goes: beside `files`, under the same limit.
+    fn home(&self, place: &Path) -> PathBuf {
+        place.join("home")
+    }
 
     /// Makes the workspace in `place`, which is empty.
     fn create(&self, place: &Path, origin: Origin<'_>, progress: &Progress) -> Result<()>;
@@ -113,7 +119,8 @@ pub trait WorkspaceProvider: fmt::Debug + Send + Sync {
     }
 
     /// Makes one in each of `places` that holds what the one in `from` holds,
-    /// all of the same moment, and has its origin. Only if it is atomic.
+    /// all of the same moment, home included, and has its origin. Only if it
+    /// is atomic.
     fn fork_at_once(
         &self,
         _from: &Path,
@@ -147,6 +154,11 @@ pub trait WorkspaceProvider: fmt::Debug + Send + Sync {
         progress: &Progress,
     ) -> Result<(Tree, Repository)>;
 
+    /// How many bytes count towards its limit now, if that is counted.
+    fn used(&self, _place: &Path) -> Result<Option<u64>> {
+        Ok(None)
+    }
+
     /// Workspaces of which a reading may have been cut off.
     fn cut_off(&self) -> Result<Vec<String>> {
         Ok(Vec::new())
@@ -162,7 +174,7 @@ pub trait WorkspaceProvider: fmt::Debug + Send + Sync {
 
     /// Removes what workspaces with these origins don't share, if there is
     /// much of it.
-    fn tidy(&self, _origins: &[Snapshot]) -> Result<()> {
+    fn tidy(&self, _origins: &[Origin<'_>]) -> Result<()> {
         Ok(())
     }
 }
@@ -176,6 +188,8 @@ pub struct Origin<'a> {
     pub snapshot: &'a Snapshot,
     /// How many bytes can be changed in it; refused where that cannot be held.
     pub limit: Option<u64>,
+    /// Whose its files are, if not the maker's.
+    pub owner: Option<Owner>,
 }
 
 /// What was read of a workspace.

@@ -1,4 +1,5 @@
 use elevo_core::Timestamp;
+use elevo_engine::Owner;
 use elevo_objects::SnapshotId;
 use serde::{Deserialize, Serialize};
 
@@ -22,6 +23,10 @@ pub struct Record {
     pub created: Timestamp,
     /// How many bytes can be changed in it.
     pub limit: Option<u64>,
+    /// Whose the files in its directory are, if not its maker's.
+    pub owner: Option<Owner>,
+    /// What its home held when it was last parked, if anything.
+    pub home: Option<SnapshotId>,
 }
 
 /// Whether a workspace has a directory.
@@ -44,6 +49,10 @@ pub(crate) struct Written {
     base: String,
     created: (i64, u32),
     limit: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    owner: Option<(u32, u32)>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    home: Option<String>,
 }
 
 impl From<&Record> for Written {
@@ -56,6 +65,8 @@ impl From<&Record> for Written {
             base: record.base.to_string(),
             created: (record.created.seconds(), record.created.nanos()),
             limit: record.limit,
+            owner: record.owner.map(|owner| (owner.uid, owner.gid)),
+            home: record.home.map(|home| home.to_string()),
         }
     }
 }
@@ -70,6 +81,8 @@ impl Written {
             base: self.base.parse().ok()?,
             created: Timestamp::new(self.created.0, self.created.1)?,
             limit: self.limit,
+            owner: self.owner.map(|(uid, gid)| Owner { uid, gid }),
+            home: self.home.map(|home| home.parse()).transpose().ok()?,
         })
     }
 }

@@ -44,8 +44,10 @@ enum Line {
 /// The registry, locked.
 pub(crate) struct Locked<'a> {
     registry: &'a Registry,
-    known: MutexGuard<'a, Known>,
     log: File,
+    // Before other threads: they have the same lock file.
+    _held: Unlock<'a>,
+    known: MutexGuard<'a, Known>,
 }
 
 impl Registry {
@@ -70,21 +72,26 @@ impl Registry {
     pub(crate) fn lock(&self) -> Result<Locked<'_>> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         self.lock.lock().map_err(Error::io("lock", &self.log))?;
+        let held = Unlock(&self.lock);
         let mut options = OpenOptions::new();
         let opened = options.read(true).append(true).create(true).open(&self.log);
         let locked = Locked {
             log: opened.map_err(Error::io("open", &self.log))?,
             registry: self,
+            _held: held,
             known,
         };
         locked.caught_up()
     }
 }
 
-impl Drop for Locked<'_> {
+/// Gives up the lock file when it is dropped.
+struct Unlock<'a>(&'a File);
+
+impl Drop for Unlock<'_> {
     fn drop(&mut self) {
         // It cannot fail for a lock that is held.
-        let _ = self.registry.lock.unlock();
+        let _ = self.0.unlock();
     }
 }
 
@@ -219,6 +226,7 @@ impl Locked<'_> {
 #[cfg(test)]
 mod tests {
     use elevo_core::Timestamp;
+    use elevo_engine::Owner;
     use elevo_objects::{Hash, SnapshotId};
 
     use super::*;
@@ -234,6 +242,8 @@ mod tests {
             base: SnapshotId(Hash::from_bytes([n; 32])),
             created: Timestamp::new(n.into(), 0).unwrap(),
             limit: None,
+            owner: Some(Owner { uid: 1000, gid: 7 }),
+            home: Some(SnapshotId(Hash::from_bytes([9; 32]))),
         }
     }
 
@@ -276,6 +286,23 @@ mod tests {
         fs::write(&log, [b"nonsense\n".as_slice(), &good].concat()).unwrap();
         let damaged = Registry::open(directory.path()).unwrap_err();
         assert!(matches!(damaged, Error::Registry { line: 1, .. }));
+    }
+
+    #[test]
+    fn lines_from_before_there_were_owners_and_homes_are_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let [origin, base] = [[7; 32], [1; 32]].map(Hash::from_bytes);
+        let line = format!(
+            r#"{{"set":[{{"id":"ws-1","state":"live","provider":"copy","origin":"{origin}","base":"{base}","created":[1,0],"limit":null}}]}}"#
+        );
+        fs::write(directory.path().join("log"), line + "\n").unwrap();
+        let registry = Registry::open(directory.path()).unwrap();
+        let old = Record {
+            owner: None,
+            home: None,
+            ..record(1)
+        };
+        assert_eq!(registry.lock().unwrap().get(&old.id).unwrap(), old);
     }
 
     #[test]

@@ -1,22 +1,31 @@
+mod clear;
+mod homes;
+mod places;
+
 use std::collections::BTreeMap;
-use std::fs::{self, File, TryLockError};
-use std::io;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use elevo_core::Timestamp;
-use elevo_engine::{CommitInfo, Diff, Loss, Progress, Repository};
-use elevo_objects::{Snapshot, SnapshotId, Tree};
+use elevo_engine::{
+    CheckoutOptions, CheckoutReport, Commit, CommitInfo, Loss, Owner, Present, Progress,
+    Repository, checkout,
+};
+use elevo_objects::{Hash, Snapshot, SnapshotId, Tree};
 use futures::executor::block_on;
 
+use crate::changes::Changes;
 use crate::error::{Error, Result};
+use crate::freeze::{Freeze, stop};
+use crate::home;
 use crate::id::WorkspaceId;
 use crate::probe::{choose, probe};
 #[cfg(target_os = "linux")]
 use crate::provider::OverlayProvider;
 use crate::provider::{FullProvider, Origin, ProviderKind, Reading, WorkspaceProvider};
 use crate::record::{Record, State};
-use crate::registry::{Locked, Registry};
-use crate::trash;
+use crate::registry::Registry;
+use places::Held;
 
 /// How workspaces are made.
 #[derive(Clone, Debug)]
@@ -31,10 +40,14 @@ pub struct Options {
     /// snapshotted at one moment and have a limit. How large it is, in bytes,
     /// if it has to be made in a file.
     pub pool: Option<u64>,
+    /// Whose the files of new workspaces are; otherwise the caller's, who must
+    /// be root to give them away. Workspaces that are there stay whose they
+    /// are, and so do their forks.
+    pub owner: Option<Owner>,
 }
 
-/// The workspaces in a directory, for one tenant. Several processes may use
-/// the same at once. Every call blocks.
+/// The workspaces in a directory, for one tenant. Several threads and processes
+/// may use the same at once. Every call blocks.
 #[derive(Debug)]
 pub struct Workspaces {
     root: PathBuf,
@@ -42,70 +55,8 @@ pub struct Workspaces {
     registry: Registry,
     providers: BTreeMap<ProviderKind, Box<dyn WorkspaceProvider>>,
     chosen: ProviderKind,
-}
-
-/// Holds still whoever writes into a workspace while it is read.
-///
-/// Without it a snapshot or a fork is of every file as it was at some moment of
-/// the reading, not all of the same one.
-pub trait Freeze {
-    /// Returns when nobody writes any more.
-    fn freeze(&self) -> io::Result<()>;
-    /// Lets them go on. Called once after each [`Self::freeze`] that was tried.
-    fn thaw(&self);
-}
-
-/// For workspaces that nobody writes to, or callers that accept the difference.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct NeverFreeze;
-
-impl Freeze for NeverFreeze {
-    fn freeze(&self) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn thaw(&self) {}
-}
-
-struct Thaw<'a>(&'a dyn Freeze);
-
-impl Drop for Thaw<'_> {
-    fn drop(&mut self) {
-        self.0.thaw();
-    }
-}
-
-/// What a workspace is now, beside its base.
-#[derive(Debug)]
-pub struct Changes {
-    /// The snapshot that it is compared with.
-    pub base: SnapshotId,
-    /// Its files now.
-    pub tree: Tree,
-    before: Tree,
-    repository: Repository,
-}
-
-impl Changes {
-    /// Whether it is as its base.
-    pub fn is_empty(&self) -> bool {
-        self.tree == self.before
-    }
-
-    /// What was added, removed and changed.
-    pub fn diff(&self) -> Diff {
-        Diff::new(&self.repository, self.before, self.tree)
-    }
-
-    /// The files of the base.
-    pub fn before(&self) -> Tree {
-        self.before
-    }
-
-    /// Where both trees can be read.
-    pub fn repository(&self) -> &Repository {
-        &self.repository
-    }
+    threads: usize,
+    owner: Option<Owner>,
 }
 
 /// A snapshot taken of a workspace.
@@ -119,18 +70,23 @@ pub struct Snapshotted {
     pub losses: Vec<Loss>,
 }
 
-/// A workspace that nobody else works on.
-struct Held {
-    place: PathBuf,
-    _lock: File,
+/// How much of its room a workspace has used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usage {
+    /// Bytes that were written to it and are still there, home included, and
+    /// what the file system needs to keep them.
+    pub used: u64,
+    /// How many there can be.
+    pub limit: Option<u64>,
 }
-
-const LOCK: &str = "lock";
 
 impl Workspaces {
     /// Opens the workspaces in `root`, which is made if it is not there, and
     /// clears away what processes that were killed have left.
     pub fn open(root: &Path, repository: Repository, options: &Options) -> Result<Self> {
+        if options.owner.is_some() && !rustix::process::geteuid().is_root() {
+            return Err(Error::OwnerNeedsRoot);
+        }
         let chosen = match options.provider {
             Some(provider) => provider,
             None => choose(&probe(root).map_err(Error::io("write to", root))?),
@@ -138,15 +94,7 @@ impl Workspaces {
         for directory in ["live", "trash"].map(|name| root.join(name)) {
             fs::create_dir_all(&directory).map_err(Error::io("make", &directory))?;
         }
-        let copy = FullProvider::copy(repository.clone(), options.threads);
-        let reflink = FullProvider::reflink(repository.clone(), options.threads, root);
-        let mut providers: Vec<Box<dyn WorkspaceProvider>> =
-            vec![Box::new(reflink), Box::new(copy)];
-        providers.extend(overlay(root, &repository, options)?);
-        let providers = providers.into_iter();
-        let providers: BTreeMap<_, _> = providers
-            .map(|provider| (provider.kind(), provider))
-            .collect();
+        let providers = providers(root, &repository, options)?;
         if !providers.contains_key(&chosen) {
             return Err(Error::NoOverlays);
         }
@@ -156,6 +104,8 @@ impl Workspaces {
             registry: Registry::open(&root.join("registry"))?,
             providers,
             chosen,
+            threads: options.threads,
+            owner: options.owner,
         };
         workspaces.clear_away()?;
         Ok(workspaces)
@@ -187,6 +137,33 @@ impl Workspaces {
         Ok(provider.files(&place))
     }
 
+    /// The home of a workspace that is not parked: a directory for the agent,
+    /// beside its files and within the same limit. It is forked, parked and
+    /// removed with the workspace, and in none of its snapshots and changes.
+    pub fn home(&self, id: &WorkspaceId) -> Result<PathBuf> {
+        let record = self.live(id)?;
+        let place = self.place(id);
+        let home = self.provider_of(&record).home(&place);
+        if !home.exists() {
+            // It was made before there were homes.
+            let (record, _held) = self.hold(id)?;
+            home::make(&home, record.owner)?;
+        }
+        Ok(home)
+    }
+
+    /// How much has been written to a workspace that is not parked; `None`
+    /// where nobody counts that, which is where there can be no limit, and
+    /// where none was ever set. Takes no longer for a large one.
+    pub fn limit_usage(&self, id: &WorkspaceId) -> Result<Option<Usage>> {
+        let record = self.live(id)?;
+        let used = self.provider_of(&record).used(&self.place(id))?;
+        Ok(used.map(|used| Usage {
+            used,
+            limit: record.limit,
+        }))
+    }
+
     /// Makes a workspace that holds a snapshot. Returns its directory.
     ///
     /// Whoever writes more than `limit` bytes there is told that the disk is
@@ -207,8 +184,22 @@ impl Workspaces {
             base,
             created,
             limit,
+            owner: self.owner,
+            home: None,
         };
         self.make(record, None, progress)
+    }
+
+    /// Makes a workspace with nothing in it. Its base is the same snapshot for
+    /// all of them, which is stored with the first.
+    pub fn create_empty(
+        &self,
+        id: &WorkspaceId,
+        created: Timestamp,
+        limit: Option<u64>,
+    ) -> Result<PathBuf> {
+        let base = self.empty_snapshot()?;
+        self.create(id, base, created, limit, &Progress::new())
     }
 
     /// Finds out what was changed in a workspace since its base, and stores
@@ -246,8 +237,51 @@ impl Workspaces {
         self.snapshot_held(record, &held, info, progress)
     }
 
-    /// Makes a workspace for each of `into` that holds what `id` holds now.
-    /// Either all are made or none.
+    /// Makes a workspace hold another snapshot, which becomes its base. What
+    /// was changed in it and not snapshotted is lost. Its home stays as it is,
+    /// and so does what snapshots don't keep (sockets, pipes) where nothing
+    /// takes its place.
+    ///
+    /// The directory stays the same one, mounted or open wherever it is: only
+    /// what differs is written, with the present time, so that it is rebuilt
+    /// by whatever looks at times. (A workspace with nothing in it gets the
+    /// times of the snapshot.) The writers are always stopped meanwhile. If it
+    /// fails or is killed on the way, the workspace holds some of both and has
+    /// its old base; restore it again.
+    pub fn restore(
+        &self,
+        id: &WorkspaceId,
+        snapshot: SnapshotId,
+        freeze: &dyn Freeze,
+        progress: &Progress,
+    ) -> Result<CheckoutReport> {
+        let (record, held) = self.hold(id)?;
+        let [target, made_from] = [self.snapshot_of(snapshot), self.snapshot_of(record.origin)];
+        let (target, made_from) = (target?, made_from?);
+        let _thaw = stop(id, freeze)?;
+        let provider = self.provider_of(&record);
+        let origin = origin(&record, &made_from);
+        let (tree, view) = provider.look(&held.place, origin, progress)?;
+        let options = CheckoutOptions {
+            threads: self.threads,
+            leave_out: Vec::new(),
+            force: true,
+            seed: None,
+            owner: record.owner,
+        };
+        let (files, present) = (provider.files(&held.place), Present::Found { tree, view });
+        let repository = &self.repository;
+        let report = checkout(repository, &target, &files, &present, &options, progress)?;
+        let restored = Record {
+            base: snapshot,
+            ..record
+        };
+        self.registry.lock()?.set(restored)?;
+        Ok(report)
+    }
+
+    /// Makes a workspace for each of `into` that holds what `id` holds now, its
+    /// home included. Either all are made or none.
     ///
     /// With a pool it is what was there at one moment, and no snapshot is
     /// taken: their base is that of `id`. Otherwise a snapshot is taken as by
@@ -266,6 +300,7 @@ impl Workspaces {
         let fork = |base: &Record, id: &WorkspaceId| Record {
             id: id.clone(),
             created,
+            home: None,
             ..base.clone()
         };
         if provider.is_atomic(&held.place) {
@@ -277,6 +312,7 @@ impl Workspaces {
         }
         let _thaw = stop(id, freeze)?;
         let taken = self.snapshot_held(record.clone(), &held, info, progress)?;
+        let home = self.copy_of_home(&record, &held, progress)?;
         let taken_record = Record {
             origin: taken.id,
             base: taken.id,
@@ -284,13 +320,16 @@ impl Workspaces {
         };
         let records = into.iter().map(|id| fork(&taken_record, id)).collect();
         self.make_all(records, |places, origin| {
-            let mut places = places.iter();
-            places.try_for_each(|place| provider.fork(&held.place, place, origin, progress))
+            places.iter().try_for_each(|place| {
+                provider.fork(&held.place, place, origin, progress)?;
+                self.make_home(provider, place, origin.owner, home.as_ref(), progress)
+            })
         })?;
         Ok(Some(taken))
     }
 
-    /// Takes a snapshot of a workspace and gives up its directory.
+    /// Takes a snapshot of a workspace and gives up its directory. Its home is
+    /// stored as a snapshot of its own.
     pub fn park(
         &self,
         id: &WorkspaceId,
@@ -300,20 +339,24 @@ impl Workspaces {
     ) -> Result<Snapshotted> {
         let (record, held) = self.hold(id)?;
         let thaw = stop(id, freeze)?;
+        let home = self.store_home(&record, &held, &info, progress)?;
         let taken = self.snapshot_held(record, &held, info, progress)?;
         let mut registry = self.registry.lock()?;
         let parked = Record {
             state: State::Parked,
+            home,
             ..registry.get(id)?
         };
         registry.set(parked)?;
-        self.throw(&registry, &held.place)?;
-        drop((registry, thaw, held));
+        drop(registry);
+        self.throw(&held)?;
+        drop((thaw, held));
         self.empty_trash()?;
         Ok(taken)
     }
 
-    /// Makes a directory for a parked workspace again. Returns it.
+    /// Makes a directory for a parked workspace again, and its home. Returns
+    /// the directory.
     pub fn resume(&self, id: &WorkspaceId, progress: &Progress) -> Result<PathBuf> {
         let parked = self.get(id)?;
         if parked.state != State::Parked {
@@ -323,6 +366,7 @@ impl Workspaces {
             state: State::Live,
             provider: self.chosen,
             origin: parked.base,
+            owner: self.owner,
             ..parked.clone()
         };
         self.make(live, Some(&parked), progress)
@@ -333,20 +377,25 @@ impl Workspaces {
     pub fn remove(&self, id: &WorkspaceId) -> Result<()> {
         let record = self.get(id)?;
         let held = match record.state {
-            State::Live => Some(self.hold_place(id)),
+            State::Live => self.hold_if_there(id)?,
             State::Parked => None,
         };
-        let held = match held.transpose() {
-            // Somebody has removed it by hand.
-            Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => None,
-            held => held?,
-        };
         let mut registry = self.registry.lock()?;
-        registry.remove(id)?;
-        if let Some(held) = &held {
-            self.throw(&registry, &held.place)?;
+        let now = registry.get(id)?;
+        // Being resumed, or made again after somebody else removed it.
+        let is_elses = held.is_none() && self.place(id).exists();
+        if now.state != record.state || is_elses {
+            return Err(Error::Busy(id.clone()));
         }
-        drop((registry, held));
+        registry.remove(id)?;
+        match held {
+            Some(held) => {
+                drop(registry);
+                self.throw(&held)?;
+            }
+            // Somebody has removed the place by hand.
+            None => self.release(&self.place(id))?,
+        }
         self.empty_trash()
     }
 
@@ -367,209 +416,6 @@ impl Workspaces {
             before: base.tree,
             repository,
         })
-    }
-
-    fn snapshot_of(&self, id: SnapshotId) -> Result<Snapshot> {
-        Ok(block_on(self.repository.snapshot(id))?)
-    }
-
-    fn place(&self, id: &WorkspaceId) -> PathBuf {
-        self.root.join("live").join(id.as_str())
-    }
-
-    fn trash(&self) -> PathBuf {
-        self.root.join("trash")
-    }
-
-    fn provider_of(&self, record: &Record) -> &dyn WorkspaceProvider {
-        match self.providers.get(&record.provider) {
-            Some(provider) => &**provider,
-            None => unreachable!("there is one for each kind"),
-        }
-    }
-
-    fn live(&self, id: &WorkspaceId) -> Result<Record> {
-        let record = self.get(id)?;
-        match record.state {
-            State::Live => Ok(record),
-            State::Parked => Err(Error::Parked(id.clone())),
-        }
-    }
-
-    /// Keeps everybody else from working on a workspace.
-    fn hold(&self, id: &WorkspaceId) -> Result<(Record, Held)> {
-        self.live(id)?;
-        let held = self.hold_place(id)?;
-        // It may have changed before it was held.
-        let record = self.live(id)?;
-        let provider = self.provider_of(&record);
-        if !provider.is_attached(&held.place) {
-            let made_from = self.snapshot_of(record.origin)?;
-            let origin = origin(&record, &made_from);
-            provider.attach(&held.place, origin, &Progress::new())?;
-        }
-        Ok((record, held))
-    }
-
-    fn hold_place(&self, id: &WorkspaceId) -> Result<Held> {
-        let place = self.place(id);
-        let lock = File::open(place.join(LOCK)).map_err(Error::io("open", &place))?;
-        match lock.try_lock() {
-            Ok(()) => Ok(Held { place, _lock: lock }),
-            Err(TryLockError::WouldBlock) => Err(Error::Busy(id.clone())),
-            Err(TryLockError::Error(source)) => Err(Error::io("lock", &place)(source)),
-        }
-    }
-
-    /// Makes a workspace. `before` is what is known of it, if it was parked.
-    fn make(
-        &self,
-        record: Record,
-        before: Option<&Record>,
-        progress: &Progress,
-    ) -> Result<PathBuf> {
-        let place = self.make_place(&record.id, before)?;
-        let provider = self.provider_of(&record);
-        let files = provider.files(&place.place);
-        self.fill(vec![(record, place)], |places, origin| {
-            let mut places = places.iter();
-            places.try_for_each(|place| provider.create(place, origin, progress))
-        })?;
-        Ok(files)
-    }
-
-    /// Makes workspaces of the same origin; all or none.
-    fn make_all(
-        &self,
-        records: Vec<Record>,
-        fill: impl FnOnce(&[&Path], Origin<'_>) -> Result<()>,
-    ) -> Result<()> {
-        let mut places = Vec::with_capacity(records.len());
-        for record in records {
-            match self.make_place(&record.id, None) {
-                Ok(place) => places.push((record, place)),
-                Err(error) => {
-                    self.give_up(places)?;
-                    return Err(error);
-                }
-            }
-        }
-        self.fill(places, fill)
-    }
-
-    /// Lets `fill` fill places, and then makes them known.
-    fn fill(
-        &self,
-        places: Vec<(Record, Held)>,
-        fill: impl FnOnce(&[&Path], Origin<'_>) -> Result<()>,
-    ) -> Result<()> {
-        let Some((first, _)) = places.first() else {
-            return Ok(());
-        };
-        let paths: Vec<_> = places
-            .iter()
-            .map(|(_, held)| held.place.as_path())
-            .collect();
-        let made = self.snapshot_of(first.origin).and_then(|made_from| {
-            fill(&paths, origin(first, &made_from))?;
-            let records = places.iter().map(|(record, _)| record.clone());
-            self.registry.lock()?.set_all(records.collect())
-        });
-        if made.is_err() {
-            self.give_up(places)?;
-        }
-        made
-    }
-
-    fn give_up(&self, places: Vec<(Record, Held)>) -> Result<()> {
-        let registry = self.registry.lock()?;
-        for (_, held) in &places {
-            self.throw(&registry, &held.place)?;
-        }
-        drop((registry, places));
-        self.empty_trash()
-    }
-
-    fn make_place(&self, id: &WorkspaceId, before: Option<&Record>) -> Result<Held> {
-        let registry = self.registry.lock()?;
-        if registry.records().get(id) != before {
-            return Err(Error::Exists(id.clone()));
-        }
-        let place = self.place(id);
-        let make = || -> io::Result<File> {
-            fs::create_dir(&place)?;
-            let lock = File::create_new(place.join(LOCK))?;
-            lock.try_lock()?;
-            Ok(lock)
-        };
-        match make() {
-            Ok(lock) => Ok(Held { place, _lock: lock }),
-            // Being made by somebody else, or being thrown away.
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                Err(Error::Busy(id.clone()))
-            }
-            Err(error) => Err(Error::io("make", &place)(error)),
-        }
-    }
-
-    /// Gets a place out of the way. The registry is locked, so that nobody
-    /// takes it for somebody else's.
-    fn throw(&self, _: &Locked<'_>, place: &Path) -> Result<()> {
-        for provider in self.providers.values() {
-            provider.release(place)?;
-        }
-        trash::throw(place, &self.trash())
-    }
-
-    fn empty_trash(&self) -> Result<()> {
-        let trash = self.trash();
-        trash::empty(&trash).map_err(Error::io("empty", &trash))
-    }
-
-    /// Removes layers that no workspace needs, if there is much of them.
-    fn tidy(&self) -> Result<()> {
-        let origins = self
-            .list()?
-            .into_iter()
-            .filter(|record| record.state == State::Live);
-        let origins = origins.map(|record| self.snapshot_of(record.origin));
-        let origins = origins.collect::<Result<Vec<_>>>()?;
-        self.providers
-            .values()
-            .try_for_each(|provider| provider.tidy(&origins))
-    }
-
-    /// Removes places that no live workspace has and nobody is working on.
-    fn clear_away(&self) -> Result<()> {
-        self.tidy()?;
-        let registry = self.registry.lock()?;
-        let live = self.root.join("live");
-        let list = || fs::read_dir(&live)?.collect::<io::Result<Vec<_>>>();
-        for entry in list().map_err(Error::io("list", &live))? {
-            let name = entry.file_name();
-            let id = name.to_str().and_then(|name| name.parse().ok());
-            let record = id.as_ref().and_then(|id| registry.records().get(id));
-            if record.is_some_and(|record| record.state == State::Live) {
-                continue;
-            }
-            let place = entry.path();
-            let lock = File::open(place.join(LOCK));
-            let is_held = lock.as_ref().is_ok_and(|lock| lock.try_lock().is_err());
-            if !is_held {
-                self.throw(&registry, &place)?;
-            }
-        }
-        drop(registry);
-        self.empty_trash()?;
-        for provider in self.providers.values() {
-            for id in provider.cut_off()?.iter().flat_map(|id| id.parse()) {
-                // Unless somebody is reading it now.
-                if let Ok(held) = self.hold_place(&id) {
-                    provider.clear_away(&held.place)?;
-                }
-            }
-        }
-        Ok(())
     }
 
     fn snapshot_held(
@@ -598,6 +444,51 @@ impl Workspaces {
         }
         Ok(Snapshotted { id, is_new, losses })
     }
+
+    fn snapshot_of(&self, id: SnapshotId) -> Result<Snapshot> {
+        Ok(block_on(self.repository.snapshot(id))?)
+    }
+
+    /// The snapshot of nothing, stored if it is not yet.
+    fn empty_snapshot(&self) -> Result<SnapshotId> {
+        let empty = bare(Tree::EMPTY, None);
+        let (id, _) = empty.encode().map_err(elevo_engine::Error::from)?;
+        match block_on(self.repository.snapshot(id)) {
+            Err(elevo_engine::Error::NoSuchSnapshot(_)) => {}
+            found => return Ok(found.map(|_| id)?),
+        }
+        let commit = Commit {
+            objects: Vec::new(),
+            snapshots: vec![empty],
+            references: Vec::new(),
+        };
+        let (store, tenant) = (self.repository.store(), self.repository.tenant());
+        let committed = block_on(store.commit(tenant, commit));
+        committed.map_err(elevo_engine::Error::from)?;
+        Ok(id)
+    }
+
+    fn provider_of(&self, record: &Record) -> &dyn WorkspaceProvider {
+        match self.providers.get(&record.provider) {
+            Some(provider) => &**provider,
+            None => unreachable!("there is one for each kind"),
+        }
+    }
+}
+
+fn providers(
+    root: &Path,
+    repository: &Repository,
+    options: &Options,
+) -> Result<BTreeMap<ProviderKind, Box<dyn WorkspaceProvider>>> {
+    let copy = FullProvider::copy(repository.clone(), options.threads);
+    let reflink = FullProvider::reflink(repository.clone(), options.threads, root);
+    let mut providers: Vec<Box<dyn WorkspaceProvider>> = vec![Box::new(reflink), Box::new(copy)];
+    providers.extend(overlay(root, repository, options)?);
+    let providers = providers.into_iter();
+    Ok(providers
+        .map(|provider| (provider.kind(), provider))
+        .collect())
 }
 
 #[cfg(target_os = "linux")]
@@ -631,6 +522,7 @@ fn origin<'a>(record: &Record, snapshot: &'a Snapshot) -> Origin<'a> {
         id: record.origin,
         snapshot,
         limit: record.limit,
+        owner: record.owner,
     }
 }
 
@@ -638,11 +530,15 @@ fn is_same(reading: &Reading, base: &Snapshot) -> bool {
     reading.imported.tree == base.tree && reading.imported.times == base.times
 }
 
-fn stop<'a>(id: &WorkspaceId, freeze: &'a dyn Freeze) -> Result<Thaw<'a>> {
-    let thaw = Thaw(freeze);
-    freeze.freeze().map_err(|source| Error::Freeze {
-        id: id.clone(),
-        source,
-    })?;
-    Ok(thaw)
+/// A snapshot that says nothing about itself.
+fn bare(tree: Tree, times: Option<Hash>) -> Snapshot {
+    Snapshot {
+        tree,
+        times,
+        parents: Vec::new(),
+        author: String::new(),
+        message: String::new(),
+        created: Timestamp::new(0, 0).unwrap_or_else(|| unreachable!("no nanoseconds")),
+        labels: BTreeMap::new(),
+    }
 }

@@ -72,6 +72,7 @@ pub(crate) fn run(session: &mut Session, args: Checkout) -> anyhow::Result<()> {
         leave_out: left_out(),
         force: args.force,
         seed,
+        owner: None,
     };
     let job = Job {
         session,

@@ -37,6 +37,7 @@ pub fn write_layer(
     let writer = Writer::new(&checkout, None);
     let mut delta = Delta::new(repository, State::of(before), State::of(after));
     workers.run(|| {
+        writer.own_root()?;
         let mut report = CheckoutReport::default();
         let mut open = Vec::new();
         loop {

@@ -6,13 +6,14 @@ use bytes::Bytes;
 use elevo_core::{Timestamp, TreePath};
 use elevo_objects::{Content, DirItem, Entry, Hash, MIN_CHUNK, Mode, Tree};
 use rayon::prelude::*;
-use rustix::fs::{AtFlags, Mode as Bits, OFlags, Timespec, Timestamps, UTIME_OMIT};
+use rustix::fs::{AtFlags, Mode as Bits, OFlags};
 use rustix::io::Errno;
 
+use super::attributes::{give, give_name, probe_umask, set_modified, timestamps};
 use super::remove::remove_all;
-use super::{Checkout, CheckoutReport, Job, SLICE};
+use super::{Checkout, CheckoutReport, Job, Owner, SLICE};
 use crate::disk::{self, Parents, Root};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, at_root};
 use crate::file::ChunkReader;
 use crate::tree;
 
@@ -22,6 +23,7 @@ pub(super) struct Writer<'a> {
     seed: Option<(Root, Tree)>,
     /// Permission bits that the process takes away from what it creates.
     umask: u32,
+    owner: Option<Owner>,
 }
 
 /// A directory being filled, whose mode and time are set when it is full.
@@ -39,7 +41,18 @@ impl<'a> Writer<'a> {
             checkout,
             seed,
             umask,
+            owner: checkout.options.owner,
         }
+    }
+
+    /// Gives the directory itself to its owner.
+    pub(super) fn own_root(&self) -> Result<()> {
+        if self.owner.is_none() {
+            return Ok(());
+        }
+        let root = self.checkout.root.open_directory(&TreePath::root());
+        let given = root.and_then(|root| give(root, self.owner));
+        given.map_err(at_root("give away"))
     }
 
     /// Writes some entries, in the order of a walk. `open` holds the
@@ -111,18 +124,18 @@ impl<'a> Writer<'a> {
     fn make_directory(&self, parents: &mut Parents<'_>, directory: &OpenDirectory) -> Result<()> {
         let path = &directory.path;
         let bits = disk::bits(directory.mode.bits() | 0o700);
-        let made = parents
-            .of(path)
-            .and_then(|(parent, name)| Ok(rustix::fs::mkdirat(parent, name.as_bytes(), bits)?));
-        match made {
+        let make = |parents: &mut Parents<'_>| -> io::Result<()> {
+            let (parent, name) = parents.of(path)?;
+            rustix::fs::mkdirat(parent, name.as_bytes(), bits)?;
+            give_name(parent, &name, self.owner)
+        };
+        match make(parents) {
             Ok(()) => Ok(()),
             Err(error) if is_there(&error) => match self.checkout.root.open_directory(path) {
                 Ok(_) => Ok(()),
                 Err(_) if self.checkout.options.force => {
                     remove_all(self.checkout, path)?;
-                    let (parent, name) = parents.of(path).map_err(fail("create", path))?;
-                    rustix::fs::mkdirat(parent, name.as_bytes(), bits)
-                        .map_err(|error| fail("create", path)(error.into()))
+                    make(parents).map_err(fail("create", path))
                 }
                 Err(_) => Err(Error::InTheWay {
                     first: path.clone(),
@@ -198,6 +211,7 @@ impl<'a> Writer<'a> {
             let cloned = seed.is_some_and(|seed| clone_content(&fd, &seed));
             (fd, cloned)
         };
+        give(&fd, self.owner).map_err(fail("give away", &job.path))?;
         if !cloned {
             self.write_content(&fd, job, content, chunk)?;
         }
@@ -332,7 +346,8 @@ impl<'a> Writer<'a> {
         let path = &job.path;
         let link = |parents: &mut Parents<'_>| -> io::Result<()> {
             let (parent, name) = parents.of(path)?;
-            Ok(rustix::fs::symlinkat(target, parent, name.as_bytes())?)
+            rustix::fs::symlinkat(target, parent, name.as_bytes())?;
+            give_name(parent, &name, self.owner)
         };
         if job.before.is_some() {
             self.make_room(parents, path)?;
@@ -455,39 +470,4 @@ fn write_all(fd: impl AsFd, mut data: &[u8]) -> io::Result<()> {
 /// a hole of some size are looked at.
 fn is_hole(chunk: &[u8]) -> bool {
     chunk.len() >= MIN_CHUNK && chunk.iter().all(|byte| *byte == 0)
-}
-
-fn timestamps(modified: Timestamp) -> Timestamps {
-    Timestamps {
-        last_access: Timespec {
-            tv_sec: 0,
-            tv_nsec: UTIME_OMIT,
-        },
-        last_modification: Timespec {
-            tv_sec: modified.seconds(),
-            tv_nsec: modified.nanos().into(),
-        },
-    }
-}
-
-fn set_modified(fd: impl AsFd, modified: Option<Timestamp>) -> io::Result<()> {
-    if let Some(time) = modified {
-        rustix::fs::futimens(fd, &timestamps(time))?;
-    }
-    Ok(())
-}
-
-/// Asks by an unnamed file, since the system call that tells the mask also
-/// sets it, for all threads.
-#[cfg(target_os = "linux")]
-fn probe_umask(root: &Root) -> io::Result<u32> {
-    let directory = root.open_directory(&TreePath::root())?;
-    let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
-    let fd = rustix::fs::openat(directory, c".", flags, Bits::from_raw_mode(0o777))?;
-    Ok(!rustix::fs::fstat(fd)?.st_mode & 0o777)
-}
-
-#[cfg(not(target_os = "linux"))]
-fn probe_umask(_: &Root) -> io::Result<u32> {
-    Err(io::ErrorKind::Unsupported.into())
 }

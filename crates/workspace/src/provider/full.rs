@@ -2,20 +2,21 @@
 //! or cloned from a directory that holds the snapshot (reflink), which takes no
 //! room until a file is written to. Needs no privilege.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use elevo_engine::{
-    CheckoutOptions, ImportOptions, NewStatCache, Present, Progress, Repository, Seed, StatCache,
-    checkout, import_again, look_again, note_checkout,
+    CheckoutOptions, ImportOptions, NewStatCache, Owner, Present, Progress, Repository, Seed,
+    StatCache, checkout, import_again, look_again, note_checkout,
 };
 use elevo_objects::{Hash, Snapshot, Tree};
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW};
 
 use super::{Origin, ProviderKind, Reading, WorkspaceProvider};
 use crate::error::{Error, Result};
+use crate::lock;
 use crate::trash;
 
 /// Copies, or clones where the file system can.
@@ -28,7 +29,8 @@ pub struct FullProvider {
 }
 
 /// Directories that hold a snapshot each and are never changed. The file
-/// `lock` in theirs is held by whoever makes, removes or clones from one.
+/// `KEY.lock` beside one is held by whoever clones from it, and alone by whoever
+/// makes or removes it.
 #[derive(Debug)]
 struct Bases {
     directory: PathBuf,
@@ -46,6 +48,8 @@ const NOW: Timestamps = Timestamps {
     },
 };
 
+/// The end of the name of one that is being made.
+const UNFINISHED: &str = ".unfinished";
 /// How many directories to clone from are kept.
 const KEPT_BASES: usize = 4;
 
@@ -78,6 +82,7 @@ impl FullProvider {
         directory: &Path,
         snapshot: &Snapshot,
         seed: Option<Seed>,
+        owner: Option<Owner>,
         progress: &Progress,
     ) -> Result<()> {
         let options = CheckoutOptions {
@@ -85,6 +90,7 @@ impl FullProvider {
             leave_out: Vec::new(),
             force: false,
             seed,
+            owner,
         };
         let present = Present::Unknown;
         let repository = &self.repository;
@@ -97,12 +103,12 @@ impl FullProvider {
     fn fill_place(
         &self,
         place: &Path,
-        snapshot: &Snapshot,
+        origin: Origin<'_>,
         seed: Option<Seed>,
         progress: &Progress,
     ) -> Result<()> {
-        let files = self.files(place);
-        self.fill(&files, snapshot, seed, progress)?;
+        let (files, snapshot) = (self.files(place), origin.snapshot);
+        self.fill(&files, snapshot, seed, origin.owner, progress)?;
         let cache = self.begin_cache(place)?;
         let options = self.options();
         if note_checkout(
@@ -142,11 +148,10 @@ impl Bases {
     ) -> Result<()> {
         let failed = || Error::io("make", &self.directory);
         fs::create_dir_all(&self.directory).map_err(failed())?;
-        let lock = self.directory.join("lock");
-        let lock = File::create(lock).map_err(failed())?;
-        let directory = self.directory.join(key(snapshot));
+        let key = key(snapshot);
+        let (directory, lock) = (self.directory.join(&key), self.lock(&key));
         loop {
-            lock.lock_shared().map_err(failed())?;
+            let held = lock::shared(&lock).map_err(failed())?;
             if directory.exists() {
                 // The one that was used last; only eviction looks at it.
                 let _ = rustix::fs::utimensat(CWD, &directory, &NOW, AtFlags::empty());
@@ -155,39 +160,53 @@ impl Bases {
                     snapshot: snapshot.clone(),
                 });
             }
-            lock.unlock().map_err(failed())?;
-            lock.lock().map_err(failed())?;
+            drop(held);
+            let _held = lock::alone(&lock).map_err(failed())?;
             if !directory.exists() {
                 self.make_room()?;
-                let unfinished = self.directory.join("unfinished");
+                let unfinished = self.directory.join(format!("{key}{UNFINISHED}"));
                 trash::remove(&unfinished, &self.trash)?;
                 make(&unfinished)?;
                 fs::rename(&unfinished, &directory).map_err(failed())?;
             }
-            lock.unlock().map_err(failed())?;
         }
     }
 
-    /// Removes those that were used longest ago.
+    fn lock(&self, key: &str) -> PathBuf {
+        self.directory.join(format!("{key}.lock"))
+    }
+
+    /// Removes those that were used longest ago, unless somebody uses them.
     fn make_room(&self) -> Result<()> {
-        let list = || -> io::Result<Vec<(SystemTime, PathBuf)>> {
-            let mut bases = Vec::new();
-            for entry in fs::read_dir(&self.directory)? {
-                let entry = entry?;
-                let metadata = entry.metadata()?;
-                if metadata.is_dir() {
-                    bases.push((metadata.modified()?, entry.path()));
-                }
-            }
-            bases.sort();
-            Ok(bases)
-        };
-        let bases = list().map_err(Error::io("list", &self.directory))?;
+        let failed = || Error::io("list", &self.directory);
+        let mut bases = self.list().map_err(failed())?;
+        bases.sort();
         let spare = (bases.len() + 1).saturating_sub(KEPT_BASES);
-        for (_, base) in bases.iter().take(spare) {
-            trash::remove(base, &self.trash)?;
+        for (_, name) in bases.iter().take(spare) {
+            let lock = self.lock(name.strip_suffix(UNFINISHED).unwrap_or(name));
+            if let Some(held) = lock::try_alone(&lock).map_err(failed())? {
+                trash::remove(&self.directory.join(name), &self.trash)?;
+                fs::remove_file(lock).map_err(failed())?;
+                drop(held);
+            }
         }
         Ok(())
+    }
+
+    fn list(&self) -> io::Result<Vec<(SystemTime, String)>> {
+        let mut bases = Vec::new();
+        for entry in fs::read_dir(&self.directory)? {
+            let entry = entry?;
+            let metadata = match entry.metadata() {
+                // Somebody has removed it, or finished it.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                metadata => metadata?,
+            };
+            if let (true, Ok(name)) = (metadata.is_dir(), entry.file_name().into_string()) {
+                bases.push((metadata.modified()?, name));
+            }
+        }
+        Ok(bases)
     }
 }
 
@@ -224,11 +243,12 @@ impl WorkspaceProvider for FullProvider {
         refuse_limit(origin)?;
         let snapshot = origin.snapshot;
         match &self.bases {
-            None => self.fill_place(place, snapshot, None, progress),
+            None => self.fill_place(place, origin, None, progress),
+            // Only content is taken from a base, so that it can be anybody's.
             Some(bases) => bases.with(
                 snapshot,
-                |directory| self.fill(directory, snapshot, None, progress),
-                |seed| self.fill_place(place, snapshot, Some(seed), progress),
+                |directory| self.fill(directory, snapshot, None, None, progress),
+                |seed| self.fill_place(place, origin, Some(seed), progress),
             ),
         }
     }
@@ -245,7 +265,7 @@ impl WorkspaceProvider for FullProvider {
             directory: self.files(from),
             snapshot: origin.snapshot.clone(),
         });
-        self.fill_place(place, origin.snapshot, seed, progress)
+        self.fill_place(place, origin, seed, progress)
     }
 
     fn read(&self, place: &Path, _: Origin<'_>, progress: &Progress) -> Result<Reading> {

@@ -4,10 +4,12 @@
 //! ```text
 //! layers/ID/files/   a layer: a whole snapshot, or what changed against the one below
 //! layers/ID/about    which snapshot the stack from here down shows, and what is below
-//! layers/lock        shared: a stack is being mounted; alone: layers come and go
+//! layers/ID.making   held by whoever makes that layer
+//! layers/lock        shared: a stack is being made or mounted; alone: layers go
 //! ```
 //!
-//! A layer never changes once it has its name. A new snapshot costs what
+//! A layer never changes once it has its name, and holds files of one owner:
+//! others have layers of their own. A new snapshot costs what
 //! changed against an ancestor that has a stack. When that is [`DEEPEST`], what
 //! changed against its lowest layer instead: reading through many layers is
 //! slow.
@@ -18,18 +20,22 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use elevo_engine::{CheckoutOptions, Present, Progress, Repository, checkout, write_layer};
-use elevo_objects::{Kind, Snapshot, SnapshotId};
+use elevo_engine::{CheckoutOptions, Owner, Present, Progress, Repository, checkout, write_layer};
+use elevo_objects::{Kind, Snapshot};
 use futures::executor::block_on;
 use serde::{Deserialize, Serialize};
 
+use super::Origin;
 use crate::error::{Error, Result};
+use crate::lock;
 use crate::trash;
 
 /// Layers under a new mount, at most.
 pub(super) const DEEPEST: usize = 16;
 /// How far back an ancestor with a stack is looked for.
 const ANCESTORS: usize = 64;
+/// The end of the name of a lock that is held while a layer is made.
+const MAKING: &str = ".making";
 
 #[derive(Debug)]
 pub(super) struct Layers {
@@ -67,6 +73,7 @@ impl Layers {
             leave_out: Vec::new(),
             force: false,
             seed: None,
+            owner: None,
         };
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         Self {
@@ -80,23 +87,18 @@ impl Layers {
     }
 
     /// The stack that shows a snapshot, made if there is none.
-    pub(super) fn stack(
-        &self,
-        id: SnapshotId,
-        snapshot: &Snapshot,
-        progress: &Progress,
-    ) -> Result<Stack> {
+    pub(super) fn stack(&self, origin: Origin<'_>, progress: &Progress) -> Result<Stack> {
         let failed = || Error::io("open", &self.directory);
-        let lock = match self.open_lock() {
+        let lock = self.directory.join("lock");
+        let lock = match lock::shared(&lock) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 fs::create_dir_all(&self.directory).map_err(failed())?;
-                self.open_lock().map_err(failed())?
+                lock::shared(&lock).map_err(failed())?
             }
             lock => lock.map_err(failed())?,
         };
-        let top = layer_id(snapshot);
+        let top = layer_id(origin.snapshot, origin.owner);
         loop {
-            lock.lock_shared().map_err(failed())?;
             if let Some(layers) = self.chain(&top) {
                 let files = |layer: &String| self.directory.join(layer).join("files");
                 return Ok(Stack {
@@ -104,17 +106,13 @@ impl Layers {
                     _lock: lock,
                 });
             }
-            lock.unlock().map_err(failed())?;
-            lock.lock().map_err(failed())?;
+            // Only those wait for it who need the same layer.
+            let making = self.directory.join(format!("{top}{MAKING}"));
+            let _making = lock::alone(&making).map_err(failed())?;
             if self.chain(&top).is_none() {
-                self.make(&top, id, snapshot, progress)?;
+                self.make(&top, origin, progress)?;
             }
-            lock.unlock().map_err(failed())?;
         }
-    }
-
-    fn open_lock(&self) -> io::Result<File> {
-        File::create(self.directory.join("lock"))
     }
 
     /// The layers from `top` down, if they are all there and whole.
@@ -138,34 +136,35 @@ impl Layers {
         is_whole.then_some(about)
     }
 
-    fn make(
-        &self,
-        top: &str,
-        id: SnapshotId,
-        snapshot: &Snapshot,
-        progress: &Progress,
-    ) -> Result<()> {
+    fn make(&self, top: &str, origin: Origin<'_>, progress: &Progress) -> Result<()> {
         let failed = || Error::io("make a layer in", &self.directory);
+        let Origin {
+            snapshot, owner, ..
+        } = origin;
         // Not whole, or the rest of a killed process.
         let place = self.directory.join(top);
         trash::remove(&place, &self.trash)?;
-        let unfinished = self.directory.join("unfinished");
+        let unfinished = self.directory.join(format!("{top}.unfinished"));
         trash::remove(&unfinished, &self.trash)?;
         let files = unfinished.join("files");
         fs::create_dir_all(&files).map_err(failed())?;
-        let below = self.lowest_change(snapshot)?;
-        let (repository, options) = (&self.repository, &self.options);
+        let below = self.lowest_change(snapshot, owner)?;
+        let repository = &self.repository;
+        let options = CheckoutOptions {
+            owner,
+            ..self.options.clone()
+        };
         let report = match &below {
             Some((_, before)) => {
-                write_layer(repository, before, snapshot, &files, options, progress)?
+                write_layer(repository, before, snapshot, &files, &options, progress)?
             }
             None => {
                 let present = Present::Unknown;
-                checkout(repository, snapshot, &files, &present, options, progress)?
+                checkout(repository, snapshot, &files, &present, &options, progress)?
             }
         };
         let mut about = About {
-            snapshot: id.to_string(),
+            snapshot: origin.id.to_string(),
             below: below.map(|(layer, _)| layer),
             bytes: report.bytes,
             boot: Some(self.boot.clone()),
@@ -182,12 +181,16 @@ impl Layers {
     }
 
     /// The layer that a new one goes onto, and the snapshot that it shows.
-    fn lowest_change(&self, snapshot: &Snapshot) -> Result<Option<(String, Snapshot)>> {
+    fn lowest_change(
+        &self,
+        snapshot: &Snapshot,
+        owner: Option<Owner>,
+    ) -> Result<Option<(String, Snapshot)>> {
         let mut ancestor = snapshot.parents.first().copied();
         for _ in 0..ANCESTORS {
             let Some(id) = ancestor else { break };
             let found = block_on(self.repository.snapshot(id))?;
-            let layer = layer_id(&found);
+            let layer = layer_id(&found, owner);
             if let Some(chain) = self.chain(&layer) {
                 if chain.len() < DEEPEST {
                     return Ok(Some((layer, found)));
@@ -207,19 +210,19 @@ impl Layers {
 
     /// Removes layers that no stack of `used` needs, the oldest first, until
     /// the rest is within the budget; and what no run of the kernel can use.
-    pub(super) fn tidy(&self, used: &[Snapshot]) -> Result<()> {
+    pub(super) fn tidy(&self, used: &[Origin<'_>]) -> Result<()> {
         let failed = || Error::io("tidy", &self.directory);
-        let lock = match self.open_lock() {
+        let lock = match lock::try_alone(&self.directory.join("lock")) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             lock => lock.map_err(failed())?,
         };
         // Whoever holds it is about to mount something: another time.
-        if lock.try_lock().is_err() {
+        let Some(_lock) = lock else {
             return Ok(());
-        }
+        };
         let chains = used
             .iter()
-            .filter_map(|snapshot| self.chain(&layer_id(snapshot)));
+            .filter_map(|origin| self.chain(&layer_id(origin.snapshot, origin.owner)));
         let mut needed: HashSet<String> = chains.flatten().collect();
         let mut layers = self.list().map_err(failed())?;
         layers.sort_by_key(|(made, ..)| std::cmp::Reverse(*made));
@@ -237,6 +240,7 @@ impl Layers {
         Ok(())
     }
 
+    /// All layers; clears away what was needed to make them.
     fn list(&self) -> io::Result<Vec<(SystemTime, String, u64)>> {
         let mut layers = Vec::new();
         for entry in fs::read_dir(&self.directory)? {
@@ -245,7 +249,10 @@ impl Layers {
                 continue;
             };
             let metadata = entry.metadata()?;
-            if metadata.is_dir() {
+            if name.ends_with(MAKING) {
+                // Nobody makes one now.
+                fs::remove_file(entry.path())?;
+            } else if metadata.is_dir() {
                 let bytes = self.about(&name).map_or(0, |about| about.bytes);
                 layers.push((metadata.modified()?, name, bytes));
             }
@@ -254,11 +261,17 @@ impl Layers {
     }
 }
 
-/// Equal for equal files and times. Short, since mounts name many at once.
-fn layer_id(snapshot: &Snapshot) -> String {
+/// Equal for equal files and times of the same owner. Short, since mounts name
+/// many at once.
+fn layer_id(snapshot: &Snapshot, owner: Option<Owner>) -> String {
     let [tree, times] = [snapshot.tree.root, snapshot.times];
     let bytes = [tree, times].map(|hash| hash.map_or([0; 32], |hash| *hash.as_bytes()));
-    let mut text = Kind::Chunk.hash(&bytes.concat()).to_string();
+    let mut bytes = bytes.concat();
+    if let Some(owner) = owner {
+        bytes.extend(owner.uid.to_le_bytes());
+        bytes.extend(owner.gid.to_le_bytes());
+    }
+    let mut text = Kind::Chunk.hash(&bytes).to_string();
     text.truncate(24);
     text
 }

@@ -8,9 +8,10 @@
 //!      …/upper    what was changed
 //!      …/work     overlayfs's own
 //!      …/stat     the stat cache of the upper
+//!      …/home     the agent's home
 //! ```
 //!
-//! The last three are in `live/ID`, or in a subvolume of the pool.
+//! The last four are in `live/ID`, or in a subvolume of the pool.
 
 use std::ffi::CString;
 use std::fs;
@@ -20,9 +21,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use elevo_engine::{
-    ImportOptions, NewStatCache, Progress, Repository, StatCache, import_upper, look_upper,
+    ImportOptions, NewStatCache, Owner, Progress, Repository, StatCache, import_upper, look_upper,
 };
-use elevo_objects::{Snapshot, Tree};
+use elevo_objects::Tree;
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
@@ -30,6 +31,7 @@ use super::layers::{Layers, Stack};
 use super::pool::Pool;
 use super::{Origin, ProviderKind, Reading, WorkspaceProvider};
 use crate::error::{Error, Result};
+use crate::home::give;
 
 /// Mounts overlays.
 #[derive(Debug)]
@@ -61,30 +63,33 @@ impl OverlayProvider {
 
     /// Where the upper of a workspace is. One that was made before there was a
     /// pool is not in it.
-    fn home(&self, place: &Path) -> PathBuf {
+    fn room(&self, place: &Path) -> PathBuf {
         match self.pool_of(place) {
-            Some(pool) => pool.home(id(place)),
+            Some(pool) => pool.room(id(place)),
             None => place.into(),
         }
     }
 
     fn pool_of(&self, place: &Path) -> Option<&Pool> {
         let pool = self.pool.as_ref();
-        pool.filter(|pool| pool.home(id(place)).exists())
+        pool.filter(|pool| pool.room(id(place)).exists())
     }
 
-    fn mount(&self, place: &Path, stack: &Stack) -> Result<()> {
-        let home = self.home(place);
-        for directory in [home.join("upper"), home.join("work"), place.join("files")] {
-            match fs::create_dir(&directory) {
+    fn mount(&self, place: &Path, stack: &Stack, owner: Option<Owner>) -> Result<()> {
+        let (room, files) = (self.room(place), place.join("files"));
+        let upper = room.join("upper");
+        for directory in [&upper, &room.join("work"), &files] {
+            match fs::create_dir(directory) {
+                // What the agent sees of the root is the upper's.
+                Ok(()) if *directory == upper => give(&upper, owner)?,
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                    return Err(Error::io("make", &directory)(error));
+                    return Err(Error::io("make", directory)(error));
                 }
                 _ => {}
             }
         }
         let lowers: Vec<_> = stack.directories.iter().map(PathBuf::as_path).collect();
-        let mounted = mount_overlay(&lowers, &home, &place.join("files"));
+        let mounted = mount_overlay(&lowers, &room, &files);
         mounted.map_err(Error::io("mount an overlay in", place))
     }
 
@@ -103,6 +108,10 @@ impl WorkspaceProvider for OverlayProvider {
 
     fn files(&self, place: &Path) -> PathBuf {
         place.join("files")
+    }
+
+    fn home(&self, place: &Path) -> PathBuf {
+        self.room(place).join("home")
     }
 
     fn create(&self, place: &Path, origin: Origin<'_>, progress: &Progress) -> Result<()> {
@@ -132,7 +141,7 @@ impl WorkspaceProvider for OverlayProvider {
         let Some(pool) = self.pool_of(from) else {
             unreachable!("called only if atomic");
         };
-        let stack = self.layers.stack(origin.id, origin.snapshot, progress)?;
+        let stack = self.layers.stack(origin, progress)?;
         // The first is of this moment, and the others are of the first, which
         // nobody can write to yet.
         let mut source = id(from);
@@ -142,7 +151,7 @@ impl WorkspaceProvider for OverlayProvider {
         }
         places
             .iter()
-            .try_for_each(|place| self.mount(place, &stack))
+            .try_for_each(|place| self.mount(place, &stack, origin.owner))
     }
 
     fn is_attached(&self, place: &Path) -> bool {
@@ -154,21 +163,21 @@ impl WorkspaceProvider for OverlayProvider {
     }
 
     fn attach(&self, place: &Path, origin: Origin<'_>, progress: &Progress) -> Result<()> {
-        let stack = self.layers.stack(origin.id, origin.snapshot, progress)?;
-        self.mount(place, &stack)
+        let stack = self.layers.stack(origin, progress)?;
+        self.mount(place, &stack, origin.owner)
     }
 
     fn read(&self, place: &Path, origin: Origin<'_>, progress: &Progress) -> Result<Reading> {
-        let home = self.home(place);
-        let stat = home.join("stat");
+        let room = self.room(place);
+        let stat = room.join("stat");
         let old = StatCache::open(&stat);
-        let new = NewStatCache::begin(&stat).map_err(Error::io("write to", &home))?;
+        let new = NewStatCache::begin(&stat).map_err(Error::io("write to", &room))?;
         let (repository, options) = (&self.repository, self.options());
         let pool = self.pool_of(place);
         let reading = pool.map(|pool| pool.reading(id(place))).transpose()?;
         let upper = reading
             .as_ref()
-            .map_or(home.join("upper"), |reading| reading.upper());
+            .map_or(room.join("upper"), |reading| reading.upper());
         let base = origin.snapshot;
         let imported = import_upper(repository, &upper, base, &options, progress, &old, &new)?;
         Ok(Reading {
@@ -183,13 +192,18 @@ impl WorkspaceProvider for OverlayProvider {
         origin: Origin<'_>,
         progress: &Progress,
     ) -> Result<(Tree, Repository)> {
-        let home = self.home(place);
-        let old = StatCache::open(&home.join("stat"));
+        let room = self.room(place);
+        let old = StatCache::open(&room.join("stat"));
         let (repository, options) = (&self.repository, self.options());
-        let (upper, base) = (home.join("upper"), origin.snapshot);
+        let (upper, base) = (room.join("upper"), origin.snapshot);
         Ok(look_upper(
             repository, &upper, base, &options, progress, &old,
         )?)
+    }
+
+    fn used(&self, place: &Path) -> Result<Option<u64>> {
+        let pool = self.pool_of(place);
+        pool.map_or(Ok(None), |pool| pool.used(id(place)))
     }
 
     fn cut_off(&self) -> Result<Vec<String>> {
@@ -217,7 +231,7 @@ impl WorkspaceProvider for OverlayProvider {
         }
     }
 
-    fn tidy(&self, used: &[Snapshot]) -> Result<()> {
+    fn tidy(&self, used: &[Origin<'_>]) -> Result<()> {
         self.layers.tidy(used)
     }
 }
@@ -229,12 +243,12 @@ fn id(place: &Path) -> &str {
 }
 
 /// Mounts an overlay of `lowers`, the first on top, and of `upper` and `work`
-/// in `home`, on `files`.
+/// in `room`, on `files`.
 ///
 /// Directories that come from below can be renamed (`redirect_dir`); a changed
 /// file is always whole in the upper (`metacopy` off). Nothing in it gives
 /// anybody another identity or a device.
-pub(crate) fn mount_overlay(lowers: &[&Path], home: &Path, files: &Path) -> io::Result<()> {
+pub(crate) fn mount_overlay(lowers: &[&Path], room: &Path, files: &Path) -> io::Result<()> {
     let mut data = b"redirect_dir=on,metacopy=off,index=off,xino=auto,lowerdir=".to_vec();
     for (at, lower) in lowers.iter().enumerate() {
         data.extend_from_slice(if at == 0 { b"" } else { b":" });
@@ -242,7 +256,7 @@ pub(crate) fn mount_overlay(lowers: &[&Path], home: &Path, files: &Path) -> io::
     }
     for (name, directory) in [(",upperdir=", "upper"), (",workdir=", "work")] {
         data.extend_from_slice(name.as_bytes());
-        data.extend(plain(&home.join(directory))?);
+        data.extend(plain(&room.join(directory))?);
     }
     if data.len() >= LONGEST_OPTIONS {
         return Err(io::Error::other(

@@ -4,7 +4,7 @@
 //! in a file.
 //!
 //! ```text
-//! uppers/ID/         a subvolume; `upper`, `work` and `stat` in it
+//! uppers/ID/         a subvolume; `upper`, `work`, `stat` and `home` in it
 //! uppers/ID.reading  the same at the moment when reading began
 //! uppers.img         the volume, if it is in a file
 //! ```
@@ -38,11 +38,11 @@ impl Pool {
         Ok(Self { directory })
     }
 
-    pub(super) fn home(&self, id: &str) -> PathBuf {
+    pub(super) fn room(&self, id: &str) -> PathBuf {
         self.directory.join(id)
     }
 
-    /// Makes an empty home for an upper, that can hold `limit` bytes.
+    /// Makes an empty room for an upper, that can hold `limit` bytes.
     pub(super) fn create(&self, id: &str, limit: Option<u64>) -> Result<()> {
         let make = || {
             btrfs::create(self.open_directory()?, id)?;
@@ -51,10 +51,10 @@ impl Pool {
         make().map_err(Error::io("make a subvolume in", &self.directory))
     }
 
-    /// Makes a home that holds what another holds now.
+    /// Makes a room that holds what another holds now.
     pub(super) fn copy(&self, from: &str, id: &str, limit: Option<u64>) -> Result<()> {
         let make = || {
-            let from = File::open(self.home(from))?;
+            let from = File::open(self.room(from))?;
             btrfs::snapshot(self.open_directory()?, from, id, false)?;
             self.limit(id, limit)
         };
@@ -65,15 +65,22 @@ impl Pool {
         let Some(bytes) = limit else {
             return Ok(());
         };
-        let home = File::open(self.home(id))?;
-        match btrfs::limit(&home, bytes) {
+        let room = File::open(self.room(id))?;
+        match btrfs::limit(&room, bytes) {
             // Nothing was ever limited in this volume.
             Err(error) if error.kind() == io::ErrorKind::NotConnected => {
                 btrfs::enable_quota(self.open_directory()?)?;
-                btrfs::limit(&home, bytes)
+                btrfs::limit(&room, bytes)
             }
             limited => limited,
         }
+    }
+
+    /// How many bytes are charged to a room, if they are counted.
+    pub(super) fn used(&self, id: &str) -> Result<Option<u64>> {
+        let room = self.room(id);
+        let used = File::open(&room).and_then(btrfs::used);
+        used.map_err(Error::io("look at the size of", &room))
     }
 
     /// What an upper holds at this moment, until it is dropped.
@@ -81,14 +88,14 @@ impl Pool {
         self.end_reading(id)?;
         let name = format!("{id}{READING}");
         let make = || {
-            let home = File::open(self.home(id))?;
-            btrfs::snapshot(self.open_directory()?, home, &name, true)
+            let room = File::open(self.room(id))?;
+            btrfs::snapshot(self.open_directory()?, room, &name, true)
         };
         make().map_err(Error::io("snapshot a subvolume in", &self.directory))?;
         Ok(InReading { pool: self, name })
     }
 
-    /// Removes a home and what is read of it, if there is any.
+    /// Removes a room and what is read of it, if there is any.
     pub(super) fn remove(&self, id: &str) -> Result<()> {
         self.end_reading(id)?;
         self.destroy(id)
@@ -134,7 +141,7 @@ pub(super) struct InReading<'a> {
 
 impl InReading<'_> {
     pub(super) fn upper(&self) -> PathBuf {
-        self.pool.home(&self.name).join("upper")
+        self.pool.room(&self.name).join("upper")
     }
 }
 

@@ -13,7 +13,9 @@ use elevo_core::{TenantId, Timestamp};
 use elevo_engine::{CommitInfo, ImportOptions, MemoryStore, Progress, Repository, import};
 use elevo_objects::{Snapshot, SnapshotId, Tree};
 use elevo_testkit::long;
-use elevo_workspace::{NeverFreeze, Options, ProviderKind, Snapshotted, WorkspaceId, Workspaces};
+use elevo_workspace::{
+    NeverFreeze, Options, Owner, ProviderKind, Snapshotted, WorkspaceId, Workspaces,
+};
 use futures::executor::block_on;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -74,6 +76,7 @@ pub(crate) struct Bench {
     pub(crate) root: PathBuf,
     pub(crate) kind: ProviderKind,
     pub(crate) pool: Option<u64>,
+    pub(crate) owner: Option<Owner>,
     pub(crate) base: SnapshotId,
     /// The modification time of some of its files.
     pub(crate) modified: SystemTime,
@@ -134,6 +137,7 @@ impl Bench {
             root,
             kind,
             pool: None,
+            owner: None,
             base,
             modified,
             repository,
@@ -154,6 +158,7 @@ impl Bench {
             provider: Some(self.kind),
             spare_layers: 1 << 30,
             pool: self.pool,
+            owner: self.owner,
         };
         let repository = self.repository.clone();
         Workspaces::open(&self.root, repository, &options).unwrap()

@@ -1,0 +1,113 @@
+//! Getting rid of what is not needed any more.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::places::{Held, LOCK};
+use super::{Workspaces, origin};
+use crate::error::{Error, Result};
+use crate::lock;
+use crate::record::State;
+use crate::trash;
+
+impl Workspaces {
+    /// Removes what workspaces shared and none needs any more, if it is more
+    /// than should be kept for later. Done when workspaces are opened; whoever
+    /// keeps them open calls it now and then. Does nothing while a workspace is
+    /// being made.
+    pub fn tidy(&self) -> Result<()> {
+        self.tidy_providers()?;
+        self.empty_trash()
+    }
+
+    fn tidy_providers(&self) -> Result<()> {
+        let path = self.making_path();
+        let alone = lock::try_alone(&path).map_err(Error::io("lock", &path))?;
+        // What they are made from is in no line of the registry yet.
+        let Some(_alone) = alone else {
+            return Ok(());
+        };
+        let live = self.list()?.into_iter();
+        let live = live.filter(|record| record.state == State::Live);
+        let live = live.map(|record| Ok((self.snapshot_of(record.origin)?, record)));
+        let live = live.collect::<Result<Vec<_>>>()?;
+        let origins = live
+            .iter()
+            .map(|(made_from, record)| origin(record, made_from));
+        let origins: Vec<_> = origins.collect();
+        self.providers
+            .values()
+            .try_for_each(|provider| provider.tidy(&origins))
+    }
+
+    fn making_path(&self) -> PathBuf {
+        self.root.join("making")
+    }
+
+    /// Keeps what a workspace is being made from.
+    pub(super) fn making(&self) -> Result<File> {
+        let path = self.making_path();
+        lock::shared(&path).map_err(Error::io("lock", &path))
+    }
+
+    /// Gets a place out of the way. Until then it is held, so that nobody
+    /// takes it for somebody else's.
+    pub(super) fn throw(&self, held: &Held) -> Result<()> {
+        self.throw_place(&held.place)
+    }
+
+    fn throw_place(&self, place: &Path) -> Result<()> {
+        self.release(place)?;
+        trash::throw(place, &self.trash())
+    }
+
+    /// Undoes what is outside of a place.
+    pub(super) fn release(&self, place: &Path) -> Result<()> {
+        let mut providers = self.providers.values();
+        providers.try_for_each(|provider| provider.release(place))
+    }
+
+    fn trash(&self) -> PathBuf {
+        self.root.join("trash")
+    }
+
+    pub(super) fn empty_trash(&self) -> Result<()> {
+        let trash = self.trash();
+        trash::empty(&trash).map_err(Error::io("empty", &trash))
+    }
+
+    /// Removes places that no live workspace has and nobody is working on.
+    pub(super) fn clear_away(&self) -> Result<()> {
+        self.tidy_providers()?;
+        // Nobody makes a place meanwhile.
+        let registry = self.registry.lock()?;
+        let live = self.root.join("live");
+        let list = || fs::read_dir(&live)?.collect::<io::Result<Vec<_>>>();
+        for entry in list().map_err(Error::io("list", &live))? {
+            let name = entry.file_name();
+            let id = name.to_str().and_then(|name| name.parse().ok());
+            let record = id.as_ref().and_then(|id| registry.records().get(id));
+            if record.is_some_and(|record| record.state == State::Live) {
+                continue;
+            }
+            let place = entry.path();
+            let lock = File::open(place.join(LOCK));
+            let is_held = lock.as_ref().is_ok_and(|lock| lock.try_lock().is_err());
+            if !is_held {
+                self.throw_place(&place)?;
+            }
+        }
+        drop(registry);
+        self.empty_trash()?;
+        for provider in self.providers.values() {
+            for id in provider.cut_off()?.iter().flat_map(|id| id.parse()) {
+                // Unless somebody is reading it now.
+                if let Ok(held) = self.hold_place(&id) {
+                    provider.clear_away(&held.place)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}

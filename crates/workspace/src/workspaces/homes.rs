@@ -1,0 +1,87 @@
+//! Homes in forks, and of workspaces that are parked.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use elevo_engine::{CommitInfo, Owner, Progress};
+use elevo_objects::SnapshotId;
+use futures::executor::block_on;
+
+use super::places::Held;
+use super::{Workspaces, bare};
+use crate::error::Result;
+use crate::home::{self, Contents};
+use crate::provider::{ProviderKind, WorkspaceProvider};
+use crate::record::Record;
+
+impl Workspaces {
+    /// Makes the home of a workspace that was just made.
+    pub(super) fn make_home(
+        &self,
+        provider: &dyn WorkspaceProvider,
+        place: &Path,
+        owner: Option<Owner>,
+        contents: Option<&Contents>,
+        progress: &Progress,
+    ) -> Result<()> {
+        let home = provider.home(place);
+        home::make(&home, owner)?;
+        match contents {
+            Some(contents) => contents.fill(&home, owner, self.threads, progress),
+            None => Ok(()),
+        }
+    }
+
+    /// What is in a home, for forks. Goes into the store without anything that
+    /// refers to it.
+    pub(super) fn copy_of_home(
+        &self,
+        record: &Record,
+        held: &Held,
+        progress: &Progress,
+    ) -> Result<Option<Contents>> {
+        let home = self.provider_of(record).home(&held.place);
+        let read = home::read(&self.repository, &home, self.threads, progress)?;
+        Ok(read.map(|imported| Contents {
+            snapshot: bare(imported.tree, imported.times),
+            view: imported.view(&self.repository),
+            seed: (record.provider == ProviderKind::Reflink).then_some(home),
+        }))
+    }
+
+    /// Stores a home; `None` if there is nothing in it.
+    pub(super) fn store_home(
+        &self,
+        record: &Record,
+        held: &Held,
+        info: &CommitInfo,
+        progress: &Progress,
+    ) -> Result<Option<SnapshotId>> {
+        let home = self.provider_of(record).home(&held.place);
+        let read = home::read(&self.repository, &home, self.threads, progress)?;
+        let Some(imported) = read else {
+            return Ok(None);
+        };
+        let info = CommitInfo {
+            parents: Vec::new(),
+            author: info.author.clone(),
+            message: format!("The home of workspace {}", record.id),
+            created: info.created,
+            labels: BTreeMap::new(),
+            reference: None,
+        };
+        Ok(Some(block_on(imported.commit(&self.repository, info))?))
+    }
+
+    /// What was in the home of a workspace when it was parked.
+    pub(super) fn stored_home(&self, parked: &Record) -> Result<Option<Contents>> {
+        let Some(home) = parked.home else {
+            return Ok(None);
+        };
+        Ok(Some(Contents {
+            snapshot: self.snapshot_of(home)?,
+            view: self.repository.clone(),
+            seed: None,
+        }))
+    }
+}
