@@ -1,1 +1,32 @@
-//! The server's end of the connections with agents.
+//! The server's end of the connections with the agents in sandboxes: it accepts
+//! them, checks their tokens, and turns messages into calls.
+//!
+//! Depends on `elevo-agent-proto`. Keeps nothing that the agent does not have:
+//! processes and their output live in the sandbox, so a restarted server knows
+//! everything again as soon as the agents are back. Trusts no agent: it runs
+//! beside code that nobody has read, so all that it sends is bounded here.
+//! Never logs a token.
+//!
+//! ```text
+//! serve_unix, serve_tcp ─► guard ─► service ─► session ─► AgentLink
+//!                          (limits)  (token)   (one per     (calls of the
+//!                                               connection)   server)
+//! ```
+
+mod error;
+mod guard;
+mod link;
+mod links;
+mod outgoing;
+mod reader;
+mod receive;
+mod service;
+mod types;
+
+pub use error::{LinkError, StartFailure};
+pub use link::AgentLink;
+pub use links::{AgentLinks, Authenticate, LinkEvent, Settings};
+pub use reader::Output;
+pub use types::{
+    Command, Event, Exit, Process, ProcessKind, ProcessState, Stream, Terminal, Usage,
+};

@@ -1,1 +1,57 @@
-//! The contract between the server and the agent in a sandbox.
+//! The contract between the server and the agent in a sandbox: the messages of
+//! `proto/workspace/agent/v1/agent.proto`, and the numbers that both ends must
+//! agree on.
+//!
+//! Depends on nothing of the workspace. Holds no behaviour: the agent's end is
+//! `elevo-agent`, the server's end `elevo-agent-link`.
+
+/// Messages and service, generated from the contract.
+#[allow(
+    missing_docs,
+    unreachable_pub,
+    clippy::all,
+    reason = "generated; the comments are in the contract"
+)]
+pub mod v1 {
+    tonic::include_proto!("workspace.agent.v1");
+}
+
+pub use prost::Message;
+
+/// Metadata that holds `Bearer TOKEN`.
+pub const AUTHORIZATION: &str = "authorization";
+
+/// Metadata that names the sandbox.
+pub const SANDBOX_ID: &str = "x-sandbox-id";
+
+/// What comes before the token in [`AUTHORIZATION`].
+pub const BEARER: &str = "Bearer ";
+
+/// Most bytes of output in one message.
+pub const MAX_CHUNK: usize = 128 * 1024;
+
+/// Most messages of output that may be on their way to one reader, whatever its
+/// window: many small ones must not cost more than a few large ones.
+pub const MAX_CHUNKS_IN_FLIGHT: usize = 256;
+
+/// Most bytes of input in one message, and in the first message of a command.
+pub const MAX_INPUT: usize = 64 * 1024;
+
+/// Most readers on one connection.
+pub const MAX_READERS: usize = 256;
+
+/// Most bytes of a command that are kept to be shown.
+pub const MAX_SHOWN_COMMAND: usize = 4096;
+
+/// Most bytes of one message in either direction.
+pub const MAX_MESSAGE: usize = 4 * 1024 * 1024;
+
+/// HTTP/2: bytes on their way on one stream. Above the window of a reader, so
+/// that the windows of readers decide.
+pub const STREAM_WINDOW: u32 = 4 * 1024 * 1024;
+
+/// HTTP/2: bytes on their way on one connection.
+pub const CONNECTION_WINDOW: u32 = 8 * 1024 * 1024;
+
+/// HTTP/2: bytes in one frame, so that a chunk is one.
+pub const FRAME: u32 = 256 * 1024;

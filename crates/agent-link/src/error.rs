@@ -1,0 +1,96 @@
+use elevo_agent_proto::v1;
+
+/// What a call to an agent can end with.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LinkError {
+    /// The connection is lost. Processes in the sandbox go on: once the agent is
+    /// back, attach to them again.
+    #[error("the connection with the agent in the sandbox is lost")]
+    Disconnected,
+    /// The agent knows no process of that id, or no longer.
+    #[error("there is no such process in the sandbox")]
+    NoSuchProcess,
+    /// The process could not be started.
+    #[error("cannot start the process: {message}")]
+    CannotStart {
+        /// Why, for a program.
+        kind: StartFailure,
+        /// Why, for a person.
+        message: String,
+    },
+    /// A limit is reached.
+    #[error("too many {what}: the limit is {limit}")]
+    TooMany {
+        /// Of what.
+        what: String,
+        /// How many there may be.
+        limit: u64,
+    },
+    /// The process has ended, or its input or output has.
+    #[error("the process has ended")]
+    Ended,
+    /// The request makes no sense.
+    #[error("{0}")]
+    Invalid(String),
+}
+
+/// Why a process could not be started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum StartFailure {
+    /// The working directory is not there, or is no directory.
+    NoCwd,
+    /// The working directory may not be entered.
+    CwdDenied,
+    /// The shell is not there.
+    NoShell,
+    /// The shell may not be run.
+    ShellDenied,
+    /// The command and its environment are longer than the system allows.
+    TooLong,
+    /// The sandbox has as many processes as it may have.
+    NoProcesses,
+    /// The sandbox has no memory left.
+    NoMemory,
+    /// The agent has as many files open as it may have.
+    NoFiles,
+    /// Something else; see the message.
+    Other,
+}
+
+impl From<v1::StartError> for StartFailure {
+    fn from(error: v1::StartError) -> Self {
+        match error {
+            v1::StartError::NoCwd => Self::NoCwd,
+            v1::StartError::CwdDenied => Self::CwdDenied,
+            v1::StartError::NoShell => Self::NoShell,
+            v1::StartError::ShellDenied => Self::ShellDenied,
+            v1::StartError::TooLong => Self::TooLong,
+            v1::StartError::NoProcesses => Self::NoProcesses,
+            v1::StartError::NoMemory => Self::NoMemory,
+            v1::StartError::NoFiles => Self::NoFiles,
+            v1::StartError::Unspecified => Self::Other,
+        }
+    }
+}
+
+impl From<v1::Failure> for LinkError {
+    fn from(failure: v1::Failure) -> Self {
+        match failure.kind() {
+            v1::FailureKind::NoSuchProcess => Self::NoSuchProcess,
+            v1::FailureKind::CannotStart => Self::CannotStart {
+                kind: failure.start_error().into(),
+                message: failure.message,
+            },
+            v1::FailureKind::TooMany => Self::TooMany {
+                what: failure.what,
+                limit: failure.limit,
+            },
+            v1::FailureKind::Ended => Self::Ended,
+            v1::FailureKind::Invalid | v1::FailureKind::Unspecified => {
+                Self::Invalid(failure.message)
+            }
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! Connections that can be closed from outside, and close by themselves if no
+//! agent proves itself in time. Whoever is in a sandbox can reach the socket, so
+//! a connection without a token must not cost anything for long.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures::task::AtomicWaker;
+use futures::{Stream, stream};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Sleep;
+use tonic::transport::server::Connected;
+
+/// How long a connection may stay without a right token.
+const TIME_TO_PROVE: Duration = Duration::from_secs(5);
+
+/// Most connections without a right token at a time.
+const MAX_UNPROVEN: usize = 4096;
+
+/// How long to wait after a failed accept: usually no file is left to open.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+const UNPROVEN: u8 = 0;
+const PROVEN: u8 = 1;
+const CLOSED: u8 = 2;
+
+/// A handle on one connection.
+#[derive(Clone)]
+pub(crate) struct Gate(Arc<GateState>);
+
+struct GateState {
+    state: AtomicU8,
+    reader: AtomicWaker,
+    writer: AtomicWaker,
+}
+
+impl Gate {
+    fn new() -> Self {
+        Self(Arc::new(GateState {
+            state: AtomicU8::new(UNPROVEN),
+            reader: AtomicWaker::new(),
+            writer: AtomicWaker::new(),
+        }))
+    }
+
+    /// Lets the connection stay.
+    pub(crate) fn prove(&self) {
+        let state = &self.0.state;
+        // A closed one stays closed: nothing to do if this fails.
+        let _ = state.compare_exchange(UNPROVEN, PROVEN, Ordering::AcqRel, Ordering::Acquire);
+        self.0.reader.wake();
+    }
+
+    /// Closes the connection.
+    pub(crate) fn close(&self) {
+        self.0.state.store(CLOSED, Ordering::Release);
+        self.0.reader.wake();
+        self.0.writer.wake();
+    }
+
+    fn state(&self) -> u8 {
+        self.0.state.load(Ordering::Acquire)
+    }
+}
+
+/// A connection behind a [`Gate`].
+pub(crate) struct Guarded<T> {
+    io: T,
+    gate: Gate,
+    unproven: Option<(Pin<Box<Sleep>>, OwnedSemaphorePermit)>,
+}
+
+impl<T> Guarded<T> {
+    fn new(io: T, permit: OwnedSemaphorePermit) -> Self {
+        let sleep = Box::pin(tokio::time::sleep(TIME_TO_PROVE));
+        Self {
+            io,
+            gate: Gate::new(),
+            unproven: Some((sleep, permit)),
+        }
+    }
+
+    fn check(&mut self, context: &mut Context<'_>) -> io::Result<()> {
+        match self.gate.state() {
+            CLOSED => return Err(io::ErrorKind::ConnectionAborted.into()),
+            PROVEN => self.unproven = None,
+            _ => {}
+        }
+        let late = match &mut self.unproven {
+            Some((sleep, _)) => sleep.as_mut().poll(context).is_ready(),
+            None => false,
+        };
+        match late {
+            true => Err(io::ErrorKind::TimedOut.into()),
+            false => Ok(()),
+        }
+    }
+}
+
+impl<T> Connected for Guarded<T> {
+    type ConnectInfo = Gate;
+
+    fn connect_info(&self) -> Gate {
+        self.gate.clone()
+    }
+}
+
+impl<T: AsyncRead + Unpin> AsyncRead for Guarded<T> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.gate.0.reader.register(context.waker());
+        if let Err(error) = self.check(context) {
+            return Poll::Ready(Err(error));
+        }
+        Pin::new(&mut self.io).poll_read(context, buffer)
+    }
+}
+
+impl<T: AsyncWrite + Unpin> Guarded<T> {
+    fn writable(&self, context: &Context<'_>) -> io::Result<()> {
+        self.gate.0.writer.register(context.waker());
+        match self.gate.state() {
+            CLOSED => Err(io::ErrorKind::ConnectionAborted.into()),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl<T: AsyncWrite + Unpin> AsyncWrite for Guarded<T> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        if let Err(error) = self.writable(context) {
+            return Poll::Ready(Err(error));
+        }
+        Pin::new(&mut self.io).poll_write(context, data)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        data: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        if let Err(error) = self.writable(context) {
+            return Poll::Ready(Err(error));
+        }
+        Pin::new(&mut self.io).poll_write_vectored(context, data)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(context)
+    }
+}
+
+/// Where connections come from.
+pub(crate) trait Accept: Send + Sync {
+    /// What a connection is.
+    type Io: AsyncRead + AsyncWrite + Unpin + Send + 'static;
+
+    /// The next connection.
+    fn accept_one(&self) -> impl Future<Output = io::Result<Self::Io>> + Send;
+}
+
+impl Accept for UnixListener {
+    type Io = tokio::net::UnixStream;
+
+    async fn accept_one(&self) -> io::Result<Self::Io> {
+        Ok(self.accept().await?.0)
+    }
+}
+
+impl Accept for TcpListener {
+    type Io = tokio::net::TcpStream;
+
+    async fn accept_one(&self) -> io::Result<Self::Io> {
+        let (stream, _) = self.accept().await?;
+        // Failing to set it costs time, not correctness.
+        let _ = stream.set_nodelay(true);
+        Ok(stream)
+    }
+}
+
+/// All connections of a listener, behind gates; never ends.
+pub(crate) fn incoming<A: Accept>(
+    listener: A,
+) -> impl Stream<Item = io::Result<Guarded<A::Io>>> + Send {
+    let unproven = Arc::new(Semaphore::new(MAX_UNPROVEN));
+    stream::unfold((listener, unproven), async |(listener, unproven)| {
+        let permit = Arc::clone(&unproven).acquire_owned().await.ok()?;
+        let io = accept(&listener).await;
+        Some((Ok(Guarded::new(io, permit)), (listener, unproven)))
+    })
+}
+
+async fn accept<A: Accept>(listener: &A) -> A::Io {
+    loop {
+        match listener.accept_one().await {
+            Ok(io) => return io,
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept the connection of an agent");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! All agents that are connected.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use elevo_agent_proto::v1::agent_service_server::AgentServiceServer;
+use elevo_agent_proto::{CONNECTION_WINDOW, FRAME, MAX_MESSAGE, STREAM_WINDOW};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::{Notify, broadcast, oneshot};
+use tonic::transport::Server;
+
+use crate::guard::{Accept, incoming};
+use crate::link::AgentLink;
+use crate::service::Service;
+
+/// Events that a slow listener may be behind.
+const EVENTS: usize = 1024;
+
+/// How long connections may take to end when a server stops.
+const STOP_SLACK: Duration = Duration::from_secs(1);
+
+/// HTTP/2 streams that one connection may have; an agent needs one.
+const STREAMS: u32 = 4;
+
+/// Bytes of headers that a request may have.
+const HEADERS: u32 = 8 * 1024;
+
+/// Says whose token is whose.
+#[async_trait]
+pub trait Authenticate: Send + Sync {
+    /// Whether this token belongs to this sandbox. Compare without letting the
+    /// time say how much of it was right.
+    async fn is_right(&self, sandbox: &str, token: &str) -> bool;
+}
+
+/// How agents are served.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// How often an agent says that it is alive; it is lost after three times.
+    pub heartbeat: Duration,
+    /// Most terminals in one sandbox.
+    pub terminals: u32,
+    /// Most bytes that may be on their way to one reader.
+    pub window: u32,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            heartbeat: Duration::from_secs(30),
+            terminals: 5,
+            window: 1024 * 1024,
+        }
+    }
+}
+
+/// What happens to connections.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LinkEvent {
+    /// An agent is there, maybe in place of one that was.
+    Connected {
+        /// Whose.
+        sandbox: String,
+    },
+    /// An agent is gone.
+    Disconnected {
+        /// Whose.
+        sandbox: String,
+    },
+}
+
+/// All agents that are connected. Clones are the same.
+#[derive(Clone)]
+pub struct AgentLinks(Arc<Shared>);
+
+struct Shared {
+    authenticate: Arc<dyn Authenticate>,
+    settings: Settings,
+    links: Mutex<HashMap<String, AgentLink>>,
+    came: Notify,
+    events: broadcast::Sender<LinkEvent>,
+    servers: AtomicU64,
+}
+
+impl AgentLinks {
+    /// With no agent yet.
+    #[must_use]
+    pub fn new(authenticate: Arc<dyn Authenticate>, settings: Settings) -> Self {
+        Self(Arc::new(Shared {
+            authenticate,
+            settings,
+            links: Mutex::default(),
+            came: Notify::new(),
+            events: broadcast::Sender::new(EVENTS),
+            servers: AtomicU64::new(0),
+        }))
+    }
+
+    /// Serves agents on a Unix socket until `stop`. A socket that nobody listens
+    /// on is replaced. Everyone may connect: who may reach it is a matter of the
+    /// directory, and who may stay one of the token.
+    ///
+    /// # Errors
+    ///
+    /// If the socket cannot be made, or another process listens on it.
+    pub async fn serve_unix(
+        &self,
+        path: &Path,
+        stop: impl Future<Output = ()> + Send + 'static,
+    ) -> io::Result<()> {
+        remove_stale(path).await?;
+        let listener = UnixListener::bind(path)?;
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o666))?;
+        self.serve(listener, stop).await
+    }
+
+    /// Serves agents on TCP until `stop`.
+    ///
+    /// # Errors
+    ///
+    /// If serving fails.
+    pub async fn serve_tcp(
+        &self,
+        listener: TcpListener,
+        stop: impl Future<Output = ()> + Send + 'static,
+    ) -> io::Result<()> {
+        self.serve(listener, stop).await
+    }
+
+    async fn serve<A: Accept>(
+        &self,
+        listener: A,
+        stop: impl Future<Output = ()> + Send + 'static,
+    ) -> io::Result<()> {
+        let service = Service {
+            links: self.clone(),
+            id: self.0.servers.fetch_add(1, Ordering::Relaxed),
+            stopped: Arc::default(),
+        };
+        let (stopping, stopped) = oneshot::channel::<()>();
+        let (links, id) = (self.clone(), service.id);
+        let flag = Arc::clone(&service.stopped);
+        let signal = async move {
+            stop.await;
+            flag.store(true, Ordering::Release);
+            links.close_all_of(id);
+            drop(stopping);
+        };
+        let late = async {
+            let _ = stopped.await;
+            tokio::time::sleep(STOP_SLACK).await;
+        };
+        let server = AgentServiceServer::new(service).max_decoding_message_size(MAX_MESSAGE);
+        let serving = Server::builder()
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .max_frame_size(FRAME)
+            .max_concurrent_streams(STREAMS)
+            .http2_max_header_list_size(HEADERS)
+            .serve_with_incoming_shutdown(server, incoming(listener), signal);
+        tokio::select! {
+            served = serving => served.map_err(io::Error::other),
+            () = late => Ok(()),
+        }
+    }
+
+    /// The agent of a sandbox, if it is connected.
+    #[must_use]
+    pub fn get(&self, sandbox: &str) -> Option<AgentLink> {
+        self.lock().get(sandbox).cloned()
+    }
+
+    /// The agent of a sandbox, as soon as it is connected: put a time-out around
+    /// this.
+    pub async fn connected(&self, sandbox: &str) -> AgentLink {
+        loop {
+            let mut came = std::pin::pin!(self.0.came.notified());
+            came.as_mut().enable();
+            if let Some(link) = self.get(sandbox) {
+                return link;
+            }
+            came.await;
+        }
+    }
+
+    /// What happens to connections from now on.
+    #[must_use]
+    pub fn events(&self) -> broadcast::Receiver<LinkEvent> {
+        self.0.events.subscribe()
+    }
+
+    /// Drops the connection of a sandbox's agent. It comes back if its token is
+    /// still right.
+    pub fn forget(&self, sandbox: &str) {
+        if let Some(link) = self.get(sandbox) {
+            self.remove(&link);
+            link.0.close();
+        }
+    }
+
+    /// How many agents are connected.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.lock().len()
+    }
+
+    pub(crate) fn authenticate(&self) -> &dyn Authenticate {
+        &*self.0.authenticate
+    }
+
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.0.settings
+    }
+
+    /// Takes in a new connection, in place of an old one of the same sandbox.
+    pub(crate) fn insert(&self, link: AgentLink) {
+        let sandbox = link.0.sandbox.clone();
+        let old = self.lock().insert(sandbox.clone(), link);
+        if let Some(old) = old {
+            old.0.close();
+        }
+        self.0.came.notify_waiters();
+        self.tell(LinkEvent::Connected { sandbox });
+    }
+
+    /// Removes a connection, unless another one has taken its place.
+    pub(crate) fn remove(&self, link: &AgentLink) {
+        let sandbox = &link.0.sandbox;
+        let mut links = self.lock();
+        let is_there = |there: &AgentLink| Arc::ptr_eq(&there.0, &link.0);
+        if links.get(sandbox).is_some_and(is_there) {
+            links.remove(sandbox);
+            drop(links);
+            self.tell(LinkEvent::Disconnected {
+                sandbox: sandbox.clone(),
+            });
+        }
+    }
+
+    fn close_all_of(&self, server: u64) {
+        let links: Vec<_> = {
+            let links = self.lock();
+            let theirs = links.values().filter(|link| link.0.server == server);
+            theirs.cloned().collect()
+        };
+        for link in links {
+            self.remove(&link);
+            link.0.close();
+        }
+    }
+
+    fn tell(&self, event: LinkEvent) {
+        // Nobody may be listening.
+        let _ = self.0.events.send(event);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, AgentLink>> {
+        self.0.links.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Removes a socket that a server left behind, and no other file.
+async fn remove_stale(path: &Path) -> io::Result<()> {
+    let is_socket = match std::fs::symlink_metadata(path) {
+        Ok(metadata) => metadata.file_type().is_socket(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    if !is_socket || tokio::net::UnixStream::connect(path).await.is_ok() {
+        return Err(io::ErrorKind::AddrInUse.into());
+    }
+    std::fs::remove_file(path)
+}

@@ -1,0 +1,114 @@
+//! What goes to the agent: requests, which wait for room, and notes about
+//! readers, which cannot wait and are merged instead.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+
+use elevo_agent_proto::v1::server_message::Payload;
+use elevo_agent_proto::v1::{Acknowledge, ServerMessage, Unsubscribe};
+use futures::Stream;
+use futures::task::AtomicWaker;
+use tokio::sync::mpsc;
+use tonic::Status;
+
+/// Most readers that may have ended without the agent having been told.
+const MAX_ENDED: usize = 4096;
+
+/// Notes about readers that the agent will be told of.
+#[derive(Default)]
+pub(crate) struct Notes {
+    waiting: Mutex<Waiting>,
+    waker: AtomicWaker,
+}
+
+#[derive(Default)]
+struct Waiting {
+    consumed: BTreeMap<u64, u64>,
+    ended: Vec<u64>,
+    closed: bool,
+}
+
+impl Notes {
+    /// That a reader has consumed everything before an offset.
+    pub(crate) fn acknowledge(&self, reader: u64, offset: u64) {
+        self.with(|waiting| {
+            waiting.consumed.insert(reader, offset);
+        });
+    }
+
+    /// That a reader is gone. False if the agent has not listened for so long
+    /// that it must be taken for dead.
+    pub(crate) fn end(&self, reader: u64) -> bool {
+        self.with(|waiting| {
+            waiting.consumed.remove(&reader);
+            waiting.ended.push(reader);
+            waiting.ended.len() <= MAX_ENDED
+        })
+    }
+
+    /// That nothing more will be sent.
+    pub(crate) fn close(&self) {
+        self.with(|waiting| waiting.closed = true);
+    }
+
+    fn with<T>(&self, change: impl FnOnce(&mut Waiting) -> T) -> T {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let result = change(&mut waiting);
+        drop(waiting);
+        self.waker.wake();
+        result
+    }
+
+    fn next(&self) -> Next {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if waiting.closed {
+            return Next::Closed;
+        }
+        if let Some(subscription_id) = waiting.ended.pop() {
+            return Next::Note(Payload::Unsubscribe(Unsubscribe { subscription_id }));
+        }
+        match waiting.consumed.pop_first() {
+            Some((subscription_id, offset)) => Next::Note(Payload::Acknowledge(Acknowledge {
+                subscription_id,
+                offset,
+            })),
+            None => Next::Nothing,
+        }
+    }
+}
+
+enum Next {
+    Note(Payload),
+    Nothing,
+    Closed,
+}
+
+/// The messages to one agent, in order.
+pub(crate) struct Outgoing {
+    requests: mpsc::Receiver<ServerMessage>,
+    notes: Arc<Notes>,
+}
+
+impl Outgoing {
+    pub(crate) fn new(requests: mpsc::Receiver<ServerMessage>, notes: Arc<Notes>) -> Self {
+        Self { requests, notes }
+    }
+}
+
+impl Stream for Outgoing {
+    type Item = Result<ServerMessage, Status>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.notes.waker.register(context.waker());
+        match self.notes.next() {
+            Next::Closed => Poll::Ready(None),
+            Next::Note(payload) => Poll::Ready(Some(Ok(ServerMessage {
+                payload: Some(payload),
+                request_id: 0,
+            }))),
+            Next::Nothing => self.requests.poll_recv(context).map(|next| next.map(Ok)),
+        }
+    }
+}

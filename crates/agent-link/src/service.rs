@@ -1,0 +1,188 @@
+//! The gRPC service: checks who connects, then serves one connection.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use elevo_agent_proto::v1::agent_message::Payload;
+use elevo_agent_proto::v1::agent_service_server::AgentService;
+use elevo_agent_proto::v1::server_message::Payload as ServerPayload;
+use elevo_agent_proto::v1::{self, AgentMessage, ServerMessage};
+use elevo_agent_proto::{AUTHORIZATION, BEARER, SANDBOX_ID};
+use tokio::sync::mpsc;
+use tonic::metadata::MetadataMap;
+use tonic::{Request, Response, Status, Streaming};
+
+use crate::guard::Gate;
+use crate::link::{AgentLink, Link};
+use crate::links::AgentLinks;
+use crate::outgoing::{Notes, Outgoing};
+
+/// How long a new stream may stay silent.
+const TIME_TO_REGISTER: Duration = Duration::from_secs(10);
+
+/// An agent is lost after this many heartbeats that did not come.
+const MISSED_HEARTBEATS: u32 = 3;
+
+/// Requests that wait for the connection to take them.
+const REQUESTS: usize = 64;
+
+/// Longest id of a sandbox.
+const MAX_SANDBOX_ID: usize = 256;
+
+/// One of our servers: a listener and what came through it.
+#[derive(Clone)]
+pub(crate) struct Service {
+    pub(crate) links: AgentLinks,
+    pub(crate) id: u64,
+    pub(crate) stopped: Arc<AtomicBool>,
+}
+
+#[tonic::async_trait]
+impl AgentService for Service {
+    type ConnectStream = Outgoing;
+
+    async fn connect(
+        &self,
+        request: Request<Streaming<AgentMessage>>,
+    ) -> Result<Response<Outgoing>, Status> {
+        let sandbox = self.authenticated(request.metadata()).await?;
+        let gate = request.extensions().get::<Gate>().cloned();
+        let gate = gate.ok_or_else(|| Status::internal("the connection has no gate"))?;
+        gate.prove();
+        let (requests, receiver) = mpsc::channel(REQUESTS);
+        let notes = Arc::new(Notes::default());
+        let outgoing = Outgoing::new(receiver, Arc::clone(&notes));
+        let service = self.clone();
+        tokio::spawn(async move {
+            let parts = (requests, notes, gate.clone());
+            service.session(sandbox, request.into_inner(), parts).await;
+            gate.close();
+        });
+        Ok(Response::new(outgoing))
+    }
+}
+
+type Parts = (mpsc::Sender<ServerMessage>, Arc<Notes>, Gate);
+
+impl Service {
+    /// The sandbox that the metadata names, if the token is its own.
+    async fn authenticated(&self, metadata: &MetadataMap) -> Result<String, Status> {
+        let text = |key| metadata.get(key).and_then(|value| value.to_str().ok());
+        let refused = || Status::unauthenticated("the token is not that of the sandbox");
+        let sandbox = text(SANDBOX_ID).ok_or_else(refused)?;
+        let token = text(AUTHORIZATION).and_then(|value| value.strip_prefix(BEARER));
+        let token = token.ok_or_else(refused)?;
+        if sandbox.is_empty() || sandbox.len() > MAX_SANDBOX_ID {
+            return Err(refused());
+        }
+        if !self.links.authenticate().is_right(sandbox, token).await {
+            tracing::warn!(sandbox, "refused an agent with a wrong token");
+            return Err(refused());
+        }
+        Ok(sandbox.to_owned())
+    }
+
+    /// Serves one stream to its end.
+    async fn session(&self, sandbox: String, mut inbound: Streaming<AgentMessage>, parts: Parts) {
+        let first = tokio::time::timeout(TIME_TO_REGISTER, inbound.message()).await;
+        let Ok(Ok(Some(AgentMessage {
+            payload: Some(Payload::Register(register)),
+            ..
+        }))) = first
+        else {
+            tracing::warn!(sandbox, "an agent connected and did not register");
+            return;
+        };
+        if register.sandbox_id != sandbox {
+            tracing::warn!(sandbox, "an agent registered for another sandbox");
+            return;
+        }
+        let Some(link) = self.register(sandbox, register, parts) else {
+            return;
+        };
+        let reason = self.receive(&link, &mut inbound).await;
+        tracing::info!(sandbox = link.0.sandbox, reason, "an agent is gone");
+        self.links.remove(&link);
+        link.0.close();
+    }
+
+    fn register(
+        &self,
+        sandbox: String,
+        register: v1::RegisterRequest,
+        parts: Parts,
+    ) -> Option<AgentLink> {
+        let settings = self.links.settings();
+        // The first into an empty queue: there is room.
+        let _ = parts.0.try_send(self.welcome());
+        let version = register.agent_version;
+        let link = Link::new(sandbox, version, self.id, settings.window, parts);
+        for process in register.processes {
+            let taken = link.lock().put_process(process);
+            if let Err(violation) = taken {
+                tracing::warn!(
+                    sandbox = link.sandbox,
+                    reason = violation.0,
+                    "refused an agent"
+                );
+                return None;
+            }
+        }
+        let link = AgentLink(Arc::new(link));
+        if self.stopped.load(Ordering::Acquire) {
+            return None;
+        }
+        tracing::info!(
+            sandbox = link.0.sandbox,
+            version = link.0.version,
+            "an agent is connected"
+        );
+        self.links.insert(link.clone());
+        // Stopping looks for links after it has said so: one of us sees the other.
+        if self.stopped.load(Ordering::Acquire) {
+            link.0.close();
+        }
+        Some(link)
+    }
+
+    fn welcome(&self) -> ServerMessage {
+        let settings = self.links.settings();
+        let heartbeat = settings.heartbeat;
+        let config = v1::ServerConfig {
+            heartbeat_interval_seconds: i32::try_from(heartbeat.as_secs()).unwrap_or(i32::MAX),
+            heartbeat_interval_ms: u32::try_from(heartbeat.as_millis()).unwrap_or(u32::MAX),
+            max_output_buffer_size: 0,
+            max_terminals: settings.terminals,
+        };
+        ServerMessage {
+            payload: Some(ServerPayload::RegisterResponse(v1::RegisterResponse {
+                success: true,
+                message: String::new(),
+                config: Some(config),
+            })),
+            request_id: 0,
+        }
+    }
+
+    /// Takes messages in until there are no more; why there are none.
+    async fn receive(
+        &self,
+        link: &AgentLink,
+        inbound: &mut Streaming<AgentMessage>,
+    ) -> &'static str {
+        let patience = self.links.settings().heartbeat * MISSED_HEARTBEATS;
+        loop {
+            match tokio::time::timeout(patience, inbound.message()).await {
+                Err(_) => return "it was silent for too long",
+                Ok(Err(_)) => return "the connection broke",
+                Ok(Ok(None)) => return "it closed the connection",
+                Ok(Ok(Some(message))) => {
+                    if let Err(violation) = link.0.receive(message) {
+                        return violation.0;
+                    }
+                }
+            }
+        }
+    }
+}
