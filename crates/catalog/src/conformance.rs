@@ -1,1 +1,262 @@
-//! The suite every catalog must pass.
+//! The suite every catalog must pass: the promises of [`Catalog`], one check
+//! each and more.
+//!
+//! ```ignore
+//! elevo_catalog::conformance_tests!(Temporary::new());
+//! ```
+//!
+//! gives one `#[tokio::test]` per check, each with a [`Place`] of its own, which
+//! must hold no catalog yet. Checks panic with what they found.
+
+mod changes;
+mod limits;
+mod lists;
+mod owners;
+mod requests;
+mod sandboxes;
+mod text;
+mod whole;
+
+use std::future::Future;
+
+use elevo_core::{SandboxState, TenantId, Timestamp};
+use serde_json::json;
+
+pub use changes::*;
+pub use limits::*;
+pub use lists::*;
+pub use owners::*;
+pub use requests::*;
+pub use sandboxes::*;
+pub use text::*;
+pub use whole::*;
+
+use crate::catalog::Catalog;
+use crate::change::SandboxChange;
+use crate::error::{Error, Kind, Result};
+use crate::query::{AddLimits, SandboxQuery};
+use crate::records::{Agent, ApiKey, KeyLimits, Sandbox, Tenant};
+
+/// Where a catalog is.
+pub trait Place: Sync {
+    /// What keeps it.
+    type Catalog: Catalog;
+
+    /// Opens it; when called again, as another process would.
+    fn open(&self) -> impl Future<Output = Self::Catalog> + Send;
+}
+
+/// Expands to one test per check of [`conformance`](crate::conformance).
+#[macro_export]
+macro_rules! conformance_tests {
+    ($make:expr) => {
+        $crate::conformance_tests! {
+            @each $make;
+            a_tenant_is_added_once
+            an_agent_is_added_once_to_its_tenant
+            a_key_is_found_by_its_hash_whatever_became_of_it
+            a_key_is_added_once
+            a_key_is_revoked_once
+            nothing_crosses_tenants
+            a_sandbox_comes_back_as_it_was_added
+            a_sandbox_needs_its_owners
+            sandboxes_are_added_all_or_none
+            a_removed_sandbox_is_gone
+            sandboxes_are_counted_by_state
+            expired_sandboxes_are_found_oldest_first
+            a_template_is_replaced_and_removed
+            a_setting_is_kept
+            a_change_changes_what_it_says_and_nothing_else
+            states_change_only_as_they_may
+            a_change_that_is_not_expected_changes_nothing
+            what_is_being_removed_starts_no_more
+            of_changes_at_once_one_wins
+            changes_of_different_parts_all_arrive
+            limits_hold_however_many_add_at_once
+            keys_of_one_agent_count_together
+            what_is_being_removed_does_not_count
+            a_batch_beyond_a_limit_adds_nothing
+            pages_are_complete_and_in_order
+            filters_are_combined
+            the_beginning_of_a_name_is_taken_literally
+            a_walk_sees_everything_once_while_others_add_and_remove
+            no_page_skips_anything_while_others_add
+            what_cannot_be_listed_is_refused
+            a_request_is_carried_out_once
+            another_request_with_the_same_key_is_a_mismatch
+            an_old_request_is_as_good_as_unknown
+            an_abandoned_request_can_be_sent_again
+            of_equal_requests_at_once_one_is_new
+            any_text_comes_back_as_it_was
+            text_out_of_bounds_is_refused
+            text_that_nothing_has_finds_nothing
+            what_one_handle_wrote_every_other_reads
+            a_dropped_call_leaves_the_catalog_whole
+            a_new_catalog_is_opened_by_many_at_once
+        }
+    };
+    (@each $make:expr; $($check:ident)*) => {
+        $(
+            #[::tokio::test(flavor = "multi_thread")]
+            async fn $check() {
+                let place = $make;
+                $crate::conformance::$check(&place).await;
+            }
+        )*
+    };
+}
+
+const ALICE: TenantId = TenantId::new([0xa1; 16]);
+/// The last of all tenants in the order of bytes.
+const BOB: TenantId = TenantId::new([0xff; 16]);
+/// The agent that each of the two has.
+const AGENT: &str = "agent";
+/// The key of each that is bound to nobody.
+const KEY: &str = "key";
+/// Two keys of each that are bound to the agent.
+const AGENT_KEYS: [&str; 2] = ["agent-key-1", "agent-key-2"];
+
+const NO_LIMITS: AddLimits = AddLimits {
+    per_key: None,
+    total: None,
+};
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::new(seconds, 0).expect("no nanoseconds")
+}
+
+fn tenant(id: TenantId, name: &str) -> Tenant {
+    Tenant {
+        id,
+        name: name.into(),
+        created: at(1),
+    }
+}
+
+fn agent(tenant: TenantId, id: &str) -> Agent {
+    Agent {
+        id: id.into(),
+        tenant,
+        name: format!("name of {id}"),
+        created: at(2),
+    }
+}
+
+/// A key whose hash follows from its tenant and id.
+fn key(tenant: TenantId, id: &str, agent: Option<&str>) -> ApiKey {
+    let mut hash = [tenant.as_bytes()[0]; 32];
+    hash[1..=id.len()].copy_from_slice(id.as_bytes());
+    ApiKey {
+        id: id.into(),
+        tenant,
+        agent: agent.map(Into::into),
+        name: format!("name of {id}"),
+        hash,
+        scopes: vec!["sandboxes".into(), "commands".into()],
+        limits: KeyLimits {
+            sandboxes: Some(10),
+            ..KeyLimits::default()
+        },
+        created: at(3),
+        expires: None,
+        revoked: None,
+    }
+}
+
+/// A sandbox that starts, made by [`KEY`].
+fn sandbox(tenant: TenantId, id: &str) -> Sandbox {
+    Sandbox {
+        id: id.into(),
+        tenant,
+        agent: None,
+        key: KEY.into(),
+        name: None,
+        state: SandboxState::Starting,
+        reason: None,
+        template: "base".into(),
+        container: None,
+        workspace: format!("workspace of {id}"),
+        token_hash: [7; 32],
+        created: at(100),
+        expires: at(1000),
+        updated: at(100),
+        removing: false,
+        keep_workspace: false,
+        spec: json!({ "memory": 1 << 30, "env": { "A": "b" } }),
+    }
+}
+
+fn of_state(state: SandboxState) -> SandboxChange {
+    SandboxChange {
+        to: Some(state),
+        ..SandboxChange::default()
+    }
+}
+
+fn removing() -> SandboxChange {
+    SandboxChange {
+        removing: Some(true),
+        ..SandboxChange::default()
+    }
+}
+
+fn of_tenant(tenant: TenantId) -> SandboxQuery {
+    SandboxQuery {
+        tenant: Some(tenant),
+        ..SandboxQuery::default()
+    }
+}
+
+/// Opens the catalog of a new place and adds both tenants, their agents and
+/// their keys.
+async fn furnished<P: Place>(place: &P) -> P::Catalog {
+    let catalog = place.open().await;
+    for (id, name) in [(ALICE, "alice"), (BOB, "bob")] {
+        let added = catalog.add_tenant(&tenant(id, name)).await;
+        added.expect("a new tenant");
+        catalog
+            .add_agent(&agent(id, AGENT))
+            .await
+            .expect("a new agent");
+        let of_agent = AGENT_KEYS.map(|name| key(id, name, Some(AGENT)));
+        for key in of_agent.iter().chain([&key(id, KEY, None)]) {
+            catalog.add_key(key).await.expect("a new key");
+        }
+    }
+    catalog
+}
+
+async fn add(catalog: &impl Catalog, sandbox: &Sandbox) {
+    let added = catalog.add_sandbox(sandbox, NO_LIMITS).await;
+    added.unwrap_or_else(|error| panic!("{}: {error:?}", sandbox.id));
+}
+
+async fn get(catalog: &impl Catalog, id: &str) -> Option<Sandbox> {
+    catalog.sandbox_of_any_tenant(id).await.expect("sandbox")
+}
+
+async fn list(catalog: &impl Catalog, query: &SandboxQuery) -> Vec<String> {
+    let page = catalog.sandboxes(query).await.expect("sandboxes");
+    page.items.into_iter().map(|sandbox| sandbox.id).collect()
+}
+
+fn assert_exists<T: std::fmt::Debug>(result: Result<T>, kind: Kind) {
+    match result {
+        Err(Error::Exists { what }) => assert_eq!(what, kind),
+        other => panic!("such a {kind} should exist: {other:?}"),
+    }
+}
+
+fn assert_not_found<T: std::fmt::Debug>(result: Result<T>, kind: Kind) {
+    match result {
+        Err(Error::NotFound { what }) => assert_eq!(what, kind),
+        other => panic!("no such {kind} should be found: {other:?}"),
+    }
+}
+
+fn assert_refused<T: std::fmt::Debug>(result: Result<T>) {
+    assert!(
+        matches!(result, Err(Error::Refused(_))),
+        "should be refused: {result:?}"
+    );
+}

@@ -96,8 +96,9 @@ impl Database {
 /// In one transaction: whoever comes second finds it done.
 async fn migrate(writer: &SqlitePool) -> Result<()> {
     let mut transaction = writer.begin_with(BEGIN).await.map_err(failure::of)?;
+    // Not `run`: a future that borrows a connection that way cannot change threads.
     MIGRATIONS
-        .run(&mut *transaction)
+        .run_direct(None, &mut *transaction, false)
         .await
         .map_err(failure::of_migrating)?;
     transaction.commit().await.map_err(failure::of)

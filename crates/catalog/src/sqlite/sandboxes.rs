@@ -35,14 +35,15 @@ const UPDATE: &str = "UPDATE sandboxes SET name = ?, state = ?, reason = ?, cont
                       keep_workspace = ?, spec = ? WHERE id = ?";
 
 /// Those of the key, and of all other keys of the agent it is bound to.
-const COUNT_OF_KEY: &str = "SELECT count(*) FROM (SELECT 1 FROM sandboxes \
+pub(super) const COUNT_OF_KEY: &str = "SELECT count(*) FROM (SELECT 1 FROM sandboxes \
     WHERE removing = 0 AND tenant = ?1 AND api_key IN ( \
         SELECT ?2 UNION SELECT other.id FROM api_keys own JOIN api_keys other \
             ON other.tenant = own.tenant AND other.agent = own.agent \
             WHERE own.tenant = ?1 AND own.id = ?2) \
     LIMIT ?3)";
 
-const COUNT_ALL: &str = "SELECT count(*) FROM (SELECT 1 FROM sandboxes WHERE removing = 0 LIMIT ?)";
+pub(super) const COUNT_ALL: &str =
+    "SELECT count(*) FROM (SELECT 1 FROM sandboxes WHERE removing = 0 LIMIT ?)";
 
 /// Adds first and counts afterwards: so it does not matter how many are added,
 /// and with which keys.

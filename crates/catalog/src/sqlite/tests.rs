@@ -1,1 +1,48 @@
-//! What holds for SQLite alone.
+//! What every catalog promises, on SQLite; then what holds for SQLite alone.
+
+mod damage;
+mod file;
+mod format;
+mod plans;
+
+use std::path::PathBuf;
+
+use tempfile::TempDir;
+
+use super::{SqliteCatalog, SqliteOptions};
+use crate::conformance::Place;
+use crate::error::Result;
+
+struct Temporary(TempDir);
+
+impl Temporary {
+    fn new() -> Self {
+        Self(TempDir::new().unwrap())
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.path().join("catalog.db")
+    }
+
+    async fn try_open(&self) -> Result<SqliteCatalog> {
+        SqliteCatalog::open(&self.file(), &SqliteOptions::default()).await
+    }
+
+    /// Changes the file as nobody should.
+    async fn meddle(&self, sql: &'static str) {
+        let catalog = self.open().await;
+        let writer = catalog.database.writer();
+        sqlx::raw_sql(sql).execute(writer).await.unwrap();
+        catalog.close().await;
+    }
+}
+
+impl Place for Temporary {
+    type Catalog = SqliteCatalog;
+
+    async fn open(&self) -> SqliteCatalog {
+        self.try_open().await.unwrap()
+    }
+}
+
+crate::conformance_tests!(Temporary::new());

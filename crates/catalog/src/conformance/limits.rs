@@ -1,0 +1,136 @@
+//! Limits of how many sandboxes there are.
+
+use futures::future::join_all;
+
+use super::{
+    AGENT_KEYS, ALICE, BOB, Place, add, at, furnished, list, of_tenant, removing, sandbox,
+};
+use crate::catalog::Catalog;
+use crate::error::{Error, Limit, Result};
+use crate::query::{AddLimits, SandboxQuery};
+use crate::records::Sandbox;
+
+const PER_KEY: AddLimits = AddLimits {
+    per_key: Some(2),
+    total: None,
+};
+
+fn assert_limited(result: Result<()>, limited: Limit, at_most: u32) {
+    match result {
+        Err(Error::LimitReached { which, limit }) => {
+            assert_eq!((which, limit), (limited, at_most));
+        }
+        other => panic!("there should be too many: {other:?}"),
+    }
+}
+
+fn with_key(id: &str, key: &str) -> Sandbox {
+    let mut one = sandbox(ALICE, id);
+    one.key = key.into();
+    one
+}
+
+/// Promise 7, from two handles.
+pub async fn limits_hold_however_many_add_at_once(place: &impl Place) {
+    let handles = [furnished(place).await, place.open().await];
+    let of_key = AddLimits {
+        per_key: Some(10),
+        total: Some(15),
+    };
+    for (tenant, room, limit) in [
+        (ALICE, 10, Limit::SandboxesOfKey),
+        (BOB, 5, Limit::Sandboxes),
+    ] {
+        let adds = (0..32).map(|n| {
+            let one = sandbox(tenant, &format!("{tenant}-{n}"));
+            let catalog = &handles[n % 2];
+            async move { catalog.add_sandbox(&one, of_key).await }
+        });
+        let mut added = 0;
+        for result in join_all(adds).await {
+            match result {
+                Ok(()) => added += 1,
+                Err(Error::LimitReached { which, .. }) => assert_eq!(which, limit),
+                Err(other) => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(added, room);
+        let there = list(&handles[0], &of_tenant(tenant)).await;
+        assert_eq!(there.len(), room);
+    }
+}
+
+/// An agent gets no more by having two keys; a key of nobody counts alone.
+pub async fn keys_of_one_agent_count_together(place: &impl Place) {
+    let catalog = furnished(place).await;
+    for (n, key) in AGENT_KEYS.into_iter().enumerate() {
+        let added = catalog
+            .add_sandbox(&with_key(&format!("{n}"), key), PER_KEY)
+            .await;
+        added.expect("there is room");
+    }
+    for key in AGENT_KEYS {
+        let added = catalog.add_sandbox(&with_key("2", key), PER_KEY).await;
+        assert_limited(added, Limit::SandboxesOfKey, 2);
+    }
+    for id in ["a", "b"] {
+        let added = catalog.add_sandbox(&sandbox(ALICE, id), PER_KEY).await;
+        added.expect("another key");
+        let added = catalog
+            .add_sandbox(&sandbox(BOB, &format!("bob-{id}")), PER_KEY)
+            .await;
+        added.expect("another tenant's key of the same id");
+    }
+    let added = catalog.add_sandbox(&sandbox(ALICE, "c"), PER_KEY).await;
+    assert_limited(added, Limit::SandboxesOfKey, 2);
+}
+
+/// Nor what was removed.
+pub async fn what_is_being_removed_does_not_count(place: &impl Place) {
+    let catalog = furnished(place).await;
+    let limits = AddLimits {
+        per_key: Some(2),
+        total: Some(2),
+    };
+    for id in ["a", "b"] {
+        add(&catalog, &sandbox(ALICE, id)).await;
+    }
+    let third = sandbox(ALICE, "c");
+    let added = catalog.add_sandbox(&third, limits).await;
+    assert_limited(added, Limit::Sandboxes, 2);
+    let marked = catalog.change_sandbox("a", &removing(), at(101)).await;
+    marked.expect("mark it");
+    let added = catalog.add_sandbox(&third, limits).await;
+    added.expect("one is on its way out");
+    catalog.remove_sandbox("b").await.expect("remove");
+    let added = catalog.add_sandbox(&sandbox(ALICE, "d"), limits).await;
+    added.expect("one is gone");
+    let none = AddLimits {
+        per_key: Some(0),
+        total: None,
+    };
+    let added = catalog.add_sandbox(&sandbox(BOB, "e"), none).await;
+    assert_limited(added, Limit::SandboxesOfKey, 0);
+}
+
+/// Whichever keys its sandboxes have.
+pub async fn a_batch_beyond_a_limit_adds_nothing(place: &impl Place) {
+    let catalog = furnished(place).await;
+    let both = [
+        with_key("a", AGENT_KEYS[0]),
+        with_key("b", AGENT_KEYS[1]),
+        with_key("c", AGENT_KEYS[0]),
+    ];
+    let added = catalog.add_sandboxes(&both, PER_KEY).await;
+    assert_limited(added, Limit::SandboxesOfKey, 2);
+    let total = AddLimits {
+        per_key: None,
+        total: Some(2),
+    };
+    let added = catalog.add_sandboxes(&both, total).await;
+    assert_limited(added, Limit::Sandboxes, 2);
+    let there = list(&catalog, &SandboxQuery::default()).await;
+    assert!(there.is_empty(), "{there:?}");
+    let added = catalog.add_sandboxes(&both[..2], PER_KEY).await;
+    added.expect("as many as there may be");
+}

@@ -1,0 +1,199 @@
+//! Sandboxes one by one, templates, settings.
+
+use elevo_core::{SandboxState, Timestamp};
+use serde_json::json;
+
+use super::{
+    AGENT, AGENT_KEYS, ALICE, BOB, NO_LIMITS, Place, add, assert_exists, assert_not_found,
+    assert_refused, at, furnished, get, list, of_tenant, removing, sandbox,
+};
+use crate::bounds::{MAX_BATCH, MAX_REASON_BYTES};
+use crate::catalog::Catalog;
+use crate::error::Kind;
+use crate::records::{Sandbox, Template};
+
+/// Every part of it, with promise 10.
+pub async fn a_sandbox_comes_back_as_it_was_added(place: &impl Place) {
+    let catalog = furnished(place).await;
+    let full = Sandbox {
+        agent: Some(AGENT.into()),
+        key: AGENT_KEYS[0].into(),
+        name: Some("name".into()),
+        state: SandboxState::Error,
+        reason: Some("x".repeat(MAX_REASON_BYTES)),
+        container: Some("c0ffee".into()),
+        token_hash: std::array::from_fn(|n| n as u8),
+        created: Timestamp::new(-1, 999_999_000).expect("a time"),
+        expires: at(253_402_300_799),
+        updated: Timestamp::new(1, 1_000).expect("a time"),
+        keep_workspace: true,
+        removing: true,
+        spec: json!([null, true, -1, 1.5, "ä\u{0}\n", { "": [] }]),
+        ..sandbox(ALICE, "full")
+    };
+    for sandbox in [&full, &sandbox(BOB, "bare")] {
+        add(&catalog, sandbox).await;
+        assert_eq!(get(&catalog, &sandbox.id).await.as_ref(), Some(sandbox));
+        let found = catalog.sandbox(sandbox.tenant, &sandbox.id).await;
+        assert_eq!(found.expect("sandbox").as_ref(), Some(sandbox));
+    }
+    let mut finer = sandbox(ALICE, "finer");
+    finer.created = Timestamp::new(1, 999).expect("a time");
+    finer.reason = Some(format!("\0{}", "x".repeat(MAX_REASON_BYTES)));
+    add(&catalog, &finer).await;
+    let found = get(&catalog, "finer").await.expect("it was added");
+    assert_eq!(found.created, at(1));
+    let kept = found.reason.expect("it had one");
+    assert_eq!((kept.len(), kept.contains('\0')), (MAX_REASON_BYTES, false));
+}
+
+/// Its tenant, its agent and its key.
+pub async fn a_sandbox_needs_its_owners(place: &impl Place) {
+    let catalog = furnished(place).await;
+    let of_nobody = sandbox(elevo_core::TenantId::new([3; 16]), "a");
+    let mut no_agent = sandbox(ALICE, "a");
+    no_agent.agent = Some("nobody".into());
+    let mut no_key = sandbox(ALICE, "a");
+    no_key.key = "nothing".into();
+    for orphan in [of_nobody, no_agent, no_key] {
+        let added = catalog.add_sandbox(&orphan, NO_LIMITS).await;
+        assert_not_found(added, Kind::Owner);
+    }
+    assert_eq!(get(&catalog, "a").await, None);
+}
+
+/// Promise 2, for a batch; an id is taken whoever has it.
+pub async fn sandboxes_are_added_all_or_none(place: &impl Place) {
+    let catalog = furnished(place).await;
+    let ids = ["a", "b", "c"];
+    let batch = ids.map(|id| sandbox(ALICE, id));
+    let added = catalog.add_sandboxes(&batch, NO_LIMITS).await;
+    added.expect("all are new");
+    assert_eq!(list(&catalog, &of_tenant(ALICE)).await, ["c", "b", "a"]);
+    let overlapping = ["d", "e", "a"].map(|id| sandbox(BOB, id));
+    let twice = ["d", "d"].map(|id| sandbox(BOB, id));
+    for batch in [&overlapping[..], &twice[..]] {
+        let added = catalog.add_sandboxes(batch, NO_LIMITS).await;
+        assert_exists(added, Kind::Sandbox);
+    }
+    let again = catalog.add_sandbox(&batch[0], NO_LIMITS).await;
+    assert_exists(again, Kind::Sandbox);
+    assert!(list(&catalog, &of_tenant(BOB)).await.is_empty());
+    let nothing = catalog.add_sandboxes(&[], NO_LIMITS).await;
+    nothing.expect("nothing to do");
+    let many: Vec<_> = (0..=MAX_BATCH)
+        .map(|n| sandbox(BOB, &format!("many-{n}")))
+        .collect();
+    assert_refused(catalog.add_sandboxes(&many, NO_LIMITS).await);
+    let added = catalog.add_sandboxes(&many[1..], NO_LIMITS).await;
+    added.expect("as many as may be");
+}
+
+/// And can be added again.
+pub async fn a_removed_sandbox_is_gone(place: &impl Place) {
+    let catalog = furnished(place).await;
+    let sandbox = sandbox(ALICE, "a");
+    add(&catalog, &sandbox).await;
+    assert!(catalog.remove_sandbox("a").await.expect("remove"));
+    assert!(!catalog.remove_sandbox("a").await.expect("remove"));
+    assert_eq!(get(&catalog, "a").await, None);
+    assert!(list(&catalog, &of_tenant(ALICE)).await.is_empty());
+    add(&catalog, &sandbox).await;
+}
+
+/// Those being removed do not count; every state has a number.
+pub async fn sandboxes_are_counted_by_state(place: &impl Place) {
+    let catalog = furnished(place).await;
+    for (n, state) in SandboxState::ALL.into_iter().enumerate() {
+        for m in 0..n {
+            let mut one = sandbox(ALICE, &format!("{n}-{m}"));
+            one.state = state;
+            add(&catalog, &one).await;
+        }
+    }
+    let mut other = sandbox(BOB, "other");
+    other.state = SandboxState::Running;
+    add(&catalog, &other).await;
+    let changed = catalog.change_sandbox("4-0", &removing(), at(101)).await;
+    changed.expect("mark it");
+    let of_alice = catalog.count_by_state(Some(ALICE)).await.expect("counts");
+    let counts: Vec<_> = of_alice.into_values().collect();
+    assert_eq!(counts, [0, 1, 2, 3, 3]);
+    let of_all = catalog.count_by_state(None).await.expect("counts");
+    assert_eq!(of_all[&SandboxState::Running], 2);
+    assert_eq!(of_all[&SandboxState::Starting], 0);
+}
+
+/// Up to the given time, and without those being removed.
+pub async fn expired_sandboxes_are_found_oldest_first(place: &impl Place) {
+    let catalog = furnished(place).await;
+    for (id, expires) in [("d", 40), ("b", 20), ("a", 20), ("c", 30), ("x", 5)] {
+        let mut one = sandbox(ALICE, id);
+        one.expires = at(expires);
+        add(&catalog, &one).await;
+    }
+    let changed = catalog.change_sandbox("x", &removing(), at(101)).await;
+    changed.expect("mark it");
+    let expired = async |now, limit| {
+        let found = catalog.expired(at(now), limit).await.expect("expired");
+        found.into_iter().map(|one| one.id).collect::<Vec<_>>()
+    };
+    assert!(expired(19, 10).await.is_empty());
+    assert_eq!(expired(30, 10).await, ["a", "b", "c"]);
+    assert_eq!(expired(99, 2).await, ["a", "b"]);
+    for limit in [0, u32::MAX] {
+        assert_refused(catalog.expired(at(1), limit).await);
+    }
+}
+
+/// Templates are listed by name.
+pub async fn a_template_is_replaced_and_removed(place: &impl Place) {
+    let catalog = place.open().await;
+    let first = Template {
+        name: "b".into(),
+        image: "docker.io/library/debian:12".into(),
+        description: Some("words".into()),
+        tags: vec!["one".into(), "two".into()],
+        size: i64::MAX as u64,
+        writable_root: true,
+        created: at(1),
+    };
+    let second = Template {
+        description: None,
+        tags: vec![],
+        size: 0,
+        writable_root: false,
+        ..first.clone()
+    };
+    let other = Template {
+        name: "a".into(),
+        ..first.clone()
+    };
+    for template in [&first, &second, &other] {
+        catalog.put_template(template).await.expect("put");
+        let found = catalog.template(&template.name).await.expect("template");
+        assert_eq!(found.as_ref(), Some(template));
+    }
+    let all = catalog.templates().await.expect("templates");
+    assert_eq!(all, [other, second.clone()]);
+    assert!(catalog.remove_template("a").await.expect("remove"));
+    assert!(!catalog.remove_template("a").await.expect("remove"));
+    let all = catalog.templates().await.expect("templates");
+    assert_eq!(all, [second]);
+    let mut large = first;
+    large.size = u64::MAX;
+    assert_refused(catalog.put_template(&large).await);
+}
+
+/// The last value counts.
+pub async fn a_setting_is_kept(place: &impl Place) {
+    let catalog = place.open().await;
+    let value = async || catalog.setting("installation").await.expect("setting");
+    assert_eq!(value().await, None);
+    for text in ["one", "", "two"] {
+        let set = catalog.set_setting("installation", text).await;
+        set.expect("set");
+        assert_eq!(value().await.as_deref(), Some(text));
+    }
+    catalog.check().await.expect("all is well");
+}

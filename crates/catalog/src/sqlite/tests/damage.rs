@@ -1,0 +1,72 @@
+//! Files that are not what they were.
+
+use std::fs;
+
+use super::Temporary;
+use crate::catalog::Catalog;
+use crate::conformance::Place;
+use crate::error::{Error, Result};
+use crate::query::SandboxQuery;
+
+const ROW: &str = "
+    INSERT INTO tenants VALUES (zeroblob(16), 't', 1);
+    INSERT INTO api_keys VALUES
+        (zeroblob(16), 'k', NULL, 'k', zeroblob(32), '[]', '{}', 1, NULL, NULL);
+    INSERT INTO sandboxes VALUES ('s', zeroblob(16), NULL, 'k', NULL, 'running', NULL, 't', NULL,
+        'w', zeroblob(32), 1, 1, 1, 0, 0, '{}');
+    INSERT INTO templates VALUES ('t', 'i', NULL, '[]', 1, 0, 1);
+";
+
+fn assert_damaged<T: std::fmt::Debug>(result: Result<T>) {
+    assert!(matches!(result, Err(Error::Damaged(_))), "{result:?}");
+}
+
+#[tokio::test]
+async fn a_file_that_is_no_database_is_not_overwritten() {
+    let place = Temporary::new();
+    let text = "This is not a database. ".repeat(100);
+    fs::write(place.file(), &text).unwrap();
+    assert_damaged(place.try_open().await);
+    assert_eq!(fs::read_to_string(place.file()).unwrap(), text);
+}
+
+#[tokio::test]
+async fn values_that_nobody_wrote_are_damage() {
+    for meddling in [
+        "UPDATE sandboxes SET state = 'dancing'",
+        "UPDATE sandboxes SET spec = '{'",
+        "UPDATE api_keys SET scopes = 'null'",
+        "UPDATE api_keys SET limits = '7'",
+        "UPDATE templates SET size = -1",
+    ] {
+        let place = Temporary::new();
+        place.meddle(ROW).await;
+        place.meddle(meddling).await;
+        let catalog = place.open().await;
+        if meddling.contains("sandboxes") {
+            assert_damaged(catalog.sandbox_of_any_tenant("s").await);
+            assert_damaged(catalog.sandboxes(&SandboxQuery::default()).await);
+        } else if meddling.contains("api_keys") {
+            assert_damaged(catalog.key_by_hash(&[0; 32]).await);
+        } else {
+            assert_damaged(catalog.templates().await);
+        }
+        // Neither a lock nor a connection is left behind.
+        catalog.check().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn pages_that_are_overwritten_are_damage() {
+    let place = Temporary::new();
+    place.meddle(ROW).await;
+    let mut bytes = fs::read(place.file()).unwrap();
+    // All but the first page, which says what is where.
+    bytes[4096..].fill(0xee);
+    fs::write(place.file(), bytes).unwrap();
+    match place.try_open().await {
+        Err(Error::Damaged(_)) => {}
+        Ok(catalog) => assert_damaged(catalog.sandboxes(&SandboxQuery::default()).await),
+        other => panic!("{other:?}"),
+    }
+}

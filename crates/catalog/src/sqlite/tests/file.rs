@@ -1,0 +1,196 @@
+//! The file, and who waits for whom.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
+
+use elevo_core::{TenantId, Timestamp};
+
+use super::super::{SqliteCatalog, SqliteOptions};
+use super::Temporary;
+use crate::bounds::MAX_LISTED;
+use crate::catalog::Catalog;
+use crate::conformance::Place;
+use crate::error::{Error, Limit};
+use crate::records::{Agent, ApiKey, KeyLimits, Template, Tenant};
+
+/// Gives up soon.
+const HASTY: SqliteOptions = SqliteOptions {
+    readers: 1,
+    wait: Duration::from_millis(50),
+};
+
+#[tokio::test]
+async fn only_its_owner_reads_the_file_and_its_log() {
+    let place = Temporary::new();
+    fs::write(place.file(), "").unwrap();
+    fs::set_permissions(place.file(), Permissions::from_mode(0o666)).unwrap();
+    let catalog = place.open().await;
+    catalog.set_setting("a", "b").await.unwrap();
+    let mut modes = Vec::new();
+    for entry in place.0.path().read_dir().unwrap() {
+        let entry = entry.unwrap();
+        let mode = entry.metadata().unwrap().permissions().mode() & 0o777;
+        modes.push((entry.file_name().into_string().unwrap(), mode));
+    }
+    modes.sort();
+    let names = ["catalog.db", "catalog.db-shm", "catalog.db-wal"];
+    assert_eq!(modes, names.map(|name| (name.to_owned(), 0o600)));
+}
+
+#[tokio::test]
+async fn every_change_is_synced_and_foreign_keys_are_kept() {
+    let place = Temporary::new();
+    let catalog = place.open().await;
+    let pragma = async |name: &'static str, pool| -> String {
+        let row = sqlx::query_scalar::<_, String>(name).fetch_one(pool).await;
+        row.unwrap()
+    };
+    let (writer, readers) = (catalog.database.writer(), catalog.database.readers());
+    for (name, value) in [
+        ("SELECT journal_mode FROM pragma_journal_mode", "wal"),
+        // 2 is FULL.
+        (
+            "SELECT CAST(synchronous AS TEXT) FROM pragma_synchronous",
+            "2",
+        ),
+        (
+            "SELECT CAST(foreign_keys AS TEXT) FROM pragma_foreign_keys",
+            "1",
+        ),
+    ] {
+        assert_eq!(pragma(name, writer).await, value, "{name}");
+    }
+    let written = sqlx::query("DELETE FROM settings").execute(readers).await;
+    assert!(written.is_err(), "readers only read");
+}
+
+#[tokio::test]
+async fn who_waits_too_long_is_told_to_try_again() {
+    let place = Temporary::new();
+    let slow = place.open().await;
+    let hasty = SqliteCatalog::open(&place.file(), &HASTY).await.unwrap();
+    // Another process writes.
+    let transaction = slow.database.write().await.unwrap();
+    let set = hasty.set_setting("a", "b").await;
+    assert!(matches!(set, Err(Error::Busy)), "{set:?}");
+    let put = hasty.check().await;
+    assert!(matches!(put, Err(Error::Busy)), "{put:?}");
+    let opened = SqliteCatalog::open(&place.file(), &HASTY).await;
+    assert!(matches!(opened, Err(Error::Busy)), "{opened:?}");
+    hasty.setting("a").await.unwrap();
+    drop(transaction);
+    hasty.set_setting("a", "b").await.unwrap();
+    // Another call of this process writes, or reads.
+    let transaction = hasty.database.write().await.unwrap();
+    let set = hasty.set_setting("a", "c").await;
+    assert!(matches!(set, Err(Error::Busy)), "{set:?}");
+    drop(transaction);
+    let reader = hasty.database.readers().acquire().await.unwrap();
+    let read = hasty.setting("a").await;
+    assert!(matches!(read, Err(Error::Busy)), "{read:?}");
+    drop(reader);
+    assert_eq!(hasty.setting("a").await.unwrap().as_deref(), Some("b"));
+}
+
+#[tokio::test]
+async fn what_is_closed_answers_no_more_and_leaves_one_file() {
+    let place = Temporary::new();
+    let catalog = place.open().await;
+    catalog.set_setting("a", "b").await.unwrap();
+    catalog.close().await;
+    let closed = catalog.setting("a").await;
+    assert!(matches!(closed, Err(Error::Failed(_))), "{closed:?}");
+    let closed = catalog.check().await;
+    assert!(matches!(closed, Err(Error::Failed(_))), "{closed:?}");
+    assert_eq!(place.0.path().read_dir().unwrap().count(), 1);
+    let again = place.open().await;
+    assert_eq!(again.setting("a").await.unwrap().as_deref(), Some("b"));
+}
+
+#[tokio::test]
+async fn a_place_that_cannot_be_written_is_an_error() {
+    let place = Temporary::new();
+    let nowhere = place.0.path().join("no/such/directory/catalog.db");
+    for file in [nowhere.as_path(), place.0.path()] {
+        let opened = SqliteCatalog::open(file, &HASTY).await;
+        assert!(matches!(opened, Err(Error::Failed(_))), "{opened:?}");
+    }
+}
+
+const FILL: &str = "
+    WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 100000)
+    INSERT INTO tenants SELECT CAST(printf('%016d', n) AS BLOB), n, 1 FROM n;
+    WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 100000)
+    INSERT INTO agents SELECT CAST(printf('%016d', 1) AS BLOB), n, n, 1 FROM n;
+    WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 100000)
+    INSERT INTO api_keys SELECT CAST(printf('%016d', 1) AS BLOB), n, NULL, n,
+        CAST(printf('%032d', n) AS BLOB), '[]', '{}', 1, NULL, NULL FROM n;
+    WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 100000)
+    INSERT INTO templates SELECT n, n, NULL, '[]', 1, 0, 1 FROM n;
+";
+
+#[tokio::test]
+async fn what_is_listed_whole_has_an_end() {
+    assert_eq!(MAX_LISTED, 100_000, "as FILL says");
+    let place = Temporary::new();
+    place.meddle(FILL).await;
+    let catalog = place.open().await;
+    let created = Timestamp::new(1, 0).unwrap();
+    let new = || "new".to_owned();
+    let tenant = TenantId::new(*b"0000000000000001");
+    let added = [
+        catalog
+            .add_tenant(&Tenant {
+                id: TenantId::LOCAL,
+                name: new(),
+                created,
+            })
+            .await,
+        catalog
+            .add_agent(&Agent {
+                id: new(),
+                tenant,
+                name: new(),
+                created,
+            })
+            .await,
+        catalog
+            .add_key(&ApiKey {
+                id: new(),
+                tenant,
+                agent: None,
+                name: new(),
+                hash: [1; 32],
+                scopes: vec![],
+                limits: KeyLimits::default(),
+                created,
+                expires: None,
+                revoked: None,
+            })
+            .await,
+        catalog.put_template(&template(new())).await,
+    ];
+    let limits = [Limit::Tenants, Limit::Agents, Limit::Keys, Limit::Templates];
+    for (result, limited) in added.into_iter().zip(limits) {
+        match result {
+            Err(Error::LimitReached { which, .. }) => assert_eq!(which, limited),
+            other => panic!("{limited}: {other:?}"),
+        }
+    }
+    let replaced = catalog.put_template(&template("7".into())).await;
+    replaced.unwrap();
+    assert_eq!(catalog.keys(tenant).await.unwrap().len(), 100_000);
+}
+
+fn template(name: String) -> Template {
+    Template {
+        name,
+        image: "image".into(),
+        description: None,
+        tags: vec![],
+        size: 1,
+        writable_root: false,
+        created: Timestamp::new(1, 0).unwrap(),
+    }
+}

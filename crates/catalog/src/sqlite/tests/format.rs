@@ -1,0 +1,205 @@
+//! The format of the file and how it changes.
+
+use elevo_core::{SandboxState, TenantId, Timestamp};
+use serde_json::json;
+use sqlx::Row;
+use sqlx::sqlite::SqliteConnectOptions;
+
+use super::super::SqliteCatalog;
+use super::super::database::MIGRATIONS;
+use super::Temporary;
+use crate::catalog::Catalog;
+use crate::conformance::Place;
+use crate::error::Error;
+use crate::query::SandboxQuery;
+use crate::records::{Agent, ApiKey, KeyLimits, Sandbox, Template, Tenant};
+use crate::request::{Begun, IdempotentRequest};
+
+/// The whole schema, as text.
+async fn schema(catalog: &SqliteCatalog) -> String {
+    // What SQLite and sqlx keep for themselves is not ours to watch.
+    let select = "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL \
+                  AND name NOT LIKE 'sqlite_%' AND tbl_name <> '_sqlx_migrations' \
+                  ORDER BY tbl_name, type DESC, name";
+    let rows = sqlx::query(select).fetch_all(catalog.database.readers());
+    let rows = rows.await.unwrap();
+    let parts: Vec<String> = rows.iter().map(|row| row.get("sql")).collect();
+    parts.join(";\n\n")
+}
+
+/// The snapshot is the schema that the service runs on: a migration shows in it
+/// as the difference it makes.
+#[tokio::test]
+async fn the_schema_is_the_one_that_is_written_down() {
+    let place = Temporary::new();
+    let catalog = place.open().await;
+    insta::assert_snapshot!("schema", schema(&catalog).await);
+}
+
+#[tokio::test]
+async fn bringing_a_catalog_up_to_date_twice_changes_nothing() {
+    let place = Temporary::new();
+    let first = place.open().await;
+    first.set_setting("a", "b").await.unwrap();
+    let before = schema(&first).await;
+    let second = place.open().await;
+    let mut connection = second.database.writer().acquire().await.unwrap();
+    let again = MIGRATIONS.run_direct(None, &mut *connection, false).await;
+    again.unwrap();
+    drop(connection);
+    assert_eq!(schema(&second).await, before);
+    assert_eq!(second.setting("a").await.unwrap().as_deref(), Some("b"));
+}
+
+#[tokio::test]
+async fn a_catalog_of_a_newer_version_is_left_alone() {
+    let place = Temporary::new();
+    place
+        .meddle(
+            "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time)
+             VALUES (9999, 'from the future', TRUE, x'00', 0)",
+        )
+        .await;
+    let opened = place.try_open().await;
+    assert!(
+        matches!(opened, Err(Error::Newer { version: 9999 })),
+        "{opened:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_migration_that_was_edited_later_is_noticed() {
+    let place = Temporary::new();
+    place
+        .meddle("UPDATE _sqlx_migrations SET checksum = x'00' WHERE version = 1")
+        .await;
+    let opened = place.try_open().await;
+    assert!(matches!(opened, Err(Error::Damaged(_))), "{opened:?}");
+}
+
+/// A catalog as version 1 wrote it, rows and all.
+#[tokio::test]
+async fn a_catalog_of_version_1_is_read() {
+    let place = Temporary::new();
+    let fixture = include_str!("version-1.sql");
+    let options = SqliteConnectOptions::new()
+        .filename(place.file())
+        .create_if_missing(true);
+    let pool = sqlx::SqlitePool::connect_with(options).await.unwrap();
+    sqlx::raw_sql(fixture).execute(&pool).await.unwrap();
+    pool.close().await;
+    let catalog = place.open().await;
+    assert_holds_version_1(&catalog).await;
+    let new = Temporary::new();
+    assert_eq!(
+        schema(&catalog).await,
+        schema(&new.open().await).await,
+        "an old catalog is brought to the same schema as a new one"
+    );
+}
+
+const TENANT: TenantId = TenantId::new([0xa1; 16]);
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::new(seconds, 123_456_000).unwrap()
+}
+
+async fn assert_holds_version_1(catalog: &SqliteCatalog) {
+    assert_eq!(catalog.tenants().await.unwrap(), [tenant()]);
+    assert_eq!(catalog.agents(TENANT).await.unwrap(), [agent()]);
+    assert_eq!(catalog.keys(TENANT).await.unwrap(), [key()]);
+    let page = catalog.sandboxes(&SandboxQuery::default()).await.unwrap();
+    assert_eq!(page.items, [sandbox()]);
+    assert_eq!(catalog.templates().await.unwrap(), [template()]);
+    let installation = catalog.setting("installation").await.unwrap();
+    assert_eq!(installation.as_deref(), Some("it's this one"));
+    let done = Begun::Done {
+        status: 201,
+        body: b"{}".to_vec(),
+    };
+    assert_eq!(catalog.begin(&request("done")).await.unwrap(), done);
+    let running = catalog.begin(&request("running")).await.unwrap();
+    assert_eq!(running, Begun::Running);
+}
+
+fn tenant() -> Tenant {
+    Tenant {
+        id: TENANT,
+        name: "Alice & co.".into(),
+        created: at(1_700_000_000),
+    }
+}
+
+fn agent() -> Agent {
+    Agent {
+        id: "agt-1".into(),
+        tenant: TENANT,
+        name: "builder".into(),
+        created: at(1_700_000_001),
+    }
+}
+
+fn key() -> ApiKey {
+    ApiKey {
+        id: "key-1".into(),
+        tenant: TENANT,
+        agent: Some("agt-1".into()),
+        name: "laptop".into(),
+        hash: [0x11; 32],
+        scopes: vec!["sandboxes".into(), "commands".into()],
+        limits: KeyLimits {
+            creates_per_minute: Some(10),
+            commands_per_minute: Some(100),
+            requests_per_minute: None,
+            sandboxes: Some(10),
+        },
+        created: at(1_700_000_002),
+        expires: Some(at(1_800_000_000)),
+        revoked: Some(at(1_750_000_000)),
+    }
+}
+
+fn sandbox() -> Sandbox {
+    Sandbox {
+        id: "sbx-1".into(),
+        tenant: TENANT,
+        agent: Some("agt-1".into()),
+        key: "key-1".into(),
+        name: Some("ünïcode 'quoted'".into()),
+        state: SandboxState::Stopped,
+        reason: Some("it was asked to".into()),
+        template: "base".into(),
+        container: Some("c0ffee".into()),
+        workspace: "ws-1".into(),
+        token_hash: [0x22; 32],
+        created: at(1_700_000_003),
+        expires: at(1_700_003_600),
+        updated: at(1_700_000_004),
+        removing: true,
+        keep_workspace: true,
+        spec: json!({ "memory": 1 << 30, "env": { "A": "b\nc" } }),
+    }
+}
+
+fn template() -> Template {
+    Template {
+        name: "base".into(),
+        image: "docker.io/library/debian:12".into(),
+        description: Some("words".into()),
+        tags: vec!["debian".into()],
+        size: 1 << 40,
+        writable_root: true,
+        created: at(1_700_000_000),
+    }
+}
+
+fn request(key: &str) -> IdempotentRequest {
+    IdempotentRequest {
+        tenant: TENANT,
+        key: key.into(),
+        route: "POST /api/v1/sandboxes".into(),
+        fingerprint: [0x33; 32],
+        now: at(1_700_000_005),
+        keep_until: at(1_700_086_405),
+    }
+}
