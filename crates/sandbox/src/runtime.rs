@@ -16,7 +16,8 @@ use crate::spec::ContainerSpec;
 /// 1. What runs is not root, has no capability, can get none, and is under a
 ///    seccomp filter.
 /// 2. Its root is read-only unless the spec says otherwise. What it can write
-///    to is the mounts and tmpfs of the spec and nothing else.
+///    to is the mounts and tmpfs of the spec, and memory of its own:
+///    `/dev/shm`, and what the image declares as a volume.
 /// 3. It sees no process, no IPC and no device of the host or of another
 ///    sandbox.
 /// 4. It has at most the memory (without swap), processes and processor time
@@ -193,7 +194,8 @@ pub struct LogsQuery {
     pub limit: usize,
 }
 
-/// What a command wrote, both streams in the order of time.
+/// What a command wrote to both streams. Lines of one stream are in order;
+/// those of two come as the engine happened to read them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Logs {
     /// Whole lines, unless one alone is longer than the limit.

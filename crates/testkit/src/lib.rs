@@ -1,6 +1,6 @@
 //! What tests of several crates share: commits made of a number, processes
 //! that are killed in the middle of their work, disks that lose power, the
-//! length of long tests.
+//! length of long tests, the Docker engine for tests.
 //!
 //! For tests only; nothing that ships depends on it. A helper that cannot do
 //! its work panics and says why: a test is never skipped in silence.
@@ -14,4 +14,5 @@
 pub mod commits;
 pub mod crash;
 pub mod disk;
+pub mod docker;
 pub mod long;

@@ -14,7 +14,8 @@ use crate::spec::{ContainerSpec, Mount, Network};
 const VOLUME_BYTES: i64 = 64 << 20;
 /// What fits into `/dev/shm`.
 const SHM_BYTES: i64 = 64 << 20;
-const OPEN_FILES: i64 = 65_536;
+/// Not more than an engine may have itself, or no container would start.
+const OPEN_FILES: i64 = 16_384;
 /// When the whole machine is short of memory, sandboxes go before services.
 const OOM_SCORE: i64 = 500;
 

@@ -39,39 +39,35 @@ fn seconds(time: Timestamp) -> i32 {
 }
 
 /// The last bytes of a stream.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct End {
     limit: usize,
     pieces: VecDeque<Bytes>,
     held: usize,
-    truncated: bool,
+    /// The last byte of those that did not fit.
+    dropped: Option<u8>,
 }
 
 impl End {
     fn new(limit: usize) -> Self {
         Self {
             limit,
-            pieces: VecDeque::new(),
-            held: 0,
-            truncated: false,
+            ..Self::default()
         }
     }
 
     fn push(&mut self, piece: Bytes) {
         self.held += piece.len();
         self.pieces.push_back(piece);
-        while self.held > self.limit {
-            self.truncated = true;
-            let Some(first) = self.pieces.front_mut() else {
-                return;
-            };
-            let excess = self.held - self.limit;
-            if first.len() <= excess {
-                self.held -= first.len();
-                self.pieces.pop_front();
-            } else {
-                let _ = first.split_to(excess);
-                self.held -= excess;
+        while self.held > self.limit
+            && let Some(mut first) = self.pieces.pop_front()
+        {
+            let excess = first.len().min(self.held - self.limit);
+            let gone = first.split_to(excess);
+            self.dropped = gone.last().copied().or(self.dropped);
+            self.held -= excess;
+            if !first.is_empty() {
+                self.pieces.push_front(first);
             }
         }
     }
@@ -82,16 +78,15 @@ impl End {
             bytes.extend_from_slice(piece);
         }
         let mut bytes = bytes.freeze();
-        if self.truncated {
+        if self.dropped.is_some_and(|byte| byte != b'\n') {
             let line = bytes.iter().position(|byte| *byte == b'\n');
-            match line {
-                Some(end) if end + 1 < bytes.len() => drop(bytes.split_to(end + 1)),
-                _ => {}
-            }
+            let rest = line.map(|end| bytes.slice(end + 1..));
+            // A line that is alone stays, as far as it is there.
+            bytes = rest.filter(|rest| !rest.is_empty()).unwrap_or(bytes);
         }
         Logs {
             bytes,
-            truncated: self.truncated,
+            truncated: self.dropped.is_some(),
         }
     }
 }
@@ -121,9 +116,9 @@ mod tests {
     #[test]
     fn the_last_whole_lines_are_kept() {
         let lines = ["one\n", "two\n", "three\n"];
-        assert_eq!(end_of(11, &lines), ("three\n".into(), true));
-        assert_eq!(end_of(12, &lines), ("three\n".into(), true));
-        assert_eq!(end_of(13, &lines), ("three\n".into(), true));
+        assert_eq!(end_of(13, &lines), ("two\nthree\n".into(), true));
+        assert_eq!(end_of(10, &lines), ("two\nthree\n".into(), true));
+        assert_eq!(end_of(9, &lines), ("three\n".into(), true));
         assert_eq!(end_of(0, &lines), (String::new(), true));
     }
 

@@ -1,0 +1,69 @@
+//! Images: found, fetched, removed.
+
+use elevo_sandbox::{Error, SandboxRuntime};
+use elevo_testkit::docker;
+use futures::StreamExt;
+
+use crate::support::with_installation;
+
+#[test]
+fn an_image_is_found_by_its_name() {
+    with_installation(async |own| {
+        let image = own.runtime.image(&docker::image()).await.unwrap().unwrap();
+        assert!(image.id.starts_with("sha256:"), "{image:?}");
+        assert!(image.size > 1 << 20 && image.created.is_some(), "{image:?}");
+        assert_eq!(
+            own.runtime.image("elevo-test/absent:1").await.unwrap(),
+            None
+        );
+    });
+}
+
+#[test]
+fn a_container_of_an_absent_image_is_not_made() {
+    with_installation(async |own| {
+        let mut spec = own.spec("true");
+        spec.image = "elevo-test/absent:1".to_owned();
+        let error = own.runtime.create(&spec).await.unwrap_err();
+        assert!(matches!(error, Error::NoSuchImage { name } if name == spec.image));
+    });
+}
+
+#[test]
+fn an_image_that_is_used_stays_and_one_that_is_not_goes() {
+    with_installation(async |own| {
+        let base = own.runtime.create(&own.spec("true")).await.unwrap();
+        let image = own.commit("copy", &base, "LABEL copied=yes");
+        let mut spec = own.spec("true");
+        spec.image = image.clone();
+        let id = own.runtime.create(&spec).await.unwrap();
+        let error = own.runtime.remove_image(&image).await.unwrap_err();
+        assert!(matches!(error, Error::Conflict { .. }), "{error:?}");
+
+        own.runtime.remove(&id).await.unwrap();
+        own.runtime.remove(&base).await.unwrap();
+        own.runtime.remove_image(&image).await.unwrap();
+        own.runtime.remove_image(&image).await.unwrap();
+        assert_eq!(own.runtime.image(&image).await.unwrap(), None);
+    });
+}
+
+#[test]
+fn a_pull_that_fails_ends_with_an_error() {
+    with_installation(async |own| {
+        // Nothing listens there.
+        let steps: Vec<_> = own
+            .runtime
+            .pull("127.0.0.1:1/absent:1")
+            .await
+            .collect()
+            .await;
+        let error = steps.into_iter().find_map(Result::err).unwrap();
+        assert!(matches!(error, Error::Failed { .. }), "{error:?}");
+        let steps: Vec<_> = own.runtime.pull("a?b").await.collect().await;
+        assert!(matches!(
+            steps[..],
+            [Err(Error::Refused { what: "image", .. })]
+        ));
+    });
+}

@@ -1,0 +1,158 @@
+//! Promises 4, 6 and 7: limits hold, or are refused.
+
+use std::time::Duration;
+
+use elevo_sandbox::{ContainerState, Error, LogsQuery, SandboxRuntime};
+
+use crate::support::{MIB, eventually, with_installation};
+
+#[test]
+fn a_fork_bomb_gets_no_more_processes_than_its_limit_and_hurts_nobody() {
+    with_installation(async |own| {
+        let neighbour = own
+            .start(&own.spec("while sleep 0.1; do echo alive; done"))
+            .await;
+        // Each copy starts two more and waits, until no more can be had.
+        let mut spec = own.spec(
+            "printf '%s\\n' '#!/bin/sh' '/tmp/bomb & /tmp/bomb & sleep 60' >/tmp/bomb; \
+             chmod +x /tmp/bomb; /tmp/bomb",
+        );
+        spec.pids = 20;
+        let bomb = own.start(&spec).await;
+        own.wrote(&bomb, "fork").await;
+        let stats = own.runtime.stats(&bomb).await.unwrap();
+        assert!(stats.pids <= 20, "{stats:?}");
+
+        let before = own.logs(&neighbour).await.len();
+        eventually("the neighbour goes on", async || {
+            (own.logs(&neighbour).await.len() > before).then_some(())
+        })
+        .await;
+        own.runtime.kill(&bomb).await.unwrap();
+        assert_eq!(own.status(&bomb).await.state, ContainerState::Exited);
+        assert_eq!(own.status(&neighbour).await.state, ContainerState::Running);
+    });
+}
+
+#[test]
+fn a_memory_hog_is_killed_alone() {
+    with_installation(async |own| {
+        let neighbour = own.start(&own.spec("sleep 1000")).await;
+        let mut spec = own.spec("exec tail /dev/zero");
+        spec.memory = 24 * MIB;
+        let hog = own.start(&spec).await;
+        let status = own.ended(&hog).await;
+        assert!(status.oom_killed, "{status:?}");
+        assert_eq!(status.exit_code, Some(137));
+        let status = own.status(&neighbour).await;
+        assert_eq!(status.state, ContainerState::Running);
+        assert!(!status.oom_killed);
+    });
+}
+
+#[test]
+fn files_in_memory_count_as_memory() {
+    with_installation(async |own| {
+        let mut spec = own.spec("dd if=/dev/zero of=/tmp/x bs=1M count=100; echo survived");
+        spec.memory = 24 * MIB;
+        spec.tmpfs[0].1 = 200 * MIB;
+        let id = own.start(&spec).await;
+        let status = own.ended(&id).await;
+        assert!(status.oom_killed, "{status:?}");
+    });
+}
+
+#[test]
+fn a_busy_loop_gets_no_more_processor_than_its_limit() {
+    with_installation(async |own| {
+        let mut spec = own.spec("while :; do :; done");
+        spec.cpu_millis = 200;
+        let id = own.start(&spec).await;
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let mut percents = Vec::new();
+        for _ in 0..5 {
+            percents.push(own.runtime.stats(&id).await.unwrap().cpu_percent);
+        }
+        percents.sort_by(f64::total_cmp);
+        assert!(percents[2] > 1.0 && percents[2] < 40.0, "{percents:?}");
+    });
+}
+
+#[test]
+fn output_takes_a_bounded_room_and_its_end_is_kept() {
+    with_installation(async |own| {
+        let script =
+            "i=0; while test $i -lt 120000; do echo line $i of a long log; i=$((i+1)); done";
+        let id = own.start(&own.spec(script)).await;
+        own.ended(&id).await;
+        let all = own.logs(&id).await;
+        // Twice 1 MB in the engine's encoding, which is larger than the text.
+        assert!(all.len() < 2_200_000, "{}", all.len());
+        assert!(all.ends_with("line 119999 of a long log\n"));
+
+        let query = LogsQuery {
+            tail: None,
+            since: None,
+            until: None,
+            limit: 1000,
+        };
+        let logs = own.runtime.logs(&id, &query).await.unwrap();
+        assert!(logs.truncated && logs.bytes.len() <= 1000);
+        assert!(logs.bytes.starts_with(b"line "), "whole lines");
+        assert!(logs.bytes.ends_with(b"line 119999 of a long log\n"));
+    });
+}
+
+#[test]
+fn a_limit_that_cannot_be_had_is_refused_and_nothing_is_left() {
+    with_installation(async |own| {
+        let cpus = own.runtime.check().await.unwrap().cpus;
+        let mut spec = own.spec("true");
+        spec.cpu_millis = cpus * 1000 + 1;
+        let error = own.runtime.create(&spec).await.unwrap_err();
+        assert!(
+            matches!(
+                error,
+                Error::Refused {
+                    what: "cpu_millis",
+                    ..
+                }
+            ),
+            "{error}"
+        );
+
+        let mut spec = own.spec("true");
+        spec.memory = MIB;
+        let error = own.runtime.create(&spec).await.unwrap_err();
+        assert!(
+            matches!(error, Error::Refused { what: "memory", .. }),
+            "{error}"
+        );
+
+        let mut spec = own.spec("true");
+        spec.runtime = Some("nosuch".to_owned());
+        let error = own.runtime.create(&spec).await.unwrap_err();
+        assert!(matches!(error, Error::NoSuchRuntime { .. }), "{error}");
+
+        let mut spec = own.spec("true");
+        spec.mounts = vec![elevo_sandbox::Mount::writable("/no/such/place", "/w")];
+        let error = own.runtime.create(&spec).await.unwrap_err();
+        assert!(
+            matches!(error, Error::Refused { what: "mounts", .. }),
+            "{error}"
+        );
+
+        assert_eq!(own.runtime.list().await.unwrap(), []);
+    });
+}
+
+#[test]
+fn the_least_memory_that_is_taken_is_the_engines_own_minimum() {
+    with_installation(async |own| {
+        let mut spec = own.spec("true");
+        spec.memory = 6 * MIB;
+        let id = own.runtime.create(&spec).await.unwrap();
+        let config = own.inspect(&id).await.host_config.unwrap();
+        assert_eq!(config.memory, Some(6 << 20));
+    });
+}

@@ -1,0 +1,273 @@
+//! Promise 5: what a sandbox can reach.
+
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::process::Command;
+use std::time::Duration;
+
+use elevo_sandbox::{ContainerId, ContainerSpec, Error, Network, SandboxRuntime};
+
+use crate::outside::{DNS, HOST, METADATA, Outside, PORT, PRIVATE, PUBLIC, SHARED};
+use crate::support::{Installation, host, with_installation};
+
+/// Connects to each of these and says which answered.
+fn probe(own: &Installation, targets: &[(&str, u16)]) -> ContainerSpec {
+    let mut script = String::new();
+    for (address, port) in targets {
+        script += &format!(
+            "if nc -w 2 {address} {port} </dev/null 2>/dev/null | grep -q hello; \
+             then echo {address}:{port} reached; else echo {address}:{port} not; fi\n"
+        );
+    }
+    on_internet(own.spec(&script))
+}
+
+fn on_internet(mut spec: ContainerSpec) -> ContainerSpec {
+    spec.network = Network::Internet;
+    spec
+}
+
+/// Those that were reached, of which all were tried.
+async fn reached(own: &Installation, targets: &[(&str, u16)]) -> Vec<String> {
+    let seen = own.output(&probe(own, targets)).await;
+    assert_eq!(seen.lines().count(), targets.len(), "{seen}");
+    let reached = seen
+        .lines()
+        .filter_map(|line| line.strip_suffix(" reached"));
+    reached.map(str::to_owned).collect()
+}
+
+/// Greets whoever connects, on an address of the host.
+fn greeter(address: &str) -> SocketAddr {
+    let listener = TcpListener::bind((address.parse::<IpAddr>().unwrap(), 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let _ = std::io::Write::write_all(&mut stream.unwrap(), b"hello\n");
+        }
+    });
+    // Nothing is proved by a listener that nobody can reach.
+    TcpStream::connect_timeout(&address, Duration::from_secs(5)).unwrap();
+    address
+}
+
+async fn addresses(own: &Installation, id: &ContainerId) -> (String, String) {
+    let settings = own.inspect(id).await.network_settings.unwrap();
+    let network = settings.networks.unwrap().into_values().next().unwrap();
+    (network.ip_address.unwrap(), network.gateway.unwrap())
+}
+
+fn rules_of(own: &Installation) -> String {
+    let v4 = host(&["iptables-save", "-t", "filter"]);
+    let v6 = host(&["ip6tables-save", "-t", "filter"]);
+    let mark = format!("elevo:{}", own.server);
+    let hooks = v4
+        .lines()
+        .chain(v6.lines())
+        .filter(|line| line.contains(&mark));
+    hooks.collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn a_sandbox_without_network_has_a_loopback_interface_and_no_other() {
+    with_installation(async |own| {
+        let seen = own
+            .inside("ls /sys/class/net; ip route; ip address show lo | grep -c 127.0.0.1")
+            .await;
+        assert_eq!(seen, "lo\n1\n");
+    });
+}
+
+#[test]
+fn a_sandbox_reaches_public_addresses_and_none_of_another_kind() {
+    with_installation(async |own| {
+        let _outside = Outside::new();
+        let targets = [PUBLIC, PRIVATE, METADATA, SHARED].map(|address| (address, PORT));
+        assert_eq!(reached(&own, &targets).await, [format!("{PUBLIC}:{PORT}")]);
+    });
+}
+
+#[test]
+fn a_resolver_in_a_private_range_is_reached_on_its_port_alone() {
+    with_installation(async |own| {
+        let _outside = Outside::new();
+        let settings = elevo_sandbox::DockerSettings {
+            host: elevo_testkit::docker::host(),
+            server: own.server.clone(),
+            network: format!("elevo-{}", own.server),
+        };
+        let runtime = elevo_sandbox::DockerRuntime::connect(settings)
+            .await
+            .unwrap();
+        let resolver = PRIVATE.parse().unwrap();
+        let own = Installation {
+            runtime: runtime.with_resolvers(vec![resolver]),
+            server: own.server.clone(),
+            engine: own.engine.clone(),
+        };
+        let targets = [(PRIVATE, DNS), (PRIVATE, PORT), (METADATA, DNS)];
+        assert_eq!(reached(&own, &targets).await, [format!("{PRIVATE}:{DNS}")]);
+    });
+}
+
+#[test]
+fn a_sandbox_reaches_no_address_of_the_host() {
+    with_installation(async |own| {
+        let _outside = Outside::new();
+        let id = own.start(&on_internet(own.spec("sleep 1000"))).await;
+        let (_, gateway) = addresses(&own, &id).await;
+        let listeners = [greeter(&gateway), greeter(HOST)];
+        let hosts = listeners.map(|address| (address.ip().to_string(), address.port()));
+        let mut targets: Vec<_> = hosts.iter().map(|(ip, port)| (&**ip, *port)).collect();
+        targets.push((PUBLIC, PORT));
+        assert_eq!(reached(&own, &targets).await, [format!("{PUBLIC}:{PORT}")]);
+    });
+}
+
+#[test]
+fn two_sandboxes_do_not_reach_each_other() {
+    with_installation(async |own| {
+        let _outside = Outside::new();
+        let script = "nc -ll -p 8000 -e /bin/echo hello & \
+                      until nc -w 1 127.0.0.1 8000 </dev/null | grep hello; do sleep 0.1; done; wait";
+        let first = own.start(&on_internet(own.spec(script))).await;
+        own.wrote(&first, "hello").await;
+        let (address, _) = addresses(&own, &first).await;
+        let targets = [(&*address, PORT), (PUBLIC, PORT)];
+        assert_eq!(reached(&own, &targets).await, [format!("{PUBLIC}:{PORT}")]);
+    });
+}
+
+#[test]
+fn a_sandbox_has_no_address_of_ipv6() {
+    with_installation(async |own| {
+        let seen = own
+            .output(&on_internet(own.spec("cat /proc/net/if_inet6; echo end")))
+            .await;
+        for line in seen.lines().filter(|line| *line != "end") {
+            assert!(line.ends_with("lo"), "{line}");
+        }
+    });
+}
+
+#[test]
+fn rules_are_put_back_before_a_sandbox_starts() {
+    with_installation(async |own| {
+        let _outside = Outside::new();
+        let id = own
+            .runtime
+            .create(&probe(&own, &[(PRIVATE, PORT)]))
+            .await
+            .unwrap();
+        let before = rules_of(&own);
+        assert_eq!(before.lines().count(), 4, "{before}");
+        for line in before.lines().take(2) {
+            let rule = line.strip_prefix("-A ").unwrap();
+            let words = rule.split_whitespace().map(|word| word.trim_matches('"'));
+            host(&[&["iptables", "-w", "-D"], &*words.collect::<Vec<_>>()].concat());
+        }
+        assert_ne!(rules_of(&own), before);
+
+        own.runtime.start(&id).await.unwrap();
+        assert_eq!(rules_of(&own), before);
+        own.ended(&id).await;
+        assert_eq!(own.logs(&id).await, format!("{PRIVATE}:{PORT} not\n"));
+    });
+}
+
+#[test]
+fn a_check_puts_rules_back_and_setting_them_again_changes_nothing() {
+    with_installation(async |own| {
+        own.runtime
+            .create(&on_internet(own.spec("true")))
+            .await
+            .unwrap();
+        let before = rules_of(&own);
+        own.runtime
+            .create(&on_internet(own.spec("true")))
+            .await
+            .unwrap();
+        assert_eq!(own.runtime.check().await.unwrap().internet, None);
+        assert_eq!(rules_of(&own), before);
+    });
+}
+
+#[test]
+fn nothing_is_left_of_a_network_that_is_torn_down() {
+    with_installation(async |own| {
+        let id = own.start(&on_internet(own.spec("sleep 1000"))).await;
+        let error = own.runtime.tear_down().await.unwrap_err();
+        assert!(matches!(error, Error::Conflict { .. }), "{error:?}");
+        assert_eq!(
+            rules_of(&own).lines().count(),
+            4,
+            "the rules stay with the network"
+        );
+
+        own.runtime.remove(&id).await.unwrap();
+        own.runtime.tear_down().await.unwrap();
+        own.runtime.tear_down().await.unwrap();
+        assert_eq!(rules_of(&own), "");
+        let network = format!("elevo-{}", own.server);
+        assert!(own.engine.inspect_network(&network, None).await.is_err());
+    });
+}
+
+#[test]
+fn a_network_that_someone_else_made_is_not_used() {
+    with_installation(async |own| {
+        let network = format!("elevo-{}", own.server);
+        let engine = elevo_testkit::docker::host();
+        host(&["docker", "--host", &engine, "network", "create", &network]);
+        let created = own.runtime.create(&on_internet(own.spec("true"))).await;
+        host(&["docker", "--host", &engine, "network", "rm", &network]);
+        let error = created.unwrap_err();
+        assert!(
+            matches!(
+                error,
+                Error::Refused {
+                    what: "network",
+                    ..
+                }
+            ),
+            "{error:?}"
+        );
+    });
+}
+
+const ELSEWHERE: &str = "ELEVO_TEST_ELSEWHERE";
+
+/// In another network namespace than the engine's, the rules would guard
+/// nothing.
+#[test]
+fn without_rules_there_is_no_internet_but_still_none() {
+    if std::env::var_os(ELSEWHERE).is_none() {
+        let status = Command::new("unshare")
+            .args(["--net", "--"])
+            .arg(std::env::current_exe().unwrap())
+            .args([
+                "--exact",
+                "network::without_rules_there_is_no_internet_but_still_none",
+            ])
+            .env(ELSEWHERE, "1")
+            .status()
+            .unwrap();
+        assert!(status.success());
+        return;
+    }
+    with_installation(async |own| {
+        let refused = own.runtime.create(&on_internet(own.spec("true"))).await;
+        let error = refused.unwrap_err();
+        assert!(
+            matches!(
+                error,
+                Error::Refused {
+                    what: "network",
+                    ..
+                }
+            ),
+            "{error:?}"
+        );
+        assert!(own.runtime.check().await.unwrap().internet.is_some());
+        assert_eq!(own.inside("echo works").await, "works\n");
+    });
+}

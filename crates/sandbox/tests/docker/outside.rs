@@ -1,0 +1,126 @@
+//! The world outside a sandbox, made on this machine: nothing leaves it.
+//!
+//! ```text
+//! sandbox ── bridge ── host ── a pair of interfaces ── a namespace with listeners
+//! ```
+//!
+//! The namespace has addresses of every kind, and the host routes to them
+//! there and nowhere else.
+
+use std::env;
+use std::fs::File;
+use std::process::{Command, id};
+
+use elevo_testkit::docker;
+
+use crate::support::host;
+
+/// A public address; the route to it ends on this machine.
+pub(crate) const PUBLIC: &str = "11.22.33.44";
+/// One in a private range.
+pub(crate) const PRIVATE: &str = "10.213.7.2";
+/// Where clouds tell their machines secrets.
+pub(crate) const METADATA: &str = "169.254.169.254";
+/// One that providers use behind their own translation.
+pub(crate) const SHARED: &str = "100.100.100.200";
+/// Of the host itself, in a private range.
+pub(crate) const HOST: &str = "10.213.7.1";
+/// On which all listeners in the namespace answer; the other is [`DNS`].
+pub(crate) const PORT: u16 = 8000;
+/// The port of resolvers.
+pub(crate) const DNS: u16 = 53;
+
+/// Listeners in a namespace of their own. One at a time on a machine.
+#[derive(Debug)]
+pub(crate) struct Outside {
+    name: String,
+    interface: String,
+    /// Held while the addresses are taken; the system lets go of it.
+    _turn: File,
+}
+
+impl Outside {
+    pub(crate) fn new() -> Self {
+        let this = Self {
+            name: format!("elevo-outside-{}", id()),
+            interface: format!("evo{}", id()),
+            _turn: turn(),
+        };
+        let listeners = format!(
+            "nc -ll -p {DNS} -e /bin/echo hello & exec nc -ll -p {PORT} -e /bin/echo hello"
+        );
+        host(&[
+            "docker",
+            "--host",
+            &docker::host(),
+            "run",
+            "--detach",
+            "--network",
+            "none",
+            "--name",
+            &this.name,
+            &docker::tiny_image(),
+            "/bin/sh",
+            "-c",
+            &listeners,
+        ]);
+        this.wire();
+        this
+    }
+
+    fn wire(&self) {
+        let pid = host(&[
+            "docker",
+            "--host",
+            &docker::host(),
+            "inspect",
+            "--format",
+            "{{.State.Pid}}",
+            &self.name,
+        ]);
+        let pid = pid.trim();
+        let (near, far) = (&*self.interface, "eth9");
+        let inside = |command: &[&str]| {
+            let enter = ["nsenter", "--target", pid, "--net", "ip"];
+            host(&[&enter, command].concat());
+        };
+        host(&[
+            "ip", "link", "add", near, "type", "veth", "peer", "name", far, "netns", pid,
+        ]);
+        host(&["ip", "address", "add", &format!("{HOST}/24"), "dev", near]);
+        host(&["ip", "link", "set", near, "up"]);
+        inside(&["link", "set", far, "up"]);
+        inside(&["address", "add", &format!("{PRIVATE}/24"), "dev", far]);
+        for address in [PUBLIC, METADATA, SHARED] {
+            inside(&["address", "add", &format!("{address}/32"), "dev", far]);
+            host(&[
+                "ip",
+                "route",
+                "add",
+                &format!("{address}/32"),
+                "via",
+                PRIVATE,
+            ]);
+        }
+        inside(&["route", "add", "default", "via", HOST]);
+    }
+}
+
+impl Drop for Outside {
+    fn drop(&mut self) {
+        // Routes go with the interface, and the far end with the near one.
+        let _ = Command::new("ip")
+            .args(["link", "delete", &self.interface])
+            .status();
+        let _ = Command::new("docker")
+            .args(["--host", &docker::host(), "rm", "--force", &self.name])
+            .output();
+    }
+}
+
+/// Waits until no other test has the addresses.
+fn turn() -> File {
+    let file = File::create(env::temp_dir().join("elevo-test-outside.lock")).unwrap();
+    file.lock().unwrap();
+    file
+}

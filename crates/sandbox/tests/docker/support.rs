@@ -1,0 +1,199 @@
+//! An installation of its own for each test, and what tests do with it.
+
+use std::collections::{BTreeMap, HashMap};
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::process::{Command, id};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use bollard::models::ContainerInspectResponse;
+use bollard::query_parameters::ListImagesOptionsBuilder;
+use elevo_sandbox::{
+    ContainerId, ContainerSpec, ContainerState, ContainerStatus, DockerRuntime, DockerSettings,
+    LogsQuery, Network, SandboxRuntime, User,
+};
+use elevo_testkit::docker;
+
+/// The user that commands run as.
+pub(crate) const UID: u32 = 4321;
+pub(crate) const MIB: u64 = 1 << 20;
+
+static NEXT: AtomicU32 = AtomicU32::new(0);
+
+/// An installation on the engine.
+#[derive(Debug)]
+pub(crate) struct Installation {
+    pub(crate) runtime: DockerRuntime,
+    pub(crate) server: String,
+    /// The engine itself, for what a runtime does not show.
+    pub(crate) engine: bollard::Docker,
+}
+
+/// Runs a test in an installation, and removes that afterwards.
+pub(crate) fn with_installation<T: Future<Output = ()>>(test: impl FnOnce(Arc<Installation>) -> T) {
+    let tokio = tokio::runtime::Runtime::new().unwrap();
+    let installation = Arc::new(tokio.block_on(Installation::new()));
+    let running = AssertUnwindSafe(|| tokio.block_on(test(Arc::clone(&installation))));
+    let result = catch_unwind(running);
+    tokio.block_on(installation.clean_up());
+    if let Err(panic) = result {
+        resume_unwind(panic);
+    }
+}
+
+impl Installation {
+    pub(crate) async fn new() -> Self {
+        Self::at(&docker::host()).await
+    }
+
+    /// One on the engine at this address.
+    pub(crate) async fn at(host: &str) -> Self {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let server = format!("test-{}-{number}", id());
+        let settings = DockerSettings {
+            host: host.to_owned(),
+            server: server.clone(),
+            network: format!("elevo-{server}"),
+        };
+        Self {
+            runtime: DockerRuntime::connect(settings).await.unwrap(),
+            server,
+            engine: bollard::Docker::connect_with_unix(host, 60, bollard::API_DEFAULT_VERSION)
+                .unwrap()
+                .negotiate_version()
+                .await
+                .unwrap(),
+        }
+    }
+
+    pub(crate) async fn clean_up(&self) {
+        for container in self.runtime.list().await.unwrap() {
+            self.runtime.remove(&container.id).await.unwrap();
+        }
+        let names = format!("elevo-test/*-{}", self.server);
+        let options = ListImagesOptionsBuilder::default()
+            .filters(&HashMap::from([("reference", vec![names])]))
+            .build();
+        for image in self.engine.list_images(Some(options)).await.unwrap() {
+            for tag in image.repo_tags {
+                self.runtime.remove_image(&tag).await.unwrap();
+            }
+        }
+        self.runtime.tear_down().await.unwrap();
+    }
+
+    /// An image made of a container, which goes with this installation.
+    pub(crate) fn commit(&self, name: &str, of: &ContainerId, change: &str) -> String {
+        let image = format!("elevo-test/{name}-{}:1", self.server);
+        let engine = docker::host();
+        let commit = ["docker", "--host", &engine, "commit", "--change", change];
+        host(&[&commit[..], &[of.as_str(), &image]].concat());
+        image
+    }
+
+    /// A small sandbox that runs this script.
+    pub(crate) fn spec(&self, script: &str) -> ContainerSpec {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        ContainerSpec {
+            sandbox: format!("sbx-{}-{number}", self.server),
+            image: docker::tiny_image(),
+            user: User { uid: UID, gid: UID },
+            mounts: Vec::new(),
+            working_dir: "/tmp".to_owned(),
+            command: ["/bin/sh", "-c", script].map(str::to_owned).to_vec(),
+            env: BTreeMap::new(),
+            cpu_millis: 1000,
+            memory: 64 * MIB,
+            pids: 32,
+            network: Network::None,
+            runtime: None,
+            writable_root: false,
+            tmpfs: vec![("/tmp".to_owned(), 8 * MIB)],
+            hostname: None,
+        }
+    }
+
+    pub(crate) async fn start(&self, spec: &ContainerSpec) -> ContainerId {
+        let id = self.runtime.create(spec).await.unwrap();
+        self.runtime.start(&id).await.unwrap();
+        id
+    }
+
+    /// What a script sees in a small sandbox.
+    pub(crate) async fn inside(&self, script: &str) -> String {
+        self.output(&self.spec(script)).await
+    }
+
+    /// What the command of this sandbox writes until it ends.
+    pub(crate) async fn output(&self, spec: &ContainerSpec) -> String {
+        let id = self.start(spec).await;
+        self.ended(&id).await;
+        let text = self.logs(&id).await;
+        self.runtime.remove(&id).await.unwrap();
+        text
+    }
+
+    pub(crate) async fn status(&self, id: &ContainerId) -> ContainerStatus {
+        self.runtime.status(id).await.unwrap().unwrap()
+    }
+
+    /// How it is when its command has ended.
+    pub(crate) async fn ended(&self, id: &ContainerId) -> ContainerStatus {
+        eventually("the command ends", async || {
+            let status = self.status(id).await;
+            (status.state == ContainerState::Exited).then_some(status)
+        })
+        .await
+    }
+
+    /// All that it wrote.
+    pub(crate) async fn logs(&self, id: &ContainerId) -> String {
+        let query = LogsQuery {
+            tail: None,
+            since: None,
+            until: None,
+            limit: 4 << 20,
+        };
+        let logs = self.runtime.logs(id, &query).await.unwrap();
+        assert!(!logs.truncated);
+        String::from_utf8(logs.bytes.to_vec()).unwrap()
+    }
+
+    /// Waits until it wrote this.
+    pub(crate) async fn wrote(&self, id: &ContainerId, text: &str) {
+        eventually(text, async || {
+            self.logs(id).await.contains(text).then_some(())
+        })
+        .await;
+    }
+
+    pub(crate) async fn inspect(&self, id: &ContainerId) -> ContainerInspectResponse {
+        self.engine
+            .inspect_container(id.as_str(), None)
+            .await
+            .unwrap()
+    }
+}
+
+/// Asks again until there is an answer; gives up after half a minute.
+pub(crate) async fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
+    for _ in 0..600 {
+        if let Some(answer) = ask().await {
+            return answer;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("not within half a minute: {what}");
+}
+
+/// Runs a command of the host, which must succeed; what it printed.
+pub(crate) fn host(command: &[&str]) -> String {
+    let output = Command::new(command[0])
+        .args(&command[1..])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{command:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
