@@ -1,1 +1,28 @@
-//! The service.
+//! The service: sandboxes for agents over a REST API, on one machine.
+//!
+//! ```text
+//! http ─► app ─► catalog · workspace · sandbox · agent-link
+//! ```
+//!
+//! May depend on every library below. A handler in [`http`] reads a request,
+//! asks [`app`] and writes the answer; it touches no database, no container and
+//! no file. [`app`] knows nothing of HTTP. Nothing is kept only in memory that a
+//! restart would miss: rows are in the catalog, files in workspaces, running
+//! commands with the agents. The clock and random numbers enter in `clock`.
+
+mod app;
+mod archive;
+mod clock;
+mod config;
+mod failure;
+mod http;
+mod jobs;
+mod listen;
+mod metrics;
+mod serve;
+
+pub use app::{App, Parts};
+pub use config::{Config, InvalidConfig, Limits, Secret, Tls, settings};
+pub use failure::Failure;
+pub use http::openapi_json;
+pub use serve::{Addresses, Server};

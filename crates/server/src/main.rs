@@ -1,3 +1,103 @@
-//! The service as a process.
+//! `workspace-server`: the service as a process of its own. Here the
+//! environment, the terminal and signals enter.
 
-fn main() {}
+#![allow(clippy::disallowed_methods, reason = "settings and signals enter here")]
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::Parser;
+use elevo_server::{Config, Server, settings};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Sandboxes for agents, each with its own branch of a versioned file tree.
+#[derive(Debug, Parser)]
+#[command(name = "workspace-server", version, after_help = help())]
+struct Arguments {
+    /// Settings, a TOML file; the environment wins over it
+    #[arg(long, value_name = "FILE", env = "ELEVO_CONFIG")]
+    config: Option<PathBuf>,
+
+    /// Only check the settings
+    #[arg(long)]
+    check: bool,
+
+    /// Print the description of the API and end
+    #[arg(long)]
+    openapi: bool,
+}
+
+fn help() -> String {
+    let mut help = String::from("Settings (variables; in the file the same in lower case):\n");
+    for (name, meaning) in settings() {
+        help += &format!("  {name:<26} {meaning}\n");
+    }
+    help += "\nExamples:\n  workspace-server --check\n  DATA_DIR=/srv/elevo API_PORT=8081 workspace-server\n";
+    help
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            use std::io::Write;
+            // Nobody is left to tell if this fails.
+            let _ = writeln!(std::io::stderr(), "workspace-server: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    use std::io::Write;
+    if arguments.openapi {
+        let text = elevo_server::openapi_json();
+        return Ok(std::io::stdout().write_all(text.as_bytes())?);
+    }
+    let file = match &arguments.config {
+        Some(path) => {
+            let text = std::fs::read_to_string(path);
+            Some(text.with_context(|| format!("cannot read {}", path.display()))?)
+        }
+        None => None,
+    };
+    let config = Config::read(file.as_deref(), std::env::vars())?;
+    if arguments.check {
+        return Ok(writeln!(std::io::stdout(), "the settings can be used")?);
+    }
+    log_to_stderr(&config.log)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(serve(config))
+}
+
+/// One JSON object a line.
+fn log_to_stderr(filter: &str) -> anyhow::Result<()> {
+    let filter = tracing_subscriber::EnvFilter::try_new(filter);
+    let filter = filter.context("RUST_LOG cannot be read")?;
+    tracing_subscriber::fmt()
+        .json()
+        .flatten_event(true)
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .init();
+    Ok(())
+}
+
+async fn serve(config: Config) -> anyhow::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut server = Server::start(config).await?;
+    let addresses = server.addresses();
+    tracing::info!(api = %addresses.api, metrics = %addresses.metrics, "listening");
+    tokio::select! {
+        error = server.failed() => return Err(error),
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    tracing::info!("ending; sandboxes go on");
+    server.stop().await;
+    Ok(())
+}

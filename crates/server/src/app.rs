@@ -1,0 +1,153 @@
+//! The use cases, apart from how they are asked for.
+
+mod files;
+mod keys;
+mod parts;
+mod principal;
+mod processes;
+mod recovery;
+mod sandboxes;
+mod spec;
+mod starting;
+mod system;
+mod templates;
+mod tenants;
+mod terminals;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use elevo_agent_link::{AgentLink, AgentLinks};
+use elevo_catalog::{Catalog, Sandbox};
+use elevo_core::{ErrorCode, SandboxState};
+use elevo_sandbox::SandboxRuntime;
+use tokio::sync::{Mutex, Semaphore, watch};
+
+use crate::config::Config;
+use crate::failure::{Failure, Result};
+use parts::Tenants;
+
+pub(crate) use files::DiffQuery;
+pub use parts::Parts;
+pub(crate) use principal::Principal;
+pub(crate) use processes::{Reading, Streamed, exit_code};
+pub(crate) use sandboxes::{ListQuery, LogsQuery};
+
+/// Everything that the use cases need.
+pub struct App {
+    pub(crate) config: Config,
+    pub(crate) catalog: Arc<dyn Catalog>,
+    pub(crate) runtime: Arc<dyn SandboxRuntime>,
+    pub(crate) links: AgentLinks,
+    pub(crate) tenants: Tenants,
+    /// How many sandboxes are made at the same time.
+    creations: Semaphore,
+    /// Sandboxes that something is being done to: one thing at a time.
+    held: Mutex<HashMap<String, Arc<Mutex<()>>>>,
+    /// Terminals that somebody looks at.
+    pub(crate) watched: terminals::Watched,
+    stopping: AtomicBool,
+    stop: watch::Sender<bool>,
+    pub(crate) started: Instant,
+}
+
+impl std::fmt::Debug for App {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut shown = f.debug_struct("App");
+        shown
+            .field("data", &self.config.data_dir)
+            .finish_non_exhaustive()
+    }
+}
+
+impl App {
+    /// The use cases over these parts.
+    pub fn new(config: Config, parts: Parts) -> Self {
+        Self {
+            creations: Semaphore::new(config.limits.max_concurrent_creations as usize),
+            catalog: parts.catalog,
+            runtime: parts.runtime,
+            links: parts.links,
+            tenants: Tenants::new(parts.store, &config),
+            held: Mutex::default(),
+            watched: terminals::Watched::default(),
+            stopping: AtomicBool::new(false),
+            stop: watch::Sender::new(false),
+            started: crate::clock::instant(),
+            config,
+        }
+    }
+
+    /// Whether new requests are refused, since the server is about to end.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
+    }
+
+    /// Refuses new requests from now on, and ends streams.
+    pub(crate) fn begin_stop(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
+        self.stop.send_replace(true);
+    }
+
+    /// Waits until the server is about to end.
+    pub(crate) async fn stopped(&self) {
+        let mut stop = self.stop.subscribe();
+        // An error is that nobody can say so any more.
+        let _ = stop.wait_for(|stop| *stop).await;
+    }
+
+    /// A sandbox that this principal may see.
+    pub(crate) async fn visible(&self, who: &Principal, id: &str) -> Result<Sandbox> {
+        let found = self.catalog.sandbox(who.tenant, id).await?;
+        let found = found.filter(|sandbox| who.sees(sandbox) && !sandbox.removing);
+        found.ok_or_else(|| Failure::no_sandbox(id))
+    }
+
+    /// The agent of a sandbox that runs.
+    pub(crate) async fn agent_of(&self, who: &Principal, id: &str) -> Result<AgentLink> {
+        let sandbox = self.visible(who, id).await?;
+        if sandbox.state != SandboxState::Running {
+            return Err(wrong_state(&sandbox, "run"));
+        }
+        match self.links.get(id) {
+            Some(link) => Ok(link),
+            None => self.wait_for_agent(&sandbox).await,
+        }
+    }
+
+    /// After a restart of the server, agents come back within moments.
+    async fn wait_for_agent(&self, sandbox: &Sandbox) -> Result<AgentLink> {
+        let patience = std::time::Duration::from_secs(10);
+        let connected = self.links.connected(&sandbox.id);
+        tokio::time::timeout(patience, connected)
+            .await
+            .map_err(|_| {
+                let message = "the agent in the sandbox is not connected";
+                Failure::new(ErrorCode::AgentUnreachable, message).retry_after(2)
+            })
+    }
+
+    /// Keeps everything else from changing this sandbox meanwhile.
+    pub(crate) async fn hold(&self, id: &str) -> tokio::sync::OwnedMutexGuard<()> {
+        let lock = {
+            let mut held = self.held.lock().await;
+            if held.len() > 1000 {
+                held.retain(|_, lock| Arc::strong_count(lock) > 1);
+            }
+            held.entry(id.to_owned()).or_default().clone()
+        };
+        lock.lock_owned().await
+    }
+}
+
+pub(crate) fn wrong_state(sandbox: &Sandbox, wanted: &str) -> Failure {
+    let message = format!(
+        "the sandbox is {}, and must be in another state to {wanted}",
+        sandbox.state
+    );
+    Failure::new(ErrorCode::SandboxWrongState, message)
+        .about("sandboxId", sandbox.id.as_str())
+        .about("state", sandbox.state.name())
+}

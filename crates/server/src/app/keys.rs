@@ -1,0 +1,223 @@
+//! Keys and agents of a tenant.
+
+use std::time::Duration;
+
+use elevo_api as api;
+use elevo_api::Scope;
+use elevo_catalog::secret::ApiKeySecret;
+use elevo_catalog::{ApiKey, KeyLimits};
+use elevo_core::{ErrorCode, TenantId};
+
+use crate::app::{App, Principal};
+use crate::clock;
+use crate::failure::{Failure, Result};
+
+/// What the catalog keeps of a secret: also of one that was not made here.
+pub(crate) fn hash_of(secret: &str) -> [u8; 32] {
+    match secret.parse::<ApiKeySecret>() {
+        Ok(secret) => secret.hash(),
+        Err(_) => blake3::derive_key("elevo server 2026-11-15 given API key", secret.as_bytes()),
+    }
+}
+
+impl App {
+    pub(crate) async fn create_key(
+        &self,
+        who: &Principal,
+        wish: api::CreateKey,
+    ) -> Result<api::NewKey> {
+        who.needs(Scope::Keys)?;
+        check_name(&wish.name)?;
+        let scopes = wish.scopes.unwrap_or_else(|| Scope::ORDINARY.to_vec());
+        // Nobody hands on more than they have.
+        for scope in &scopes {
+            who.needs(*scope)?;
+        }
+        if let Some(own) = &who.agent
+            && wish.agent.as_ref() != Some(own)
+        {
+            let message = "this key is bound to an agent and makes keys for that one only";
+            return Err(Failure::new(ErrorCode::Forbidden, message));
+        }
+        if let Some(agent) = &wish.agent {
+            let found = self.catalog.agent(who.tenant, agent).await?;
+            found.ok_or_else(|| no_agent(agent))?;
+        }
+        let limits = wish
+            .limits
+            .map_or(self.config.limits.key.clone(), limits_in);
+        let limits = within(limits, &who.limits)?;
+        let expires = wish.expires_in_seconds;
+        let now = clock::now();
+        let secret = ApiKeySecret::from_random(clock::random());
+        let key = ApiKey {
+            id: clock::id("key-"),
+            tenant: who.tenant,
+            agent: wish.agent,
+            name: wish.name,
+            hash: secret.hash(),
+            scopes: scopes.iter().map(|scope| scope.name().into()).collect(),
+            limits,
+            created: now,
+            expires: expires.map(|s| clock::after(now, Duration::from_secs(s.into()))),
+            revoked: None,
+        };
+        self.catalog.add_key(&key).await?;
+        Ok(api::NewKey {
+            key: key_out(key),
+            secret: Some(secret.reveal()),
+        })
+    }
+
+    pub(crate) async fn keys(&self, who: &Principal) -> Result<api::KeyList> {
+        who.needs(Scope::Keys)?;
+        let keys = self.catalog.keys(who.tenant).await?.into_iter();
+        let visible = keys.filter(|key| who.agent.is_none() || key.agent == who.agent);
+        Ok(api::KeyList {
+            items: visible.map(key_out).collect(),
+        })
+    }
+
+    pub(crate) async fn revoke_key(&self, who: &Principal, id: &str) -> Result<()> {
+        who.needs(Scope::Keys)?;
+        let keys = self.catalog.keys(who.tenant).await?;
+        let mut keys = keys.into_iter();
+        let found =
+            keys.find(|key| key.id == id && (who.agent.is_none() || key.agent == who.agent));
+        let missing = || Failure::new(ErrorCode::KeyNotFound, "there is no such key");
+        found.ok_or_else(missing)?;
+        self.catalog
+            .revoke_key(who.tenant, id, clock::now())
+            .await?;
+        Ok(())
+    }
+
+    pub(crate) async fn create_agent(
+        &self,
+        who: &Principal,
+        wish: api::CreateAgent,
+    ) -> Result<api::Agent> {
+        who.needs(Scope::Keys)?;
+        check_name(&wish.name)?;
+        if who.agent.is_some() {
+            let message = "a key that is bound to an agent adds no others";
+            return Err(Failure::new(ErrorCode::Forbidden, message));
+        }
+        let agent = elevo_catalog::Agent {
+            id: clock::id("agt-"),
+            tenant: who.tenant,
+            name: wish.name,
+            created: clock::now(),
+        };
+        self.catalog.add_agent(&agent).await?;
+        Ok(agent_out(agent))
+    }
+
+    pub(crate) async fn agents(&self, who: &Principal) -> Result<api::AgentList> {
+        who.needs(Scope::Keys)?;
+        let agents = self.catalog.agents(who.tenant).await?.into_iter();
+        let visible = agents.filter(|agent| who.agent.as_ref().is_none_or(|own| *own == agent.id));
+        Ok(api::AgentList {
+            items: visible.map(agent_out).collect(),
+        })
+    }
+
+    /// A key with every scope and no limits, for the owner of a tenant.
+    pub async fn create_owner_key(&self, tenant: TenantId, name: &str) -> Result<String> {
+        let secret = ApiKeySecret::from_random(clock::random());
+        self.add_owner_key(tenant, name, secret.hash()).await?;
+        Ok(secret.reveal())
+    }
+
+    pub(crate) async fn add_owner_key(
+        &self,
+        tenant: TenantId,
+        name: &str,
+        hash: [u8; 32],
+    ) -> Result<()> {
+        let key = ApiKey {
+            id: clock::id("key-"),
+            tenant,
+            agent: None,
+            name: name.into(),
+            hash,
+            scopes: Scope::ALL.map(|scope| scope.name().into()).to_vec(),
+            limits: KeyLimits::default(),
+            created: clock::now(),
+            expires: None,
+            revoked: None,
+        };
+        Ok(self.catalog.add_key(&key).await?)
+    }
+}
+
+pub(crate) fn check_name(name: &str) -> Result<()> {
+    let good = !name.trim().is_empty() && name.chars().count() <= 100;
+    match good && !name.chars().any(char::is_control) {
+        true => Ok(()),
+        false => Err(Failure::invalid("`name` must have 1 to 100 characters")),
+    }
+}
+
+fn no_agent(id: &str) -> Failure {
+    let message = format!("there is no agent `{}`", crate::failure::short(id));
+    Failure::new(ErrorCode::AgentNotFound, message)
+}
+
+fn limits_in(limits: api::KeyLimits) -> KeyLimits {
+    KeyLimits {
+        creates_per_minute: limits.creates_per_minute,
+        commands_per_minute: limits.commands_per_minute,
+        requests_per_minute: limits.requests_per_minute,
+        sandboxes: limits.sandboxes,
+    }
+}
+
+/// Limits for a new key, no wider than those of whoever makes it.
+fn within(wanted: KeyLimits, own: &KeyLimits) -> Result<KeyLimits> {
+    let pairs = [
+        (wanted.creates_per_minute, own.creates_per_minute),
+        (wanted.commands_per_minute, own.commands_per_minute),
+        (wanted.requests_per_minute, own.requests_per_minute),
+        (wanted.sandboxes, own.sandboxes),
+    ];
+    if pairs.iter().any(|(wanted, _)| *wanted == Some(0)) {
+        return Err(Failure::invalid("a limit of a key is at least 1"));
+    }
+    let wider = |(wanted, own): &(Option<u32>, Option<u32>)| match (wanted, own) {
+        (_, None) => false,
+        (None, Some(_)) => true,
+        (Some(wanted), Some(own)) => wanted > own,
+    };
+    if pairs.iter().any(wider) {
+        let message = "a key cannot have wider limits than the one that makes it";
+        return Err(Failure::new(ErrorCode::Forbidden, message));
+    }
+    Ok(wanted)
+}
+
+fn key_out(key: ApiKey) -> api::Key {
+    api::Key {
+        id: key.id,
+        name: key.name,
+        scopes: key.scopes,
+        agent: key.agent,
+        limits: api::KeyLimits {
+            creates_per_minute: key.limits.creates_per_minute,
+            commands_per_minute: key.limits.commands_per_minute,
+            requests_per_minute: key.limits.requests_per_minute,
+            sandboxes: key.limits.sandboxes,
+        },
+        created_at: clock::text(key.created),
+        expires_at: key.expires.map(clock::text),
+        revoked_at: key.revoked.map(clock::text),
+    }
+}
+
+fn agent_out(agent: elevo_catalog::Agent) -> api::Agent {
+    api::Agent {
+        id: agent.id,
+        name: agent.name,
+        created_at: clock::text(agent.created),
+    }
+}

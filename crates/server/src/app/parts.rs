@@ -1,0 +1,148 @@
+//! What the use cases stand on, and the workspaces of each tenant.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use elevo_agent_link::AgentLinks;
+use elevo_catalog::Catalog;
+use elevo_core::TenantId;
+use elevo_engine::{DEFAULT_CACHE_BYTES, Repository, Store};
+use elevo_sandbox::SandboxRuntime;
+use elevo_workspace::{Options, Owner, ProviderKind, WorkspaceId, Workspaces};
+
+use crate::config::Config;
+use crate::failure::{Failure, Result};
+
+/// What the use cases stand on.
+#[allow(missing_debug_implementations, reason = "stores have none")]
+pub struct Parts {
+    /// Rows.
+    pub catalog: Arc<dyn Catalog>,
+    /// Containers.
+    pub runtime: Arc<dyn SandboxRuntime>,
+    /// Agents.
+    pub links: AgentLinks,
+    /// Snapshots.
+    pub store: Arc<dyn Store>,
+}
+
+/// Repositories and workspaces, opened when a tenant first needs them.
+pub(crate) struct Tenants {
+    store: Arc<dyn Store>,
+    root: PathBuf,
+    options: Options,
+    open: Mutex<HashMap<TenantId, Arc<Workspaces>>>,
+}
+
+impl Tenants {
+    pub(super) fn new(store: Arc<dyn Store>, config: &Config) -> Self {
+        let provider: Option<ProviderKind> =
+            config.provider.as_ref().and_then(|name| name.parse().ok());
+        let (uid, gid) = config.sandbox_user;
+        let is_root = rustix::process::geteuid().is_root();
+        let is_overlay = provider.is_none_or(|kind| kind == ProviderKind::Overlay);
+        let options = Options {
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            provider,
+            spare_layers: 10 << 30,
+            pool: (is_root && is_overlay).then_some(config.pool_size),
+            owner: is_root.then_some(Owner { uid, gid }),
+        };
+        Self {
+            store,
+            root: config.workspace_root.clone(),
+            options,
+            open: Mutex::default(),
+        }
+    }
+
+    /// The snapshots of a tenant.
+    pub(crate) fn repository(&self, tenant: TenantId) -> Repository {
+        Repository::new(self.store.clone(), tenant, DEFAULT_CACHE_BYTES)
+    }
+
+    /// Whether the disk of workspaces can be limited.
+    pub(crate) fn can_limit(&self) -> bool {
+        self.options.pool.is_some()
+    }
+
+    /// The tenants that have workspaces here.
+    pub(crate) fn known(&self) -> Vec<TenantId> {
+        let entries = std::fs::read_dir(&self.root)
+            .into_iter()
+            .flatten()
+            .flatten();
+        entries
+            .filter_map(|entry| tenant_from(entry.file_name().to_str()?))
+            .collect()
+    }
+
+    /// Runs something on the workspaces of a tenant, where it may block.
+    pub(crate) async fn with<T: Send + 'static>(
+        &self,
+        tenant: TenantId,
+        work: impl FnOnce(&Workspaces) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let open = self.already(tenant);
+        let (store, options) = (self.store.clone(), self.options.clone());
+        let root = self.root.join(tenant.to_string());
+        let workspaces = match open {
+            Some(open) => open,
+            None => self.remember(
+                tenant,
+                blocking(move || open_at(&root, store, tenant, &options)).await?,
+            ),
+        };
+        blocking(move || work(&workspaces)).await
+    }
+
+    fn already(&self, tenant: TenantId) -> Option<Arc<Workspaces>> {
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.get(&tenant).cloned()
+    }
+
+    /// If two opened it at once, one is enough.
+    fn remember(&self, tenant: TenantId, opened: Workspaces) -> Arc<Workspaces> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.entry(tenant)
+            .or_insert_with(|| Arc::new(opened))
+            .clone()
+    }
+}
+
+fn open_at(
+    root: &std::path::Path,
+    store: Arc<dyn Store>,
+    tenant: TenantId,
+    options: &Options,
+) -> Result<Workspaces> {
+    let repository = Repository::new(store, tenant, DEFAULT_CACHE_BYTES);
+    let made = std::fs::create_dir_all(root);
+    made.map_err(|error| Failure::internal(&error))?;
+    Ok(Workspaces::open(root, repository, options)?)
+}
+
+/// Runs something that blocks, to its end whatever becomes of the caller.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|error| Err(Failure::internal(&error)))
+}
+
+/// The id of a workspace that a row names.
+pub(crate) fn workspace_id(text: &str) -> Result<WorkspaceId> {
+    text.parse().map_err(|error| Failure::internal(&error))
+}
+
+fn tenant_from(name: &str) -> Option<TenantId> {
+    let mut bytes = [0; 16];
+    if name.len() != 32 || !name.is_ascii() {
+        return None;
+    }
+    for (at, byte) in bytes.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&name[at * 2..at * 2 + 2], 16).ok()?;
+    }
+    Some(TenantId::new(bytes))
+}

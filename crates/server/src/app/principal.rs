@@ -1,0 +1,64 @@
+use elevo_api::Scope;
+use elevo_catalog::{ApiKey, KeyLimits, Sandbox};
+use elevo_core::{ErrorCode, TenantId};
+
+use crate::app::App;
+use crate::clock;
+use crate::failure::{Failure, Result};
+
+/// Who asks, as the key has proved.
+#[derive(Clone, Debug)]
+pub(crate) struct Principal {
+    pub(crate) tenant: TenantId,
+    /// The agent that the key acts for; it sees only that one's sandboxes.
+    pub(crate) agent: Option<String>,
+    pub(crate) key: String,
+    pub(crate) scopes: Vec<Scope>,
+    pub(crate) limits: KeyLimits,
+}
+
+impl Principal {
+    pub(crate) fn sees(&self, sandbox: &Sandbox) -> bool {
+        let same_agent = self.agent.is_none() || self.agent == sandbox.agent;
+        sandbox.tenant == self.tenant && same_agent
+    }
+
+    /// Refuses who lacks a scope.
+    pub(crate) fn needs(&self, scope: Scope) -> Result<()> {
+        if self.scopes.contains(&scope) {
+            return Ok(());
+        }
+        let message = format!("this key lacks the scope `{}`", scope.name());
+        Err(Failure::new(ErrorCode::Forbidden, message).about("scope", scope.name()))
+    }
+}
+
+impl From<ApiKey> for Principal {
+    fn from(key: ApiKey) -> Self {
+        let scopes = key.scopes.iter().filter_map(|scope| scope.parse().ok());
+        Self {
+            tenant: key.tenant,
+            agent: key.agent,
+            key: key.id,
+            scopes: scopes.collect(),
+            limits: key.limits,
+        }
+    }
+}
+
+impl App {
+    /// Whose key this is.
+    pub(crate) async fn authenticate(&self, secret: &str) -> Result<Principal> {
+        let refused = |why: &str| Failure::new(ErrorCode::Unauthorized, why);
+        let hash = super::keys::hash_of(secret);
+        let key = self.catalog.key_by_hash(&hash).await?;
+        let key = key.ok_or_else(|| refused("this key is not known"))?;
+        if key.revoked.is_some() {
+            return Err(refused("this key was revoked"));
+        }
+        if key.expires.is_some_and(|expires| expires <= clock::now()) {
+            return Err(refused("this key has expired"));
+        }
+        Ok(key.into())
+    }
+}

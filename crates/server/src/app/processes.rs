@@ -1,0 +1,348 @@
+//! Commands in sandboxes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use elevo_agent_link::{Command, Event, Exit, LinkError, Output, Process, ProcessKind, Stream};
+use elevo_api as api;
+use elevo_api::{Encoding, Scope};
+use elevo_core::ErrorCode;
+
+use crate::app::{App, Principal, spec};
+use crate::clock;
+use crate::failure::{Failure, Result, short};
+
+/// Output of a process as it comes, over lost connections with the agent.
+#[derive(Debug)]
+pub(crate) struct Reading {
+    app: Arc<App>,
+    sandbox: String,
+    pub(crate) process: String,
+    /// How much has been read.
+    position: u64,
+    output: Output,
+}
+
+/// How a command was run.
+pub(crate) enum Streamed {
+    Started(api::CommandStarted),
+    Ended(Box<api::CommandResult>),
+    Stream(Reading, Option<u64>),
+}
+
+/// What is kept of the output of a command that is waited for.
+#[derive(Default)]
+struct Collected {
+    stdout: Vec<u8>,
+    stderr: Vec<u8>,
+    room: u64,
+    truncated: bool,
+}
+
+const DEFAULT_OUTPUT: u64 = 1 << 20;
+const MAX_OUTPUT: u64 = 64 << 20;
+const DAY: u32 = 86_400_000;
+
+impl Reading {
+    /// What comes next. Waits for an agent that has lost its connection.
+    pub(crate) async fn next(&mut self) -> Result<Event> {
+        loop {
+            match self.output.next().await {
+                Ok(event) => {
+                    self.position = match &event {
+                        Event::Data { offset, data, .. } => offset + data.len() as u64,
+                        Event::Gap { to, .. } => *to,
+                        Event::Exit(exit) => exit.offset,
+                    };
+                    return Ok(event);
+                }
+                Err(LinkError::Disconnected) => self.attach_again().await?,
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    async fn attach_again(&mut self) -> Result<()> {
+        let patience = Duration::from_secs(30);
+        let connected = tokio::time::timeout(patience, self.app.links.connected(&self.sandbox));
+        let link = connected.await.map_err(|_| LinkError::Disconnected)?;
+        self.output = link.attach(&self.process, self.position).await?;
+        Ok(())
+    }
+}
+
+impl App {
+    /// Runs a command: to its end, as a stream, or in the background.
+    pub(crate) async fn run(
+        self: &Arc<Self>,
+        who: &Principal,
+        id: &str,
+        wish: api::RunCommand,
+    ) -> Result<Streamed> {
+        who.needs(Scope::Process)?;
+        let command = self.command(&wish)?;
+        let link = self.agent_of(who, id).await?;
+        let process = command.id.clone();
+        let output = link.run(command).await?;
+        let Some(output) = output else {
+            return Ok(Streamed::Started(api::CommandStarted {
+                command_id: process,
+            }));
+        };
+        let reading = Reading {
+            app: self.clone(),
+            sandbox: id.to_owned(),
+            process,
+            position: 0,
+            output,
+        };
+        if wish.stream {
+            return Ok(Streamed::Stream(reading, wish.max_output_size));
+        }
+        let room = wish.max_output_size.unwrap_or(DEFAULT_OUTPUT);
+        Ok(Streamed::Ended(Box::new(collect(reading, room).await?)))
+    }
+
+    fn command(&self, wish: &api::RunCommand) -> Result<Command> {
+        if wish.command.is_empty() || wish.command.len() > 128 << 10 || wish.command.contains('\0')
+        {
+            let message = "`command` must have 1 to 131072 bytes, none of them NUL";
+            return Err(Failure::invalid(message));
+        }
+        if wish.background && wish.stream {
+            let message = "`background` and `stream` exclude each other: attach to the output";
+            return Err(Failure::invalid(message));
+        }
+        if wish.max_output_size.is_some_and(|size| size > MAX_OUTPUT) {
+            let message = format!("`maxOutputSize` is at most {MAX_OUTPUT}; use `stream` for more");
+            return Err(Failure::new(ErrorCode::ResourceRefused, message));
+        }
+        if wish.timeout.is_some_and(|timeout| timeout > DAY) {
+            let message = format!("`timeout` is at most {DAY}, or 0 for none");
+            return Err(Failure::new(ErrorCode::ResourceRefused, message));
+        }
+        if wish
+            .stdin
+            .as_ref()
+            .is_some_and(|stdin| stdin.len() > 1 << 20)
+        {
+            let message = "`stdin` has more than 1 MiB; use `openStdin` and send it in parts";
+            return Err(Failure::invalid(message));
+        }
+        check_cwd(wish.cwd.as_deref())?;
+        spec::check_envs(&wish.envs)?;
+        let default = match wish.background {
+            true => 0,
+            false => self.config.limits.command_timeout.as_millis() as u32,
+        };
+        let timeout = wish.timeout.unwrap_or(default);
+        Ok(Command {
+            id: clock::id("cmd-"),
+            command: wish.command.clone(),
+            cwd: wish.cwd.clone(),
+            envs: wish.envs.clone(),
+            timeout: (timeout > 0).then(|| Duration::from_millis(timeout.into())),
+            background: wish.background,
+            stdin: Bytes::from(wish.stdin.clone().unwrap_or_default()),
+            open_stdin: wish.open_stdin,
+            read: !wish.background,
+        })
+    }
+
+    /// Output of a command from some offset on.
+    pub(crate) async fn attach(
+        self: &Arc<Self>,
+        who: &Principal,
+        id: &str,
+        process: &str,
+        offset: u64,
+    ) -> Result<Reading> {
+        who.needs(Scope::Process)?;
+        let link = self.agent_of(who, id).await?;
+        let output = link.attach(process, offset).await;
+        let output = output.map_err(|error| about_process(error, process))?;
+        Ok(Reading {
+            app: self.clone(),
+            sandbox: id.to_owned(),
+            process: process.to_owned(),
+            position: offset,
+            output,
+        })
+    }
+
+    pub(crate) async fn commands(&self, who: &Principal, id: &str) -> Result<api::CommandList> {
+        who.needs(Scope::Process)?;
+        let link = self.agent_of(who, id).await?;
+        let commands = link
+            .processes()
+            .into_iter()
+            .filter(|process| process.kind == ProcessKind::Command);
+        Ok(api::CommandList {
+            items: commands.map(command_out).collect(),
+        })
+    }
+
+    pub(crate) async fn command_info(
+        &self,
+        who: &Principal,
+        id: &str,
+        process: &str,
+    ) -> Result<api::CommandInfo> {
+        who.needs(Scope::Process)?;
+        let link = self.agent_of(who, id).await?;
+        let found = link
+            .process(process)
+            .filter(|process| process.kind == ProcessKind::Command);
+        let found = found.ok_or_else(|| about_process(LinkError::NoSuchProcess, process))?;
+        Ok(command_out(found))
+    }
+
+    pub(crate) async fn kill(
+        &self,
+        who: &Principal,
+        id: &str,
+        process: &str,
+        wish: api::Kill,
+    ) -> Result<()> {
+        who.needs(Scope::Process)?;
+        let signal = wish.signal.unwrap_or(15);
+        if !(1..=31).contains(&signal) {
+            return Err(Failure::invalid("`signal` must be 1 to 31"));
+        }
+        let link = self.agent_of(who, id).await?;
+        let sent = link.signal(process, signal).await;
+        sent.map_err(|error| about_process(error, process))
+    }
+
+    pub(crate) async fn input(
+        &self,
+        who: &Principal,
+        id: &str,
+        process: &str,
+        wish: api::CommandInput,
+    ) -> Result<()> {
+        who.needs(Scope::Process)?;
+        let data = STANDARD.decode(&wish.data);
+        let data = data.map_err(|_| Failure::invalid("`data` is no base64"))?;
+        if data.len() > 1 << 20 {
+            return Err(Failure::invalid("`data` has more than 1 MiB"));
+        }
+        let link = self.agent_of(who, id).await?;
+        let sent = link.input(process, data.into(), wish.eof).await;
+        sent.map_err(|error| about_process(error, process))
+    }
+}
+
+pub(crate) fn check_cwd(cwd: Option<&str>) -> Result<()> {
+    match cwd {
+        Some(cwd) if !cwd.starts_with('/') || cwd.contains('\0') || cwd.len() > 4096 => {
+            Err(Failure::invalid("`cwd` must be an absolute path"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn about_process(error: LinkError, process: &str) -> Failure {
+    match error {
+        LinkError::NoSuchProcess => {
+            let message = format!("there is no command `{}`", short(process));
+            Failure::new(ErrorCode::ProcessNotFound, message).about("commandId", short(process))
+        }
+        error => error.into(),
+    }
+}
+
+/// Waits for the end of a command and keeps what fits.
+async fn collect(mut reading: Reading, room: u64) -> Result<api::CommandResult> {
+    let mut collected = Collected {
+        room,
+        ..Collected::default()
+    };
+    let exit = loop {
+        match reading.next().await? {
+            Event::Data { stream, data, .. } => collected.take(stream, &data),
+            Event::Gap { .. } => collected.truncated = true,
+            Event::Exit(exit) => break exit,
+        }
+    };
+    let timed_out = exit.timed_out;
+    let result = collected.result(reading.process, &exit);
+    match timed_out {
+        false => Ok(result),
+        true => {
+            let failure = Failure::new(
+                ErrorCode::ProcessTimeout,
+                "the command took too long and was ended",
+            );
+            let details = serde_json::to_value(result).unwrap_or_default();
+            Err(Failure { details, ..failure })
+        }
+    }
+}
+
+impl Collected {
+    fn take(&mut self, stream: Stream, data: &[u8]) {
+        let fits = data
+            .len()
+            .min(usize::try_from(self.room).unwrap_or(usize::MAX));
+        self.truncated |= fits < data.len();
+        self.room -= fits as u64;
+        let into = match stream {
+            Stream::Stderr => &mut self.stderr,
+            _ => &mut self.stdout,
+        };
+        into.extend_from_slice(&data[..fits]);
+    }
+
+    fn result(self, command_id: String, exit: &Exit) -> api::CommandResult {
+        let (stdout, stdout_encoding) = encode(self.stdout, self.truncated);
+        let (stderr, stderr_encoding) = encode(self.stderr, self.truncated);
+        api::CommandResult {
+            command_id,
+            exit_code: exit_code(exit),
+            signal: exit.signal,
+            stdout,
+            stderr,
+            truncated: self.truncated,
+            stdout_encoding,
+            stderr_encoding,
+        }
+    }
+}
+
+/// Bytes as text if they are, else in base64. Where they were cut, a character
+/// that was cut in two is left out.
+fn encode(mut bytes: Vec<u8>, cut: bool) -> (String, Encoding) {
+    if cut
+        && let Err(error) = std::str::from_utf8(&bytes)
+        && error.error_len().is_none()
+    {
+        bytes.truncate(error.valid_up_to());
+    }
+    match String::from_utf8(bytes) {
+        Ok(text) => (text, Encoding::Utf8),
+        Err(error) => (STANDARD.encode(error.as_bytes()), Encoding::Base64),
+    }
+}
+
+/// As shells have it.
+pub(crate) fn exit_code(exit: &Exit) -> i32 {
+    exit.code.unwrap_or(128 + exit.signal.unwrap_or_default())
+}
+
+fn command_out(process: Process) -> api::CommandInfo {
+    let exit = process.exit.as_ref();
+    api::CommandInfo {
+        running: exit.is_none(),
+        started_at: process.started_ms,
+        output_size: process.end,
+        exit_code: exit.map(exit_code),
+        signal: exit.and_then(|exit| exit.signal),
+        timed_out: exit.is_some_and(|exit| exit.timed_out),
+        command_id: process.id,
+        command: process.command,
+    }
+}

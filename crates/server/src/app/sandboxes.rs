@@ -1,0 +1,422 @@
+//! Sandboxes from their making to their end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use elevo_api as api;
+use elevo_api::Scope;
+use elevo_catalog::secret::SandboxToken;
+use elevo_catalog::{AddLimits, Sandbox, SandboxChange, SandboxQuery};
+use elevo_core::{ErrorCode, SandboxState};
+use elevo_sandbox::ContainerId;
+
+use crate::app::keys::check_name;
+use crate::app::spec::{self, Spec};
+use crate::app::{App, Principal, parts, recovery, wrong_state};
+use crate::clock;
+use crate::failure::{Failure, Result, short};
+
+/// Which sandboxes to list.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ListQuery {
+    pub(crate) page: u32,
+    pub(crate) limit: u32,
+    pub(crate) state: Option<SandboxState>,
+    pub(crate) name_prefix: Option<String>,
+}
+
+/// Which lines of a log.
+#[derive(Clone, Debug)]
+pub(crate) struct LogsQuery {
+    pub(crate) tail: u32,
+    pub(crate) since: Option<elevo_core::Timestamp>,
+    pub(crate) until: Option<elevo_core::Timestamp>,
+}
+
+/// A row that was not yet added, and the token for its agent.
+pub(crate) struct NewSandbox {
+    pub(crate) row: Sandbox,
+    pub(crate) token: SandboxToken,
+}
+
+impl App {
+    /// Makes a sandbox; returns when commands can run.
+    pub(crate) async fn create(
+        self: &Arc<Self>,
+        who: &Principal,
+        wish: api::CreateSandbox,
+    ) -> Result<api::Sandbox> {
+        who.needs(Scope::SandboxesWrite)?;
+        if let Some(name) = &wish.name {
+            check_name(name)?;
+        }
+        let template = self.catalog.template(&wish.template).await?;
+        let template = template.ok_or_else(|| no_template(&wish.template))?;
+        let spec = Spec::decide(&self.config, &wish, &template, self.tenants.can_limit())?;
+        let source = self.source(who, wish.workspace.as_ref()).await?;
+        let new = self.new_row(who, &wish.template, wish.name, &spec)?;
+        self.catalog
+            .add_sandbox(&new.row, self.add_limits(who))
+            .await?;
+        // Goes on even if nobody waits for it any more.
+        let app = self.clone();
+        let making = tokio::spawn(async move { app.make(new, spec, source).await });
+        let made = making.await.map_err(|error| Failure::internal(&error))??;
+        spec::out(&made)
+    }
+
+    pub(crate) fn add_limits(&self, who: &Principal) -> AddLimits {
+        AddLimits {
+            per_key: who.limits.sandboxes,
+            total: Some(self.config.limits.max_sandboxes),
+        }
+    }
+
+    pub(crate) fn new_row(
+        &self,
+        who: &Principal,
+        template: &str,
+        name: Option<String>,
+        spec: &Spec,
+    ) -> Result<NewSandbox> {
+        let id = clock::id("sbx-");
+        let now = clock::now();
+        let token = SandboxToken::from_random(clock::random());
+        let row = Sandbox {
+            workspace: id.clone(),
+            id,
+            tenant: who.tenant,
+            agent: who.agent.clone(),
+            key: who.key.clone(),
+            name,
+            state: SandboxState::Starting,
+            reason: None,
+            template: template.into(),
+            container: None,
+            token_hash: token.hash(),
+            created: now,
+            expires: clock::after(now, Duration::from_secs(spec.timeout)),
+            updated: now,
+            removing: false,
+            keep_workspace: false,
+            spec: serde_json::to_value(spec).map_err(|error| Failure::internal(&error))?,
+        };
+        Ok(NewSandbox { row, token })
+    }
+
+    pub(crate) async fn get(&self, who: &Principal, id: &str) -> Result<api::Sandbox> {
+        who.needs(Scope::SandboxesRead)?;
+        spec::out(&self.visible(who, id).await?)
+    }
+
+    pub(crate) async fn list(&self, who: &Principal, query: ListQuery) -> Result<api::SandboxPage> {
+        who.needs(Scope::SandboxesRead)?;
+        let found = self
+            .catalog
+            .sandboxes(&SandboxQuery {
+                tenant: Some(who.tenant),
+                agent: who.agent.clone(),
+                state: query.state,
+                name_prefix: query.name_prefix,
+                removing: Some(false),
+                page: query.page,
+                limit: query.limit,
+                ..SandboxQuery::default()
+            })
+            .await?;
+        Ok(api::SandboxPage {
+            items: found.items.iter().map(spec::out).collect::<Result<_>>()?,
+            total: found.total,
+            page: query.page,
+            limit: query.limit,
+        })
+    }
+
+    /// Removes a sandbox and, unless it is kept, its workspace.
+    pub(crate) async fn delete(
+        self: &Arc<Self>,
+        who: &Principal,
+        id: &str,
+        keep_workspace: bool,
+    ) -> Result<()> {
+        who.needs(Scope::SandboxesWrite)?;
+        self.visible(who, id).await?;
+        let mark = SandboxChange {
+            removing: Some(true),
+            keep_workspace: Some(keep_workspace),
+            ..SandboxChange::default()
+        };
+        let marked = self.catalog.change_sandbox(id, &mark, clock::now()).await;
+        let sandbox = marked.map_err(|error| match error {
+            elevo_catalog::Error::NotFound { .. } => Failure::no_sandbox(id),
+            error => error.into(),
+        })?;
+        let app = self.clone();
+        let removing = tokio::spawn(async move { app.remove(&sandbox).await });
+        removing.await.map_err(|error| Failure::internal(&error))?
+    }
+
+    /// Takes away everything of a sandbox that is marked for it. What was
+    /// interrupted is done again from the start.
+    pub(crate) async fn remove(&self, sandbox: &Sandbox) -> Result<()> {
+        let _held = self.hold(&sandbox.id).await;
+        self.links.forget(&sandbox.id);
+        if let Some(container) = container_of(sandbox) {
+            self.runtime.remove(&container).await?;
+        }
+        match sandbox.keep_workspace {
+            true => {
+                let name = recovery::kept_name(&sandbox.workspace);
+                self.catalog.set_setting(&name, "true").await?;
+            }
+            false => self.remove_workspace(sandbox).await?,
+        }
+        self.catalog.remove_sandbox(&sandbox.id).await?;
+        tracing::info!(sandbox = sandbox.id, "sandbox removed");
+        Ok(())
+    }
+
+    async fn remove_workspace(&self, sandbox: &Sandbox) -> Result<()> {
+        let id = parts::workspace_id(&sandbox.workspace)?;
+        let removed = self.tenants.with(sandbox.tenant, move |workspaces| {
+            match workspaces.remove(&id) {
+                Err(elevo_workspace::Error::NotFound(_)) => Ok(()),
+                removed => Ok(removed?),
+            }
+        });
+        removed.await
+    }
+
+    pub(crate) async fn batch_delete(
+        self: &Arc<Self>,
+        who: &Principal,
+        wish: api::BatchDelete,
+    ) -> Result<api::BatchDeleted> {
+        who.needs(Scope::SandboxesWrite)?;
+        if wish.ids.len() > 50 {
+            return Err(Failure::invalid("`ids` has more than 50 entries"));
+        }
+        let deletions = wish
+            .ids
+            .iter()
+            .map(|id| async move { (id.clone(), self.delete(who, id, wish.keep_workspace).await) });
+        let mut outcome = api::BatchDeleted::default();
+        for (id, deleted) in futures::future::join_all(deletions).await {
+            match deleted {
+                Ok(()) => outcome.succeeded.push(id),
+                Err(failure) => outcome.failed.push(failed(id, failure)),
+            }
+        }
+        Ok(outcome)
+    }
+
+    /// Ends what runs; the workspace stays.
+    pub(crate) async fn stop(self: &Arc<Self>, who: &Principal, id: &str) -> Result<api::Sandbox> {
+        who.needs(Scope::SandboxesWrite)?;
+        let sandbox = self.visible(who, id).await?;
+        if sandbox.state == SandboxState::Stopped {
+            return spec::out(&sandbox);
+        }
+        let app = self.clone();
+        let stopping = tokio::spawn(async move { app.stop_held(&sandbox.id).await });
+        let stopped = stopping
+            .await
+            .map_err(|error| Failure::internal(&error))??;
+        spec::out(&stopped)
+    }
+
+    async fn stop_held(&self, id: &str) -> Result<Sandbox> {
+        let _held = self.hold(id).await;
+        let from = [
+            SandboxState::Running,
+            SandboxState::Starting,
+            SandboxState::Error,
+        ];
+        let sandbox = self.change(id, &from, SandboxState::Stopping, None).await?;
+        if let Some(link) = self.links.get(id) {
+            // One that does not end is killed below.
+            let _ = link.shut_down(Duration::from_secs(5)).await;
+        }
+        if let Some(container) = container_of(&sandbox)
+            && let Err(error) = self.runtime.kill(&container).await
+        {
+            let failure = Failure::from(error);
+            let reason = Some(failure.summary());
+            self.change(id, &[SandboxState::Stopping], SandboxState::Error, reason)
+                .await?;
+            return Err(failure);
+        }
+        self.links.forget(id);
+        self.change(id, &[SandboxState::Stopping], SandboxState::Stopped, None)
+            .await
+    }
+
+    /// Starts what was stopped, or has failed.
+    pub(crate) async fn start(self: &Arc<Self>, who: &Principal, id: &str) -> Result<api::Sandbox> {
+        who.needs(Scope::SandboxesWrite)?;
+        let sandbox = self.visible(who, id).await?;
+        if sandbox.state == SandboxState::Running {
+            return spec::out(&sandbox);
+        }
+        let app = self.clone();
+        let starting = tokio::spawn(async move { app.start_again(&sandbox.id).await });
+        let started = starting
+            .await
+            .map_err(|error| Failure::internal(&error))??;
+        spec::out(&started)
+    }
+
+    /// Changes the state of a sandbox, if it is in one of `from`.
+    pub(crate) async fn change(
+        &self,
+        id: &str,
+        from: &[SandboxState],
+        to: SandboxState,
+        reason: Option<String>,
+    ) -> Result<Sandbox> {
+        let change = SandboxChange {
+            from: Some(from.to_vec()),
+            to: Some(to),
+            reason: Some(reason),
+            ..SandboxChange::default()
+        };
+        let changed = self.catalog.change_sandbox(id, &change, clock::now()).await;
+        match changed {
+            Ok(sandbox) => Ok(sandbox),
+            Err(elevo_catalog::Error::NotFound { .. } | elevo_catalog::Error::Removing) => {
+                Err(Failure::no_sandbox(id))
+            }
+            Err(elevo_catalog::Error::WrongState { is }) => {
+                let message = format!("the sandbox is {is} and cannot become {to} now");
+                let failure = Failure::new(ErrorCode::SandboxWrongState, message);
+                Err(failure.about("sandboxId", id).about("state", is.name()))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    pub(crate) async fn extend(
+        &self,
+        who: &Principal,
+        id: &str,
+        wish: api::Extend,
+    ) -> Result<api::Sandbox> {
+        who.needs(Scope::SandboxesWrite)?;
+        let _held = self.hold(id).await;
+        let sandbox = self.visible(who, id).await?;
+        let limits = &self.config.limits;
+        let most = limits.max_extension.as_secs();
+        if wish.seconds == 0 || u64::from(wish.seconds) > most {
+            let message = format!("`seconds` must be 1 to {most}");
+            return Err(Failure::new(ErrorCode::LifetimeExceeded, message).about("limit", most));
+        }
+        let expires = clock::after(sandbox.expires, Duration::from_secs(wish.seconds.into()));
+        let last = clock::after(sandbox.created, limits.max_lifetime);
+        if expires > last {
+            let left = last
+                .seconds()
+                .saturating_sub(sandbox.expires.seconds())
+                .max(0);
+            let message = format!("a sandbox lives at most until {}", clock::text(last));
+            let failure = Failure::new(ErrorCode::LifetimeExceeded, message);
+            return Err(failure.about("limit", left));
+        }
+        let change = SandboxChange {
+            expires: Some(expires),
+            ..SandboxChange::default()
+        };
+        spec::out(
+            &self
+                .catalog
+                .change_sandbox(id, &change, clock::now())
+                .await?,
+        )
+    }
+
+    pub(crate) async fn logs(
+        &self,
+        who: &Principal,
+        id: &str,
+        query: LogsQuery,
+    ) -> Result<api::Logs> {
+        who.needs(Scope::SandboxesRead)?;
+        let sandbox = self.visible(who, id).await?;
+        let Some(container) = container_of(&sandbox) else {
+            return Ok(api::Logs {
+                logs: String::new(),
+                truncated: false,
+            });
+        };
+        let query = elevo_sandbox::LogsQuery {
+            tail: Some(query.tail),
+            since: query.since,
+            until: query.until,
+            limit: 1 << 20,
+        };
+        let logs = self.runtime.logs(&container, &query).await?;
+        Ok(api::Logs {
+            logs: String::from_utf8_lossy(&logs.bytes).into_owned(),
+            truncated: logs.truncated,
+        })
+    }
+
+    pub(crate) async fn stats(&self, who: &Principal, id: &str) -> Result<api::SandboxStats> {
+        who.needs(Scope::SandboxesRead)?;
+        let sandbox = self.visible(who, id).await?;
+        let spec = Spec::of(&sandbox)?;
+        let container = container_of(&sandbox);
+        let container = container.filter(|_| sandbox.state == SandboxState::Running);
+        let container = container.ok_or_else(|| wrong_state(&sandbox, "be measured"))?;
+        let stats = self.runtime.stats(&container).await?;
+        let workspace = parts::workspace_id(&sandbox.workspace)?;
+        let usage = self.tenants.with(sandbox.tenant, move |workspaces| {
+            Ok(workspaces.limit_usage(&workspace)?)
+        });
+        let usage = usage.await?;
+        let limit = stats.memory_limit.max(1);
+        Ok(api::SandboxStats {
+            sandbox_id: sandbox.id,
+            cpu: api::StatsCpu {
+                usage: (stats.cpu_percent * 1000.0 / f64::from(spec.cpu)).clamp(0.0, 100.0),
+                limit: format!("{}", f64::from(spec.cpu) / 1000.0),
+            },
+            memory: api::StatsMemory {
+                usage: stats.memory_usage,
+                limit: stats.memory_limit,
+                percent: stats.memory_usage as f64 * 100.0 / limit as f64,
+            },
+            disk: api::StatsDisk {
+                usage: usage.as_ref().map(|usage| usage.used),
+                limit: spec.disk,
+            },
+            network: api::StatsNetwork {
+                rx_bytes: stats.rx_bytes,
+                tx_bytes: stats.tx_bytes,
+            },
+            processes: stats.pids,
+            updated_at: clock::text(clock::now()),
+        })
+    }
+}
+
+pub(crate) fn container_of(sandbox: &Sandbox) -> Option<ContainerId> {
+    // A container is named before it is made, so that none is ever lost.
+    ContainerId::new(sandbox.container.clone()?)
+}
+
+pub(crate) fn failed(id: String, failure: Failure) -> api::Failed {
+    api::Failed {
+        id,
+        error: crate::http::body_of(&failure, ""),
+    }
+}
+
+pub(crate) fn no_template(name: &str) -> Failure {
+    let name = short(name);
+    let message = format!("there is no template `{name}`");
+    Failure::new(ErrorCode::TemplateNotFound, message)
+        .about("template", name.as_str())
+        .remediation(format!(
+            "List templates with `elevo template ls`; add the image with `elevo template add {name}`."
+        ))
+}

@@ -1,0 +1,191 @@
+//! What a sandbox was asked to be, with all that was left open decided; kept
+//! with its row.
+
+use std::collections::BTreeMap;
+
+use elevo_api as api;
+use elevo_api::{NetworkMode, format_size, parse_cpu, parse_size};
+use elevo_catalog::Sandbox;
+use elevo_core::ErrorCode;
+use serde::{Deserialize, Serialize};
+
+use crate::clock;
+use crate::config::{Config, Limits};
+use crate::failure::{Failure, Result};
+
+/// The decided spec of a sandbox.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Spec {
+    pub(crate) image: String,
+    pub(crate) writable_root: bool,
+    pub(crate) envs: BTreeMap<String, String>,
+    pub(crate) cpu: u32,
+    pub(crate) memory: u64,
+    /// Bytes; absent where this machine cannot hold a limit and none was asked.
+    pub(crate) disk: Option<u64>,
+    pub(crate) pids: u32,
+    pub(crate) network: NetworkMode,
+    #[serde(default)]
+    pub(crate) runtime: Option<String>,
+    /// Seconds it was given at first.
+    pub(crate) timeout: u64,
+}
+
+impl Spec {
+    /// The spec of a sandbox that is there.
+    pub(crate) fn of(sandbox: &Sandbox) -> Result<Self> {
+        serde_json::from_value(sandbox.spec.clone()).map_err(|error| Failure::internal(&error))
+    }
+
+    pub(crate) fn decide(
+        config: &Config,
+        wish: &api::CreateSandbox,
+        template: &elevo_catalog::Template,
+        can_limit: bool,
+    ) -> Result<Self> {
+        let limits = &config.limits;
+        check_envs(&wish.envs)?;
+        Ok(Self {
+            image: template.image.clone(),
+            writable_root: template.writable_root,
+            envs: wish.envs.clone(),
+            cpu: amount(wish.resources.cpu.as_deref(), limits.cpu, "cpu", parse_cpu)?,
+            memory: amount(
+                wish.resources.memory.as_deref(),
+                limits.memory,
+                "memory",
+                parse_size,
+            )?,
+            disk: disk(&wish.resources, limits, can_limit)?,
+            pids: pids(wish.resources.pids, limits.pids)?,
+            network: wish.network.unwrap_or(config.default_network),
+            runtime: wish.runtime.clone(),
+            timeout: timeout(wish.timeout_seconds, limits)?,
+        })
+    }
+
+    fn resources(&self) -> api::Resources {
+        let cpu = match self.cpu % 1000 {
+            0 => (self.cpu / 1000).to_string(),
+            _ => format!("{:.3}", f64::from(self.cpu) / 1000.0)
+                .trim_end_matches('0')
+                .to_owned(),
+        };
+        api::Resources {
+            cpu: Some(cpu),
+            memory: Some(format_size(self.memory)),
+            disk: self.disk.map(format_size),
+            pids: Some(self.pids),
+        }
+    }
+}
+
+/// A sandbox as the API shows it.
+pub(crate) fn out(sandbox: &Sandbox) -> Result<api::Sandbox> {
+    let spec = Spec::of(sandbox)?;
+    Ok(api::Sandbox {
+        id: sandbox.id.clone(),
+        name: sandbox.name.clone(),
+        state: sandbox.state.into(),
+        reason: sandbox.reason.clone(),
+        template: sandbox.template.clone(),
+        agent: sandbox.agent.clone(),
+        resources: spec.resources(),
+        network: spec.network,
+        runtime: spec.runtime,
+        created_at: clock::text(sandbox.created),
+        expires_at: clock::text(sandbox.expires),
+    })
+}
+
+pub(crate) fn timeout(seconds: Option<u32>, limits: &Limits) -> Result<u64> {
+    let longest = limits.max_lifetime.as_secs();
+    let seconds = seconds.map_or(limits.default_timeout.as_secs(), u64::from);
+    match seconds {
+        0 => Err(Failure::invalid("`timeoutSeconds` is at least 1")),
+        _ if seconds > longest => Err(refused("timeoutSeconds", longest)),
+        _ => Ok(seconds),
+    }
+}
+
+/// Something that has a default and a maximum.
+fn amount<T: PartialOrd + Copy + Into<u64>>(
+    wanted: Option<&str>,
+    (default, most): (T, T),
+    name: &str,
+    parse: impl Fn(&str) -> Result<T, api::InvalidSize>,
+) -> Result<T> {
+    let Some(text) = wanted else {
+        return Ok(default);
+    };
+    let wanted = parse(text).map_err(|error| Failure::invalid(format!("`{name}`: {error}")))?;
+    match wanted <= most {
+        true => Ok(wanted),
+        false => Err(refused(name, most.into())),
+    }
+}
+
+fn disk(wanted: &api::Resources, limits: &Limits, can_limit: bool) -> Result<Option<u64>> {
+    let bytes = amount(wanted.disk.as_deref(), limits.disk, "disk", parse_size)?;
+    match (can_limit, &wanted.disk) {
+        (true, _) => Ok(Some(bytes)),
+        (false, None) => Ok(None),
+        (false, Some(_)) => {
+            let message = "this server cannot limit the disk of a workspace";
+            let failure =
+                Failure::new(ErrorCode::ResourceRefused, message).about("resource", "disk");
+            Err(failure
+                .remediation("Leave `disk` out, or run the server as root with btrfs at hand."))
+        }
+    }
+}
+
+fn pids(wanted: Option<u32>, (default, most): (u32, u32)) -> Result<u32> {
+    match wanted {
+        None => Ok(default),
+        Some(wanted) if wanted < 8 => Err(Failure::invalid("`pids` is at least 8")),
+        Some(wanted) if wanted > most => Err(refused("pids", most.into())),
+        Some(wanted) => Ok(wanted),
+    }
+}
+
+fn refused(name: &str, most: u64) -> Failure {
+    let message = format!("`{name}` is more than this server allows, which is {most}");
+    Failure::new(ErrorCode::ResourceRefused, message)
+        .about("resource", name)
+        .about("limit", most)
+}
+
+/// Variables that an environment can hold, and not those of the agent.
+pub(crate) fn check_envs(envs: &BTreeMap<String, String>) -> Result<()> {
+    const OURS: [&str; 4] = [
+        "WORKSPACE_SERVER",
+        "SANDBOX_ID",
+        "SANDBOX_TOKEN",
+        "AGENT_LOG_LEVEL",
+    ];
+    let size: usize = envs
+        .iter()
+        .map(|(name, value)| name.len() + value.len() + 2)
+        .sum();
+    if envs.len() > 1000 || size > 64 << 10 {
+        return Err(Failure::invalid(
+            "`envs` is more than 1000 variables or 64 KiB",
+        ));
+    }
+    for (name, value) in envs {
+        if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
+            let message = format!(
+                "`envs`: `{}` cannot be a variable",
+                crate::failure::short(name)
+            );
+            return Err(Failure::invalid(message));
+        }
+        if OURS.contains(&name.as_str()) {
+            return Err(Failure::invalid(format!(
+                "`envs`: `{name}` belongs to the agent"
+            )));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,247 @@
+//! How a sandbox comes to run: workspace, container, agent.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use elevo_catalog::secret::SandboxToken;
+use elevo_catalog::{Sandbox, SandboxChange};
+use elevo_core::{ErrorCode, SandboxState};
+use elevo_engine::Progress;
+use elevo_objects::SnapshotId;
+use elevo_sandbox::{ContainerId, ContainerSpec, Mount, Network, User};
+
+use crate::app::sandboxes::NewSandbox;
+use crate::app::spec::Spec;
+use crate::app::{App, parts};
+use crate::clock;
+use crate::failure::{Failure, Result};
+
+/// What a workspace is made from.
+#[derive(Clone, Debug)]
+pub(crate) enum Source {
+    Empty,
+    Snapshot(SnapshotId),
+    /// It is there already.
+    Made,
+}
+
+/// Directories of a workspace on this machine.
+struct Places {
+    files: PathBuf,
+    home: PathBuf,
+}
+
+/// Where things are in a container.
+const AGENT: &str = "/.elevo/bin/workspace-agent";
+const AGENT_DIR: &str = "/.elevo/bin";
+const SOCKET_DIR: &str = "/.elevo/run";
+const HOME: &str = "/home/agent";
+
+impl App {
+    /// Makes what a new row describes. If that fails nothing is left of it.
+    pub(crate) async fn make(
+        &self,
+        new: NewSandbox,
+        spec: Spec,
+        source: Source,
+    ) -> Result<Sandbox> {
+        let started = clock::instant();
+        let held = self.hold(&new.row.id).await;
+        let made = match self.turn_to_create().await {
+            Ok(_turn) => self.make_in_turn(&new, &spec, source).await,
+            Err(failure) => Err(failure),
+        };
+        drop(held);
+        match made {
+            Ok(sandbox) => {
+                crate::metrics::created(started.elapsed());
+                Ok(sandbox)
+            }
+            Err(failure) => {
+                crate::metrics::creation_failed();
+                tracing::warn!(
+                    sandbox = new.row.id,
+                    cause = failure.summary(),
+                    "not created"
+                );
+                self.give_up(&new.row.id).await;
+                Err(failure)
+            }
+        }
+    }
+
+    /// Waits until few enough are being made.
+    async fn turn_to_create(&self) -> Result<tokio::sync::SemaphorePermit<'_>> {
+        let turn = self.creations.acquire();
+        match tokio::time::timeout(Duration::from_secs(120), turn).await {
+            Ok(Ok(turn)) => Ok(turn),
+            _ => {
+                let message = "too many sandboxes are being made";
+                Err(Failure::new(ErrorCode::Overloaded, message).retry_after(10))
+            }
+        }
+    }
+
+    async fn make_in_turn(&self, new: &NewSandbox, spec: &Spec, source: Source) -> Result<Sandbox> {
+        let sandbox = &new.row;
+        let places = self.make_workspace(sandbox, spec, source).await?;
+        self.make_container(sandbox, spec, &places, &new.token)
+            .await?;
+        self.start_container(&sandbox.id).await
+    }
+
+    async fn make_workspace(&self, row: &Sandbox, spec: &Spec, source: Source) -> Result<Places> {
+        let id = parts::workspace_id(&row.workspace)?;
+        let (created, limit) = (row.created, spec.disk);
+        let made = self.tenants.with(row.tenant, move |workspaces| {
+            let progress = Progress::new();
+            let files = match source {
+                Source::Empty => workspaces.create_empty(&id, created, limit)?,
+                Source::Snapshot(base) => {
+                    workspaces.create(&id, base, created, limit, &progress)?
+                }
+                Source::Made => workspaces.path(&id)?,
+            };
+            let home = workspaces.home(&id)?;
+            Ok(Places { files, home })
+        });
+        made.await
+    }
+
+    /// Makes the container of a sandbox. It is named by the sandbox's id, which
+    /// is written down first, so that it is found whatever happens.
+    async fn make_container(
+        &self,
+        sandbox: &Sandbox,
+        spec: &Spec,
+        places: &Places,
+        token: &SandboxToken,
+    ) -> Result<()> {
+        let change = SandboxChange {
+            container: Some(Some(sandbox.id.clone())),
+            token_hash: Some(token.hash()),
+            ..SandboxChange::default()
+        };
+        let now = clock::now();
+        self.catalog
+            .change_sandbox(&sandbox.id, &change, now)
+            .await?;
+        let spec = self.container_spec(sandbox, spec, places, token);
+        self.runtime.create(&spec).await?;
+        Ok(())
+    }
+
+    fn container_spec(
+        &self,
+        sandbox: &Sandbox,
+        spec: &Spec,
+        places: &Places,
+        token: &SandboxToken,
+    ) -> ContainerSpec {
+        let (uid, gid) = self.config.sandbox_user;
+        let mut env = spec.envs.clone();
+        let server = match self.config.grpc {
+            Some(address) if spec.runtime.is_some() => address.to_string(),
+            _ => format!("unix://{SOCKET_DIR}/agent.sock"),
+        };
+        env.entry("HOME".into()).or_insert(HOME.into());
+        env.extend([
+            ("WORKSPACE_SERVER".into(), server),
+            ("SANDBOX_ID".into(), sandbox.id.clone()),
+            ("SANDBOX_TOKEN".into(), token.reveal()),
+        ]);
+        ContainerSpec {
+            sandbox: sandbox.id.clone(),
+            image: spec.image.clone(),
+            user: User { uid, gid },
+            mounts: vec![
+                Mount::writable(&places.files, "/workspace"),
+                Mount::writable(&places.home, HOME),
+                Mount::read_only(self.config.data_dir.join("agent"), AGENT_DIR),
+                Mount::read_only(self.config.data_dir.join("run/agents"), SOCKET_DIR),
+            ],
+            working_dir: "/workspace".into(),
+            command: vec![AGENT.into()],
+            env,
+            cpu_millis: spec.cpu,
+            memory: spec.memory,
+            pids: spec.pids,
+            network: match spec.network {
+                elevo_api::NetworkMode::None => Network::None,
+                elevo_api::NetworkMode::Internet => Network::Internet,
+            },
+            runtime: spec.runtime.clone(),
+            writable_root: spec.writable_root,
+            tmpfs: vec![("/tmp".into(), (spec.memory / 2).max(1 << 20))],
+            hostname: Some(sandbox.id.clone()),
+        }
+    }
+
+    /// Starts the container and waits for its agent.
+    async fn start_container(&self, id: &str) -> Result<Sandbox> {
+        let container = ContainerId::new(id).ok_or_else(|| Failure::no_sandbox(id))?;
+        self.runtime.start(&container).await?;
+        let patience = self.config.limits.start_timeout;
+        let connected = tokio::time::timeout(patience, self.links.connected(id)).await;
+        if connected.is_err() {
+            let seconds = patience.as_secs();
+            let message = format!("the agent did not connect within {seconds} seconds");
+            return Err(Failure::new(ErrorCode::SandboxStartFailed, message));
+        }
+        let starting = [SandboxState::Starting];
+        self.change(id, &starting, SandboxState::Running, None)
+            .await
+    }
+
+    /// Starts a sandbox that was stopped or has failed, in its own container if
+    /// that is still there, else in a new one.
+    pub(crate) async fn start_again(&self, id: &str) -> Result<Sandbox> {
+        let _held = self.hold(id).await;
+        let from = [SandboxState::Stopped, SandboxState::Error];
+        let sandbox = self.change(id, &from, SandboxState::Starting, None).await?;
+        let _turn = self.turn_to_create().await?;
+        let started = self.start_held(&sandbox).await;
+        if let Err(failure) = &started {
+            let starting = [SandboxState::Starting];
+            let reason = Some(failure.summary());
+            self.change(id, &starting, SandboxState::Error, reason)
+                .await?;
+        }
+        started
+    }
+
+    async fn start_held(&self, sandbox: &Sandbox) -> Result<Sandbox> {
+        let spec = Spec::of(sandbox)?;
+        let places = self.make_workspace(sandbox, &spec, Source::Made).await?;
+        let container =
+            ContainerId::new(&sandbox.id).ok_or_else(|| Failure::no_sandbox(&sandbox.id))?;
+        // A container that failed may have kept a mount that is no longer the
+        // workspace; one that was stopped keeps what is on a writable root.
+        let keep = sandbox.reason.is_none() && self.runtime.status(&container).await?.is_some();
+        self.links.forget(&sandbox.id);
+        if !keep {
+            self.runtime.remove(&container).await?;
+            let token = SandboxToken::from_random(clock::random());
+            self.make_container(sandbox, &spec, &places, &token).await?;
+        } else {
+            self.runtime.kill(&container).await?;
+        }
+        self.start_container(&sandbox.id).await
+    }
+
+    /// Takes back what was begun. What cannot be taken back now is found by the
+    /// next clearing away, since the row stays and is marked.
+    pub(crate) async fn give_up(&self, id: &str) {
+        let mark = SandboxChange {
+            removing: Some(true),
+            ..SandboxChange::default()
+        };
+        let given_up = async {
+            let sandbox = self.catalog.change_sandbox(id, &mark, clock::now()).await?;
+            self.remove(&sandbox).await
+        };
+        if let Err(failure) = given_up.await {
+            tracing::error!(sandbox = id, cause = failure.summary(), "not taken back");
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! The server itself: whether it can work, how busy it is.
+
+use elevo_api as api;
+use elevo_api::Scope;
+use elevo_core::SandboxState;
+
+use crate::app::{App, Principal};
+use crate::failure::{Result, chain};
+
+impl App {
+    /// Whether everything that is needed is there.
+    pub(crate) async fn ready(&self) -> api::Ready {
+        let catalog = match self.catalog.check().await {
+            Ok(()) => (true, "answers".into()),
+            Err(error) => (false, chain(&error)),
+        };
+        let engine = match self.runtime.check().await {
+            Ok(info) => (true, info.engine),
+            Err(error) => (false, chain(&error)),
+        };
+        let stopping = match self.is_stopping() {
+            true => (false, "about to end".into()),
+            false => (true, "takes requests".into()),
+        };
+        let checks = [
+            ("catalog", catalog),
+            ("engine", engine),
+            ("server", stopping),
+        ];
+        let checks = checks.map(|(name, (ok, message))| api::ReadyCheck {
+            name: name.into(),
+            ok,
+            message,
+        });
+        api::Ready {
+            ready: checks.iter().all(|check| check.ok),
+            checks: checks.into(),
+        }
+    }
+
+    pub(crate) async fn system_stats(&self, who: &Principal) -> Result<api::SystemStats> {
+        who.needs(Scope::System)?;
+        Ok(api::SystemStats {
+            sandboxes: self.counts().await?,
+            resources: self.resources(),
+            uptime: self.started.elapsed().as_secs(),
+            agents: self.links.count() as u64,
+        })
+    }
+
+    pub(crate) async fn counts(&self) -> Result<api::SandboxCounts> {
+        let counts = self.catalog.count_by_state(None).await?;
+        let of = |state| counts.get(&state).copied().unwrap_or_default();
+        Ok(api::SandboxCounts {
+            total: counts.values().sum(),
+            starting: of(SandboxState::Starting),
+            running: of(SandboxState::Running),
+            stopping: of(SandboxState::Stopping),
+            stopped: of(SandboxState::Stopped),
+            error: of(SandboxState::Error),
+        })
+    }
+
+    fn resources(&self) -> api::SystemResources {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from) as f64;
+        let info = rustix::system::sysinfo();
+        let load = info.loads[0] as f64 / 65536.0;
+        let memory = (info.totalram.max(1) - info.freeram) as f64 / info.totalram.max(1) as f64;
+        let (total, free) = self.disk();
+        api::SystemResources {
+            cpu_usage: (load / processors * 100.0).min(100.0),
+            memory_usage: memory * 100.0,
+            disk_usage: (total - free) as f64 * 100.0 / total.max(1) as f64,
+        }
+    }
+
+    /// Bytes of the data directory's disk: in all, and free.
+    pub(crate) fn disk(&self) -> (u64, u64) {
+        match rustix::fs::statvfs(&self.config.data_dir) {
+            Ok(disk) => (disk.f_blocks * disk.f_frsize, disk.f_bavail * disk.f_frsize),
+            Err(_) => (0, 0),
+        }
+    }
+}

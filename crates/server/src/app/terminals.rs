@@ -1,0 +1,200 @@
+//! Terminals in sandboxes.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use bytes::Bytes;
+use elevo_agent_link::{AgentLink, LinkError, ProcessKind, Terminal};
+use elevo_api as api;
+use elevo_api::Scope;
+use elevo_core::ErrorCode;
+
+use crate::app::processes::check_cwd;
+use crate::app::{App, Principal, Reading, spec};
+use crate::clock;
+use crate::failure::{Failure, Result, short};
+
+/// How many look at each terminal, or since when nobody does.
+#[derive(Debug, Default)]
+pub(crate) struct Watched(Mutex<HashMap<(String, String), Watch>>);
+
+#[derive(Debug)]
+struct Watch {
+    count: usize,
+    since: Instant,
+}
+
+/// Somebody who looks at a terminal.
+#[derive(Debug)]
+pub(crate) struct Watcher {
+    app: Arc<App>,
+    name: (String, String),
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        let mut watched = self.app.watched.lock();
+        if let Some(watch) = watched.get_mut(&self.name) {
+            watch.count -= 1;
+            watch.since = clock::instant();
+        }
+    }
+}
+
+impl Watched {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<(String, String), Watch>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that somebody looks, or has looked until now.
+    fn note(&self, name: (String, String), count: usize) {
+        let since = clock::instant();
+        let mut watched = self.lock();
+        let watch = watched.entry(name).or_insert(Watch { count: 0, since });
+        watch.count += count;
+        watch.since = since;
+    }
+}
+
+impl App {
+    pub(crate) async fn create_pty(
+        &self,
+        who: &Principal,
+        id: &str,
+        wish: api::CreatePty,
+    ) -> Result<String> {
+        who.needs(Scope::Process)?;
+        check_size(wish.cols, wish.rows)?;
+        check_cwd(wish.cwd.as_deref())?;
+        check_cwd(wish.shell.as_deref())
+            .map_err(|_| Failure::invalid("`shell` must be an absolute path"))?;
+        spec::check_envs(&wish.envs)?;
+        let link = self.agent_of(who, id).await?;
+        let terminal = Terminal {
+            id: clock::id("pty-"),
+            cols: wish.cols,
+            rows: wish.rows,
+            shell: wish.shell,
+            cwd: wish.cwd,
+            envs: wish.envs,
+        };
+        let name = terminal.id.clone();
+        link.open_terminal(terminal)
+            .await
+            .map_err(|error| match error {
+                LinkError::TooMany { .. } => {
+                    let message = "this sandbox has as many terminals as it may";
+                    Failure::new(ErrorCode::PtyLimitExceeded, message).retry_after(1)
+                }
+                error => error.into(),
+            })?;
+        self.watched.note((id.to_owned(), name.clone()), 0);
+        Ok(name)
+    }
+
+    async fn terminal(&self, who: &Principal, id: &str, pty: &str) -> Result<AgentLink> {
+        who.needs(Scope::Process)?;
+        let link = self.agent_of(who, id).await?;
+        let found = link
+            .process(pty)
+            .filter(|process| process.kind == ProcessKind::Terminal);
+        found.ok_or_else(|| no_pty(pty))?;
+        Ok(link)
+    }
+
+    pub(crate) async fn resize(
+        &self,
+        who: &Principal,
+        id: &str,
+        pty: &str,
+        wish: api::Resize,
+    ) -> Result<()> {
+        check_size(wish.cols, wish.rows)?;
+        let link = self.terminal(who, id, pty).await?;
+        Ok(link.resize(pty, wish.cols, wish.rows).await?)
+    }
+
+    pub(crate) async fn close_pty(&self, who: &Principal, id: &str, pty: &str) -> Result<()> {
+        let link = self.terminal(who, id, pty).await?;
+        link.close_terminal(pty).await?;
+        self.watched.lock().remove(&(id.to_owned(), pty.to_owned()));
+        Ok(())
+    }
+
+    /// Begins to look at a terminal.
+    pub(crate) async fn watch(
+        self: &Arc<Self>,
+        who: &Principal,
+        id: &str,
+        pty: &str,
+        offset: u64,
+    ) -> Result<(Reading, Watcher)> {
+        self.terminal(who, id, pty).await?;
+        let name = (id.to_owned(), pty.to_owned());
+        let reading = self.attach(who, id, pty, offset).await;
+        let reading = reading.map_err(|failure| match failure.code {
+            ErrorCode::ProcessNotFound => no_pty(pty),
+            _ => failure,
+        })?;
+        self.watched.note(name.clone(), 1);
+        let app = self.clone();
+        Ok((reading, Watcher { app, name }))
+    }
+
+    /// What somebody typed.
+    pub(crate) async fn type_in(&self, id: &str, pty: &str, data: Bytes) -> Result<()> {
+        let link = self.links.connected(id).await;
+        Ok(link.input(pty, data, false).await?)
+    }
+
+    pub(crate) async fn resize_now(&self, id: &str, pty: &str, cols: u16, rows: u16) -> Result<()> {
+        check_size(cols, rows)?;
+        let link = self.links.connected(id).await;
+        Ok(link.resize(pty, cols, rows).await?)
+    }
+
+    /// Closes terminals that nobody has looked at for too long.
+    pub(crate) async fn close_unwatched(&self) {
+        let patience = self.config.limits.terminal_patience;
+        let left: Vec<_> = {
+            let mut watched = self.watched.lock();
+            let is_left = |_: &(String, String), watch: &mut Watch| {
+                watch.count == 0 && watch.since.elapsed() > patience
+            };
+            watched.extract_if(is_left).map(|(name, _)| name).collect()
+        };
+        for (sandbox, pty) in left {
+            if let Some(link) = self.links.get(&sandbox) {
+                // It may have ended by itself.
+                let _ = link.close_terminal(&pty).await;
+                tracing::info!(sandbox, pty, "terminal closed, nobody came back");
+            }
+        }
+    }
+
+    /// After a restart, terminals wait for their people again.
+    pub(crate) fn note_terminals(&self, sandbox: &str) {
+        let Some(link) = self.links.get(sandbox) else {
+            return;
+        };
+        let open = link.processes().into_iter();
+        for terminal in
+            open.filter(|process| process.kind == ProcessKind::Terminal && process.exit.is_none())
+        {
+            self.watched.note((sandbox.to_owned(), terminal.id), 0);
+        }
+    }
+}
+
+fn check_size(cols: u16, rows: u16) -> Result<()> {
+    match (1..=1000).contains(&cols) && (1..=1000).contains(&rows) {
+        true => Ok(()),
+        false => Err(Failure::invalid("`cols` and `rows` must be 1 to 1000")),
+    }
+}
+
+fn no_pty(pty: &str) -> Failure {
+    let message = format!("there is no terminal `{}`", short(pty));
+    Failure::new(ErrorCode::PtyNotFound, message).about("ptyId", short(pty))
+}

@@ -1,0 +1,79 @@
+//! Where the clock and random numbers enter.
+
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the clock and random numbers enter here"
+)]
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use elevo_core::Timestamp;
+use rand::RngExt;
+
+/// The present time.
+pub(crate) fn now() -> Timestamp {
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    timestamp(since)
+}
+
+/// For durations.
+pub(crate) fn instant() -> Instant {
+    Instant::now()
+}
+
+/// Milliseconds since 1970.
+pub(crate) fn millis() -> i64 {
+    let now = now();
+    now.seconds() * 1000 + i64::from(now.nanos() / 1_000_000)
+}
+
+/// A time some seconds after another.
+pub(crate) fn after(time: Timestamp, duration: Duration) -> Timestamp {
+    let seconds = time
+        .seconds()
+        .saturating_add(i64::try_from(duration.as_secs()).unwrap_or(i64::MAX));
+    Timestamp::new(seconds, time.nanos()).unwrap_or(time)
+}
+
+/// As RFC 3339 has it, to the millisecond.
+pub(crate) fn text(time: Timestamp) -> String {
+    let time = jiff::Timestamp::new(time.seconds(), time.nanos() as i32);
+    let time = time.unwrap_or(jiff::Timestamp::MAX);
+    format!("{time:.3}")
+}
+
+/// A time that RFC 3339 text names.
+pub(crate) fn parse(text: &str) -> Option<Timestamp> {
+    let time: jiff::Timestamp = text.parse().ok()?;
+    let nanos = time.as_nanosecond().rem_euclid(1_000_000_000);
+    let seconds = time.as_nanosecond().div_euclid(1_000_000_000);
+    Timestamp::new(seconds.try_into().ok()?, nanos.try_into().ok()?)
+}
+
+fn timestamp(since: Duration) -> Timestamp {
+    let seconds = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
+    Timestamp::new(seconds, since.subsec_nanos())
+        .unwrap_or_else(|| unreachable!("nanoseconds of a duration are below a second"))
+}
+
+/// Random bytes, fit for secrets.
+pub(crate) fn random<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    rand::rng().fill(&mut bytes);
+    bytes
+}
+
+/// An id that nobody has: a prefix, and 80 random bits as small letters and
+/// digits.
+pub(crate) fn id(prefix: &str) -> String {
+    const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
+    let bytes = random::<16>();
+    let letters = bytes
+        .iter()
+        .map(|byte| char::from(LETTERS[usize::from(byte % 32)]));
+    std::iter::once(prefix.to_owned())
+        .chain(letters.map(String::from))
+        .collect()
+}

@@ -1,0 +1,189 @@
+//! How a use case fails: a code of the table, and words for whoever asked. The
+//! one place where errors of the libraries are turned into codes.
+
+use elevo_agent_link::LinkError;
+use elevo_core::ErrorCode;
+use serde_json::{Value, json};
+
+/// Why something was not done.
+#[derive(Debug)]
+pub struct Failure {
+    /// The code.
+    pub code: ErrorCode,
+    /// What happened, in a sentence.
+    pub message: String,
+    /// What it was about.
+    pub details: Value,
+    /// What to do, if the table does not know better.
+    pub remediation: Option<Box<str>>,
+    /// Seconds after which a retry is welcome.
+    pub retry_after: Option<u32>,
+    /// What was below it, for the log only.
+    pub cause: Option<Box<str>>,
+}
+
+pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
+
+impl Failure {
+    pub(crate) fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+            details: json!({}),
+            remediation: None,
+            retry_after: None,
+            cause: None,
+        }
+    }
+
+    /// What it was about.
+    pub(crate) fn about(mut self, name: &str, value: impl Into<Value>) -> Self {
+        if let Value::Object(details) = &mut self.details {
+            details.insert(name.into(), value.into());
+        }
+        self
+    }
+
+    pub(crate) fn retry_after(mut self, seconds: u32) -> Self {
+        self.retry_after = Some(seconds);
+        self
+    }
+
+    pub(crate) fn remediation(mut self, words: impl Into<Box<str>>) -> Self {
+        self.remediation = Some(words.into());
+        self
+    }
+
+    /// Keeps an error for the log.
+    pub(crate) fn caused_by(mut self, error: &dyn std::error::Error) -> Self {
+        self.cause = Some(chain(error).into());
+        self
+    }
+
+    pub(crate) fn invalid(message: impl Into<String>) -> Self {
+        Self::new(ErrorCode::InvalidRequest, message)
+    }
+
+    pub(crate) fn internal(error: &dyn std::error::Error) -> Self {
+        Self::new(ErrorCode::InternalError, "the server failed to do this").caused_by(error)
+    }
+
+    pub(crate) fn no_sandbox(id: &str) -> Self {
+        let message = format!("there is no sandbox `{}`", short(id));
+        Self::new(ErrorCode::SandboxNotFound, message).about("sandboxId", short(id))
+    }
+
+    /// In a few words, for a row or a log.
+    pub(crate) fn summary(&self) -> String {
+        match &self.cause {
+            Some(cause) => format!("{}: {cause}", self.message),
+            None => self.message.clone(),
+        }
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.code, self.message)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// What a client sent, at a length that fits into a message.
+pub(crate) fn short(text: &str) -> String {
+    text.chars().take(100).collect()
+}
+
+/// An error and what is below it.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut below = error.source();
+    while let Some(error) = below {
+        text += &format!(": {error}");
+        below = error.source();
+    }
+    text
+}
+
+impl From<elevo_catalog::Error> for Failure {
+    fn from(error: elevo_catalog::Error) -> Self {
+        use elevo_catalog::Error;
+        let code = match &error {
+            Error::NotFound { .. } => ErrorCode::NotFound,
+            Error::Exists { .. } => ErrorCode::NameTaken,
+            Error::WrongState { .. } | Error::Removing => ErrorCode::SandboxWrongState,
+            Error::LimitReached { .. } => ErrorCode::SandboxLimitExceeded,
+            Error::Refused(_) => ErrorCode::InvalidRequest,
+            Error::Busy => ErrorCode::Overloaded,
+            _ => {
+                let failure = Self::new(ErrorCode::StorageFailed, "the catalog cannot be used");
+                return failure.caused_by(&error).retry_after(5);
+            }
+        };
+        let failure = Self::new(code, error.to_string());
+        match code {
+            ErrorCode::Overloaded => failure.retry_after(1),
+            ErrorCode::SandboxLimitExceeded => failure.retry_after(60),
+            _ => failure,
+        }
+    }
+}
+
+impl From<elevo_sandbox::Error> for Failure {
+    fn from(error: elevo_sandbox::Error) -> Self {
+        use elevo_sandbox::Error;
+        let message = chain(&error);
+        match &error {
+            Error::Unreachable { .. } => Self::new(
+                ErrorCode::RuntimeUnavailable,
+                "the container engine does not answer",
+            )
+            .caused_by(&error)
+            .retry_after(5),
+            Error::NoSuchImage { .. } => Self::new(ErrorCode::ImageUnavailable, message),
+            Error::NoSuchRuntime { .. } | Error::Refused { .. } => {
+                Self::new(ErrorCode::ResourceRefused, message)
+            }
+            _ => Self::new(ErrorCode::SandboxStartFailed, message),
+        }
+    }
+}
+
+impl From<elevo_workspace::Error> for Failure {
+    fn from(error: elevo_workspace::Error) -> Self {
+        use elevo_workspace::Error;
+        match &error {
+            Error::Busy(_) => Self::new(ErrorCode::WorkspaceBusy, error.to_string()).retry_after(1),
+            _ => Self::new(ErrorCode::StorageFailed, "the workspace cannot be used")
+                .caused_by(&error)
+                .retry_after(5),
+        }
+    }
+}
+
+impl From<elevo_engine::Error> for Failure {
+    fn from(error: elevo_engine::Error) -> Self {
+        Self::new(ErrorCode::StorageFailed, "the store cannot be used")
+            .caused_by(&error)
+            .retry_after(5)
+    }
+}
+
+impl From<LinkError> for Failure {
+    fn from(error: LinkError) -> Self {
+        let message = error.to_string();
+        match error {
+            LinkError::Disconnected => {
+                Self::new(ErrorCode::AgentUnreachable, message).retry_after(1)
+            }
+            LinkError::NoSuchProcess => Self::new(ErrorCode::ProcessNotFound, message),
+            LinkError::CannotStart { .. } => Self::new(ErrorCode::CommandFailed, message),
+            LinkError::TooMany { .. } => {
+                Self::new(ErrorCode::ProcessLimitExceeded, message).retry_after(1)
+            }
+            LinkError::Invalid(_) => Self::new(ErrorCode::InvalidRequest, message),
+            _ => Self::new(ErrorCode::AgentUnreachable, message).retry_after(1),
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! The REST API: every route, and how requests and answers look.
+
+mod answer;
+mod files;
+mod idempotent;
+mod keys;
+mod layers;
+mod limits;
+mod process;
+mod pty;
+mod request;
+mod sandboxes;
+mod stream;
+mod system;
+mod templates;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::middleware::{from_fn, from_fn_with_state};
+use axum::routing::any;
+use elevo_core::ErrorCode;
+use utoipa::OpenApi;
+use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::app::App;
+use crate::failure::Failure;
+use answer::ApiError;
+pub(crate) use answer::body_of;
+pub(crate) use limits::RateLimits;
+
+/// What every handler is given.
+#[derive(Clone, Debug)]
+pub(crate) struct Shared {
+    pub(crate) app: Arc<App>,
+    pub(crate) rates: Arc<RateLimits>,
+}
+
+/// The size of a request that is no archive.
+const BODY: usize = 2 << 20;
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Elevo",
+        description = "Sandboxes for agents, each with its own branch of a versioned file tree. Errors: docs/errors.md.",
+        license(name = "Apache-2.0")
+    ),
+    security(("bearer" = []), ("key" = [])),
+    tags(
+        (name = "sandboxes", description = "Containers with a workspace at /workspace"),
+        (name = "files", description = "Snapshots, forks, differences and archives of workspaces"),
+        (name = "process", description = "Commands"),
+        (name = "pty", description = "Terminals"),
+        (name = "templates", description = "Images that sandboxes start from"),
+        (name = "keys", description = "Keys and agents of a tenant"),
+        (name = "system", description = "The server itself")
+    )
+)]
+struct Description;
+
+/// Every route with its description.
+fn routes() -> OpenApiRouter<Shared> {
+    OpenApiRouter::with_openapi(Description::openapi())
+        .routes(routes!(sandboxes::create, sandboxes::list))
+        .routes(routes!(sandboxes::get, sandboxes::delete))
+        .routes(routes!(sandboxes::batch_delete))
+        .routes(routes!(sandboxes::stop))
+        .routes(routes!(sandboxes::start))
+        .routes(routes!(sandboxes::extend))
+        .routes(routes!(sandboxes::logs))
+        .routes(routes!(sandboxes::stats))
+        .routes(routes!(files::fork))
+        .routes(routes!(files::snapshot))
+        .routes(routes!(files::restore))
+        .routes(routes!(files::diff))
+        .routes(routes!(files::archive_out, files::archive_in))
+        .routes(routes!(files::import))
+        .routes(routes!(process::run))
+        .routes(routes!(process::list))
+        .routes(routes!(process::get))
+        .routes(routes!(process::output))
+        .routes(routes!(process::input))
+        .routes(routes!(process::kill))
+        .routes(routes!(pty::create))
+        .routes(routes!(pty::resize))
+        .routes(routes!(pty::close))
+        .routes(routes!(pty::connect))
+        .routes(routes!(templates::list, templates::add))
+        .routes(routes!(templates::remove))
+        .routes(routes!(keys::create, keys::list))
+        .routes(routes!(keys::revoke))
+        .routes(routes!(keys::create_agent, keys::list_agents))
+        .routes(routes!(system::stats))
+        .routes(routes!(system::gc))
+        .routes(routes!(system::health))
+        .routes(routes!(system::ready))
+}
+
+/// The description of the API, as it is checked in.
+pub fn openapi_json() -> String {
+    let mut api = routes().into_openapi();
+    let components = api.components.get_or_insert_default();
+    let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
+    components.add_security_scheme("bearer", SecurityScheme::Http(bearer));
+    let key = ApiKey::Header(ApiKeyValue::new("X-API-Key"));
+    components.add_security_scheme("key", SecurityScheme::ApiKey(key));
+    let mut text = serde_json::to_string_pretty(&api).unwrap_or_default();
+    text.push('\n');
+    text
+}
+
+/// The API as a service.
+pub(crate) fn router(shared: Shared) -> Router {
+    let (router, _) = routes().split_for_parts();
+    router
+        .route("/openapi.json", any(system::openapi))
+        .layer(from_fn_with_state(shared.clone(), idempotent::once))
+        .layer(DefaultBodyLimit::max(BODY))
+        .method_not_allowed_fallback(async || {
+            let message = "this path has no such method";
+            ApiError::from(Failure::new(ErrorCode::MethodNotAllowed, message))
+        })
+        .fallback(async || {
+            let message = "there is nothing at this path";
+            ApiError::from(Failure::new(ErrorCode::NotFound, message))
+        })
+        .layer(from_fn_with_state(
+            shared.clone(),
+            layers::refuse_when_stopping,
+        ))
+        .layer(from_fn(layers::observe))
+        .with_state(shared)
+}
+
+/// Health, readiness and metrics, on a port of their own.
+pub(crate) fn internal_router(shared: Shared) -> Router {
+    Router::new()
+        .route("/health", axum::routing::get(system::health))
+        .route("/ready", axum::routing::get(system::ready))
+        .route("/metrics", axum::routing::get(system::metrics))
+        .with_state(shared)
+}

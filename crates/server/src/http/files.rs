@@ -1,0 +1,224 @@
+use axum::Json;
+use axum::body::Body as RawBody;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use elevo_api as api;
+use futures::StreamExt;
+use serde::Deserialize;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use utoipa::IntoParams;
+
+use crate::app::DiffQuery;
+use crate::failure::Failure;
+use crate::http::Shared;
+use crate::http::answer::Answer;
+use crate::http::request::{Body, MaybeBody, Path, Query, Who};
+
+/// Fork the files of a sandbox into new sandboxes
+///
+/// Files are forked, processes are not. With a pool of workspaces all forks hold
+/// what was there at one moment; elsewhere the sandbox is held still meanwhile.
+#[utoipa::path(
+    post, path = "/api/v1/sandboxes/{id}/fork", tag = "files",
+    params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    request_body = Option<api::Fork>,
+    responses((status = 201, body = api::Forked), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
+)]
+pub(super) async fn fork(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Path(id): Path<String>,
+    MaybeBody(wish): MaybeBody<api::Fork>,
+) -> Answer<(StatusCode, Json<api::Forked>)> {
+    let forked = shared.app.fork(&who, &id, wish).await?;
+    Ok((StatusCode::CREATED, Json(forked)))
+}
+
+/// Take a snapshot of a sandbox's workspace
+#[utoipa::path(
+    post, path = "/api/v1/sandboxes/{id}/snapshot", tag = "files",
+    params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    request_body = Option<api::TakeSnapshot>,
+    responses((status = 201, body = api::SnapshotTaken), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
+)]
+pub(super) async fn snapshot(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Path(id): Path<String>,
+    MaybeBody(wish): MaybeBody<api::TakeSnapshot>,
+) -> Answer<(StatusCode, Json<api::SnapshotTaken>)> {
+    let taken = shared.app.snapshot(&who, &id, wish).await?;
+    Ok((StatusCode::CREATED, Json(taken)))
+}
+
+/// Make a workspace hold a snapshot
+///
+/// What was changed and not snapshotted is lost.
+#[utoipa::path(
+    post, path = "/api/v1/sandboxes/{id}/restore", tag = "files", params(("id" = String, Path)),
+    request_body = api::Restore,
+    responses((status = 200, body = api::Sandbox), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
+)]
+pub(super) async fn restore(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Path(id): Path<String>,
+    Body(wish): Body<api::Restore>,
+) -> Answer<Json<api::Sandbox>> {
+    Ok(Json(shared.app.restore(&who, &id, wish).await?))
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Format {
+    #[default]
+    Json,
+    Patch,
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Diff {
+    /// The snapshot to compare with; by default the newest of the workspace.
+    from: Option<String>,
+    /// `json`, or `patch` as `git apply` takes it.
+    #[param(inline)]
+    format: Option<Format>,
+    /// How many changes are listed; 1000 by default, at most 100000.
+    #[param(minimum = 1, maximum = 100000)]
+    limit: Option<u32>,
+}
+
+/// See what has changed in a workspace
+#[utoipa::path(
+    get, path = "/api/v1/sandboxes/{id}/diff", tag = "files", params(("id" = String, Path), Diff),
+    responses(
+        (status = 200, content((api::Diff = "application/json"), (String = "text/x-diff"))),
+        (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope)
+    )
+)]
+pub(super) async fn diff(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Path(id): Path<String>,
+    Query(query): Query<Diff>,
+) -> Answer<Response> {
+    let limit = query.limit.unwrap_or(1000);
+    if !(1..=100_000).contains(&limit) {
+        return Err(Failure::invalid("`limit` is 1 to 100000").into());
+    }
+    let format = query.format.unwrap_or_default();
+    let query = DiffQuery {
+        from: query.from,
+        limit: limit as usize,
+    };
+    match format {
+        Format::Json => Ok(Json(shared.app.diff(&who, &id, query).await?).into_response()),
+        Format::Patch => {
+            let patch = shared.app.patch(&who, &id, query).await?;
+            let kind = [(header::CONTENT_TYPE, "text/x-diff")];
+            Ok((kind, patch.bytes).into_response())
+        }
+    }
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Place {
+    /// Where in the workspace; its root by default.
+    path: Option<String>,
+}
+
+/// Get files of a workspace as a tar
+#[utoipa::path(
+    get, path = "/api/v1/sandboxes/{id}/archive", tag = "files", params(("id" = String, Path), Place),
+    responses((status = 200, content_type = "application/x-tar", body = Vec<u8>), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
+)]
+pub(super) async fn archive_out(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Path(id): Path<String>,
+    Query(place): Query<Place>,
+) -> Answer<Response> {
+    let (sender, receiver) = mpsc::channel::<std::io::Result<Bytes>>(8);
+    let last = sender.clone();
+    let out = std::io::BufWriter::with_capacity(128 << 10, Pipe(sender));
+    let app = shared.app.clone();
+    let path = place.path.unwrap_or_default();
+    let packing = app.archive_out(&who, &id, &path, out).await?;
+    tokio::spawn(async move {
+        if let Err(failure) = packing.await {
+            let error = std::io::Error::other(failure.summary());
+            // A body that breaks off is seen as such.
+            let _ = last.send(Err(error)).await;
+        }
+    });
+    let body = RawBody::from_stream(ReceiverStream::new(receiver));
+    let kind = [(header::CONTENT_TYPE, "application/x-tar")];
+    Ok((kind, body).into_response())
+}
+
+/// Unpack a tar into a workspace
+#[utoipa::path(
+    put, path = "/api/v1/sandboxes/{id}/archive", tag = "files", params(("id" = String, Path), Place),
+    request_body(content = Vec<u8>, content_type = "application/x-tar"),
+    responses((status = 204), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
+)]
+pub(super) async fn archive_in(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Path(id): Path<String>,
+    Query(place): Query<Place>,
+    body: RawBody,
+) -> Answer<StatusCode> {
+    let path = place.path.unwrap_or_default();
+    shared
+        .app
+        .archive_in(&who, &id, &path, reader(body))
+        .await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Make a snapshot of a tar
+#[utoipa::path(
+    post, path = "/api/v1/snapshots", tag = "files",
+    request_body(content = Vec<u8>, content_type = "application/x-tar"),
+    responses((status = 201, body = api::Imported), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
+)]
+pub(super) async fn import(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    body: RawBody,
+) -> Answer<(StatusCode, Json<api::Imported>)> {
+    let imported = shared.app.import_archive(&who, reader(body)).await?;
+    Ok((StatusCode::CREATED, Json(imported)))
+}
+
+/// A body as something that blocking code reads, a piece at a time.
+fn reader(body: RawBody) -> impl std::io::Read + Send + 'static {
+    let stream = body
+        .into_data_stream()
+        .map(|piece| piece.map_err(std::io::Error::other));
+    let reader = tokio_util::io::StreamReader::new(stream);
+    tokio_util::io::SyncIoBridge::new(reader)
+}
+
+/// Where blocking code writes to a body; waits if nobody reads.
+struct Pipe(mpsc::Sender<std::io::Result<Bytes>>);
+
+impl std::io::Write for Pipe {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let sent = self.0.blocking_send(Ok(Bytes::copy_from_slice(bytes)));
+        sent.map_err(|_| std::io::Error::from(std::io::ErrorKind::BrokenPipe))?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,80 @@
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use elevo_api as api;
+
+use crate::http::Shared;
+use crate::http::answer::Answer;
+use crate::http::request::{Body, Path, Who};
+
+/// Make a key
+///
+/// The only answer with its secret.
+#[utoipa::path(
+    post, path = "/api/v1/keys", tag = "keys",
+    params(("Idempotency-Key" = Option<String>, Header)),
+    request_body = api::CreateKey,
+    responses((status = 201, body = api::NewKey), (status = "4XX", body = api::ErrorEnvelope))
+)]
+pub(super) async fn create(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Body(wish): Body<api::CreateKey>,
+) -> Answer<(StatusCode, Json<api::NewKey>)> {
+    let made = shared.app.create_key(&who, wish).await?;
+    Ok((StatusCode::CREATED, Json(made)))
+}
+
+/// List keys
+#[utoipa::path(
+    get, path = "/api/v1/keys", tag = "keys",
+    responses((status = 200, body = api::KeyList), (status = "4XX", body = api::ErrorEnvelope))
+)]
+pub(super) async fn list(
+    State(shared): State<Shared>,
+    Who(who): Who,
+) -> Answer<Json<api::KeyList>> {
+    Ok(Json(shared.app.keys(&who).await?))
+}
+
+/// Revoke a key
+#[utoipa::path(
+    delete, path = "/api/v1/keys/{id}", tag = "keys", params(("id" = String, Path)),
+    responses((status = 204), (status = "4XX", body = api::ErrorEnvelope))
+)]
+pub(super) async fn revoke(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Path(id): Path<String>,
+) -> Answer<StatusCode> {
+    shared.app.revoke_key(&who, &id).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Add an agent
+#[utoipa::path(
+    post, path = "/api/v1/agents", tag = "keys",
+    params(("Idempotency-Key" = Option<String>, Header)),
+    request_body = api::CreateAgent,
+    responses((status = 201, body = api::Agent), (status = "4XX", body = api::ErrorEnvelope))
+)]
+pub(super) async fn create_agent(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Body(wish): Body<api::CreateAgent>,
+) -> Answer<(StatusCode, Json<api::Agent>)> {
+    let made = shared.app.create_agent(&who, wish).await?;
+    Ok((StatusCode::CREATED, Json(made)))
+}
+
+/// List agents
+#[utoipa::path(
+    get, path = "/api/v1/agents", tag = "keys",
+    responses((status = 200, body = api::AgentList), (status = "4XX", body = api::ErrorEnvelope))
+)]
+pub(super) async fn list_agents(
+    State(shared): State<Shared>,
+    Who(who): Who,
+) -> Answer<Json<api::AgentList>> {
+    Ok(Json(shared.app.agents(&who).await?))
+}

@@ -1,0 +1,69 @@
+//! What happens to every request: an id, a line in the log, numbers.
+
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::{HeaderName, HeaderValue};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use elevo_core::ErrorCode;
+
+use crate::clock;
+use crate::failure::Failure;
+use crate::http::Shared;
+use crate::http::answer::ApiError;
+
+tokio::task_local! {
+    static REQUEST_ID: String;
+}
+
+const HEADER: HeaderName = HeaderName::from_static("x-request-id");
+
+/// The id of the request that is being answered.
+pub(crate) fn request_id() -> String {
+    REQUEST_ID.try_with(Clone::clone).unwrap_or_default()
+}
+
+/// Gives a request an id (the caller's, if it has one), and tells the log and
+/// the metrics of it.
+pub(super) async fn observe(request: Request, next: Next) -> Response {
+    let given = request
+        .headers()
+        .get(HEADER)
+        .and_then(|id| id.to_str().ok());
+    let id = match given.filter(|id| is_plain(id)) {
+        Some(id) => id.to_owned(),
+        None => clock::id("req-"),
+    };
+    let path = request.extensions().get::<MatchedPath>();
+    let endpoint = path.map_or("unknown", MatchedPath::as_str).to_owned();
+    let method = request.method().clone();
+    let began = clock::instant();
+    let mut response = REQUEST_ID.scope(id.clone(), next.run(request)).await;
+    let (status, elapsed) = (response.status().as_u16(), began.elapsed());
+    if let Ok(value) = HeaderValue::from_str(&id) {
+        response.headers_mut().insert(HEADER, value);
+    }
+    crate::metrics::answered(&format!("{method} {endpoint}"), status, elapsed);
+    let ms = elapsed.as_millis() as u64;
+    tracing::info!(request_id = id, %method, endpoint, status, ms, "answered");
+    response
+}
+
+fn is_plain(id: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    (1..=64).contains(&id.len()) && id.bytes().all(plain)
+}
+
+/// Refuses what comes after the server was told to end.
+pub(super) async fn refuse_when_stopping(
+    State(shared): State<Shared>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let is_probe = matches!(request.uri().path(), "/health" | "/ready");
+    if shared.app.is_stopping() && !is_probe {
+        let message = "the server is about to end";
+        let failure = Failure::new(ErrorCode::ShuttingDown, message).retry_after(5);
+        return ApiError::from(failure).into_response();
+    }
+    next.run(request).await
+}

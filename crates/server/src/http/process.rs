@@ -1,0 +1,136 @@
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use elevo_api as api;
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use crate::app::Streamed;
+use crate::failure::Failure;
+use crate::http::answer::Answer;
+use crate::http::request::{Body, MaybeBody, Path, Query, Who};
+use crate::http::{Shared, stream};
+
+/// Run a command
+///
+/// By default answers when it has ended; with `stream` by server-sent events as
+/// it goes; with `background` at once. A non-zero exit is a result.
+#[utoipa::path(
+    post, path = "/api/v1/sandboxes/{id}/process/run", tag = "process",
+    params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    request_body = api::RunCommand,
+    responses(
+        (status = 200, content((api::CommandResult = "application/json"), (api::StreamEvent = "text/event-stream"))),
+        (status = 202, body = api::CommandStarted),
+        (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope)
+    )
+)]
+pub(super) async fn run(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Path(id): Path<String>,
+    Body(wish): Body<api::RunCommand>,
+) -> Answer<Response> {
+    match shared.app.run(&who, &id, wish).await? {
+        Streamed::Ended(result) => Ok(Json(*result).into_response()),
+        Streamed::Started(started) => Ok((StatusCode::ACCEPTED, Json(started)).into_response()),
+        Streamed::Stream(reading, limit) => Ok(stream::answer(&shared, reading, limit, 0, true)),
+    }
+}
+
+/// List commands that run, and the last that have ended
+#[utoipa::path(
+    get, path = "/api/v1/sandboxes/{id}/process", tag = "process", params(("id" = String, Path)),
+    responses((status = 200, body = api::CommandList), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
+)]
+pub(super) async fn list(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Path(id): Path<String>,
+) -> Answer<Json<api::CommandList>> {
+    Ok(Json(shared.app.commands(&who, &id).await?))
+}
+
+/// Get a command
+#[utoipa::path(
+    get, path = "/api/v1/sandboxes/{id}/process/{cmdId}", tag = "process",
+    params(("id" = String, Path), ("cmdId" = String, Path)),
+    responses((status = 200, body = api::CommandInfo), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
+)]
+pub(super) async fn get(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Path((id, command)): Path<(String, String)>,
+) -> Answer<Json<api::CommandInfo>> {
+    Ok(Json(shared.app.command_info(&who, &id, &command).await?))
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Output {
+    /// How many bytes of output to leave out; `Last-Event-ID` means the same.
+    offset: Option<u64>,
+}
+
+/// Attach to the output of a command
+///
+/// Server-sent events from an offset on. The id of an event is the offset to come
+/// back with. Output that is no longer kept is told as a `gap`.
+#[utoipa::path(
+    get, path = "/api/v1/sandboxes/{id}/process/{cmdId}/output", tag = "process",
+    params(("id" = String, Path), ("cmdId" = String, Path), Output),
+    responses((status = 200, content_type = "text/event-stream", body = api::StreamEvent), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
+)]
+pub(super) async fn output(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Path((id, command)): Path<(String, String)>,
+    Query(query): Query<Output>,
+    headers: HeaderMap,
+) -> Answer<Response> {
+    let last = headers.get("last-event-id").map(|id| {
+        let id = id.to_str().ok().and_then(|id| id.parse().ok());
+        id.ok_or_else(|| Failure::invalid("`Last-Event-ID` is no offset"))
+    });
+    let offset = match (query.offset, last) {
+        (Some(offset), _) => offset,
+        (None, Some(last)) => last?,
+        (None, None) => 0,
+    };
+    let reading = shared.app.attach(&who, &id, &command, offset).await?;
+    Ok(stream::answer(&shared, reading, None, offset, false))
+}
+
+/// Send bytes to the standard input of a command
+#[utoipa::path(
+    post, path = "/api/v1/sandboxes/{id}/process/{cmdId}/input", tag = "process",
+    params(("id" = String, Path), ("cmdId" = String, Path)), request_body = api::CommandInput,
+    responses((status = 204), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
+)]
+pub(super) async fn input(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Path((id, command)): Path<(String, String)>,
+    Body(wish): Body<api::CommandInput>,
+) -> Answer<StatusCode> {
+    shared.app.input(&who, &id, &command, wish).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Send a signal to a command and all it has started
+#[utoipa::path(
+    post, path = "/api/v1/sandboxes/{id}/process/{cmdId}/kill", tag = "process",
+    params(("id" = String, Path), ("cmdId" = String, Path)), request_body = Option<api::Kill>,
+    responses((status = 204), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
+)]
+pub(super) async fn kill(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Path((id, command)): Path<(String, String)>,
+    MaybeBody(wish): MaybeBody<api::Kill>,
+) -> Answer<StatusCode> {
+    shared.app.kill(&who, &id, &command, wish).await?;
+    Ok(StatusCode::NO_CONTENT)
+}

@@ -1,0 +1,271 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
+use axum::extract::{FromRequestParts, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::Response;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use elevo_agent_link::Event;
+use elevo_api as api;
+use elevo_api::{ClientMessage, ServerMessage};
+use futures::{SinkExt, StreamExt};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use crate::app::{App, Reading, exit_code};
+use crate::failure::Failure;
+use crate::http::Shared;
+use crate::http::answer::{Answer, ApiError};
+use crate::http::request::{Body, Path, Query, Who};
+
+/// Without a sign of life for so long, a connection is given up.
+const SILENCE: Duration = Duration::from_secs(90);
+
+/// Open a terminal
+#[utoipa::path(
+    post, path = "/api/v1/sandboxes/{id}/pty", tag = "pty",
+    params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    request_body = api::CreatePty,
+    responses((status = 201, body = api::PtySession), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
+)]
+pub(super) async fn create(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+    Body(wish): Body<api::CreatePty>,
+) -> Answer<(StatusCode, Json<api::PtySession>)> {
+    let pty = shared.app.create_pty(&who, &id, wish).await?;
+    let scheme = if shared.app.config.tls.is_some() {
+        "wss"
+    } else {
+        "ws"
+    };
+    let host = headers
+        .get(header::HOST)
+        .and_then(|host| host.to_str().ok());
+    let host = host.map_or(shared.app.config.api.to_string(), str::to_owned);
+    let session = api::PtySession {
+        websocket_url: format!("{scheme}://{host}/api/v1/sandboxes/{id}/pty/{pty}/ws"),
+        id: pty,
+    };
+    Ok((StatusCode::CREATED, Json(session)))
+}
+
+/// Change the size of a terminal
+#[utoipa::path(
+    post, path = "/api/v1/sandboxes/{id}/pty/{ptyId}/resize", tag = "pty",
+    params(("id" = String, Path), ("ptyId" = String, Path)), request_body = api::Resize,
+    responses((status = 204), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
+)]
+pub(super) async fn resize(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Path((id, pty)): Path<(String, String)>,
+    Body(wish): Body<api::Resize>,
+) -> Answer<StatusCode> {
+    shared.app.resize(&who, &id, &pty, wish).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Close a terminal
+#[utoipa::path(
+    delete, path = "/api/v1/sandboxes/{id}/pty/{ptyId}", tag = "pty",
+    params(("id" = String, Path), ("ptyId" = String, Path)),
+    responses((status = 204), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
+)]
+pub(super) async fn close(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Path((id, pty)): Path<(String, String)>,
+) -> Answer<StatusCode> {
+    shared.app.close_pty(&who, &id, &pty).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Frames {
+    #[default]
+    Json,
+    Binary,
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Connect {
+    /// How many bytes of output to leave out, for whoever comes back.
+    offset: Option<u64>,
+    /// Whether output comes as `json` messages or `binary` frames.
+    #[param(inline)]
+    format: Option<Frames>,
+}
+
+/// Connect to a terminal by WebSocket
+///
+/// Messages are `ClientMessage` and `ServerMessage`; a binary frame of the client
+/// is input as it is.
+#[utoipa::path(
+    get, path = "/api/v1/sandboxes/{id}/pty/{ptyId}/ws", tag = "pty",
+    params(("id" = String, Path), ("ptyId" = String, Path), Connect),
+    responses((status = 101), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
+)]
+pub(super) async fn connect(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Path((id, pty)): Path<(String, String)>,
+    Query(query): Query<Connect>,
+    Upgrade(upgrade): Upgrade,
+) -> Answer<Response> {
+    let offset = query.offset.unwrap_or_default();
+    let (reading, watcher) = shared.app.watch(&who, &id, &pty, offset).await?;
+    let frames = query.format.unwrap_or_default();
+    let upgrade = upgrade.max_message_size(1 << 20).max_frame_size(1 << 20);
+    Ok(upgrade.on_upgrade(move |socket| async move {
+        let terminal = Connected {
+            app: shared.app.clone(),
+            sandbox: id,
+            pty,
+            frames,
+            offset,
+        };
+        terminal.serve(socket, reading).await;
+        drop(watcher);
+    }))
+}
+
+/// A request to become a WebSocket.
+pub(super) struct Upgrade(WebSocketUpgrade);
+
+impl FromRequestParts<Shared> for Upgrade {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(
+        parts: &mut axum::http::request::Parts,
+        shared: &Shared,
+    ) -> Result<Self, ApiError> {
+        let upgrade = WebSocketUpgrade::from_request_parts(parts, shared).await;
+        let upgrade = upgrade.map_err(|error| Failure::invalid(error.body_text()))?;
+        Ok(Self(upgrade))
+    }
+}
+
+struct Connected {
+    app: Arc<App>,
+    sandbox: String,
+    pty: String,
+    frames: Frames,
+    offset: u64,
+}
+
+impl Connected {
+    async fn serve(&self, socket: WebSocket, reading: Reading) {
+        let (mut out, mut input) = socket.split();
+        // Answers to pings, between pieces of output.
+        let (answers, mut answered) = tokio::sync::mpsc::channel(8);
+        let (pieces, mut output) = tokio::sync::mpsc::channel(4);
+        let writing = async {
+            out.send(text(&ServerMessage::Attached {
+                offset: self.offset,
+            }))
+            .await?;
+            loop {
+                let message = tokio::select! {
+                    biased;
+                    Some(answer) = answered.recv() => answer,
+                    piece = output.recv() => match piece {
+                        Some(piece) => piece,
+                        None => return out.send(Message::Close(None)).await,
+                    },
+                };
+                out.send(message).await?;
+            }
+        };
+        let listening = async {
+            while let Ok(Some(Ok(message))) = tokio::time::timeout(SILENCE, input.next()).await {
+                let answer = match self.hear(message).await {
+                    Ok(None) => continue,
+                    Ok(Some(answer)) => answer,
+                    Err(failure) => {
+                        let message = failure.message;
+                        text(&ServerMessage::Error { message })
+                    }
+                };
+                if answers.send(answer).await.is_err() {
+                    return;
+                }
+            }
+        };
+        tokio::select! {
+            _ = async { tokio::join!(writing, self.read_all(reading, pieces)) } => {}
+            () = listening => {}
+            () = self.app.stopped() => {}
+        }
+    }
+
+    async fn read_all(&self, mut reading: Reading, pieces: tokio::sync::mpsc::Sender<Message>) {
+        loop {
+            let (message, is_last) = match reading.next().await {
+                Ok(Event::Data { offset, data, .. }) => (self.piece(offset, &data), false),
+                Ok(Event::Gap { to, .. }) => (text(&ServerMessage::Attached { offset: to }), false),
+                Ok(Event::Exit(exit)) => {
+                    let exit_code = exit_code(&exit);
+                    (text(&ServerMessage::Exit { exit_code }), true)
+                }
+                Err(failure) => {
+                    let message = failure.message;
+                    (text(&ServerMessage::Error { message }), true)
+                }
+            };
+            if pieces.send(message).await.is_err() || is_last {
+                return;
+            }
+        }
+    }
+
+    fn piece(&self, offset: u64, data: &bytes::Bytes) -> Message {
+        match self.frames {
+            Frames::Binary => Message::Binary(data.clone()),
+            Frames::Json => {
+                let data = STANDARD.encode(data);
+                text(&ServerMessage::Output { data, offset })
+            }
+        }
+    }
+
+    /// Does what a client says; what to answer.
+    async fn hear(&self, message: Message) -> Result<Option<Message>, Failure> {
+        match message {
+            Message::Binary(data) => self.app.type_in(&self.sandbox, &self.pty, data).await?,
+            Message::Text(json) => {
+                let read = serde_json::from_str(&json);
+                match read.map_err(|error| Failure::invalid(error.to_string()))? {
+                    ClientMessage::Ping => return Ok(Some(text(&ServerMessage::Pong))),
+                    ClientMessage::Resize { cols, rows } => {
+                        self.app
+                            .resize_now(&self.sandbox, &self.pty, cols, rows)
+                            .await?;
+                    }
+                    ClientMessage::Input { data } => {
+                        let data = STANDARD.decode(data);
+                        let data = data.map_err(|_| Failure::invalid("`data` is no base64"))?;
+                        self.app
+                            .type_in(&self.sandbox, &self.pty, data.into())
+                            .await?;
+                    }
+                }
+            }
+            // Pings of the protocol are answered below us.
+            Message::Ping(_) | Message::Pong(_) | Message::Close(_) => {}
+        }
+        Ok(None)
+    }
+}
+
+fn text(message: &ServerMessage) -> Message {
+    Message::Text(serde_json::to_string(message).unwrap_or_default().into())
+}

@@ -1,0 +1,146 @@
+//! What handlers read from a request; what cannot be read is an error of ours.
+
+use axum::extract::rejection::JsonRejection;
+use axum::extract::{FromRequest, FromRequestParts, MatchedPath, Request};
+use axum::http::header::{AUTHORIZATION, HeaderMap};
+use axum::http::request::Parts;
+use axum::http::{Method, StatusCode};
+use elevo_core::ErrorCode;
+use serde::de::DeserializeOwned;
+
+use crate::app::Principal;
+use crate::failure::Failure;
+use crate::http::Shared;
+use crate::http::answer::ApiError;
+use crate::http::limits::Class;
+
+/// Who asks. Having it means that the key is good and within its rates.
+pub(crate) struct Who(pub(crate) Principal);
+
+impl FromRequestParts<Shared> for Who {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, shared: &Shared) -> Result<Self, ApiError> {
+        let secret = secret(&parts.headers)
+            .ok_or_else(|| Failure::new(ErrorCode::Unauthorized, "the request has no key"))?;
+        let who = shared.app.authenticate(secret).await?;
+        shared.rates.take(&who, class(parts))?;
+        Ok(Self(who))
+    }
+}
+
+/// The key of a request.
+pub(crate) fn secret(headers: &HeaderMap) -> Option<&str> {
+    let bearer = headers
+        .get(AUTHORIZATION)
+        .and_then(|value| value.to_str().ok());
+    let bearer = bearer.and_then(|value| {
+        let (scheme, secret) = value.split_once(' ')?;
+        scheme
+            .eq_ignore_ascii_case("bearer")
+            .then_some(secret.trim())
+    });
+    let key = || {
+        headers
+            .get("x-api-key")
+            .and_then(|value| value.to_str().ok())
+    };
+    bearer
+        .or_else(key)
+        .filter(|secret| !secret.is_empty() && secret.len() <= 1024)
+}
+
+fn class(parts: &Parts) -> Class {
+    let path = parts
+        .extensions
+        .get::<MatchedPath>()
+        .map(MatchedPath::as_str);
+    match path {
+        Some("/api/v1/sandboxes" | "/api/v1/sandboxes/{id}/fork")
+            if parts.method == Method::POST =>
+        {
+            Class::Create
+        }
+        Some("/api/v1/sandboxes/{id}/process/run") => Class::Command,
+        _ => Class::Other,
+    }
+}
+
+/// A body of JSON.
+pub(crate) struct Body<T>(pub(crate) T);
+
+impl<T: DeserializeOwned> FromRequest<Shared> for Body<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, shared: &Shared) -> Result<Self, ApiError> {
+        let read = axum::Json::<T>::from_request(request, shared).await;
+        read.map(|axum::Json(value)| Self(value)).map_err(refused)
+    }
+}
+
+/// A body of JSON, or none, which is as `{}`.
+pub(crate) struct MaybeBody<T>(pub(crate) T);
+
+impl<T: DeserializeOwned + Default> FromRequest<Shared> for MaybeBody<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, shared: &Shared) -> Result<Self, ApiError> {
+        let is_json = request
+            .headers()
+            .contains_key(axum::http::header::CONTENT_TYPE);
+        if !is_json {
+            let bytes = axum::body::Bytes::from_request(request, shared).await;
+            let bytes = bytes.map_err(|error| too_large(&error.body_text()))?;
+            return match bytes.is_empty() {
+                true => Ok(Self(T::default())),
+                false => Err(unsupported().into()),
+            };
+        }
+        Body::from_request(request, shared)
+            .await
+            .map(|Body(value)| Self(value))
+    }
+}
+
+fn refused(rejection: JsonRejection) -> ApiError {
+    match (&rejection, rejection.status()) {
+        (JsonRejection::MissingJsonContentType(_), _) => unsupported().into(),
+        (_, StatusCode::PAYLOAD_TOO_LARGE) => too_large(&rejection.body_text()).into(),
+        _ => Failure::invalid(rejection.body_text()).into(),
+    }
+}
+
+fn unsupported() -> Failure {
+    let message = "the body must be JSON and say so";
+    Failure::new(ErrorCode::UnsupportedMediaType, message)
+}
+
+fn too_large(why: &str) -> Failure {
+    Failure::new(ErrorCode::PayloadTooLarge, why)
+}
+
+/// What follows the `?`.
+pub(crate) struct Query<T>(pub(crate) T);
+
+impl<T: DeserializeOwned> FromRequestParts<Shared> for Query<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, shared: &Shared) -> Result<Self, ApiError> {
+        let read = axum::extract::Query::<T>::from_request_parts(parts, shared).await;
+        let read = read.map_err(|error| Failure::invalid(error.body_text()))?;
+        Ok(Self(read.0))
+    }
+}
+
+/// The parts of the path.
+pub(crate) struct Path<T>(pub(crate) T);
+
+impl<T: DeserializeOwned + Send> FromRequestParts<Shared> for Path<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, shared: &Shared) -> Result<Self, ApiError> {
+        let read = axum::extract::Path::<T>::from_request_parts(parts, shared).await;
+        let read = read.map_err(|error| Failure::invalid(error.body_text()))?;
+        Ok(Self(read.0))
+    }
+}

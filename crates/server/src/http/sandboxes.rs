@@ -1,0 +1,220 @@
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use elevo_api as api;
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use crate::app::{ListQuery, LogsQuery};
+use crate::clock;
+use crate::failure::Failure;
+use crate::http::Shared;
+use crate::http::answer::Answer;
+use crate::http::request::{Body, Path, Query, Who};
+
+/// Make a sandbox
+///
+/// Answers when commands can run in it.
+#[utoipa::path(
+    post, path = "/api/v1/sandboxes", tag = "sandboxes",
+    params(("Idempotency-Key" = Option<String>, Header, description = "Repeating the request with the same key makes nothing twice")),
+    request_body = api::CreateSandbox,
+    responses((status = 201, body = api::Sandbox), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
+)]
+pub(super) async fn create(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Body(wish): Body<api::CreateSandbox>,
+) -> Answer<(StatusCode, Json<api::Sandbox>)> {
+    let made = shared.app.create(&who, wish).await?;
+    Ok((StatusCode::CREATED, Json(made)))
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct List {
+    /// From 1.
+    #[param(minimum = 1)]
+    page: Option<u32>,
+    /// 20 by default, at most 100.
+    #[param(minimum = 1, maximum = 100)]
+    limit: Option<u32>,
+    /// Only those in this state.
+    state: Option<api::SandboxState>,
+    /// Only those whose name begins so.
+    name_prefix: Option<String>,
+}
+
+/// List sandboxes, the newest first
+#[utoipa::path(
+    get, path = "/api/v1/sandboxes", tag = "sandboxes", params(List),
+    responses((status = 200, body = api::SandboxPage), (status = "4XX", body = api::ErrorEnvelope))
+)]
+pub(super) async fn list(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Query(query): Query<List>,
+) -> Answer<Json<api::SandboxPage>> {
+    let (page, limit) = (query.page.unwrap_or(1), query.limit.unwrap_or(20));
+    if page == 0 || !(1..=100).contains(&limit) {
+        let message = "`page` is at least 1, and `limit` is 1 to 100";
+        return Err(Failure::invalid(message).into());
+    }
+    let query = ListQuery {
+        page,
+        limit,
+        state: query.state.map(Into::into),
+        name_prefix: query.name_prefix,
+    };
+    Ok(Json(shared.app.list(&who, query).await?))
+}
+
+/// Get a sandbox
+#[utoipa::path(
+    get, path = "/api/v1/sandboxes/{id}", tag = "sandboxes", params(("id" = String, Path)),
+    responses((status = 200, body = api::Sandbox), (status = "4XX", body = api::ErrorEnvelope))
+)]
+pub(super) async fn get(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Path(id): Path<String>,
+) -> Answer<Json<api::Sandbox>> {
+    Ok(Json(shared.app.get(&who, &id).await?))
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Delete {
+    /// Whether the workspace stays, without a sandbox.
+    keep_workspace: Option<bool>,
+}
+
+/// Delete a sandbox with all that is in it
+#[utoipa::path(
+    delete, path = "/api/v1/sandboxes/{id}", tag = "sandboxes", params(("id" = String, Path), Delete),
+    responses((status = 204), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
+)]
+pub(super) async fn delete(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Path(id): Path<String>,
+    Query(query): Query<Delete>,
+) -> Answer<StatusCode> {
+    let keep = query.keep_workspace.unwrap_or_default();
+    shared.app.delete(&who, &id, keep).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Delete up to 50 sandboxes
+#[utoipa::path(
+    post, path = "/api/v1/sandboxes/batch-delete", tag = "sandboxes", request_body = api::BatchDelete,
+    responses((status = 200, body = api::BatchDeleted), (status = "4XX", body = api::ErrorEnvelope))
+)]
+pub(super) async fn batch_delete(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Body(wish): Body<api::BatchDelete>,
+) -> Answer<Json<api::BatchDeleted>> {
+    Ok(Json(shared.app.batch_delete(&who, wish).await?))
+}
+
+/// Stop a sandbox: its processes end, its workspace stays
+#[utoipa::path(
+    post, path = "/api/v1/sandboxes/{id}/stop", tag = "sandboxes", params(("id" = String, Path)),
+    responses((status = 200, body = api::Sandbox), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
+)]
+pub(super) async fn stop(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Path(id): Path<String>,
+) -> Answer<Json<api::Sandbox>> {
+    Ok(Json(shared.app.stop(&who, &id).await?))
+}
+
+/// Start a sandbox that was stopped or has failed
+#[utoipa::path(
+    post, path = "/api/v1/sandboxes/{id}/start", tag = "sandboxes", params(("id" = String, Path)),
+    responses((status = 200, body = api::Sandbox), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
+)]
+pub(super) async fn start(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Path(id): Path<String>,
+) -> Answer<Json<api::Sandbox>> {
+    Ok(Json(shared.app.start(&who, &id).await?))
+}
+
+/// Let a sandbox live longer
+#[utoipa::path(
+    post, path = "/api/v1/sandboxes/{id}/extend", tag = "sandboxes", params(("id" = String, Path)),
+    request_body = api::Extend,
+    responses((status = 200, body = api::Sandbox), (status = "4XX", body = api::ErrorEnvelope))
+)]
+pub(super) async fn extend(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Path(id): Path<String>,
+    Body(wish): Body<api::Extend>,
+) -> Answer<Json<api::Sandbox>> {
+    Ok(Json(shared.app.extend(&who, &id, wish).await?))
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Logs {
+    /// The last lines; 100 by default, at most 10000.
+    #[param(minimum = 1, maximum = 10000)]
+    tail: Option<u32>,
+    /// From then on (RFC 3339).
+    since: Option<String>,
+    /// Until then (RFC 3339).
+    until: Option<String>,
+}
+
+/// Read what the container has logged
+#[utoipa::path(
+    get, path = "/api/v1/sandboxes/{id}/logs", tag = "sandboxes", params(("id" = String, Path), Logs),
+    responses((status = 200, body = api::Logs), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
+)]
+pub(super) async fn logs(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Path(id): Path<String>,
+    Query(query): Query<Logs>,
+) -> Answer<Json<api::Logs>> {
+    let time = |text: Option<String>, name: &str| match text {
+        Some(text) => match clock::parse(&text) {
+            Some(time) => Ok(Some(time)),
+            None => Err(Failure::invalid(format!(
+                "`{name}` is no time such as 2026-01-15T10:00:00Z"
+            ))),
+        },
+        None => Ok(None),
+    };
+    let tail = query.tail.unwrap_or(100);
+    if !(1..=10_000).contains(&tail) {
+        return Err(Failure::invalid("`tail` is 1 to 10000").into());
+    }
+    let query = LogsQuery {
+        tail,
+        since: time(query.since, "since")?,
+        until: time(query.until, "until")?,
+    };
+    Ok(Json(shared.app.logs(&who, &id, query).await?))
+}
+
+/// Measure a sandbox
+#[utoipa::path(
+    get, path = "/api/v1/sandboxes/{id}/stats", tag = "sandboxes", params(("id" = String, Path)),
+    responses((status = 200, body = api::SandboxStats), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
+)]
+pub(super) async fn stats(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Path(id): Path<String>,
+) -> Answer<Json<api::SandboxStats>> {
+    Ok(Json(shared.app.stats(&who, &id).await?))
+}

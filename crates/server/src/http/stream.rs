@@ -1,0 +1,342 @@
+//! Output as server-sent events.
+//!
+//! The id of an event is the offset that the output after it begins at, so that
+//! whoever comes back with it misses and repeats nothing. Text that is cut within
+//! a character waits for its rest; bytes that are no text go in base64.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use elevo_agent_link::{Event, Stream};
+use elevo_api::{Encoding, StreamEvent, StreamKind};
+use serde::Serialize;
+use tokio::sync::mpsc;
+
+use crate::app::Reading;
+use crate::clock;
+use crate::http::Shared;
+
+const HEARTBEAT: Duration = Duration::from_secs(15);
+
+/// Answers with the output of a command as it comes.
+pub(super) fn answer(
+    shared: &Shared,
+    reading: Reading,
+    limit: Option<u64>,
+    at: u64,
+    is_new: bool,
+) -> Response {
+    let (sender, receiver) = mpsc::channel(4);
+    let app = shared.app.clone();
+    tokio::spawn(async move {
+        let gone = sender.clone();
+        let encoder = Encoder::new(reading.process.clone(), limit, at);
+        if is_new && sender.send(encoder.start()).await.is_err() {
+            return;
+        }
+        tokio::select! {
+            () = send_all(reading, encoder, sender) => {}
+            () = gone.closed() => {}
+            () = app.stopped() => {}
+        }
+    });
+    let body = Body::from_stream(futures::stream::unfold(receiver, next_piece));
+    let headers = [
+        (header::CONTENT_TYPE, "text/event-stream"),
+        (header::CACHE_CONTROL, "no-store"),
+    ];
+    ([("x-accel-buffering", "no")], headers, body).into_response()
+}
+
+type Piece = Result<Bytes, std::convert::Infallible>;
+
+/// What comes, or a sign of life.
+async fn next_piece(mut receiver: mpsc::Receiver<Bytes>) -> Option<(Piece, mpsc::Receiver<Bytes>)> {
+    let piece = match tokio::time::timeout(HEARTBEAT, receiver.recv()).await {
+        Ok(piece) => piece?,
+        Err(_) => Bytes::from_static(b": still there\n\n"),
+    };
+    Some((Ok(piece), receiver))
+}
+
+async fn send_all(mut reading: Reading, mut encoder: Encoder, sender: mpsc::Sender<Bytes>) {
+    loop {
+        let (bytes, is_last) = match reading.next().await {
+            Ok(event) => {
+                let is_last = matches!(event, Event::Exit(_));
+                (encoder.event(event), is_last)
+            }
+            Err(failure) => (encoder.error(&failure.to_string()), true),
+        };
+        if !bytes.is_empty() && sender.send(bytes).await.is_err() || is_last {
+            return;
+        }
+    }
+}
+
+/// Turns output into events.
+struct Encoder {
+    command: String,
+    /// Bytes of output that may still be sent.
+    room: Option<u64>,
+    truncated: bool,
+    /// The beginning of a character, and which stream it is of.
+    pending: Vec<u8>,
+    pending_stream: StreamKind,
+    /// Where the next byte that was not sent is.
+    position: u64,
+}
+
+/// An event with output, without copying it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct OutputEvent<'a> {
+    #[serde(rename = "type")]
+    kind: StreamKind,
+    command_id: &'a str,
+    data: &'a str,
+    #[serde(skip_serializing_if = "Encoding::is_text")]
+    encoding: Encoding,
+    offset: u64,
+    timestamp: i64,
+}
+
+impl Encoder {
+    fn new(command: String, limit: Option<u64>, position: u64) -> Self {
+        Self {
+            command,
+            room: limit,
+            truncated: false,
+            pending: Vec::new(),
+            pending_stream: StreamKind::Stdout,
+            position,
+        }
+    }
+
+    fn start(&self) -> Bytes {
+        self.written(&self.plain(StreamKind::Start))
+    }
+
+    fn error(&self, message: &str) -> Bytes {
+        self.written(&StreamEvent {
+            message: Some(message.into()),
+            ..self.plain(StreamKind::Error)
+        })
+    }
+
+    fn event(&mut self, event: Event) -> Bytes {
+        let mut out = Vec::new();
+        match event {
+            Event::Data { stream, data, .. } => {
+                let kind = match stream {
+                    Stream::Stderr => StreamKind::Stderr,
+                    _ => StreamKind::Stdout,
+                };
+                if kind != self.pending_stream {
+                    self.flush(&mut out);
+                }
+                self.pending_stream = kind;
+                self.output(&data, &mut out);
+            }
+            Event::Gap { from, to } => {
+                self.flush(&mut out);
+                self.position = to;
+                out.extend(self.written(&StreamEvent {
+                    offset: Some(from),
+                    end: Some(to),
+                    ..self.plain(StreamKind::Gap)
+                }));
+            }
+            Event::Exit(exit) => {
+                self.flush(&mut out);
+                out.extend(self.written(&StreamEvent {
+                    exit_code: Some(crate::app::exit_code(&exit)),
+                    signal: exit.signal,
+                    timed_out: exit.timed_out,
+                    truncated: self.truncated,
+                    offset: Some(exit.offset),
+                    ..self.plain(StreamKind::Exit)
+                }));
+            }
+        }
+        out.into()
+    }
+
+    fn output(&mut self, data: &[u8], out: &mut Vec<u8>) {
+        let fits = self
+            .room
+            .map_or(data.len(), |room| data.len().min(room as usize));
+        if let Some(room) = &mut self.room {
+            *room -= fits as u64;
+        }
+        self.truncated |= fits < data.len();
+        let joined;
+        let mut rest = &data[..fits];
+        if !self.pending.is_empty() {
+            joined = [&self.pending, rest].concat();
+            self.pending.clear();
+            rest = &joined;
+        }
+        match std::str::from_utf8(rest) {
+            Ok(text) => self.text(text, out),
+            Err(error) => {
+                let (text, bytes) = rest.split_at(error.valid_up_to());
+                if error.error_len().is_none() {
+                    self.text(std::str::from_utf8(text).unwrap_or_default(), out);
+                    self.pending = bytes.to_vec();
+                } else {
+                    self.binary(rest, out);
+                }
+            }
+        }
+        // What was cut off counts as sent: whoever comes back goes on after it.
+        self.position += (data.len() - fits) as u64;
+    }
+
+    /// What waits for the rest of a character that does not come.
+    fn flush(&mut self, out: &mut Vec<u8>) {
+        let pending = std::mem::take(&mut self.pending);
+        self.binary(&pending, out);
+    }
+
+    fn text(&mut self, text: &str, out: &mut Vec<u8>) {
+        self.put(text, text.len(), Encoding::Utf8, out);
+    }
+
+    fn binary(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
+        self.put(&STANDARD.encode(bytes), bytes.len(), Encoding::Base64, out);
+    }
+
+    fn put(&mut self, data: &str, length: usize, encoding: Encoding, out: &mut Vec<u8>) {
+        if length == 0 {
+            return;
+        }
+        let event = OutputEvent {
+            kind: self.pending_stream,
+            command_id: &self.command,
+            data,
+            encoding,
+            offset: self.position,
+            timestamp: clock::millis(),
+        };
+        self.position += length as u64;
+        out.reserve(data.len() + data.len() / 16 + 200);
+        write_event(out, self.pending_stream, self.position, &event);
+    }
+
+    fn plain(&self, kind: StreamKind) -> StreamEvent {
+        StreamEvent {
+            kind,
+            command_id: self.command.clone(),
+            data: None,
+            encoding: Encoding::Utf8,
+            offset: None,
+            end: None,
+            exit_code: None,
+            signal: None,
+            timed_out: false,
+            truncated: false,
+            message: None,
+            timestamp: clock::millis(),
+        }
+    }
+
+    fn written(&self, event: &StreamEvent) -> Bytes {
+        let mut out = Vec::new();
+        write_event(&mut out, event.kind, self.position, event);
+        out.into()
+    }
+}
+
+fn write_event(out: &mut Vec<u8>, kind: StreamKind, id: u64, event: &impl Serialize) {
+    let name = match kind {
+        StreamKind::Stdout => "stdout",
+        StreamKind::Stderr => "stderr",
+        StreamKind::Exit => "exit",
+        StreamKind::Error => "error",
+        StreamKind::Gap => "gap",
+        StreamKind::Start => "start",
+    };
+    out.extend_from_slice(format!("event: {name}\nid: {id}\ndata: ").as_bytes());
+    // Writing plain values into memory does not fail.
+    let _ = serde_json::to_writer(&mut *out, event);
+    out.extend_from_slice(b"\n\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use elevo_agent_link::Exit;
+
+    use super::*;
+
+    fn data(stream: Stream, offset: u64, data: &'static [u8]) -> Event {
+        let data = Bytes::from_static(data);
+        Event::Data {
+            stream,
+            offset,
+            data,
+        }
+    }
+
+    /// What a client puts together again.
+    fn bytes_of(events: &[Bytes]) -> (Vec<u8>, Vec<u64>) {
+        let text = String::from_utf8(events.concat()).unwrap();
+        let (mut bytes, mut ids) = (Vec::new(), Vec::new());
+        for event in text.split("\n\n").filter(|event| !event.is_empty()) {
+            let lines: Vec<_> = event.lines().collect();
+            ids.push(lines[1].strip_prefix("id: ").unwrap().parse().unwrap());
+            let json = lines[2].strip_prefix("data: ").unwrap();
+            let event: StreamEvent = serde_json::from_str(json).unwrap();
+            let data = event.data.unwrap_or_default();
+            match event.encoding {
+                Encoding::Utf8 => bytes.extend(data.bytes()),
+                Encoding::Base64 => bytes.extend(STANDARD.decode(data).unwrap()),
+            }
+        }
+        (bytes, ids)
+    }
+
+    #[test]
+    fn characters_are_not_cut_and_other_bytes_survive() {
+        let mut encoder = Encoder::new("cmd-1".into(), None, 0);
+        let exit = Exit {
+            code: Some(0),
+            signal: None,
+            timed_out: false,
+            offset: 13,
+        };
+        let events = [
+            data(Stream::Stdout, 0, b"a\xc3"),
+            data(Stream::Stdout, 2, b"\xa4\n"),
+            data(Stream::Stdout, 4, b"\xff\x00"),
+            data(Stream::Stdout, 6, b"\xe2\x82"),
+            data(Stream::Stderr, 8, b"e"),
+            data(Stream::Stdout, 9, b"\xac\xf0\x9f"),
+            Event::Exit(exit),
+        ];
+        let encoded: Vec<_> = events
+            .into_iter()
+            .map(|event| encoder.event(event))
+            .collect();
+        let (bytes, ids) = bytes_of(&encoded);
+        assert_eq!(bytes, b"a\xc3\xa4\n\xff\x00\xe2\x82e\xac\xf0\x9f");
+        assert_eq!(ids, [1, 4, 6, 8, 9, 12, 12]);
+    }
+
+    #[test]
+    fn output_beyond_the_limit_is_thrown_away_and_said() {
+        let mut encoder = Encoder::new("cmd-1".into(), Some(3), 0);
+        let first = encoder.event(data(Stream::Stdout, 0, b"abcdef"));
+        let second = encoder.event(data(Stream::Stdout, 6, b"gh"));
+        let (bytes, _) = bytes_of(&[first]);
+        assert_eq!(bytes, b"abc");
+        assert!(second.is_empty());
+        assert!(encoder.truncated);
+        assert_eq!(encoder.position, 8);
+    }
+}

@@ -1,0 +1,66 @@
+use axum::Json;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use elevo_api as api;
+
+use crate::http::Shared;
+use crate::http::answer::Answer;
+use crate::http::request::Who;
+
+/// See how busy the server is
+#[utoipa::path(
+    get, path = "/api/v1/stats", tag = "system",
+    responses((status = 200, body = api::SystemStats), (status = "4XX", body = api::ErrorEnvelope))
+)]
+pub(super) async fn stats(
+    State(shared): State<Shared>,
+    Who(who): Who,
+) -> Answer<Json<api::SystemStats>> {
+    Ok(Json(shared.app.system_stats(&who).await?))
+}
+
+/// Clear away what has expired or belongs to nobody
+#[utoipa::path(
+    post, path = "/api/v1/gc", tag = "system",
+    responses((status = 200, body = api::GcResult), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
+)]
+pub(super) async fn gc(State(shared): State<Shared>, Who(who): Who) -> Answer<Json<api::GcResult>> {
+    Ok(Json(shared.app.gc(&who).await?))
+}
+
+/// See that the process is alive
+#[utoipa::path(get, path = "/health", tag = "system", security(()), responses((status = 200, body = api::Health)))]
+pub(super) async fn health() -> Json<api::Health> {
+    Json(api::Health {
+        status: "ok".into(),
+        version: env!("CARGO_PKG_VERSION").into(),
+    })
+}
+
+/// See whether the server can do its work
+#[utoipa::path(
+    get, path = "/ready", tag = "system", security(()),
+    responses((status = 200, body = api::Ready), (status = 503, body = api::Ready))
+)]
+pub(super) async fn ready(State(shared): State<Shared>) -> (StatusCode, Json<api::Ready>) {
+    let ready = shared.app.ready().await;
+    let status = match ready.ready {
+        true => StatusCode::OK,
+        false => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    (status, Json(ready))
+}
+
+pub(super) async fn metrics(State(shared): State<Shared>) -> Response {
+    if let Ok(counts) = shared.app.counts().await {
+        crate::metrics::sandboxes(&counts);
+    }
+    let kind = [(header::CONTENT_TYPE, "text/plain; version=0.0.4")];
+    (kind, crate::metrics::render()).into_response()
+}
+
+pub(super) async fn openapi() -> Response {
+    let kind = [(header::CONTENT_TYPE, "application/json")];
+    (kind, crate::http::openapi_json()).into_response()
+}

@@ -1,0 +1,92 @@
+use axum::Json;
+use axum::body::Body as RawBody;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use elevo_api as api;
+use elevo_api::PullEvent;
+use futures::StreamExt;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+
+use crate::http::answer::{Answer, body_of};
+use crate::http::request::{Body, Path, Who};
+use crate::http::{Shared, layers};
+
+/// List templates
+#[utoipa::path(
+    get, path = "/api/v1/templates", tag = "templates",
+    responses((status = 200, body = api::TemplateList), (status = "4XX", body = api::ErrorEnvelope))
+)]
+pub(super) async fn list(
+    State(shared): State<Shared>,
+    Who(who): Who,
+) -> Answer<Json<api::TemplateList>> {
+    Ok(Json(shared.app.templates(&who).await?))
+}
+
+/// Add a template
+///
+/// Its image is pulled if the engine does not have it. Whoever accepts
+/// `text/event-stream` is told how far that is.
+#[utoipa::path(
+    post, path = "/api/v1/templates", tag = "templates",
+    params(("Idempotency-Key" = Option<String>, Header)),
+    request_body = api::AddTemplate,
+    responses(
+        (status = 200, content_type = "text/event-stream", body = api::PullEvent),
+        (status = 201, body = api::Template),
+        (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope)
+    )
+)]
+pub(super) async fn add(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    headers: HeaderMap,
+    Body(wish): Body<api::AddTemplate>,
+) -> Answer<Response> {
+    let accept = headers
+        .get(header::ACCEPT)
+        .and_then(|accept| accept.to_str().ok());
+    if !accept.is_some_and(|accept| accept.contains("text/event-stream")) {
+        let added = shared.app.add_template(&who, wish, None).await?;
+        return Ok((StatusCode::CREATED, Json(added)).into_response());
+    }
+    who.needs(api::Scope::TemplatesWrite)?;
+    let (sender, receiver) = mpsc::channel(64);
+    let request_id = layers::request_id();
+    tokio::spawn(async move {
+        let added = shared
+            .app
+            .add_template(&who, wish, Some(sender.clone()))
+            .await;
+        let last = match added {
+            Ok(template) => PullEvent::Done { template },
+            Err(failure) => PullEvent::Error {
+                error: body_of(&failure, &request_id),
+            },
+        };
+        // Nobody may be there any more.
+        let _ = sender.send(last).await;
+    });
+    let events = ReceiverStream::new(receiver).map(|event| {
+        let json = serde_json::to_string(&event)?;
+        Ok::<_, serde_json::Error>(format!("data: {json}\n\n"))
+    });
+    let kind = [(header::CONTENT_TYPE, "text/event-stream")];
+    Ok((kind, RawBody::from_stream(events)).into_response())
+}
+
+/// Remove a template; its image stays with the engine
+#[utoipa::path(
+    delete, path = "/api/v1/templates/{name}", tag = "templates", params(("name" = String, Path)),
+    responses((status = 204), (status = "4XX", body = api::ErrorEnvelope))
+)]
+pub(super) async fn remove(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Path(name): Path<String>,
+) -> Answer<StatusCode> {
+    shared.app.remove_template(&who, &name).await?;
+    Ok(StatusCode::NO_CONTENT)
+}

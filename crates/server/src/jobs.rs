@@ -1,0 +1,87 @@
+//! What the server does by itself.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use elevo_agent_link::LinkEvent;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::task::JoinSet;
+
+use crate::app::App;
+use crate::clock;
+use crate::failure::Result;
+
+/// Runs until the server is about to end.
+pub(crate) async fn run(app: Arc<App>) {
+    let mut jobs = JoinSet::new();
+    let (one, two, three) = (app.clone(), app.clone(), app.clone());
+    jobs.spawn(async move { every(Duration::from_secs(1), || async { expire(&one).await }).await });
+    jobs.spawn(
+        async move { every(Duration::from_secs(10), || async { look_after(&two).await }).await },
+    );
+    jobs.spawn(
+        async move { every(Duration::from_secs(600), || async { tidy(&three).await }).await },
+    );
+    let links = app.clone();
+    jobs.spawn(async move { watch_agents(&links).await });
+    app.stopped().await;
+    jobs.shutdown().await;
+}
+
+async fn every<F: Future<Output = Result<()>>>(period: Duration, work: impl Fn() -> F) {
+    let mut ticks = tokio::time::interval(period);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    ticks.tick().await;
+    loop {
+        ticks.tick().await;
+        if let Err(failure) = work().await {
+            tracing::warn!(cause = failure.summary(), "a job failed and is tried again");
+        }
+    }
+}
+
+async fn expire(app: &Arc<App>) -> Result<()> {
+    app.remove_expired().await?;
+    app.close_unwatched().await;
+    Ok(())
+}
+
+async fn look_after(app: &Arc<App>) -> Result<()> {
+    app.look_after_all().await?;
+    crate::metrics::upkeep();
+    Ok(())
+}
+
+async fn tidy(app: &Arc<App>) -> Result<()> {
+    app.catalog.forget_idempotent(clock::now()).await?;
+    app.clear_away().await?;
+    Ok(())
+}
+
+/// Agents that go may have gone with their container.
+async fn watch_agents(app: &Arc<App>) {
+    let mut events = app.links.events();
+    loop {
+        let gone = match events.recv().await {
+            Ok(LinkEvent::Disconnected { sandbox }) => sandbox,
+            Ok(LinkEvent::Connected { sandbox }) => {
+                app.note_terminals(&sandbox);
+                continue;
+            }
+            // Those that were missed are found by the regular look.
+            Err(RecvError::Lagged(_)) => continue,
+            Err(RecvError::Closed) => return,
+        };
+        let app = app.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            if let Err(failure) = app.look_after(&gone).await {
+                tracing::warn!(
+                    sandbox = gone,
+                    cause = failure.summary(),
+                    "not looked after"
+                );
+            }
+        });
+    }
+}

@@ -1,0 +1,181 @@
+//! Connections of clients: a bounded number, with TLS where it is set.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use crate::config::Tls;
+
+const HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// Gives connections that are ready to be served.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    ready: mpsc::Receiver<(Connection, SocketAddr)>,
+    address: SocketAddr,
+}
+
+/// A connection; gives back its place when it is dropped.
+pub(crate) struct Connection {
+    stream: Stream,
+    _place: OwnedSemaphorePermit,
+}
+
+enum Stream {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+/// Reads a certificate and its key.
+pub(crate) fn acceptor(tls: &Tls) -> anyhow::Result<TlsAcceptor> {
+    let chain = CertificateDer::pem_file_iter(&tls.certificate)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .with_context(|| format!("cannot read {}", tls.certificate.display()))?;
+    let key = PrivateKeyDer::from_pem_file(&tls.key)
+        .with_context(|| format!("cannot read {}", tls.key.display()))?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_single_cert(chain, key)
+        .context("the certificate and its key do not go together")?;
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+impl Listener {
+    pub(crate) fn new(listener: TcpListener, tls: Option<TlsAcceptor>, most: u32) -> Self {
+        let address = listener
+            .local_addr()
+            .unwrap_or_else(|_| SocketAddr::from(([127, 0, 0, 1], 0)));
+        let (sender, ready) = mpsc::channel(64);
+        let places = Arc::new(Semaphore::new(most as usize));
+        tokio::spawn(accept_all(listener, tls, places, sender));
+        Self { ready, address }
+    }
+}
+
+/// Accepts while there are places; handshakes don't hold up each other.
+async fn accept_all(
+    listener: TcpListener,
+    tls: Option<TlsAcceptor>,
+    places: Arc<Semaphore>,
+    ready: mpsc::Sender<(Connection, SocketAddr)>,
+) {
+    loop {
+        let Ok(place) = places.clone().acquire_owned().await else {
+            return;
+        };
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = ready.closed() => return,
+        };
+        let Ok((stream, address)) = accepted else {
+            // Out of file descriptors, most likely.
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            continue;
+        };
+        // Small answers leave at once.
+        let _ = stream.set_nodelay(true);
+        let (tls, ready) = (tls.clone(), ready.clone());
+        tokio::spawn(async move {
+            let stream = match tls {
+                None => Stream::Plain(stream),
+                Some(tls) => match tokio::time::timeout(HANDSHAKE, tls.accept(stream)).await {
+                    Ok(Ok(stream)) => Stream::Tls(Box::new(stream)),
+                    _ => return,
+                },
+            };
+            let connection = Connection {
+                stream,
+                _place: place,
+            };
+            let _ = ready.send((connection, address)).await;
+        });
+    }
+}
+
+impl axum::serve::Listener for Listener {
+    type Io = Connection;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (Connection, SocketAddr) {
+        match self.ready.recv().await {
+            Some(ready) => ready,
+            None => std::future::pending().await,
+        }
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        Ok(self.address)
+    }
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match &mut self.stream {
+            Stream::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
+            Stream::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match &mut self.stream {
+            Stream::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
+            Stream::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
+        }
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.stream {
+            Stream::Plain(stream) => Pin::new(stream).poll_flush(context),
+            Stream::Tls(stream) => Pin::new(stream).poll_flush(context),
+        }
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.stream {
+            Stream::Plain(stream) => Pin::new(stream).poll_shutdown(context),
+            Stream::Tls(stream) => Pin::new(stream).poll_shutdown(context),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match &self.stream {
+            Stream::Plain(stream) => stream.is_write_vectored(),
+            Stream::Tls(stream) => stream.is_write_vectored(),
+        }
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match &mut self.stream {
+            Stream::Plain(stream) => Pin::new(stream).poll_write_vectored(context, pieces),
+            Stream::Tls(stream) => Pin::new(stream).poll_write_vectored(context, pieces),
+        }
+    }
+}

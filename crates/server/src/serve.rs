@@ -1,0 +1,318 @@
+//! The server as a whole: from settings to listening, and to a graceful end.
+
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use async_trait::async_trait;
+use axum::Router;
+use elevo_agent_link::{AgentLinks, Authenticate, Settings};
+use elevo_catalog::secret::SandboxToken;
+use elevo_catalog::{Catalog, SqliteCatalog, SqliteOptions};
+use elevo_engine::Store;
+use elevo_sandbox::{DockerRuntime, DockerSettings};
+use elevo_store_local::LocalStore;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+
+use crate::app::{App, Parts};
+use crate::config::Config;
+use crate::http::{self, RateLimits, Shared};
+use crate::{clock, jobs, listen};
+
+/// How long requests have to end once the server was told to.
+const GRACE: Duration = Duration::from_secs(30);
+
+/// Where a server listens.
+#[derive(Clone, Copy, Debug)]
+pub struct Addresses {
+    /// The API.
+    pub api: SocketAddr,
+    /// Health, readiness and metrics.
+    pub metrics: SocketAddr,
+}
+
+/// A server that runs.
+#[derive(Debug)]
+pub struct Server {
+    app: Arc<App>,
+    addresses: Addresses,
+    tasks: JoinSet<anyhow::Result<()>>,
+}
+
+/// Tokens of agents, against the hashes in the catalog.
+struct Tokens(Arc<dyn Catalog>);
+
+#[async_trait]
+impl Authenticate for Tokens {
+    async fn is_right(&self, sandbox: &str, token: &str) -> bool {
+        let Ok(token) = token.parse::<SandboxToken>() else {
+            return false;
+        };
+        let found = self.0.sandbox_of_any_tenant(sandbox).await;
+        let Ok(Some(found)) = found else {
+            return false;
+        };
+        !found.removing && token.matches(&found.token_hash)
+    }
+}
+
+impl Server {
+    /// Starts a server: opens what it needs, brings rows and containers in line,
+    /// listens.
+    pub async fn start(config: Config) -> anyhow::Result<Self> {
+        let store = open_store(&config.data_dir).await?;
+        Self::start_with(config, store).await
+    }
+
+    /// The same with a store that is open already.
+    pub async fn start_with(config: Config, store: Arc<dyn Store>) -> anyhow::Result<Self> {
+        crate::metrics::begin();
+        prepare(&config)?;
+        let catalog = open_catalog(&config).await?;
+        let runtime = connect_engine(&config, &*catalog).await?;
+        let settings = Settings {
+            terminals: config.limits.terminals,
+            ..Settings::default()
+        };
+        let links = AgentLinks::new(Arc::new(Tokens(catalog.clone())), settings);
+        let parts = Parts {
+            catalog,
+            runtime: Arc::new(runtime),
+            links,
+            store,
+        };
+        let app = Arc::new(App::new(config, parts));
+        app.adopt_given_key().await?;
+        let mut tasks = JoinSet::new();
+        // Agents may come back while rows are brought in line.
+        listen_for_agents(&app, &mut tasks).await?;
+        app.recover()
+            .await
+            .context("cannot bring sandboxes in line with the container engine")?;
+        let addresses = listen_for_clients(&app, &mut tasks).await?;
+        let working = app.clone();
+        tasks.spawn(async move {
+            jobs::run(working).await;
+            Ok(())
+        });
+        Ok(Self {
+            app,
+            addresses,
+            tasks,
+        })
+    }
+
+    /// Where it listens.
+    pub fn addresses(&self) -> Addresses {
+        self.addresses
+    }
+
+    /// The use cases, for whoever runs in the same process.
+    pub fn app(&self) -> &Arc<App> {
+        &self.app
+    }
+
+    /// Returns when a part of it has failed, which none should.
+    pub async fn failed(&mut self) -> anyhow::Error {
+        match self.tasks.join_next().await {
+            Some(Ok(Err(error))) => error,
+            Some(Err(error)) => error.into(),
+            Some(Ok(Ok(()))) | None => anyhow::anyhow!("a part of the server has ended"),
+        }
+    }
+
+    /// Refuses new requests, lets those at work end, and returns. Sandboxes and
+    /// what runs in them go on.
+    pub async fn stop(mut self) {
+        self.app.begin_stop();
+        let ended = async { while self.tasks.join_next().await.is_some() {} };
+        if tokio::time::timeout(GRACE, ended).await.is_err() {
+            tracing::warn!("some requests did not end in time and are cut off");
+            self.tasks.shutdown().await;
+        }
+    }
+}
+
+/// Makes the directories, and puts the agent where containers see it.
+fn prepare(config: &Config) -> anyhow::Result<()> {
+    let data = &config.data_dir;
+    let private = |path: &Path| -> io::Result<()> {
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o711)
+            .create(path)
+    };
+    for path in [
+        data.clone(),
+        config.workspace_root.clone(),
+        data.join("run"),
+        data.join("run/agents"),
+        data.join("agent"),
+    ] {
+        private(&path).with_context(|| format!("cannot make {}", path.display()))?;
+    }
+    fs::set_permissions(data.join("run/agents"), fs::Permissions::from_mode(0o755))?;
+    fs::set_permissions(data.join("agent"), fs::Permissions::from_mode(0o755))?;
+    // What a server that was killed has left.
+    let _ = fs::remove_dir_all(data.join("scratch"));
+    install_agent(config)
+}
+
+fn install_agent(config: &Config) -> anyhow::Result<()> {
+    let from = match &config.agent_binary {
+        Some(path) => path.clone(),
+        None => beside()?,
+    };
+    let into = config.data_dir.join("agent/workspace-agent");
+    let temporary = config.data_dir.join("agent/.new");
+    let copied = fs::copy(&from, &temporary).and_then(|_| {
+        fs::set_permissions(&temporary, fs::Permissions::from_mode(0o755))?;
+        fs::rename(&temporary, &into)
+    });
+    copied.with_context(|| {
+        let from = from.display();
+        format!("cannot use the agent {from}; build it with scripts/agent and set AGENT_BINARY")
+    })
+}
+
+/// The agent that was installed with the server.
+fn beside() -> anyhow::Result<PathBuf> {
+    let own = std::env::current_exe().context("cannot find this program's own file")?;
+    let beside = own.with_file_name("workspace-agent");
+    if !beside.is_file() {
+        let beside = beside.display();
+        bail!("there is no agent at {beside}: set AGENT_BINARY to the file of workspace-agent");
+    }
+    Ok(beside)
+}
+
+/// Opens the store of a data directory, which is made if it is not there.
+pub(crate) async fn open_store(data: &Path) -> anyhow::Result<Arc<dyn Store>> {
+    let path = data.join("store");
+    let holder = format!("the server (process {})", std::process::id());
+    let opening = tokio::task::spawn_blocking(move || -> anyhow::Result<Arc<dyn Store>> {
+        let options = elevo_store_local::Options {
+            holder,
+            ..elevo_store_local::Options::default()
+        };
+        let is_new = !path.exists();
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        let store = match is_new {
+            true => LocalStore::create(&path, &options),
+            false => LocalStore::open(&path, &options),
+        };
+        let store = store.with_context(|| format!("cannot open the store {}", path.display()))?;
+        Ok(Arc::new(store))
+    });
+    opening.await?
+}
+
+async fn open_catalog(config: &Config) -> anyhow::Result<Arc<dyn Catalog>> {
+    let path = config.data_dir.join("catalog.db");
+    let catalog = SqliteCatalog::open(&path, &SqliteOptions::default()).await;
+    let catalog = catalog.with_context(|| format!("cannot open {}", path.display()))?;
+    Ok(Arc::new(catalog))
+}
+
+/// Containers carry the id of the installation that made them.
+async fn connect_engine(config: &Config, catalog: &dyn Catalog) -> anyhow::Result<DockerRuntime> {
+    let server = match catalog.setting("installation").await? {
+        Some(id) => id,
+        None => {
+            let id = clock::id("");
+            catalog.set_setting("installation", &id).await?;
+            id
+        }
+    };
+    let network = config.docker_network.clone();
+    let settings = DockerSettings {
+        host: config.docker_host.clone(),
+        network: network.unwrap_or_else(|| format!("elevo-{}", &server[..8])),
+        server,
+    };
+    let host = &config.docker_host;
+    DockerRuntime::connect(settings).await.with_context(|| {
+        format!(
+            "cannot use the container engine at {host}; is it running? DOCKER_HOST names another"
+        )
+    })
+}
+
+async fn listen_for_agents(
+    app: &Arc<App>,
+    tasks: &mut JoinSet<anyhow::Result<()>>,
+) -> anyhow::Result<()> {
+    let socket = app.config.data_dir.join("run/agents/agent.sock");
+    let (links, stopping) = (app.links.clone(), app.clone());
+    tasks.spawn(async move {
+        let stop = async move { stopping.stopped().await };
+        links
+            .serve_unix(&socket, stop)
+            .await
+            .context("agents cannot connect")
+    });
+    if let Some(address) = app.config.grpc {
+        let listener = bind(address).await?;
+        let (links, stopping) = (app.links.clone(), app.clone());
+        tasks.spawn(async move {
+            let stop = async move { stopping.stopped().await };
+            links
+                .serve_tcp(listener, stop)
+                .await
+                .context("agents cannot connect")
+        });
+    }
+    Ok(())
+}
+
+async fn listen_for_clients(
+    app: &Arc<App>,
+    tasks: &mut JoinSet<anyhow::Result<()>>,
+) -> anyhow::Result<Addresses> {
+    let api = bind(app.config.api).await?;
+    let metrics = bind(app.config.metrics).await?;
+    let addresses = Addresses {
+        api: api.local_addr()?,
+        metrics: metrics.local_addr()?,
+    };
+    let shared = Shared {
+        app: app.clone(),
+        rates: Arc::new(RateLimits::default()),
+    };
+    let tls = match &app.config.tls {
+        Some(tls) => Some(listen::acceptor(tls)?),
+        None => None,
+    };
+    let api = listen::Listener::new(api, tls, app.config.limits.connections);
+    let internal = listen::Listener::new(metrics, None, 64);
+    serve(app, api, http::router(shared.clone()), tasks);
+    serve(app, internal, http::internal_router(shared), tasks);
+    Ok(addresses)
+}
+
+fn serve(
+    app: &Arc<App>,
+    listener: listen::Listener,
+    router: Router,
+    tasks: &mut JoinSet<anyhow::Result<()>>,
+) {
+    let stopping = app.clone();
+    tasks.spawn(async move {
+        let stop = async move { stopping.stopped().await };
+        let served = axum::serve(listener, router).with_graceful_shutdown(stop);
+        served.await.context("cannot listen any more")
+    });
+}
+
+async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
+    let bound = TcpListener::bind(address).await;
+    bound.with_context(|| format!("cannot listen on {address}; is another server there?"))
+}
