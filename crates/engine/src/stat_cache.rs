@@ -264,8 +264,7 @@ impl NewStatCache {
     /// the file system of the directory that is scanned. To be called before
     /// anything of that directory is read.
     pub fn begin(path: &Path) -> io::Result<Self> {
-        let unfinished = unfinished(path);
-        let mut file = File::create(&unfinished)?;
+        let mut file = File::create(Self::unfinished(path))?;
         file.write_all(MAGIC)?;
         let stat = file.metadata()?;
         Ok(Self {
@@ -277,6 +276,12 @@ impl NewStatCache {
                 index: Vec::new(),
             }),
         })
+    }
+
+    /// Where the cache at `path` is until it is finished; it stays there if it
+    /// never is.
+    pub fn unfinished(path: &Path) -> PathBuf {
+        path.with_extension("new")
     }
 
     /// Notes the files of a directory.
@@ -328,7 +333,7 @@ impl NewStatCache {
         end.extend(checksum(&end));
         file.write_all(&end)?;
         file.into_inner().map_err(io::IntoInnerError::into_error)?;
-        fs::rename(unfinished(&self.path), &self.path)
+        fs::rename(Self::unfinished(&self.path), &self.path)
     }
 }
 
@@ -348,10 +353,6 @@ impl FilesToSee {
             fingerprint.write(&mut self.block);
         }
     }
-}
-
-fn unfinished(path: &Path) -> PathBuf {
-    path.with_extension("new")
 }
 
 #[cfg(test)]

@@ -171,15 +171,11 @@ pub(crate) fn limit(subvolume: impl AsFd, bytes: u64) -> io::Result<()> {
     Ok(unsafe { ioctl::ioctl(subvolume, call) }?)
 }
 
-/// What counts towards the limit of `subvolume`, in bytes: what it holds, and
-/// what is promised to writes that are under way. `None` without accounting.
+/// What `subvolume` holds, in bytes, and what writes that are under way will
+/// add to it. `None` without accounting. (The kernel also holds back some for
+/// what it may have to note, until its next commit.)
 pub(crate) fn used(subvolume: impl AsFd) -> io::Result<Option<u64>> {
-    const COUNTED: [&str; 4] = [
-        "referenced",
-        "rsv_data",
-        "rsv_meta_pertrans",
-        "rsv_meta_prealloc",
-    ];
+    const COUNTED: [&str; 2] = ["referenced", "rsv_data"];
     let (volume, id) = (
         volume_id(subvolume.as_fd())?,
         subvolume_id(subvolume.as_fd())?,

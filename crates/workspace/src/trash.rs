@@ -4,6 +4,7 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
@@ -26,16 +27,23 @@ pub(crate) fn throw(path: &Path, trash: &Path) -> Result<()> {
     let failed = || Error::io("remove", path);
     std::fs::create_dir_all(trash).map_err(Error::io("make", trash))?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    for attempt in 0_u64.. {
-        let new = trash.join(format!("{name}-{}-{attempt}", std::process::id()));
+    loop {
+        let new = trash.join(new_name(&name));
         let flags = rustix::fs::RenameFlags::NOREPLACE;
         match rustix::fs::renameat_with(CWD, path, CWD, &new, flags) {
             Err(Errno::EXIST) => {}
-            Err(Errno::NOENT) => break,
+            Err(Errno::NOENT) => return Ok(()),
             other => return other.map_err(|error| failed()(error.into())),
         }
     }
-    Ok(())
+}
+
+/// A name that no other thread gives to something in the trash, now or later:
+/// whoever empties it would take the one for the other.
+fn new_name(name: &str) -> String {
+    static GIVEN: AtomicU64 = AtomicU64::new(0);
+    let number = GIVEN.fetch_add(1, Ordering::Relaxed);
+    format!("{name}-{}-{number}", std::process::id())
 }
 
 /// Removes everything in the directory `trash`, which is nobody's but ours.
@@ -45,9 +53,8 @@ pub(crate) fn throw(path: &Path, trash: &Path) -> Result<()> {
 pub(crate) fn empty(trash: &Path) -> io::Result<()> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let trash = rustix::fs::open(trash, flags, Mode::empty())?;
-    let mut moved = 0;
     loop {
-        let directories = clear(trash.as_fd(), trash.as_fd(), &mut moved)?;
+        let directories = clear(trash.as_fd(), trash.as_fd())?;
         if directories.is_empty() {
             return Ok(());
         }
@@ -55,7 +62,7 @@ pub(crate) fn empty(trash: &Path) -> io::Result<()> {
             let Some(directory) = open(trash.as_fd(), &name)? else {
                 continue;
             };
-            clear(trash.as_fd(), directory.as_fd(), &mut moved)?;
+            clear(trash.as_fd(), directory.as_fd())?;
             gone(rustix::fs::unlinkat(
                 &trash,
                 name.as_slice(),
@@ -67,11 +74,7 @@ pub(crate) fn empty(trash: &Path) -> io::Result<()> {
 
 /// Unlinks what is in `directory`; moves directories up into `trash`. Returns
 /// the directories, if it is `trash` itself.
-fn clear(
-    trash: BorrowedFd<'_>,
-    directory: BorrowedFd<'_>,
-    moved: &mut u64,
-) -> io::Result<Vec<Vec<u8>>> {
+fn clear(trash: BorrowedFd<'_>, directory: BorrowedFd<'_>) -> io::Result<Vec<Vec<u8>>> {
     let is_trash = trash.as_raw_fd() == directory.as_raw_fd();
     let mut directories = Vec::new();
     let mut names = Vec::new();
@@ -92,7 +95,7 @@ fn clear(
             Err(Errno::ISDIR) => {
                 // Moving a directory needs the right to write into it.
                 drop(open(directory, &name)?);
-                move_up(trash, directory, &name, moved)?;
+                move_up(trash, directory, &name)?;
             }
             other => gone(other)?,
         }
@@ -100,15 +103,9 @@ fn clear(
     Ok(directories)
 }
 
-fn move_up(
-    trash: BorrowedFd<'_>,
-    directory: BorrowedFd<'_>,
-    name: &[u8],
-    moved: &mut u64,
-) -> io::Result<()> {
+fn move_up(trash: BorrowedFd<'_>, directory: BorrowedFd<'_>, name: &[u8]) -> io::Result<()> {
     loop {
-        *moved += 1;
-        let new = format!("moved-{}-{moved}", std::process::id());
+        let new = new_name("moved");
         let flags = rustix::fs::RenameFlags::NOREPLACE;
         match rustix::fs::renameat_with(directory, name, trash, new.as_str(), flags) {
             Err(Errno::EXIST) => {}

@@ -138,6 +138,18 @@ fn only_what_changed_is_read_again(bench: &Bench) {
         .snapshot(&id("one"), info(), &NeverFreeze, &read)
         .unwrap();
     assert_eq!(read.bytes(), 5);
+    if bench.pool.is_some() {
+        bench.settle();
+        bench.snapshot(&workspaces, "one");
+        workspaces
+            .fork(&id("one"), &[id("two")], info(), &NeverFreeze, &progress())
+            .unwrap();
+        let read = Progress::new();
+        workspaces
+            .snapshot(&id("two"), info(), &NeverFreeze, &read)
+            .unwrap();
+        assert_eq!(read.bytes(), 0, "a fork knows what its origin knew");
+    }
 }
 
 fn a_change_that_keeps_size_and_time_is_found(bench: &Bench) {

@@ -7,11 +7,13 @@
 //! live/ID/files   where it is mounted: what the agent sees
 //!      …/upper    what was changed
 //!      …/work     overlayfs's own
-//!      …/stat     the stat cache of the upper
 //!      …/home     the agent's home
+//!      …/stat     the stat cache of the upper
 //! ```
 //!
-//! The last four are in `live/ID`, or in a subvolume of the pool.
+//! The last four are in `live/ID`, or in a subvolume of the pool. There the
+//! cache is beside the subvolume, so that a workspace without any room left can
+//! still be read.
 
 use std::ffi::CString;
 use std::fs;
@@ -67,6 +69,14 @@ impl OverlayProvider {
         match self.pool_of(place) {
             Some(pool) => pool.room(id(place)),
             None => place.into(),
+        }
+    }
+
+    /// On the file system of the upper, whose clock it goes by.
+    fn cache(&self, place: &Path) -> PathBuf {
+        match self.pool_of(place) {
+            Some(pool) => pool.cache(id(place)),
+            None => place.join("stat"),
         }
     }
 
@@ -148,6 +158,9 @@ impl WorkspaceProvider for OverlayProvider {
         for place in places {
             pool.copy(source, id(place), origin.limit)?;
             source = id(places[0]);
+            // It never changes, and is true of the copy. Without it the next
+            // reading takes longer.
+            let _ = fs::hard_link(self.cache(from), self.cache(place));
         }
         places
             .iter()
@@ -169,9 +182,9 @@ impl WorkspaceProvider for OverlayProvider {
 
     fn read(&self, place: &Path, origin: Origin<'_>, progress: &Progress) -> Result<Reading> {
         let room = self.room(place);
-        let stat = room.join("stat");
+        let stat = self.cache(place);
         let old = StatCache::open(&stat);
-        let new = NewStatCache::begin(&stat).map_err(Error::io("write to", &room))?;
+        let new = NewStatCache::begin(&stat).map_err(Error::io("write", &stat))?;
         let (repository, options) = (&self.repository, self.options());
         let pool = self.pool_of(place);
         let reading = pool.map(|pool| pool.reading(id(place))).transpose()?;
@@ -193,7 +206,7 @@ impl WorkspaceProvider for OverlayProvider {
         progress: &Progress,
     ) -> Result<(Tree, Repository)> {
         let room = self.room(place);
-        let old = StatCache::open(&room.join("stat"));
+        let old = StatCache::open(&self.cache(place));
         let (repository, options) = (&self.repository, self.options());
         let (upper, base) = (room.join("upper"), origin.snapshot);
         Ok(look_upper(

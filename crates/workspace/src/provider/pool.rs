@@ -4,8 +4,9 @@
 //! in a file.
 //!
 //! ```text
-//! uppers/ID/         a subvolume; `upper`, `work`, `stat` and `home` in it
+//! uppers/ID/         a subvolume; `upper`, `work` and `home` in it
 //! uppers/ID.reading  the same at the moment when reading began
+//! uppers/ID.stat     the stat cache of the upper
 //! uppers.img         the volume, if it is in a file
 //! ```
 
@@ -13,6 +14,8 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use elevo_engine::NewStatCache;
 
 use crate::btrfs;
 use crate::error::{Error, Result};
@@ -40,6 +43,11 @@ impl Pool {
 
     pub(super) fn room(&self, id: &str) -> PathBuf {
         self.directory.join(id)
+    }
+
+    /// Where the stat cache of an upper is: under nobody's limit.
+    pub(super) fn cache(&self, id: &str) -> PathBuf {
+        self.directory.join(format!("{id}.stat"))
     }
 
     /// Makes an empty room for an upper, that can hold `limit` bytes.
@@ -98,6 +106,15 @@ impl Pool {
     /// Removes a room and what is read of it, if there is any.
     pub(super) fn remove(&self, id: &str) -> Result<()> {
         self.end_reading(id)?;
+        let cache = self.cache(id);
+        for file in [NewStatCache::unfinished(&cache), cache] {
+            match fs::remove_file(&file) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(Error::io("remove", &file)(error));
+                }
+                _ => {}
+            }
+        }
         self.destroy(id)
     }
 

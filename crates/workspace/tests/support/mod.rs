@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -80,7 +80,44 @@ pub(crate) struct Bench {
     pub(crate) base: SnapshotId,
     /// The modification time of some of its files.
     pub(crate) modified: SystemTime,
-    repository: Repository,
+    pub(crate) repository: Repository,
+}
+
+/// Whom sandboxes run as.
+pub(crate) const AGENT: Owner = Owner {
+    uid: 1000,
+    gid: 1000,
+};
+
+/// Runs a script in a directory as that user, without any privilege. Says what
+/// it wrote.
+pub(crate) fn as_agent(directory: &Path, script: &str) -> String {
+    let output = std::process::Command::new("setpriv")
+        .args(["--reuid=1000", "--regid=1000", "--clear-groups"])
+        .args(["--inh-caps=-all", "--bounding-set=-all", "--no-new-privs"])
+        .args(["sh", "-euc", script])
+        .current_dir(directory)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{script}: {said}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Everything in a directory, the directory included, with its owner.
+pub(crate) fn owners(directory: &Path) -> Vec<(PathBuf, Owner)> {
+    let mut owners = Vec::new();
+    let mut open = vec![directory.to_owned()];
+    while let Some(path) = open.pop() {
+        let stat = fs::symlink_metadata(&path).unwrap();
+        if stat.is_dir() {
+            let entries = fs::read_dir(&path).unwrap();
+            open.extend(entries.map(|entry| entry.unwrap().path()));
+        }
+        let (uid, gid) = (stat.uid(), stat.gid());
+        owners.push((path, Owner { uid, gid }));
+    }
+    owners
 }
 
 pub(crate) fn id(text: &str) -> WorkspaceId {
@@ -152,16 +189,30 @@ impl Bench {
         }
     }
 
-    pub(crate) fn open(&self) -> Workspaces {
-        let options = Options {
+    /// The same with files that belong to the user that sandboxes run as.
+    pub(crate) fn owned(&self) -> Self {
+        let (root, repository) = (self.root.clone(), self.repository.clone());
+        Self {
+            root,
+            repository,
+            owner: Some(AGENT),
+            ..*self
+        }
+    }
+
+    pub(crate) fn options(&self) -> Options {
+        Options {
             threads: 2,
             provider: Some(self.kind),
             spare_layers: 1 << 30,
             pool: self.pool,
             owner: self.owner,
-        };
+        }
+    }
+
+    pub(crate) fn open(&self) -> Workspaces {
         let repository = self.repository.clone();
-        Workspaces::open(&self.root, repository, &options).unwrap()
+        Workspaces::open(&self.root, repository, &self.options()).unwrap()
     }
 
     pub(crate) fn now(&self) -> Timestamp {
@@ -326,7 +377,7 @@ fn copy_all(from: &Path, into: &Path) {
 
 /// One operation such as programs do; it may fail, which changes nothing or,
 /// where it has several steps, the same everywhere.
-fn change_something(files: &Path, random: &mut SmallRng) -> std::io::Result<()> {
+pub(crate) fn change_something(files: &Path, random: &mut SmallRng) -> std::io::Result<()> {
     let [one, other] = [(); 2].map(|()| files.join(some_path(random)));
     match random.random_range(0..13) {
         0..3 => write(&one, random),

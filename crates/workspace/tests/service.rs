@@ -1,0 +1,502 @@
+//! What a service needs of workspaces: many at once, empty ones, and others'
+//! snapshots in live ones, on every provider.
+
+#![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
+#![allow(clippy::disallowed_methods, reason = "tests measure time")]
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use elevo_core::TenantId;
+use elevo_engine::{
+    Commit, ImportOptions, MemoryStore, Object, Repository, Store, StoreResult, import,
+};
+use elevo_objects::{Kind, ObjectKey, Snapshot, SnapshotId, Tree};
+use elevo_workspace::{Error, Freeze, NeverFreeze, Options, Workspaces};
+use futures::executor::block_on;
+use rand::RngExt;
+use support::{
+    AGENT, Bench, as_agent, change_something, id, info, on_every_provider, owners, progress,
+};
+
+on_every_provider! {
+    many_threads_make_fork_and_remove_without_a_trace
+    threads_that_want_the_same_name_get_it_one_at_a_time
+    fifty_are_made_at_once
+    nothing_that_is_being_made_is_tidied_away
+    a_new_base_holds_up_nobody_who_does_not_need_it
+    empty_workspaces_have_one_base
+    a_live_workspace_can_hold_another_snapshot
+    a_restored_workspace_is_its_agents
+    random_snapshots_are_restored_exactly
+    writers_are_held_still_during_a_restore
+}
+
+/// Nothing is left: no line, place, mount, subvolume or trash.
+fn assert_no_trace(bench: &Bench, workspaces: &Workspaces) {
+    assert!(workspaces.list().unwrap().is_empty());
+    assert_eq!(bench.places(), [""; 0]);
+    let count = |name: &str| {
+        let entries = fs::read_dir(bench.root.join(name));
+        entries.map_or(0, Iterator::count)
+    };
+    assert_eq!((count("uppers"), count("trash")), (0, 0));
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+    let live = format!(" {}", bench.root.join("live").display());
+    assert_eq!(mounts.lines().find(|line| line.contains(&live)), None);
+}
+
+fn many_threads_make_fork_and_remove_without_a_trace(bench: &Bench) {
+    let bench = bench.owned();
+    let workspaces = bench.open();
+    std::thread::scope(|scope| {
+        for thread in 0..8 {
+            let (bench, workspaces) = (&bench, &workspaces);
+            scope.spawn(move || {
+                for round in 0..13 {
+                    make_fork_and_remove(bench, workspaces, &format!("{thread}-{round}"));
+                }
+            });
+        }
+    });
+    assert_no_trace(&bench, &workspaces);
+    drop(workspaces);
+    assert_no_trace(&bench, &bench.open());
+}
+
+/// Two workspaces come and go.
+fn make_fork_and_remove(bench: &Bench, workspaces: &Workspaces, name: &str) {
+    let files = bench.create(workspaces, name);
+    fs::write(files.join("mine"), name).unwrap();
+    fs::write(workspaces.home(&id(name)).unwrap().join("mine"), name).unwrap();
+    let fork = id(&format!("{name}-fork"));
+    let into = std::slice::from_ref(&fork);
+    workspaces
+        .fork(&id(name), into, info(), &NeverFreeze, &progress())
+        .unwrap();
+    workspaces.remove(&id(name)).unwrap();
+    for directory in [workspaces.path(&fork), workspaces.home(&fork)] {
+        let mine = fs::read_to_string(directory.unwrap().join("mine"));
+        assert_eq!(mine.unwrap(), name);
+    }
+    if name.ends_with('0') {
+        workspaces
+            .park(&fork, info(), &NeverFreeze, &progress())
+            .unwrap();
+        let files = workspaces.resume(&fork, &progress()).unwrap();
+        assert_eq!(fs::read_to_string(files.join("mine")).unwrap(), name);
+    }
+    assert!(
+        workspaces
+            .list()
+            .unwrap()
+            .iter()
+            .any(|record| record.id == fork)
+    );
+    workspaces.remove(&fork).unwrap();
+}
+
+fn threads_that_want_the_same_name_get_it_one_at_a_time(bench: &Bench) {
+    // As two processes would.
+    let several = [bench.open(), bench.open()];
+    let name = id("wanted");
+    std::thread::scope(|scope| {
+        for thread in 0..8 {
+            let (workspaces, name) = (&several[thread % 2], &name);
+            scope.spawn(move || {
+                for _ in 0..10 {
+                    want(bench, workspaces, name);
+                }
+            });
+        }
+    });
+    let [workspaces, _] = several;
+    match workspaces.remove(&name) {
+        Ok(()) | Err(Error::NotFound(_)) => {}
+        Err(error) => panic!("{error:?}"),
+    }
+    assert_no_trace(bench, &workspaces);
+}
+
+/// Makes or removes it, whichever can be done now.
+fn want(bench: &Bench, workspaces: &Workspaces, name: &elevo_workspace::WorkspaceId) {
+    let created = workspaces.create(name, bench.base, bench.now(), None, &progress());
+    let done = match created {
+        Ok(_) => return,
+        Err(Error::Exists(_)) => workspaces.remove(name),
+        Err(error) => Err(error),
+    };
+    match done {
+        Ok(()) | Err(Error::Busy(_) | Error::NotFound(_)) => {}
+        Err(error) => panic!("{error:?}"),
+    }
+}
+
+fn fifty_are_made_at_once(bench: &Bench) {
+    const COUNT: usize = 50;
+    let bench = bench.owned();
+    let workspaces = bench.open();
+    bench.create(&workspaces, "first");
+    let start = Barrier::new(COUNT);
+    let make = |number: usize| {
+        start.wait();
+        let began = Instant::now();
+        bench.create(&workspaces, &format!("ws-{number}"));
+        began.elapsed()
+    };
+    let mut took: Vec<Duration> = std::thread::scope(|scope| {
+        let make = &make;
+        let threads: Vec<_> = (0..COUNT)
+            .map(|number| scope.spawn(move || make(number)))
+            .collect();
+        let took = threads.into_iter().map(|thread| thread.join().unwrap());
+        took.collect()
+    });
+    took.sort();
+    elevo_testkit::long::note(format_args!(
+        "{COUNT} at once, {}{}: p50 {:?}, p99 {:?}",
+        bench.kind,
+        bench.pool.map_or("", |_| " with a pool"),
+        took[COUNT / 2],
+        took[COUNT - 1],
+    ));
+    assert_eq!(bench.places().len(), COUNT + 1);
+    std::thread::scope(|scope| {
+        for number in 0..COUNT {
+            let workspaces = &workspaces;
+            scope.spawn(move || workspaces.remove(&id(&format!("ws-{number}"))).unwrap());
+        }
+    });
+    workspaces.remove(&id("first")).unwrap();
+    assert_no_trace(&bench, &workspaces);
+}
+
+fn nothing_that_is_being_made_is_tidied_away(bench: &Bench) {
+    let options = Options {
+        spare_layers: 0,
+        ..bench.options()
+    };
+    let open = || Workspaces::open(&bench.root, bench.repository.clone(), &options).unwrap();
+    let (workspaces, done) = (open(), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                workspaces.tidy().unwrap();
+            }
+        });
+        for round in 0..20 {
+            let (name, next) = (format!("ws-{round}"), format!("ws-{round}-next"));
+            let files = bench.create(&workspaces, &name);
+            fs::write(files.join("round"), &name).unwrap();
+            let taken = bench.snapshot(&workspaces, &name);
+            workspaces.remove(&id(&name)).unwrap();
+            let created = workspaces.create(&id(&next), taken.id, bench.now(), None, &progress());
+            let files = created.unwrap();
+            std::thread::sleep(Duration::from_millis(2));
+            let tree = bench.snapshot_of(taken.id).tree;
+            assert_eq!(bench.plain_import(&files), tree, "{round}");
+            workspaces.remove(&id(&next)).unwrap();
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    assert_no_trace(bench, &workspaces);
+}
+
+/// A store that gives out one object only when it is told to.
+struct Slow {
+    below: Arc<dyn Store>,
+    slow: ObjectKey,
+    gate: Mutex<Gate>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Gate {
+    is_open: bool,
+    is_wanted: bool,
+}
+
+impl Slow {
+    fn set(&self, change: impl FnOnce(&mut Gate)) {
+        change(&mut self.gate.lock().unwrap());
+        self.changed.notify_all();
+    }
+
+    fn wait(&self, until: impl Fn(&Gate) -> bool) {
+        let gate = self.gate.lock().unwrap();
+        let long = Duration::from_secs(30);
+        let waited = self
+            .changed
+            .wait_timeout_while(gate, long, |gate| !until(gate));
+        assert!(!waited.unwrap().1.timed_out());
+    }
+}
+
+#[async_trait]
+impl Store for Slow {
+    async fn get(&self, tenant: TenantId, keys: &[ObjectKey]) -> StoreResult<Vec<Option<Bytes>>> {
+        if keys.contains(&self.slow) {
+            self.set(|gate| gate.is_wanted = true);
+            self.wait(|gate| gate.is_open);
+        }
+        self.below.get(tenant, keys).await
+    }
+
+    async fn contains(&self, tenant: TenantId, keys: &[ObjectKey]) -> StoreResult<Vec<bool>> {
+        self.below.contains(tenant, keys).await
+    }
+
+    async fn put(&self, tenant: TenantId, objects: Vec<Object>) -> StoreResult<()> {
+        self.below.put(tenant, objects).await
+    }
+
+    async fn commit(&self, tenant: TenantId, commit: Commit) -> StoreResult<Vec<SnapshotId>> {
+        self.below.commit(tenant, commit).await
+    }
+
+    async fn snapshots(
+        &self,
+        tenant: TenantId,
+        ids: &[SnapshotId],
+    ) -> StoreResult<Vec<Option<Snapshot>>> {
+        self.below.snapshots(tenant, ids).await
+    }
+
+    async fn list_snapshots(
+        &self,
+        tenant: TenantId,
+        after: Option<SnapshotId>,
+        limit: usize,
+    ) -> StoreResult<Vec<SnapshotId>> {
+        self.below.list_snapshots(tenant, after, limit).await
+    }
+
+    async fn reference(&self, tenant: TenantId, name: &str) -> StoreResult<Option<SnapshotId>> {
+        self.below.reference(tenant, name).await
+    }
+
+    async fn list_references(
+        &self,
+        tenant: TenantId,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> StoreResult<Vec<(String, SnapshotId)>> {
+        self.below
+            .list_references(tenant, prefix, after, limit)
+            .await
+    }
+}
+
+fn a_new_base_holds_up_nobody_who_does_not_need_it(bench: &Bench) {
+    const CONTENT: &str = "what takes long to get";
+    let origin = bench.root.with_file_name("slow");
+    fs::create_dir(&origin).unwrap();
+    fs::write(origin.join("slow"), CONTENT).unwrap();
+    let options = ImportOptions {
+        threads: 1,
+        leave_out: Vec::new(),
+    };
+    let imported = import(&bench.repository, &origin, &options, &progress()).unwrap();
+    let base = block_on(imported.commit(&bench.repository, info())).unwrap();
+    let store = Arc::new(Slow {
+        below: bench.repository.store().clone(),
+        slow: Kind::Chunk.key(CONTENT.as_bytes()),
+        gate: Mutex::default(),
+        changed: Condvar::new(),
+    });
+    let repository = Repository::new(store.clone(), TenantId::LOCAL, 1 << 20);
+    let workspaces = Workspaces::open(&bench.root, repository, &bench.options()).unwrap();
+    bench.create(&workspaces, "first");
+    std::thread::scope(|scope| {
+        let make = |name| workspaces.create(&id(name), base, bench.now(), None, &progress());
+        let slow = ["slow-1", "slow-2"].map(|name| scope.spawn(move || make(name).unwrap()));
+        store.wait(|gate| gate.is_wanted);
+        bench.create(&workspaces, "quick");
+        workspaces.remove(&id("first")).unwrap();
+        assert!(!slow.iter().any(std::thread::ScopedJoinHandle::is_finished));
+        store.set(|gate| gate.is_open = true);
+        for made in slow {
+            let files = made.join().unwrap();
+            assert_eq!(fs::read_to_string(files.join("slow")).unwrap(), CONTENT);
+        }
+    });
+}
+
+fn empty_workspaces_have_one_base(bench: &Bench) {
+    let workspaces = bench.open();
+    let limit = bench.pool.map(|_| support::LIMIT);
+    let bases = ["one", "two"].map(|name| {
+        let files = workspaces
+            .create_empty(&id(name), bench.now(), limit)
+            .unwrap();
+        assert_eq!(fs::read_dir(&files).unwrap().count(), 0);
+        fs::write(files.join("mine"), name).unwrap();
+        let base = workspaces.get(&id(name)).unwrap().base;
+        let taken = bench.snapshot(&workspaces, name);
+        assert_eq!(bench.snapshot_of(taken.id).parents, [base]);
+        base
+    });
+    assert_eq!(bases[0], bases[1]);
+    let empty = bench.snapshot_of(bases[0]);
+    assert_eq!((empty.tree, empty.parents), (Tree::EMPTY, Vec::new()));
+    let elsewhere = Repository::new(Arc::new(MemoryStore::new()), TenantId::LOCAL, 1 << 20);
+    let root = bench.root.with_file_name("elsewhere");
+    let workspaces = Workspaces::open(&root, elsewhere, &bench.options()).unwrap();
+    workspaces
+        .create_empty(&id("one"), bench.now(), None)
+        .unwrap();
+    assert_eq!(workspaces.get(&id("one")).unwrap().base, bases[0]);
+}
+
+fn a_live_workspace_can_hold_another_snapshot(bench: &Bench) {
+    let workspaces = bench.open();
+    let files = bench.create(&workspaces, "one");
+    // A container that has it mounted keeps what it opened.
+    let stat = fs::metadata(&files).unwrap();
+    let opened = fs::File::open(&files).unwrap();
+    fs::write(files.join("src/main.rs"), "second").unwrap();
+    fs::remove_dir(files.join("empty")).unwrap();
+    fs::write(files.join("empty"), "a file now").unwrap();
+    fs::remove_file(files.join("link")).unwrap();
+    fs::create_dir_all(files.join("link/deep")).unwrap();
+    fs::write(files.join("link/deep/file"), "deep").unwrap();
+    let second = bench.snapshot(&workspaces, "one");
+    let restore = |to| {
+        let restored = workspaces.restore(&id("one"), to, &NeverFreeze, &progress());
+        let report = restored.unwrap();
+        let tree = bench.snapshot_of(to).tree;
+        assert_eq!(bench.plain_import(&files), tree);
+        assert_eq!(workspaces.get(&id("one")).unwrap().base, to);
+        assert!(
+            workspaces
+                .changes(&id("one"), &progress())
+                .unwrap()
+                .is_empty()
+        );
+        let now = fs::metadata(&files).unwrap();
+        assert_eq!((now.dev(), now.ino()), (stat.dev(), stat.ino()));
+        report
+    };
+    // Never snapshotted: lost.
+    fs::write(files.join("scratch"), "scratch").unwrap();
+    fs::set_permissions(files.join("run"), fs::Permissions::from_mode(0o600)).unwrap();
+    let home = workspaces.home(&id("one")).unwrap();
+    fs::write(home.join("kept"), "kept").unwrap();
+    restore(bench.base);
+    let run = fs::metadata(files.join("run")).unwrap();
+    assert_eq!(
+        run.modified().unwrap(),
+        bench.modified,
+        "it was not written"
+    );
+    let report = restore(bench.base);
+    assert_eq!((report.written, report.removed), (0, 0));
+    restore(second.id);
+    let inside = format!(
+        "/proc/self/fd/{}/link/deep/file",
+        std::os::fd::AsRawFd::as_raw_fd(&opened)
+    );
+    assert_eq!(fs::read(inside).unwrap(), b"deep");
+    assert_eq!(fs::read(home.join("kept")).unwrap(), b"kept");
+    let empty = workspaces.create_empty(&id("nothing"), bench.now(), None);
+    empty.unwrap();
+    restore(workspaces.get(&id("nothing")).unwrap().base);
+    restore(bench.base);
+
+    fs::write(files.join("src/main.rs"), "third").unwrap();
+    let third = bench.snapshot(&workspaces, "one");
+    assert_eq!(bench.snapshot_of(third.id).parents, [bench.base]);
+    workspaces
+        .fork(&id("one"), &[id("two")], info(), &NeverFreeze, &progress())
+        .unwrap();
+    let forked = workspaces.path(&id("two")).unwrap();
+    assert_eq!(
+        bench.plain_import(&forked),
+        bench.snapshot_of(third.id).tree
+    );
+    let nowhere = SnapshotId(elevo_objects::Hash::from_bytes([1; 32]));
+    let lost = workspaces.restore(&id("one"), nowhere, &NeverFreeze, &progress());
+    assert!(matches!(lost, Err(Error::Engine(_))));
+    assert_eq!(bench.plain_import(&files), bench.snapshot_of(third.id).tree);
+}
+
+fn a_restored_workspace_is_its_agents(bench: &Bench) {
+    let bench = bench.owned();
+    let workspaces = bench.open();
+    let files = bench.create(&workspaces, "one");
+    let outside = bench.root.join("outside");
+    fs::create_dir(&outside).unwrap();
+    as_agent(
+        &files,
+        "rm -r src run link && mkdir -p run/x && mkfifo empty/pipe",
+    );
+    // Whatever the agent has put where something is to be written.
+    symlink(&outside, files.join("src")).unwrap();
+    workspaces
+        .restore(&id("one"), bench.base, &NeverFreeze, &progress())
+        .unwrap();
+    assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
+    let tree = bench.snapshot_of(bench.base).tree;
+    assert_eq!(bench.plain_import(&files), tree);
+    let mut others = owners(&files)
+        .into_iter()
+        .filter(|(_, owner)| *owner != AGENT);
+    assert_eq!(others.next(), None);
+    as_agent(
+        &files,
+        "echo again >> src/main.rs && rm link && mv src moved",
+    );
+}
+
+fn random_snapshots_are_restored_exactly(bench: &Bench) {
+    let workspaces = bench.open();
+    let files = bench.create(&workspaces, "one");
+    let mut random = bench.random();
+    let mut taken = vec![bench.base];
+    for round in 0..40 {
+        for _ in 0..random.random_range(1..15) {
+            let _ = change_something(&files, &mut random);
+        }
+        if random.random_bool(0.6) {
+            taken.push(bench.snapshot(&workspaces, "one").id);
+            let _ = change_something(&files, &mut random);
+        }
+        let to = taken[random.random_range(0..taken.len())];
+        workspaces
+            .restore(&id("one"), to, &NeverFreeze, &progress())
+            .unwrap();
+        let tree = bench.snapshot_of(to).tree;
+        assert_eq!(bench.plain_import(&files), tree, "{round}");
+        let changes = workspaces.changes(&id("one"), &progress()).unwrap();
+        assert!(changes.is_empty(), "{round}");
+    }
+}
+
+fn writers_are_held_still_during_a_restore(bench: &Bench) {
+    #[derive(Default)]
+    struct Calls(std::cell::RefCell<Vec<&'static str>>);
+    impl Freeze for Calls {
+        fn freeze(&self) -> std::io::Result<()> {
+            self.0.borrow_mut().push("freeze");
+            Ok(())
+        }
+        fn thaw(&self) {
+            self.0.borrow_mut().push("thaw");
+        }
+    }
+    let workspaces = bench.open();
+    bench.create(&workspaces, "one");
+    let calls = Calls::default();
+    workspaces
+        .restore(&id("one"), bench.base, &calls, &progress())
+        .unwrap();
+    assert_eq!(*calls.0.borrow(), ["freeze", "thaw"]);
+}
