@@ -463,7 +463,10 @@ mod tests {
         limit: 1 << 20,
     };
 
-    fn archive(entries: &[(&str, EntryType, &[u8], &str)]) -> Vec<u8> {
+    /// Name, kind, content and target of a link.
+    type Entry<'a> = (&'a str, EntryType, &'a [u8], &'a str);
+
+    fn archive(entries: &[Entry<'_>]) -> Vec<u8> {
         let mut builder = Builder::new(Vec::new());
         for (name, kind, content, link) in entries {
             let mut header = Header::new_gnu();
@@ -521,7 +524,7 @@ mod tests {
         fs::write(&secret, "secret").unwrap();
         let to = outside.path().to_str().unwrap();
         let absolute = secret.to_str().unwrap();
-        let cases: &[&[(&str, EntryType, &[u8], &str)]] = &[
+        let cases: &[&[Entry<'_>]] = &[
             &[("../escaped", Regular, b"x", "")],
             &[("a/../../escaped", Regular, b"x", "")],
             &[("/tmp/elevo-escaped", Regular, b"x", "")],

@@ -43,9 +43,7 @@ impl App {
             let found = self.catalog.agent(who.tenant, agent).await?;
             found.ok_or_else(|| no_agent(agent))?;
         }
-        let limits = wish
-            .limits
-            .map_or(self.config.limits.key.clone(), limits_in);
+        let limits = wish.limits.map_or(self.config.limits.key, limits_in);
         let limits = within(limits, &who.limits)?;
         let expires = wish.expires_in_seconds;
         let now = clock::now();
