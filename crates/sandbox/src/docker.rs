@@ -44,6 +44,8 @@ const LABEL_SANDBOX: &str = "elevo.sandbox";
 const ANSWER_SECONDS: u64 = 60;
 /// How long a killed container may take to end, and a removed one to go.
 const ENDING: Duration = Duration::from_secs(60);
+/// How long the engine may take to hand over logs, of which it keeps 2 MB.
+const READING: Duration = Duration::from_secs(60);
 /// Between two looks at a container that is going.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
@@ -291,7 +293,10 @@ impl SandboxRuntime for DockerRuntime {
     }
 
     async fn logs(&self, id: &ContainerId, query: &LogsQuery) -> Result<Logs> {
-        let read = logs::read(&self.docker, id, query).await;
+        let reading = tokio::time::timeout(READING, logs::read(&self.docker, id, query));
+        let read = reading
+            .await
+            .unwrap_or(Err(bollard::errors::Error::RequestTimeoutError));
         read.map_err(|error| self.error(Subject::Container(id), error))
     }
 

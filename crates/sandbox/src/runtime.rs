@@ -33,8 +33,9 @@ use crate::spec::ContainerSpec;
 /// 9. `list` shows what this installation made, and nothing that another did.
 /// 10. When `remove` returns, nothing of the container is left, volumes
 ///     included.
-/// 11. A call ends within minutes even if the engine does not answer.
-///     Dropping it before is safe; it may still have its effect.
+/// 11. A call ends within minutes even if the engine does not answer; only
+///     `pull` goes on for as long as the registry takes. Dropping a call is
+///     safe; it may still have its effect.
 #[async_trait]
 pub trait SandboxRuntime: fmt::Debug + Send + Sync {
     /// Asks the engine who it is, and looks that what sandboxes rely on is

@@ -122,12 +122,11 @@ impl ContainerSpec {
         if self.command.first().is_none_or(String::is_empty) {
             return Err(Error::refused("command", "there is none"));
         }
-        let bad = |name: &String| name.is_empty() || name.contains(['=', '\0']);
-        if let Some(name) = self.env.keys().find(|name| bad(name)) {
-            return Err(Error::refused(
-                "env",
-                format!("`{name}` cannot be the name of a variable"),
-            ));
+        let bad = |name: &str, value: &str| {
+            name.is_empty() || name.contains(['=', '\0']) || value.contains('\0')
+        };
+        if let Some((name, _)) = self.env.iter().find(|(name, value)| bad(name, value)) {
+            return Err(Error::refused("env", format!("`{name}` cannot be set")));
         }
         match &self.hostname {
             Some(name) if !is_hostname(name) => Err(Error::refused(
@@ -241,10 +240,10 @@ fn is_target(path: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn spec() -> ContainerSpec {
+    pub(crate) fn spec() -> ContainerSpec {
         ContainerSpec {
             sandbox: "sbx-1".to_owned(),
             image: "debian:12".to_owned(),

@@ -112,3 +112,82 @@ fn info(docker: &Docker, told: SystemInfo) -> RuntimeInfo {
         internet: None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::tests::spec;
+
+    fn engine() -> Engine {
+        Engine {
+            info: RuntimeInfo {
+                engine: "docker 20.10.24".to_owned(),
+                api_version: "1.41".to_owned(),
+                kernel: "6.1".to_owned(),
+                storage_driver: "overlay2".to_owned(),
+                runtimes: vec!["runc".to_owned()],
+                live_restore: false,
+                cgroup_version: 2,
+                security_options: vec!["name=seccomp,profile=default".to_owned()],
+                cpus: 2,
+                memory: 1 << 30,
+                internet: None,
+            },
+            limits_memory: true,
+            limits_swap: true,
+            limits_pids: true,
+            limits_cpu: true,
+        }
+    }
+
+    fn refused(change: impl FnOnce(&mut Engine)) -> &'static str {
+        let mut engine = engine();
+        change(&mut engine);
+        match engine.admit(&spec()) {
+            Err(Error::Refused { what, .. }) => what,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn an_engine_that_lacks_a_limit_is_not_asked_for_it() {
+        engine().admit(&spec()).unwrap();
+        assert_eq!(refused(|engine| engine.limits_memory = false), "memory");
+        assert_eq!(refused(|engine| engine.limits_swap = false), "memory");
+        assert_eq!(refused(|engine| engine.limits_pids = false), "pids");
+        assert_eq!(refused(|engine| engine.limits_cpu = false), "cpu_millis");
+        assert_eq!(refused(|engine| engine.info.cpus = 0), "cpu_millis");
+    }
+
+    #[test]
+    fn an_engine_without_a_seccomp_filter_runs_no_sandbox() {
+        let with = |options: &[&str]| {
+            let options = options.iter().map(|&option| option.to_owned()).collect();
+            refused(|engine| engine.info.security_options = options)
+        };
+        assert_eq!(with(&[]), "seccomp");
+        assert_eq!(with(&["name=apparmor"]), "seccomp");
+        assert_eq!(with(&["name=seccomp,profile=unconfined"]), "seccomp");
+    }
+
+    #[test]
+    fn a_runtime_must_be_known() {
+        let mut spec = spec();
+        spec.runtime = Some("runsc".to_owned());
+        let error = engine().admit(&spec).unwrap_err();
+        assert!(matches!(error, Error::NoSuchRuntime { name } if name == "runsc"));
+    }
+
+    #[test]
+    fn a_warning_about_a_discarded_limit_counts_and_others_do_not() {
+        assert!(drops_limit(
+            "Your kernel does not support pids limit capabilities. PIDs limit discarded."
+        ));
+        assert!(!drops_limit(
+            "IPv4 forwarding is disabled. Networking will not work."
+        ));
+        assert!(!drops_limit(
+            "Your kernel does not support swap limit capabilities. Memory limited without swap."
+        ));
+    }
+}

@@ -13,6 +13,9 @@ use crate::error::{Error, Result};
 
 /// For one run of a tool, which waits for others that change the table.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// Others change the table too, and a change that was planned before theirs
+/// may fail.
+const TRIES: usize = 3;
 /// Where the tools are, if the path of a service leaves these out.
 const PLACES: [&str; 3] = ["/usr/sbin", "/sbin", "/usr/local/sbin"];
 /// Without this, packets between two ports of one bridge pass no rules.
@@ -22,29 +25,38 @@ const V6: &str = "/proc/net/if_inet6";
 
 /// Whether rules can be set and would be obeyed.
 pub(super) async fn probe() -> Result<()> {
-    let filter = tokio::task::spawn_blocking(|| std::fs::read_to_string(BRIDGE_FILTER)).await;
-    let filters = filter.is_ok_and(|text| text.is_ok_and(|text| text.trim() == "1"));
-    if !filters {
-        return Err(unable(
-            "the kernel does not filter packets on bridges: run `modprobe br_netfilter` and \
-             `sysctl net.bridge.bridge-nf-call-iptables=1`",
-        ));
-    }
-    if !rules::has_docker_chain(&save(Family::V4).await?) {
-        return Err(unable(
-            "the engine keeps no chain DOCKER-USER in iptables: let it run with its option \
-             `iptables`, as root and in this network namespace",
-        ));
-    }
-    Ok(())
+    bridges_are_filtered().await?;
+    forwarding_is_hooked(&save(Family::V4).await?)
 }
 
 /// Puts the rules for a network in place, if they are not.
 pub(super) async fn ensure(server: &str, network: &str, resolvers: &[IpAddr]) -> Result<()> {
+    bridges_are_filtered().await?;
     let rules = |family| Rules::of(server, network, family, resolvers);
     let v4 = bring(Family::V4, rules(Family::V4));
     let (v4, v6) = join(v4, bring(Family::V6, rules(Family::V6))).await;
     v4.and(v6)
+}
+
+async fn bridges_are_filtered() -> Result<()> {
+    let read = tokio::task::spawn_blocking(|| std::fs::read_to_string(BRIDGE_FILTER)).await;
+    if read.is_ok_and(|text| text.is_ok_and(|text| text.trim() == "1")) {
+        return Ok(());
+    }
+    Err(unable(
+        "the kernel does not filter packets on bridges: run `modprobe br_netfilter` and \
+         `sysctl net.bridge.bridge-nf-call-iptables=1`",
+    ))
+}
+
+fn forwarding_is_hooked(saved: &str) -> Result<()> {
+    if rules::has_docker_chain(saved) {
+        return Ok(());
+    }
+    Err(unable(
+        "what is forwarded does not pass the engine's chain DOCKER-USER in iptables: let the \
+         engine run with its option `iptables`, as root and in this network namespace",
+    ))
 }
 
 /// Removes all rules of this installation.
@@ -58,11 +70,19 @@ async fn bring(family: Family, rules: Rules) -> Result<()> {
     if family == Family::V6 && !Path::new(V6).exists() {
         return Ok(());
     }
-    let Some(script) = rules.changes_from(&save(family).await?) else {
-        return Ok(());
-    };
-    tracing::info!(?family, "setting the rules of the sandboxes' network");
-    restore(family, script).await?;
+    let mut last = Ok(());
+    for _ in 0..TRIES {
+        let saved = save(family).await?;
+        if family == Family::V4 && !rules.is_empty() {
+            forwarding_is_hooked(&saved)?;
+        }
+        let Some(script) = rules.changes_from(&saved) else {
+            return Ok(());
+        };
+        tracing::info!(?family, "setting the rules of the sandboxes' network");
+        last = restore(family, script).await;
+    }
+    last?;
     match rules.changes_from(&save(family).await?) {
         None => Ok(()),
         Some(_) => Err(unable("rules were set and are not as they were set")),

@@ -106,6 +106,10 @@ impl Rules {
         }
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.chains.is_empty()
+    }
+
     /// What `iptables-restore --noflush` must be told to come from the filter
     /// table as `iptables-save` printed it to these rules, in one step; `None`
     /// if they are in place.
@@ -231,9 +235,14 @@ fn target(rule: &str) -> Option<&str> {
     rule.rsplit_once("-j ")?.1.split_whitespace().next()
 }
 
-/// Whether the table has the chain that Docker leaves to others.
+/// Whether the table has the chain that Docker leaves to others, and what is
+/// forwarded passes it.
 pub(super) fn has_docker_chain(saved: &str) -> bool {
-    Table::parse(saved).chains.contains(&"DOCKER-USER")
+    let table = Table::parse(saved);
+    let hooked = table
+        .rules_of("FORWARD")
+        .any(|rule| rule == "-j DOCKER-USER");
+    hooked && table.chains.contains(&"DOCKER-USER")
 }
 
 fn to_resolvers(resolvers: &[IpAddr]) -> Vec<String> {
@@ -357,6 +366,15 @@ mod tests {
         assert!(!table.contains("0123456789ab"), "{table}");
         assert_eq!(none.changes_from(&table), None);
         assert_eq!(other.changes_from(&table), None);
+    }
+
+    #[test]
+    fn a_chain_of_docker_that_nothing_passes_does_not_count() {
+        assert!(has_docker_chain(EMPTY));
+        assert!(!has_docker_chain(
+            &EMPTY.replace("-A FORWARD -j DOCKER-USER\n", "")
+        ));
+        assert!(!has_docker_chain(""));
     }
 
     #[test]

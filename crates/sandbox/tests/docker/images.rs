@@ -4,6 +4,7 @@ use elevo_sandbox::{Error, SandboxRuntime};
 use elevo_testkit::docker;
 use futures::StreamExt;
 
+use crate::registry;
 use crate::support::with_installation;
 
 #[test]
@@ -65,5 +66,28 @@ fn a_pull_that_fails_ends_with_an_error() {
             steps[..],
             [Err(Error::Refused { what: "image", .. })]
         ));
+    });
+}
+
+#[test]
+fn an_image_is_fetched_with_its_progress() {
+    with_installation(async |own| {
+        let name = format!("{}/small:1", registry::serve());
+        let steps: Vec<_> = own.runtime.pull(&name).await.collect().await;
+        let steps: Vec<_> = steps.into_iter().map(Result::unwrap).collect();
+        assert!(steps.iter().any(|step| step.layer.is_some()), "{steps:?}");
+        assert!(own.runtime.image(&name).await.unwrap().is_some());
+        own.runtime.remove_image(&name).await.unwrap();
+        assert_eq!(own.runtime.image(&name).await.unwrap(), None);
+    });
+}
+
+#[test]
+fn an_image_that_its_registry_lacks_is_no_such_image() {
+    with_installation(async |own| {
+        let name = format!("{}/small:2", registry::serve());
+        let steps: Vec<_> = own.runtime.pull(&name).await.collect().await;
+        let error = steps.into_iter().find_map(Result::err).unwrap();
+        assert!(matches!(error, Error::NoSuchImage { .. }), "{error:?}");
     });
 }

@@ -15,4 +15,6 @@ mod lifecycle;
 mod limits;
 mod network;
 mod outside;
+mod registry;
+mod restart;
 mod support;

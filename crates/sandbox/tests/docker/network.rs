@@ -1,10 +1,12 @@
 //! Promise 5: what a sandbox can reach.
 
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::Command;
 use std::time::Duration;
 
-use elevo_sandbox::{ContainerId, ContainerSpec, Error, Network, SandboxRuntime};
+use elevo_sandbox::{
+    ContainerId, ContainerSpec, DockerRuntime, DockerSettings, Error, Network, SandboxRuntime,
+};
 
 use crate::outside::{DNS, HOST, METADATA, Outside, PORT, PRIVATE, PUBLIC, SHARED};
 use crate::support::{Installation, host, with_installation};
@@ -90,23 +92,48 @@ fn a_sandbox_reaches_public_addresses_and_none_of_another_kind() {
 fn a_resolver_in_a_private_range_is_reached_on_its_port_alone() {
     with_installation(async |own| {
         let _outside = Outside::new();
-        let settings = elevo_sandbox::DockerSettings {
-            host: elevo_testkit::docker::host(),
-            server: own.server.clone(),
-            network: format!("elevo-{}", own.server),
-        };
-        let runtime = elevo_sandbox::DockerRuntime::connect(settings)
-            .await
-            .unwrap();
-        let resolver = PRIVATE.parse().unwrap();
-        let own = Installation {
-            runtime: runtime.with_resolvers(vec![resolver]),
-            server: own.server.clone(),
-            engine: own.engine.clone(),
-        };
+        let own = with_resolver(&own, PRIVATE).await;
         let targets = [(PRIVATE, DNS), (PRIVATE, PORT), (METADATA, DNS)];
         assert_eq!(reached(&own, &targets).await, [format!("{PRIVATE}:{DNS}")]);
     });
+}
+
+#[test]
+fn names_are_resolved_by_a_resolver_on_the_host() {
+    with_installation(async |own| {
+        let _outside = Outside::new();
+        let socket = UdpSocket::bind((HOST, DNS)).unwrap();
+        socket
+            .set_read_timeout(Some(Duration::from_secs(30)))
+            .unwrap();
+        let resolver = std::thread::spawn(move || {
+            let mut query = [0; 512];
+            let (size, from) = socket.recv_from(&mut query).unwrap();
+            // The same message, made an answer: there is no such name.
+            query[2..4].copy_from_slice(&[0x81, 0x83]);
+            socket.send_to(&query[..size], from).unwrap();
+        });
+        let own = with_resolver(&own, HOST).await;
+        let script = "nslookup -type=a name.example 2>&1";
+        let seen = own.output(&on_internet(own.spec(script))).await;
+        resolver.join().unwrap();
+        assert!(seen.contains("NXDOMAIN"), "{seen}");
+    });
+}
+
+/// The same installation, whose sandboxes ask this address for names.
+async fn with_resolver(own: &Installation, address: &str) -> Installation {
+    let settings = DockerSettings {
+        host: elevo_testkit::docker::host(),
+        server: own.server.clone(),
+        network: format!("elevo-{}", own.server),
+    };
+    let runtime = DockerRuntime::connect(settings).await.unwrap();
+    Installation {
+        runtime: runtime.with_resolvers(vec![address.parse().unwrap()]),
+        server: own.server.clone(),
+        engine: own.engine.clone(),
+    }
 }
 
 #[test]
