@@ -123,8 +123,7 @@ pub(super) async fn commit(transaction: Transaction<'static, Sqlite>) -> Result<
     transaction.commit().await.map_err(failure::of)
 }
 
-/// Refuses when `count`, which counts up to [`MAX_LISTED`], says that there are
-/// as many.
+/// Refuses when `count` says that there are [`MAX_LISTED`] already.
 pub(super) async fn check_room(
     connection: &mut SqliteConnection,
     count: sqlx::query::Query<'_, Sqlite, sqlx::sqlite::SqliteArguments>,

@@ -4,7 +4,7 @@ use elevo_core::{TenantId, Timestamp};
 
 use super::database::{self, Database};
 use super::{failure, rows};
-use crate::bounds::{self, MAX_LISTED, micros};
+use crate::bounds::{self, micros};
 use crate::error::{Kind, Limit, Result};
 use crate::records::ApiKey;
 
@@ -17,9 +17,8 @@ macro_rules! columns {
 pub(super) async fn add(database: &Database, key: &ApiKey) -> Result<()> {
     bounds::key(key)?;
     let mut transaction = database.write().await?;
-    let count =
-        sqlx::query("SELECT count(*) FROM (SELECT 1 FROM api_keys WHERE tenant = ? LIMIT ?)");
-    let count = count.bind(&key.tenant.as_bytes()[..]).bind(MAX_LISTED);
+    let count = sqlx::query("SELECT count(*) FROM api_keys WHERE tenant = ?");
+    let count = count.bind(&key.tenant.as_bytes()[..]);
     database::check_room(&mut transaction, count, Limit::Keys).await?;
     let insert = concat!(
         "INSERT INTO api_keys (",

@@ -4,15 +4,14 @@ use elevo_core::TenantId;
 
 use super::database::{self, Database};
 use super::{failure, rows};
-use crate::bounds::{self, MAX_LISTED, micros};
+use crate::bounds::{self, micros};
 use crate::error::{Kind, Limit, Result};
 use crate::records::{Agent, Tenant};
 
 pub(super) async fn add_tenant(database: &Database, tenant: &Tenant) -> Result<()> {
     bounds::tenant(tenant)?;
     let mut transaction = database.write().await?;
-    let count = sqlx::query("SELECT count(*) FROM (SELECT 1 FROM tenants LIMIT ?)");
-    let count = count.bind(MAX_LISTED);
+    let count = sqlx::query("SELECT count(*) FROM tenants");
     database::check_room(&mut transaction, count, Limit::Tenants).await?;
     sqlx::query("INSERT INTO tenants (id, name, created) VALUES (?, ?, ?)")
         .bind(&tenant.id.as_bytes()[..])
@@ -35,8 +34,8 @@ pub(super) async fn tenants(database: &Database) -> Result<Vec<Tenant>> {
 pub(super) async fn add_agent(database: &Database, agent: &Agent) -> Result<()> {
     bounds::agent(agent)?;
     let mut transaction = database.write().await?;
-    let count = sqlx::query("SELECT count(*) FROM (SELECT 1 FROM agents WHERE tenant = ? LIMIT ?)");
-    let count = count.bind(&agent.tenant.as_bytes()[..]).bind(MAX_LISTED);
+    let count = sqlx::query("SELECT count(*) FROM agents WHERE tenant = ?");
+    let count = count.bind(&agent.tenant.as_bytes()[..]);
     database::check_room(&mut transaction, count, Limit::Agents).await?;
     sqlx::query("INSERT INTO agents (tenant, id, name, created) VALUES (?, ?, ?, ?)")
         .bind(&agent.tenant.as_bytes()[..])

@@ -35,15 +35,13 @@ const UPDATE: &str = "UPDATE sandboxes SET name = ?, state = ?, reason = ?, cont
                       keep_workspace = ?, spec = ? WHERE id = ?";
 
 /// Those of the key, and of all other keys of the agent it is bound to.
-pub(super) const COUNT_OF_KEY: &str = "SELECT count(*) FROM (SELECT 1 FROM sandboxes \
+pub(super) const COUNT_OF_KEY: &str = "SELECT count(*) FROM sandboxes \
     WHERE removing = 0 AND tenant = ?1 AND api_key IN ( \
         SELECT ?2 UNION SELECT other.id FROM api_keys own JOIN api_keys other \
             ON other.tenant = own.tenant AND other.agent = own.agent \
-            WHERE own.tenant = ?1 AND own.id = ?2) \
-    LIMIT ?3)";
+            WHERE own.tenant = ?1 AND own.id = ?2)";
 
-pub(super) const COUNT_ALL: &str =
-    "SELECT count(*) FROM (SELECT 1 FROM sandboxes WHERE removing = 0 LIMIT ?)";
+pub(super) const COUNT_ALL: &str = "SELECT count(*) FROM sandboxes WHERE removing = 0";
 
 /// Adds first and counts afterwards: so it does not matter how many are added,
 /// and with which keys.
@@ -63,23 +61,32 @@ pub(super) async fn add(
     for sandbox in sandboxes {
         insert(&mut transaction, sandbox).await?;
     }
+    check_limits(&mut transaction, sandboxes, limits).await?;
+    database::commit(transaction).await
+}
+
+async fn check_limits(
+    connection: &mut SqliteConnection,
+    sandboxes: &[Sandbox],
+    limits: AddLimits,
+) -> Result<()> {
     if let Some(limit) = limits.total {
-        let count = sqlx::query_scalar(COUNT_ALL).bind(i64::from(limit) + 1);
-        let there = count.fetch_one(&mut *transaction).await;
+        let count = sqlx::query_scalar(COUNT_ALL);
+        let there = count.fetch_one(&mut *connection).await;
         check(there.map_err(failure::of)?, Limit::Sandboxes, limit)?;
     }
-    if let Some(limit) = limits.per_key {
-        let keys: BTreeSet<_> = sandboxes.iter().map(|it| (it.tenant, &it.key)).collect();
-        for (tenant, key) in keys {
-            let count = sqlx::query_scalar(COUNT_OF_KEY)
-                .bind(&tenant.as_bytes()[..])
-                .bind(key)
-                .bind(i64::from(limit) + 1);
-            let there = count.fetch_one(&mut *transaction).await;
-            check(there.map_err(failure::of)?, Limit::SandboxesOfKey, limit)?;
-        }
+    let Some(limit) = limits.per_key else {
+        return Ok(());
+    };
+    let keys: BTreeSet<_> = sandboxes.iter().map(|it| (it.tenant, &it.key)).collect();
+    for (tenant, key) in keys {
+        let count = sqlx::query_scalar(COUNT_OF_KEY)
+            .bind(&tenant.as_bytes()[..])
+            .bind(key);
+        let there = count.fetch_one(&mut *connection).await;
+        check(there.map_err(failure::of)?, Limit::SandboxesOfKey, limit)?;
     }
-    database::commit(transaction).await
+    Ok(())
 }
 
 fn check(there: i64, which: Limit, limit: u32) -> Result<()> {

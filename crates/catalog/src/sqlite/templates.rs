@@ -2,7 +2,7 @@
 
 use super::database::{self, Database};
 use super::{failure, rows};
-use crate::bounds::{self, MAX_LISTED, micros};
+use crate::bounds::{self, micros};
 use crate::error::{Limit, Result};
 use crate::records::Template;
 
@@ -16,9 +16,8 @@ pub(super) async fn put(database: &Database, template: &Template) -> Result<()> 
     bounds::template(template)?;
     let mut transaction = database.write().await?;
     // One that is replaced takes no more room.
-    let count =
-        sqlx::query("SELECT count(*) FROM (SELECT 1 FROM templates WHERE name <> ? LIMIT ?)");
-    let count = count.bind(&template.name).bind(MAX_LISTED);
+    let count = sqlx::query("SELECT count(*) FROM templates WHERE name <> ?");
+    let count = count.bind(&template.name);
     database::check_room(&mut transaction, count, Limit::Templates).await?;
     let replace = concat!(
         "REPLACE INTO templates (",
