@@ -1,3 +1,91 @@
-//! PID 1 of a sandbox.
+//! `workspace-agent`: PID 1 of a sandbox. Runs commands and terminals for the
+//! server that it dials, keeps their output until it is read, and reaps what
+//! nobody else reaps.
+//!
+//! Depends on `elevo-agent-proto`, and links no storage code: it runs beside code
+//! that nobody has read, with the same rights. So it holds no secret but the
+//! token of its own sandbox, hands that to nothing it runs, and installs no
+//! signal handler, so that nothing inside the sandbox can end it.
+//!
+//! ```text
+//! connection ─► handle ─► command, terminal ─► reaper (starts, reaps)
+//!     ▲                        │
+//!     └── outgoing ◄── state ◄─┴─ pump (reads), feed (writes)
+//!                      (buffers, readers)
+//! ```
+//!
+//! One thread runs all of it, a second one waits for children.
 
-fn main() {}
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a binary: clock and environment come from here"
+)]
+
+mod buffer;
+mod command;
+mod connection;
+mod failure;
+mod feed;
+mod handle;
+mod log;
+mod outgoing;
+mod process;
+mod pump;
+mod reaper;
+mod settings;
+mod shutdown;
+mod source;
+mod state;
+mod terminal;
+mod usage;
+
+use std::process::ExitCode;
+
+use anyhow::Context;
+use rustix::fs::Mode;
+use rustix::process::{DumpableBehavior, Pid};
+
+use crate::reaper::Reaper;
+use crate::settings::Settings;
+use crate::state::Agent;
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args_os().skip(1);
+    match arguments.next() {
+        None => {}
+        Some(first) if first == terminal::ARGUMENT => return terminal::become_shell(arguments),
+        Some(_) => {
+            log::error(format_args!("takes no arguments"));
+            return ExitCode::from(2);
+        }
+    }
+    match serve() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            log::error(format_args!("{error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn serve() -> anyhow::Result<()> {
+    // First of all: until then, what runs as the same user could look into us.
+    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
+        .context("cannot hide from other processes")?;
+    rustix::process::umask(Mode::from_raw_mode(0o022));
+    rustix::process::chdir("/").context("cannot change to /")?;
+    let settings = Settings::from_env()?;
+    log::set_level(settings.log_level);
+    if rustix::process::getpid() != Pid::INIT {
+        // As PID 1 we are that anyway.
+        rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
+            .context("cannot become the reaper of orphans")?;
+    }
+    let reaper = Reaper::start().context("cannot start a thread")?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    let agent = Agent::new(reaper, settings.environment.clone());
+    runtime.block_on(connection::keep_connected(&agent, &settings))
+}

@@ -1,0 +1,90 @@
+//! A process that the server asked for: it runs, or has ended and is remembered.
+
+use std::sync::Arc;
+
+use elevo_agent_proto::{MAX_SHOWN_COMMAND, v1};
+use rustix::process::Pid;
+use tokio::sync::{Notify, mpsc, watch};
+
+use crate::buffer::Buffer;
+use crate::feed::Piece;
+use crate::source::Fd;
+
+/// What becomes of output that nobody reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keep {
+    /// The writer waits.
+    Block,
+    /// The oldest goes.
+    DropOldest,
+    /// The writer waits for whoever reads; if nobody does, the oldest goes. A
+    /// terminal whose window was closed goes on, as one would expect.
+    BlockWhileRead,
+}
+
+/// How far a process has come, for the tasks that serve it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Life {
+    Running,
+    Ended,
+}
+
+pub(crate) struct Process {
+    pub(crate) kind: v1::ProcessKind,
+    pub(crate) command: String,
+    pub(crate) started_at: i64,
+    pub(crate) pid: Pid,
+    pub(crate) keep: Keep,
+    pub(crate) buffer: Buffer,
+    pub(crate) exit: Option<v1::ExitStatus>,
+    pub(crate) readers: Vec<u64>,
+    /// What the last heartbeat said of its end.
+    pub(crate) told_end: u64,
+    /// That there is room again.
+    pub(crate) room: Arc<Notify>,
+    pub(crate) input: Option<mpsc::Sender<Piece>>,
+    /// Of a terminal.
+    pub(crate) terminal: Option<Fd>,
+    /// Gone when the process is forgotten.
+    pub(crate) life: watch::Sender<Life>,
+}
+
+impl Process {
+    pub(crate) fn is_running(&self) -> bool {
+        self.exit.is_none()
+    }
+
+    /// Whether the writer has to wait.
+    pub(crate) fn is_full(&self) -> bool {
+        !self.drops_oldest() && self.buffer.is_full()
+    }
+
+    pub(crate) fn drops_oldest(&self) -> bool {
+        match self.keep {
+            Keep::Block => false,
+            Keep::DropOldest => true,
+            Keep::BlockWhileRead => self.readers.is_empty(),
+        }
+    }
+
+    pub(crate) fn describe(&self, id: &str) -> v1::Process {
+        v1::Process {
+            process_id: id.to_owned(),
+            kind: self.kind.into(),
+            command: self.command.clone(),
+            started_at: self.started_at,
+            start: self.buffer.start(),
+            end: self.buffer.end(),
+            exit: self.exit,
+            forgotten: false,
+            pid: self.pid.as_raw_nonzero().get(),
+            background: self.keep == Keep::DropOldest,
+        }
+    }
+}
+
+/// The beginning of a command, to be shown.
+pub(crate) fn shown(command: &str) -> String {
+    let end = command.floor_char_boundary(MAX_SHOWN_COMMAND);
+    command[..end].to_owned()
+}

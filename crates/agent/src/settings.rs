@@ -1,0 +1,100 @@
+//! What the environment says.
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use anyhow::{Context, bail};
+
+use crate::log::Level;
+
+const SERVER: &str = "WORKSPACE_SERVER";
+const ID: &str = "SANDBOX_ID";
+const TOKEN: &str = "SANDBOX_TOKEN";
+const LOG_LEVEL: &str = "AGENT_LOG_LEVEL";
+
+/// Not for what we run.
+const OURS: [&str; 3] = [SERVER, TOKEN, LOG_LEVEL];
+
+/// Where the server listens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Address {
+    Unix(PathBuf),
+    Ip(SocketAddr),
+    /// Looked up for each connection.
+    Named(String),
+}
+
+impl Address {
+    fn parse(text: &str) -> anyhow::Result<Self> {
+        if let Some(path) = text.strip_prefix("unix://") {
+            return match path.starts_with('/') {
+                true => Ok(Self::Unix(path.into())),
+                false => bail!("{SERVER} is no absolute path of a socket: `{text}`"),
+            };
+        }
+        let text = text.strip_prefix("http://").unwrap_or(text);
+        let text = text.trim_end_matches('/');
+        if let Ok(address) = text.parse() {
+            return Ok(Self::Ip(address));
+        }
+        match text.rsplit_once(':') {
+            Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => {
+                Ok(Self::Named(text.to_owned()))
+            }
+            _ => bail!("{SERVER} is neither unix:///path nor host:port: `{text}`"),
+        }
+    }
+}
+
+pub(crate) struct Settings {
+    pub(crate) server: Address,
+    pub(crate) sandbox: String,
+    pub(crate) token: String,
+    pub(crate) log_level: Level,
+    /// Of what we run.
+    pub(crate) environment: Vec<(OsString, OsString)>,
+}
+
+impl Settings {
+    pub(crate) fn from_env() -> anyhow::Result<Self> {
+        let needed = |name| std::env::var(name).with_context(|| format!("{name} is not set"));
+        let level = std::env::var(LOG_LEVEL).unwrap_or_default();
+        let theirs = |name: &OsString| !OURS.iter().any(|ours| name == ours);
+        Ok(Self {
+            server: Address::parse(&needed(SERVER)?)?,
+            sandbox: needed(ID)?,
+            token: needed(TOKEN)?,
+            log_level: Level::from_name(&level),
+            environment: std::env::vars_os()
+                .filter(|(name, _)| theirs(name))
+                .collect(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_a_socket_or_a_host_with_a_port() {
+        let parse = |text| Address::parse(text).ok();
+        let path = PathBuf::from("/run/elevo/agent.sock");
+        assert_eq!(
+            parse("unix:///run/elevo/agent.sock"),
+            Some(Address::Unix(path))
+        );
+        assert_eq!(
+            parse("127.0.0.1:50051"),
+            Some(Address::Ip(([127, 0, 0, 1], 50051).into()))
+        );
+        assert_eq!(
+            parse("http://server:50051/"),
+            Some(Address::Named("server:50051".to_owned()))
+        );
+        for wrong in ["unix://relative", "server", ":1", "server:port", ""] {
+            assert_eq!(parse(wrong), None, "{wrong}");
+        }
+    }
+}

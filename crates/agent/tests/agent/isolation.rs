@@ -1,0 +1,130 @@
+use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
+
+use elevo_agent_link::Command;
+
+use crate::support::{Agent, Pair, Server, TOKEN, finish, is_alive, until, within};
+
+/// Runs an agent behind something else, and a command in it.
+async fn run_behind(wrapper: &[&str], command: &str) -> String {
+    let directory = tempfile::tempdir().unwrap();
+    let open = std::fs::Permissions::from_mode(0o777);
+    std::fs::set_permissions(directory.path(), open).unwrap();
+    let socket = directory.path().join("agent.sock");
+    let server = Server::start(&socket);
+    let _agent = Agent::start_as(&socket, TOKEN, wrapper);
+    let link = server.link().await;
+    let command = Command {
+        id: "look".into(),
+        command: command.into(),
+        cwd: Some("/".into()),
+        read: true,
+        ..Command::default()
+    };
+    let mut output = within(link.run(command)).await.unwrap().unwrap();
+    let done = finish(&mut output).await;
+    format!("{}{}", done.stdout, done.stderr)
+}
+
+/// Ends with us, as changing the user would otherwise prevent.
+const AS_NOBODY: [&str; 9] = [
+    "setpriv",
+    "--pdeathsig",
+    "KILL",
+    "--reuid",
+    "65534",
+    "--regid",
+    "65534",
+    "--clear-groups",
+    "--no-new-privs",
+];
+
+#[tokio::test]
+async fn what_runs_cannot_look_into_the_agent() {
+    let look = "
+        id -u
+        grep -c NoNewPrivs:.1 /proc/self/status
+        for file in environ mem maps cwd fd/0 auxv; do
+            if head -c 1 /proc/$PPID/$file >/dev/null 2>&1 || ls /proc/$PPID/$file/ >/dev/null 2>&1
+            then echo can read $file; else echo cannot read $file; fi
+        done
+        head -c 1 /proc/self/environ >/dev/null && echo can read its own
+    ";
+    let seen = run_behind(&AS_NOBODY, look).await;
+    let expected = "65534\n1\ncannot read environ\ncannot read mem\ncannot read maps\n\
+        cannot read cwd\ncannot read fd/0\ncannot read auxv\ncan read its own\n";
+    assert_eq!(seen, expected);
+}
+
+#[tokio::test]
+async fn as_the_first_process_it_cannot_be_ended_from_inside() {
+    let wrapper = [
+        "unshare",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        "--mount-proc",
+        "--",
+    ];
+    let wrapper: Vec<_> = wrapper.into_iter().chain(AS_NOBODY).collect();
+    let attack = "
+        echo $PPID
+        for signal in TERM INT HUP QUIT USR1 PIPE SEGV STOP KILL; do kill -$signal 1; done
+        sleep 0.2
+        echo alive
+    ";
+    assert_eq!(run_behind(&wrapper, attack).await, "1\nalive\n");
+}
+
+/// Children of a process that are dead and not reaped.
+fn zombies_of(parent: u32) -> usize {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let stats = processes.filter_map(|p| std::fs::read_to_string(p.path().join("stat")).ok());
+    let is_zombie = |stat: &String| {
+        let rest = stat.rsplit(')').next().unwrap_or_default();
+        let mut fields = rest.split_whitespace();
+        fields.next() == Some("Z") && fields.next() == Some(&parent.to_string())
+    };
+    stats.filter(is_zombie).count()
+}
+
+#[tokio::test]
+async fn orphans_are_reaped() {
+    let pair = Pair::start().await;
+    let agent = pair.agent.pid();
+    let script =
+        "for i in 1 2 3 4 5; do (sleep 0.3 & echo $!) ; done; grep -h PPid /proc/self/status";
+    let done = pair.run(script).await;
+    let orphans: Vec<_> = done.stdout.lines().take(5).map(str::to_owned).collect();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let parent = std::fs::read_to_string(format!("/proc/{}/status", orphans[0])).unwrap();
+    assert!(parent.contains(&format!("PPid:\t{agent}\n")), "{parent}");
+    until("they have ended", || {
+        !orphans.iter().any(|pid| is_alive(pid))
+    })
+    .await;
+    until("none is left", || zombies_of(agent) == 0).await;
+    // Commands, fast ones, ones that cannot start: nothing is left of any.
+    for _ in 0..20 {
+        pair.run("true & true").await;
+        let mut command = pair.command("x", "true");
+        command.cwd = Some("/nowhere".into());
+        assert!(within(pair.link.run(command)).await.is_err());
+    }
+    until("none is left", || zombies_of(agent) == 0).await;
+}
+
+#[tokio::test]
+async fn nothing_of_the_agent_is_open_in_what_it_runs() {
+    let pair = Pair::start().await;
+    let mut command = pair.command("fds", "umask; ls -l /proc/self/fd");
+    command.open_stdin = true;
+    let mut output = pair.start_command(command).await;
+    let seen = finish(&mut output).await.stdout;
+    assert!(seen.starts_with("0022\n"), "{seen}");
+    let pipes = [" 0 -> pipe:", " 1 -> pipe:", " 2 -> pipe:"];
+    assert!(pipes.iter().all(|pipe| seen.contains(pipe)), "{seen}");
+    for ours in ["socket:", "eventpoll", "eventfd", "ptmx"] {
+        assert!(!seen.contains(ours), "{seen}");
+    }
+}

@@ -1,0 +1,15 @@
+//! The real agent, as a process of its own, with the real server's end.
+
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a test: clock and environment come from here"
+)]
+#![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
+
+mod commands;
+mod connections;
+mod input;
+mod isolation;
+mod output;
+mod support;
+mod terminals;

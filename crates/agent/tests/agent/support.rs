@@ -1,0 +1,243 @@
+//! A server and an agent that talk over a socket in a directory of their own.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command as Process, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use elevo_agent_link::{
+    AgentLink, AgentLinks, Authenticate, Command, Event, Exit, LinkError, Output, Settings, Stream,
+};
+use tempfile::TempDir;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+pub(crate) const SANDBOX: &str = "sbx-test";
+pub(crate) const TOKEN: &str = "token-of-the-test";
+
+/// Long enough for a busy machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+struct OneToken;
+
+#[async_trait::async_trait]
+impl Authenticate for OneToken {
+    async fn is_right(&self, sandbox: &str, token: &str) -> bool {
+        sandbox == SANDBOX && token == TOKEN
+    }
+}
+
+/// A server that listens on a socket.
+pub(crate) struct Server {
+    pub(crate) links: AgentLinks,
+    stop: oneshot::Sender<()>,
+    served: JoinHandle<std::io::Result<()>>,
+}
+
+impl Server {
+    pub(crate) fn start(socket: &Path) -> Self {
+        Self::with(socket, Settings::default())
+    }
+
+    pub(crate) fn with(socket: &Path, settings: Settings) -> Self {
+        let links = AgentLinks::new(Arc::new(OneToken), settings);
+        let (stop, stopped) = oneshot::channel::<()>();
+        let (serving, socket) = (links.clone(), socket.to_owned());
+        let served = tokio::spawn(async move {
+            let stopped = async {
+                let _ = stopped.await;
+            };
+            serving.serve_unix(&socket, stopped).await
+        });
+        Self {
+            links,
+            stop,
+            served,
+        }
+    }
+
+    pub(crate) async fn link(&self) -> AgentLink {
+        within(self.links.connected(SANDBOX)).await
+    }
+
+    pub(crate) async fn stop(self) {
+        self.stop.send(()).unwrap();
+        within(self.served).await.unwrap().unwrap();
+    }
+}
+
+/// An agent, killed at the end.
+pub(crate) struct Agent(Child);
+
+impl Agent {
+    pub(crate) fn start(socket: &Path) -> Self {
+        Self::start_as(socket, TOKEN, &[])
+    }
+
+    /// With something in front that runs it.
+    pub(crate) fn start_as(socket: &Path, token: &str, wrapper: &[&str]) -> Self {
+        let binary = env!("CARGO_BIN_EXE_workspace-agent");
+        let mut words = wrapper.iter().copied().chain([binary]);
+        let child = Process::new(words.next().unwrap())
+            .args(words)
+            .env("WORKSPACE_SERVER", format!("unix://{}", socket.display()))
+            .env("SANDBOX_ID", SANDBOX)
+            .env("SANDBOX_TOKEN", token)
+            .env("AGENT_LOG_LEVEL", "debug")
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
+        Self(child)
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.0.id()
+    }
+
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.0.try_wait().unwrap().is_some()
+    }
+
+    /// Its memory, in bytes.
+    pub(crate) fn resident(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmRSS"));
+        let kilobytes: String = line.unwrap().chars().filter(char::is_ascii_digit).collect();
+        kilobytes.parse::<u64>().unwrap() * 1024
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A server, an agent that is connected with it, and a directory for both.
+pub(crate) struct Pair {
+    pub(crate) link: AgentLink,
+    pub(crate) agent: Agent,
+    pub(crate) server: Server,
+    pub(crate) directory: TempDir,
+}
+
+impl Pair {
+    pub(crate) async fn start() -> Self {
+        Self::with(Settings::default()).await
+    }
+
+    pub(crate) async fn with(settings: Settings) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("agent.sock");
+        let server = Server::with(&socket, settings);
+        let agent = Agent::start(&socket);
+        let link = server.link().await;
+        Self {
+            link,
+            agent,
+            server,
+            directory,
+        }
+    }
+
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.directory.path().join("agent.sock")
+    }
+
+    /// A command that is read, in our directory.
+    pub(crate) fn command(&self, id: &str, command: &str) -> Command {
+        Command {
+            id: id.to_owned(),
+            command: command.to_owned(),
+            cwd: Some(self.directory.path().to_str().unwrap().to_owned()),
+            read: true,
+            ..Command::default()
+        }
+    }
+
+    pub(crate) async fn start_command(&self, command: Command) -> Output {
+        let output = within(self.link.run(command)).await.unwrap();
+        output.unwrap()
+    }
+
+    /// Runs a command to its end.
+    pub(crate) async fn run(&self, command: &str) -> Finished {
+        let id = format!("run-{}", self.link.processes().len());
+        let mut output = self.start_command(self.command(&id, command)).await;
+        finish(&mut output).await
+    }
+}
+
+/// What a command wrote, and how it ended.
+#[derive(Debug)]
+pub(crate) struct Finished {
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+    pub(crate) exit: Exit,
+}
+
+pub(crate) async fn finish(output: &mut Output) -> Finished {
+    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+    loop {
+        match within(output.next()).await.unwrap() {
+            Event::Data {
+                stream: Stream::Stderr,
+                data,
+                ..
+            } => stderr.extend_from_slice(&data),
+            Event::Data { data, .. } => stdout.extend_from_slice(&data),
+            Event::Gap { from, to } => panic!("a gap from {from} to {to}"),
+            Event::Exit(exit) => {
+                assert_eq!(output.next().await, Err(LinkError::Ended));
+                return Finished {
+                    stdout: String::from_utf8_lossy(&stdout).into_owned(),
+                    stderr: String::from_utf8_lossy(&stderr).into_owned(),
+                    exit,
+                };
+            }
+        }
+    }
+}
+
+/// Reads until the output contains a text; all that was read.
+pub(crate) async fn read_until(output: &mut Output, text: &str) -> String {
+    let mut all = String::new();
+    while !all.contains(text) {
+        match within(output.next()).await {
+            Ok(Event::Data { data, .. }) => all.push_str(&String::from_utf8_lossy(&data)),
+            other => panic!("{other:?} before {text:?}; there was {all:?}"),
+        }
+    }
+    all
+}
+
+pub(crate) fn bytes(text: &str) -> Bytes {
+    Bytes::copy_from_slice(text.as_bytes())
+}
+
+/// Fails rather than waiting forever.
+pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, future)
+        .await
+        .expect("this took too long")
+}
+
+/// Waits until something is so.
+pub(crate) async fn until(what: &str, is_so: impl Fn() -> bool) {
+    let looking = async {
+        while !is_so() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let in_time = tokio::time::timeout(PATIENCE, looking).await;
+    assert!(in_time.is_ok(), "not in time: {what}");
+}
+
+/// Whether a process is there and not dead.
+pub(crate) fn is_alive(pid: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim()));
+    stat.is_ok_and(|stat| !stat.contains(") Z "))
+}
