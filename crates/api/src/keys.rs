@@ -192,3 +192,44 @@ pub struct AgentList {
     /// All of them.
     pub items: Vec<Agent>,
 }
+
+/// A wish for a tenant.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CreateTenant {
+    /// Its name.
+    #[schema(min_length = 1, max_length = 100)]
+    pub name: String,
+}
+
+/// An owner of keys, snapshots and sandboxes. Nothing crosses tenants.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Tenant {
+    /// Its id.
+    pub id: String,
+    /// Its name.
+    pub name: String,
+    /// When it was added.
+    pub created_at: String,
+}
+
+/// A tenant that was just added, with the key of its owner.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NewTenant {
+    /// The tenant.
+    #[serde(flatten)]
+    pub tenant: Tenant,
+    /// The secret of its owner's key; absent where the answer is repeated for
+    /// the same `Idempotency-Key`, since it is kept nowhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret: Option<String>,
+}
+
+/// All tenants.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct TenantList {
+    /// In the order they were added.
+    pub items: Vec<Tenant>,
+}

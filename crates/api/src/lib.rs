@@ -17,7 +17,10 @@ mod template;
 mod workspace;
 
 pub use error::{ErrorBody, ErrorEnvelope};
-pub use keys::{Agent, AgentList, CreateAgent, CreateKey, Key, KeyLimits, KeyList, NewKey, Scope};
+pub use keys::{
+    Agent, AgentList, CreateAgent, CreateKey, CreateTenant, Key, KeyLimits, KeyList, NewKey,
+    NewTenant, Scope, Tenant, TenantList,
+};
 pub use process::{
     CommandInfo, CommandInput, CommandList, CommandResult, CommandStarted, Encoding, Kill,
     RunCommand, StreamEvent, StreamKind,

@@ -41,7 +41,7 @@ pub struct App {
     pub(crate) catalog: Arc<dyn Catalog>,
     pub(crate) runtime: Arc<dyn SandboxRuntime>,
     pub(crate) links: AgentLinks,
-    pub(crate) tenants: Tenants,
+    pub(crate) homes: Tenants,
     /// How many sandboxes are made at the same time.
     creations: Semaphore,
     /// Sandboxes that something is being done to: one thing at a time.
@@ -70,7 +70,7 @@ impl App {
             catalog: parts.catalog,
             runtime: parts.runtime,
             links: parts.links,
-            tenants: Tenants::new(parts.store, &config),
+            homes: Tenants::new(parts.store, &config),
             held: Mutex::default(),
             watched: terminals::Watched::default(),
             stopping: AtomicBool::new(false),

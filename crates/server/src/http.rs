@@ -94,6 +94,7 @@ fn routes() -> OpenApiRouter<Shared> {
         .routes(routes!(keys::create, keys::list))
         .routes(routes!(keys::revoke))
         .routes(routes!(keys::create_agent, keys::list_agents))
+        .routes(routes!(keys::create_tenant, keys::list_tenants))
         .routes(routes!(system::stats))
         .routes(routes!(system::gc))
         .routes(routes!(system::health))

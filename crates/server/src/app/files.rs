@@ -108,7 +108,7 @@ impl App {
             Failure::new(ErrorCode::SnapshotNotFound, message).about("snapshotId", short(text))
         };
         let id: SnapshotId = text.parse().map_err(|_| missing())?;
-        let repository = self.tenants.repository(who.tenant);
+        let repository = self.homes.repository(who.tenant);
         match repository.snapshot(id).await {
             Ok(_) => Ok(id),
             Err(elevo_engine::Error::NoSuchSnapshot(_)) => Err(missing()),
@@ -121,7 +121,7 @@ impl App {
             let message = "`workspace.directory` must be a directory of the server's machine";
             return Err(Failure::invalid(message));
         }
-        let repository = self.tenants.repository(who.tenant);
+        let repository = self.homes.repository(who.tenant);
         let info = info(who, format!("imported from {}", path.display()));
         let imported = parts::blocking(move || import(&repository, &path, info)).await?;
         Ok(Source::Snapshot(imported.0))
@@ -134,7 +134,7 @@ impl App {
         from: impl io::Read + Send + 'static,
     ) -> Result<api::Imported> {
         who.needs(Scope::Files)?;
-        let repository = self.tenants.repository(who.tenant);
+        let repository = self.homes.repository(who.tenant);
         let info = info(who, "imported from an archive".into());
         let scratch = self.config.data_dir.join("scratch");
         let limit = self.config.limits.max_archive;
@@ -224,7 +224,7 @@ impl App {
         let into = into.iter().map(|row| parts::workspace_id(&row.workspace));
         let into = into.collect::<Result<Vec<_>>>()?;
         let (frozen, info) = (self.frozen(from), info(who, format!("fork of {}", from.id)));
-        let forked = self.tenants.with(from.tenant, move |workspaces| {
+        let forked = self.homes.with(from.tenant, move |workspaces| {
             workspaces.fork(&origin, &into, info, &frozen, &Progress::new())?;
             Ok(())
         });
@@ -245,7 +245,7 @@ impl App {
         let sandbox = self.visible(who, id).await?;
         let workspace = parts::workspace_id(&sandbox.workspace)?;
         let (frozen, info) = (self.frozen(&sandbox), info(who, wish.message));
-        let taken = self.tenants.with(sandbox.tenant, move |workspaces| {
+        let taken = self.homes.with(sandbox.tenant, move |workspaces| {
             Ok(workspaces.snapshot(&workspace, info, &frozen, &Progress::new())?)
         });
         let taken = taken.await?;
@@ -268,7 +268,7 @@ impl App {
         let snapshot = self.snapshot_id(who, &wish.snapshot_id).await?;
         let workspace = parts::workspace_id(&sandbox.workspace)?;
         let frozen = self.frozen(&sandbox);
-        let restored = self.tenants.with(sandbox.tenant, move |workspaces| {
+        let restored = self.homes.with(sandbox.tenant, move |workspaces| {
             workspaces.restore(&workspace, snapshot, &frozen, &Progress::new())?;
             Ok(())
         });
@@ -292,8 +292,8 @@ impl App {
             None => None,
         };
         let workspace = parts::workspace_id(&sandbox.workspace)?;
-        let repository = self.tenants.repository(who.tenant);
-        let looked = self.tenants.with(sandbox.tenant, move |workspaces| {
+        let repository = self.homes.repository(who.tenant);
+        let looked = self.homes.with(sandbox.tenant, move |workspaces| {
             let progress = Progress::new();
             let changes: Changes = match contents {
                 true => workspaces.contents(&workspace, &progress)?,
@@ -407,7 +407,7 @@ impl App {
         let relative =
             relative.ok_or_else(|| Failure::invalid("`path` leads out of the workspace"))?;
         let workspace = parts::workspace_id(&sandbox.workspace)?;
-        let root = self.tenants.with(sandbox.tenant, move |workspaces| {
+        let root = self.homes.with(sandbox.tenant, move |workspaces| {
             Ok(workspaces.path(&workspace)?)
         });
         Ok((root.await?, relative))

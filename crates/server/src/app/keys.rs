@@ -123,7 +123,8 @@ impl App {
     /// A key with every scope and no limits, for the owner of a tenant.
     pub async fn create_owner_key(&self, tenant: TenantId, name: &str) -> Result<String> {
         let secret = ApiKeySecret::from_random(clock::random());
-        self.add_owner_key(tenant, name, secret.hash()).await?;
+        self.add_owner_key(tenant, name, secret.hash(), &Scope::ALL)
+            .await?;
         Ok(secret.reveal())
     }
 
@@ -132,6 +133,7 @@ impl App {
         tenant: TenantId,
         name: &str,
         hash: [u8; 32],
+        scopes: &[Scope],
     ) -> Result<()> {
         let key = ApiKey {
             id: clock::id("key-"),
@@ -139,7 +141,7 @@ impl App {
             agent: None,
             name: name.into(),
             hash,
-            scopes: Scope::ALL.map(|scope| scope.name().into()).to_vec(),
+            scopes: scopes.iter().map(|scope| scope.name().into()).collect(),
             limits: KeyLimits::default(),
             created: clock::now(),
             expires: None,

@@ -229,7 +229,7 @@ impl App {
                 .await?
                 .is_some();
             if is_ours && !kept && !used.contains(&(tenant, id.as_str())) {
-                self.tenants
+                self.homes
                     .with(tenant, move |workspaces| Ok(workspaces.remove(&id)?))
                     .await?;
                 cleared.cleaned_workspaces += 1;
@@ -242,9 +242,9 @@ impl App {
         &self,
     ) -> Result<Vec<(elevo_core::TenantId, elevo_workspace::WorkspaceId)>> {
         let mut all = Vec::new();
-        for tenant in self.tenants.known() {
+        for tenant in self.homes.known() {
             let records = self
-                .tenants
+                .homes
                 .with(tenant, |workspaces| Ok(workspaces.list()?))
                 .await?;
             all.extend(records.into_iter().map(|record| (tenant, record.id)));

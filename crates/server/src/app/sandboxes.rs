@@ -52,7 +52,7 @@ impl App {
         }
         let template = self.catalog.template(&wish.template).await?;
         let template = template.ok_or_else(|| no_template(&wish.template))?;
-        let spec = Spec::decide(&self.config, &wish, &template, self.tenants.can_limit())?;
+        let spec = Spec::decide(&self.config, &wish, &template, self.homes.can_limit())?;
         let source = self.source(who, wish.workspace.as_ref()).await?;
         let new = self.new_row(who, &wish.template, wish.name, &spec)?;
         self.catalog
@@ -178,7 +178,7 @@ impl App {
 
     async fn remove_workspace(&self, sandbox: &Sandbox) -> Result<()> {
         let id = parts::workspace_id(&sandbox.workspace)?;
-        let removed = self.tenants.with(sandbox.tenant, move |workspaces| {
+        let removed = self.homes.with(sandbox.tenant, move |workspaces| {
             match workspaces.remove(&id) {
                 Err(elevo_workspace::Error::NotFound(_)) => Ok(()),
                 removed => Ok(removed?),
@@ -369,7 +369,7 @@ impl App {
         let container = container.ok_or_else(|| wrong_state(&sandbox, "be measured"))?;
         let stats = self.runtime.stats(&container).await?;
         let workspace = parts::workspace_id(&sandbox.workspace)?;
-        let usage = self.tenants.with(sandbox.tenant, move |workspaces| {
+        let usage = self.homes.with(sandbox.tenant, move |workspaces| {
             Ok(workspaces.limit_usage(&workspace)?)
         });
         let usage = usage.await?;

@@ -93,7 +93,7 @@ impl App {
     async fn make_workspace(&self, row: &Sandbox, spec: &Spec, source: Source) -> Result<Places> {
         let id = parts::workspace_id(&row.workspace)?;
         let (created, limit) = (row.created, spec.disk);
-        let made = self.tenants.with(row.tenant, move |workspaces| {
+        let made = self.homes.with(row.tenant, move |workspaces| {
             let progress = Progress::new();
             let files = match source {
                 Source::Empty => workspaces.create_empty(&id, created, limit)?,

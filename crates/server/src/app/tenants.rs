@@ -1,7 +1,11 @@
+use elevo_api as api;
+use elevo_api::Scope;
 use elevo_catalog::Tenant;
+use elevo_catalog::secret::ApiKeySecret;
 use elevo_core::TenantId;
 
-use crate::app::App;
+use crate::app::keys::check_name;
+use crate::app::{App, Principal};
 use crate::clock;
 use crate::failure::Result;
 
@@ -31,9 +35,52 @@ impl App {
         };
         let hash = super::keys::hash_of(&secret.0);
         if self.catalog.key_by_hash(&hash).await?.is_none() {
-            self.add_owner_key(tenant, "API_KEY of the settings", hash)
+            let scopes = &Scope::ALL;
+            self.add_owner_key(tenant, "API_KEY of the settings", hash, scopes)
                 .await?;
         }
         Ok(())
+    }
+
+    /// Adds a tenant, with a key for its owner: everything within the tenant,
+    /// nothing that concerns the whole server.
+    pub(crate) async fn create_tenant(
+        &self,
+        who: &Principal,
+        wish: api::CreateTenant,
+    ) -> Result<api::NewTenant> {
+        who.needs(Scope::System)?;
+        check_name(&wish.name)?;
+        let tenant = Tenant {
+            id: TenantId::new(clock::random()),
+            name: wish.name,
+            created: clock::now(),
+        };
+        self.catalog.add_tenant(&tenant).await?;
+        let secret = ApiKeySecret::from_random(clock::random());
+        let scopes = [&Scope::ORDINARY[..], &[Scope::Keys]].concat();
+        self.add_owner_key(tenant.id, "owner", secret.hash(), &scopes)
+            .await?;
+        Ok(api::NewTenant {
+            tenant: out(tenant),
+            secret: Some(secret.reveal()),
+        })
+    }
+
+    pub(crate) async fn tenants(&self, who: &Principal) -> Result<api::TenantList> {
+        who.needs(Scope::System)?;
+        let mut tenants = self.catalog.tenants().await?;
+        tenants.sort_by_key(|tenant| tenant.created);
+        Ok(api::TenantList {
+            items: tenants.into_iter().map(out).collect(),
+        })
+    }
+}
+
+fn out(tenant: Tenant) -> api::Tenant {
+    api::Tenant {
+        id: tenant.id.to_string(),
+        name: tenant.name,
+        created_at: clock::text(tenant.created),
     }
 }

@@ -26,6 +26,7 @@ const CREATES: &[&str] = &[
     "/api/v1/templates",
     "/api/v1/keys",
     "/api/v1/agents",
+    "/api/v1/tenants",
 ];
 const KEPT: Duration = Duration::from_secs(24 * 3600);
 const LARGEST: usize = elevo_catalog::MAX_BODY_BYTES;

@@ -78,3 +78,31 @@ pub(super) async fn list_agents(
 ) -> Answer<Json<api::AgentList>> {
     Ok(Json(shared.app.agents(&who).await?))
 }
+
+/// Add a tenant
+#[utoipa::path(
+    post, path = "/api/v1/tenants", tag = "keys",
+    params(("Idempotency-Key" = Option<String>, Header)),
+    request_body = api::CreateTenant,
+    responses((status = 201, body = api::NewTenant), (status = "4XX", body = api::ErrorEnvelope))
+)]
+pub(super) async fn create_tenant(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Body(wish): Body<api::CreateTenant>,
+) -> Answer<(StatusCode, Json<api::NewTenant>)> {
+    let made = shared.app.create_tenant(&who, wish).await?;
+    Ok((StatusCode::CREATED, Json(made)))
+}
+
+/// List tenants
+#[utoipa::path(
+    get, path = "/api/v1/tenants", tag = "keys",
+    responses((status = 200, body = api::TenantList), (status = "4XX", body = api::ErrorEnvelope))
+)]
+pub(super) async fn list_tenants(
+    State(shared): State<Shared>,
+    Who(who): Who,
+) -> Answer<Json<api::TenantList>> {
+    Ok(Json(shared.app.tenants(&who).await?))
+}

@@ -1,0 +1,353 @@
+//! A server of its own for each test, and nothing left of it afterwards.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use reqwest::{Method, RequestBuilder, Response, StatusCode};
+use serde_json::{Value, json};
+
+/// The key that the servers of these tests are given.
+pub(crate) const KEY: &str = "test-key-0123456789-0123456789-0123456789";
+
+/// A running server.
+pub(crate) struct Service {
+    child: Option<Child>,
+    pub(crate) url: String,
+    pub(crate) metrics: String,
+    pub(crate) data: PathBuf,
+    pub(crate) http: reqwest::Client,
+    settings: Vec<(String, String)>,
+    _directory: tempfile::TempDir,
+}
+
+/// A setting that the tests need, or words on how to have it.
+pub(crate) fn needed(name: &str, how: &str) -> String {
+    std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set: run {how} first"))
+}
+
+pub(crate) fn docker_host() -> String {
+    needed(
+        "DOCKER_HOST",
+        "`scripts/services up docker` and `eval \"$(scripts/services env docker)\"`",
+    )
+}
+
+pub(crate) fn agent() -> String {
+    needed("ELEVO_AGENT", "`export ELEVO_AGENT=$(scripts/agent)`")
+}
+
+pub(crate) fn image() -> String {
+    needed(
+        "ELEVO_TEST_IMAGE",
+        "`eval \"$(scripts/services env docker)\"`",
+    )
+}
+
+impl Service {
+    /// Starts one with the template `base`.
+    pub(crate) async fn start() -> Self {
+        Self::start_with(&[]).await
+    }
+
+    pub(crate) async fn start_with(settings: &[(&str, &str)]) -> Self {
+        let directory = tempfile::Builder::new()
+            .prefix("elevo-service-")
+            .tempdir()
+            .unwrap();
+        let data = directory.path().join("data");
+        let mut all: Vec<(String, String)> = [
+            ("DATA_DIR", data.to_str().unwrap()),
+            ("API_PORT", "0"),
+            ("METRICS_PORT", "0"),
+            ("API_KEY", KEY),
+            ("DOCKER_HOST", &docker_host()),
+            ("AGENT_BINARY", &agent()),
+            ("DEFAULT_NETWORK", "none"),
+            ("POOL_SIZE", "4g"),
+            ("DEFAULT_DISK", "256m"),
+            ("DEFAULT_MEMORY", "256m"),
+            ("RUST_LOG", "info"),
+        ]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .to_vec();
+        all.extend(
+            settings
+                .iter()
+                .map(|(n, v)| ((*n).to_owned(), (*v).to_owned())),
+        );
+        let mut service = Self {
+            child: None,
+            url: String::new(),
+            metrics: String::new(),
+            data,
+            http: reqwest::Client::new(),
+            settings: all,
+            _directory: directory,
+        };
+        service.run();
+        let body = json!({"name": "base", "image": image()});
+        service
+            .expect(Method::POST, "/api/v1/templates", Some(body), 201)
+            .await;
+        service
+    }
+
+    /// Runs the server, and learns where it listens from its log.
+    pub(crate) fn run(&mut self) {
+        let log = self.data.with_file_name("log");
+        let mut child = Command::new(env!("CARGO_BIN_EXE_workspace-server"))
+            .env_clear()
+            .env("PATH", std::env::var("PATH").unwrap_or_default())
+            .envs(self.settings.iter().cloned())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap());
+        let mut text = String::new();
+        loop {
+            let before = text.len();
+            let read = lines.read_line(&mut text).unwrap();
+            assert!(read > 0, "the server has ended: {text}");
+            let Ok(line) = serde_json::from_str::<Value>(&text[before..]) else {
+                continue;
+            };
+            if line["message"] == "listening" {
+                self.url = format!("http://{}", line["api"].as_str().unwrap());
+                self.metrics = format!("http://{}", line["metrics"].as_str().unwrap());
+                break;
+            }
+        }
+        let mut out = std::fs::File::options()
+            .append(true)
+            .create(true)
+            .open(log)
+            .unwrap();
+        std::thread::spawn(move || {
+            let _ = std::io::Write::write_all(&mut out, text.as_bytes());
+            let _ = std::io::copy(&mut lines, &mut out);
+        });
+        self.child = Some(child);
+    }
+
+    /// `kill -9`.
+    pub(crate) fn kill(&mut self) {
+        let mut child = self.child.take().unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    /// Asks it to end, and waits.
+    pub(crate) fn stop(&mut self) {
+        let mut child = self.child.take().unwrap();
+        let pid = rustix::process::Pid::from_child(&child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        assert!(child.wait().unwrap().success());
+    }
+
+    /// What it has logged at the levels of problems.
+    pub(crate) fn complaints(&self) -> Vec<String> {
+        let log = std::fs::read_to_string(self.data.with_file_name("log")).unwrap_or_default();
+        let is_bad = |line: &&str| line.contains("\"ERROR\"");
+        log.lines().filter(is_bad).map(str::to_owned).collect()
+    }
+
+    pub(crate) fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        self.http
+            .request(method, format!("{}{path}", self.url))
+            .bearer_auth(KEY)
+    }
+
+    /// Sends JSON, expects a status, returns JSON.
+    pub(crate) async fn expect(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Value>,
+        status: u16,
+    ) -> Value {
+        self.expect_as(KEY, method, path, body, status).await
+    }
+
+    pub(crate) async fn expect_as(
+        &self,
+        key: &str,
+        method: Method,
+        path: &str,
+        body: Option<Value>,
+        status: u16,
+    ) -> Value {
+        let mut request = self
+            .http
+            .request(method.clone(), format!("{}{path}", self.url))
+            .bearer_auth(key);
+        if let Some(body) = body {
+            request = request.json(&body);
+        }
+        let answer = request.send().await.unwrap();
+        let found = answer.status();
+        let text = answer.text().await.unwrap();
+        assert_eq!(found.as_u16(), status, "{method} {path}: {text}");
+        serde_json::from_str(&text).unwrap_or(Value::Null)
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: Value) -> Value {
+        let answer = self
+            .request(Method::POST, path)
+            .json(&body)
+            .send()
+            .await
+            .unwrap();
+        json_of(answer).await
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Value {
+        json_of(self.request(Method::GET, path).send().await.unwrap()).await
+    }
+
+    /// Makes a sandbox; returns its id.
+    pub(crate) async fn sandbox(&self) -> String {
+        let made = self
+            .post("/api/v1/sandboxes", json!({"template": "base"}))
+            .await;
+        assert_eq!(made["state"], "running", "{made}");
+        made["id"].as_str().unwrap().to_owned()
+    }
+
+    /// Runs a command to its end.
+    pub(crate) async fn run_in(&self, id: &str, command: &str) -> Value {
+        let path = format!("/api/v1/sandboxes/{id}/process/run");
+        self.post(&path, json!({"command": command})).await
+    }
+
+    /// What a command prints; it must succeed.
+    pub(crate) async fn output_of(&self, id: &str, command: &str) -> String {
+        let result = self.run_in(id, command).await;
+        assert_eq!(result["exitCode"], 0, "{command}: {result}");
+        result["stdout"].as_str().unwrap().to_owned()
+    }
+
+    pub(crate) async fn delete(&self, id: &str) {
+        let path = format!("/api/v1/sandboxes/{id}");
+        self.expect(Method::DELETE, &path, None, 204).await;
+    }
+
+    /// Containers of this server that are there, running or not.
+    pub(crate) fn containers(&self) -> Vec<String> {
+        let format = "{{.Names}} {{.Label \"elevo.server\"}}";
+        let all = docker(&[
+            "ps",
+            "-a",
+            "--filter",
+            "label=elevo.server",
+            "--format",
+            format,
+        ]);
+        let names = all.lines().filter_map(|line| line.split(' ').next());
+        let ours = names.filter(|name| self.knows(name));
+        ours.map(str::to_owned).collect()
+    }
+
+    /// Whether a container mounts something of this server's.
+    fn knows(&self, container: &str) -> bool {
+        let mounts = docker(&["inspect", "--format", "{{json .Mounts}}", container]);
+        mounts.contains(self.data.to_str().unwrap())
+    }
+
+    /// Mounts below the data directory.
+    pub(crate) fn mounts(&self) -> Vec<String> {
+        mounts_below(&self.data)
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        if std::thread::panicking() {
+            let log = std::fs::read_to_string(self.data.with_file_name("log"));
+            let log = log.unwrap_or_default();
+            let lines: Vec<_> = log.lines().collect();
+            let last = &lines[lines.len().saturating_sub(30)..];
+            eprintln!("the server's log ends with:\n{}", last.join("\n"));
+        }
+        for container in self.containers() {
+            docker(&["rm", "-f", &container]);
+        }
+        for mount in self.mounts().iter().rev() {
+            let _ = Command::new("umount").arg("-l").arg(mount).status();
+        }
+    }
+}
+
+pub(crate) fn mounts_below(path: &Path) -> Vec<String> {
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+    let points = mounts.lines().filter_map(|line| line.split(' ').nth(1));
+    let ours = points.filter(|point| Path::new(point).starts_with(path));
+    ours.map(str::to_owned).collect()
+}
+
+pub(crate) fn docker(arguments: &[&str]) -> String {
+    let output = Command::new("docker")
+        .env("DOCKER_HOST", docker_host())
+        .args(arguments)
+        .output()
+        .unwrap();
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+pub(crate) async fn json_of(answer: Response) -> Value {
+    let status = answer.status();
+    let text = answer.text().await.unwrap();
+    assert_ne!(status, StatusCode::INTERNAL_SERVER_ERROR, "{text}");
+    serde_json::from_str(&text).unwrap_or(Value::Null)
+}
+
+/// Tries until it is so.
+pub(crate) async fn eventually(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    for _ in 0..300 {
+        if is_so().await {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    panic!("never: {what}");
+}
+
+/// Events of a stream, as they come.
+pub(crate) struct Events {
+    answer: Response,
+    text: Vec<u8>,
+}
+
+impl Events {
+    pub(crate) fn new(answer: Response) -> Self {
+        assert_eq!(answer.status(), StatusCode::OK);
+        assert_eq!(answer.headers()["content-type"], "text/event-stream");
+        Self {
+            answer,
+            text: Vec::new(),
+        }
+    }
+
+    /// The next event, without its id; `None` at the end or when it breaks off.
+    pub(crate) async fn next(&mut self) -> Option<(u64, Value)> {
+        loop {
+            if let Some(end) = self.text.windows(2).position(|pair| pair == b"\n\n") {
+                let event: Vec<_> = self.text.drain(..end + 2).collect();
+                let event = String::from_utf8(event).unwrap();
+                let field = |name: &str| event.lines().find_map(|line| line.strip_prefix(name));
+                if let (Some(id), Some(data)) = (field("id: "), field("data: ")) {
+                    return Some((id.parse().unwrap(), serde_json::from_str(data).unwrap()));
+                }
+                continue;
+            }
+            let piece = self.answer.chunk().await.ok()??;
+            self.text.extend_from_slice(&piece);
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! The service as its users have it: the real server as a process, a real
+//! container engine, the real agent. What is needed for that is brought up by
+//! `scripts/services up docker` and `scripts/agent`; without it these tests fail
+//! and say so.
+
+#![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
+#![allow(
+    clippy::print_stderr,
+    reason = "what a server logged helps to find out why"
+)]
+#![allow(clippy::disallowed_methods, reason = "what is run needs settings")]
+
+mod files;
+mod harness;
+mod keys;
+mod lifecycle;
+mod process;
+mod pty;
+mod routes;

@@ -1,0 +1,239 @@
+//! Every route, without a key, with a wrong one, with another tenant's and with
+//! another agent's. The routes are those of the API's description: a new one is
+//! tried without anybody thinking of it.
+
+use reqwest::{Method, RequestBuilder};
+use serde_json::{Value, json};
+
+use crate::harness::Service;
+
+/// Routes that need no key.
+const OPEN: &[&str] = &["/health", "/ready"];
+
+/// Routes without a sandbox in their path, with what another tenant's key, with
+/// every scope that a tenant's owner has, is answered.
+const OF_THE_TENANT: &[(&str, &str, u16)] = &[
+    ("get", "/api/v1/sandboxes", 200),
+    ("post", "/api/v1/sandboxes", 404),
+    ("post", "/api/v1/sandboxes/batch-delete", 200),
+    ("post", "/api/v1/snapshots", 201),
+    ("get", "/api/v1/templates", 200),
+    ("post", "/api/v1/templates", 403),
+    ("delete", "/api/v1/templates/{name}", 403),
+    ("get", "/api/v1/keys", 200),
+    ("post", "/api/v1/keys", 201),
+    ("delete", "/api/v1/keys/{id}", 404),
+    ("get", "/api/v1/agents", 200),
+    ("post", "/api/v1/agents", 201),
+    ("get", "/api/v1/tenants", 403),
+    ("post", "/api/v1/tenants", 403),
+    ("get", "/api/v1/stats", 403),
+    ("post", "/api/v1/gc", 403),
+];
+
+struct Route {
+    method: String,
+    path: String,
+}
+
+fn routes() -> Vec<Route> {
+    let api: Value = serde_json::from_str(&elevo_server::openapi_json()).unwrap();
+    let mut routes = Vec::new();
+    for (path, methods) in api["paths"].as_object().unwrap() {
+        for method in methods.as_object().unwrap().keys() {
+            routes.push(Route {
+                method: method.clone(),
+                path: path.clone(),
+            });
+        }
+    }
+    assert!(routes.len() > 35, "{}", routes.len());
+    routes
+}
+
+/// A request that would do something, were it allowed.
+fn request(
+    service: &Service,
+    route: &Route,
+    sandbox: &str,
+    key_id: &str,
+    template: &str,
+) -> RequestBuilder {
+    let path = route
+        .path
+        .replace("{cmdId}", "cmd-1")
+        .replace("{ptyId}", "pty-1")
+        .replace("{name}", "base");
+    let path = match route.path.as_str() {
+        "/api/v1/keys/{id}" => path.replace("{id}", key_id),
+        _ => path.replace("{id}", sandbox),
+    };
+    let method: Method = route.method.to_uppercase().parse().unwrap();
+    let request = service
+        .http
+        .request(method, format!("{}{path}", service.url));
+    let body = match route.path.rsplit('/').next().unwrap() {
+        "sandboxes" if route.method == "post" => json!({"template": template}),
+        "batch-delete" => json!({"ids": [sandbox]}),
+        "extend" => json!({"seconds": 1}),
+        "restore" => json!({"snapshotId": "0".repeat(64)}),
+        "run" => json!({"command": "touch /workspace/broken-in"}),
+        "input" => json!({"data": ""}),
+        "resize" => json!({"cols": 1, "rows": 1}),
+        "pty" => json!({"cols": 80, "rows": 24}),
+        "templates" if route.method == "post" => json!({"name": "evil"}),
+        "keys" | "agents" | "tenants" if route.method == "post" => json!({"name": "another"}),
+        "fork" | "snapshot" | "kill" => json!({}),
+        "ws" => {
+            let headers = [
+                ("connection", "upgrade"),
+                ("upgrade", "websocket"),
+                ("sec-websocket-version", "13"),
+                ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="),
+            ];
+            return headers.into_iter().fold(request, |request, (name, value)| {
+                request.header(name, value)
+            });
+        }
+        "archive" if route.method == "put" => return request.body(vec![0; 1024]),
+        "snapshots" => return request.body(vec![0; 1024]),
+        _ => return request,
+    };
+    request.json(&body)
+}
+
+#[tokio::test]
+async fn no_route_answers_without_a_good_key() {
+    let service = Service::start().await;
+    let id = service.sandbox().await;
+    for route in routes() {
+        let is_open = OPEN.contains(&route.path.as_str());
+        let name = format!("{} {}", route.method, route.path);
+        let expected = if is_open { 200 } else { 401 };
+        let plain = request(&service, &route, &id, "key-1", "base")
+            .send()
+            .await
+            .unwrap();
+        assert_eq!(plain.status(), expected, "without a key: {name}");
+        for wrong in [
+            "wrong",
+            "elv_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
+            "\u{e4}",
+        ] {
+            let answer = request(&service, &route, &id, "key-1", "base")
+                .bearer_auth(wrong)
+                .send()
+                .await
+                .unwrap();
+            assert_eq!(answer.status(), expected, "with a wrong key: {name}");
+            if !is_open {
+                let body: Value = answer.json().await.unwrap();
+                assert_eq!(body["error"]["name"], "UNAUTHORIZED", "{name}");
+            }
+        }
+    }
+    let seen = service.output_of(&id, "ls /workspace").await;
+    assert_eq!(seen, "");
+}
+
+#[tokio::test]
+async fn no_route_shows_or_changes_what_is_anothers() {
+    let service = Service::start().await;
+    let keys = service.get("/api/v1/keys").await;
+    let key_id = keys["items"][0]["id"].as_str().unwrap().to_owned();
+    let tenant = service
+        .expect(
+            Method::POST,
+            "/api/v1/tenants",
+            Some(json!({"name": "other"})),
+            201,
+        )
+        .await;
+    let other_tenant = tenant["secret"].as_str().unwrap().to_owned();
+    // Two agents of one tenant, and a sandbox of the first.
+    let mut agents = Vec::new();
+    for name in ["one", "two"] {
+        let agent = service
+            .expect(
+                Method::POST,
+                "/api/v1/agents",
+                Some(json!({"name": name})),
+                201,
+            )
+            .await;
+        let wish = json!({"name": name, "agent": agent["id"], "limits": {}, "scopes": ["sandboxes:read", "sandboxes:write", "process", "files", "keys"]});
+        let key = service
+            .expect(Method::POST, "/api/v1/keys", Some(wish), 201)
+            .await;
+        agents.push(key["secret"].as_str().unwrap().to_owned());
+    }
+    let made = service
+        .expect_as(
+            &agents[0],
+            Method::POST,
+            "/api/v1/sandboxes",
+            Some(json!({"template": "base"})),
+            201,
+        )
+        .await;
+    let id = made["id"].as_str().unwrap().to_owned();
+    let own = service
+        .http
+        .get(format!("{}/api/v1/sandboxes/{id}", service.url))
+        .bearer_auth(&agents[0])
+        .send()
+        .await
+        .unwrap();
+    assert_eq!(own.status(), 200);
+
+    for route in routes() {
+        let name = format!("{} {}", route.method, route.path);
+        if OPEN.contains(&route.path.as_str()) {
+            continue;
+        }
+        let of_tenant = OF_THE_TENANT
+            .iter()
+            .find(|(method, path, _)| *method == route.method && *path == route.path);
+        let expected = match of_tenant {
+            Some((_, _, status)) => *status,
+            None => {
+                assert!(
+                    route.path.starts_with("/api/v1/sandboxes/{id}"),
+                    "{name} is in no list"
+                );
+                404
+            }
+        };
+        for (whose, key) in [("tenant", &other_tenant), ("agent", &agents[1])] {
+            let answer = request(&service, &route, &id, &key_id, "none")
+                .bearer_auth(key)
+                .send()
+                .await
+                .unwrap();
+            let status = answer.status().as_u16();
+            let text = answer.text().await.unwrap();
+            let is_agents_own = whose == "agent" && (of_tenant.is_some() && status == 403);
+            assert!(
+                status == expected || is_agents_own,
+                "{name} with another {whose}'s key: {status} {text}"
+            );
+            assert!(
+                !text.contains("\"template\":\"base\""),
+                "{name} with another {whose}'s key: {text}"
+            );
+        }
+    }
+    let batch = Some(json!({"ids": [id]}));
+    let refused = service
+        .expect_as(
+            &agents[1],
+            Method::POST,
+            "/api/v1/sandboxes/batch-delete",
+            batch,
+            200,
+        )
+        .await;
+    assert_eq!(refused["succeeded"], json!([]));
+    let seen = service.output_of(&id, "ls /workspace").await;
+    assert_eq!(seen, "", "nothing was done to it");
+}
