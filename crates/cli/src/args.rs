@@ -1,5 +1,5 @@
-//! What the command line looks like, down to the commands of `elevo state`,
-//! which describe themselves in their own files.
+//! What the command line looks like, down to the commands that describe
+//! themselves in their own files.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -7,11 +7,18 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
+use crate::cp::Cp;
 use crate::doctor::Doctor;
+use crate::exec::{Attach, Exec, Kill, Ps};
+use crate::key::{Agent, Key};
+use crate::sandbox::Sandbox;
+use crate::shell::Shell as OpenShell;
 use crate::state::{cat, checkout, commit, diff, import, init, log, ls, show, tag};
+use crate::template::Template;
+use crate::up::Up;
 use crate::ws::Ws;
 
-/// Versions of file trees, for programs that change many of them.
+/// Versions of file trees, and sandboxes that agents change them in.
 #[derive(Debug, Parser)]
 #[command(
     name = "elevo",
@@ -24,11 +31,15 @@ Examples:
   elevo state commit -m \"an edit\"     keep this directory as a snapshot
   elevo state log                     what was kept
   elevo ws create                     a directory of its own for an agent
+  elevo up                            start the server for sandboxes
+  elevo sandbox create python:3.11    a container for an agent; prints its id
+  elevo exec SANDBOX -- make test     run something in it
   elevo doctor                        what this machine can do
   elevo completions bash              a script that completes these commands
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not found, 4 conflict, 5 busy,
-6 store damaged or of a newer format, 7 `diff --exit-code` found differences."
+6 store damaged or of a newer format, 7 `diff --exit-code` found differences.
+`exec`, `attach` and `shell` end as what they ran, or with 125."
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -37,6 +48,17 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    Up(Up),
+    Sandbox(Sandbox),
+    Exec(Exec),
+    Shell(OpenShell),
+    Ps(Ps),
+    Attach(Attach),
+    Kill(Kill),
+    Cp(Cp),
+    Template(Template),
+    Key(Key),
+    Agent(Agent),
     State(State),
     Ws(Ws),
     Doctor(Doctor),
@@ -50,6 +72,35 @@ Examples:
         /// Which shell
         shell: Shell,
     },
+}
+
+impl Command {
+    /// Whether JSON is wanted.
+    pub(crate) fn is_json(&self) -> bool {
+        match self {
+            Self::Up(up) => up.json,
+            Self::Sandbox(sandbox) => sandbox.reach.json,
+            Self::Exec(exec) => exec.reach.json,
+            Self::Shell(shell) => shell.reach.json,
+            Self::Ps(ps) => ps.reach.json,
+            Self::Attach(attach) => attach.reach.json,
+            Self::Kill(kill) => kill.reach.json,
+            Self::Cp(cp) => cp.reach.json,
+            Self::Template(template) => template.reach.json,
+            Self::Key(key) => key.reach.json,
+            Self::Agent(agent) => agent.reach.json,
+            Self::State(state) => state.global.json,
+            Self::Ws(ws) => ws.global.json,
+            Self::Doctor(doctor) => doctor.json,
+            Self::Completions { .. } => false,
+        }
+    }
+
+    /// Whether it ends as something else does, so that its own failures need
+    /// a code of their own.
+    pub(crate) fn ends_as_another(&self) -> bool {
+        matches!(self, Self::Exec(_) | Self::Attach(_) | Self::Shell(_))
+    }
 }
 
 /// Snapshots of directories, in a store on this machine.

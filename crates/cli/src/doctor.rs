@@ -1,5 +1,7 @@
 //! `elevo doctor`: what this machine can do, and what that means.
 
+mod service;
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -11,19 +13,26 @@ use crate::errors::Problem;
 use crate::format::path_text;
 use crate::output::{ADDED, Output, REMOVED, STRONG};
 
-/// Say how workspaces would be made here, and why so.
+/// Say what works here: workspaces, the container engine, the server.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Everything is tried, in the directory itself, and nothing is left behind.
+How workspaces would be made is found out by trying everything in the directory
+itself; nothing is left behind. The engine is that of DOCKER_HOST. None of it is
+an error: this ends with 0 whatever it finds.
 
 Examples:
   elevo doctor                 for the current directory
   elevo doctor /data           for another disk
-  elevo doctor --json | jq -r .provider")]
+  elevo doctor --json | jq -r .provider
+  elevo doctor --json | jq .server.ready")]
 pub(crate) struct Doctor {
     /// Where workspaces would be; by default the current directory
     #[arg(default_value = ".", hide_default_value = true)]
     directory: PathBuf,
+
+    /// The data directory of the server
+    #[arg(long, value_name = "DIR", env = "ELEVO_DATA", hide_env_values = true)]
+    data: Option<PathBuf>,
 
     /// Print JSON, errors included
     #[arg(long)]
@@ -42,6 +51,7 @@ pub(crate) fn run(args: &Doctor) -> anyhow::Result<ExitCode> {
         path: directory.clone(),
         source,
     })?;
+    let found = service::look(args.data.clone())?;
     let mut output = Output::new(args.json);
     let chosen = choose(&findings);
     if args.json {
@@ -50,6 +60,8 @@ pub(crate) fn run(args: &Doctor) -> anyhow::Result<ExitCode> {
             "directory": directory.to_string_lossy(),
             "provider": chosen.name(),
             "providers": providers,
+            "engine": found.engine_shape(),
+            "server": found.server_shape(),
         }))?;
     } else {
         let shown = path_text(directory.as_os_str().as_encoded_bytes());
@@ -60,6 +72,7 @@ pub(crate) fn run(args: &Doctor) -> anyhow::Result<ExitCode> {
         }
         let name = output.styled(STRONG, chosen.name());
         output.line([b"They would be made by ", name.as_slice(), b"."].concat())?;
+        found.print(&mut output)?;
     }
     output.finish()?;
     Ok(ExitCode::SUCCESS)
@@ -75,11 +88,20 @@ fn shape(finding: &Finding) -> serde_json::Value {
 }
 
 fn line(output: &Output, finding: &Finding) -> Vec<u8> {
-    let (style, word, text) = match &finding.obstacle {
-        None => (ADDED, "works", finding.cost()),
-        Some(obstacle) => (REMOVED, "no", obstacle.as_str()),
+    let name = finding.provider.name();
+    match &finding.obstacle {
+        None => row(output, name, true, finding.cost()),
+        Some(obstacle) => row(output, name, false, obstacle),
+    }
+}
+
+/// Whether something works, and more about it.
+fn row(output: &Output, name: &str, works: bool, text: &str) -> Vec<u8> {
+    let (style, word) = match works {
+        true => (ADDED, "works"),
+        false => (REMOVED, "no"),
     };
-    let name = format!("  {:<9}", finding.provider.name());
+    let name = format!("  {name:<9}");
     let word = output.styled(style, format!("{word:<6}"));
     [name.as_bytes(), word.as_slice(), text.as_bytes()].concat()
 }

@@ -2,6 +2,9 @@
 //! of the libraries, and our own, into a message, a name, an exit code and
 //! advice.
 
+mod service;
+
+use std::borrow::Cow;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -25,6 +28,8 @@ pub(crate) enum Exit {
     Busy = 5,
     Damaged = 6,
     Differences = 7,
+    /// Of `exec`, `attach` and `shell`, whose other codes are the command's.
+    Itself = 125,
 }
 
 impl From<Exit> for ExitCode {
@@ -100,6 +105,30 @@ pub(crate) enum Problem {
     DirectoryBusy(PathBuf),
     #[error("{} is not known to hold a snapshot", .0.display())]
     NoSeed(PathBuf),
+    #[error("a server is running with the data directory {} already, at {url}", .data.display())]
+    ServerRunning {
+        data: PathBuf,
+        url: String,
+        pid: u32,
+    },
+    #[error("ended before all requests were answered")]
+    CutShort,
+    #[error("there is no template yet")]
+    NoTemplate,
+    #[error("there is more than one template")]
+    WhichTemplate,
+    #[error("{} is no text, which a server could not be told", .0.display())]
+    NotText(PathBuf),
+    #[error("standard input or output is no terminal")]
+    NoTerminal,
+    #[error("exactly one of the two must be SANDBOX:PATH")]
+    CopyEnds,
+    #[error("{} is a directory, and what is copied is none", .0.display())]
+    IsADirectory(PathBuf),
+    #[error("standard input cannot be read")]
+    Input(#[source] io::Error),
+    #[error("the connection broke while input was sent, and how much of it arrived is not known")]
+    InputLost { command: String },
     #[error("cannot {action} {}", .path.display())]
     Io {
         action: &'static str,
@@ -120,7 +149,7 @@ fn known(id: &Option<SnapshotId>) -> String {
 #[derive(Debug)]
 pub(crate) struct Report {
     pub(crate) exit: Exit,
-    name: &'static str,
+    name: Cow<'static, str>,
     /// What happened, and why, outermost first.
     messages: Vec<String>,
     details: Map<String, Value>,
@@ -130,16 +159,16 @@ pub(crate) struct Report {
 /// What is known about an error besides its message.
 struct Known {
     exit: Exit,
-    name: &'static str,
+    name: Cow<'static, str>,
     details: Value,
     remediation: Option<String>,
 }
 
 impl Known {
-    fn new(exit: Exit, name: &'static str) -> Self {
+    fn new(exit: Exit, name: impl Into<Cow<'static, str>>) -> Self {
         Self {
             exit,
-            name,
+            name: name.into(),
             details: Value::Null,
             remediation: None,
         }
@@ -172,8 +201,10 @@ impl Report {
                     Some(of_store(error))
                 } else if let Some(error) = cause.downcast_ref() {
                     Some(of_workspace(error))
+                } else if let Some(error) = cause.downcast_ref() {
+                    Some(of_open(error))
                 } else {
-                    cause.downcast_ref().map(of_open)
+                    service::known(cause)
                 }
             })
             .unwrap_or_else(|| Known::new(Exit::Failed, "failed"));
@@ -194,13 +225,13 @@ impl Report {
         let message = text.trim().trim_start_matches("error: ");
         Self {
             exit: Exit::Usage,
-            name: "usage",
+            name: "usage".into(),
             messages: vec![message.lines().next().unwrap_or_default().into()],
             details: json!({ "text": message })
                 .as_object()
                 .cloned()
                 .unwrap_or_default(),
-            remediation: Some("see `elevo --help` and `elevo state COMMAND --help`".into()),
+            remediation: Some("see `elevo --help` and `elevo COMMAND --help`".into()),
         }
     }
 
@@ -326,6 +357,7 @@ fn of_problem(problem: &Problem) -> Known {
             .with(json!({ "directory": lossy(path) }))
             .advice("a seed is a directory that `elevo state checkout` or `commit` left as it is, since the machine was started"),
         Problem::Io { path, .. } => Known::new(Exit::Failed, "io").with(json!({ "path": lossy(path) })),
+        other => service::of_problem(other),
     }
 }
 
@@ -470,7 +502,7 @@ mod tests {
     #[test]
     fn an_unknown_error_is_a_plain_failure() {
         let report = Report::new(&anyhow::anyhow!("odd"));
-        assert_eq!((report.exit, report.name), (Exit::Failed, "failed"));
+        assert_eq!((report.exit, &*report.name), (Exit::Failed, "failed"));
     }
 
     #[test]

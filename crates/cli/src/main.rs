@@ -12,15 +12,25 @@
 
 mod args;
 mod bar;
+mod client;
+mod cp;
+mod data;
 mod doctor;
 mod errors;
+mod exec;
 mod format;
+mod key;
 mod output;
 mod record;
 mod revision;
+mod sandbox;
+mod service;
 mod session;
 mod shapes;
+mod shell;
 mod state;
+mod template;
+mod up;
 mod ws;
 
 use std::process::ExitCode;
@@ -39,25 +49,37 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return refuse(&error),
     };
-    let json = match &cli.command {
-        Command::State(state) => state.global.json,
-        Command::Ws(ws) => ws.global.json,
-        Command::Doctor(doctor) => doctor.json,
-        Command::Completions { .. } => false,
-    };
-    let result = match cli.command {
-        Command::State(state) => state::run(state),
-        Command::Ws(ws) => ws::run(ws),
-        Command::Doctor(doctor) => doctor::run(&doctor),
-        Command::Completions { shell } => completions(shell),
-    };
-    match result {
+    let (json, is_other) = (cli.command.is_json(), cli.command.ends_as_another());
+    match run(cli.command) {
         Ok(code) => code,
         Err(error) => {
             let report = Report::new(&error);
             report.print(json);
-            report.exit.into()
+            match is_other {
+                true => errors::Exit::Itself.into(),
+                false => report.exit.into(),
+            }
         }
+    }
+}
+
+fn run(command: Command) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::State(state) => state::run(state),
+        Command::Ws(ws) => ws::run(ws),
+        Command::Up(up) => up::run(&up),
+        Command::Sandbox(sandbox) => sandbox::run(sandbox),
+        Command::Exec(exec) => exec::exec(exec),
+        Command::Shell(shell) => shell::run(shell),
+        Command::Ps(ps) => exec::ps(&ps),
+        Command::Attach(attach) => exec::attach(&attach),
+        Command::Kill(kill) => exec::kill(&kill),
+        Command::Cp(cp) => cp::run(&cp),
+        Command::Template(template) => template::run(template),
+        Command::Key(key) => key::run(key),
+        Command::Agent(agent) => key::run_agent(agent),
+        Command::Doctor(doctor) => doctor::run(&doctor),
+        Command::Completions { shell } => completions(shell),
     }
 }
 

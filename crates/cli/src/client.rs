@@ -1,0 +1,234 @@
+//! The client of the REST API: finding a server, asking it, following output
+//! over broken connections. Apart from commands and from what they print.
+
+mod error;
+mod events;
+mod find;
+mod follow;
+mod terminal;
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use elevo_api::ErrorEnvelope;
+use reqwest::header::{AUTHORIZATION, HeaderValue};
+use reqwest::{Method, RequestBuilder, Response, Url};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+pub(crate) use error::ClientError;
+pub(crate) use events::Events;
+pub(crate) use find::Reach;
+pub(crate) use follow::{Follow, Piece};
+pub(crate) use terminal::{Heard, Keys, Terminal};
+
+pub(crate) type Result<T> = std::result::Result<T, ClientError>;
+
+/// How long a server may take to accept a connection.
+const CONNECT: Duration = Duration::from_secs(5);
+/// How long it may take to answer: a snapshot of a large workspace takes
+/// minutes.
+const ANSWER: Duration = Duration::from_secs(15 * 60);
+/// How long it may be silent on the way: streams have a sign of life every 15
+/// seconds.
+const SILENCE: Duration = Duration::from_secs(45);
+/// What an answer may have, other than streams.
+const LARGEST: usize = 64 << 20;
+
+/// A server, and who asks.
+#[derive(Clone, Debug)]
+pub(crate) struct Client {
+    http: reqwest::Client,
+    base: Url,
+    key: HeaderValue,
+    /// Where it was found, to find it again after a restart.
+    found: Option<crate::data::Data>,
+}
+
+impl Client {
+    fn new(
+        base: &str,
+        key: Option<&str>,
+        found: Option<crate::data::Data>,
+    ) -> std::result::Result<Self, ClientError> {
+        let base = address(base)?;
+        let http = reqwest::Client::builder()
+            .connect_timeout(CONNECT)
+            .redirect(reqwest::redirect::Policy::none())
+            .user_agent(concat!("elevo/", env!("CARGO_PKG_VERSION")));
+        // What is on this machine is asked directly.
+        let http = match is_loopback(&base) {
+            true => http.no_proxy(),
+            false => http,
+        };
+        let http = http.build().map_err(ClientError::Setup)?;
+        let key = HeaderValue::from_str(&format!("Bearer {}", key.unwrap_or_default()));
+        let mut key = key.map_err(|_| ClientError::KeyUnusable)?;
+        key.set_sensitive(true);
+        Ok(Self {
+            http,
+            base,
+            key,
+            found,
+        })
+    }
+
+    /// Its address.
+    pub(crate) fn url(&self) -> &str {
+        self.base.as_str().trim_end_matches('/')
+    }
+
+    /// Looks where the server is now: after a restart it may be elsewhere.
+    fn look_again(&mut self) {
+        let running = self.found.as_ref().and_then(crate::data::Data::running);
+        if let Some(url) = running.and_then(|running| address(&running.url()).ok()) {
+            self.base = url;
+        }
+    }
+
+    /// The address of a path, whose parts may hold anything.
+    fn at(&self, path: &[&str]) -> Url {
+        let mut url = self.base.clone();
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.pop_if_empty().extend(path);
+        }
+        url
+    }
+
+    /// A request that carries the key.
+    pub(crate) fn request(&self, method: Method, path: &[&str]) -> RequestBuilder {
+        let request = self.http.request(method, self.at(path));
+        request.header(AUTHORIZATION, self.key.clone())
+    }
+
+    /// Sends a request; an answer that is an error is one.
+    pub(crate) async fn send(&self, request: RequestBuilder) -> Result<Response> {
+        let answer = request.send().await.map_err(|error| self.lost(error))?;
+        match answer.status().is_success() {
+            true => Ok(answer),
+            false => Err(self.refused(answer).await),
+        }
+    }
+
+    /// The JSON that a request is answered with.
+    pub(crate) async fn json<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T> {
+        let answer = self.send(request.timeout(ANSWER)).await?;
+        let body = self.body(answer).await?;
+        serde_json::from_slice(&body).map_err(ClientError::Answer)
+    }
+
+    /// The same of an answer with any status.
+    pub(crate) async fn any_json<T: DeserializeOwned>(&self, path: &[&str]) -> Result<T> {
+        let request = self.request(Method::GET, path).timeout(ANSWER);
+        let answer = request.send().await.map_err(|error| self.lost(error))?;
+        let body = self.body(answer).await?;
+        serde_json::from_slice(&body).map_err(ClientError::Answer)
+    }
+
+    /// Sends what is answered with nothing.
+    pub(crate) async fn done(&self, request: RequestBuilder) -> Result<()> {
+        self.send(request.timeout(ANSWER)).await?;
+        Ok(())
+    }
+
+    pub(crate) async fn get<T: DeserializeOwned>(&self, path: &[&str]) -> Result<T> {
+        self.json(self.request(Method::GET, path)).await
+    }
+
+    pub(crate) async fn post<T: DeserializeOwned>(
+        &self,
+        path: &[&str],
+        body: &(impl Serialize + Sync),
+    ) -> Result<T> {
+        self.json(self.request(Method::POST, path).json(body)).await
+    }
+
+    /// A body that is not too large.
+    pub(crate) async fn body(&self, mut answer: Response) -> Result<Bytes> {
+        let mut body = Vec::new();
+        while let Some(piece) = answer.chunk().await.map_err(|error| self.lost(error))? {
+            if body.len() + piece.len() > LARGEST {
+                return Err(ClientError::TooLarge(LARGEST));
+            }
+            body.extend_from_slice(&piece);
+        }
+        Ok(body.into())
+    }
+
+    /// The connection failed, on the way there or back.
+    pub(crate) fn lost(&self, source: reqwest::Error) -> ClientError {
+        let url = self.url().to_owned();
+        match source.is_connect() || source.is_builder() {
+            true => ClientError::Unreachable { url, source },
+            false => ClientError::Broken { url, source },
+        }
+    }
+
+    async fn refused(&self, answer: Response) -> ClientError {
+        let status = answer.status().as_u16();
+        let body = match self.body(answer).await {
+            Ok(body) => body,
+            Err(error) => return error,
+        };
+        match serde_json::from_slice::<ErrorEnvelope>(&body) {
+            Ok(envelope) => ClientError::Refused(Box::new(envelope.error)),
+            Err(_) => ClientError::NotOurs {
+                url: self.url().to_owned(),
+                status,
+            },
+        }
+    }
+}
+
+/// The address of a server as somebody wrote it.
+fn address(text: &str) -> Result<Url> {
+    let wrong = |why: &str| ClientError::Address {
+        text: text.into(),
+        why: why.into(),
+    };
+    let url = Url::parse(text).map_err(|error| wrong(&error.to_string()))?;
+    match url.scheme() {
+        "http" => Ok(url),
+        "https" => Err(wrong("this build of elevo speaks no TLS")),
+        _ => Err(wrong("it begins with http://")),
+    }
+}
+
+fn is_loopback(url: &Url) -> bool {
+    url.host_str().is_some_and(|host| {
+        let host = host.trim_matches(['[', ']']);
+        let ip = host.parse::<std::net::IpAddr>();
+        host == "localhost" || ip.is_ok_and(|ip| ip.is_loopback())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_a_path_stay_parts() {
+        let client = Client::new("http://127.0.0.1:8080", Some("k"), None).unwrap();
+        let url = client.at(&["api", "v1", "templates", "a/b:1?x"]);
+        assert_eq!(url.path(), "/api/v1/templates/a%2Fb:1%3Fx");
+        let below = Client::new("http://localhost/elevo/", None, None).unwrap();
+        assert_eq!(
+            below.at(&["health"]).as_str(),
+            "http://localhost/elevo/health"
+        );
+    }
+
+    #[test]
+    fn addresses_are_checked() {
+        for text in ["127.0.0.1:8080", "ftp://x", "https://localhost", "nothing"] {
+            assert!(address(text).is_err(), "{text}");
+        }
+        for (text, is_local) in [
+            ("http://127.0.0.1:1", true),
+            ("http://[::1]:1", true),
+            ("http://example.com", false),
+        ] {
+            assert_eq!(is_loopback(&address(text).unwrap()), is_local, "{text}");
+        }
+    }
+}

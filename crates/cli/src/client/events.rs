@@ -1,0 +1,148 @@
+//! Server-sent events, a piece at a time.
+
+use reqwest::Response;
+use serde::de::DeserializeOwned;
+use tokio::time::timeout;
+
+use super::{Client, ClientError, Result, SILENCE};
+
+/// What one event may have: the server sends output in far smaller pieces.
+const LARGEST: usize = 16 << 20;
+
+/// The events of an answer.
+#[derive(Debug)]
+pub(crate) struct Events {
+    answer: Response,
+    client: Client,
+    parser: Parser,
+}
+
+/// An event: its id, and its data.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Event {
+    pub(crate) id: Option<String>,
+    data: String,
+}
+
+impl Event {
+    pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<T> {
+        serde_json::from_str(&self.data).map_err(ClientError::Answer)
+    }
+}
+
+impl Events {
+    pub(crate) fn new(client: &Client, answer: Response) -> Self {
+        Self {
+            answer,
+            client: client.clone(),
+            parser: Parser::default(),
+        }
+    }
+
+    /// The next event; none at the end of the answer.
+    pub(crate) async fn next(&mut self) -> Result<Option<Event>> {
+        loop {
+            if let Some(event) = self.parser.next()? {
+                return Ok(Some(event));
+            }
+            let Ok(piece) = timeout(SILENCE, self.answer.chunk()).await else {
+                let message = "the server was silent for too long".into();
+                return Err(ClientError::Told { message });
+            };
+            match piece.map_err(|error| self.client.lost(error))? {
+                Some(piece) => self.parser.add(&piece)?,
+                None => return Ok(None),
+            }
+        }
+    }
+}
+
+/// Takes pieces, cut anywhere, and gives events.
+#[derive(Debug, Default)]
+struct Parser {
+    buffer: Vec<u8>,
+    /// How much of the buffer has been read.
+    read: usize,
+}
+
+impl Parser {
+    fn add(&mut self, piece: &[u8]) -> Result<()> {
+        self.buffer.drain(..self.read);
+        self.read = 0;
+        if self.buffer.len() + piece.len() > LARGEST {
+            return Err(ClientError::TooLarge(LARGEST));
+        }
+        self.buffer.extend_from_slice(piece);
+        Ok(())
+    }
+
+    /// The next event that has come as a whole. Comments are left out.
+    fn next(&mut self) -> Result<Option<Event>> {
+        loop {
+            let rest = &self.buffer[self.read..];
+            let Some(end) = rest.windows(2).position(|two| two == b"\n\n") else {
+                return Ok(None);
+            };
+            let text = std::str::from_utf8(&rest[..end]);
+            let text = text.map_err(|_| ClientError::Stream("an event that is no text"))?;
+            let event = parse(text);
+            self.read += end + 2;
+            if !event.data.is_empty() {
+                return Ok(Some(event));
+            }
+        }
+    }
+}
+
+fn parse(text: &str) -> Event {
+    let mut event = Event::default();
+    for line in text.lines() {
+        let (field, value) = line.split_once(':').unwrap_or((line, ""));
+        let value = value.strip_prefix(' ').unwrap_or(value);
+        match field {
+            "id" => event.id = Some(value.to_owned()),
+            "data" => {
+                if !event.data.is_empty() {
+                    event.data.push('\n');
+                }
+                event.data.push_str(value);
+            }
+            _ => {}
+        }
+    }
+    event
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_read_wherever_they_are_cut() {
+        let stream =
+            b": still there\n\nid: 5\ndata: {\"a\":1}\n\nevent: x\ndata:one\ndata: two\n\n";
+        for cut in 0..stream.len() {
+            let mut parser = Parser::default();
+            let mut events = Vec::new();
+            for piece in [&stream[..cut], &stream[cut..]] {
+                parser.add(piece).unwrap();
+                while let Some(event) = parser.next().unwrap() {
+                    events.push(event);
+                }
+            }
+            let ids: Vec<_> = events.iter().map(|event| event.id.as_deref()).collect();
+            assert_eq!(ids, [Some("5"), None], "{cut}");
+            assert_eq!(events[0].data, "{\"a\":1}");
+            assert_eq!(events[1].data, "one\ntwo");
+        }
+    }
+
+    #[test]
+    fn an_event_without_end_is_refused() {
+        let mut parser = Parser::default();
+        let piece = vec![b'x'; LARGEST / 2];
+        parser.add(&piece).unwrap();
+        parser.add(&piece).unwrap();
+        assert!(parser.add(b"x").is_err());
+    }
+}

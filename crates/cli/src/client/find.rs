@@ -1,0 +1,80 @@
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::{Client, ClientError};
+use crate::data::{Data, read_key};
+
+/// Which server a command asks, and how it prints.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Common options")]
+pub(crate) struct Reach {
+    /// The server's address; by default that of the one on this machine
+    #[arg(
+        long,
+        global = true,
+        value_name = "URL",
+        env = "ELEVO_SERVER",
+        hide_env_values = true
+    )]
+    server: Option<String>,
+
+    /// A file with the key; else ELEVO_API_KEY, else the owner's on this machine
+    #[arg(long, global = true, value_name = "FILE")]
+    key_file: Option<PathBuf>,
+
+    /// The data directory of the server on this machine
+    #[arg(
+        long,
+        global = true,
+        value_name = "DIR",
+        env = "ELEVO_DATA",
+        hide_env_values = true
+    )]
+    data: Option<PathBuf>,
+
+    /// Print JSON, errors included
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+
+    /// Show no progress and no notes
+    #[arg(short, long, global = true)]
+    pub(crate) quiet: bool,
+}
+
+impl Reach {
+    /// Finds the server and the key.
+    pub(crate) fn client(&self) -> anyhow::Result<Client> {
+        let data = Data::new(self.data.clone());
+        let running = data.running().map(|running| running.url());
+        let (url, found) = match (&self.server, &running) {
+            (Some(url), _) => (url.clone(), None),
+            (None, Some(url)) => (url.clone(), Some(data.clone())),
+            (None, None) => {
+                let data = data.path().into();
+                return Err(ClientError::NoServer { data }.into());
+            }
+        };
+        // The owner's key goes to its own server and to no other.
+        let is_own = running.is_some_and(|own| own == url.trim_end_matches('/'));
+        let key = self.key(is_own.then_some(&data))?;
+        let key = key.ok_or_else(|| ClientError::NoKey { url: url.clone() })?;
+        Ok(Client::new(&url, Some(&key), found)?)
+    }
+
+    fn key(&self, own: Option<&Data>) -> anyhow::Result<Option<String>> {
+        if let Some(path) = &self.key_file {
+            return Ok(Some(read_key(path)?));
+        }
+        let given = std::env::var("ELEVO_API_KEY").ok();
+        let given = given.filter(|key| !key.is_empty());
+        Ok(given.or_else(|| own.and_then(Data::owner_key)))
+    }
+}
+
+impl Client {
+    /// A client of a server whose address and key are known.
+    pub(crate) fn known(url: &str, key: Option<&str>) -> Result<Self, ClientError> {
+        Self::new(url, key, None)
+    }
+}

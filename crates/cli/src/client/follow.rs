@@ -1,0 +1,214 @@
+//! Output of a command as it comes, over broken connections and restarts of
+//! the server: nothing is lost and nothing comes twice.
+
+use std::time::{Duration, Instant};
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use elevo_api::{Encoding, RunCommand, StreamEvent, StreamKind};
+use reqwest::{Method, RequestBuilder, Response};
+
+use super::{Client, ClientError, Events, Result};
+
+/// How long a lost connection is tried for.
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// Times between tries: twice as long each time, for a minute.
+#[derive(Debug)]
+pub(super) struct BackOff {
+    since: Instant,
+    pause: Duration,
+}
+
+impl BackOff {
+    pub(super) fn new() -> Self {
+        Self {
+            since: Instant::now(),
+            pause: FIRST_PAUSE,
+        }
+    }
+
+    /// Waits; gives up with the error after a minute.
+    pub(super) async fn wait(&mut self, error: ClientError) -> Result<()> {
+        if self.since.elapsed() + self.pause > PATIENCE {
+            return Err(ClientError::GaveUp(Box::new(error)));
+        }
+        tokio::time::sleep(self.pause).await;
+        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        Ok(())
+    }
+}
+
+/// The output of a command.
+#[derive(Debug)]
+pub(crate) struct Follow {
+    client: Client,
+    sandbox: String,
+    command: String,
+    /// How much of the output has been given.
+    position: u64,
+    events: Option<Events>,
+    /// Since the connection was lost, or began to give nothing.
+    back_off: BackOff,
+}
+
+/// What comes from a command.
+#[derive(Debug)]
+pub(crate) enum Piece {
+    /// Output.
+    Output { is_error: bool, data: Vec<u8> },
+    /// So many bytes are no longer there.
+    Gap(u64),
+    /// How it ended; always the last.
+    Exit { code: i32, timed_out: bool },
+}
+
+impl Follow {
+    /// Runs a command. Once this has returned, the command runs.
+    pub(crate) async fn run(client: &Client, sandbox: &str, wish: &RunCommand) -> Result<Self> {
+        let path = ["api", "v1", "sandboxes", sandbox, "process", "run"];
+        let answer = client.send(client.request(Method::POST, &path).json(wish));
+        let mut events = Events::new(client, answer.await?);
+        let start = match events.next().await? {
+            Some(event) => event.read::<StreamEvent>()?,
+            None => return Err(ClientError::Stream("an answer without events")),
+        };
+        Ok(Self {
+            client: client.clone(),
+            sandbox: sandbox.into(),
+            command: start.command_id,
+            position: 0,
+            events: Some(events),
+            back_off: BackOff::new(),
+        })
+    }
+
+    /// The output of a command that runs already, from an offset on.
+    pub(crate) async fn attach(
+        client: &Client,
+        sandbox: &str,
+        command: &str,
+        offset: u64,
+    ) -> Result<Self> {
+        let mut follow = Self {
+            client: client.clone(),
+            sandbox: sandbox.into(),
+            command: command.into(),
+            position: offset,
+            events: None,
+            back_off: BackOff::new(),
+        };
+        let answer = follow.connect().await?;
+        follow.events = Some(Events::new(client, answer));
+        Ok(follow)
+    }
+
+    /// The command's id.
+    pub(crate) fn command(&self) -> &str {
+        &self.command
+    }
+
+    async fn connect(&self) -> Result<Response> {
+        let (sandbox, command) = (&self.sandbox, &self.command);
+        let path = [
+            "api",
+            "v1",
+            "sandboxes",
+            sandbox,
+            "process",
+            command,
+            "output",
+        ];
+        let request = self.client.request(Method::GET, &path);
+        let offset = [("offset", self.position)];
+        self.client.send(request.query(&offset)).await
+    }
+
+    /// What comes next.
+    pub(crate) async fn next(&mut self) -> Result<(Piece, StreamEvent)> {
+        loop {
+            match self.try_next().await {
+                Ok(Some(found)) => {
+                    self.back_off = BackOff::new();
+                    return Ok(found);
+                }
+                Ok(None) => {}
+                Err(error) if error.is_worth_repeating() => {
+                    self.events = None;
+                    self.back_off.wait(error).await?;
+                    self.client.look_again();
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    async fn try_next(&mut self) -> Result<Option<(Piece, StreamEvent)>> {
+        let Some(events) = &mut self.events else {
+            let answer = self.connect().await?;
+            self.events = Some(Events::new(&self.client, answer));
+            return Ok(None);
+        };
+        let Some(event) = events.next().await? else {
+            let message = "the server ended the connection".into();
+            return Err(ClientError::Told { message });
+        };
+        let after = event.id.as_ref().and_then(|id| id.parse().ok());
+        let event: StreamEvent = event.read()?;
+        let piece = match event.kind {
+            StreamKind::Start => return Ok(None),
+            StreamKind::Stdout | StreamKind::Stderr => {
+                let data = bytes_of(&event)?;
+                let offset = event.offset.unwrap_or(self.position);
+                self.position = after.unwrap_or(offset + data.len() as u64);
+                let is_error = event.kind == StreamKind::Stderr;
+                Piece::Output { is_error, data }
+            }
+            StreamKind::Gap => {
+                let end = event.end.unwrap_or(self.position);
+                let lost = end.saturating_sub(self.position);
+                self.position = end;
+                Piece::Gap(lost)
+            }
+            StreamKind::Exit => Piece::Exit {
+                code: event.exit_code.unwrap_or(1),
+                timed_out: event.timed_out,
+            },
+            StreamKind::Error => {
+                let message = event.message.unwrap_or_default();
+                return Err(ClientError::Told { message });
+            }
+        };
+        Ok(Some((piece, event)))
+    }
+}
+
+fn bytes_of(event: &StreamEvent) -> Result<Vec<u8>> {
+    let data = event.data.as_deref().unwrap_or_default();
+    match event.encoding {
+        Encoding::Utf8 => Ok(data.as_bytes().to_vec()),
+        Encoding::Base64 => BASE64_STANDARD
+            .decode(data)
+            .map_err(|_| ClientError::Stream("base64 that is none")),
+    }
+}
+
+impl Client {
+    /// Sends what is answered with nothing; again while a server restarts and
+    /// has surely not taken it, for a minute.
+    pub(crate) async fn done_patiently(
+        &mut self,
+        request: impl Fn(&Self) -> RequestBuilder,
+    ) -> Result<()> {
+        let mut back_off = BackOff::new();
+        loop {
+            match self.done(request(self)).await {
+                Err(error) if error.is_passing() => back_off.wait(error).await?,
+                answer => return answer,
+            }
+            self.look_again();
+        }
+    }
+}

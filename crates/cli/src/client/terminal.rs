@@ -1,0 +1,226 @@
+//! A terminal over its WebSocket.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use elevo_api::{ClientMessage, CreatePty, PtySession, ServerMessage};
+use futures::stream::{SplitSink, SplitStream};
+use futures::{SinkExt, StreamExt};
+use reqwest::header::AUTHORIZATION;
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
+use tokio_tungstenite::tungstenite::{Error as WsError, Message};
+use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async_with_config};
+
+use super::follow::BackOff;
+use super::{CONNECT, Client, ClientError, Result};
+
+/// A server answers pings, which are sent twice in this time.
+const SILENCE: Duration = Duration::from_secs(60);
+/// What one message may have.
+const LARGEST: usize = 4 << 20;
+/// Messages that wait to be sent.
+const WAITING: usize = 8;
+
+type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
+
+/// A terminal in a sandbox.
+#[derive(Debug)]
+pub(crate) struct Terminal {
+    client: Client,
+    sandbox: String,
+    id: String,
+    /// How much of its output has been given.
+    position: u64,
+    open: Option<Open>,
+}
+
+#[derive(Debug)]
+struct Open {
+    out: mpsc::Sender<Message>,
+    input: SplitStream<Socket>,
+}
+
+/// Where what is typed goes. Full while the server takes nothing, and closed
+/// once the connection is.
+#[derive(Clone, Debug)]
+pub(crate) struct Keys(mpsc::Sender<Message>);
+
+impl Keys {
+    /// Waits for room, which is then there for one message.
+    pub(crate) async fn room(self) -> Option<Room> {
+        self.0.reserve_owned().await.ok().map(Room)
+    }
+
+    /// Tells the size of the window, if there is room.
+    pub(crate) fn resize(&self, cols: u16, rows: u16) -> bool {
+        let message = text(&ClientMessage::Resize { cols, rows });
+        self.0.try_send(message).is_ok()
+    }
+
+    /// A sign of life; while others wait to be sent, these are one.
+    pub(crate) fn ping(&self) {
+        let _ = self.0.try_send(text(&ClientMessage::Ping));
+    }
+}
+
+/// Room for one message.
+#[derive(Debug)]
+pub(crate) struct Room(mpsc::OwnedPermit<Message>);
+
+impl Room {
+    pub(crate) fn type_in(self, data: Bytes) {
+        self.0.send(Message::Binary(data));
+    }
+}
+
+/// Sends beside reading: neither waits for the other.
+async fn send_all(mut out: SplitSink<Socket, Message>, mut waiting: mpsc::Receiver<Message>) {
+    while let Some(message) = waiting.recv().await {
+        if out.send(message).await.is_err() {
+            return;
+        }
+    }
+    let _ = out.close().await;
+}
+
+/// What a terminal says.
+#[derive(Debug)]
+pub(crate) enum Heard {
+    Output(Bytes),
+    Exit(i32),
+}
+
+impl Terminal {
+    pub(crate) async fn create(client: &Client, sandbox: &str, wish: &CreatePty) -> Result<Self> {
+        let path = ["api", "v1", "sandboxes", sandbox, "pty"];
+        let session: PtySession = client.post(&path, wish).await?;
+        Ok(Self {
+            client: client.clone(),
+            sandbox: sandbox.into(),
+            id: session.id,
+            position: 0,
+            open: None,
+        })
+    }
+
+    /// Connects, or connects again where the output broke off.
+    pub(crate) async fn connect(&mut self) -> Result<Keys> {
+        self.open = None;
+        let mut back_off = BackOff::new();
+        loop {
+            match self.try_connect().await {
+                Ok(open) => {
+                    let keys = Keys(open.out.clone());
+                    self.open = Some(open);
+                    return Ok(keys);
+                }
+                Err(error) if error.is_worth_repeating() => back_off.wait(error).await?,
+                Err(error) => return Err(error),
+            }
+            self.client.look_again();
+        }
+    }
+
+    async fn try_connect(&self) -> Result<Open> {
+        let path = [
+            "api",
+            "v1",
+            "sandboxes",
+            &self.sandbox,
+            "pty",
+            &self.id,
+            "ws",
+        ];
+        let mut url = self.client.at(&path);
+        let query = format!("format=binary&offset={}", self.position);
+        url.set_query(Some(&query));
+        let url = url.as_str().replacen("http", "ws", 1);
+        let mut request = url
+            .into_client_request()
+            .map_err(|error| self.failed(error))?;
+        let headers = request.headers_mut();
+        headers.insert(AUTHORIZATION, self.client.key.clone());
+        let config = WebSocketConfig::default()
+            .max_message_size(Some(LARGEST))
+            .max_frame_size(Some(LARGEST));
+        let connecting = connect_async_with_config(request, Some(config), true);
+        let connected = match timeout(2 * CONNECT, connecting).await {
+            Ok(connected) => connected,
+            Err(_) => {
+                let message = "the server does not answer".into();
+                return Err(ClientError::Told { message });
+            }
+        };
+        let (socket, _) = connected.map_err(|error| self.failed(error))?;
+        let (sink, input) = socket.split();
+        let (out, waiting) = mpsc::channel(WAITING);
+        tokio::spawn(send_all(sink, waiting));
+        Ok(Open { out, input })
+    }
+
+    /// An answer that is no WebSocket is an error of the API.
+    fn failed(&self, error: WsError) -> ClientError {
+        if let WsError::Http(answer) = &error
+            && let Some(body) = answer.body()
+            && let Ok(envelope) = serde_json::from_slice::<elevo_api::ErrorEnvelope>(body)
+        {
+            return ClientError::Refused(Box::new(envelope.error));
+        }
+        ClientError::Socket {
+            url: self.client.url().to_owned(),
+            source: Box::new(error),
+        }
+    }
+
+    /// What it says next. After an error, it has to be connected again.
+    pub(crate) async fn hear(&mut self) -> Result<Heard> {
+        let Some(open) = &mut self.open else {
+            let message = "not connected".into();
+            return Err(ClientError::Told { message });
+        };
+        loop {
+            let heard = timeout(SILENCE, open.input.next()).await;
+            let message = match heard {
+                Ok(Some(Ok(message))) => message,
+                Ok(Some(Err(error))) => return Err(self.failed(error)),
+                Ok(None) | Err(_) => {
+                    let message = "the server ended the connection".into();
+                    return Err(ClientError::Told { message });
+                }
+            };
+            match message {
+                Message::Binary(data) => {
+                    self.position += data.len() as u64;
+                    return Ok(Heard::Output(data));
+                }
+                Message::Text(text) => {
+                    let message = serde_json::from_str(&text).map_err(ClientError::Answer)?;
+                    match message {
+                        ServerMessage::Attached { offset } => self.position = offset,
+                        ServerMessage::Exit { exit_code } => return Ok(Heard::Exit(exit_code)),
+                        ServerMessage::Error { message } => {
+                            return Err(ClientError::Told { message });
+                        }
+                        ServerMessage::Pong | ServerMessage::Output { .. } => {}
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Ends the terminal and what runs in it.
+    pub(crate) async fn close(&self) -> Result<()> {
+        let path = ["api", "v1", "sandboxes", &self.sandbox, "pty", &self.id];
+        let request = self.client.request(reqwest::Method::DELETE, &path);
+        self.client.done(request).await
+    }
+}
+
+fn text(message: &ClientMessage) -> Message {
+    Message::Text(serde_json::to_string(message).unwrap_or_default().into())
+}

@@ -1,0 +1,243 @@
+//! The data directory of a server on this machine: where it is, who serves it,
+//! and the key of its owner.
+//!
+//! ```text
+//! DATA/server.json   {"version":1,"address":"127.0.0.1:8080","metrics":"…","pid":1}
+//!                    locked (flock) for as long as the server runs
+//! DATA/owner.key     the secret of a key with every scope; mode 0600
+//! DATA/elevo.sock    calls of this command line; see `door`
+//! DATA/server.log    what the server tells, as JSON; DATA/server.log.1 before that
+//! DATA/store         snapshots
+//! ```
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::net::SocketAddr;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use rustix::fs::FlockOperation;
+use serde::{Deserialize, Serialize};
+
+use crate::errors::Problem;
+
+/// A server that runs, as it is told to whoever looks for it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Running {
+    version: u32,
+    /// Where its API is.
+    pub(crate) address: SocketAddr,
+    /// Whether the API speaks TLS.
+    #[serde(default)]
+    pub(crate) tls: bool,
+    /// Where health, readiness and metrics are.
+    pub(crate) metrics: SocketAddr,
+    /// Its process.
+    pub(crate) pid: u32,
+}
+
+impl Running {
+    pub(crate) fn new(address: SocketAddr, metrics: SocketAddr, tls: bool) -> Self {
+        Self {
+            version: 1,
+            address,
+            tls,
+            metrics,
+            pid: std::process::id(),
+        }
+    }
+
+    /// The address of its API.
+    pub(crate) fn url(&self) -> String {
+        let scheme = if self.tls { "https" } else { "http" };
+        format!("{scheme}://{}", self.address)
+    }
+}
+
+/// What is told about a server, for as long as this is held.
+#[derive(Debug)]
+pub(crate) struct Announced {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl Drop for Announced {
+    fn drop(&mut self) {
+        // If it stays, its lock says that nobody is there.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Larger files are none of ours.
+const LARGEST: u64 = 16 << 10;
+
+/// A data directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Data(PathBuf);
+
+impl Data {
+    /// The one that was named, else the one of this user.
+    pub(crate) fn new(named: Option<PathBuf>) -> Self {
+        Self(named.unwrap_or_else(default_path))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Where the store of a server is.
+    pub(crate) fn store(&self) -> PathBuf {
+        self.0.join("store")
+    }
+
+    /// Where a server takes calls of this command line.
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.0.join("elevo.sock")
+    }
+
+    pub(crate) fn log(&self) -> PathBuf {
+        self.0.join("server.log")
+    }
+
+    pub(crate) fn owner_key_path(&self) -> PathBuf {
+        self.0.join("owner.key")
+    }
+
+    fn announcement(&self) -> PathBuf {
+        self.0.join("server.json")
+    }
+
+    /// The server that runs here, if one does. What one that was killed has
+    /// left does not count: nobody holds its lock.
+    pub(crate) fn running(&self) -> Option<Running> {
+        let file = File::open(self.announcement()).ok()?;
+        if rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared).is_ok() {
+            return None;
+        }
+        let mut text = String::new();
+        file.take(LARGEST).read_to_string(&mut text).ok()?;
+        serde_json::from_str(&text).ok()
+    }
+
+    /// Tells whoever looks that a server runs.
+    pub(crate) fn announce(&self, running: &Running) -> Result<Announced, Problem> {
+        let path = self.announcement();
+        let failed = |source| Problem::Io {
+            action: "write",
+            path: path.clone(),
+            source,
+        };
+        let mut open = OpenOptions::new();
+        open.create(true).truncate(false).write(true).mode(0o644);
+        let mut file = open.open(&path).map_err(failed)?;
+        lock(&file).map_err(failed)?;
+        let json = serde_json::to_vec(running).unwrap_or_default();
+        let written = file.set_len(0).and_then(|()| file.write_all(&json));
+        written.map_err(failed)?;
+        Ok(Announced { path, _lock: file })
+    }
+
+    /// The owner's key, if it is there and may be read.
+    pub(crate) fn owner_key(&self) -> Option<String> {
+        read_key(&self.owner_key_path()).ok()
+    }
+
+    /// Keeps the owner's key where only this user reads it.
+    pub(crate) fn write_owner_key(&self, secret: &str) -> Result<(), Problem> {
+        let path = self.owner_key_path();
+        let written = tempfile::NamedTempFile::new_in(&self.0).and_then(|mut file| {
+            // A temporary file is of mode 0600 from the beginning.
+            writeln!(file, "{secret}")?;
+            file.as_file().sync_all()?;
+            file.persist(&path).map_err(|error| error.error)
+        });
+        written.map_err(|source| Problem::Io {
+            action: "write",
+            path: self.owner_key_path(),
+            source,
+        })?;
+        Ok(())
+    }
+}
+
+/// The key in a file.
+pub(crate) fn read_key(path: &Path) -> Result<String, Problem> {
+    let failed = |source| Problem::Io {
+        action: "read the key in",
+        path: path.into(),
+        source,
+    };
+    let mut text = String::new();
+    let file = File::open(path).map_err(failed)?;
+    let read = file.take(LARGEST).read_to_string(&mut text);
+    read.map_err(failed)?;
+    Ok(text.trim().to_owned())
+}
+
+/// Waits for those who only look whether somebody is there.
+fn lock(file: &File) -> io::Result<()> {
+    let mut tries = 0;
+    loop {
+        match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+            Err(rustix::io::Errno::WOULDBLOCK) if tries < 50 => {
+                tries += 1;
+                thread::sleep(Duration::from_millis(20));
+            }
+            locked => return locked.map_err(Into::into),
+        }
+    }
+}
+
+/// `/var/lib/elevo` for root, else among the user's own data.
+fn default_path() -> PathBuf {
+    if rustix::process::geteuid().is_root() {
+        return "/var/lib/elevo".into();
+    }
+    let absolute = |name| {
+        let path = std::env::var_os(name).map(PathBuf::from);
+        path.filter(|path| path.is_absolute())
+    };
+    match (absolute("XDG_DATA_HOME"), absolute("HOME")) {
+        (Some(data), _) => data.join("elevo"),
+        (None, Some(home)) => home.join(".local/share/elevo"),
+        (None, None) => "/var/lib/elevo".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_server_is_known_only_while_it_runs() {
+        let directory = tempfile::tempdir().unwrap();
+        let data = Data::new(Some(directory.path().into()));
+        assert_eq!(data.running(), None);
+        let address = ([127, 0, 0, 1], 8080).into();
+        let running = Running::new(address, address, false);
+        let announced = data.announce(&running).unwrap();
+        assert_eq!(data.running(), Some(running.clone()));
+        assert_eq!(running.url(), "http://127.0.0.1:8080");
+        // As if it were killed: the file stays, the lock goes.
+        let kept = fs::read(data.announcement()).unwrap();
+        drop(announced);
+        assert_eq!(data.running(), None);
+        fs::write(data.announcement(), kept).unwrap();
+        assert_eq!(data.running(), None);
+    }
+
+    #[test]
+    fn the_owners_key_is_for_the_owner_only() {
+        let directory = tempfile::tempdir().unwrap();
+        let data = Data::new(Some(directory.path().into()));
+        assert_eq!(data.owner_key(), None);
+        data.write_owner_key("elv_secret").unwrap();
+        assert_eq!(data.owner_key().as_deref(), Some("elv_secret"));
+        let mode = fs::metadata(data.owner_key_path()).unwrap().permissions();
+        assert_eq!(mode.mode() & 0o777, 0o600);
+    }
+}

@@ -1,0 +1,212 @@
+//! What sandboxes need: a container engine, and a server that is ready.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use elevo_api::Ready;
+use elevo_sandbox::{DockerRuntime, DockerSettings, RuntimeInfo, SandboxRuntime};
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use super::row;
+use crate::client::Client;
+use crate::data::{Data, Running};
+use crate::format::first_line;
+use crate::output::Output;
+
+/// What answers, answers within this time.
+const PATIENCE: Duration = Duration::from_secs(10);
+const DEFAULT_HOST: &str = "unix:///var/run/docker.sock";
+
+/// What was found.
+pub(super) struct Found {
+    host: String,
+    engine: Result<RuntimeInfo, String>,
+    data: Data,
+    server: Option<(Running, Result<Ready, String>)>,
+}
+
+pub(super) fn look(data: Option<PathBuf>) -> anyhow::Result<Found> {
+    let host = std::env::var("DOCKER_HOST").ok();
+    let host = host.filter(|host| !host.is_empty());
+    let host = host.unwrap_or_else(|| DEFAULT_HOST.into());
+    let data = Data::new(data);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let found = runtime.block_on(async {
+        let engine = engine(&host).await;
+        let server = match data.running() {
+            Some(running) => {
+                let ready = ready(&running).await;
+                Some((running, ready))
+            }
+            None => None,
+        };
+        Found {
+            host: host.clone(),
+            engine,
+            data: data.clone(),
+            server,
+        }
+    });
+    Ok(found)
+}
+
+/// Asks the engine who it is. Nothing of an installation is touched: none has
+/// this name.
+async fn engine(host: &str) -> Result<RuntimeInfo, String> {
+    let settings = DockerSettings {
+        host: host.into(),
+        server: "elevo-doctor".into(),
+        network: "elevo-doctor".into(),
+    };
+    let asking = async {
+        let runtime = DockerRuntime::connect(settings).await?;
+        runtime.check().await
+    };
+    match timeout(PATIENCE, asking).await {
+        Ok(info) => info.map_err(|error| told(&error)),
+        Err(_) => Err(format!("nothing answers at {host}")),
+    }
+}
+
+async fn ready(running: &Running) -> Result<Ready, String> {
+    let url = format!("http://{}", running.metrics);
+    let client = Client::known(&url, None).map_err(|error| told(&error))?;
+    let asking = client.any_json(&["ready"]);
+    match timeout(PATIENCE, asking).await {
+        Ok(ready) => ready.map_err(|error| told(&error)),
+        Err(_) => Err("it does not answer".into()),
+    }
+}
+
+/// An error with what caused it.
+fn told(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    first_line(&text).into_owned()
+}
+
+impl Found {
+    pub(super) fn engine_shape(&self) -> Value {
+        match &self.engine {
+            Err(obstacle) => json!({ "host": self.host, "usable": false, "obstacle": obstacle }),
+            Ok(info) => json!({
+                "host": self.host,
+                "usable": true,
+                "obstacle": null,
+                "engine": info.engine,
+                "api_version": info.api_version,
+                "storage_driver": info.storage_driver,
+                "runtimes": info.runtimes,
+                "live_restore": info.live_restore,
+                "cgroup_version": info.cgroup_version,
+                "internet": info.internet.is_none(),
+                "internet_obstacle": info.internet,
+            }),
+        }
+    }
+
+    pub(super) fn server_shape(&self) -> Value {
+        let data = self.data.path().to_string_lossy();
+        match &self.server {
+            None => json!({ "data": data, "running": false, "ready": false }),
+            Some((running, ready)) => json!({
+                "data": data,
+                "running": true,
+                "address": running.url(),
+                "pid": running.pid,
+                "ready": ready.as_ref().is_ok_and(|ready| ready.ready),
+                "checks": ready.as_ref().ok().map(|ready| &ready.checks),
+            }),
+        }
+    }
+
+    pub(super) fn print(&self, output: &mut Output) -> anyhow::Result<()> {
+        output.line("")?;
+        output.line(format!(
+            "Sandboxes, by the engine at {}",
+            first_line(&self.host)
+        ))?;
+        let lines = match &self.engine {
+            Err(obstacle) => {
+                let advice = format!("{obstacle}; start Docker, or set DOCKER_HOST");
+                vec![row(output, "engine", false, &advice)]
+            }
+            Ok(info) => engine_lines(output, info),
+        };
+        for line in lines {
+            output.line(line)?;
+        }
+        output.line("")?;
+        let data = self.data.path().display();
+        output.line(format!("The server of {data}"))?;
+        for line in self.server_lines(output) {
+            output.line(line)?;
+        }
+        Ok(())
+    }
+
+    fn server_lines(&self, output: &Output) -> Vec<Vec<u8>> {
+        let Some((running, ready)) = &self.server else {
+            return vec![row(
+                output,
+                "server",
+                false,
+                "it is not running; `elevo up` starts it",
+            )];
+        };
+        let at = format!("{}, process {}", running.url(), running.pid);
+        let mut lines = vec![row(output, "server", true, &at)];
+        match ready {
+            Err(obstacle) => lines.push(row(output, "ready", false, obstacle)),
+            Ok(ready) => lines.extend(ready.checks.iter().map(|check| {
+                let message = first_line(&check.message);
+                row(output, &check.name, check.ok, &message)
+            })),
+        }
+        lines
+    }
+}
+
+fn engine_lines(output: &Output, info: &RuntimeInfo) -> Vec<Vec<u8>> {
+    let engine = format!(
+        "{}, storage {}, runtimes {}, cgroups {}",
+        info.engine,
+        info.storage_driver,
+        info.runtimes.join(" "),
+        info.cgroup_version
+    );
+    let internet = match &info.internet {
+        None => row(
+            output,
+            "internet",
+            true,
+            "sandboxes can reach public addresses",
+        ),
+        Some(obstacle) => row(output, "internet", false, &first_line(obstacle)),
+    };
+    let restarts = match info.live_restore {
+        true => row(
+            output,
+            "restarts",
+            true,
+            "sandboxes go on while the engine is restarted",
+        ),
+        false => {
+            let text =
+                "sandboxes stop with the engine; set \"live-restore\": true in its daemon.json";
+            row(output, "restarts", false, text)
+        }
+    };
+    vec![
+        row(output, "engine", true, &first_line(&engine)),
+        internet,
+        restarts,
+    ]
+}

@@ -1,0 +1,160 @@
+//! Errors around the server: starting it, finding it, and its own.
+
+use std::error::Error;
+
+use serde_json::json;
+
+use super::{Exit, Known, Problem, lossy};
+use crate::client::ClientError;
+
+const ENGINE: &str = "start Docker (`systemctl start docker`), see whether you may use its socket \
+                      (the group `docker`), or name another engine with --docker-host or \
+                      DOCKER_HOST; `elevo doctor` says what it finds";
+
+/// What is known about an error of the server or of its client.
+pub(super) fn known(error: &(dyn Error + 'static)) -> Option<Known> {
+    if let Some(error) = error.downcast_ref() {
+        Some(of_client(error))
+    } else if let Some(error) = error.downcast_ref() {
+        of_engine(error)
+    } else {
+        let settings: &elevo_server::InvalidConfig = error.downcast_ref()?;
+        let known = Known::new(Exit::Usage, "settings_invalid");
+        Some(
+            known
+                .with(json!({ "problems": settings.0 }))
+                .advice("`workspace-server --help` lists all settings"),
+        )
+    }
+}
+
+pub(super) fn of_problem(problem: &Problem) -> Known {
+    let usage = |name: &'static str| Known::new(Exit::Usage, name);
+    match problem {
+        Problem::ServerRunning { data, url, pid } => Known::new(Exit::Conflict, "server_running")
+            .with(json!({ "data": lossy(data), "server": url, "pid": pid }))
+            .advice("use that one, end it first, or name another directory with --data DIR"),
+        Problem::CutShort => Known::new(Exit::Failed, "cut_short"),
+        Problem::NoTemplate => Known::new(Exit::NotFound, "template_not_found")
+            .advice("add an image with `elevo template add IMAGE`"),
+        Problem::WhichTemplate => {
+            usage("template_missing").advice("name one; `elevo template ls` lists them")
+        }
+        Problem::NotText(path) => usage("path_invalid").with(json!({ "path": lossy(path) })),
+        Problem::NoTerminal => usage("not_a_terminal")
+            .advice("`elevo exec SANDBOX -- COMMAND` runs a command without one"),
+        Problem::CopyEnds => usage("usage").advice("see `elevo cp --help`"),
+        Problem::IsADirectory(path) => {
+            Known::new(Exit::Conflict, "is_a_directory").with(json!({ "path": lossy(path) }))
+        }
+        Problem::InputLost { command } => Known::new(Exit::Failed, "input_lost")
+            .with(json!({ "commandId": command }))
+            .advice(format!(
+                "the command goes on: `elevo attach SANDBOX {command}` shows its output, \
+                 `elevo kill SANDBOX {command}` ends it"
+            )),
+        _ => Known::new(Exit::Failed, "failed"),
+    }
+}
+
+fn of_engine(error: &elevo_sandbox::Error) -> Option<Known> {
+    match error {
+        elevo_sandbox::Error::Unreachable { host, .. } => Some(
+            Known::new(Exit::Failed, "engine_unavailable")
+                .with(json!({ "host": host }))
+                .advice(ENGINE),
+        ),
+        _ => None,
+    }
+}
+
+fn of_client(error: &ClientError) -> Known {
+    match error {
+        ClientError::NoServer { data } => Known::new(Exit::NotFound, "server_not_running")
+            .with(json!({ "data": lossy(data) }))
+            .advice(
+                "start one with `elevo up`; if it is elsewhere, name it with --server URL, or its \
+                 data directory with --data DIR",
+            ),
+        ClientError::Address { text, .. } => {
+            Known::new(Exit::Usage, "address_invalid").with(json!({ "server": text }))
+        }
+        ClientError::NoKey { url } => Known::new(Exit::Usage, "key_missing")
+            .with(json!({ "server": url }))
+            .advice(
+                "set ELEVO_API_KEY, or name a file with --key-file; `elevo key create` makes one",
+            ),
+        ClientError::KeyUnusable => Known::new(Exit::Usage, "key_invalid")
+            .advice("see what is in ELEVO_API_KEY or the file of --key-file"),
+        ClientError::Unreachable { url, .. } => Known::new(Exit::Busy, "server_unreachable")
+            .with(json!({ "server": url }))
+            .advice("see whether it runs (`elevo up` starts one) and whether --server is right"),
+        ClientError::Broken { url, .. } | ClientError::Socket { url, .. } => {
+            Known::new(Exit::Failed, "connection_lost").with(json!({ "server": url }))
+        }
+        ClientError::GaveUp(inner) => {
+            let inner = of_client(inner);
+            Known::new(Exit::Busy, "connection_lost")
+                .with(inner.details)
+                .advice("see whether the server runs; `elevo attach` shows output from where it broke off")
+        }
+        ClientError::Refused(body) => of_api(body),
+        ClientError::NotOurs { url, status } => Known::new(Exit::Failed, "not_a_server")
+            .with(json!({ "server": url, "status": status }))
+            .advice("see whether --server is right"),
+        ClientError::Setup(_)
+        | ClientError::Answer(_)
+        | ClientError::Stream(_)
+        | ClientError::TooLarge(_)
+        | ClientError::Told { .. } => Known::new(Exit::Failed, "failed"),
+    }
+}
+
+/// Errors of the API keep their names, in lower case, and their advice.
+fn of_api(body: &elevo_api::ErrorBody) -> Known {
+    let status = body.code().map_or(500, |code| code.http());
+    let exit = match status {
+        400 | 413 | 415 | 422 => Exit::Usage,
+        404 => Exit::NotFound,
+        409 => Exit::Conflict,
+        429 | 503 => Exit::Busy,
+        _ => Exit::Failed,
+    };
+    let mut details = match &body.details {
+        serde_json::Value::Object(details) => details.clone(),
+        _ => serde_json::Map::new(),
+    };
+    details.insert("code".into(), body.code.into());
+    if !body.request_id.is_empty() {
+        details.insert("requestId".into(), body.request_id.clone().into());
+    }
+    let remediation = crate::format::first_line(&body.remediation).into_owned();
+    Known::new(exit, body.name.to_ascii_lowercase())
+        .with(details.into())
+        .advice(remediation)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Report;
+    use super::*;
+
+    #[test]
+    fn errors_of_the_api_keep_name_advice_and_request() {
+        let body = elevo_api::ErrorBody {
+            code: 2001,
+            name: "SANDBOX_NOT_FOUND".into(),
+            message: "there is no sandbox `x`".into(),
+            details: json!({ "sandboxId": "x" }),
+            remediation: "Check the id.".into(),
+            request_id: "req-1".into(),
+        };
+        let report = Report::new(&ClientError::Refused(Box::new(body)).into());
+        assert_eq!(report.exit, Exit::NotFound);
+        let json = report.json();
+        assert_eq!(json["error"]["name"], "sandbox_not_found");
+        assert_eq!(json["error"]["remediation"], "Check the id.");
+        let details = json!({ "sandboxId": "x", "code": 2001, "requestId": "req-1" });
+        assert_eq!(json["error"]["details"], details);
+    }
+}

@@ -1,0 +1,358 @@
+//! Commands in sandboxes: `exec`, `attach`, `ps` and `kill`.
+
+mod input;
+mod manage;
+
+use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::Args;
+use elevo_api as api;
+use reqwest::Method;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::client::{Client, Follow, Piece, Reach};
+use crate::errors::Problem;
+use crate::service::{self, Call, variable};
+use crate::state::reader_left;
+
+pub(crate) use input::read_ahead;
+pub(crate) use manage::{Kill, Ps, kill, ps};
+
+/// Run a command in a sandbox: its output as it comes, its exit code as ours.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+One word after `--` is read by the sandbox's shell as it is; several are a
+program and its arguments, each as it is here. Standard input is passed on if it
+is no terminal. Ctrl-C interrupts the command, and the second one kills it. If
+the connection breaks or the server is restarted, output goes on where it broke
+off. Ends with 125 if elevo itself fails.
+
+Examples:
+  elevo exec \"$id\" -- make test
+  elevo exec \"$id\" -- 'cd src && grep -r TODO . | wc -l'
+  elevo exec \"$id\" --cwd /tmp --env A=1 --timeout 600000 -- ./long.sh
+  tar c . | elevo exec \"$id\" -- tar x
+  command=$(elevo exec -b \"$id\" -- python -m http.server)")]
+pub(crate) struct Exec {
+    #[command(flatten)]
+    pub(crate) reach: Reach,
+
+    /// The sandbox
+    sandbox: String,
+
+    /// Where it runs; /workspace by default
+    #[arg(long, value_name = "PATH")]
+    cwd: Option<String>,
+
+    /// A variable for it; can be repeated
+    #[arg(long = "env", short, value_name = "NAME=VALUE", value_parser = variable)]
+    envs: Vec<(String, String)>,
+
+    /// Milliseconds after which it is ended; 0 for never. By default what the
+    /// server's settings say, and never in the background
+    #[arg(long, value_name = "MS")]
+    timeout: Option<u32>,
+
+    /// Let it run, and print its id
+    #[arg(short, long)]
+    background: bool,
+
+    /// Do not pass standard input on
+    #[arg(long)]
+    no_stdin: bool,
+
+    /// The command
+    #[arg(required = true, last = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+/// Show the output of a command, from its beginning or from an offset on.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Goes on until the command ends, and ends as it did. Ctrl-C leaves it running.
+Of old output only the newest is kept; what is missing is told. Ends with 125 if
+elevo itself fails.
+
+Examples:
+  elevo attach \"$id\" \"$command\"
+  elevo attach \"$id\" \"$command\" --offset 4096")]
+pub(crate) struct Attach {
+    #[command(flatten)]
+    pub(crate) reach: Reach,
+
+    /// The sandbox
+    sandbox: String,
+
+    /// The command: `elevo ps` lists them
+    command: String,
+
+    /// How many bytes of output to leave out
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    offset: u64,
+}
+
+pub(crate) fn exec(args: Exec) -> anyhow::Result<ExitCode> {
+    let wants_input = !args.no_stdin && !args.background && !io::stdin().is_terminal();
+    let wish = api::RunCommand {
+        command: line(&args.command),
+        cwd: args.cwd,
+        envs: args.envs.into_iter().collect(),
+        timeout: args.timeout,
+        stream: !args.background,
+        background: args.background,
+        open_stdin: wants_input,
+        ..api::RunCommand::default()
+    };
+    service::run(&args.reach, |call| match args.background {
+        true => background(call, &args.sandbox, &wish),
+        false => foreground(call, &args.sandbox, &wish),
+    })
+}
+
+fn background(call: &mut Call, sandbox: &str, wish: &api::RunCommand) -> anyhow::Result<ExitCode> {
+    let path = ["api", "v1", "sandboxes", sandbox, "process", "run"];
+    let started: api::CommandStarted = call.wait(call.client.post(&path, wish))?;
+    match call.output.is_json() {
+        true => call.output.value(&started)?,
+        false => call.output.line(&started.command_id)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn foreground(call: &mut Call, sandbox: &str, wish: &api::RunCommand) -> anyhow::Result<ExitCode> {
+    let (signals, follow) = call.wait(async {
+        let signals = Signals::new()?;
+        let follow = Follow::run(&call.client, sandbox, wish).await?;
+        anyhow::Ok((signals, follow))
+    })?;
+    let target = Target {
+        client: call.client.clone(),
+        sandbox: sandbox.into(),
+        command: follow.command().into(),
+    };
+    let feeding = wish.open_stdin.then(|| input::feed(target.clone()));
+    show(call, follow, signals, Some(target), feeding)
+}
+
+pub(crate) fn attach(args: &Attach) -> anyhow::Result<ExitCode> {
+    service::run(&args.reach, |call| {
+        let (sandbox, command) = (&args.sandbox, &args.command);
+        let (signals, follow) = call.wait(async {
+            let signals = Signals::new()?;
+            let attaching = Follow::attach(&call.client, sandbox, command, args.offset);
+            anyhow::Ok((signals, attaching.await?))
+        })?;
+        show(call, follow, signals, None, None)
+    })
+}
+
+/// A command, to send something to.
+#[derive(Clone, Debug)]
+struct Target {
+    client: Client,
+    sandbox: String,
+    command: String,
+}
+
+impl Target {
+    /// Sends a signal. There is nobody to tell if that fails.
+    async fn signal(&self, signal: i32) {
+        let path = [
+            "api",
+            "v1",
+            "sandboxes",
+            &self.sandbox,
+            "process",
+            &self.command,
+            "kill",
+        ];
+        let wish = api::Kill {
+            signal: Some(signal),
+        };
+        let mut client = self.client.clone();
+        let sending =
+            client.done_patiently(|client| client.request(Method::POST, &path).json(&wish));
+        let _ = sending.await;
+    }
+}
+
+/// Signals that are for the command.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    count: u32,
+}
+
+impl Signals {
+    fn new() -> io::Result<Self> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            count: 0,
+        })
+    }
+
+    /// What is to be sent: first what came, then a kill.
+    async fn next(&mut self) -> i32 {
+        let came = tokio::select! {
+            _ = self.interrupt.recv() => 2,
+            _ = self.terminate.recv() => 15,
+        };
+        self.count += 1;
+        if self.count == 1 { came } else { 9 }
+    }
+}
+
+const SIGPIPE: i32 = 13;
+
+type Feeding = tokio::sync::oneshot::Receiver<anyhow::Error>;
+
+/// Prints output until the command ends.
+fn show(
+    call: &mut Call,
+    mut follow: Follow,
+    mut signals: Signals,
+    target: Option<Target>,
+    mut feeding: Option<Feeding>,
+) -> anyhow::Result<ExitCode> {
+    loop {
+        let step = call.wait(step(&mut follow, &mut signals, &mut feeding))?;
+        match (step, &target) {
+            (Step::Piece(piece, event), _) => {
+                match print(call, piece, &event) {
+                    Ok(None) => {}
+                    Ok(Some(code)) => return Ok(code),
+                    Err(error) => {
+                        // As if it wrote into the closed pipe itself.
+                        if let Some(target) = target.filter(|_| reader_left(&error)) {
+                            call.wait(target.signal(SIGPIPE));
+                        }
+                        return Err(error);
+                    }
+                }
+            }
+            (Step::Signal(signal), Some(target)) if signals.count <= 2 => {
+                let target = target.clone();
+                call.spawn(async move { target.signal(signal).await });
+            }
+            // Whoever only looks leaves; so does whoever insists.
+            (Step::Signal(signal), _) => return Ok(ExitCode::from(128 + signal as u8)),
+        }
+    }
+}
+
+enum Step {
+    Piece(Piece, Box<api::StreamEvent>),
+    Signal(i32),
+}
+
+async fn step(
+    follow: &mut Follow,
+    signals: &mut Signals,
+    feeding: &mut Option<Feeding>,
+) -> anyhow::Result<Step> {
+    let failed = async {
+        match feeding {
+            Some(feeding) => match feeding.await {
+                Ok(error) => error,
+                Err(_) => std::future::pending().await,
+            },
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        signal = signals.next() => Ok(Step::Signal(signal)),
+        error = failed => Err(error),
+        next = follow.next() => {
+            let (piece, event) = next?;
+            Ok(Step::Piece(piece, Box::new(event)))
+        }
+    }
+}
+
+/// Prints a piece; the exit code, if it is the last.
+fn print(
+    call: &mut Call,
+    piece: Piece,
+    event: &api::StreamEvent,
+) -> anyhow::Result<Option<ExitCode>> {
+    if call.output.is_json() {
+        call.output.value(event)?;
+        call.output.finish()?;
+    }
+    match piece {
+        Piece::Output { .. } if call.output.is_json() => {}
+        Piece::Output {
+            is_error: true,
+            data,
+        } => {
+            let mut err = io::stderr().lock();
+            err.write_all(&data)
+                .context("cannot write to standard error")?;
+        }
+        Piece::Output { data, .. } => {
+            call.output.bytes(&data)?;
+            call.output.finish()?;
+        }
+        Piece::Gap(bytes) => {
+            let bytes = crate::format::bytes(bytes);
+            call.note(&format!("{bytes} of output are no longer kept"));
+        }
+        Piece::Exit { code, timed_out } => {
+            if timed_out {
+                call.note("the command took too long and was ended; --timeout 0 waits for ever");
+            }
+            return Ok(Some(ExitCode::from(u8::try_from(code).unwrap_or(1))));
+        }
+    }
+    Ok(None)
+}
+
+/// The words as the shell reads them.
+fn line(words: &[String]) -> String {
+    match words {
+        [one] => one.clone(),
+        many => many
+            .iter()
+            .map(|word| quoted(word))
+            .collect::<Vec<_>>()
+            .join(" "),
+    }
+}
+
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./:,@%+=".contains(c);
+    match !word.is_empty() && word.chars().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
+}
+
+/// Whether a program is asked for that a terminal is needed for.
+pub(crate) fn need_terminal() -> Result<(), Problem> {
+    match io::stdin().is_terminal() && io::stdout().is_terminal() {
+        true => Ok(()),
+        false => Err(Problem::NoTerminal),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_word_is_for_the_shell_and_several_are_a_program() {
+        let line = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|word| (*word).into()).collect();
+            line(&words)
+        };
+        assert_eq!(line(&["cd src && ls | wc -l"]), "cd src && ls | wc -l");
+        assert_eq!(line(&["ls", "-l", "a b"]), "ls -l 'a b'");
+        assert_eq!(
+            line(&["echo", "it's", "", "$HOME", "a;b"]),
+            r"echo 'it'\''s' '' '$HOME' 'a;b'"
+        );
+    }
+}

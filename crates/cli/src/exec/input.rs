@@ -1,0 +1,112 @@
+//! Standard input for a command, in pieces that are sent one after another:
+//! what the command does not read is not read here either.
+
+use std::io::{self, Read};
+use std::thread;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use bytes::Bytes;
+use elevo_api::CommandInput;
+use reqwest::Method;
+use tokio::sync::{mpsc, oneshot};
+
+use super::{Feeding, Target};
+use crate::client::ClientError;
+use crate::errors::Problem;
+
+/// What is sent at a time.
+const PIECE: usize = 256 << 10;
+/// Pieces that are read ahead.
+const AHEAD: usize = 2;
+
+/// Passes standard input on until it ends. What comes back is an error after
+/// which the command cannot be trusted to have read all of it.
+pub(super) fn feed(target: Target) -> Feeding {
+    let (failed, failure) = oneshot::channel();
+    let pieces = read_ahead();
+    // In a thread of its own: it may wait for input long after the command has
+    // ended, and nobody waits for it.
+    thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        let fed = match runtime {
+            Ok(runtime) => runtime.block_on(send_all(target, pieces)),
+            Err(error) => Err(error.into()),
+        };
+        if let Err(error) = fed {
+            let _ = failed.send(error);
+        }
+    });
+    failure
+}
+
+/// Reads standard input, and no further than a few pieces ahead.
+pub(crate) fn read_ahead() -> mpsc::Receiver<io::Result<Bytes>> {
+    let (sender, receiver) = mpsc::channel(AHEAD);
+    thread::spawn(move || {
+        let mut stdin = io::stdin().lock();
+        let mut buffer = vec![0; PIECE];
+        loop {
+            let piece = match stdin.read(&mut buffer) {
+                Ok(0) => return,
+                Ok(length) => Ok(Bytes::copy_from_slice(&buffer[..length])),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => Err(error),
+            };
+            let is_last = piece.is_err();
+            if sender.blocking_send(piece).is_err() || is_last {
+                return;
+            }
+        }
+    });
+    receiver
+}
+
+async fn send_all(
+    mut target: Target,
+    mut pieces: mpsc::Receiver<io::Result<Bytes>>,
+) -> anyhow::Result<()> {
+    while let Some(piece) = pieces.recv().await {
+        let piece = piece.map_err(Problem::Input)?;
+        let wish = CommandInput {
+            data: BASE64_STANDARD.encode(&piece),
+            eof: false,
+        };
+        if !send(&mut target, &wish).await? {
+            return Ok(());
+        }
+    }
+    let end = CommandInput {
+        data: String::new(),
+        eof: true,
+    };
+    send(&mut target, &end).await?;
+    Ok(())
+}
+
+/// Sends a piece once; whether the command takes more. While the server
+/// restarts it is sent again, but not where it may have arrived.
+async fn send(target: &mut Target, wish: &CommandInput) -> anyhow::Result<bool> {
+    let (sandbox, command) = (target.sandbox.clone(), target.command.clone());
+    let path = [
+        "api",
+        "v1",
+        "sandboxes",
+        &sandbox,
+        "process",
+        &command,
+        "input",
+    ];
+    let client = &mut target.client;
+    let sending = client.done_patiently(|client| client.request(Method::POST, &path).json(wish));
+    match sending.await {
+        Ok(()) => Ok(true),
+        // It has ended, or has closed its input.
+        Err(ClientError::Refused(_)) => Ok(false),
+        Err(error) => Err(anyhow::Error::new(error).context(Problem::InputLost {
+            command: target.command.clone(),
+        })),
+    }
+}

@@ -1,0 +1,235 @@
+//! The commands of `elevo key` and `elevo agent`: who may ask the server.
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use elevo_api as api;
+use reqwest::Method;
+use serde_json::json;
+
+use crate::client::Reach;
+use crate::service::{self, Call, Table, relative};
+
+/// Keys: what programs send to prove who they are.
+#[derive(Debug, Args)]
+#[command(
+    arg_required_else_help = true,
+    disable_help_subcommand = true,
+    after_help = "\
+Examples:
+  export ELEVO_API_KEY=$(elevo key create ci)
+  elevo key create bot --agent \"$agent\" --expires 86400
+  elevo key ls
+  elevo key rm key-…"
+)]
+pub(crate) struct Key {
+    #[command(flatten)]
+    pub(crate) reach: Reach,
+    #[command(subcommand)]
+    command: KeyCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum KeyCommand {
+    Create(Create),
+    /// List keys, revoked ones too
+    #[command(after_help = "\
+Examples:
+  elevo key ls
+  elevo key ls --json | jq -r .name")]
+    Ls,
+    /// Revoke keys
+    #[command(after_help = "\
+Examples:
+  elevo key rm key-…")]
+    Rm {
+        /// The keys' ids
+        #[arg(required = true, value_name = "ID")]
+        ids: Vec<String>,
+    },
+}
+
+/// Make a key, and print its secret, which is kept nowhere else.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+An ordinary key makes and uses sandboxes. --scope gives others: sandboxes:read,
+sandboxes:write, process, files, host, templates:write, keys, system.
+
+Examples:
+  elevo key create ci
+  elevo key create watcher --scope sandboxes:read --expires 3600
+  elevo key create load-test --no-limits")]
+struct Create {
+    /// What it is for
+    name: String,
+
+    /// What it may do; can be repeated. By default what an ordinary user needs
+    #[arg(long = "scope", value_name = "SCOPE")]
+    scopes: Vec<api::Scope>,
+
+    /// The agent that it acts for, and whose sandboxes are all it sees
+    #[arg(long, value_name = "ID")]
+    agent: Option<String>,
+
+    /// Seconds after which it is void
+    #[arg(long, value_name = "SECONDS")]
+    expires: Option<u32>,
+
+    /// Without the limits that the server's settings have for ordinary keys
+    #[arg(long)]
+    no_limits: bool,
+}
+
+/// Agents: principals whose keys see their own sandboxes only.
+#[derive(Debug, Args)]
+#[command(
+    arg_required_else_help = true,
+    disable_help_subcommand = true,
+    after_help = "\
+Examples:
+  agent=$(elevo agent add reviewer)
+  elevo key create reviewer --agent \"$agent\""
+)]
+pub(crate) struct Agent {
+    #[command(flatten)]
+    pub(crate) reach: Reach,
+    #[command(subcommand)]
+    command: AgentCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum AgentCommand {
+    /// Add an agent, and print its id
+    #[command(after_help = "\
+Examples:
+  elevo agent add reviewer")]
+    Add {
+        /// Its name
+        name: String,
+    },
+    /// List agents
+    #[command(after_help = "\
+Examples:
+  elevo agent ls")]
+    Ls,
+}
+
+const KEYS: [&str; 3] = ["api", "v1", "keys"];
+const AGENTS: [&str; 3] = ["api", "v1", "agents"];
+
+pub(crate) fn run(key: Key) -> anyhow::Result<ExitCode> {
+    service::run(&key.reach, |call| {
+        match key.command {
+            KeyCommand::Create(args) => create(call, args)?,
+            KeyCommand::Ls => ls(call)?,
+            KeyCommand::Rm { ids } => rm(call, &ids)?,
+        }
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+fn create(call: &mut Call, args: Create) -> anyhow::Result<()> {
+    let wish = api::CreateKey {
+        name: args.name,
+        scopes: (!args.scopes.is_empty()).then_some(args.scopes),
+        agent: args.agent,
+        limits: args.no_limits.then(api::KeyLimits::default),
+        expires_in_seconds: args.expires,
+    };
+    let made: api::NewKey = call.wait(call.client.post(&KEYS, &wish))?;
+    if call.output.is_json() {
+        call.output.value(&made)?;
+        return Ok(());
+    }
+    call.output.line(made.secret.unwrap_or_default())?;
+    call.output.finish()?;
+    let id = &made.key.id;
+    call.note(&format!(
+        "this is {id}; its secret is shown once and kept nowhere"
+    ));
+    Ok(())
+}
+
+fn ls(call: &mut Call) -> anyhow::Result<()> {
+    let list: api::KeyList = call.wait(call.client.get(&KEYS))?;
+    let mut table = Table::new(&["ID", "NAME", "STATE", "CREATED", "AGENT", "SCOPES"]);
+    for key in &list.items {
+        if call.output.is_json() {
+            call.output.value(key)?;
+            continue;
+        }
+        let state = match (&key.revoked_at, &key.expires_at) {
+            (Some(revoked), _) => format!("revoked {}", relative(revoked)),
+            (None, Some(expires)) => format!("expires {}", relative(expires)),
+            (None, None) => "valid".into(),
+        };
+        table.row([
+            key.id.clone(),
+            key.name.clone(),
+            state,
+            relative(&key.created_at),
+            key.agent.clone().unwrap_or("-".into()),
+            key.scopes.join(" "),
+        ]);
+    }
+    match call.output.is_json() {
+        true => Ok(()),
+        false => table.print(&mut call.output),
+    }
+}
+
+fn rm(call: &mut Call, ids: &[String]) -> anyhow::Result<()> {
+    for id in ids {
+        let path = ["api", "v1", "keys", id];
+        let request = call.client.request(Method::DELETE, &path);
+        call.wait(call.client.done(request))?;
+        match call.output.is_json() {
+            true => call.output.value(&json!({ "revoked": id }))?,
+            false => call.output.line(format!("Revoked {id}"))?,
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn run_agent(agent: Agent) -> anyhow::Result<ExitCode> {
+    service::run(&agent.reach, |call| {
+        match agent.command {
+            AgentCommand::Add { name } => add_agent(call, name)?,
+            AgentCommand::Ls => ls_agents(call)?,
+        }
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+fn add_agent(call: &mut Call, name: String) -> anyhow::Result<()> {
+    let wish = api::CreateAgent { name };
+    let made: api::Agent = call.wait(call.client.post(&AGENTS, &wish))?;
+    match call.output.is_json() {
+        true => call.output.value(&made)?,
+        false => call.output.line(&made.id)?,
+    }
+    Ok(())
+}
+
+fn ls_agents(call: &mut Call) -> anyhow::Result<()> {
+    let list: api::AgentList = call.wait(call.client.get(&AGENTS))?;
+    let mut table = Table::new(&["ID", "NAME", "ADDED"]);
+    for agent in &list.items {
+        match call.output.is_json() {
+            true => call.output.value(agent)?,
+            false => table.row([
+                agent.id.clone(),
+                agent.name.clone(),
+                relative(&agent.created_at),
+            ]),
+        }
+    }
+    match (call.output.is_json(), list.items.is_empty()) {
+        (true, _) => Ok(()),
+        (false, true) => {
+            call.note("there are none; `elevo agent add NAME` adds one");
+            Ok(())
+        }
+        (false, false) => table.print(&mut call.output),
+    }
+}

@@ -1,0 +1,99 @@
+//! The commands of `elevo sandbox`.
+
+mod create;
+mod files;
+mod life;
+mod look;
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use elevo_api::Sandbox as SandboxShape;
+
+use crate::client::Reach;
+use crate::service::{self, Call};
+
+pub(crate) use create::Network;
+
+/// Sandboxes: containers that agents work in, each with its own workspace.
+#[derive(Debug, Args)]
+#[command(
+    arg_required_else_help = true,
+    disable_help_subcommand = true,
+    after_help = "\
+A sandbox is a hardened container with a workspace at /workspace: its own branch
+of a versioned file tree. It is removed when its time is over. `elevo up` starts
+the server that these commands ask.
+
+Examples:
+  elevo template add python:3.11
+  id=$(elevo sandbox create python:3.11)
+  elevo exec \"$id\" -- python -c 'print(6 * 7)'
+  elevo sandbox fork \"$id\" -n 3              what is in it now, three times
+  elevo sandbox diff -p \"$id\"                what was changed in it
+  elevo sandbox rm \"$id\""
+)]
+pub(crate) struct Sandbox {
+    #[command(flatten)]
+    pub(crate) reach: Reach,
+    #[command(subcommand)]
+    command: SandboxCommand,
+}
+
+/// Each describes itself, in the file it is in.
+#[derive(Debug, Subcommand)]
+enum SandboxCommand {
+    Create(create::Create),
+    Ls(look::Ls),
+    Show(look::Show),
+    Rm(life::Rm),
+    Stop(life::Stop),
+    Start(life::Start),
+    Extend(life::Extend),
+    Fork(files::Fork),
+    Snapshot(files::Snapshot),
+    Restore(files::Restore),
+    Diff(files::Diff),
+    Logs(look::Logs),
+    Stats(look::Stats),
+}
+
+pub(crate) fn run(sandbox: Sandbox) -> anyhow::Result<ExitCode> {
+    let done = |()| ExitCode::SUCCESS;
+    service::run(&sandbox.reach, |call| match sandbox.command {
+        SandboxCommand::Create(args) => create::create(call, args).map(done),
+        SandboxCommand::Ls(args) => look::ls(call, &args).map(done),
+        SandboxCommand::Show(args) => look::show(call, &args).map(done),
+        SandboxCommand::Rm(args) => life::rm(call, args),
+        SandboxCommand::Stop(args) => life::stop(call, &args).map(done),
+        SandboxCommand::Start(args) => life::start(call, &args).map(done),
+        SandboxCommand::Extend(args) => life::extend(call, &args).map(done),
+        SandboxCommand::Fork(args) => files::fork(call, args),
+        SandboxCommand::Snapshot(args) => files::snapshot(call, args).map(done),
+        SandboxCommand::Restore(args) => files::restore(call, args).map(done),
+        SandboxCommand::Diff(args) => files::diff(call, &args).map(done),
+        SandboxCommand::Logs(args) => look::logs(call, &args).map(done),
+        SandboxCommand::Stats(args) => look::stats(call, &args).map(done),
+    })
+}
+
+/// The path of a sandbox, and of something of it.
+fn path<'a>(id: &'a str, below: &'a str) -> Vec<&'a str> {
+    let mut path = vec!["api", "v1", "sandboxes", id];
+    path.extend((!below.is_empty()).then_some(below));
+    path
+}
+
+/// A word for a state.
+fn state(sandbox: &SandboxShape) -> &'static str {
+    elevo_core::SandboxState::from(sandbox.state).name()
+}
+
+/// Prints what became of a sandbox: all of it as JSON, else a line.
+fn print_done(call: &mut Call, sandbox: &SandboxShape, done: &str) -> anyhow::Result<()> {
+    match call.output.is_json() {
+        true => call.output.value(sandbox)?,
+        false => call.output.line(format!("{done} {}", sandbox.id))?,
+    }
+    Ok(())
+}

@@ -1,0 +1,170 @@
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use elevo_api as api;
+
+use crate::errors::Problem;
+use crate::service::{Call, variable};
+
+/// What a sandbox can reach.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Network {
+    /// Nothing
+    None,
+    /// Public addresses: no other sandbox, not the host, nothing private
+    Internet,
+}
+
+impl Network {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Internet => "internet",
+        }
+    }
+}
+
+impl From<Network> for api::NetworkMode {
+    fn from(network: Network) -> Self {
+        match network {
+            Network::None => Self::None,
+            Network::Internet => Self::Internet,
+        }
+    }
+}
+
+/// Make a sandbox, and print its id.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Returns when commands can run in it. What is asked for is given or refused:
+no limit is left out silently. Without TEMPLATE, a fork is of its origin's, and
+otherwise the only template that there is is used.
+
+Examples:
+  id=$(elevo sandbox create python:3.11)
+  elevo sandbox create python:3.11 --name try-1 --memory 512m --network none
+  elevo sandbox create python:3.11 --directory ~/project    a copy of it
+  elevo sandbox create python:3.11 --snapshot 1a2b…         what was kept
+  elevo sandbox create --fork \"$id\"                         what is in another")]
+pub(super) struct Create {
+    /// The template it starts from: `elevo template ls` lists them
+    template: Option<String>,
+
+    /// What it is called; need not be unique
+    #[arg(long)]
+    name: Option<String>,
+
+    /// A variable for everything that runs in it; can be repeated
+    #[arg(long = "env", short, value_name = "NAME=VALUE", value_parser = variable)]
+    envs: Vec<(String, String)>,
+
+    /// Processors, such as 2 or 0.5
+    #[arg(long, value_name = "N")]
+    cpu: Option<String>,
+
+    /// Memory, such as 512m or 2g
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<String>,
+
+    /// What can be written to its workspace
+    #[arg(long, value_name = "SIZE")]
+    disk: Option<String>,
+
+    /// Processes at a time
+    #[arg(long, value_name = "N")]
+    pids: Option<u32>,
+
+    /// What it can reach; by default what the server's settings say
+    #[arg(long)]
+    network: Option<Network>,
+
+    /// Another OCI runtime of the engine, such as runsc
+    #[arg(long, value_name = "NAME")]
+    runtime: Option<String>,
+
+    /// Seconds after which it is removed; 3600 by default
+    #[arg(long, value_name = "SECONDS")]
+    timeout: Option<u32>,
+
+    /// The snapshot that its workspace holds; by default it is empty
+    #[arg(long, value_name = "ID", group = "source")]
+    snapshot: Option<String>,
+
+    /// A directory of the server's machine to copy
+    #[arg(long, value_name = "PATH", group = "source")]
+    directory: Option<PathBuf>,
+
+    /// Another sandbox, of whose files it has what is there now
+    #[arg(long, value_name = "SANDBOX", group = "source")]
+    fork: Option<String>,
+}
+
+pub(super) fn create(call: &mut Call, args: Create) -> anyhow::Result<()> {
+    let template = match (args.template, &args.fork) {
+        (Some(template), _) => template,
+        (None, Some(origin)) => {
+            let path = super::path(origin, "");
+            call.wait(call.client.get::<api::Sandbox>(&path))?.template
+        }
+        (None, None) => only_template(call)?,
+    };
+    let workspace = match (args.snapshot, args.directory, args.fork) {
+        (Some(id), _, _) => Some(api::WorkspaceSource::Snapshot(id)),
+        (_, Some(path), _) => Some(api::WorkspaceSource::Directory(absolute(path)?)),
+        (_, _, Some(id)) => Some(api::WorkspaceSource::Fork(id)),
+        _ => None,
+    };
+    let wish = api::CreateSandbox {
+        template,
+        name: args.name,
+        envs: args.envs.into_iter().collect(),
+        timeout_seconds: args.timeout,
+        resources: api::Resources {
+            cpu: args.cpu,
+            memory: args.memory,
+            disk: args.disk,
+            pids: args.pids,
+        },
+        network: args.network.map(Into::into),
+        runtime: args.runtime,
+        workspace,
+    };
+    let asking = call.client.post(&["api", "v1", "sandboxes"], &wish);
+    let made: api::Sandbox = call.watch("making the sandbox", asking)?;
+    print_ids(call, std::slice::from_ref(&made))
+}
+
+/// Prints the ids of new sandboxes, for `id=$(…)`.
+pub(super) fn print_ids(call: &mut Call, made: &[api::Sandbox]) -> anyhow::Result<()> {
+    for sandbox in made {
+        match call.output.is_json() {
+            true => call.output.value(sandbox)?,
+            false => call.output.line(&sandbox.id)?,
+        }
+    }
+    Ok(())
+}
+
+/// The template, if there is no choice.
+fn only_template(call: &Call) -> anyhow::Result<String> {
+    let list: api::TemplateList = call.wait(call.client.get(&["api", "v1", "templates"]))?;
+    let mut names = list.items.into_iter().map(|template| template.name);
+    match (names.next(), names.next()) {
+        (Some(only), None) => Ok(only),
+        (None, _) => Err(Problem::NoTemplate.into()),
+        (Some(_), Some(_)) => Err(Problem::WhichTemplate.into()),
+    }
+}
+
+/// The server may be elsewhere on the machine.
+fn absolute(path: PathBuf) -> Result<String, Problem> {
+    let found = path.canonicalize().map_err(|source| Problem::Io {
+        action: "find",
+        path: path.clone(),
+        source,
+    })?;
+    match found.into_os_string().into_string() {
+        Ok(text) => Ok(text),
+        Err(other) => Err(Problem::NotText(other.into())),
+    }
+}

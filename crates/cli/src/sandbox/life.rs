@@ -1,0 +1,130 @@
+//! The life of a sandbox after it was made.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use elevo_api as api;
+use reqwest::Method;
+use serde_json::json;
+
+use super::{path, print_done};
+use crate::client::ClientError;
+use crate::errors::{Exit, Report};
+use crate::service::{Call, relative};
+
+/// Remove sandboxes with all that is in them.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Snapshots stay. With --keep-workspace so does the workspace, without a sandbox.
+Those that are there are removed even if others are not.
+
+Examples:
+  elevo sandbox rm \"$id\"
+  elevo sandbox ls --json --name try- | jq -r .id | xargs elevo sandbox rm")]
+pub(super) struct Rm {
+    /// The sandboxes
+    #[arg(required = true, value_name = "ID")]
+    ids: Vec<String>,
+
+    /// Let the workspaces stay
+    #[arg(long)]
+    keep_workspace: bool,
+}
+
+/// Sandboxes that a server removes at a time.
+const BATCH: usize = 50;
+
+pub(super) fn rm(call: &mut Call, args: Rm) -> anyhow::Result<ExitCode> {
+    let mut exit = None;
+    for ids in args.ids.chunks(BATCH) {
+        let wish = api::BatchDelete {
+            ids: ids.to_vec(),
+            keep_workspace: args.keep_workspace,
+        };
+        let at = ["api", "v1", "sandboxes", "batch-delete"];
+        let done: api::BatchDeleted = call.watch("removing", call.client.post(&at, &wish))?;
+        for id in &done.succeeded {
+            match call.output.is_json() {
+                true => call.output.value(&json!({ "removed": id }))?,
+                false => call.output.line(format!("Removed {id}"))?,
+            }
+        }
+        for failed in done.failed {
+            let failed = report(call, failed)?;
+            exit.get_or_insert(failed);
+        }
+    }
+    Ok(exit.map_or(ExitCode::SUCCESS, Into::into))
+}
+
+/// Tells about one that failed, beside others that did not.
+pub(super) fn report(call: &mut Call, failed: api::Failed) -> anyhow::Result<Exit> {
+    call.output.finish()?;
+    let error = ClientError::Refused(Box::new(failed.error));
+    let report = Report::new(&error.into());
+    report.print(call.output.is_json());
+    Ok(report.exit)
+}
+
+/// Stop a sandbox: its processes end, its workspace stays.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  elevo sandbox stop \"$id\"
+  elevo sandbox start \"$id\"")]
+pub(super) struct Stop {
+    /// The sandbox
+    id: String,
+}
+
+pub(super) fn stop(call: &mut Call, args: &Stop) -> anyhow::Result<()> {
+    let request = call.client.request(Method::POST, &path(&args.id, "stop"));
+    let stopped = call.watch("stopping", call.client.json(request))?;
+    print_done(call, &stopped, "Stopped")
+}
+
+/// Start a sandbox that was stopped or has failed.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Its workspace is as it was; processes are not brought back.
+
+Examples:
+  elevo sandbox start \"$id\"")]
+pub(super) struct Start {
+    /// The sandbox
+    id: String,
+}
+
+pub(super) fn start(call: &mut Call, args: &Start) -> anyhow::Result<()> {
+    let request = call.client.request(Method::POST, &path(&args.id, "start"));
+    let started = call.watch("starting", call.client.json(request))?;
+    print_done(call, &started, "Started")
+}
+
+/// Let a sandbox live longer.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  elevo sandbox extend \"$id\" 1800")]
+pub(super) struct Extend {
+    /// The sandbox
+    id: String,
+
+    /// How much longer; at most 3600 at a time
+    seconds: u32,
+}
+
+pub(super) fn extend(call: &mut Call, args: &Extend) -> anyhow::Result<()> {
+    let wish = api::Extend {
+        seconds: args.seconds,
+    };
+    let path = path(&args.id, "extend");
+    let asking = call.client.post(&path, &wish);
+    let extended: api::Sandbox = call.wait(asking)?;
+    if call.output.is_json() {
+        return print_done(call, &extended, "");
+    }
+    let (id, until) = (&extended.id, &extended.expires_at);
+    let line = format!("{id} expires at {until}, {}", relative(until));
+    Ok(call.output.line(line)?)
+}

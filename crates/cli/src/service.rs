@@ -1,0 +1,220 @@
+//! What every command that asks a server works with.
+
+use std::io::Write;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::runtime::Runtime;
+
+use crate::bar::{self, Watch};
+use crate::client::{Client, Reach};
+use crate::output::Output;
+use crate::state::reader_left;
+
+/// One call.
+pub(crate) struct Call {
+    pub(crate) client: Client,
+    pub(crate) output: Output,
+    pub(crate) quiet: bool,
+    runtime: Runtime,
+}
+
+/// How far something is: things and bytes.
+#[derive(Debug, Default)]
+pub(crate) struct Done {
+    pub(crate) things: AtomicU64,
+    pub(crate) bytes: AtomicU64,
+}
+
+/// Finds the server and runs a command.
+pub(crate) fn run(
+    reach: &Reach,
+    work: impl FnOnce(&mut Call) -> anyhow::Result<ExitCode>,
+) -> anyhow::Result<ExitCode> {
+    let mut call = Call {
+        client: reach.client()?,
+        output: Output::new(reach.json),
+        quiet: reach.quiet,
+        runtime: runtime()?,
+    };
+    let result = work(&mut call).and_then(|code| {
+        call.output.finish()?;
+        Ok(code)
+    });
+    // A thread may still wait for input that nobody wants any more.
+    call.runtime.shutdown_background();
+    match result {
+        Err(error) if reader_left(&error) => Ok(ExitCode::SUCCESS),
+        other => other,
+    }
+}
+
+/// One that runs input, output and signals beside each other.
+fn runtime() -> std::io::Result<Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+}
+
+impl Call {
+    /// Waits for an answer.
+    pub(crate) fn wait<T>(&self, asking: impl Future<Output = T>) -> T {
+        self.runtime.block_on(asking)
+    }
+
+    /// Lets something go on by itself.
+    pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.runtime.spawn(work);
+    }
+
+    /// The same as `wait`, and shows that it takes time.
+    pub(crate) fn watch<T>(&self, doing: &'static str, asking: impl Future<Output = T>) -> T {
+        self.watch_done(doing, "", &Done::default(), asking)
+    }
+
+    /// The same, and shows how far it is.
+    pub(crate) fn watch_done<T>(
+        &self,
+        doing: &'static str,
+        things: &'static str,
+        done: &Done,
+        asking: impl Future<Output = T>,
+    ) -> T {
+        let watch = Watch {
+            doing,
+            things,
+            total: None,
+            counts: || {
+                let (things, bytes) = (&done.things, &done.bytes);
+                (
+                    things.load(Ordering::Relaxed),
+                    bytes.load(Ordering::Relaxed),
+                )
+            },
+        };
+        bar::watch(self.quiet, watch, || self.wait(asking))
+    }
+
+    /// Says something that is no result, to a person.
+    pub(crate) fn note(&self, text: &str) {
+        if !self.quiet && !self.output.is_json() {
+            note(text);
+        }
+    }
+}
+
+/// Says something on standard error.
+pub(crate) fn note(text: &str) {
+    let style = anstyle::AnsiColor::Cyan.on_default().bold();
+    let mut out = anstream::stderr().lock();
+    // There is nobody to tell if this fails.
+    let _ = writeln!(out, "{style}note{style:#}: {text}");
+}
+
+/// Rows with columns that are as wide as they need be.
+#[derive(Debug, Default)]
+pub(crate) struct Table {
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// With a heading.
+    pub(crate) fn new(heading: &[&str]) -> Self {
+        let heading = heading.iter().map(|text| (*text).to_owned()).collect();
+        Self {
+            rows: vec![heading],
+        }
+    }
+
+    /// Text of others is made harmless.
+    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        let clean = |cell: String| crate::format::first_line(&cell).into_owned();
+        self.rows.push(cells.into_iter().map(clean).collect());
+    }
+
+    /// Prints it; the heading and the first column stand out.
+    pub(crate) fn print(&self, output: &mut Output) -> anyhow::Result<()> {
+        let columns = self.rows.iter().map(Vec::len).max().unwrap_or_default();
+        let width = |column: usize| {
+            let cells = self.rows.iter().filter_map(|row| row.get(column));
+            cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..columns).map(width).collect();
+        for (at, row) in self.rows.iter().enumerate() {
+            let mut line = Vec::new();
+            for (column, cell) in row.iter().enumerate() {
+                let is_last = column + 1 == row.len();
+                let padded = match is_last {
+                    true => cell.clone(),
+                    false => format!("{cell:<width$}  ", width = widths[column]),
+                };
+                match at == 0 || column == 0 {
+                    true => line.extend(output.styled(crate::output::STRONG, padded)),
+                    false => line.extend(padded.into_bytes()),
+                }
+            }
+            output.line(line)?;
+        }
+        Ok(())
+    }
+}
+
+/// A time of the API in a few words: `12 minutes ago`, `in 3 hours`.
+pub(crate) fn relative(time: &str) -> String {
+    let Ok(time) = time.parse::<jiff::Timestamp>() else {
+        return time.to_owned();
+    };
+    let seconds = time.as_second() - jiff::Timestamp::now().as_second();
+    let text = duration(seconds.unsigned_abs());
+    match seconds {
+        1.. => format!("in {text}"),
+        _ => format!("{text} ago"),
+    }
+}
+
+fn duration(seconds: u64) -> String {
+    let (number, unit) = match seconds {
+        0..120 => (seconds, "second"),
+        120..7200 => (seconds / 60, "minute"),
+        7200..172_800 => (seconds / 3600, "hour"),
+        _ => (seconds / 86_400, "day"),
+    };
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {unit}{plural}")
+}
+
+/// `KEY=VALUE`, as clap reads it.
+pub(crate) fn variable(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.into(), value.into())),
+        _ => Err("write it as NAME=VALUE".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_told_in_a_few_words() {
+        for (seconds, text) in [
+            (1, "1 second"),
+            (119, "119 seconds"),
+            (600, "10 minutes"),
+            (7200, "2 hours"),
+            (864_000, "10 days"),
+        ] {
+            assert_eq!(duration(seconds), text);
+        }
+        assert_eq!(relative("nonsense"), "nonsense");
+        assert!(relative("2000-01-01T00:00:00Z").ends_with(" days ago"));
+    }
+
+    #[test]
+    fn variables_have_a_name() {
+        assert_eq!(variable("A=b=c"), Ok(("A".into(), "b=c".into())));
+        assert_eq!(variable("A="), Ok(("A".into(), String::new())));
+        assert!(variable("=x").is_err() && variable("A").is_err());
+    }
+}

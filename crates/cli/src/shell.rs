@@ -1,0 +1,245 @@
+//! `elevo shell`: a terminal in a sandbox, in this one.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use bytes::Bytes;
+use clap::Args;
+use elevo_api::CreatePty;
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc;
+use tokio::task::block_in_place;
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::client::{ClientError, Heard, Keys, Reach, Terminal};
+use crate::errors::Problem;
+use crate::exec::{need_terminal, read_ahead};
+use crate::service::{self, Call, variable};
+
+/// Open a terminal in a sandbox, and end as its shell does.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Everything typed goes to the shell there, Ctrl-C included. If the connection
+breaks or the server is restarted, the terminal goes on where it broke off;
+while it is away, Ctrl-C leaves. Ends with 125 if elevo itself fails.
+
+Examples:
+  elevo shell \"$id\"
+  elevo shell \"$id\" --shell /bin/sh --cwd /tmp")]
+pub(crate) struct Shell {
+    #[command(flatten)]
+    pub(crate) reach: Reach,
+
+    /// The sandbox
+    sandbox: String,
+
+    /// The program in it; bash if there is one, else sh
+    #[arg(long, value_name = "PATH")]
+    shell: Option<String>,
+
+    /// Where it starts; /workspace by default
+    #[arg(long, value_name = "PATH")]
+    cwd: Option<String>,
+
+    /// A variable for it; can be repeated
+    #[arg(long = "env", short, value_name = "NAME=VALUE", value_parser = variable)]
+    envs: Vec<(String, String)>,
+}
+
+/// A sign of life is sent so often.
+const PING: Duration = Duration::from_secs(25);
+/// What Ctrl-C is in raw mode.
+const CTRL_C: u8 = 3;
+
+pub(crate) fn run(args: Shell) -> anyhow::Result<ExitCode> {
+    need_terminal()?;
+    service::run(&args.reach, |call| {
+        let (cols, rows) = window();
+        let mut envs: std::collections::BTreeMap<_, _> = args.envs.into_iter().collect();
+        if let Ok(kind) = std::env::var("TERM") {
+            envs.entry("TERM".into()).or_insert(kind);
+        }
+        let wish = CreatePty {
+            cols,
+            rows,
+            shell: args.shell,
+            cwd: args.cwd,
+            envs,
+        };
+        let code = open(call, &args.sandbox, &wish)?;
+        Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
+    })
+}
+
+fn open(call: &Call, sandbox: &str, wish: &CreatePty) -> anyhow::Result<i32> {
+    let (mut terminal, keys, signals) = call.wait(async {
+        let signals = Signals::new()?;
+        let mut terminal = Terminal::create(&call.client, sandbox, wish).await?;
+        let keys = terminal.connect().await?;
+        anyhow::Ok((terminal, keys, signals))
+    })?;
+    let raw = Raw::enter()?;
+    let typed = read_ahead();
+    let mut seat = Seat {
+        keys,
+        typed: Some(typed),
+        pending: None,
+        signals,
+        resize: None,
+    };
+    let ended = call.wait(seat.serve(&mut terminal));
+    drop(raw);
+    if matches!(ended, Err(ref error) if error.is::<Left>()) {
+        // Nobody comes back to it.
+        let _ = call.wait(terminal.close());
+    }
+    ended
+}
+
+/// Whoever sits here was asked to go, or wants to.
+#[derive(Debug, thiserror::Error)]
+#[error("the terminal was left")]
+struct Left;
+
+/// Signals for us while a terminal is open. Ctrl-C is none of them.
+struct Signals {
+    resized: Signal,
+    terminate: Signal,
+    hang_up: Signal,
+}
+
+impl Signals {
+    fn new() -> io::Result<Self> {
+        Ok(Self {
+            resized: signal(SignalKind::window_change())?,
+            terminate: signal(SignalKind::terminate())?,
+            hang_up: signal(SignalKind::hangup())?,
+        })
+    }
+}
+
+/// Somebody in front of a terminal.
+struct Seat {
+    keys: Keys,
+    /// What is typed; none once that has ended.
+    typed: Option<mpsc::Receiver<io::Result<Bytes>>>,
+    /// What was typed and is not sent yet.
+    pending: Option<Bytes>,
+    signals: Signals,
+    /// A size that is not told yet.
+    resize: Option<(u16, u16)>,
+}
+
+impl Seat {
+    /// Until the shell ends; its exit code.
+    async fn serve(&mut self, terminal: &mut Terminal) -> anyhow::Result<i32> {
+        let mut ticks = interval(PING);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            self.tell_size();
+            tokio::select! {
+                heard = terminal.hear() => match heard {
+                    Ok(Heard::Output(data)) => block_in_place(|| show(&data))?,
+                    Ok(Heard::Exit(code)) => return Ok(code),
+                    Err(error) if error.is_worth_repeating() => self.come_back(terminal).await?,
+                    Err(error) => return Err(error.into()),
+                },
+                typed = next(&mut self.typed), if self.pending.is_none() => self.take(typed)?,
+                Some(room) = self.keys.clone().room(), if self.pending.is_some() => {
+                    room.type_in(self.pending.take().unwrap_or_default());
+                }
+                _ = self.signals.resized.recv() => self.resize = Some(window()),
+                _ = self.signals.terminate.recv() => return Err(Left.into()),
+                _ = self.signals.hang_up.recv() => return Err(Left.into()),
+                _ = ticks.tick() => self.keys.ping(),
+            }
+        }
+    }
+
+    fn tell_size(&mut self) {
+        if let Some((cols, rows)) = self.resize
+            && self.keys.resize(cols, rows)
+        {
+            self.resize = None;
+        }
+    }
+
+    fn take(&mut self, typed: Option<io::Result<Bytes>>) -> Result<(), Problem> {
+        match typed {
+            Some(typed) => self.pending = Some(typed.map_err(Problem::Input)?),
+            None => self.typed = None,
+        }
+        Ok(())
+    }
+
+    /// Connects again, unless somebody has enough of it.
+    async fn come_back(&mut self, terminal: &mut Terminal) -> anyhow::Result<()> {
+        block_in_place(|| show(b"\r\n[connection lost, coming back; Ctrl-C leaves]\r\n"))?;
+        let connecting = terminal.connect();
+        let leaving = async {
+            while let Some(typed) = next(&mut self.typed).await {
+                if typed.is_ok_and(|typed| typed.contains(&CTRL_C)) {
+                    return;
+                }
+            }
+            std::future::pending().await
+        };
+        self.keys = tokio::select! {
+            keys = connecting => keys.map_err(ended)?,
+            () = leaving => return Err(Left.into()),
+            _ = self.signals.terminate.recv() => return Err(Left.into()),
+            _ = self.signals.hang_up.recv() => return Err(Left.into()),
+        };
+        self.resize = Some(window());
+        Ok(())
+    }
+}
+
+/// A terminal that is not there any more has ended while nobody was connected.
+fn ended(error: ClientError) -> anyhow::Error {
+    anyhow::Error::new(error).context("the terminal could not be had again")
+}
+
+async fn next(typed: &mut Option<mpsc::Receiver<io::Result<Bytes>>>) -> Option<io::Result<Bytes>> {
+    match typed {
+        Some(typed) => typed.recv().await,
+        None => std::future::pending().await,
+    }
+}
+
+fn show(data: &[u8]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(data)?;
+    out.flush()
+}
+
+/// Columns and rows of this terminal.
+fn window() -> (u16, u16) {
+    match tcgetwinsize(io::stdout()) {
+        Ok(size) if size.ws_col > 0 && size.ws_row > 0 => {
+            (size.ws_col.min(1000), size.ws_row.min(1000))
+        }
+        _ => (80, 24),
+    }
+}
+
+/// This terminal, passing everything on; as it was before when this goes.
+struct Raw(Termios);
+
+impl Raw {
+    fn enter() -> io::Result<Self> {
+        let before = tcgetattr(io::stdin())?;
+        let mut raw = before.clone();
+        raw.make_raw();
+        tcsetattr(io::stdin(), OptionalActions::Flush, &raw)?;
+        Ok(Self(before))
+    }
+}
+
+impl Drop for Raw {
+    fn drop(&mut self) {
+        let _ = tcsetattr(io::stdin(), OptionalActions::Drain, &self.0);
+    }
+}

@@ -1,0 +1,284 @@
+//! `elevo up`: the server in this process, with everything it needs made on
+//! the first start.
+
+mod log;
+
+use std::fs;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::Args;
+use elevo_core::ErrorCode;
+use elevo_server::{Config, Server};
+use serde_json::json;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::client::Client;
+use crate::data::{Data, Running};
+use crate::errors::Problem;
+use crate::output::{Output, STRONG};
+use crate::sandbox::Network;
+use crate::service::note;
+
+/// Start the server here, and run it until Ctrl-C.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The first start makes the data directory, a tenant, and the owner's key in
+DIR/owner.key, by which the other commands on this machine ask the server. They
+find it through DIR/server.json. Ctrl-C or SIGTERM ends it once requests are
+answered; sandboxes and what runs in them go on, and are there at the next
+start. A second Ctrl-C ends it at once.
+
+Settings come from the options here, else from the environment (DATA_DIR,
+API_PORT …), else from the file of --config; `workspace-server --help` lists
+them.
+
+Examples:
+  elevo up
+  elevo up --data /srv/elevo --port 8081 --network none
+  elevo up --docker-host unix:///run/user/1000/docker.sock
+  elevo up --config /etc/elevo.toml --log-stderr")]
+pub(crate) struct Up {
+    /// Where everything is kept; /var/lib/elevo for root, else
+    /// $XDG_DATA_HOME/elevo or ~/.local/share/elevo
+    #[arg(long, value_name = "DIR", env = "ELEVO_DATA", hide_env_values = true)]
+    data: Option<PathBuf>,
+
+    /// Port of the API on 127.0.0.1; 0 for any [default: 8080]
+    #[arg(long, value_name = "N")]
+    port: Option<u16>,
+
+    /// Port of health, readiness and metrics; 0 for any [default: 9090]
+    #[arg(long, value_name = "N")]
+    metrics_port: Option<u16>,
+
+    /// The container engine [default: unix:///var/run/docker.sock]
+    #[arg(long, value_name = "URL")]
+    docker_host: Option<String>,
+
+    /// Settings, a TOML file
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// What sandboxes reach if they don't say [default: internet]
+    #[arg(long)]
+    network: Option<Network>,
+
+    /// Log to standard error instead of DIR/server.log
+    #[arg(long)]
+    log_stderr: bool,
+
+    /// Print JSON, errors included
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+pub(crate) fn run(args: &Up) -> anyhow::Result<ExitCode> {
+    let config = settings(args)?;
+    let data = Data::new(Some(config.data_dir.clone()));
+    if let Some(running) = data.running() {
+        return Err(Problem::ServerRunning {
+            data: data.path().into(),
+            url: running.url(),
+            pid: running.pid,
+        }
+        .into());
+    }
+    make(&data)?;
+    log::begin(&config.log, (!args.log_stderr).then(|| data.log()))?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
+    let served = runtime.block_on(serve(config, &data, args.json));
+    runtime.shutdown_timeout(Duration::from_secs(5));
+    served.map(|()| ExitCode::SUCCESS)
+}
+
+/// Settings: of the file, then the environment, then the options.
+fn settings(args: &Up) -> anyhow::Result<Config> {
+    let file = match &args.config {
+        Some(path) => Some(fs::read_to_string(path).map_err(|source| Problem::Io {
+            action: "read",
+            path: path.clone(),
+            source,
+        })?),
+        None => None,
+    };
+    let is_named = |text: &String| {
+        let table = text.parse::<toml::Table>();
+        table.is_ok_and(|table| table.contains_key("data_dir"))
+    };
+    let is_named = file.as_ref().is_some_and(is_named) || std::env::var_os("DATA_DIR").is_some();
+    let data = match (&args.data, is_named) {
+        (Some(path), _) => Some(absolute(path)?),
+        (None, true) => None,
+        (None, false) => Some(Data::new(None).path().into()),
+    };
+    let options = [
+        (
+            "DATA_DIR",
+            data.map(|path| path.to_string_lossy().into_owned()),
+        ),
+        ("API_PORT", args.port.map(|port| port.to_string())),
+        (
+            "METRICS_PORT",
+            args.metrics_port.map(|port| port.to_string()),
+        ),
+        ("DOCKER_HOST", args.docker_host.clone()),
+        (
+            "DEFAULT_NETWORK",
+            args.network.map(|network| network.name().to_owned()),
+        ),
+    ];
+    let options = options
+        .into_iter()
+        .filter_map(|(name, value)| Some((name.to_owned(), value?)));
+    let environment = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    Ok(Config::read(file.as_deref(), environment.chain(options))?)
+}
+
+fn absolute(path: &std::path::Path) -> Result<PathBuf, Problem> {
+    let found = std::path::absolute(path).map_err(|source| Problem::Io {
+        action: "find",
+        path: path.into(),
+        source,
+    })?;
+    match found.to_str() {
+        Some(_) => Ok(found),
+        None => Err(Problem::NotText(found)),
+    }
+}
+
+/// Sandboxes see what is below, so others may pass through it.
+fn make(data: &Data) -> Result<(), Problem> {
+    let mut builder = fs::DirBuilder::new();
+    let made = builder.recursive(true).mode(0o711).create(data.path());
+    made.map_err(|source| Problem::Io {
+        action: "make",
+        path: data.path().into(),
+        source,
+    })
+}
+
+async fn serve(config: Config, data: &Data, json: bool) -> anyhow::Result<()> {
+    let mut signals = Signals::new()?;
+    let tls = config.tls.is_some();
+    let mut server = tokio::select! {
+        started = Server::start(config) => started?,
+        () = signals.next() => return Ok(()),
+    };
+    let addresses = server.addresses();
+    let running = Running::new(addresses.api, addresses.metrics, tls);
+    let is_new = ensure_key(&server, data, &running).await?;
+    let announced = data.announce(&running)?;
+    tracing::info!(api = %addresses.api, metrics = %addresses.metrics, "listening");
+    greet(data, &running, is_new, json)?;
+    let ended = tokio::select! {
+        error = server.failed() => Err(error.context("the server has failed")),
+        () = signals.next() => Ok(()),
+    };
+    drop(announced);
+    if ended.is_ok() {
+        tracing::info!("ending; sandboxes go on");
+        if !json {
+            note("ending; sandboxes go on. Ctrl-C again ends at once");
+        }
+    }
+    tokio::select! {
+        () = server.stop() => {}
+        () = signals.next() => return Err(Problem::CutShort.into()),
+    }
+    ended
+}
+
+/// Makes sure that the owner's key is there and good; whether it is new.
+async fn ensure_key(server: &Server, data: &Data, running: &Running) -> anyhow::Result<bool> {
+    if let Some(key) = data.owner_key()
+        && !is_void(&key, running).await
+    {
+        return Ok(false);
+    }
+    let app = server.app();
+    let tenant = app.first_tenant().await.context("cannot make a tenant")?;
+    let secret = app.create_owner_key(tenant, "owner").await;
+    let secret = secret.context("cannot make the owner's key")?;
+    data.write_owner_key(&secret)?;
+    Ok(true)
+}
+
+/// Whether a key is no longer known: the catalog may be another than it was.
+async fn is_void(key: &str, running: &Running) -> bool {
+    let Ok(client) = Client::known(&running.url(), Some(key)) else {
+        return false;
+    };
+    let asked = client.get::<serde_json::Value>(&["api", "v1", "templates"]);
+    let answer = asked.await;
+    answer.is_err_and(|error| error.code() == Some(ErrorCode::Unauthorized))
+}
+
+/// Says where it is, and what to try.
+fn greet(data: &Data, running: &Running, is_new: bool, json: bool) -> anyhow::Result<()> {
+    let mut output = Output::new(json);
+    let (url, key) = (running.url(), data.owner_key_path());
+    if json {
+        output.value(&json!({
+            "server": url,
+            "metrics": format!("http://{}", running.metrics),
+            "data": data.path().to_string_lossy(),
+            "key_file": key.to_string_lossy(),
+            "pid": running.pid,
+        }))?;
+        return Ok(output.finish()?);
+    }
+    let shown = output.styled(STRONG, &url);
+    output.line([b"Elevo is at ", shown.as_slice()].concat())?;
+    output.line(format!("Data in {}", data.path().display()))?;
+    if is_new {
+        output.line(format!("The owner's key was written to {}", key.display()))?;
+    }
+    let key = key.display();
+    output.line("Commands of this user on this machine find both. Elsewhere, for example:")?;
+    output.line(format!(
+        "  curl -H \"Authorization: Bearer $(cat {key})\" {url}/api/v1/sandboxes"
+    ))?;
+    output.line("")?;
+    output.line("Try, in another terminal:")?;
+    if *data != Data::new(None) {
+        let path = data.path().display();
+        output.line(format!("  export ELEVO_DATA={path}"))?;
+    }
+    for command in [
+        "elevo template add python:3.11",
+        "id=$(elevo sandbox create python:3.11)",
+        "elevo exec \"$id\" -- python -c 'print(6 * 7)'",
+    ] {
+        output.line(format!("  {command}"))?;
+    }
+    Ok(output.finish()?)
+}
+
+/// Somebody wants it to end.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+        })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}

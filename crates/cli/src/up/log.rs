@@ -1,0 +1,118 @@
+//! What the server tells: one JSON object a line, in a file that does not grow
+//! for ever; errors to the terminal as well.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use anyhow::Context;
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Layer, fmt};
+
+use crate::errors::Problem;
+
+/// A file that has more is moved away.
+const LARGEST: u64 = 10 << 20;
+
+/// Begins to log: to a file, or to standard error.
+pub(super) fn begin(filter: &str, file: Option<PathBuf>) -> anyhow::Result<()> {
+    let filter = EnvFilter::try_new(filter).context("RUST_LOG cannot be read")?;
+    let registry = tracing_subscriber::registry();
+    match file {
+        None => {
+            let lines = fmt::layer().json().flatten_event(true);
+            let lines = lines.with_writer(io::stderr).with_filter(filter);
+            registry.with(lines).init();
+        }
+        Some(path) => {
+            let file = Bounded::open(&path).map_err(|source| Problem::Io {
+                action: "write",
+                path: path.clone(),
+                source,
+            })?;
+            let lines = fmt::layer().json().flatten_event(true);
+            let lines = lines.with_writer(Mutex::new(file)).with_filter(filter);
+            let errors = fmt::layer().with_writer(io::stderr).with_target(false);
+            let errors = errors.with_filter(LevelFilter::ERROR);
+            registry.with(lines).with(errors).init();
+        }
+    }
+    Ok(())
+}
+
+/// A file, and the one before it.
+#[derive(Debug)]
+struct Bounded {
+    path: PathBuf,
+    file: File,
+    size: u64,
+}
+
+impl Bounded {
+    fn open(path: &Path) -> io::Result<Self> {
+        let mut options = OpenOptions::new();
+        let file = options.create(true).append(true).mode(0o600).open(path)?;
+        let size = file.metadata()?.len();
+        let path = path.into();
+        let mut bounded = Self { path, file, size };
+        bounded.turn()?;
+        Ok(bounded)
+    }
+
+    /// Begins a new file if this one is large enough.
+    fn turn(&mut self) -> io::Result<()> {
+        if self.size <= LARGEST {
+            return Ok(());
+        }
+        let mut before = self.path.clone().into_os_string();
+        before.push(".1");
+        fs::rename(&self.path, before)?;
+        let mut options = OpenOptions::new();
+        self.file = options
+            .create(true)
+            .append(true)
+            .mode(0o600)
+            .open(&self.path)?;
+        self.size = 0;
+        Ok(())
+    }
+}
+
+impl Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.turn()?;
+        let length = self.file.write(bytes)?;
+        self.size += length as u64;
+        Ok(length)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_does_not_grow_for_ever() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("server.log");
+        let mut log = Bounded::open(&path).unwrap();
+        let line = vec![b'x'; 1 << 20];
+        for _ in 0..35 {
+            log.write_all(&line).unwrap();
+        }
+        drop(log);
+        let size = |path: PathBuf| fs::metadata(path).unwrap().len();
+        assert!(size(path.clone()) <= LARGEST + (1 << 20));
+        assert!(size(directory.path().join("server.log.1")) <= LARGEST + (1 << 20));
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2);
+        assert!(Bounded::open(&path).is_ok());
+    }
+}
