@@ -22,6 +22,7 @@ mod engine;
 mod measure;
 mod peers;
 mod report;
+mod sandbox;
 mod suite;
 mod workspace;
 
@@ -46,12 +47,15 @@ enum Command {
     Engine(engine::Arguments),
     /// Workspaces: create, fork, snapshot, a thousand of them, reading through layers
     Workspace(workspace::Arguments),
+    /// Sandboxes: create, fork, commands, streams, a hundred at a time
+    Sandbox(sandbox::Arguments),
 }
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Engine(arguments) => engine::run(&arguments),
         Command::Workspace(arguments) => workspace::run(&arguments),
+        Command::Sandbox(arguments) => sandbox::run(&arguments),
     };
     match outcome {
         Ok(report) if report.all_held() => ExitCode::SUCCESS,

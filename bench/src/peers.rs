@@ -24,6 +24,7 @@ pub(crate) enum Peer {
     Git,
     Restic,
     Cp,
+    Docker,
 }
 
 impl Peer {
@@ -33,6 +34,7 @@ impl Peer {
             Self::Git => ("git", "--version", "git"),
             Self::Restic => ("restic", "version", "restic"),
             Self::Cp => ("cp", "--version", "coreutils"),
+            Self::Docker => ("docker", "--version", "docker.io"),
         }
     }
 

@@ -1,0 +1,89 @@
+//! `elevo-bench sandbox`: the service, as a process of its own, beside the bare container engine
+//! through the same socket. Needs root, the engine and image of `scripts/services`, the agent of
+//! `scripts/agent`, and the server built beside this program.
+
+mod alive;
+mod commands;
+mod create;
+mod server;
+mod stream;
+
+use std::path::Path;
+
+use anyhow::Result;
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+
+use crate::peers::Peer;
+use crate::report::Report;
+use crate::suite::{self, Measure, Settings};
+use server::Server;
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    settings: Settings,
+    /// Run only these measures
+    #[arg(long, value_name = "NAME", num_args = 1..,
+          value_parser = PossibleValuesParser::new(MEASURES.map(|measure| measure.name)))]
+    only: Vec<String>,
+}
+
+/// In the order in which they run.
+const MEASURES: [Measure<Bench>; 5] = [
+    Measure {
+        name: "create",
+        peers: &[Peer::Docker],
+        run: create::run,
+    },
+    Measure {
+        name: "burst",
+        peers: &[Peer::Docker],
+        run: create::burst,
+    },
+    Measure {
+        name: "commands",
+        peers: &[Peer::Docker],
+        run: commands::run,
+    },
+    Measure {
+        name: "stream",
+        peers: &[],
+        run: stream::run,
+    },
+    Measure {
+        name: "alive",
+        peers: &[],
+        run: alive::run,
+    },
+];
+
+/// A server, and how much to do with it.
+pub(crate) struct Bench {
+    server: Server,
+    runtime: tokio::runtime::Runtime,
+    quick: bool,
+}
+
+impl Bench {
+    /// A tenth if it shall be quick.
+    fn count(&self, full: usize) -> usize {
+        if self.quick { full / 10 } else { full }
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<Report> {
+    let quick = arguments.settings.quick;
+    let bench = |scratch: &Path| {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()?;
+        let server = runtime.block_on(Server::start(scratch))?;
+        Ok(Bench {
+            server,
+            runtime,
+            quick,
+        })
+    };
+    suite::run(&MEASURES, &arguments.only, &arguments.settings, bench)
+}

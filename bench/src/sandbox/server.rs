@@ -1,0 +1,214 @@
+//! The server under measurement, and the engine beside it.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::{Value, json};
+
+use crate::peers::clean_command;
+
+const KEY: &str = "bench-key-0123456789-0123456789-0123456789";
+
+/// A running server with the template `base`.
+pub(crate) struct Server {
+    child: Child,
+    url: String,
+    http: reqwest::Client,
+    data: PathBuf,
+    pub(crate) docker_host: String,
+    pub(crate) image: String,
+}
+
+fn needed(name: &str, how: &str) -> Result<String> {
+    std::env::var(name).with_context(|| format!("{name} is not set; {how}"))
+}
+
+impl Server {
+    pub(crate) async fn start(scratch: &Path) -> Result<Self> {
+        let services = "run scripts/services up docker && eval \"$(scripts/services env docker)\"";
+        let docker_host = needed("DOCKER_HOST", services)?;
+        let image = needed("ELEVO_TEST_IMAGE", services)?;
+        let agent = needed("ELEVO_AGENT", "run export ELEVO_AGENT=$(scripts/agent)")?;
+        let binary = std::env::current_exe()?.with_file_name("workspace-server");
+        ensure!(
+            binary.is_file(),
+            "no server beside this program; build it: cargo build --release -p elevo-server"
+        );
+        let data = scratch.join("data");
+        let mut child = Command::new(binary)
+            .env_clear()
+            .env("PATH", std::env::var("PATH")?)
+            .env("DATA_DIR", &data)
+            .envs([
+                ("API_PORT", "0"),
+                ("METRICS_PORT", "0"),
+                ("API_KEY", KEY),
+                ("RUST_LOG", "warn,workspace_server=info"),
+            ])
+            .envs([
+                ("DOCKER_HOST", docker_host.as_str()),
+                ("AGENT_BINARY", &agent),
+                ("MAX_SANDBOXES", "1000"),
+            ])
+            .envs([
+                ("DEFAULT_MEMORY", "256m"),
+                ("DEFAULT_DISK", "1g"),
+                ("POOL_SIZE", "20g"),
+                ("MAX_CONCURRENT_CREATIONS", "10"),
+            ])
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        let mut lines = BufReader::new(child.stderr.take().context("it has an output")?);
+        let url = listening(&mut lines)?;
+        let mut log = File::create(scratch.join("log"))?;
+        std::thread::spawn(move || std::io::copy(&mut lines, &mut log));
+        let http = reqwest::Client::builder()
+            .pool_max_idle_per_host(64)
+            .build()?;
+        let server = Self {
+            child,
+            url,
+            http,
+            data,
+            docker_host,
+            image,
+        };
+        let wish = json!({"name": "base", "image": server.image});
+        server.post("/api/v1/templates", &wish).await?;
+        Ok(server)
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn request(&self, method: reqwest::Method, path: &str) -> reqwest::RequestBuilder {
+        self.http
+            .request(method, format!("{}{path}", self.url))
+            .bearer_auth(KEY)
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> Result<Value> {
+        let answer = self
+            .request(reqwest::Method::POST, path)
+            .json(body)
+            .send()
+            .await?;
+        read(answer).await
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Result<Value> {
+        read(self.request(reqwest::Method::GET, path).send().await?).await
+    }
+
+    /// A new sandbox, from the wish to the first output of a command.
+    pub(crate) async fn create(&self) -> Result<String> {
+        let made = self
+            .post("/api/v1/sandboxes", &json!({"template": "base"}))
+            .await?;
+        let id = made["id"].as_str().context("it has an id")?.to_owned();
+        self.run(&id).await?;
+        Ok(id)
+    }
+
+    /// A command that prints something.
+    pub(crate) async fn run(&self, id: &str) -> Result<()> {
+        let path = format!("/api/v1/sandboxes/{id}/process/run");
+        let result = self.post(&path, &json!({"command": "echo ready"})).await?;
+        ensure!(result["stdout"] == "ready\n", "{result}");
+        Ok(())
+    }
+
+    pub(crate) async fn delete(&self, ids: &[String]) -> Result<()> {
+        for part in ids.chunks(10) {
+            let outcome = self
+                .post("/api/v1/sandboxes/batch-delete", &json!({"ids": part}))
+                .await?;
+            ensure!(outcome["failed"] == json!([]), "{outcome}");
+        }
+        Ok(())
+    }
+
+    /// The engine's own command, on the same socket.
+    pub(crate) fn docker(&self, arguments: &[&str]) -> Command {
+        let mut command = clean_command("docker");
+        command
+            .env("DOCKER_HOST", &self.docker_host)
+            .args(arguments);
+        command
+    }
+
+    /// What a bare container costs, to compare with.
+    pub(crate) fn bare_run(&self) -> Command {
+        self.docker(&["run", "--rm", &self.image, "true"])
+    }
+
+    /// The process of a sandbox's agent on this machine.
+    pub(crate) fn agent_pid(&self, id: &str) -> Result<u32> {
+        let output = self
+            .docker(&["inspect", "--format", "{{.State.Pid}}", id])
+            .output()?;
+        Ok(String::from_utf8(output.stdout)?.trim().parse()?)
+    }
+}
+
+async fn read(answer: reqwest::Response) -> Result<Value> {
+    let status = answer.status();
+    let text = answer.text().await?;
+    if !status.is_success() {
+        bail!("{status}: {text}");
+    }
+    Ok(serde_json::from_str(&text).unwrap_or(Value::Null))
+}
+
+fn listening(lines: &mut impl BufRead) -> Result<String> {
+    let mut text = String::new();
+    loop {
+        let before = text.len();
+        ensure!(
+            lines.read_line(&mut text)? > 0,
+            "the server has ended: {text}"
+        );
+        let line: Value = serde_json::from_str(&text[before..]).unwrap_or_default();
+        if line["message"] == "listening" {
+            let address = line["api"].as_str().context("it says where")?;
+            return Ok(format!("http://{address}"));
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let filter = ["ps", "-aq", "--filter", "label=elevo.server"];
+        let Ok(all) = self.docker(&filter).output() else {
+            return;
+        };
+        for id in String::from_utf8_lossy(&all.stdout).lines() {
+            let mounts = self
+                .docker(&["inspect", "--format", "{{json .Mounts}}", id])
+                .output();
+            let is_ours = mounts.is_ok_and(|mounts| {
+                String::from_utf8_lossy(&mounts.stdout).contains(self.data.to_str().unwrap_or("?"))
+            });
+            if is_ours {
+                let _ = self.docker(&["rm", "-f", id]).output();
+            }
+        }
+    }
+}
+
+/// Memory that a process has for itself, shared pages by its part, in bytes.
+pub(crate) fn proportional(pid: u32) -> Result<f64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?;
+    let line = text.lines().find_map(|line| line.strip_prefix("Pss:"));
+    let kib = line
+        .and_then(|line| line.trim().strip_suffix(" kB"))
+        .context("it has a size")?;
+    Ok(kib.trim().parse::<f64>()? * 1024.0)
+}

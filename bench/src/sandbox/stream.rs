@@ -1,0 +1,91 @@
+//! Much output over server-sent events, and the memory that it takes.
+
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::measure::Samples;
+use crate::report::{Bar, Row, Unit};
+use crate::sandbox::Bench;
+use crate::sandbox::server::proportional;
+
+/// What a client needs of an event; read whole, as a client would.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Event {
+    #[serde(default)]
+    data: String,
+    #[serde(default)]
+    exit_code: Option<i32>,
+}
+
+pub(crate) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
+    let size = bench.count(10) * ((1 << 30) / 10);
+    let server = &bench.server;
+    let id = bench.runtime.block_on(server.create())?;
+    let (server_pid, agent_pid) = (server.pid(), server.agent_pid(&id)?);
+    let (mut times, mut server_growth, mut agent_growth) =
+        (Samples::new(), Samples::new(), Samples::new());
+    for round in 0..4 {
+        let before = (proportional(server_pid)?, proportional(agent_pid)?);
+        let mut most = before;
+        let command = format!("yes the quick brown fox jumps over the lazy dog | head -c {size}");
+        let path = format!("/api/v1/sandboxes/{id}/process/run");
+        let request = server
+            .request(reqwest::Method::POST, &path)
+            .json(&json!({"command": command, "stream": true, "timeout": 0}));
+        let began = Instant::now();
+        let read = bench.runtime.block_on(async {
+            let mut answer = request.send().await?;
+            let (mut text, mut total, mut pieces) = (Vec::new(), 0, 0);
+            while let Some(piece) = answer.chunk().await? {
+                text.extend_from_slice(&piece);
+                while let Some(end) = memchr::memmem::find(&text, b"\n\n") {
+                    if let Some(at) = memchr::memmem::find(&text[..end], b"\ndata: ") {
+                        let event: Event = serde_json::from_slice(&text[at + 7..end])?;
+                        total += event.data.len();
+                        ensure!(event.exit_code.is_none_or(|code| code == 0), "it failed");
+                    }
+                    text.drain(..end + 2);
+                }
+                pieces += 1;
+                if pieces % 1000 == 0 {
+                    most.0 = most.0.max(proportional(server_pid)?);
+                    most.1 = most.1.max(proportional(agent_pid)?);
+                }
+            }
+            anyhow::Ok(total)
+        })?;
+        ensure!(read == size, "{read} of {size} bytes came");
+        // The first fills buffers that stay.
+        if round > 0 {
+            times.push(began.elapsed().as_secs_f64() * (1 << 30) as f64 / size as f64);
+            server_growth.push((most.0 - before.0).max(0.0));
+            agent_growth.push((most.1 - before.1).max(0.0));
+        }
+    }
+    bench
+        .runtime
+        .block_on(server.delete(&[id]))
+        .context("cannot delete")?;
+    let memory = |name: &str, samples: &Samples| Row {
+        name: name.into(),
+        unit: Unit::Kibibytes,
+        ours: samples.figure(),
+        peer: None,
+        bar: Some(Bar::AtMost(16.0 * 1024.0)),
+    };
+    Ok(vec![
+        Row {
+            name: "1 GiB of streamed output (200 MB a second is 5.37)".into(),
+            unit: Unit::Seconds,
+            ours: times.figure(),
+            peer: None,
+            bar: Some(Bar::AtMost(5.37)),
+        },
+        memory("growth of the server meanwhile", &server_growth),
+        memory("growth of the agent meanwhile", &agent_growth),
+    ])
+}
