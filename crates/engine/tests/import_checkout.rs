@@ -542,3 +542,53 @@ fn a_seed_that_cannot_be_cloned_or_has_changed_size_does_no_harm() {
     .unwrap();
     assert_eq!(on_disk(out.path()), model);
 }
+
+#[test]
+fn a_tree_that_was_just_found_is_not_looked_at_again() {
+    let (_, repository) = repository();
+    let directory = tempfile::tempdir().unwrap();
+    let (before, after) = (
+        directory.path().join("before"),
+        directory.path().join("after"),
+    );
+    for (at, content) in [(&before, "old"), (&after, "new")] {
+        fs::create_dir_all(at.join("d")).unwrap();
+        fs::write(at.join("same"), "same").unwrap();
+        fs::write(at.join("d/changed"), content).unwrap();
+    }
+    fs::write(before.join("gone"), "gone").unwrap();
+    let target = import_snapshot(&repository, &after);
+    let found = read_in(&repository, &before);
+    let present = Present::Found {
+        tree: found.tree,
+        view: found.view(&repository),
+    };
+    let go = |options: &CheckoutOptions| {
+        checkout(
+            &repository,
+            &target,
+            &before,
+            &present,
+            options,
+            &Progress::new(),
+        )
+    };
+    assert!(matches!(
+        go(&options()),
+        Err(Error::InTheWay { count: 2, .. })
+    ));
+    let read = fs::metadata(before.join("same"))
+        .unwrap()
+        .modified()
+        .unwrap();
+    let report = go(&forced()).unwrap();
+    assert_eq!((report.written, report.removed), (1, 1));
+    assert_eq!(
+        fs::metadata(before.join("same"))
+            .unwrap()
+            .modified()
+            .unwrap(),
+        read
+    );
+    assert_eq!(read_in(&repository, &before).tree, target.tree);
+}

@@ -15,6 +15,7 @@ const READ_ONLY: u64 = 1 << 1;
 const SUBVOLUME_CREATE: Opcode = opcode::write::<VolumeArguments2>(GROUP, 24);
 const SNAPSHOT_CREATE: Opcode = opcode::write::<VolumeArguments2>(GROUP, 23);
 const SUBVOLUME_DESTROY: Opcode = opcode::write::<VolumeArguments>(GROUP, 15);
+const SYNC: Opcode = opcode::none(GROUP, 8);
 const FIND_INODE: Opcode = opcode::read_write::<FindInode>(GROUP, 18);
 const ABOUT_VOLUME: Opcode = opcode::read::<AboutVolume>(GROUP, 31);
 const QUOTA_CONTROL: Opcode = opcode::read_write::<QuotaControl>(GROUP, 40);
@@ -169,6 +170,14 @@ pub(crate) fn limit(subvolume: impl AsFd, bytes: u64) -> io::Result<()> {
     let call = unsafe { Setter::<GROUP_LIMIT, _>::new(arguments) };
     // SAFETY: as above; a descriptor of another file system is refused.
     Ok(unsafe { ioctl::ioctl(subvolume, call) }?)
+}
+
+/// Writes out what is under way, and has what was removed cleared away soon.
+pub(crate) fn sync(volume: impl AsFd) -> io::Result<()> {
+    // SAFETY: this call takes no argument.
+    let call = unsafe { ioctl::NoArg::<SYNC>::new() };
+    // SAFETY: as above; a descriptor of another file system is refused.
+    Ok(unsafe { ioctl::ioctl(volume, call) }?)
 }
 
 /// What `subvolume` holds, in bytes, and what writes that are under way will

@@ -159,6 +159,12 @@ pub trait WorkspaceProvider: fmt::Debug + Send + Sync {
         Ok(None)
     }
 
+    /// Waits until what was removed from it makes room, where that takes a
+    /// while; `false` if it makes none.
+    fn reclaim(&self, _place: &Path) -> Result<bool> {
+        Ok(false)
+    }
+
     /// Workspaces of which a reading may have been cut off.
     fn cut_off(&self) -> Result<Vec<String>> {
         Ok(Vec::new())

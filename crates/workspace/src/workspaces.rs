@@ -1,18 +1,16 @@
 mod clear;
 mod homes;
 mod places;
+mod restore;
+mod snapshots;
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use elevo_core::Timestamp;
-use elevo_engine::{
-    CheckoutOptions, CheckoutReport, Commit, CommitInfo, Loss, Owner, Present, Progress,
-    Repository, checkout,
-};
-use elevo_objects::{Hash, Snapshot, SnapshotId, Tree};
-use futures::executor::block_on;
+use elevo_engine::{CommitInfo, Loss, Owner, Progress, Repository};
+use elevo_objects::{Snapshot, SnapshotId};
 
 use crate::changes::Changes;
 use crate::error::{Error, Result};
@@ -22,10 +20,9 @@ use crate::id::WorkspaceId;
 use crate::probe::{choose, probe};
 #[cfg(target_os = "linux")]
 use crate::provider::OverlayProvider;
-use crate::provider::{FullProvider, Origin, ProviderKind, Reading, WorkspaceProvider};
+use crate::provider::{FullProvider, Origin, ProviderKind, WorkspaceProvider};
 use crate::record::{Record, State};
 use crate::registry::Registry;
-use places::Held;
 
 /// How workspaces are made.
 #[derive(Clone, Debug)]
@@ -237,49 +234,6 @@ impl Workspaces {
         self.snapshot_held(record, &held, info, progress)
     }
 
-    /// Makes a workspace hold another snapshot, which becomes its base. What
-    /// was changed in it and not snapshotted is lost. Its home stays as it is,
-    /// and so does what snapshots don't keep (sockets, pipes) where nothing
-    /// takes its place.
-    ///
-    /// The directory stays the same one, mounted or open wherever it is: only
-    /// what differs is written, with the present time, so that it is rebuilt
-    /// by whatever looks at times. (A workspace with nothing in it gets the
-    /// times of the snapshot.) The writers are always stopped meanwhile. If it
-    /// fails or is killed on the way, the workspace holds some of both and has
-    /// its old base; restore it again.
-    pub fn restore(
-        &self,
-        id: &WorkspaceId,
-        snapshot: SnapshotId,
-        freeze: &dyn Freeze,
-        progress: &Progress,
-    ) -> Result<CheckoutReport> {
-        let (record, held) = self.hold(id)?;
-        let [target, made_from] = [self.snapshot_of(snapshot), self.snapshot_of(record.origin)];
-        let (target, made_from) = (target?, made_from?);
-        let _thaw = stop(id, freeze)?;
-        let provider = self.provider_of(&record);
-        let origin = origin(&record, &made_from);
-        let (tree, view) = provider.look(&held.place, origin, progress)?;
-        let options = CheckoutOptions {
-            threads: self.threads,
-            leave_out: Vec::new(),
-            force: true,
-            seed: None,
-            owner: record.owner,
-        };
-        let (files, present) = (provider.files(&held.place), Present::Found { tree, view });
-        let repository = &self.repository;
-        let report = checkout(repository, &target, &files, &present, &options, progress)?;
-        let restored = Record {
-            base: snapshot,
-            ..record
-        };
-        self.registry.lock()?.set(restored)?;
-        Ok(report)
-    }
-
     /// Makes a workspace for each of `into` that holds what `id` holds now, its
     /// home included. Either all are made or none.
     ///
@@ -399,75 +353,6 @@ impl Workspaces {
         self.empty_trash()
     }
 
-    /// A workspace as `look` sees it, beside its base.
-    fn compare(
-        &self,
-        id: &WorkspaceId,
-        look: impl FnOnce(&dyn WorkspaceProvider, &Path, Origin<'_>) -> Result<(Tree, Repository)>,
-    ) -> Result<Changes> {
-        let (record, held) = self.hold(id)?;
-        let base = self.snapshot_of(record.base)?;
-        let made_from = self.snapshot_of(record.origin)?;
-        let origin = origin(&record, &made_from);
-        let (tree, repository) = look(self.provider_of(&record), &held.place, origin)?;
-        Ok(Changes {
-            base: record.base,
-            tree,
-            before: base.tree,
-            repository,
-        })
-    }
-
-    fn snapshot_held(
-        &self,
-        record: Record,
-        held: &Held,
-        info: CommitInfo,
-        progress: &Progress,
-    ) -> Result<Snapshotted> {
-        let base = self.snapshot_of(record.base)?;
-        let made_from = self.snapshot_of(record.origin)?;
-        let origin = origin(&record, &made_from);
-        let reading = self
-            .provider_of(&record)
-            .read(&held.place, origin, progress)?;
-        let losses = reading.losses().to_vec();
-        let is_new = !is_same(&reading, &base);
-        let mut id = record.base;
-        if is_new {
-            let parents = vec![record.base];
-            id = reading.commit(&self.repository, CommitInfo { parents, ..info })?;
-            let mut registry = self.registry.lock()?;
-            registry.set(Record { base: id, ..record })?;
-        } else {
-            reading.keep();
-        }
-        Ok(Snapshotted { id, is_new, losses })
-    }
-
-    fn snapshot_of(&self, id: SnapshotId) -> Result<Snapshot> {
-        Ok(block_on(self.repository.snapshot(id))?)
-    }
-
-    /// The snapshot of nothing, stored if it is not yet.
-    fn empty_snapshot(&self) -> Result<SnapshotId> {
-        let empty = bare(Tree::EMPTY, None);
-        let (id, _) = empty.encode().map_err(elevo_engine::Error::from)?;
-        match block_on(self.repository.snapshot(id)) {
-            Err(elevo_engine::Error::NoSuchSnapshot(_)) => {}
-            found => return Ok(found.map(|_| id)?),
-        }
-        let commit = Commit {
-            objects: Vec::new(),
-            snapshots: vec![empty],
-            references: Vec::new(),
-        };
-        let (store, tenant) = (self.repository.store(), self.repository.tenant());
-        let committed = block_on(store.commit(tenant, commit));
-        committed.map_err(elevo_engine::Error::from)?;
-        Ok(id)
-    }
-
     fn provider_of(&self, record: &Record) -> &dyn WorkspaceProvider {
         match self.providers.get(&record.provider) {
             Some(provider) => &**provider,
@@ -523,22 +408,5 @@ fn origin<'a>(record: &Record, snapshot: &'a Snapshot) -> Origin<'a> {
         snapshot,
         limit: record.limit,
         owner: record.owner,
-    }
-}
-
-fn is_same(reading: &Reading, base: &Snapshot) -> bool {
-    reading.imported.tree == base.tree && reading.imported.times == base.times
-}
-
-/// A snapshot that says nothing about itself.
-fn bare(tree: Tree, times: Option<Hash>) -> Snapshot {
-    Snapshot {
-        tree,
-        times,
-        parents: Vec::new(),
-        author: String::new(),
-        message: String::new(),
-        created: Timestamp::new(0, 0).unwrap_or_else(|| unreachable!("no nanoseconds")),
-        labels: BTreeMap::new(),
     }
 }

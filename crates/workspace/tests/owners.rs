@@ -115,6 +115,7 @@ fn a_workspace_stays_its_owners_after_a_restart(bench: &Bench) {
     let workspaces = bench.open();
     let files = bench.create(&workspaces, "one");
     as_agent(&files, "echo mine > src/mine");
+    as_agent(&workspaces.home(&id("one")).unwrap(), "echo kept > kept");
     drop(workspaces);
     bench.restart();
     let plain = Bench {
@@ -131,6 +132,8 @@ fn a_workspace_stays_its_owners_after_a_restart(bench: &Bench) {
     workspaces.tidy().unwrap();
     assert_all_of(&files, AGENT);
     as_agent(&files, "echo again > src/main.rs && rm run");
+    let home = workspaces.home(&id("one")).unwrap();
+    assert_eq!(as_agent(&home, "cat kept"), "kept\n");
     assert!(workspaces.changes(&id("one"), &progress()).is_ok());
 }
 

@@ -219,6 +219,11 @@ impl WorkspaceProvider for OverlayProvider {
         pool.map_or(Ok(None), |pool| pool.used(id(place)))
     }
 
+    fn reclaim(&self, place: &Path) -> Result<bool> {
+        let pool = self.pool_of(place);
+        pool.map_or(Ok(false), |pool| pool.reclaim(id(place)))
+    }
+
     fn cut_off(&self) -> Result<Vec<String>> {
         self.pool.as_ref().map_or(Ok(Vec::new()), Pool::readings)
     }

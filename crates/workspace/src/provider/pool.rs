@@ -14,6 +14,8 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
+use std::time::Duration;
 
 use elevo_engine::NewStatCache;
 
@@ -28,6 +30,9 @@ pub(super) struct Pool {
 
 /// No id ends in it.
 const READING: &str = ".reading";
+/// How long and how often to wait for room.
+const RECLAIM_WAIT: Duration = Duration::from_millis(100);
+const RECLAIM_WAITS: usize = 20;
 const BTRFS: u64 = 0x9123_683e;
 /// The smallest volume that mkfs makes without asking.
 const SMALLEST: u64 = 128 << 20;
@@ -89,6 +94,23 @@ impl Pool {
         let room = self.room(id);
         let used = File::open(&room).and_then(btrfs::used);
         used.map_err(Error::io("look at the size of", &room))
+    }
+
+    /// Waits until what was removed is not charged to a room any more: it is
+    /// until the volume is synced, and until readings that had it are cleared
+    /// away, which btrfs does on its own time. `false` if nothing is given back
+    /// for a while.
+    pub(super) fn reclaim(&self, id: &str) -> Result<bool> {
+        let before = self.used(id)?;
+        for _ in 0..RECLAIM_WAITS {
+            let synced = self.open_directory().and_then(btrfs::sync);
+            synced.map_err(Error::io("sync", &self.directory))?;
+            if before.is_none() || self.used(id)? < before {
+                return Ok(true);
+            }
+            thread::sleep(RECLAIM_WAIT);
+        }
+        Ok(false)
     }
 
     /// What an upper holds at this moment, until it is dropped.

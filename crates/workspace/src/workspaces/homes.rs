@@ -7,8 +7,9 @@ use elevo_engine::{CommitInfo, Owner, Progress};
 use elevo_objects::SnapshotId;
 use futures::executor::block_on;
 
+use super::Workspaces;
 use super::places::Held;
-use super::{Workspaces, bare};
+use super::snapshots::bare;
 use crate::error::Result;
 use crate::home::{self, Contents};
 use crate::provider::{ProviderKind, WorkspaceProvider};

@@ -1,0 +1,105 @@
+//! What workspaces are made from and compared with, and what is read of them.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use elevo_core::Timestamp;
+use elevo_engine::{Commit, CommitInfo, Progress, Repository};
+use elevo_objects::{Hash, Snapshot, SnapshotId, Tree};
+use futures::executor::block_on;
+
+use super::places::Held;
+use super::{Snapshotted, Workspaces, origin};
+use crate::changes::Changes;
+use crate::error::Result;
+use crate::id::WorkspaceId;
+use crate::provider::{Origin, Reading, WorkspaceProvider};
+use crate::record::Record;
+
+impl Workspaces {
+    /// A workspace as `look` sees it, beside its base.
+    pub(super) fn compare(
+        &self,
+        id: &WorkspaceId,
+        look: impl FnOnce(&dyn WorkspaceProvider, &Path, Origin<'_>) -> Result<(Tree, Repository)>,
+    ) -> Result<Changes> {
+        let (record, held) = self.hold(id)?;
+        let base = self.snapshot_of(record.base)?;
+        let made_from = self.snapshot_of(record.origin)?;
+        let origin = origin(&record, &made_from);
+        let (tree, repository) = look(self.provider_of(&record), &held.place, origin)?;
+        Ok(Changes {
+            base: record.base,
+            tree,
+            before: base.tree,
+            repository,
+        })
+    }
+
+    pub(super) fn snapshot_held(
+        &self,
+        record: Record,
+        held: &Held,
+        info: CommitInfo,
+        progress: &Progress,
+    ) -> Result<Snapshotted> {
+        let base = self.snapshot_of(record.base)?;
+        let made_from = self.snapshot_of(record.origin)?;
+        let origin = origin(&record, &made_from);
+        let reading = self
+            .provider_of(&record)
+            .read(&held.place, origin, progress)?;
+        let losses = reading.losses().to_vec();
+        let is_new = !is_same(&reading, &base);
+        let mut id = record.base;
+        if is_new {
+            let parents = vec![record.base];
+            id = reading.commit(&self.repository, CommitInfo { parents, ..info })?;
+            let mut registry = self.registry.lock()?;
+            registry.set(Record { base: id, ..record })?;
+        } else {
+            reading.keep();
+        }
+        Ok(Snapshotted { id, is_new, losses })
+    }
+
+    pub(super) fn snapshot_of(&self, id: SnapshotId) -> Result<Snapshot> {
+        Ok(block_on(self.repository.snapshot(id))?)
+    }
+
+    /// The snapshot of nothing, stored if it is not yet.
+    pub(super) fn empty_snapshot(&self) -> Result<SnapshotId> {
+        let empty = bare(Tree::EMPTY, None);
+        let (id, _) = empty.encode().map_err(elevo_engine::Error::from)?;
+        match block_on(self.repository.snapshot(id)) {
+            Err(elevo_engine::Error::NoSuchSnapshot(_)) => {}
+            found => return Ok(found.map(|_| id)?),
+        }
+        let commit = Commit {
+            objects: Vec::new(),
+            snapshots: vec![empty],
+            references: Vec::new(),
+        };
+        let (store, tenant) = (self.repository.store(), self.repository.tenant());
+        let committed = block_on(store.commit(tenant, commit));
+        committed.map_err(elevo_engine::Error::from)?;
+        Ok(id)
+    }
+}
+
+fn is_same(reading: &Reading, base: &Snapshot) -> bool {
+    reading.imported.tree == base.tree && reading.imported.times == base.times
+}
+
+/// A snapshot that says nothing about itself.
+pub(super) fn bare(tree: Tree, times: Option<Hash>) -> Snapshot {
+    Snapshot {
+        tree,
+        times,
+        parents: Vec::new(),
+        author: String::new(),
+        message: String::new(),
+        created: Timestamp::new(0, 0).unwrap_or_else(|| unreachable!("no nanoseconds")),
+        labels: BTreeMap::new(),
+    }
+}
