@@ -1,5 +1,6 @@
 //! Dials the server, again and again.
 
+use std::convert::Infallible;
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
@@ -37,7 +38,10 @@ const DEFAULT_HEARTBEAT: Duration = Duration::from_secs(30);
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
 
 /// Stays connected with the server, as long as we live.
-pub(crate) async fn keep_connected(agent: &Agent, settings: &Settings) -> anyhow::Result<()> {
+pub(crate) async fn keep_connected(
+    agent: &Agent,
+    settings: &Settings,
+) -> anyhow::Result<Infallible> {
     let mut authorization: MetadataValue<Ascii> = format!("{BEARER}{}", settings.token)
         .parse()
         .context("SANDBOX_TOKEN has characters that no token has")?;

@@ -14,7 +14,8 @@
 //!                      (buffers, readers)
 //! ```
 //!
-//! One thread runs all of it, a second one waits for children.
+//! The second thread runs all of it; the first one only waits for children, for
+//! the reason that `reaper` gives.
 
 #![allow(
     clippy::disallowed_methods,
@@ -39,7 +40,9 @@ mod state;
 mod terminal;
 mod usage;
 
+use std::convert::Infallible;
 use std::process::ExitCode;
+use std::sync::mpsc;
 
 use anyhow::Context;
 use rustix::fs::Mode;
@@ -59,8 +62,8 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     }
-    match serve() {
-        Ok(()) => ExitCode::SUCCESS,
+    match start() {
+        Ok(reaper) => reaper.reap(),
         Err(error) => {
             log::error(format_args!("{error:#}"));
             ExitCode::FAILURE
@@ -68,7 +71,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn serve() -> anyhow::Result<()> {
+fn start() -> anyhow::Result<Reaper> {
     // First of all: until then, what runs as the same user could look into us.
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
         .context("cannot hide from other processes")?;
@@ -81,11 +84,27 @@ fn serve() -> anyhow::Result<()> {
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
             .context("cannot become the reaper of orphans")?;
     }
-    let reaper = Reaper::start().context("cannot start a thread")?;
+    let reaper = Reaper::default();
+    let agent = Agent::new(reaper.clone(), settings.environment.clone());
+    // Starting a thread blocks signals too: nothing may run before that is over.
+    let (begin, begun) = mpsc::channel::<Infallible>();
+    std::thread::Builder::new()
+        .name("agent".to_owned())
+        .spawn(move || {
+            let Err(mpsc::RecvError) = begun.recv();
+            let Err(error) = serve(&agent, &settings);
+            log::error(format_args!("{error:#}"));
+            std::process::exit(1);
+        })
+        .context("cannot start a thread")?;
+    drop(begin);
+    Ok(reaper)
+}
+
+fn serve(agent: &Agent, settings: &Settings) -> anyhow::Result<Infallible> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
-    let agent = Agent::new(reaper, settings.environment.clone());
-    runtime.block_on(connection::keep_connected(&agent, &settings))
+    runtime.block_on(connection::keep_connected(agent, settings))
 }

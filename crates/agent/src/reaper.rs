@@ -1,10 +1,15 @@
 //! Starts processes and reaps them, and all orphans.
 //!
-//! A thread waits until any child is dead, without reaping it, and only then
+//! One thread waits until any child is dead, without reaping it, and only then
 //! takes the lock under which processes are started. So a child that dies
 //! between being started and being written down is not lost, and what the
 //! standard library reaps itself (a child that could not exec) is never taken
 //! from it.
+//!
+//! That thread must be the first of the process, and processes must be started
+//! by another one. Linux ignores deadly signals to PID 1 only as long as its first
+//! thread does not block them, and starting a process blocks them for a moment: a
+//! child that is fast could end us in it.
 
 use std::collections::HashMap;
 use std::io;
@@ -21,8 +26,6 @@ use tokio::sync::oneshot;
 /// How often orphans are looked for while we have no child. They come without
 /// one if something enters the sandbox from outside.
 const ORPHANS: Duration = Duration::from_secs(1);
-
-const STACK: usize = 64 * 1024;
 
 /// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,7 +57,7 @@ pub(crate) enum NotStarted {
     Exec(Errno),
 }
 
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(crate) struct Reaper(Arc<Shared>);
 
 #[derive(Default)]
@@ -64,15 +67,15 @@ struct Shared {
 }
 
 impl Reaper {
-    /// Starts the thread.
-    pub(crate) fn start() -> io::Result<Self> {
-        let shared = Arc::new(Shared::default());
-        let theirs = Arc::clone(&shared);
-        std::thread::Builder::new()
-            .name("reaper".to_owned())
-            .stack_size(STACK)
-            .spawn(move || theirs.reap())?;
-        Ok(Self(shared))
+    /// Reaps for ever.
+    pub(crate) fn reap(&self) -> ! {
+        loop {
+            match waitid(WaitId::All, WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {
+                Ok(_) => self.0.collect(),
+                Err(Errno::INTR) => {}
+                Err(_) => self.0.wait_for_children(),
+            }
+        }
     }
 
     /// Starts a process in a directory. We go there ourselves for that moment:
@@ -118,16 +121,6 @@ impl Reaper {
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, HashMap<Pid, oneshot::Sender<Status>>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn reap(&self) {
-        loop {
-            match waitid(WaitId::All, WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {
-                Ok(_) => self.collect(),
-                Err(Errno::INTR) => {}
-                Err(_) => self.wait_for_children(),
-            }
-        }
     }
 
     fn collect(&self) {

@@ -5,8 +5,8 @@ use elevo_agent_link::Command;
 
 use crate::support::{Agent, Pair, Server, TOKEN, finish, is_alive, until, within};
 
-/// Runs an agent behind something else, and a command in it.
-async fn run_behind(wrapper: &[&str], command: &str) -> String {
+/// Runs an agent behind something else, and a command in it, so many times.
+async fn run_behind(wrapper: &[&str], command: &str, times: usize) -> Vec<String> {
     let directory = tempfile::tempdir().unwrap();
     let open = std::fs::Permissions::from_mode(0o777);
     std::fs::set_permissions(directory.path(), open).unwrap();
@@ -14,16 +14,20 @@ async fn run_behind(wrapper: &[&str], command: &str) -> String {
     let server = Server::start(&socket);
     let _agent = Agent::start_as(&socket, TOKEN, wrapper);
     let link = server.link().await;
-    let command = Command {
-        id: "look".into(),
-        command: command.into(),
-        cwd: Some("/".into()),
-        read: true,
-        ..Command::default()
-    };
-    let mut output = within(link.run(command)).await.unwrap().unwrap();
-    let done = finish(&mut output).await;
-    format!("{}{}", done.stdout, done.stderr)
+    let mut seen = Vec::new();
+    for index in 0..times {
+        let command = Command {
+            id: index.to_string(),
+            command: command.into(),
+            cwd: Some("/".into()),
+            read: true,
+            ..Command::default()
+        };
+        let mut output = within(link.run(command)).await.unwrap().unwrap();
+        let done = finish(&mut output).await;
+        seen.push(done.stdout + &done.stderr);
+    }
+    seen
 }
 
 /// Ends with us, as changing the user would otherwise prevent.
@@ -50,10 +54,10 @@ async fn what_runs_cannot_look_into_the_agent() {
         done
         head -c 1 /proc/self/environ >/dev/null && echo can read its own
     ";
-    let seen = run_behind(&AS_NOBODY, look).await;
+    let seen = run_behind(&AS_NOBODY, look, 1).await;
     let expected = "65534\n1\ncannot read environ\ncannot read mem\ncannot read maps\n\
         cannot read cwd\ncannot read fd/0\ncannot read auxv\ncan read its own\n";
-    assert_eq!(seen, expected);
+    assert_eq!(seen, [expected]);
 }
 
 #[tokio::test]
@@ -67,13 +71,14 @@ async fn as_the_first_process_it_cannot_be_ended_from_inside() {
         "--",
     ];
     let wrapper: Vec<_> = wrapper.into_iter().chain(AS_NOBODY).collect();
+    // At once, while we may still be busy with starting it.
     let attack = "
-        echo $PPID
-        for signal in TERM INT HUP QUIT USR1 PIPE SEGV STOP KILL; do kill -$signal 1; done
-        sleep 0.2
-        echo alive
+        for signal in TERM INT HUP QUIT USR1 PIPE SEGV SEGV STOP KILL; do kill -$signal 1; done
+        echo $PPID is alive
     ";
-    assert_eq!(run_behind(&wrapper, attack).await, "1\nalive\n");
+    for seen in run_behind(&wrapper, attack, 50).await {
+        assert_eq!(seen, "1 is alive\n");
+    }
 }
 
 /// Children of a process that are dead and not reaped.
