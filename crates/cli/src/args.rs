@@ -130,6 +130,25 @@ pub(crate) struct State {
     pub(crate) command: StateCommand,
 }
 
+impl State {
+    /// Whether it changes the store.
+    pub(crate) fn writes(&self) -> bool {
+        match &self.command {
+            StateCommand::Import(_) | StateCommand::Commit(_) => true,
+            StateCommand::Tag(tag) => tag.writes(),
+            _ => false,
+        }
+    }
+
+    /// The directory it was given, if its store may be found through it.
+    pub(crate) fn directory(&self) -> Option<&std::path::Path> {
+        match &self.command {
+            StateCommand::Commit(commit) => commit.directory(),
+            _ => None,
+        }
+    }
+}
+
 /// Options of every command of `elevo state` and `elevo ws`.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Common options")]

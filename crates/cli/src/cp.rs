@@ -100,6 +100,7 @@ pub(crate) fn run(args: &Cp) -> anyhow::Result<ExitCode> {
             true => call
                 .output
                 .value(&json!({ "entries": things, "bytes": bytes }))?,
+            false if things == 0 => call.note(&format!("copied {}", format::bytes(bytes))),
             false => call.note(&format!("copied {}", format::totals(things, bytes))),
         }
         Ok(ExitCode::SUCCESS)

@@ -111,6 +111,10 @@ pub(crate) enum Problem {
         url: String,
         pid: u32,
     },
+    #[error("the workspace `{0}` is that of a sandbox")]
+    InSandbox(String),
+    #[error("the server that holds the store {} does not answer", .store.display())]
+    Door { store: PathBuf, source: io::Error },
     #[error("ended before all requests were answered")]
     CutShort,
     #[error("there is no template yet")]
@@ -237,11 +241,15 @@ impl Report {
 
     /// Writes it to standard error. There is nobody to tell if that fails.
     pub(crate) fn print(&self, json: bool) {
-        let mut out = anstream::stderr().lock();
-        let _ = match json {
+        let _ = self.print_to(&mut anstream::stderr().lock(), json);
+    }
+
+    /// Writes it, in colours if it is for people.
+    pub(crate) fn print_to(&self, out: &mut impl Write, json: bool) -> io::Result<()> {
+        match json {
             true => writeln!(out, "{}", self.json()),
-            false => self.write(&mut out),
-        };
+            false => self.write(out),
+        }
     }
 
     fn json(&self) -> Value {

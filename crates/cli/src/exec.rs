@@ -207,7 +207,8 @@ impl Signals {
 
 const SIGPIPE: i32 = 13;
 
-type Feeding = tokio::sync::oneshot::Receiver<anyhow::Error>;
+/// What went wrong with the input, if something does.
+type Feeding = tokio::sync::mpsc::Receiver<anyhow::Error>;
 
 /// Prints output until the command ends.
 fn show(
@@ -255,16 +256,13 @@ async fn step(
 ) -> anyhow::Result<Step> {
     let failed = async {
         match feeding {
-            Some(feeding) => match feeding.await {
-                Ok(error) => error,
-                Err(_) => std::future::pending().await,
-            },
-            None => std::future::pending().await,
+            Some(feeding) => feeding.recv().await,
+            None => None,
         }
     };
     tokio::select! {
         signal = signals.next() => Ok(Step::Signal(signal)),
-        error = failed => Err(error),
+        Some(error) = failed => Err(error),
         next = follow.next() => {
             let (piece, event) = next?;
             Ok(Step::Piece(piece, Box::new(event)))

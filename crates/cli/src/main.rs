@@ -12,10 +12,12 @@
 
 mod args;
 mod bar;
+mod caller;
 mod client;
 mod cp;
 mod data;
 mod doctor;
+mod door;
 mod errors;
 mod exec;
 mod format;

@@ -1,6 +1,7 @@
-//! The one place that writes to standard output.
+//! The one place that writes results: to standard output, or to that of a
+//! caller elsewhere.
 
-use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -26,12 +27,39 @@ pub(crate) const REMOVED: Style = AnsiColor::Red.on_default();
 pub(crate) const PLACE: Style = AnsiColor::Cyan.on_default();
 pub(crate) const STRONG: Style = Style::new().bold();
 
-/// Buffered standard output, with colours only where a person looks.
+/// Where output goes.
+pub(crate) struct Sink {
+    pub(crate) out: Box<dyn Write + Send>,
+    /// Whether a person wants colours there.
+    pub(crate) colour: bool,
+    /// Whether it is a terminal, where every line shows at once.
+    pub(crate) at_once: bool,
+    /// Whether it is a file, where nobody sees it come.
+    pub(crate) to_file: bool,
+}
+
+impl Sink {
+    pub(crate) fn stdout() -> Self {
+        let stdout = io::stdout();
+        let choice = anstream::AutoStream::choice(&stdout);
+        let stat = rustix::fs::fstat(&stdout);
+        Self {
+            colour: choice != anstream::ColorChoice::Never,
+            at_once: stdout.is_terminal(),
+            to_file: stat
+                .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile),
+            out: Box::new(stdout),
+        }
+    }
+}
+
+/// Buffered output, with colours only where a person looks.
 pub(crate) struct Output {
-    out: BufWriter<Stdout>,
+    out: BufWriter<Box<dyn Write + Send>>,
     json: bool,
     colour: bool,
     at_once: bool,
+    to_file: bool,
     written: Arc<Written>,
 }
 
@@ -51,15 +79,19 @@ impl Written {
 }
 
 impl Output {
+    /// Standard output.
     pub(crate) fn new(json: bool) -> Self {
-        let stdout = io::stdout();
-        let choice = anstream::AutoStream::choice(&stdout);
+        Self::to(Sink::stdout(), json)
+    }
+
+    pub(crate) fn to(sink: Sink, json: bool) -> Self {
         Self {
-            at_once: stdout.is_terminal(),
-            colour: !json && choice != anstream::ColorChoice::Never,
+            at_once: sink.at_once,
+            colour: !json && sink.colour,
+            to_file: sink.to_file,
             json,
             written: Arc::default(),
-            out: BufWriter::with_capacity(64 * 1024, stdout),
+            out: BufWriter::with_capacity(64 * 1024, sink.out),
         }
     }
 
@@ -85,8 +117,7 @@ impl Output {
 
     /// Whether what is printed goes into a file, where nobody sees it come.
     pub(crate) fn is_to_file(&self) -> bool {
-        let stat = rustix::fs::fstat(io::stdout());
-        stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile)
+        self.to_file
     }
 
     /// Bytes as they are.

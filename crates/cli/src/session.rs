@@ -1,17 +1,17 @@
 //! What every command of `elevo state` works with: its options, where it is
 //! called, the store, and the way out.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use elevo_core::{Name, TenantId};
-use elevo_engine::{DEFAULT_CACHE_BYTES, Repository};
+use elevo_engine::{DEFAULT_CACHE_BYTES, Repository, Store};
 use elevo_objects::{Snapshot, SnapshotId};
 use elevo_store_local::{LocalStore, OpenError, Options};
 
 use crate::args::Global;
+use crate::caller::{Caller, Held, Notes};
 use crate::errors::Problem;
 use crate::format;
 use crate::output::Output;
@@ -26,6 +26,9 @@ pub(crate) struct Session {
     here: PathBuf,
     /// The command, for whoever finds the store busy.
     command: &'static str,
+    author: String,
+    notes: Notes,
+    held: Option<Arc<Held>>,
 }
 
 /// A store, and the working directory it was found from.
@@ -56,19 +59,32 @@ impl View {
 }
 
 impl Session {
-    pub(crate) fn new(global: Global, command: &'static str) -> Result<Self, Problem> {
-        let here = std::env::current_dir().map_err(|source| Problem::Io {
-            action: "find",
-            path: ".".into(),
-            source,
-        })?;
-        let output = Output::new(global.json);
-        Ok(Self {
+    pub(crate) fn new(global: Global, command: &'static str, caller: Caller) -> Self {
+        Self {
+            output: Output::to(caller.sink, global.json),
             global,
-            output,
-            here,
+            here: caller.here,
             command,
-        })
+            author: caller.author,
+            notes: caller.notes,
+            held: caller.held,
+        }
+    }
+
+    /// Who makes a snapshot, if nobody was named.
+    pub(crate) fn author(&self) -> &str {
+        &self.author
+    }
+
+    /// What this process holds open, if it is this store.
+    pub(crate) fn held(&self, place: &Place) -> Option<&Arc<Held>> {
+        let held = self.held.as_ref();
+        held.filter(|held| held.path == place.store)
+    }
+
+    /// Whether nobody sees how far something is.
+    pub(crate) fn hides_progress(&self) -> bool {
+        self.global.quiet || self.notes.is_elsewhere()
     }
 
     /// A directory given on the command line; it must be there.
@@ -99,20 +115,7 @@ impl Session {
     /// The store: the one that was named, else that of `directory` if it has
     /// one, else the one found from the current directory upwards.
     pub(crate) fn place(&self, directory: Option<&Path>) -> Result<Place, Problem> {
-        let own = directory.filter(|directory| is_working(directory));
-        let working = match own {
-            Some(own) => Some(own.to_owned()),
-            None => working_directory(&self.here),
-        };
-        let store = match (&self.global.store, &working) {
-            (Some(named), _) => named_store(&self.here.join(named)),
-            (None, Some(working)) => store_of(working)?,
-            (None, None) => {
-                let from = self.here.clone();
-                return Err(Problem::NoStore { from });
-            }
-        };
-        Ok(Place { store, working })
+        find_place(&self.global, &self.here, directory)
     }
 
     /// Where a command works that takes a whole working directory: the one
@@ -139,17 +142,26 @@ impl Session {
 
     /// The same for a store that has been found.
     pub(crate) fn view_of(&self, place: &Place) -> anyhow::Result<View> {
-        let store = LocalStore::open_read_only(&place.store, &self.options())?;
+        let repository = match self.held(place) {
+            Some(held) => repository(held.store.clone()),
+            None => {
+                let store = LocalStore::open_read_only(&place.store, &self.options())?;
+                repository(Arc::new(store))
+            }
+        };
         Ok(View {
-            repository: repository(store),
+            repository,
             here: place.here(),
         })
     }
 
     /// Opens a store to write; waits a little for another writer.
     pub(crate) fn write(&self, place: &Place) -> Result<Repository, OpenError> {
+        if let Some(held) = self.held(place) {
+            return Ok(repository(held.store.clone()));
+        }
         let store = LocalStore::open(&place.store, &self.options())?;
-        Ok(repository(store))
+        Ok(repository(Arc::new(store)))
     }
 
     /// How stores are opened.
@@ -179,10 +191,36 @@ impl Session {
     pub(crate) fn note(&self, text: &str) {
         if !self.global.quiet && !self.global.json {
             let style = anstyle::AnsiColor::Cyan.on_default().bold();
-            let mut out = anstream::stderr().lock();
-            let _ = writeln!(out, "{style}note{style:#}: {text}");
+            self.notes.line(&format!("{style}note{style:#}: {text}"));
         }
     }
+}
+
+fn find_place(global: &Global, here: &Path, directory: Option<&Path>) -> Result<Place, Problem> {
+    let own = directory.filter(|directory| is_working(directory));
+    let working = match own {
+        Some(own) => Some(own.to_owned()),
+        None => working_directory(here),
+    };
+    let store = match (&global.store, &working) {
+        (Some(named), _) => named_store(&here.join(named)),
+        (None, Some(working)) => store_of(working)?,
+        (None, None) => {
+            let from = here.to_owned();
+            return Err(Problem::NoStore { from });
+        }
+    };
+    Ok(Place { store, working })
+}
+
+/// The store that a command would use.
+pub(crate) fn find_store(
+    global: &Global,
+    here: &Path,
+    directory: Option<&Path>,
+) -> Result<PathBuf, Problem> {
+    let directory = directory.map(|directory| here.join(directory));
+    Ok(find_place(global, here, directory.as_deref())?.store)
 }
 
 /// Waits for a call into the libraries. The local store never suspends.
@@ -208,8 +246,8 @@ pub(crate) fn user() -> String {
     format!("{user}@{}", system.nodename().to_string_lossy())
 }
 
-fn repository(store: LocalStore) -> Repository {
-    Repository::new(Arc::new(store), TenantId::LOCAL, DEFAULT_CACHE_BYTES)
+fn repository(store: Arc<dyn Store>) -> Repository {
+    Repository::new(store, TenantId::LOCAL, DEFAULT_CACHE_BYTES)
 }
 
 /// Where `init` makes the store of a directory.

@@ -21,13 +21,27 @@ use elevo_core::TreePath;
 
 use crate::args::{State, StateCommand};
 use crate::bar::{self, Watch};
+use crate::caller::Caller;
+use crate::door;
 use crate::errors::Problem;
 use crate::output::OutputError;
 use crate::session::Session;
 
-/// Runs a command.
+/// Runs a command here, unless it writes to a store that a server holds.
 pub(crate) fn run(state: State) -> anyhow::Result<ExitCode> {
-    let mut session = Session::new(state.global, name(&state.command))?;
+    let caller = Caller::local()?;
+    if state.writes() {
+        let directory = state.directory();
+        if let Some(code) = door::call(&state.global, directory, &caller)? {
+            return Ok(code);
+        }
+    }
+    run_for(state, caller)
+}
+
+/// Runs a command for somebody.
+pub(crate) fn run_for(state: State, caller: Caller) -> anyhow::Result<ExitCode> {
+    let mut session = Session::new(state.global, name(&state.command), caller);
     let result = match is_list(&state.command) && session.output.is_to_file() {
         true => watched(&mut session, state.command),
         false => dispatch(&mut session, state.command),
@@ -59,7 +73,9 @@ fn watched(session: &mut Session, command: StateCommand) -> anyhow::Result<ExitC
         total: None,
         counts: || written.counts(),
     };
-    bar::watch(session.global.quiet, watch, || dispatch(session, command))
+    bar::watch(session.hides_progress(), watch, || {
+        dispatch(session, command)
+    })
 }
 
 fn dispatch(session: &mut Session, command: StateCommand) -> anyhow::Result<ExitCode> {

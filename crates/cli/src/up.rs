@@ -2,9 +2,11 @@
 //! the first start.
 
 mod log;
+mod store;
 
 use std::fs;
 use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -18,6 +20,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::client::Client;
 use crate::data::{Data, Running};
+use crate::door::{self, Door};
 use crate::errors::Problem;
 use crate::output::{Output, STRONG};
 use crate::sandbox::Network;
@@ -77,6 +80,12 @@ pub(crate) struct Up {
 }
 
 pub(crate) fn run(args: &Up) -> anyhow::Result<ExitCode> {
+    if door::VARIABLES
+        .iter()
+        .any(|name| std::env::var_os(name).is_some())
+    {
+        return Err(again().into());
+    }
     let config = settings(args)?;
     let data = Data::new(Some(config.data_dir.clone()));
     if let Some(running) = data.running() {
@@ -95,6 +104,26 @@ pub(crate) fn run(args: &Up) -> anyhow::Result<ExitCode> {
     let served = runtime.block_on(serve(config, &data, args.json));
     runtime.shutdown_timeout(Duration::from_secs(5));
     served.map(|()| ExitCode::SUCCESS)
+}
+
+/// Starts this program anew without variables that stand for options of
+/// callers: theirs count, not ours. Returns only if that fails.
+fn again() -> Problem {
+    let failed = |source| Problem::Io {
+        action: "start",
+        path: "elevo".into(),
+        source,
+    };
+    let own = match std::env::current_exe() {
+        Ok(own) => own,
+        Err(error) => return failed(error),
+    };
+    let mut command = std::process::Command::new(own);
+    command.args(std::env::args_os().skip(1));
+    for name in door::VARIABLES {
+        command.env_remove(name);
+    }
+    failed(command.exec())
 }
 
 /// Settings: of the file, then the environment, then the options.
@@ -167,13 +196,17 @@ fn make(data: &Data) -> Result<(), Problem> {
 async fn serve(config: Config, data: &Data, json: bool) -> anyhow::Result<()> {
     let mut signals = Signals::new()?;
     let tls = config.tls.is_some();
+    let store = store::open(data).await?;
+    let starting = Server::start_with(config.clone(), store.clone());
     let mut server = tokio::select! {
-        started = Server::start(config) => started?,
+        started = starting => started?,
         () = signals.next() => return Ok(()),
     };
     let addresses = server.addresses();
     let running = Running::new(addresses.api, addresses.metrics, tls);
     let is_new = ensure_key(&server, data, &running).await?;
+    let held = store::held(&config, data, store, &running)?;
+    let door = Door::open(data, held)?;
     let announced = data.announce(&running)?;
     tracing::info!(api = %addresses.api, metrics = %addresses.metrics, "listening");
     greet(data, &running, is_new, json)?;
@@ -181,7 +214,7 @@ async fn serve(config: Config, data: &Data, json: bool) -> anyhow::Result<()> {
         error = server.failed() => Err(error.context("the server has failed")),
         () = signals.next() => Ok(()),
     };
-    drop(announced);
+    drop((announced, door));
     if ended.is_ok() {
         tracing::info!("ending; sandboxes go on");
         if !json {

@@ -6,14 +6,18 @@ mod make;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::{Args, Subcommand};
 use elevo_engine::{Progress, Repository};
-use elevo_workspace::{Options, ProviderKind, Record, State, Workspaces};
+use elevo_workspace::{Options, ProviderKind, Record, State, WorkspaceId, Workspaces};
 use serde::Serialize;
 
 use crate::args::Global;
 use crate::bar::{self, Watch};
+use crate::caller::{Caller, Held};
+use crate::door;
+use crate::errors::Problem;
 use crate::format;
 use crate::session::{Place, Session};
 use crate::state::reader_left;
@@ -95,12 +99,24 @@ struct Call {
     root: PathBuf,
 }
 
+/// Runs a command here, or in the server that holds the store: there are its
+/// workspaces.
 pub(crate) fn run(ws: Ws) -> anyhow::Result<ExitCode> {
-    let session = Session::new(ws.global, ws.command.name())?;
+    let caller = Caller::local()?;
+    match door::call(&ws.global, None, &caller)? {
+        Some(code) => Ok(code),
+        None => run_for(ws, caller),
+    }
+}
+
+/// Runs a command for somebody.
+pub(crate) fn run_for(ws: Ws, caller: Caller) -> anyhow::Result<ExitCode> {
+    let session = Session::new(ws.global, ws.command.name(), caller);
     let place = session.place(None)?;
-    let root = match ws.workspaces {
-        Some(path) => session.path(&path),
-        None => place.store.with_file_name("workspaces"),
+    let root = match (ws.workspaces, session.held(&place)) {
+        (Some(path), _) => session.path(&path),
+        (None, Some(held)) => held.workspaces.clone(),
+        (None, None) => place.store.with_file_name("workspaces"),
     };
     let mut call = Call {
         session,
@@ -143,6 +159,13 @@ impl Call {
         provider: Option<ProviderKind>,
         needs_pool: bool,
     ) -> anyhow::Result<Workspaces> {
+        if let Some(held) = self.held() {
+            let options = Options {
+                provider: provider.or(held.options.provider),
+                ..held.options.clone()
+            };
+            return Ok(Workspaces::open(&self.root, repository, &options)?);
+        }
         let has_pool = self.root.join("uppers").is_dir();
         let pool = (has_pool || needs_pool).then(|| self.room());
         let options = Options {
@@ -153,6 +176,22 @@ impl Call {
             owner: None,
         };
         Ok(Workspaces::open(&self.root, repository, &options)?)
+    }
+
+    /// What a server holds, if these are its workspaces.
+    fn held(&self) -> Option<&Arc<Held>> {
+        let held = self.session.held(&self.place);
+        held.filter(|held| held.workspaces == self.root)
+    }
+
+    /// Refuses what would take the files of a sandbox away under it.
+    fn check_free(&self, id: &WorkspaceId) -> Result<(), Problem> {
+        match self.held() {
+            Some(held) if (held.is_used)(id.as_str()) => {
+                Err(Problem::InSandbox(id.as_str().to_owned()))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn room(&self) -> u64 {
@@ -182,7 +221,7 @@ impl Call {
             total: None,
             counts: || (progress.entries(), progress.bytes()),
         };
-        bar::watch(self.session.global.quiet, watch, || work(&progress))
+        bar::watch(self.session.hides_progress(), watch, || work(&progress))
     }
 
     /// Prints where a workspace is.

@@ -12,7 +12,7 @@ use tar::{Builder, EntryType, HeaderMode};
 use crate::errors::Problem;
 use crate::service::Done;
 
-/// Counts what is written.
+/// Counts what is written of a tar whose entries nobody looks at.
 pub(super) struct Counting<'a, W> {
     out: W,
     done: &'a Done,
@@ -44,7 +44,7 @@ pub(super) fn pack(
     out: impl Write,
     done: &Done,
 ) -> anyhow::Result<Vec<String>> {
-    let mut builder = Builder::new(Counting::new(out, done));
+    let mut builder = Builder::new(out);
     builder.follow_symlinks(false);
     builder.mode(HeaderMode::Complete);
     let mut left_out = 0;
@@ -79,7 +79,10 @@ fn append<W: Write>(
     if !name.as_os_str().is_empty() {
         match kind.is_file() {
             // By its handle: what was looked at is what is sent.
-            true => append_file(builder, from, name).with_context(failed)?,
+            true => {
+                let size = append_file(builder, from, name).with_context(failed)?;
+                done.bytes.fetch_add(size, Ordering::Relaxed);
+            }
             false => builder
                 .append_path_with_name(from, name)
                 .with_context(failed)?,
@@ -100,14 +103,15 @@ fn append<W: Write>(
     Ok(())
 }
 
-fn append_file<W: Write>(builder: &mut Builder<W>, from: &Path, name: &Path) -> io::Result<()> {
+fn append_file<W: Write>(builder: &mut Builder<W>, from: &Path, name: &Path) -> io::Result<u64> {
     let file = File::open(from)?;
     let meta = file.metadata()?;
     let mut header = tar::Header::new_gnu();
     header.set_metadata(&meta);
     // Exactly as long as the header says, whatever becomes of the file.
     let content = file.chain(io::repeat(0)).take(meta.len());
-    builder.append_data(&mut header, name, content)
+    builder.append_data(&mut header, name, content)?;
+    Ok(meta.len())
 }
 
 /// Where something of a sandbox goes.

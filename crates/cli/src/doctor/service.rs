@@ -156,13 +156,13 @@ impl Found {
         let Some((running, ready)) = &self.server else {
             return vec![row(
                 output,
-                "server",
+                "address",
                 false,
                 "it is not running; `elevo up` starts it",
             )];
         };
         let at = format!("{}, process {}", running.url(), running.pid);
-        let mut lines = vec![row(output, "server", true, &at)];
+        let mut lines = vec![row(output, "address", true, &at)];
         match ready {
             Err(obstacle) => lines.push(row(output, "ready", false, obstacle)),
             Ok(ready) => lines.extend(ready.checks.iter().map(|check| {

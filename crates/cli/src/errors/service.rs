@@ -34,6 +34,12 @@ pub(super) fn of_problem(problem: &Problem) -> Known {
         Problem::ServerRunning { data, url, pid } => Known::new(Exit::Conflict, "server_running")
             .with(json!({ "data": lossy(data), "server": url, "pid": pid }))
             .advice("use that one, end it first, or name another directory with --data DIR"),
+        Problem::InSandbox(id) => Known::new(Exit::Conflict, "workspace_in_sandbox")
+            .with(json!({ "workspace": id }))
+            .advice(format!("`elevo sandbox rm {id}` removes both")),
+        Problem::Door { store, .. } => Known::new(Exit::Busy, "store_busy")
+            .with(json!({ "store": lossy(store) }))
+            .advice("`elevo up` must run as the same user; see its log, or end it first"),
         Problem::CutShort => Known::new(Exit::Failed, "cut_short"),
         Problem::NoTemplate => Known::new(Exit::NotFound, "template_not_found")
             .advice("add an image with `elevo template add IMAGE`"),

@@ -9,7 +9,7 @@ use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use elevo_api::CommandInput;
 use reqwest::Method;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
 use super::{Feeding, Target};
 use crate::client::ClientError;
@@ -23,7 +23,7 @@ const AHEAD: usize = 2;
 /// Passes standard input on until it ends. What comes back is an error after
 /// which the command cannot be trusted to have read all of it.
 pub(super) fn feed(target: Target) -> Feeding {
-    let (failed, failure) = oneshot::channel();
+    let (failed, failure) = mpsc::channel(1);
     let pieces = read_ahead();
     // In a thread of its own: it may wait for input long after the command has
     // ended, and nobody waits for it.
@@ -36,7 +36,7 @@ pub(super) fn feed(target: Target) -> Feeding {
             Err(error) => Err(error.into()),
         };
         if let Err(error) = fed {
-            let _ = failed.send(error);
+            let _ = failed.blocking_send(error);
         }
     });
     failure

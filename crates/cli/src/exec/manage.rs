@@ -26,7 +26,8 @@ pub(crate) struct Ps {
 pub(crate) fn ps(args: &Ps) -> anyhow::Result<ExitCode> {
     service::run(&args.reach, |call| {
         let path = ["api", "v1", "sandboxes", &args.sandbox, "process"];
-        let list: api::CommandList = call.wait(call.client.get(&path))?;
+        let mut list: api::CommandList = call.wait(call.client.get(&path))?;
+        list.items.sort_by_key(|command| command.started_at);
         print(call, &list.items)?;
         Ok(ExitCode::SUCCESS)
     })

@@ -5,7 +5,7 @@ use elevo_engine::{CommitInfo, Expected};
 use elevo_objects::SnapshotId;
 
 use crate::format;
-use crate::session::user;
+use crate::session::Session;
 
 /// What a new snapshot says about itself.
 #[derive(Debug, Args)]
@@ -44,12 +44,13 @@ fn label(text: &str) -> Result<(String, String), String> {
 impl About {
     pub(crate) fn into_info(
         self,
+        session: &Session,
         parents: Vec<SnapshotId>,
         reference: Option<(String, Expected)>,
     ) -> CommitInfo {
         CommitInfo {
             parents,
-            author: self.author.unwrap_or_else(user),
+            author: self.author.unwrap_or_else(|| session.author().to_owned()),
             message: self.message,
             created: format::now(),
             labels: self.labels.into_iter().collect::<BTreeMap<_, _>>(),

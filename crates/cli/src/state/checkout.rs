@@ -185,7 +185,7 @@ impl Job<'_> {
             total: is_empty(self.directory).then_some(self.snapshot.tree.count),
             counts: || (progress.entries(), progress.bytes()),
         };
-        let result = bar::watch(self.session.global.quiet, watch, || {
+        let result = bar::watch(self.session.hides_progress(), watch, || {
             let directory = self.directory;
             let repository = self.repository;
             checkout(

@@ -44,6 +44,13 @@ pub(crate) struct Commit {
     allow_empty: bool,
 }
 
+impl Commit {
+    /// The working directory that was named.
+    pub(crate) fn directory(&self) -> Option<&std::path::Path> {
+        self.directory.as_deref()
+    }
+}
+
 pub(crate) fn run(session: &mut Session, args: Commit) -> anyhow::Result<()> {
     let (place, directory) = session.working_place(args.directory.as_deref())?;
     keep::check_apart(&place.store, &directory)?;
@@ -76,7 +83,7 @@ pub(crate) fn run(session: &mut Session, args: Commit) -> anyhow::Result<()> {
             let expected = head.map_or(Expected::Absent, Expected::At);
             let reference = (!args.detach).then(|| (HEAD.to_owned(), expected));
             let parents = parent_id.into_iter().collect();
-            let info = args.about.into_info(parents, reference);
+            let info = args.about.into_info(session, parents, reference);
             wait(imported.commit(&repository, info))?
         }
     };

@@ -59,7 +59,7 @@ pub(crate) fn run(session: &mut Session, args: Import) -> anyhow::Result<()> {
     let imported = keep::read_directory(session, &repository, &directory)?;
     let title = args.about.title();
     let expected = reference.clone().map(|name| (name, Expected::Absent));
-    let info = args.about.into_info(parents.clone(), expected);
+    let info = args.about.into_info(session, parents.clone(), expected);
     let (tree, times, losses) = (imported.tree, imported.times, imported.losses.clone());
     let id = wait(imported.commit(&repository, info))?;
     let kept = Kept {

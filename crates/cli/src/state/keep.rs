@@ -46,7 +46,7 @@ pub(super) fn read_directory(
         total: None,
         counts: || (progress.entries(), progress.bytes()),
     };
-    let imported = bar::watch(session.global.quiet, watch, || {
+    let imported = bar::watch(session.hides_progress(), watch, || {
         import(repository, directory, &options, &progress)
     });
     let imported = imported.with_context(|| format!("cannot read {}", directory.display()))?;

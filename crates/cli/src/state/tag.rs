@@ -43,6 +43,13 @@ pub(crate) struct Tag {
     force: bool,
 }
 
+impl Tag {
+    /// Whether it changes anything.
+    pub(crate) fn writes(&self) -> bool {
+        self.name.is_some()
+    }
+}
+
 /// Tags that are asked for together.
 const PAGE: usize = 1000;
 

@@ -37,11 +37,17 @@ pub(super) fn begin(filter: &str, file: Option<PathBuf>) -> anyhow::Result<()> {
             let lines = fmt::layer().json().flatten_event(true);
             let lines = lines.with_writer(Mutex::new(file)).with_filter(filter);
             let errors = fmt::layer().with_writer(io::stderr).with_target(false);
+            let errors = errors.with_ansi(is_coloured());
             let errors = errors.with_filter(LevelFilter::ERROR);
             registry.with(lines).with(errors).init();
         }
     }
     Ok(())
+}
+
+fn is_coloured() -> bool {
+    let choice = anstream::AutoStream::choice(&io::stderr());
+    choice != anstream::ColorChoice::Never
 }
 
 /// A file, and the one before it.

@@ -29,7 +29,7 @@ pub(super) struct Snapshot {
 
 pub(super) fn snapshot(call: &mut Call, args: Snapshot) -> anyhow::Result<()> {
     let workspaces = call.open_to_write()?;
-    let info = args.about.into_info(Vec::new(), None);
+    let info = args.about.into_info(&call.session, Vec::new(), None);
     let taken = call.watch("reading", |progress| {
         workspaces.snapshot(&args.id, info, &NeverFreeze, progress)
     })?;
@@ -54,8 +54,9 @@ pub(super) struct Park {
 }
 
 pub(super) fn park(call: &mut Call, args: Park) -> anyhow::Result<()> {
+    call.check_free(&args.id)?;
     let workspaces = call.open_to_write()?;
-    let info = args.about.into_info(Vec::new(), None);
+    let info = args.about.into_info(&call.session, Vec::new(), None);
     let taken = call.watch("reading", |progress| {
         workspaces.park(&args.id, info, &NeverFreeze, progress)
     })?;

@@ -84,7 +84,7 @@ pub(super) fn fork(call: &mut Call, args: Fork) -> anyhow::Result<()> {
         true => vec![new_id()?],
         false => args.into,
     };
-    let info = args.about.into_info(Vec::new(), None);
+    let info = args.about.into_info(&call.session, Vec::new(), None);
     call.watch("forking", |progress| {
         workspaces.fork(&args.id, &into, info, &NeverFreeze, progress)
     })?;
@@ -134,6 +134,7 @@ pub(super) struct Rm {
 pub(super) fn rm(call: &mut Call, args: &Rm) -> anyhow::Result<()> {
     let workspaces = call.open_to_read()?;
     for id in &args.ids {
+        call.check_free(id)?;
         call.watch("removing", |_| workspaces.remove(id))?;
         if call.session.output.is_json() {
             call.session

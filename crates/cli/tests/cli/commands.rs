@@ -380,13 +380,23 @@ fn doctor_says_how_workspaces_would_be_made() {
     let place = Place::bare();
     let doctor = |args: &[&str]| {
         let mut command = elevo();
+        command.env("DOCKER_HOST", "unix:///nowhere/docker.sock");
+        command.env("ELEVO_DATA", place.root().join("data"));
         ended(command.arg("doctor").args(args).current_dir(place.path("")))
     };
     let text = doctor(&[]).text();
     assert!(text.contains("  copy     works"), "{text}");
-    assert!(text.ends_with(".\n"), "{text}");
+    assert!(text.contains("\nThey would be made by "), "{text}");
+    assert!(
+        text.contains("  address  no    it is not running"),
+        "{text}"
+    );
     let shape: serde_json::Value = serde_json::from_str(&doctor(&["--json"]).text()).unwrap();
-    assert_eq!(fields(&shape), ["directory", "provider", "providers"]);
+    let expected = ["directory", "engine", "provider", "providers", "server"];
+    assert_eq!(fields(&shape), expected);
+    // Nothing was started for this test.
+    assert_eq!(shape["engine"]["usable"], false);
+    assert_eq!(shape["server"]["running"], false);
     for finding in shape["providers"].as_array().unwrap() {
         let expected = ["cost", "obstacle", "provider", "usable"];
         assert_eq!(fields(finding), expected);

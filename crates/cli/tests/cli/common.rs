@@ -159,6 +159,10 @@ pub(crate) fn clean(command: &mut Command) {
         "ELEVO_STORE",
         "ELEVO_WORKSPACES",
         "ELEVO_AUTHOR",
+        "ELEVO_DATA",
+        "ELEVO_SERVER",
+        "ELEVO_API_KEY",
+        "DOCKER_HOST",
         "NO_COLOR",
         "CLICOLOR_FORCE",
     ] {

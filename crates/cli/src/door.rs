@@ -1,0 +1,182 @@
+//! Calls of this command line that a server carries out, since it holds the
+//! store that they write to.
+//!
+//! A server listens on `DATA/elevo.sock`, mode 0600, and takes calls of its own
+//! user only. A call is a connection with one request; the answer is what the
+//! command prints, as it prints it, and its exit code:
+//!
+//! ```text
+//! frame     kind: 1 byte, length: 4 bytes (big-endian), then so many bytes
+//! kinds     R  request, JSON; the first and only one of the caller
+//!           O  standard output        E  standard error
+//!           X  the exit code, 1 byte; the last one
+//! request   {"version":1, "args":[base64…], "here":base64, "author":"…",
+//!            "terminal":bool, "to_file":bool, "colour":bool, "colour_errors":bool}
+//! ```
+//!
+//! `args` are those of the command line without its first word. A frame has at
+//! most 1 MiB, and a server carries out at most 16 calls at a time. A caller
+//! that goes away ends nothing that is under way.
+
+mod frame;
+mod serve;
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use serde::{Deserialize, Serialize};
+
+use crate::args::Global;
+use crate::caller::Caller;
+use crate::data::Data;
+use crate::errors::Problem;
+use crate::session::find_store;
+use frame::{Kind, read, write};
+
+pub(crate) use serve::Door;
+
+/// Variables that stand for options: callers have their own.
+pub(crate) const VARIABLES: [&str; 3] = ["ELEVO_STORE", "ELEVO_WORKSPACES", "ELEVO_AUTHOR"];
+
+const VERSION: u32 = 1;
+
+/// How long a server may take to accept a request.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What a caller asks for.
+#[derive(Debug, Serialize, Deserialize)]
+struct Request {
+    version: u32,
+    args: Vec<String>,
+    here: String,
+    author: String,
+    terminal: bool,
+    to_file: bool,
+    colour: bool,
+    colour_errors: bool,
+}
+
+/// Has the server that holds a command's store carry it out; none if there is
+/// no such server.
+pub(crate) fn call(
+    global: &Global,
+    directory: Option<&Path>,
+    caller: &Caller,
+) -> anyhow::Result<Option<ExitCode>> {
+    // A store that is not found is told where the command runs.
+    let Ok(store) = find_store(global, &caller.here, directory) else {
+        return Ok(None);
+    };
+    let Some(data) = serving(&store) else {
+        return Ok(None);
+    };
+    let request = Request {
+        version: VERSION,
+        args: args(&store),
+        here: BASE64_STANDARD.encode(caller.here.as_os_str().as_bytes()),
+        author: std::env::var("ELEVO_AUTHOR").unwrap_or_else(|_| caller.author.clone()),
+        terminal: caller.sink.at_once,
+        to_file: caller.sink.to_file,
+        colour: caller.sink.colour,
+        colour_errors: anstream::AutoStream::choice(&io::stderr()) != anstream::ColorChoice::Never,
+    };
+    let code = ask(&data.socket(), &request).map_err(|source| Problem::Door { store, source })?;
+    Ok(Some(ExitCode::from(code)))
+}
+
+/// The data directory whose store this is, if a server runs with it.
+fn serving(store: &Path) -> Option<Data> {
+    let data = Data::new(Some(store.parent()?.into()));
+    let is_its = data.store() == store && data.socket().exists();
+    data.running().filter(|_| is_its).map(|_| data)
+}
+
+/// This call's own, with what variables say put in words.
+fn args(store: &Path) -> Vec<String> {
+    let mut args: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let is_ws = args.first().is_some_and(|word| word == "ws");
+    let root = std::env::var_os("ELEVO_WORKSPACES");
+    if let Some(root) = root.filter(|_| is_ws && !gives(&args, "--workspaces")) {
+        args.splice(1..1, ["--workspaces".into(), root]);
+    }
+    if !gives(&args, "--store") {
+        args.splice(1..1, ["--store".into(), store.as_os_str().to_owned()]);
+    }
+    let encode = |arg: &OsString| BASE64_STANDARD.encode(arg.as_bytes());
+    args.iter().map(encode).collect()
+}
+
+/// Whether an option is given in words.
+fn gives(args: &[OsString], option: &str) -> bool {
+    let options = args.iter().take_while(|arg| *arg != "--");
+    let is_it = |arg: &OsString| {
+        let rest = arg.as_bytes().strip_prefix(option.as_bytes());
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"="))
+    };
+    options.into_iter().any(is_it)
+}
+
+fn ask(socket: &Path, request: &Request) -> io::Result<u8> {
+    let mut stream = UnixStream::connect(socket)?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    write(&mut stream, Kind::Request, &serde_json::to_vec(request)?)?;
+    let mut input = io::BufReader::new(stream);
+    loop {
+        let (kind, payload) = read(&mut input)?;
+        match kind {
+            // As in a pipe, whose reader has seen enough.
+            Kind::Output => match print(&mut io::stdout().lock(), &payload) {
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(0),
+                printed => printed?,
+            },
+            Kind::Errors => print(&mut io::stderr().lock(), &payload)?,
+            Kind::Exit => return payload.first().copied().ok_or_else(frame::strange),
+            Kind::Request => return Err(frame::strange()),
+        }
+    }
+}
+
+fn print(out: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
+    out.write_all(bytes)?;
+    out.flush()
+}
+
+impl Request {
+    fn args(&self) -> Option<Vec<OsString>> {
+        self.args.iter().map(|arg| decode(arg)).collect()
+    }
+
+    fn here(&self) -> Option<PathBuf> {
+        let here = PathBuf::from(decode(&self.here)?);
+        here.is_absolute().then_some(here)
+    }
+}
+
+fn decode(text: &str) -> Option<OsString> {
+    let bytes = BASE64_STANDARD.decode(text).ok()?;
+    Some(OsString::from_vec(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_found_where_they_are_options() {
+        let gives = |words: &[&str]| {
+            let args: Vec<OsString> = words.iter().map(Into::into).collect();
+            gives(&args, "--store")
+        };
+        assert!(gives(&["state", "--store", "x", "commit"]));
+        assert!(gives(&["state", "commit", "--store=x"]));
+        assert!(!gives(&["state", "commit", "--stores"]));
+        assert!(!gives(&["ws", "diff", "id", "--", "--store"]));
+    }
+}

@@ -1,0 +1,213 @@
+//! The server's side.
+
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use clap::Parser;
+
+use super::frame::{self, Kind, LARGEST, read, write};
+use super::{Request, VERSION};
+use crate::args::{Cli, Command};
+use crate::caller::{Caller, Held, Notes};
+use crate::data::Data;
+use crate::errors::{Exit, Problem, Report};
+use crate::output::Sink;
+use crate::{state, ws};
+
+/// Calls at a time.
+const MOST: usize = 16;
+/// How long a caller may take to say what it wants.
+const ASKING: Duration = Duration::from_secs(5);
+/// How long a caller may leave output unread.
+const READING: Duration = Duration::from_secs(3600);
+
+/// Takes calls for as long as it is there.
+#[derive(Debug)]
+pub(crate) struct Door {
+    socket: PathBuf,
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.socket);
+    }
+}
+
+impl Door {
+    pub(crate) fn open(data: &Data, held: Held) -> Result<Self, Problem> {
+        let socket = data.socket();
+        let failed = |source| Problem::Io {
+            action: "listen on",
+            path: socket.clone(),
+            source,
+        };
+        // What a server that was killed has left.
+        let _ = fs::remove_file(&socket);
+        let listener = UnixListener::bind(&socket).map_err(failed)?;
+        let mode = fs::Permissions::from_mode(0o600);
+        fs::set_permissions(&socket, mode).map_err(failed)?;
+        let held = Arc::new(held);
+        thread::spawn(move || accept(&listener, &held));
+        Ok(Self { socket })
+    }
+}
+
+/// Ends with the process.
+fn accept(listener: &UnixListener, held: &Arc<Held>) {
+    let calls = Arc::new(AtomicUsize::new(0));
+    loop {
+        let Ok((stream, _)) = listener.accept() else {
+            // Out of file descriptors, most likely.
+            thread::sleep(Duration::from_millis(50));
+            continue;
+        };
+        if !is_same_user(&stream) {
+            continue;
+        }
+        let (held, calls) = (held.clone(), calls.clone());
+        if calls.fetch_add(1, Ordering::AcqRel) >= MOST {
+            calls.fetch_sub(1, Ordering::AcqRel);
+            let _ = refuse(stream);
+            continue;
+        }
+        thread::spawn(move || {
+            if let Err(error) = answer(stream, held) {
+                tracing::warn!(%error, "a call of the command line broke off");
+            }
+            calls.fetch_sub(1, Ordering::AcqRel);
+        });
+    }
+}
+
+fn is_same_user(stream: &UnixStream) -> bool {
+    let peer = rustix::net::sockopt::socket_peercred(stream);
+    peer.is_ok_and(|peer| peer.uid == rustix::process::geteuid())
+}
+
+fn refuse(mut stream: UnixStream) -> io::Result<()> {
+    stream.set_write_timeout(Some(ASKING))?;
+    let text = format!("error: the server carries out {MOST} calls already; try again\n");
+    write(&mut stream, Kind::Errors, text.as_bytes())?;
+    write(&mut stream, Kind::Exit, &[Exit::Busy as u8])
+}
+
+/// Carries out one call.
+fn answer(mut stream: UnixStream, held: Arc<Held>) -> io::Result<()> {
+    stream.set_read_timeout(Some(ASKING))?;
+    stream.set_write_timeout(Some(READING))?;
+    let (kind, payload) = read(&mut stream)?;
+    let request: Request = serde_json::from_slice(&payload)?;
+    if kind != Kind::Request || request.version != VERSION {
+        return Err(frame::strange());
+    }
+    let frames = Frames(Arc::new(Mutex::new(stream)));
+    // A panic is this call's, and not the server's.
+    let ran = thread::spawn({
+        let frames = frames.clone();
+        move || run(&request, held, &frames)
+    });
+    let code = ran.join().unwrap_or(Exit::Failed as u8);
+    frames.send(Kind::Exit, &[code])
+}
+
+fn run(request: &Request, held: Arc<Held>, frames: &Frames) -> u8 {
+    let (Some(args), Some(here)) = (request.args(), request.here()) else {
+        return Exit::Usage as u8;
+    };
+    let words = std::iter::once("elevo".into()).chain(args);
+    let cli = match Cli::try_parse_from(words) {
+        Ok(cli) => cli,
+        Err(error) => {
+            let text = error.render().to_string();
+            let _ = frames.stream(Kind::Errors).write_all(text.as_bytes());
+            return Exit::Usage as u8;
+        }
+    };
+    let json = cli.command.is_json();
+    let caller = Caller {
+        here,
+        author: request.author.clone(),
+        sink: Sink {
+            out: Box::new(frames.stream(Kind::Output)),
+            colour: request.colour,
+            at_once: request.terminal,
+            to_file: request.to_file,
+        },
+        notes: Notes::Elsewhere {
+            out: Mutex::new(Box::new(frames.stream(Kind::Errors))),
+            colour: request.colour_errors,
+        },
+        held: Some(held),
+    };
+    let ran = match cli.command {
+        Command::State(state) => state::run_for(state, caller),
+        Command::Ws(ws) => ws::run_for(ws, caller),
+        _ => return Exit::Usage as u8,
+    };
+    match ran {
+        Ok(code) => number(code),
+        Err(error) => {
+            let report = Report::new(&error);
+            let mut text = Vec::new();
+            // Writing to memory does not fail.
+            let _ = match request.colour_errors {
+                true => report.print_to(&mut text, json),
+                false => report.print_to(&mut anstream::StripStream::new(&mut text), json),
+            };
+            let _ = frames.stream(Kind::Errors).write_all(&text);
+            report.exit as u8
+        }
+    }
+}
+
+/// The number of an exit code.
+fn number(code: ExitCode) -> u8 {
+    let mut numbers = 0..=u8::MAX;
+    numbers
+        .find(|number| ExitCode::from(*number) == code)
+        .unwrap_or(Exit::Failed as u8)
+}
+
+/// The connection, which output and notes share.
+#[derive(Clone)]
+struct Frames(Arc<Mutex<UnixStream>>);
+
+impl Frames {
+    fn send(&self, kind: Kind, payload: &[u8]) -> io::Result<()> {
+        let mut stream = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        write(&mut *stream, kind, payload)
+    }
+
+    fn stream(&self, kind: Kind) -> FrameStream {
+        FrameStream {
+            frames: self.clone(),
+            kind,
+        }
+    }
+}
+
+/// Bytes of one kind.
+struct FrameStream {
+    frames: Frames,
+    kind: Kind,
+}
+
+impl Write for FrameStream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let length = bytes.len().min(LARGEST);
+        self.frames.send(self.kind, &bytes[..length])?;
+        Ok(length)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

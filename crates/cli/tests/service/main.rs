@@ -1,0 +1,13 @@
+//! Runs `elevo up` with a real container engine and a real agent, and the
+//! commands that ask it, as a user would.
+
+#![allow(
+    clippy::disallowed_methods,
+    reason = "what is run needs an engine, an agent and a PATH"
+)]
+#![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
+
+mod commands;
+mod files;
+mod server;
+mod up;
