@@ -119,6 +119,8 @@ fn work_for_ever(victim: &Victim, kind: Kind) -> ! {
                 }
                 _ => {
                     let files = workspaces.path(&one).unwrap();
+                    let home = workspaces.home(&one).unwrap();
+                    fs::write(home.join("kept"), "kept").unwrap();
                     fs::write(files.join("0/new"), format!("{}", random.random::<u64>())).unwrap();
                     let _ =
                         fs::remove_file(files.join(format!("1/{}", random.random_range(0..100))));
@@ -157,6 +159,8 @@ fn verify(directory: &Path, kind: Kind, done: &Acknowledged, known: &mut Known) 
         if record.state == State::Live {
             let files = workspaces.path(&record.id).unwrap();
             assert!(files.join("2/2").exists(), "{} is whole", record.id);
+            let home = workspaces.home(&record.id).unwrap();
+            assert!(home.is_dir(), "{} has its home", record.id);
             assert!(workspaces.changes(&record.id, &Progress::new()).is_ok());
             live.push(record.id.to_string());
         }
