@@ -33,6 +33,8 @@ pub(crate) struct Tenants {
     root: PathBuf,
     options: Options,
     open: Mutex<HashMap<TenantId, Arc<Workspaces>>>,
+    /// Held by whoever opens some.
+    opening: tokio::sync::Mutex<()>,
 }
 
 impl Tenants {
@@ -54,6 +56,7 @@ impl Tenants {
             root: config.workspace_root.clone(),
             options,
             open: Mutex::default(),
+            opening: tokio::sync::Mutex::default(),
         }
     }
 
@@ -84,15 +87,9 @@ impl Tenants {
         tenant: TenantId,
         work: impl FnOnce(&Workspaces) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let open = self.already(tenant);
-        let (store, options) = (self.store.clone(), self.options.clone());
-        let root = self.root.join(tenant.to_string());
-        let workspaces = match open {
+        let workspaces = match self.already(tenant) {
             Some(open) => open,
-            None => self.remember(
-                tenant,
-                blocking(move || open_at(&root, store, tenant, &options)).await?,
-            ),
+            None => self.open(tenant).await?,
         };
         blocking(move || work(&workspaces)).await
     }
@@ -102,12 +99,19 @@ impl Tenants {
         open.get(&tenant).cloned()
     }
 
-    /// If two opened it at once, one is enough.
-    fn remember(&self, tenant: TenantId, opened: Workspaces) -> Arc<Workspaces> {
+    /// Opens them once, whoever else wants to.
+    async fn open(&self, tenant: TenantId) -> Result<Arc<Workspaces>> {
+        let _turn = self.opening.lock().await;
+        if let Some(open) = self.already(tenant) {
+            return Ok(open);
+        }
+        let (store, options) = (self.store.clone(), self.options.clone());
+        let root = self.root.join(tenant.to_string());
+        let opened = blocking(move || open_at(&root, store, tenant, &options)).await?;
+        let opened = Arc::new(opened);
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        open.entry(tenant)
-            .or_insert_with(|| Arc::new(opened))
-            .clone()
+        open.insert(tenant, opened.clone());
+        Ok(opened)
     }
 }
 

@@ -160,10 +160,10 @@ impl App {
     /// interrupted is done again from the start.
     pub(crate) async fn remove(&self, sandbox: &Sandbox) -> Result<()> {
         let _held = self.hold(&sandbox.id).await;
-        self.links.forget(&sandbox.id);
         if let Some(container) = container_of(sandbox) {
             self.runtime.remove(&container).await?;
         }
+        self.links.forget(&sandbox.id);
         match sandbox.keep_workspace {
             true => {
                 let name = recovery::kept_name(&sandbox.workspace);

@@ -147,6 +147,12 @@ impl Service {
         assert!(child.wait().unwrap().success());
     }
 
+    /// Its process.
+    #[allow(dead_code, reason = "not every test needs it")]
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.as_ref().unwrap().id()
+    }
+
     /// What it has logged at the levels of problems.
     pub(crate) fn complaints(&self) -> Vec<String> {
         let log = std::fs::read_to_string(self.data.with_file_name("log")).unwrap_or_default();
@@ -252,8 +258,15 @@ impl Service {
 
     /// Whether a container mounts something of this server's.
     fn knows(&self, container: &str) -> bool {
-        let mounts = docker(&["inspect", "--format", "{{json .Mounts}}", container]);
+        let mounts = self.docker(&["inspect", "--format", "{{json .Mounts}}", container]);
         mounts.contains(self.data.to_str().unwrap())
+    }
+
+    /// Asks the engine that this server uses.
+    fn docker(&self, arguments: &[&str]) -> String {
+        let mut hosts = self.settings.iter().rev();
+        let host = hosts.find(|(name, _)| name == "DOCKER_HOST").unwrap();
+        docker_at(&host.1, arguments)
     }
 
     /// Mounts below the data directory.
@@ -276,7 +289,7 @@ impl Drop for Service {
             eprintln!("the server's log ends with:\n{}", last.join("\n"));
         }
         for container in self.containers() {
-            docker(&["rm", "-f", &container]);
+            self.docker(&["rm", "-f", &container]);
         }
         for mount in self.mounts().iter().rev() {
             let _ = Command::new("umount").arg("-l").arg(mount).status();
@@ -292,8 +305,12 @@ pub(crate) fn mounts_below(path: &Path) -> Vec<String> {
 }
 
 pub(crate) fn docker(arguments: &[&str]) -> String {
+    docker_at(&docker_host(), arguments)
+}
+
+fn docker_at(host: &str, arguments: &[&str]) -> String {
     let output = Command::new("docker")
-        .env("DOCKER_HOST", docker_host())
+        .env("DOCKER_HOST", host)
         .args(arguments)
         .output()
         .unwrap();

@@ -1,0 +1,401 @@
+//! The service under faults and over time: `kill -9` of the server under running
+//! commands and terminals, a restart of the container engine, and churn that must
+//! leave nothing behind.
+
+#![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
+#![allow(
+    clippy::print_stderr,
+    reason = "what a server logged helps to find out why"
+)]
+#![allow(clippy::disallowed_methods, reason = "what is run needs settings")]
+#![allow(dead_code, reason = "the harness has more than these tests need")]
+
+#[path = "service/harness.rs"]
+mod harness;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use elevo_testkit::long;
+use futures::StreamExt;
+use harness::{Events, KEY, Service, eventually};
+use reqwest::Method;
+use serde_json::{Value, json};
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+
+/// Where a server is that comes and goes.
+#[derive(Clone)]
+struct Place {
+    http: reqwest::Client,
+    url: Arc<std::sync::Mutex<String>>,
+}
+
+impl Place {
+    fn url(&self) -> String {
+        self.url.lock().unwrap().clone()
+    }
+}
+
+/// Reads the output of a command to its end, however often the server goes.
+async fn read_all(
+    place: Place,
+    sandbox: String,
+    first: Events,
+    started: tokio::sync::oneshot::Sender<()>,
+) -> (String, usize) {
+    let (mut events, mut text, mut offset, mut breaks) = (first, String::new(), 0, 0);
+    let (_, start) = events.next().await.unwrap();
+    let command = start["commandId"].as_str().unwrap().to_owned();
+    started.send(()).unwrap();
+    loop {
+        match events.next().await {
+            Some((id, event)) => {
+                assert_ne!(event["type"], "gap", "{event}");
+                assert_ne!(event["type"], "error", "{event}");
+                text += event["data"].as_str().unwrap_or_default();
+                offset = id;
+                if event["type"] == "exit" {
+                    assert_eq!(event["exitCode"], 0);
+                    return (text, breaks);
+                }
+            }
+            None => {
+                breaks += 1;
+                events = attach(&place, &sandbox, &command, offset).await;
+            }
+        }
+    }
+}
+
+async fn attach(place: &Place, sandbox: &str, command: &str, offset: u64) -> Events {
+    for _ in 0..600 {
+        let url = format!(
+            "{}/api/v1/sandboxes/{sandbox}/process/{command}/output?offset={offset}",
+            place.url()
+        );
+        if let Ok(answer) = place.http.get(url).bearer_auth(KEY).send().await
+            && answer.status() == 200
+        {
+            return Events::new(answer);
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    panic!("the server did not come back");
+}
+
+/// The same for a terminal, up to some words.
+async fn watch_all(place: Place, sandbox: String, pty: String, last: String) -> (String, usize) {
+    let (mut text, mut offset, mut breaks) = (String::new(), 0, 0);
+    loop {
+        let url = place.url().replace("http:", "ws:");
+        let url =
+            format!("{url}/api/v1/sandboxes/{sandbox}/pty/{pty}/ws?format=binary&offset={offset}");
+        let mut request = url.into_client_request().unwrap();
+        let key = format!("Bearer {KEY}").parse().unwrap();
+        request.headers_mut().insert("authorization", key);
+        let Ok((mut socket, _)) = tokio_tungstenite::connect_async(request).await else {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            continue;
+        };
+        while let Some(Ok(message)) = socket.next().await {
+            if let Message::Binary(data) = message {
+                offset += data.len() as u64;
+                text += std::str::from_utf8(&data).unwrap();
+            }
+            if text.contains(&last) {
+                return (text, breaks);
+            }
+        }
+        breaks += 1;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_server_loses_no_output_and_doubles_none() {
+    const COMMANDS: usize = 20;
+    const TERMINALS: usize = 5;
+    let kills = long::rounds(10, 2) as usize;
+    let mut service = Service::start_with(&[("DEFAULT_PIDS", "1000")]).await;
+    let id = service.sandbox().await;
+    let place = Place {
+        http: service.http.clone(),
+        url: Arc::new(std::sync::Mutex::new(service.url.clone())),
+    };
+    // Slow ones that run all the time, and fast ones that wait for their reader.
+    let seconds = kills * 4 + 8;
+    let slow = format!(
+        "n=0; while [ $n -lt {} ]; do n=$((n+1)); echo line $n; sleep 0.1; done",
+        seconds * 10
+    );
+    let fast = format!("seq 1 {}", 400_000 * kills);
+    let mut readers = Vec::new();
+    for number in 0..COMMANDS {
+        let command = if number % 4 == 0 { &fast } else { &slow };
+        let body = json!({"command": command, "stream": true, "timeout": 0});
+        let path = format!("/api/v1/sandboxes/{id}/process/run");
+        let answer = service
+            .request(Method::POST, &path)
+            .json(&body)
+            .send()
+            .await
+            .unwrap();
+        let (started, has_started) = tokio::sync::oneshot::channel();
+        let reading = read_all(place.clone(), id.clone(), Events::new(answer), started);
+        readers.push((number % 4 == 0, tokio::spawn(reading)));
+        has_started.await.unwrap();
+    }
+    let mut watchers = Vec::new();
+    for _ in 0..TERMINALS {
+        let body =
+            json!({"cols": 80, "rows": 24, "shell": "/bin/sh", "envs": {"PS1": "", "ENV": ""}});
+        let made = service
+            .post(&format!("/api/v1/sandboxes/{id}/pty"), body)
+            .await;
+        let pty = made["id"].as_str().unwrap().to_owned();
+        watchers.push((
+            pty.clone(),
+            tokio::spawn(watch_all(
+                place.clone(),
+                id.clone(),
+                pty,
+                "over and out".into(),
+            )),
+        ));
+    }
+    for (pty, _) in &watchers {
+        let url = format!(
+            "{}/api/v1/sandboxes/{id}/pty/{pty}/ws",
+            service.url.replace("http:", "ws:")
+        );
+        let mut request = url.into_client_request().unwrap();
+        let key = format!("Bearer {KEY}").parse().unwrap();
+        request.headers_mut().insert("authorization", key);
+        let (mut socket, _) = tokio_tungstenite::connect_async(request).await.unwrap();
+        let script = format!("stty -echo; {slow}; echo over and o''ut\n");
+        futures::SinkExt::send(&mut socket, Message::Binary(script.into()))
+            .await
+            .unwrap();
+        // Taken, before this connection goes.
+        let _ = socket.next().await;
+        let _ = tokio::time::timeout(Duration::from_secs(5), socket.next()).await;
+    }
+    for _ in 0..kills {
+        tokio::time::sleep(Duration::from_millis(1500)).await;
+        service.kill();
+        tokio::time::sleep(Duration::from_millis(700)).await;
+        service.run();
+        *place.url.lock().unwrap() = service.url.clone();
+    }
+    let expected_slow: String = (1..=seconds * 10).map(|n| format!("line {n}\n")).collect();
+    let expected_fast: String = (1..=400_000 * kills).map(|n| format!("{n}\n")).collect();
+    let mut breaks = 0;
+    for (is_fast, reader) in readers {
+        let (text, broke) = reader.await.unwrap();
+        let expected = if is_fast {
+            &expected_fast
+        } else {
+            &expected_slow
+        };
+        assert_eq!(text.len(), expected.len());
+        assert!(text == *expected, "output differs");
+        breaks += broke;
+    }
+    for (_, watcher) in watchers {
+        let (text, broke) = watcher.await.unwrap();
+        let lines: Vec<_> = text
+            .split("\r\n")
+            .filter(|line| line.starts_with("line "))
+            .collect();
+        let expected: Vec<_> = expected_slow.lines().collect();
+        assert_eq!(lines, expected);
+        breaks += broke;
+    }
+    assert!(breaks >= COMMANDS, "only {breaks} streams were broken off");
+    long::note(format!(
+        "{kills} kills under {COMMANDS} commands and {TERMINALS} terminals broke off {breaks} streams"
+    ));
+    service.delete(&id).await;
+    assert!(service.containers().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn churn_leaves_nothing_behind() {
+    let rounds = long::rounds(500, 50);
+    let service = Arc::new(Service::start_with(&[("MAX_CONCURRENT_CREATIONS", "4")]).await);
+    // Pools of connections are filled by use, and stay.
+    live(&service, 12).await;
+    let pid = service.pid();
+    let before = (fds(pid), service.mounts().len());
+    live(&service, rounds).await;
+    assert!(service.containers().is_empty());
+    let list = service.get("/api/v1/sandboxes").await;
+    assert_eq!(list["total"], 0);
+    let rows = Command::new("sqlite3")
+        .arg(service.data.join("catalog.db"))
+        .arg("select count(*) from sandboxes")
+        .output()
+        .unwrap();
+    assert_eq!(String::from_utf8_lossy(&rows.stdout).trim(), "0");
+    let mut after = Vec::new();
+    for _ in 0..100 {
+        after = fds(pid);
+        if after.len() <= before.0.len() + 4 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    assert!(
+        after.len() <= before.0.len() + 4,
+        "{:#?} {after:#?}",
+        before.0
+    );
+    assert_eq!(service.mounts().len(), before.1, "{:?}", service.mounts());
+    let live: Vec<_> = walk(&service.data.join("workspaces"))
+        .into_iter()
+        .filter(|path| path.to_string_lossy().contains("sbx-"))
+        .collect();
+    assert!(live.is_empty(), "{live:?}");
+    assert_eq!(service.complaints(), Vec::<String>::new());
+    long::note(format!("{rounds} sandboxes made, used and deleted"));
+}
+
+async fn one_life(service: &Service, number: u32) {
+    let id = service.sandbox().await;
+    let said = service
+        .output_of(&id, &format!("echo {number} > file && cat file"))
+        .await;
+    assert_eq!(said, format!("{number}\n"));
+    service.delete(&id).await;
+}
+
+/// So many, four at a time.
+async fn live(service: &Arc<Service>, count: u32) {
+    let lives = futures::stream::iter(0..count).map(|n| one_life(service, n));
+    lives.buffer_unordered(4).collect::<Vec<_>>().await;
+}
+
+/// What a process has open.
+fn fds(pid: u32) -> Vec<String> {
+    let entries = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
+    let target = |entry: std::io::Result<std::fs::DirEntry>| {
+        let target = std::fs::read_link(entry.unwrap().path()).unwrap_or_default();
+        target.to_string_lossy().into_owned()
+    };
+    entries.map(target).collect()
+}
+
+fn walk(path: &Path) -> Vec<PathBuf> {
+    let output = Command::new("find")
+        .arg(path)
+        .args(["-maxdepth", "5"])
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text.lines().map(PathBuf::from).collect()
+}
+
+/// A container engine of its own, to be restarted.
+struct Engine {
+    directory: tempfile::TempDir,
+    live_restore: bool,
+}
+
+impl Engine {
+    fn start(live_restore: bool) -> Self {
+        let directory = tempfile::Builder::new().prefix("elevo-").tempdir().unwrap();
+        let engine = Self {
+            directory,
+            live_restore,
+        };
+        engine.services("up");
+        engine
+    }
+
+    fn services(&self, what: &str) {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/services");
+        let status = Command::new(script)
+            .args([what, "docker"])
+            .env("ELEVO_SERVICES", self.directory.path())
+            .env("ELEVO_DOCKER_APART", "1")
+            .env("ELEVO_DOCKER_IMAGES", "base")
+            .env(
+                "ELEVO_DOCKER_LIVE_RESTORE",
+                if self.live_restore { "1" } else { "0" },
+            )
+            .status();
+        assert!(status.unwrap().success(), "scripts/services {what}");
+    }
+
+    fn host(&self) -> String {
+        format!(
+            "unix://{}/docker/docker.sock",
+            self.directory.path().display()
+        )
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.services("down");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restart_of_the_engine_with_live_restore_goes_unnoticed() {
+    let engine = Engine::start(true);
+    let service = Service::start_with(&[("DOCKER_HOST", &engine.host())]).await;
+    let id = service.sandbox().await;
+    let body = json!({"command": "n=0; while [ $n -lt 100 ]; do n=$((n+1)); echo $n; sleep 0.1; done", "stream": true});
+    let request = service.request(Method::POST, &format!("/api/v1/sandboxes/{id}/process/run"));
+    let mut events = Events::new(request.json(&body).send().await.unwrap());
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    engine.services("stop");
+    // Commands run without the engine; new sandboxes cannot be made.
+    assert_eq!(service.output_of(&id, "echo still").await, "still\n");
+    let refused = service
+        .post("/api/v1/sandboxes", json!({"template": "base"}))
+        .await;
+    assert_eq!(refused["error"]["name"], "RUNTIME_UNAVAILABLE", "{refused}");
+    engine.services("up");
+    let mut text = String::new();
+    while let Some((_, event)) = events.next().await {
+        text += event["data"].as_str().unwrap_or_default();
+    }
+    let expected: String = (1..=100).map(|n| format!("{n}\n")).collect();
+    assert_eq!(text, expected);
+    let other = service.sandbox().await;
+    for id in [id, other] {
+        service.delete(&id).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restart_of_the_engine_without_live_restore_stops_sandboxes_and_keeps_their_files() {
+    let engine = Engine::start(false);
+    let service = Service::start_with(&[("DOCKER_HOST", &engine.host())]).await;
+    let mut ids = Vec::new();
+    for n in 0..3 {
+        let id = service.sandbox().await;
+        service.output_of(&id, &format!("echo {n} > file; (while :; do date >> log; sleep 0.05; done) > /dev/null 2>&1 &")).await;
+        ids.push(id);
+    }
+    engine.services("stop");
+    engine.services("up");
+    for (n, id) in ids.iter().enumerate() {
+        let path = format!("/api/v1/sandboxes/{id}");
+        eventually("it is stopped", async || {
+            service.get(&path).await["state"] == "stopped"
+        })
+        .await;
+        let started: Value = service.post(&format!("{path}/start"), json!({})).await;
+        assert_eq!(started["state"], "running", "{started}");
+        let seen = service
+            .output_of(id, "cat file; test -s log && echo logged")
+            .await;
+        assert_eq!(seen, format!("{n}\nlogged\n"));
+        service.delete(id).await;
+    }
+}
