@@ -1,6 +1,7 @@
 //! The client of the REST API: finding a server, asking it, following output
 //! over broken connections. Apart from commands and from what they print.
 
+mod again;
 mod error;
 mod events;
 mod find;

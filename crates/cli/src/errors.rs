@@ -2,6 +2,7 @@
 //! of the libraries, and our own, into a message, a name, an exit code and
 //! advice.
 
+mod library;
 mod service;
 
 use std::borrow::Cow;
@@ -11,9 +12,7 @@ use std::process::ExitCode;
 
 use anstyle::{AnsiColor, Style};
 use elevo_core::InvalidPath;
-use elevo_engine::StoreError;
 use elevo_objects::SnapshotId;
-use elevo_store_local::OpenError;
 use serde_json::{Map, Value, json};
 
 use crate::format::{path_text, short};
@@ -198,18 +197,9 @@ impl Report {
             .chain()
             .find_map(|cause| {
                 if let Some(problem) = cause.downcast_ref() {
-                    Some(of_problem(problem))
-                } else if let Some(error) = cause.downcast_ref() {
-                    Some(of_engine(error))
-                } else if let Some(error) = cause.downcast_ref() {
-                    Some(of_store(error))
-                } else if let Some(error) = cause.downcast_ref() {
-                    Some(of_workspace(error))
-                } else if let Some(error) = cause.downcast_ref() {
-                    Some(of_open(error))
-                } else {
-                    service::known(cause)
+                    return Some(of_problem(problem));
                 }
+                library::known(cause).or_else(|| service::known(cause))
             })
             .unwrap_or_else(|| Known::new(Exit::Failed, "failed"));
         let mut messages: Vec<String> = error.chain().map(one_line).collect();
@@ -367,116 +357,6 @@ fn of_problem(problem: &Problem) -> Known {
         Problem::Io { path, .. } => Known::new(Exit::Failed, "io").with(json!({ "path": lossy(path) })),
         other => service::of_problem(other),
     }
-}
-
-fn of_engine(error: &elevo_engine::Error) -> Known {
-    use elevo_engine::Error;
-    let path_of = |path: &elevo_core::TreePath| json!({ "path": path.to_string() });
-    match error {
-        Error::NotFound(path) => Known::new(Exit::NotFound, "path_not_found")
-            .with(path_of(path))
-            .advice("`elevo state ls REV` lists what there is"),
-        Error::NotADirectory(path) | Error::NotAFile(path) | Error::NotALink(path) => {
-            Known::new(Exit::NotFound, "wrong_kind").with(path_of(path))
-        }
-        Error::Path(_) => Known::new(Exit::Usage, "path_invalid"),
-        Error::Snapshot(_) => Known::new(Exit::Usage, "snapshot_invalid")
-            .advice("shorten the author, the message or the labels"),
-        Error::NoSuchSnapshot(id) => Known::new(Exit::NotFound, "snapshot_not_found")
-            .with(json!({ "snapshot": id.to_string() })),
-        Error::MissingObject(_) | Error::Damaged { .. } => damaged(),
-        Error::Store(error) => of_store(error),
-        Error::Io { path, .. } => Known::new(Exit::Failed, "io").with(path_of(path)),
-        Error::InTheWay { first, count } => Known::new(Exit::Conflict, "in_the_way")
-            .with(json!({ "path": first.to_string(), "count": count }))
-            .advice(
-                "nothing was changed; keep what is there with `elevo state commit` or move it \
-                 away, or give it up with --force",
-            ),
-        _ => Known::new(Exit::Failed, "failed"),
-    }
-}
-
-fn of_store(error: &StoreError) -> Known {
-    match error {
-        StoreError::ReferenceMoved { name, current } => {
-            Known::new(Exit::Conflict, "reference_moved")
-                .with(json!({
-                    "reference": name,
-                    "snapshot": current.map(|id| id.to_string()),
-                }))
-                .advice("somebody else moved it in the meantime; look at it and try again")
-        }
-        StoreError::Refused(_) => Known::new(Exit::Failed, "refused"),
-        StoreError::Damaged(_) => damaged(),
-        StoreError::ReadOnly => Known::new(Exit::Failed, "read_only"),
-        StoreError::Storage(_) => Known::new(Exit::Failed, "storage_failed")
-            .advice("see whether the disk is full and the store's files can be written"),
-    }
-}
-
-fn of_workspace(error: &elevo_workspace::Error) -> Known {
-    use elevo_workspace::Error;
-    let workspace = |id: &elevo_workspace::WorkspaceId| json!({ "workspace": id.as_str() });
-    match error {
-        Error::NotFound(id) => Known::new(Exit::NotFound, "workspace_not_found")
-            .with(workspace(id))
-            .advice("`elevo ws ls` lists workspaces"),
-        Error::Exists(id) => Known::new(Exit::Conflict, "workspace_exists").with(workspace(id)),
-        Error::Parked(id) => Known::new(Exit::Conflict, "workspace_parked")
-            .with(workspace(id))
-            .advice(format!("`elevo ws resume {id}`")),
-        Error::NotParked(id) => Known::new(Exit::Conflict, "workspace_not_parked")
-            .with(workspace(id))
-            .advice(format!("`elevo ws path {id}` says where it is")),
-        Error::Busy(id) => Known::new(Exit::Busy, "workspace_busy").with(workspace(id)),
-        Error::Registry { path, line } => Known::new(Exit::Damaged, "registry_damaged")
-            .with(json!({ "path": lossy(path), "line": line })),
-        Error::NoOverlays => Known::new(Exit::Usage, "overlay_unsupported")
-            .advice("`elevo doctor` says what works here"),
-        Error::NoLimit => Known::new(Exit::Usage, "limit_unsupported")
-            .advice("leave out --limit, or run as root with --provider overlay"),
-        Error::Engine(error) => of_engine(error),
-        Error::Io { path, .. } => Known::new(Exit::Failed, "io")
-            .with(json!({ "path": lossy(path) }))
-            .advice("`elevo doctor` says what works here"),
-        _ => Known::new(Exit::Failed, "failed"),
-    }
-}
-
-fn of_open(error: &OpenError) -> Known {
-    match error {
-        OpenError::Busy { path, holder } => Known::new(Exit::Busy, "store_busy")
-            .with(json!({ "store": lossy(path), "holder": holder }))
-            .advice("--wait SECONDS waits longer"),
-        OpenError::NewerFormat {
-            path,
-            found,
-            supported,
-        } => Known::new(Exit::Damaged, "newer_format")
-            .with(json!({ "store": lossy(path), "found": found, "supported": supported })),
-        OpenError::NotAStore { path } => Known::new(Exit::NotFound, "store_not_found")
-            .with(json!({ "store": lossy(path) }))
-            .advice("make one with `elevo state init`, or name another with --store PATH"),
-        OpenError::AlreadyAStore { path } => {
-            Known::new(Exit::Conflict, "store_exists").with(json!({ "store": lossy(path) }))
-        }
-        OpenError::NotEmpty { path, .. } => {
-            Known::new(Exit::Conflict, "not_empty").with(json!({ "store": lossy(path) }))
-        }
-        OpenError::Io { path, .. } => Known::new(Exit::Failed, "io")
-            .with(json!({ "store": lossy(path) }))
-            .advice("see whether you may read and write there"),
-        OpenError::Database { path, .. } => Known::new(Exit::Damaged, "database")
-            .with(json!({ "store": lossy(path) }))
-            .advice("see whether the disk is full and you may read the store's files; if so, it is damaged"),
-        _ => Known::new(Exit::Failed, "failed"),
-    }
-}
-
-fn damaged() -> Known {
-    Known::new(Exit::Damaged, "store_damaged")
-        .advice("the store has lost data: take it from a backup, and check the disk")
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetat
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::block_in_place;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::client::{ClientError, Heard, Keys, Reach, Terminal};
 use crate::errors::Problem;
@@ -50,6 +50,8 @@ pub(crate) struct Shell {
 
 /// A sign of life is sent so often.
 const PING: Duration = Duration::from_secs(25);
+/// How long a terminal that was left may take to close.
+const CLOSING: Duration = Duration::from_secs(3);
 /// What Ctrl-C is in raw mode.
 const CTRL_C: u8 = 3;
 
@@ -92,8 +94,8 @@ fn open(call: &Call, sandbox: &str, wish: &CreatePty) -> anyhow::Result<i32> {
     let ended = call.wait(seat.serve(&mut terminal));
     drop(raw);
     if matches!(ended, Err(ref error) if error.is::<Left>()) {
-        // Nobody comes back to it.
-        let _ = call.wait(terminal.close());
+        // Nobody comes back to it; if this fails, it is closed after a while.
+        let _ = call.wait(async { timeout(CLOSING, terminal.close()).await });
     }
     ended
 }

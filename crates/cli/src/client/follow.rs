@@ -1,45 +1,13 @@
 //! Output of a command as it comes, over broken connections and restarts of
 //! the server: nothing is lost and nothing comes twice.
 
-use std::time::{Duration, Instant};
-
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use elevo_api::{Encoding, RunCommand, StreamEvent, StreamKind};
-use reqwest::{Method, RequestBuilder, Response};
+use reqwest::{Method, Response};
 
+use super::again::BackOff;
 use super::{Client, ClientError, Events, Result};
-
-/// How long a lost connection is tried for.
-pub(super) const PATIENCE: Duration = Duration::from_secs(60);
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-
-/// Times between tries: twice as long each time, for a minute.
-#[derive(Debug)]
-pub(super) struct BackOff {
-    since: Instant,
-    pause: Duration,
-}
-
-impl BackOff {
-    pub(super) fn new() -> Self {
-        Self {
-            since: Instant::now(),
-            pause: FIRST_PAUSE,
-        }
-    }
-
-    /// Waits; gives up with the error after a minute.
-    pub(super) async fn wait(&mut self, error: ClientError) -> Result<()> {
-        if self.since.elapsed() + self.pause > PATIENCE {
-            return Err(ClientError::GaveUp(Box::new(error)));
-        }
-        tokio::time::sleep(self.pause).await;
-        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
-        Ok(())
-    }
-}
 
 /// The output of a command.
 #[derive(Debug)]
@@ -192,23 +160,5 @@ fn bytes_of(event: &StreamEvent) -> Result<Vec<u8>> {
         Encoding::Base64 => BASE64_STANDARD
             .decode(data)
             .map_err(|_| ClientError::Stream("base64 that is none")),
-    }
-}
-
-impl Client {
-    /// Sends what is answered with nothing; again while a server restarts and
-    /// has surely not taken it, for a minute.
-    pub(crate) async fn done_patiently(
-        &mut self,
-        request: impl Fn(&Self) -> RequestBuilder,
-    ) -> Result<()> {
-        let mut back_off = BackOff::new();
-        loop {
-            match self.done(request(self)).await {
-                Err(error) if error.is_passing() => back_off.wait(error).await?,
-                answer => return answer,
-            }
-            self.look_again();
-        }
     }
 }

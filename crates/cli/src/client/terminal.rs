@@ -15,7 +15,7 @@ use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{Error as WsError, Message};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async_with_config};
 
-use super::follow::BackOff;
+use super::again::BackOff;
 use super::{CONNECT, Client, ClientError, Result};
 
 /// A server answers pings, which are sent twice in this time.

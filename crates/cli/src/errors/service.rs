@@ -17,6 +17,12 @@ pub(super) fn known(error: &(dyn Error + 'static)) -> Option<Known> {
         Some(of_client(error))
     } else if let Some(error) = error.downcast_ref() {
         of_engine(error)
+    } else if let Some(error) = error.downcast_ref::<std::io::Error>() {
+        let is_taken = error.kind() == std::io::ErrorKind::AddrInUse;
+        is_taken.then(|| {
+            Known::new(Exit::Conflict, "port_taken")
+                .advice("--port N and --metrics-port N choose others, 0 any that is free")
+        })
     } else {
         let settings: &elevo_server::InvalidConfig = error.downcast_ref()?;
         let known = Known::new(Exit::Usage, "settings_invalid");

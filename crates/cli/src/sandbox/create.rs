@@ -129,7 +129,7 @@ pub(super) fn create(call: &mut Call, args: Create) -> anyhow::Result<()> {
         runtime: args.runtime,
         workspace,
     };
-    let asking = call.client.post(&["api", "v1", "sandboxes"], &wish);
+    let asking = call.client.create(&["api", "v1", "sandboxes"], &wish);
     let made: api::Sandbox = call.watch("making the sandbox", asking)?;
     print_ids(call, std::slice::from_ref(&made))
 }

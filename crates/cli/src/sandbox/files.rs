@@ -46,7 +46,7 @@ pub(super) fn fork(call: &mut Call, args: Fork) -> anyhow::Result<ExitCode> {
         timeout_seconds: args.timeout,
     };
     let path = path(&args.id, "fork");
-    let asking = call.client.post(&path, &wish);
+    let asking = call.client.create(&path, &wish);
     let forked: api::Forked = call.watch("forking", asking)?;
     create::print_ids(call, &forked.succeeded)?;
     let mut exit = None;
@@ -86,7 +86,7 @@ pub(super) fn snapshot(call: &mut Call, args: Snapshot) -> anyhow::Result<()> {
         message: args.message,
     };
     let path = path(&args.id, "snapshot");
-    let asking = call.client.post(&path, &wish);
+    let asking = call.client.create(&path, &wish);
     let taken: api::SnapshotTaken = call.watch("reading", asking)?;
     if call.output.is_json() {
         call.output.value(&taken)?;

@@ -6,6 +6,10 @@
     reason = "what is run needs an engine, an agent and a PATH"
 )]
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
+#![allow(
+    clippy::print_stderr,
+    reason = "what a server logged is part of the report"
+)]
 
 mod commands;
 mod files;

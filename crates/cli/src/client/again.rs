@@ -1,0 +1,95 @@
+//! Asking again after a connection was lost, where that does no harm.
+
+use std::time::{Duration, Instant};
+
+use elevo_core::ErrorCode;
+use reqwest::{Method, RequestBuilder};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::{Client, ClientError, Result};
+
+/// How long a lost connection is tried for.
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// Times between tries: twice as long each time, for a minute.
+#[derive(Debug)]
+pub(super) struct BackOff {
+    since: Instant,
+    pause: Duration,
+}
+
+impl BackOff {
+    pub(super) fn new() -> Self {
+        Self {
+            since: Instant::now(),
+            pause: FIRST_PAUSE,
+        }
+    }
+
+    /// Waits; gives up with the error after a minute.
+    pub(super) async fn wait(&mut self, error: ClientError) -> Result<()> {
+        if self.since.elapsed() + self.pause > PATIENCE {
+            return Err(ClientError::GaveUp(Box::new(error)));
+        }
+        tokio::time::sleep(self.pause).await;
+        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        Ok(())
+    }
+}
+
+impl Client {
+    /// Sends what is answered with nothing; again while a server restarts and
+    /// has surely not taken it, for a minute.
+    pub(crate) async fn done_patiently(
+        &mut self,
+        request: impl Fn(&Self) -> RequestBuilder,
+    ) -> Result<()> {
+        let mut back_off = BackOff::new();
+        loop {
+            match self.done(request(self)).await {
+                Err(error) if error.is_passing() => back_off.wait(error).await?,
+                answer => return answer,
+            }
+            self.look_again();
+        }
+    }
+
+    /// Makes something once, however often it has to be asked for: a server
+    /// that restarts meanwhile is asked again, for a minute.
+    pub(crate) async fn create<T: DeserializeOwned>(
+        &self,
+        path: &[&str],
+        body: &(impl Serialize + Sync),
+    ) -> Result<T> {
+        let mut client = self.clone();
+        let mut back_off = BackOff::new();
+        let mut was_sent = false;
+        let key = once()?;
+        loop {
+            let request = client.request(Method::POST, path).json(body);
+            let error = match client.json(request.header("idempotency-key", &key)).await {
+                Err(error) => error,
+                made => return made,
+            };
+            was_sent |= matches!(error, ClientError::Broken { .. });
+            let is_at_work = error.code() == Some(ErrorCode::IdempotencyRunning);
+            // One that was never reached is told at once.
+            if !was_sent || !(error.is_worth_repeating() || is_at_work) {
+                return Err(error);
+            }
+            back_off.wait(error).await?;
+            client.look_again();
+        }
+    }
+}
+
+/// A name for a request that nobody has used.
+fn once() -> Result<String> {
+    let mut random = [0; 16];
+    rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
+        .map_err(|_| ClientError::Stream("no random numbers"))?;
+    Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
+}
