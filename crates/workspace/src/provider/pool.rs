@@ -21,6 +21,7 @@ use elevo_engine::NewStatCache;
 
 use crate::btrfs;
 use crate::error::{Error, Result};
+use crate::lock;
 
 /// A volume with a subvolume for each upper.
 #[derive(Debug)]
@@ -41,7 +42,9 @@ impl Pool {
     /// Opens the pool in `root`, or makes one of at most `bytes`.
     pub(super) fn open(root: &Path, bytes: u64) -> Result<Self> {
         let directory = root.join("uppers");
-        let failed = Error::io("make a pool of uppers in", root);
+        let failed = |error| Error::io("make a pool of uppers in", root)(error);
+        // Several may open it for the first time at once.
+        let _turn = lock::alone(&root.join("uppers.lock")).map_err(failed)?;
         prepare(root, &directory, bytes).map_err(failed)?;
         Ok(Self { directory })
     }
