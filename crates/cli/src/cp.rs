@@ -37,9 +37,6 @@ Examples:
   git archive HEAD | elevo cp - \"$id:\"
   elevo cp \"$id:out\" - | tar t")]
 pub(crate) struct Cp {
-    #[command(flatten)]
-    pub(crate) reach: Reach,
-
     /// What is copied: a path, SANDBOX:PATH or -
     #[arg(value_name = "SRC")]
     from: PathBuf,
@@ -47,6 +44,9 @@ pub(crate) struct Cp {
     /// What it becomes: a path, SANDBOX:PATH or -
     #[arg(value_name = "DST")]
     to: PathBuf,
+
+    #[command(flatten)]
+    pub(crate) reach: Reach,
 }
 
 /// One end of a copy.

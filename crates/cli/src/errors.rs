@@ -110,6 +110,8 @@ pub(crate) enum Problem {
         url: String,
         pid: u32,
     },
+    #[error("the settings cannot be used: {}", .0.join("; "))]
+    Settings(Vec<String>),
     #[error("the workspace `{0}` is that of a sandbox")]
     InSandbox(String),
     #[error("the server that holds the store {} does not answer", .store.display())]

@@ -36,9 +36,6 @@ Examples:
   tar c . | elevo exec \"$id\" -- tar x
   command=$(elevo exec -b \"$id\" -- python -m http.server)")]
 pub(crate) struct Exec {
-    #[command(flatten)]
-    pub(crate) reach: Reach,
-
     /// The sandbox
     sandbox: String,
 
@@ -66,6 +63,9 @@ pub(crate) struct Exec {
     /// The command
     #[arg(required = true, last = true, value_name = "COMMAND")]
     command: Vec<String>,
+
+    #[command(flatten)]
+    pub(crate) reach: Reach,
 }
 
 /// Show the output of a command, from its beginning or from an offset on.
@@ -79,9 +79,6 @@ Examples:
   elevo attach \"$id\" \"$command\"
   elevo attach \"$id\" \"$command\" --offset 4096")]
 pub(crate) struct Attach {
-    #[command(flatten)]
-    pub(crate) reach: Reach,
-
     /// The sandbox
     sandbox: String,
 
@@ -91,6 +88,9 @@ pub(crate) struct Attach {
     /// How many bytes of output to leave out
     #[arg(long, value_name = "N", default_value_t = 0)]
     offset: u64,
+
+    #[command(flatten)]
+    pub(crate) reach: Reach,
 }
 
 pub(crate) fn exec(args: Exec) -> anyhow::Result<ExitCode> {

@@ -29,9 +29,6 @@ Examples:
   elevo shell \"$id\"
   elevo shell \"$id\" --shell /bin/sh --cwd /tmp")]
 pub(crate) struct Shell {
-    #[command(flatten)]
-    pub(crate) reach: Reach,
-
     /// The sandbox
     sandbox: String,
 
@@ -46,6 +43,9 @@ pub(crate) struct Shell {
     /// A variable for it; can be repeated
     #[arg(long = "env", short, value_name = "NAME=VALUE", value_parser = variable)]
     envs: Vec<(String, String)>,
+
+    #[command(flatten)]
+    pub(crate) reach: Reach,
 }
 
 /// A sign of life is sent so often.

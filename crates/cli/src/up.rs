@@ -167,7 +167,8 @@ fn settings(args: &Up) -> anyhow::Result<Config> {
         .filter_map(|(name, value)| Some((name.to_owned(), value?)));
     let environment = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    Ok(Config::read(file.as_deref(), environment.chain(options))?)
+    let config = Config::read(file.as_deref(), environment.chain(options));
+    Ok(config.map_err(|invalid| Problem::Settings(invalid.0))?)
 }
 
 fn absolute(path: &std::path::Path) -> Result<PathBuf, Problem> {

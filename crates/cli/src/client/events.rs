@@ -63,11 +63,14 @@ struct Parser {
     buffer: Vec<u8>,
     /// How much of the buffer has been read.
     read: usize,
+    /// How much of it has no end of an event in it.
+    searched: usize,
 }
 
 impl Parser {
     fn add(&mut self, piece: &[u8]) -> Result<()> {
         self.buffer.drain(..self.read);
+        self.searched = self.searched.saturating_sub(self.read);
         self.read = 0;
         if self.buffer.len() + piece.len() > LARGEST {
             return Err(ClientError::TooLarge(LARGEST));
@@ -76,17 +79,32 @@ impl Parser {
         Ok(())
     }
 
+    /// Where the event that comes next ends, in an empty line.
+    fn end(&self) -> Option<usize> {
+        // The first of the two line ends may be the last that was searched.
+        let mut from = self.searched.saturating_sub(1).max(self.read);
+        loop {
+            let rest = &self.buffer[from..];
+            let at = from + rest.iter().position(|byte| *byte == b'\n')?;
+            match self.buffer.get(at + 1)? {
+                b'\n' => return Some(at),
+                _ => from = at + 1,
+            }
+        }
+    }
+
     /// The next event that has come as a whole. Comments are left out.
     fn next(&mut self) -> Result<Option<Event>> {
         loop {
-            let rest = &self.buffer[self.read..];
-            let Some(end) = rest.windows(2).position(|two| two == b"\n\n") else {
+            let Some(end) = self.end() else {
+                self.searched = self.buffer.len();
                 return Ok(None);
             };
-            let text = std::str::from_utf8(&rest[..end]);
+            let text = std::str::from_utf8(&self.buffer[self.read..end]);
             let text = text.map_err(|_| ClientError::Stream("an event that is no text"))?;
             let event = parse(text);
-            self.read += end + 2;
+            self.read = end + 2;
+            self.searched = self.read;
             if !event.data.is_empty() {
                 return Ok(Some(event));
             }

@@ -17,20 +17,13 @@ pub(super) fn known(error: &(dyn Error + 'static)) -> Option<Known> {
         Some(of_client(error))
     } else if let Some(error) = error.downcast_ref() {
         of_engine(error)
-    } else if let Some(error) = error.downcast_ref::<std::io::Error>() {
+    } else {
+        let error: &std::io::Error = error.downcast_ref()?;
         let is_taken = error.kind() == std::io::ErrorKind::AddrInUse;
         is_taken.then(|| {
             Known::new(Exit::Conflict, "port_taken")
                 .advice("--port N and --metrics-port N choose others, 0 any that is free")
         })
-    } else {
-        let settings: &elevo_server::InvalidConfig = error.downcast_ref()?;
-        let known = Known::new(Exit::Usage, "settings_invalid");
-        Some(
-            known
-                .with(json!({ "problems": settings.0 }))
-                .advice("`workspace-server --help` lists all settings"),
-        )
     }
 }
 
@@ -40,6 +33,9 @@ pub(super) fn of_problem(problem: &Problem) -> Known {
         Problem::ServerRunning { data, url, pid } => Known::new(Exit::Conflict, "server_running")
             .with(json!({ "data": lossy(data), "server": url, "pid": pid }))
             .advice("use that one, end it first, or name another directory with --data DIR"),
+        Problem::Settings(problems) => usage("settings_invalid")
+            .with(json!({ "problems": problems }))
+            .advice("`workspace-server --help` lists all settings"),
         Problem::InSandbox(id) => Known::new(Exit::Conflict, "workspace_in_sandbox")
             .with(json!({ "workspace": id }))
             .advice(format!("`elevo sandbox rm {id}` removes both")),

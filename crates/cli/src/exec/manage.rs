@@ -16,11 +16,11 @@ Examples:
   elevo ps \"$id\"
   elevo ps \"$id\" --json | jq -r 'select(.running) | .commandId'")]
 pub(crate) struct Ps {
-    #[command(flatten)]
-    pub(crate) reach: Reach,
-
     /// The sandbox
     sandbox: String,
+
+    #[command(flatten)]
+    pub(crate) reach: Reach,
 }
 
 pub(crate) fn ps(args: &Ps) -> anyhow::Result<ExitCode> {
@@ -71,9 +71,6 @@ Examples:
   elevo kill \"$id\" \"$command\"
   elevo kill \"$id\" \"$command\" -s KILL")]
 pub(crate) struct Kill {
-    #[command(flatten)]
-    pub(crate) reach: Reach,
-
     /// The sandbox
     sandbox: String,
 
@@ -83,6 +80,9 @@ pub(crate) struct Kill {
     /// Which signal: a name or a number
     #[arg(short, long, default_value = "TERM", value_parser = number)]
     signal: i32,
+
+    #[command(flatten)]
+    pub(crate) reach: Reach,
 }
 
 pub(crate) fn kill(args: &Kill) -> anyhow::Result<ExitCode> {

@@ -92,9 +92,14 @@ impl Server {
 
     /// `elevo up`, not started yet.
     pub(crate) fn up_command(&self) -> Command {
+        self.up_command_at("0")
+    }
+
+    /// The same, at a port.
+    pub(crate) fn up_command_at(&self, port: &str) -> Command {
         let mut command = elevo();
         command
-            .args(["up", "--port", "0", "--metrics-port", "0", "--json"])
+            .args(["up", "--port", port, "--metrics-port", "0", "--json"])
             .args(["--network", "none"])
             .arg("--data")
             .arg(self.data())

@@ -138,3 +138,23 @@ fn keys_and_agents_do_what_they_may_and_no_more() {
         "unauthorized"
     );
 }
+
+#[test]
+fn settings_and_ports_that_cannot_be_used_are_named() {
+    let mut server = Server::new();
+    let mut command = server.up_command();
+    command.env("API_HOST", "0.0.0.0").env("MAX_PIDS", "lots");
+    let ended = Ended::new(command.output().unwrap());
+    assert_eq!((ended.code, ended.name().as_str()), (2, "settings_invalid"));
+    assert!(
+        ended.stderr.contains("MAX_PIDS: `lots`"),
+        "{}",
+        ended.stderr
+    );
+
+    let told = server.up();
+    let port = told["server"].as_str().unwrap().rsplit(':').next().unwrap();
+    let other = Server::new();
+    let ended = Ended::new(other.up_command_at(port).output().unwrap());
+    assert_eq!((ended.code, ended.name().as_str()), (4, "port_taken"));
+}
