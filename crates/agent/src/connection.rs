@@ -64,12 +64,15 @@ pub(crate) async fn keep_connected(
             meter: &mut meter,
             accepted: &mut accepted,
         };
-        if let Err(error) = session.run(request).await {
-            log::warn(format_args!("{error:#}"));
-        }
+        let Err(error) = session.run(request).await;
         agent.lock().disconnect();
         if accepted {
             pause = SHORTEST_PAUSE;
+        }
+        // Once each time: a server may be away for long.
+        match pause == SHORTEST_PAUSE {
+            true => log::warn(format_args!("{error:#}; trying again")),
+            false => log::debug(format_args!("{error:#}")),
         }
         tokio::time::sleep(jittered(pause)).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
@@ -85,7 +88,7 @@ struct Session<'a> {
 }
 
 impl Session<'_> {
-    async fn run(mut self, request: Request<()>) -> anyhow::Result<()> {
+    async fn run(mut self, request: Request<()>) -> anyhow::Result<Infallible> {
         let mut inbound = tokio::time::timeout(PATIENCE, self.open(request))
             .await
             .context("the server does not answer")??;

@@ -76,7 +76,7 @@ impl Source {
         let Some(fd) = &self.fd else {
             return Read::End;
         };
-        let result = read(fd, buffer);
+        let result = read(fd, buffer, self.stream);
         if result == Read::End {
             self.fd = None;
         }
@@ -84,7 +84,7 @@ impl Source {
     }
 }
 
-fn read(fd: &Fd, buffer: &mut [u8]) -> Read {
+fn read(fd: &Fd, buffer: &mut [u8], stream: Stream) -> Read {
     loop {
         return match rustix::io::read(fd.get_ref(), &mut *buffer) {
             Err(Errno::INTR) => continue,
@@ -95,19 +95,15 @@ fn read(fd: &Fd, buffer: &mut [u8]) -> Read {
             // A terminal says EIO when nobody has it open any more.
             Ok(0) | Err(_) => Read::End,
             Ok(count) => {
-                if count < buffer.len() && !is_terminal(fd) {
-                    // A pipe gives all it has: there is nothing more now.
+                // A pipe gives all it has: there is nothing more now. A terminal
+                // gives a line or a page at a time, however much it has.
+                if count < buffer.len() && stream != Stream::Terminal {
                     not_ready(fd);
                 }
                 Read::Some(count)
             }
         };
     }
-}
-
-/// A terminal gives a line or a page at a time, however much it has.
-fn is_terminal(fd: &Fd) -> bool {
-    rustix::termios::isatty(fd.get_ref())
 }
 
 /// Waits for the next event of this file before it counts as readable.

@@ -11,5 +11,6 @@ mod connections;
 mod input;
 mod isolation;
 mod output;
+mod recording;
 mod support;
 mod terminals;

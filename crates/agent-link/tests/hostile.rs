@@ -1,0 +1,297 @@
+//! Whoever is in a sandbox can reach the server's socket, and may have taken the
+//! agent over. What it sends must cost little and reach nobody else.
+
+#![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
+
+use std::io::{Read, Write};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use elevo_agent_link::{AgentLink, AgentLinks, Authenticate, Command, Event, LinkError, Settings};
+use elevo_agent_proto::v1::agent_message::Payload;
+use elevo_agent_proto::v1::agent_service_client::AgentServiceClient;
+use elevo_agent_proto::v1::server_message::Payload as ServerPayload;
+use elevo_agent_proto::v1::{
+    AgentMessage, Answer, CommandOutput, Gap, OutputType, Process, RegisterRequest, ServerMessage,
+};
+use futures::Stream;
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tonic::transport::Endpoint;
+use tonic::{Code, Request, Status, Streaming};
+
+const WINDOW: u32 = 10_000;
+
+/// The token of a sandbox is its name, backwards.
+struct Backwards;
+
+#[async_trait::async_trait]
+impl Authenticate for Backwards {
+    async fn is_right(&self, sandbox: &str, token: &str) -> bool {
+        sandbox.chars().rev().eq(token.chars())
+    }
+}
+
+async fn serve() -> (AgentLinks, SocketAddr) {
+    let settings = Settings {
+        window: WINDOW,
+        ..Settings::default()
+    };
+    let links = AgentLinks::new(Arc::new(Backwards), settings);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let serving = links.clone();
+    tokio::spawn(async move { serving.serve_tcp(listener, std::future::pending()).await });
+    (links, address)
+}
+
+/// An agent that says what it is told to say.
+struct Puppet {
+    say: mpsc::Sender<AgentMessage>,
+    heard: Streaming<ServerMessage>,
+}
+
+fn stream(mut messages: mpsc::Receiver<AgentMessage>) -> impl Stream<Item = AgentMessage> + Send {
+    futures::stream::poll_fn(move |context| messages.poll_recv(context))
+}
+
+impl Puppet {
+    async fn connect(address: SocketAddr, sandbox: &str, token: &str) -> Result<Self, Status> {
+        let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap();
+        let mut client = AgentServiceClient::new(endpoint.connect().await.unwrap());
+        let (say, messages) = mpsc::channel(2000);
+        let mut request = Request::new(stream(messages));
+        let metadata = request.metadata_mut();
+        metadata.insert("x-sandbox-id", sandbox.parse().unwrap());
+        metadata.insert("authorization", format!("Bearer {token}").parse().unwrap());
+        let heard = client.connect(request).await?.into_inner();
+        Ok(Self { say, heard })
+    }
+
+    async fn say(&self, payload: Payload) {
+        let message = AgentMessage {
+            sandbox_id: "abc".into(),
+            payload: Some(payload),
+        };
+        self.say.send(message).await.unwrap();
+    }
+
+    async fn register(&self, sandbox: &str, processes: Vec<Process>) {
+        self.say(Payload::Register(RegisterRequest {
+            sandbox_id: sandbox.into(),
+            processes,
+            ..RegisterRequest::default()
+        }))
+        .await;
+    }
+
+    /// Whether the server has ended the connection.
+    async fn is_dropped(&mut self) -> bool {
+        while let Ok(Some(_)) = within(self.heard.message()).await {}
+        true
+    }
+
+    /// The next request, and the reader that it begins.
+    async fn hear_reader(&mut self) -> (u64, u64) {
+        loop {
+            let message = within(self.heard.message()).await.unwrap().unwrap();
+            match message.payload {
+                Some(ServerPayload::RunCommand(run)) => {
+                    let reader = run.subscribe.unwrap().subscription_id;
+                    return (message.request_id, reader);
+                }
+                Some(ServerPayload::RegisterResponse(_)) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+}
+
+async fn within<T>(future: impl Future<Output = T>) -> T {
+    let limit = Duration::from_secs(20);
+    tokio::time::timeout(limit, future).await.unwrap()
+}
+
+/// A registered puppet, the server's end of it, and a reader that has begun.
+async fn reading() -> (Puppet, AgentLink, elevo_agent_link::Output, u64) {
+    let (links, address) = serve().await;
+    let mut puppet = Puppet::connect(address, "abc", "cba").await.unwrap();
+    puppet.register("abc", Vec::new()).await;
+    let link = within(links.connected("abc")).await;
+    let command = Command {
+        id: "c".into(),
+        read: true,
+        ..Command::default()
+    };
+    let running = link.clone();
+    let run = tokio::spawn(async move { running.run(command).await });
+    let (request_id, reader) = puppet.hear_reader().await;
+    let answer = Answer {
+        request_id,
+        failure: None,
+    };
+    puppet.say(Payload::Answer(answer)).await;
+    let output = within(run).await.unwrap().unwrap().unwrap();
+    (puppet, link, output, reader)
+}
+
+fn output(reader: u64, offset: u64, data: Vec<u8>) -> Payload {
+    Payload::CommandOutput(CommandOutput {
+        r#type: OutputType::Stdout.into(),
+        data: Bytes::from(data),
+        subscription_id: reader,
+        offset,
+        ..CommandOutput::default()
+    })
+}
+
+#[tokio::test]
+async fn a_token_of_another_sandbox_is_wrong() {
+    let (links, address) = serve().await;
+    for (sandbox, token) in [("abc", "fed"), ("abc", ""), ("def", "cba"), ("", "")] {
+        let refused = Puppet::connect(address, sandbox, token).await;
+        assert_eq!(refused.err().unwrap().code(), Code::Unauthenticated);
+    }
+    assert_eq!(links.count(), 0);
+}
+
+#[tokio::test]
+async fn who_registers_for_another_sandbox_is_dropped() {
+    let (links, address) = serve().await;
+    let mut puppet = Puppet::connect(address, "abc", "cba").await.unwrap();
+    puppet.register("def", Vec::new()).await;
+    assert!(puppet.is_dropped().await);
+    assert_eq!(links.count(), 0);
+}
+
+#[tokio::test]
+async fn who_has_too_many_processes_is_dropped() {
+    let (links, address) = serve().await;
+    let mut puppet = Puppet::connect(address, "abc", "cba").await.unwrap();
+    let process = |index| Process {
+        process_id: format!("p{index}"),
+        ..Process::default()
+    };
+    puppet
+        .register("abc", (0..1000).map(process).collect())
+        .await;
+    let link = within(links.connected("abc")).await;
+    assert_eq!(link.processes().len(), 1000);
+    for index in 1000..1100 {
+        puppet.say(Payload::Process(process(index))).await;
+    }
+    assert!(puppet.is_dropped().await);
+    assert!(link.processes().len() <= 1024);
+}
+
+#[tokio::test]
+async fn a_reader_gets_what_is_right() {
+    let (puppet, link, mut reader, id) = reading().await;
+    puppet.say(output(id, 0, vec![1; 100])).await;
+    let gap = Gap {
+        subscription_id: id,
+        from: 100,
+        to: 200,
+        ..Gap::default()
+    };
+    puppet.say(Payload::Gap(gap)).await;
+    puppet.say(output(id, 200, vec![2; 5])).await;
+    // A reader that nobody began is nobody's.
+    puppet.say(output(id + 7, 77, vec![3; 100_000])).await;
+    let first = within(reader.next()).await.unwrap();
+    assert!(matches!(first, Event::Data { offset: 0, .. }));
+    let second = within(reader.next()).await.unwrap();
+    assert_eq!(second, Event::Gap { from: 100, to: 200 });
+    let third = within(reader.next()).await.unwrap();
+    assert!(matches!(third, Event::Data { offset: 200, .. }));
+    assert_eq!(reader.offset(), 205);
+    assert!(link.processes().is_empty());
+}
+
+#[tokio::test]
+async fn who_sends_more_than_a_window_is_dropped() {
+    let (mut puppet, link, mut reader, id) = reading().await;
+    puppet.say(output(id, 0, vec![0; 9_000])).await;
+    puppet.say(output(id, 9_000, vec![0; 9_000])).await;
+    assert!(puppet.is_dropped().await);
+    // What came before is still there.
+    assert!(within(reader.next()).await.is_ok());
+    assert_eq!(within(reader.next()).await, Err(LinkError::Disconnected));
+    let late = within(link.attach("c", 0)).await;
+    assert_eq!(late.unwrap_err(), LinkError::Disconnected);
+}
+
+#[tokio::test]
+async fn who_sends_too_many_pieces_is_dropped() {
+    let (mut puppet, _link, _reader, id) = reading().await;
+    for offset in 0..300 {
+        puppet.say(output(id, offset, vec![0])).await;
+    }
+    assert!(puppet.is_dropped().await);
+}
+
+#[tokio::test]
+async fn who_sends_out_of_order_is_dropped() {
+    let (mut puppet, _link, mut reader, id) = reading().await;
+    puppet.say(output(id, 5, vec![0; 10])).await;
+    assert!(puppet.is_dropped().await);
+    assert_eq!(within(reader.next()).await, Err(LinkError::Disconnected));
+}
+
+#[tokio::test]
+async fn a_message_that_is_none_ends_only_its_own_connection() {
+    let (links, address) = serve().await;
+    let good = Puppet::connect(address, "abc", "cba").await.unwrap();
+    good.register("abc", Vec::new()).await;
+    within(links.connected("abc")).await;
+    let mut bad = Puppet::connect(address, "xyz", "zyx").await.unwrap();
+    bad.register("xyz", Vec::new()).await;
+    within(links.connected("xyz")).await;
+    // Larger than a message may be.
+    bad.say(output(1, 0, vec![0; 5_000_000])).await;
+    assert!(bad.is_dropped().await);
+    assert!(links.get("abc").is_some());
+}
+
+#[tokio::test]
+async fn a_connection_that_proves_nothing_is_closed() {
+    let (_links, address) = serve().await;
+    let closed = tokio::task::spawn_blocking(move || {
+        let mut stream = std::net::TcpStream::connect(address).unwrap();
+        stream
+            .write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+            .unwrap();
+        stream.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0]).unwrap();
+        let limit = Duration::from_secs(15);
+        stream.set_read_timeout(Some(limit)).unwrap();
+        let mut rest = Vec::new();
+        stream.read_to_end(&mut rest).is_ok()
+    });
+    assert!(within(closed).await.unwrap());
+}
+
+#[tokio::test]
+async fn a_socket_that_nobody_listens_on_is_replaced_and_others_are_not() {
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("agent.sock");
+    drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
+    let links = AgentLinks::new(Arc::new(Backwards), Settings::default());
+    let (serving, path) = (links.clone(), socket.clone());
+    let server =
+        tokio::spawn(async move { serving.serve_unix(&path, std::future::pending()).await });
+    let connected = async {
+        while tokio::net::UnixStream::connect(&socket).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    within(connected).await;
+    let taken = within(links.serve_unix(&socket, std::future::pending())).await;
+    assert_eq!(taken.unwrap_err().kind(), std::io::ErrorKind::AddrInUse);
+    let file = directory.path().join("file");
+    std::fs::write(&file, "precious").unwrap();
+    let no_socket = within(links.serve_unix(&file, std::future::pending())).await;
+    assert!(no_socket.is_err() && file.exists());
+    server.abort();
+}

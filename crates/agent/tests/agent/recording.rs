@@ -1,0 +1,265 @@
+//! Every message of the contract, as it goes between a real agent and a real
+//! server. With `ELEVO_RECORD` set to a directory, they are written there: that is
+//! how `crates/agent-proto/fixtures/VERSION` is made.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use elevo_agent_link::{Event, Settings, Terminal};
+use elevo_agent_proto::Message;
+use elevo_agent_proto::v1::agent_service_client::AgentServiceClient;
+use elevo_agent_proto::v1::agent_service_server::{AgentService, AgentServiceServer};
+use elevo_agent_proto::v1::{AgentMessage, ServerMessage, agent_message, server_message};
+use hyper_util::rt::TokioIo;
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::mpsc;
+use tokio_stream::StreamExt;
+use tokio_stream::wrappers::{ReceiverStream, UnixListenerStream};
+use tonic::transport::{Endpoint, Server as GrpcServer};
+use tonic::{Request, Response, Status, Streaming};
+
+use crate::support::{Agent, Pair, Server, bytes, finish, read_until, until, within};
+
+/// The first message of each kind: its bytes, and what they mean.
+type Seen = Arc<Mutex<BTreeMap<String, (Vec<u8>, String)>>>;
+
+/// Hands all messages on.
+struct Proxy {
+    server: PathBuf,
+    seen: Seen,
+}
+
+#[tonic::async_trait]
+impl AgentService for Proxy {
+    type ConnectStream = ReceiverStream<Result<ServerMessage, Status>>;
+
+    async fn connect(
+        &self,
+        request: Request<Streaming<AgentMessage>>,
+    ) -> Result<Response<Self::ConnectStream>, Status> {
+        let path = self.server.clone();
+        let dial = tower::service_fn(move |_| {
+            let path = path.clone();
+            async move { UnixStream::connect(path).await.map(TokioIo::new) }
+        });
+        let endpoint = Endpoint::from_static("http://server.invalid");
+        let channel = endpoint.connect_with_connector(dial).await;
+        let mut client =
+            AgentServiceClient::new(channel.map_err(|e| Status::from_error(e.into()))?);
+        let (metadata, _, mut from_agent) = request.into_parts();
+        let (to_server, messages) = mpsc::channel(1);
+        let seen = Arc::clone(&self.seen);
+        tokio::spawn(async move {
+            while let Some(Ok(message)) = from_agent.next().await {
+                see(&seen, format!("agent-{}", agent_kind(&message)), &message);
+                if to_server.send(message).await.is_err() {
+                    return;
+                }
+            }
+        });
+        let mut request = Request::new(ReceiverStream::new(messages));
+        *request.metadata_mut() = metadata;
+        let mut from_server = client.connect(request).await?.into_inner();
+        let (to_agent, messages) = mpsc::channel(1);
+        let seen = Arc::clone(&self.seen);
+        tokio::spawn(async move {
+            while let Some(Ok(message)) = from_server.next().await {
+                see(&seen, format!("server-{}", server_kind(&message)), &message);
+                if to_agent.send(Ok(message)).await.is_err() {
+                    return;
+                }
+            }
+        });
+        Ok(Response::new(ReceiverStream::new(messages)))
+    }
+}
+
+fn see<M: Message + std::fmt::Debug>(seen: &Seen, kind: String, message: &M) {
+    let means = || (message.encode_to_vec(), format!("{message:#?}\n"));
+    seen.lock().unwrap().entry(kind).or_insert_with(means);
+}
+
+/// The name of a variant, such as `RunCommand`, as `run_command`.
+fn snake(debug: &str) -> String {
+    let name = debug.split('(').next().unwrap();
+    let mut snake = String::new();
+    for letter in name.chars() {
+        if letter.is_uppercase() && !snake.is_empty() {
+            snake.push('_');
+        }
+        snake.push(letter.to_ascii_lowercase());
+    }
+    snake
+}
+
+fn agent_kind(message: &AgentMessage) -> String {
+    let payload = message.payload.as_ref().unwrap();
+    let kind = snake(&format!("{payload:?}"));
+    match payload {
+        agent_message::Payload::CommandOutput(output) => {
+            format!("{kind}_{}", snake(&format!("{:?}", output.r#type())))
+        }
+        agent_message::Payload::PtyOutput(output) => {
+            let inner = output.payload.as_ref().unwrap();
+            format!("{kind}_{}", snake(&format!("{inner:?}")))
+        }
+        agent_message::Payload::Answer(answer) => match &answer.failure {
+            None => kind,
+            Some(failure) => format!("{kind}_{}", snake(&format!("{:?}", failure.kind()))),
+        },
+        agent_message::Payload::Process(process) if process.exit.is_some() => kind + "_exited",
+        _ => kind,
+    }
+}
+
+fn server_kind(message: &ServerMessage) -> String {
+    let payload: &server_message::Payload = message.payload.as_ref().unwrap();
+    snake(&format!("{payload:?}"))
+}
+
+/// A pair with a proxy between the two.
+async fn recorded(seen: &Seen) -> Pair {
+    let directory = tempfile::tempdir().unwrap();
+    let behind = directory.path().join("server.sock");
+    let settings = Settings {
+        window: 4096,
+        terminals: 1,
+        ..Settings::default()
+    };
+    let server = Server::with(&behind, settings);
+    let socket = directory.path().join("agent.sock");
+    let listener = UnixListener::bind(&socket).unwrap();
+    let proxy = AgentServiceServer::new(Proxy {
+        server: behind,
+        seen: Arc::clone(seen),
+    });
+    let incoming = UnixListenerStream::new(listener);
+    tokio::spawn(GrpcServer::builder().serve_with_incoming(proxy, incoming));
+    let agent = Agent::start(&socket);
+    let link = server.link().await;
+    Pair {
+        link,
+        agent,
+        server,
+        directory,
+    }
+}
+
+/// Commands, their input and output, and what can go wrong with them.
+async fn use_commands(pair: &Pair) {
+    let mut command = pair.command("command-1", "cat; echo oops >&2; seq 1000");
+    command.envs.insert("LANG".into(), "C".into());
+    command.stdin = bytes("first\n");
+    command.open_stdin = true;
+    command.timeout = Some(Duration::from_secs(60));
+    let mut output = pair.start_command(command).await;
+    let link = &pair.link;
+    within(link.input("command-1", bytes("second\n"), true))
+        .await
+        .unwrap();
+    finish(&mut output).await;
+    assert!(within(link.signal("command-1", 15)).await.is_err());
+    assert!(within(link.signal("nobody", 15)).await.is_err());
+    let mut command = pair.command("command-2", "true");
+    command.cwd = Some("/nowhere".into());
+    assert!(within(link.run(command)).await.is_err());
+    assert!(within(link.attach("command-1", 1 << 40)).await.is_err());
+    let mut command = pair.command("command-3", "head -c 3000000 /dev/zero");
+    command.background = true;
+    command.read = false;
+    within(link.run(command)).await.unwrap();
+    until("it has ended", || {
+        let process = link.process("command-3");
+        process.is_some_and(|process| process.exit.is_some())
+    })
+    .await;
+    let mut output = within(link.attach("command-3", 0)).await.unwrap();
+    let first = within(output.next()).await.unwrap();
+    assert!(matches!(first, Event::Gap { .. }));
+}
+
+async fn use_terminals(pair: &Pair) {
+    let terminal = |id: &str| Terminal {
+        id: id.into(),
+        cols: 80,
+        rows: 24,
+        shell: Some("/bin/sh".into()),
+        cwd: Some("/".into()),
+        ..Terminal::default()
+    };
+    let link = &pair.link;
+    within(link.open_terminal(terminal("terminal-1")))
+        .await
+        .unwrap();
+    assert!(
+        within(link.open_terminal(terminal("terminal-2")))
+            .await
+            .is_err()
+    );
+    let mut output = within(link.attach("terminal-1", 0)).await.unwrap();
+    within(link.resize("terminal-1", 100, 30)).await.unwrap();
+    let typed = bytes("echo $((6*7))\r");
+    within(link.input("terminal-1", typed, false))
+        .await
+        .unwrap();
+    read_until(&mut output, "42").await;
+    within(link.close_terminal("terminal-1")).await.unwrap();
+    while !matches!(within(output.next()).await.unwrap(), Event::Exit(_)) {}
+}
+
+const KINDS: [&str; 28] = [
+    "agent-answer",
+    "agent-answer_cannot_start",
+    "agent-answer_ended",
+    "agent-answer_invalid",
+    "agent-answer_no_such_process",
+    "agent-answer_too_many",
+    "agent-command_output_exit",
+    "agent-command_output_stderr",
+    "agent-command_output_stdout",
+    "agent-gap",
+    "agent-heartbeat",
+    "agent-process",
+    "agent-process_exited",
+    "agent-pty_output_data",
+    "agent-pty_output_exit_code",
+    "agent-register",
+    "server-acknowledge",
+    "server-command_input",
+    "server-create_pty",
+    "server-kill_command",
+    "server-kill_pty",
+    "server-pty_input",
+    "server-register_response",
+    "server-resize_pty",
+    "server-run_command",
+    "server-shutdown",
+    "server-subscribe",
+    "server-unsubscribe",
+];
+
+#[tokio::test]
+async fn every_message_of_the_contract_is_used() {
+    let seen = Seen::default();
+    let pair = recorded(&seen).await;
+    use_commands(&pair).await;
+    use_terminals(&pair).await;
+    within(pair.link.shut_down(Duration::from_secs(1)))
+        .await
+        .unwrap();
+    let kinds: Vec<_> = seen.lock().unwrap().keys().cloned().collect();
+    assert_eq!(kinds, KINDS);
+    if let Some(directory) = std::env::var_os("ELEVO_RECORD") {
+        record(&seen, Path::new(&directory));
+    }
+}
+
+fn record(seen: &Seen, directory: &Path) {
+    std::fs::create_dir_all(directory).unwrap();
+    for (kind, (encoded, meaning)) in &*seen.lock().unwrap() {
+        std::fs::write(directory.join(format!("{kind}.bin")), encoded).unwrap();
+        std::fs::write(directory.join(format!("{kind}.txt")), meaning).unwrap();
+    }
+}
