@@ -13,6 +13,7 @@
 //!                                               connection)   server)
 //! ```
 
+mod calls;
 mod error;
 mod guard;
 mod link;
