@@ -177,7 +177,9 @@ impl From<LinkError> for Failure {
             LinkError::Disconnected => {
                 Self::new(ErrorCode::AgentUnreachable, message).retry_after(1)
             }
-            LinkError::NoSuchProcess => Self::new(ErrorCode::ProcessNotFound, message),
+            LinkError::NoSuchProcess | LinkError::Ended => {
+                Self::new(ErrorCode::ProcessNotFound, message)
+            }
             LinkError::CannotStart { .. } => Self::new(ErrorCode::CommandFailed, message),
             LinkError::TooMany { .. } => {
                 Self::new(ErrorCode::ProcessLimitExceeded, message).retry_after(1)

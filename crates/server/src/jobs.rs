@@ -55,7 +55,7 @@ async fn look_after(app: &Arc<App>) -> Result<()> {
 async fn tidy(app: &Arc<App>) -> Result<()> {
     app.catalog.forget_idempotent(clock::now()).await?;
     app.clear_away().await?;
-    Ok(())
+    app.tidy_layers().await
 }
 
 /// Agents that go may have gone with their container.

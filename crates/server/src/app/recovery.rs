@@ -238,6 +238,15 @@ impl App {
         Ok(cleared)
     }
 
+    /// Removes layers that no workspace needs, if there is much of them.
+    pub(crate) async fn tidy_layers(&self) -> Result<()> {
+        for tenant in self.homes.known() {
+            let tidied = self.homes.with(tenant, |workspaces| Ok(workspaces.tidy()?));
+            tidied.await?;
+        }
+        Ok(())
+    }
+
     async fn all_workspaces(
         &self,
     ) -> Result<Vec<(elevo_core::TenantId, elevo_workspace::WorkspaceId)>> {

@@ -183,6 +183,8 @@ impl Encoder {
             rest = &joined;
         }
         match std::str::from_utf8(rest) {
+            // Zeros are no text, and six times as long in JSON.
+            Ok(text) if text.contains('\0') => self.binary(text.as_bytes(), out),
             Ok(text) => self.text(text, out),
             Err(error) => {
                 let (text, bytes) = rest.split_at(error.valid_up_to());
