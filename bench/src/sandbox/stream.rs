@@ -11,6 +11,9 @@ use crate::report::{Bar, Row, Unit};
 use crate::sandbox::Bench;
 use crate::sandbox::server::proportional;
 
+/// How often a file is written out.
+const PARTS: usize = 16;
+
 /// What a client needs of an event; read whole, as a client would.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -22,17 +25,23 @@ struct Event {
 }
 
 pub(crate) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
-    let size = bench.count(10) * ((1 << 30) / 10);
+    let size = bench.count(10) * (1 << 30) / 10 / PARTS * PARTS;
     let server = &bench.server;
     let id = bench.runtime.block_on(server.create())?;
+    // A command that costs little beside what is measured.
+    let part = size / PARTS;
+    let make = format!("yes the quick brown fox jumps over the lazy dog | head -c {part} > part");
+    let path = format!("/api/v1/sandboxes/{id}/process/run");
+    bench
+        .runtime
+        .block_on(server.post(&path, &json!({"command": make})))?;
+    let command = format!("for n in $(seq {PARTS}); do cat part; done");
     let (server_pid, agent_pid) = (server.pid(), server.agent_pid(&id)?);
     let (mut times, mut server_growth, mut agent_growth) =
         (Samples::new(), Samples::new(), Samples::new());
     for round in 0..4 {
         let before = (proportional(server_pid)?, proportional(agent_pid)?);
         let mut most = before;
-        let command = format!("yes the quick brown fox jumps over the lazy dog | head -c {size}");
-        let path = format!("/api/v1/sandboxes/{id}/process/run");
         let request = server
             .request(reqwest::Method::POST, &path)
             .json(&json!({"command": command, "stream": true, "timeout": 0}));
@@ -41,15 +50,21 @@ pub(crate) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
             let mut answer = request.send().await?;
             let (mut text, mut total, mut pieces) = (Vec::new(), 0, 0);
             while let Some(piece) = answer.chunk().await? {
+                // What was looked through before has no end of an event in it.
+                let mut from = text.len().saturating_sub(1);
                 text.extend_from_slice(&piece);
-                while let Some(end) = memchr::memmem::find(&text, b"\n\n") {
-                    if let Some(at) = memchr::memmem::find(&text[..end], b"\ndata: ") {
-                        let event: Event = serde_json::from_slice(&text[at + 7..end])?;
+                let mut done = 0;
+                while let Some(end) = memchr::memmem::find(&text[from..], b"\n\n") {
+                    let event = &text[done..from + end];
+                    if let Some(at) = memchr::memmem::find(event, b"\ndata: ") {
+                        let event: Event = serde_json::from_slice(&event[at + 7..])?;
                         total += event.data.len();
                         ensure!(event.exit_code.is_none_or(|code| code == 0), "it failed");
                     }
-                    text.drain(..end + 2);
+                    done = from + end + 2;
+                    from = done;
                 }
+                text.drain(..done);
                 pieces += 1;
                 if pieces % 1000 == 0 {
                     most.0 = most.0.max(proportional(server_pid)?);
