@@ -4,9 +4,9 @@
 //! http ─► app ─► catalog · workspace · sandbox · agent-link
 //! ```
 //!
-//! May depend on every library below. A handler in [`http`] reads a request,
-//! asks [`app`] and writes the answer; it touches no database, no container and
-//! no file. [`app`] knows nothing of HTTP. Nothing is kept only in memory that a
+//! May depend on every library below. A handler in `http` reads a request,
+//! asks `app` and writes the answer; it touches no database, no container and
+//! no file. `app` knows nothing of HTTP. Nothing is kept only in memory that a
 //! restart would miss: rows are in the catalog, files in workspaces, running
 //! commands with the agents. The clock and random numbers enter in `clock`.
 
