@@ -52,6 +52,16 @@ impl Service {
     }
 
     pub(crate) async fn start_with(settings: &[(&str, &str)]) -> Self {
+        let service = Self::start_bare(settings);
+        let body = json!({"name": "base", "image": image()});
+        service
+            .expect(Method::POST, "/api/v1/templates", Some(body), 201)
+            .await;
+        service
+    }
+
+    /// Starts one without a template.
+    pub(crate) fn start_bare(settings: &[(&str, &str)]) -> Self {
         let directory = tempfile::Builder::new()
             .prefix("elevo-service-")
             .tempdir()
@@ -87,10 +97,6 @@ impl Service {
             _directory: directory,
         };
         service.run();
-        let body = json!({"name": "base", "image": image()});
-        service
-            .expect(Method::POST, "/api/v1/templates", Some(body), 201)
-            .await;
         service
     }
 

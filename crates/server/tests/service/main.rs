@@ -17,3 +17,4 @@ mod lifecycle;
 mod process;
 mod pty;
 mod routes;
+mod tls;
