@@ -169,7 +169,11 @@ impl App {
     pub(crate) async fn remove_expired(self: &Arc<Self>) -> Result<u64> {
         let mut removed = 0;
         for sandbox in self.catalog.expired(clock::now(), 100).await? {
+            // One that is being started is let go first.
+            let from = SandboxState::ALL.into_iter();
+            let from = from.filter(|state| *state != SandboxState::Starting);
             let mark = SandboxChange {
+                from: Some(from.collect()),
                 removing: Some(true),
                 ..SandboxChange::default()
             };

@@ -181,16 +181,30 @@ impl App {
     async fn start_container(&self, id: &str) -> Result<Sandbox> {
         let container = ContainerId::new(id).ok_or_else(|| Failure::no_sandbox(id))?;
         self.runtime.start(&container).await?;
-        let patience = self.config.limits.start_timeout;
-        let connected = tokio::time::timeout(patience, self.links.connected(id)).await;
-        if connected.is_err() {
-            let seconds = patience.as_secs();
-            let message = format!("the agent did not connect within {seconds} seconds");
-            return Err(Failure::new(ErrorCode::SandboxStartFailed, message));
-        }
+        self.wait_for_start(id).await?;
         let starting = [SandboxState::Starting];
         self.change(id, &starting, SandboxState::Running, None)
             .await
+    }
+
+    /// Waits for the agent, as long as the sandbox is wanted.
+    async fn wait_for_start(&self, id: &str) -> Result<()> {
+        let patience = self.config.limits.start_timeout;
+        let began = clock::instant();
+        while began.elapsed() < patience {
+            let connected = self.links.connected(id);
+            let look = Duration::from_millis(500);
+            if tokio::time::timeout(look, connected).await.is_ok() {
+                return Ok(());
+            }
+            let row = self.catalog.sandbox_of_any_tenant(id).await?;
+            if row.is_none_or(|row| row.removing) {
+                return Err(Failure::no_sandbox(id));
+            }
+        }
+        let seconds = patience.as_secs();
+        let message = format!("the agent did not connect within {seconds} seconds");
+        Err(Failure::new(ErrorCode::SandboxStartFailed, message))
     }
 
     /// Starts a sandbox that was stopped or has failed, in its own container if

@@ -242,6 +242,19 @@ async fn sandboxes_expire_unless_they_are_extended() {
     })
     .await;
     assert_eq!(service.output_of(id, "echo lives").await, "lives\n");
+
+    // A life that is shorter than the start still begins, and then ends.
+    let began = std::time::Instant::now();
+    for _ in 0..3 {
+        let wish = json!({"template": "base", "timeoutSeconds": 1});
+        let made = service.post("/api/v1/sandboxes", wish).await;
+        assert_eq!(made["state"], "running", "{made}");
+    }
+    assert!(began.elapsed().as_secs() < 30);
+    eventually("all but one have expired", async || {
+        service.get("/api/v1/sandboxes").await["total"].as_u64() <= Some(1)
+    })
+    .await;
 }
 
 #[tokio::test]
