@@ -1,15 +1,18 @@
 //! The file and the connections to it.
 
-use std::fs::{File, OpenOptions, Permissions};
+use std::fs::{self, Permissions};
 use std::io;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use sqlx::migrate::Migrator;
 use sqlx::sqlite::{
     SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteRow, SqliteSynchronous,
 };
 use sqlx::{ConnectOptions, Row, Sqlite, SqliteConnection, SqlitePool, Transaction};
+use tempfile::NamedTempFile;
+use tokio::time::sleep;
 
 use super::{SqliteOptions, failure};
 use crate::bounds::MAX_LISTED;
@@ -19,6 +22,9 @@ pub(super) static MIGRATIONS: Migrator = sqlx::migrate!("migrations/sqlite");
 
 /// Nobody but its owner reads what is in the file.
 const MODE: u32 = 0o600;
+
+/// How soon a file that others are making is tried again.
+const AGAIN: Duration = Duration::from_millis(10);
 
 /// To what the log is cut back once it is in the database.
 const LOG_BYTES: &str = "16777216";
@@ -55,7 +61,19 @@ impl Database {
             .journal_mode(SqliteJournalMode::Wal)
             .synchronous(SqliteSynchronous::Full)
             .pragma("journal_size_limit", LOG_BYTES);
-        let writer = pool(1).connect_with(write).await.map_err(failure::of)?;
+        let deadline = Instant::now() + options.wait;
+        let writer = loop {
+            match pool(1)
+                .connect_with(write.clone())
+                .await
+                .map_err(failure::of)
+            {
+                // Nobody waits for the lock that turns a new file into one with a
+                // log: SQLite fails at once when two want it.
+                Err(Error::Busy) if Instant::now() < deadline => sleep(AGAIN).await,
+                connected => break connected?,
+            }
+        };
         migrate(&writer).await?;
         let readers = pool(options.readers).connect_with(connect.read_only(true));
         let readers = readers.await.map_err(failure::of)?;
@@ -106,15 +124,25 @@ async fn migrate(writer: &SqlitePool) -> Result<()> {
 
 /// Makes the file if there is none. SQLite gives its log and its index the same
 /// mode.
+///
+/// Never opens a file that is there: closing it would drop the locks that this
+/// process's other connections have on it.
 fn make_private(file: &Path) -> io::Result<()> {
-    let file: File = OpenOptions::new()
-        .read(true)
-        .append(true)
-        .create(true)
-        .mode(MODE)
-        .open(file)?;
-    if file.metadata()?.permissions().mode() & 0o777 != MODE {
-        file.set_permissions(Permissions::from_mode(MODE))?;
+    if !file.try_exists()? {
+        let directory = file
+            .parent()
+            .filter(|parent| !parent.as_os_str().is_empty());
+        // Only its owner reads it from the first moment on.
+        let new = NamedTempFile::new_in(directory.unwrap_or(Path::new(".")))?;
+        let new = new.into_temp_path();
+        match new.persist_noclobber(file) {
+            Ok(()) => {}
+            Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error.error),
+        }
+    }
+    if fs::metadata(file)?.permissions().mode() & 0o777 != MODE {
+        fs::set_permissions(file, Permissions::from_mode(MODE))?;
     }
     Ok(())
 }
