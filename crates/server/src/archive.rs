@@ -6,18 +6,19 @@
 //! is resolved freely: each step is `openat2` beneath the workspace with symbolic
 //! links refused, and every file is made anew.
 
-use std::ffi::{OsStr, OsString};
-use std::fs::File;
-use std::io::{self, Read, Write};
+mod pack;
+mod unpack;
+
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{
-    AtFlags, Dir, FileType, Gid, Mode, OFlags, ResolveFlags, Stat, Timespec, Timestamps, Uid,
-};
+use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
-use tar::{Builder, EntryType, Header};
+
+pub(crate) use pack::{exists, pack};
+pub(crate) use unpack::{Rules, unpack};
 
 /// Why an archive was not written or read.
 #[derive(Debug, thiserror::Error)]
@@ -52,13 +53,6 @@ pub(crate) enum ArchiveError {
 
 type Result<T> = std::result::Result<T, ArchiveError>;
 
-/// Who owns what is unpacked, and how much that may be.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Rules {
-    pub(crate) owner: Option<(u32, u32)>,
-    pub(crate) limit: u64,
-}
-
 const DEEPEST: usize = 128;
 const BENEATH: ResolveFlags = ResolveFlags::BENEATH
     .union(ResolveFlags::NO_SYMLINKS)
@@ -77,326 +71,6 @@ pub(crate) fn relative(text: &str) -> Option<PathBuf> {
     Some(path)
 }
 
-/// Writes what is at `path` as a tar. Names start at `path`: a directory's
-/// content, or a file by its own name. Sockets, pipes and devices are left out.
-pub(crate) fn pack(root: &Path, path: &Path, out: impl Write) -> Result<()> {
-    let root = open_root(root)?;
-    let mut builder = Builder::new(out);
-    let below = match path.as_os_str().is_empty() {
-        true => open_beneath(root.as_fd(), Path::new("."), path),
-        false => open_beneath(root.as_fd(), path, path),
-    };
-    match below {
-        Ok(directory) => pack_directory(&mut builder, directory, &PathBuf::new(), 0)?,
-        Err(ArchiveError::NotADirectory(_)) => {
-            let parent = path.parent().unwrap_or(Path::new(""));
-            let parent = match parent.as_os_str().is_empty() {
-                true => root,
-                false => open_beneath(root.as_fd(), parent, path)?,
-            };
-            let name = path.file_name().unwrap_or_default();
-            pack_entry(&mut builder, &parent, name, Path::new(name), 0)?;
-        }
-        Err(error) => return Err(error),
-    }
-    let mut out = builder.into_inner().map_err(ArchiveError::Io)?;
-    out.flush().map_err(ArchiveError::Io)
-}
-
-/// Whether there is something at `path` that can be packed.
-pub(crate) fn exists(root: &Path, path: &Path) -> Result<()> {
-    let root = open_root(root)?;
-    let parent = match path.parent() {
-        None => return Ok(()),
-        Some(parent) if parent.as_os_str().is_empty() => root,
-        Some(parent) => open_beneath(root.as_fd(), parent, path)?,
-    };
-    let name = path.file_name().unwrap_or_default();
-    match rustix::fs::statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW) {
-        Ok(_) => Ok(()),
-        Err(Errno::NOENT) => Err(ArchiveError::NoSuchPath(path.into())),
-        Err(error) => Err(failed(error)),
-    }
-}
-
-fn pack_directory(
-    builder: &mut Builder<impl Write>,
-    directory: OwnedFd,
-    name: &Path,
-    depth: usize,
-) -> Result<()> {
-    if depth > DEEPEST {
-        let why = "it is nested too deeply";
-        return Err(ArchiveError::Refused {
-            name: name.into(),
-            why,
-        });
-    }
-    let mut names: Vec<OsString> = Vec::new();
-    for entry in Dir::read_from(&directory).map_err(failed)? {
-        let entry = entry.map_err(failed)?;
-        let name = entry.file_name().to_bytes();
-        if name != b"." && name != b".." {
-            names.push(OsString::from_vec(name.to_vec()));
-        }
-    }
-    names.sort();
-    for entry in names {
-        let path = name.join(&entry);
-        pack_entry(builder, &directory, &entry, &path, depth)?;
-    }
-    Ok(())
-}
-
-/// What has gone meanwhile is left out.
-fn pack_entry(
-    builder: &mut Builder<impl Write>,
-    directory: &OwnedFd,
-    entry: &OsStr,
-    path: &Path,
-    depth: usize,
-) -> Result<()> {
-    let stat = match rustix::fs::statat(directory, entry, AtFlags::SYMLINK_NOFOLLOW) {
-        Err(Errno::NOENT) => return Ok(()),
-        stat => stat.map_err(failed)?,
-    };
-    match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile => pack_file(builder, directory, entry, path),
-        FileType::Directory => {
-            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let below = match rustix::fs::openat(directory, entry, flags, Mode::empty()) {
-                Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(()),
-                below => below.map_err(failed)?,
-            };
-            append(builder, &stat, EntryType::Directory, path, 0, io::empty())?;
-            pack_directory(builder, below, path, depth + 1)
-        }
-        FileType::Symlink => {
-            let target = match rustix::fs::readlinkat(directory, entry, Vec::new()) {
-                Err(Errno::NOENT | Errno::INVAL) => return Ok(()),
-                target => target.map_err(failed)?,
-            };
-            let mut header = header(&stat, EntryType::Symlink, 0);
-            let target = OsString::from_vec(target.into_bytes());
-            builder
-                .append_link(&mut header, path, target)
-                .map_err(ArchiveError::Io)
-        }
-        _ => Ok(()),
-    }
-}
-
-fn pack_file(
-    builder: &mut Builder<impl Write>,
-    directory: &OwnedFd,
-    entry: &OsStr,
-    path: &Path,
-) -> Result<()> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = match rustix::fs::openat(directory, entry, flags, Mode::empty()) {
-        Err(Errno::NOENT | Errno::LOOP | Errno::NXIO) => return Ok(()),
-        file => file.map_err(failed)?,
-    };
-    let stat = rustix::fs::fstat(&file).map_err(failed)?;
-    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-        return Ok(());
-    }
-    let size = stat.st_size as u64;
-    // Exactly as long as the header says, whatever becomes of the file.
-    let content = File::from(file).chain(io::repeat(0)).take(size);
-    append(builder, &stat, EntryType::Regular, path, size, content)
-}
-
-fn append(
-    builder: &mut Builder<impl Write>,
-    stat: &Stat,
-    kind: EntryType,
-    path: &Path,
-    size: u64,
-    content: impl Read,
-) -> Result<()> {
-    let mut header = header(stat, kind, size);
-    let appended = builder.append_data(&mut header, path, content);
-    appended.map_err(ArchiveError::Io)
-}
-
-fn header(stat: &Stat, kind: EntryType, size: u64) -> Header {
-    let mut header = Header::new_gnu();
-    header.set_entry_type(kind);
-    header.set_mode(stat.st_mode & 0o777);
-    header.set_mtime(u64::try_from(stat.st_mtime).unwrap_or_default());
-    header.set_size(size);
-    header
-}
-
-/// Unpacks a tar into the directory `path`, which is made if it is not there.
-/// What is there by the same name is replaced. Returns how many entries.
-pub(crate) fn unpack(root: &Path, path: &Path, from: impl Read, rules: Rules) -> Result<u64> {
-    let root = open_root(root)?;
-    let target = make_directories(root, path, path, rules)?;
-    let mut archive = tar::Archive::new(from);
-    let mut room = rules.limit;
-    let mut count = 0;
-    for entry in archive.entries().map_err(ArchiveError::Damaged)? {
-        let mut entry = entry.map_err(ArchiveError::Damaged)?;
-        let name = entry.path().map_err(ArchiveError::Damaged)?.into_owned();
-        let clean = name.to_str().and_then(|text| {
-            let absolute = text.starts_with('/');
-            relative(text).filter(|_| !absolute)
-        });
-        let bytes_only = name
-            .to_str()
-            .is_none()
-            .then(|| relative_bytes(&name))
-            .flatten();
-        let Some(clean) = clean.or(bytes_only) else {
-            return Err(refused(&name, "its name leads out of the directory"));
-        };
-        if clean.components().count() > DEEPEST {
-            return Err(refused(&name, "it is nested too deeply"));
-        }
-        let copy = target.try_clone().map_err(ArchiveError::Io)?;
-        room = room
-            .checked_sub(entry.size())
-            .ok_or(ArchiveError::TooLarge(rules.limit))?;
-        unpack_entry(copy, &clean, &mut entry, rules)?;
-        count += 1;
-    }
-    Ok(count)
-}
-
-fn relative_bytes(name: &Path) -> Option<PathBuf> {
-    let plain = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
-    name.components().all(plain).then(|| name.to_owned())
-}
-
-fn unpack_entry(
-    target: OwnedFd,
-    name: &Path,
-    entry: &mut tar::Entry<'_, impl Read>,
-    rules: Rules,
-) -> Result<()> {
-    let kind = entry.header().entry_type();
-    if kind.is_dir() {
-        let directory = make_directories(target, name, name, rules)?;
-        let mode = entry.header().mode().unwrap_or(0o755) & 0o777 | 0o700;
-        return rustix::fs::fchmod(&directory, Mode::from_raw_mode(mode)).map_err(failed);
-    }
-    let Some(last) = name.file_name() else {
-        return Ok(());
-    };
-    let parent = name.parent().unwrap_or(Path::new(""));
-    let again = target.try_clone().map_err(ArchiveError::Io)?;
-    let directory = make_directories(target, parent, name, rules)?;
-    match kind {
-        EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => {
-            clear(&directory, last, name)?;
-            unpack_file(&directory, last, entry, rules)
-        }
-        EntryType::Symlink => {
-            let link = entry.link_name().map_err(ArchiveError::Damaged)?;
-            let link = link.ok_or_else(|| refused(name, "a link to nothing"))?;
-            clear(&directory, last, name)?;
-            rustix::fs::symlinkat(link.as_os_str(), &directory, last).map_err(failed)?;
-            own_link(&directory, last, rules)
-        }
-        EntryType::Link => unpack_hard_link(again, &directory, last, name, entry),
-        _ => Err(refused(name, "it is neither file, directory nor link")),
-    }
-}
-
-fn unpack_file(
-    directory: &OwnedFd,
-    name: &OsStr,
-    entry: &mut tar::Entry<'_, impl Read>,
-    rules: Rules,
-) -> Result<()> {
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let file = rustix::fs::openat(directory, name, flags, Mode::from_raw_mode(0o600));
-    let mut file = File::from(file.map_err(failed)?);
-    copy(entry, &mut file)?;
-    let mode = entry.header().mode().unwrap_or(0o644) & 0o777;
-    rustix::fs::fchmod(&file, Mode::from_raw_mode(mode)).map_err(failed)?;
-    if let Some((uid, gid)) = rules.owner {
-        let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
-        rustix::fs::fchown(&file, Some(uid), Some(gid)).map_err(failed)?;
-    }
-    let modified = Timespec {
-        tv_sec: entry
-            .header()
-            .mtime()
-            .unwrap_or_default()
-            .try_into()
-            .unwrap_or(i64::MAX),
-        tv_nsec: 0,
-    };
-    let times = Timestamps {
-        last_access: modified,
-        last_modification: modified,
-    };
-    rustix::fs::futimens(&file, &times).map_err(failed)
-}
-
-/// Tells a source that fails from a target that does.
-fn copy(from: &mut impl Read, into: &mut File) -> Result<()> {
-    let mut buffer = vec![0; 64 << 10];
-    loop {
-        let length = match from.read(&mut buffer) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            length => length.map_err(ArchiveError::Damaged)?,
-        };
-        if length == 0 {
-            return Ok(());
-        }
-        into.write_all(&buffer[..length]).map_err(io_failed)?;
-    }
-}
-
-fn unpack_hard_link(
-    target: OwnedFd,
-    directory: &OwnedFd,
-    last: &OsStr,
-    name: &Path,
-    entry: &mut tar::Entry<'_, impl Read>,
-) -> Result<()> {
-    let link = entry.link_name().map_err(ArchiveError::Damaged)?;
-    let link = link.and_then(|link| relative(link.to_str()?));
-    let link = link.ok_or_else(|| refused(name, "it links to something outside"))?;
-    let Some(from_name) = link.file_name() else {
-        return Err(refused(name, "it links to a directory"));
-    };
-    let parent = link.parent().unwrap_or(Path::new(""));
-    let from = match parent.as_os_str().is_empty() {
-        true => target,
-        false => open_beneath(target.as_fd(), parent, name)?,
-    };
-    let stat = rustix::fs::statat(&from, from_name, AtFlags::SYMLINK_NOFOLLOW);
-    let is_file = |stat: &Stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
-    if !stat.as_ref().is_ok_and(is_file) {
-        return Err(refused(name, "it links to something that is no file"));
-    }
-    clear(directory, last, name)?;
-    rustix::fs::linkat(&from, from_name, directory, last, AtFlags::empty()).map_err(failed)
-}
-
-/// Removes what is in the way of a file.
-fn clear(directory: &OwnedFd, name: &OsStr, path: &Path) -> Result<()> {
-    match rustix::fs::unlinkat(directory, name, AtFlags::empty()) {
-        Ok(()) | Err(Errno::NOENT) => Ok(()),
-        Err(Errno::ISDIR) => Err(refused(path, "a directory is in its place")),
-        Err(error) => Err(failed(error)),
-    }
-}
-
-fn own_link(directory: &OwnedFd, name: &OsStr, rules: Rules) -> Result<()> {
-    let Some((uid, gid)) = rules.owner else {
-        return Ok(());
-    };
-    let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
-    let flags = AtFlags::SYMLINK_NOFOLLOW;
-    rustix::fs::chownat(directory, name, Some(uid), Some(gid), flags).map_err(failed)
-}
-
 fn open_root(root: &Path) -> Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     rustix::fs::open(root, flags, Mode::empty()).map_err(failed)
@@ -413,24 +87,6 @@ fn open_beneath(root: impl AsFd, path: &Path, named: &Path) -> Result<OwnedFd> {
         }
         Err(error) => Err(failed(error)),
     }
-}
-
-/// Goes down a path and makes what is missing.
-fn make_directories(root: OwnedFd, path: &Path, named: &Path, rules: Rules) -> Result<OwnedFd> {
-    let mut directory = root;
-    for part in path.components() {
-        let Component::Normal(name) = part else {
-            continue;
-        };
-        let made = rustix::fs::mkdirat(&directory, name, Mode::from_raw_mode(0o755));
-        match made {
-            Ok(()) => own_link(&directory, name, rules)?,
-            Err(Errno::EXIST) => {}
-            Err(error) => return Err(failed(error)),
-        }
-        directory = open_beneath(directory.as_fd(), Path::new(name), named)?;
-    }
-    Ok(directory)
 }
 
 fn refused(name: &Path, why: &'static str) -> ArchiveError {
@@ -455,6 +111,8 @@ fn io_failed(error: io::Error) -> ArchiveError {
 mod tests {
     use std::fs;
     use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use tar::{Builder, EntryType, Header};
 
     use super::*;
 

@@ -1,0 +1,208 @@
+//! An archive into files.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Stat, Timespec, Timestamps, Uid};
+use rustix::io::Errno;
+use tar::EntryType;
+
+use super::{
+    ArchiveError, DEEPEST, Result, failed, io_failed, open_beneath, open_root, refused, relative,
+};
+
+/// Who owns what is unpacked, and how much that may be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rules {
+    pub(crate) owner: Option<(u32, u32)>,
+    pub(crate) limit: u64,
+}
+
+/// Unpacks a tar into the directory `path`, which is made if it is not there.
+/// What is there by the same name is replaced. Returns how many entries.
+pub(crate) fn unpack(root: &Path, path: &Path, from: impl Read, rules: Rules) -> Result<u64> {
+    let root = open_root(root)?;
+    let target = make_directories(root, path, path, rules)?;
+    let mut archive = tar::Archive::new(from);
+    let mut room = rules.limit;
+    let mut count = 0;
+    for entry in archive.entries().map_err(ArchiveError::Damaged)? {
+        let mut entry = entry.map_err(ArchiveError::Damaged)?;
+        let name = entry.path().map_err(ArchiveError::Damaged)?.into_owned();
+        let clean = name.to_str().and_then(|text| {
+            let absolute = text.starts_with('/');
+            relative(text).filter(|_| !absolute)
+        });
+        let bytes_only = name
+            .to_str()
+            .is_none()
+            .then(|| relative_bytes(&name))
+            .flatten();
+        let Some(clean) = clean.or(bytes_only) else {
+            return Err(refused(&name, "its name leads out of the directory"));
+        };
+        if clean.components().count() > DEEPEST {
+            return Err(refused(&name, "it is nested too deeply"));
+        }
+        let copy = target.try_clone().map_err(ArchiveError::Io)?;
+        room = room
+            .checked_sub(entry.size())
+            .ok_or(ArchiveError::TooLarge(rules.limit))?;
+        unpack_entry(copy, &clean, &mut entry, rules)?;
+        count += 1;
+    }
+    Ok(count)
+}
+
+fn relative_bytes(name: &Path) -> Option<PathBuf> {
+    let plain = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
+    name.components().all(plain).then(|| name.to_owned())
+}
+
+fn unpack_entry(
+    target: OwnedFd,
+    name: &Path,
+    entry: &mut tar::Entry<'_, impl Read>,
+    rules: Rules,
+) -> Result<()> {
+    let kind = entry.header().entry_type();
+    if kind.is_dir() {
+        let directory = make_directories(target, name, name, rules)?;
+        let mode = entry.header().mode().unwrap_or(0o755) & 0o777 | 0o700;
+        return rustix::fs::fchmod(&directory, Mode::from_raw_mode(mode)).map_err(failed);
+    }
+    let Some(last) = name.file_name() else {
+        return Ok(());
+    };
+    let parent = name.parent().unwrap_or(Path::new(""));
+    let again = target.try_clone().map_err(ArchiveError::Io)?;
+    let directory = make_directories(target, parent, name, rules)?;
+    match kind {
+        EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => {
+            clear(&directory, last, name)?;
+            unpack_file(&directory, last, entry, rules)
+        }
+        EntryType::Symlink => {
+            let link = entry.link_name().map_err(ArchiveError::Damaged)?;
+            let link = link.ok_or_else(|| refused(name, "a link to nothing"))?;
+            clear(&directory, last, name)?;
+            rustix::fs::symlinkat(link.as_os_str(), &directory, last).map_err(failed)?;
+            own_link(&directory, last, rules)
+        }
+        EntryType::Link => unpack_hard_link(again, &directory, last, name, entry),
+        _ => Err(refused(name, "it is neither file, directory nor link")),
+    }
+}
+
+fn unpack_file(
+    directory: &OwnedFd,
+    name: &OsStr,
+    entry: &mut tar::Entry<'_, impl Read>,
+    rules: Rules,
+) -> Result<()> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(directory, name, flags, Mode::from_raw_mode(0o600));
+    let mut file = File::from(file.map_err(failed)?);
+    copy(entry, &mut file)?;
+    let mode = entry.header().mode().unwrap_or(0o644) & 0o777;
+    rustix::fs::fchmod(&file, Mode::from_raw_mode(mode)).map_err(failed)?;
+    if let Some((uid, gid)) = rules.owner {
+        let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
+        rustix::fs::fchown(&file, Some(uid), Some(gid)).map_err(failed)?;
+    }
+    let modified = Timespec {
+        tv_sec: entry
+            .header()
+            .mtime()
+            .unwrap_or_default()
+            .try_into()
+            .unwrap_or(i64::MAX),
+        tv_nsec: 0,
+    };
+    let times = Timestamps {
+        last_access: modified,
+        last_modification: modified,
+    };
+    rustix::fs::futimens(&file, &times).map_err(failed)
+}
+
+/// Tells a source that fails from a target that does.
+fn copy(from: &mut impl Read, into: &mut File) -> Result<()> {
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        let length = match from.read(&mut buffer) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            length => length.map_err(ArchiveError::Damaged)?,
+        };
+        if length == 0 {
+            return Ok(());
+        }
+        into.write_all(&buffer[..length]).map_err(io_failed)?;
+    }
+}
+
+fn unpack_hard_link(
+    target: OwnedFd,
+    directory: &OwnedFd,
+    last: &OsStr,
+    name: &Path,
+    entry: &mut tar::Entry<'_, impl Read>,
+) -> Result<()> {
+    let link = entry.link_name().map_err(ArchiveError::Damaged)?;
+    let link = link.and_then(|link| relative(link.to_str()?));
+    let link = link.ok_or_else(|| refused(name, "it links to something outside"))?;
+    let Some(from_name) = link.file_name() else {
+        return Err(refused(name, "it links to a directory"));
+    };
+    let parent = link.parent().unwrap_or(Path::new(""));
+    let from = match parent.as_os_str().is_empty() {
+        true => target,
+        false => open_beneath(target.as_fd(), parent, name)?,
+    };
+    let stat = rustix::fs::statat(&from, from_name, AtFlags::SYMLINK_NOFOLLOW);
+    let is_file = |stat: &Stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+    if !stat.as_ref().is_ok_and(is_file) {
+        return Err(refused(name, "it links to something that is no file"));
+    }
+    clear(directory, last, name)?;
+    rustix::fs::linkat(&from, from_name, directory, last, AtFlags::empty()).map_err(failed)
+}
+
+/// Removes what is in the way of a file.
+fn clear(directory: &OwnedFd, name: &OsStr, path: &Path) -> Result<()> {
+    match rustix::fs::unlinkat(directory, name, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => Ok(()),
+        Err(Errno::ISDIR) => Err(refused(path, "a directory is in its place")),
+        Err(error) => Err(failed(error)),
+    }
+}
+
+fn own_link(directory: &OwnedFd, name: &OsStr, rules: Rules) -> Result<()> {
+    let Some((uid, gid)) = rules.owner else {
+        return Ok(());
+    };
+    let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
+    let flags = AtFlags::SYMLINK_NOFOLLOW;
+    rustix::fs::chownat(directory, name, Some(uid), Some(gid), flags).map_err(failed)
+}
+
+/// Goes down a path and makes what is missing.
+fn make_directories(root: OwnedFd, path: &Path, named: &Path, rules: Rules) -> Result<OwnedFd> {
+    let mut directory = root;
+    for part in path.components() {
+        let Component::Normal(name) = part else {
+            continue;
+        };
+        let made = rustix::fs::mkdirat(&directory, name, Mode::from_raw_mode(0o755));
+        match made {
+            Ok(()) => own_link(&directory, name, rules)?,
+            Err(Errno::EXIST) => {}
+            Err(error) => return Err(failed(error)),
+        }
+        directory = open_beneath(directory.as_fd(), Path::new(name), named)?;
+    }
+    Ok(directory)
+}
