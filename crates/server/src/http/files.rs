@@ -187,6 +187,7 @@ pub(super) async fn archive_in(
 /// Make a snapshot of a tar
 #[utoipa::path(
     post, path = "/api/v1/snapshots", tag = "files",
+    params(("Idempotency-Key" = Option<String>, Header, description = "The same archive is expected with the same key; it is not compared")),
     request_body(content = Vec<u8>, content_type = "application/x-tar"),
     responses((status = 201, body = api::Imported), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
 )]

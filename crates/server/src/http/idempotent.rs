@@ -16,6 +16,9 @@ use crate::failure::Failure;
 use crate::http::answer::{Answer, ApiError};
 use crate::http::{BODY, Shared, request};
 
+/// Here the body is an archive, which is not held in memory to be compared: the
+/// key alone says that it is the same request.
+const ARCHIVES: &str = "/api/v1/snapshots";
 /// Routes that make something.
 const CREATES: &[&str] = &[
     "/api/v1/sandboxes",
@@ -27,6 +30,7 @@ const CREATES: &[&str] = &[
     "/api/v1/keys",
     "/api/v1/agents",
     "/api/v1/tenants",
+    ARCHIVES,
 ];
 const KEPT: Duration = Duration::from_secs(24 * 3600);
 const LARGEST: usize = elevo_catalog::MAX_BODY_BYTES;
@@ -63,17 +67,23 @@ async fn run_once(
         return Ok(next.run(Request::from_parts(parts, body)).await);
     };
     let who = shared.app.authenticate(secret).await?;
-    let bytes = to_bytes(body, BODY).await;
-    let bytes =
-        bytes.map_err(|_| Failure::new(ErrorCode::PayloadTooLarge, "the body is too large"))?;
     let route = format!("{} {}", parts.method, parts.uri.path());
+    let (fingerprint, body) = match parts.uri.path() == ARCHIVES {
+        true => ([0; 32], body),
+        false => {
+            let bytes = to_bytes(body, BODY).await;
+            let too_large = |_| Failure::new(ErrorCode::PayloadTooLarge, "the body is too large");
+            let bytes = bytes.map_err(too_large)?;
+            (*blake3::hash(&bytes).as_bytes(), Body::from(bytes))
+        }
+    };
     // Keys of different owners never meet.
     let name = format!("{}:{key}", who.key);
-    let begun = begin(shared, who.tenant, &name, route, &bytes).await?;
+    let begun = begin(shared, who.tenant, &name, route, fingerprint).await?;
     if let Some(answer) = begun {
         return Ok(answer);
     }
-    let request = Request::from_parts(parts, Body::from(bytes));
+    let request = Request::from_parts(parts, body);
     let answer = next.run(request).await;
     finish(shared, who.tenant, &name, answer).await
 }
@@ -84,14 +94,14 @@ async fn begin(
     tenant: TenantId,
     key: &str,
     route: String,
-    body: &Bytes,
+    fingerprint: [u8; 32],
 ) -> Answer<Option<Response>> {
     let now = clock::now();
     let request = IdempotentRequest {
         tenant,
         key: key.into(),
         route,
-        fingerprint: *blake3::hash(body).as_bytes(),
+        fingerprint,
         now,
         keep_until: clock::after(now, KEPT),
     };
