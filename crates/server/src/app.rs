@@ -1,5 +1,7 @@
 //! The use cases, apart from how they are asked for.
 
+mod archives;
+mod diff;
 mod files;
 mod keys;
 mod parts;
@@ -29,7 +31,7 @@ use crate::config::Config;
 use crate::failure::{Failure, Result};
 use parts::Tenants;
 
-pub(crate) use files::DiffQuery;
+pub(crate) use diff::DiffQuery;
 pub use parts::Parts;
 pub(crate) use principal::Principal;
 pub(crate) use processes::{Reading, Streamed, exit_code};

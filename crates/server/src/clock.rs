@@ -65,15 +65,23 @@ pub(crate) fn random<const N: usize>() -> [u8; N] {
     bytes
 }
 
+const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
+const ID_LETTERS: usize = 16;
+
 /// An id that nobody has: a prefix, and 80 random bits as small letters and
 /// digits.
 pub(crate) fn id(prefix: &str) -> String {
-    const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
-    let bytes = random::<16>();
+    let bytes = random::<ID_LETTERS>();
     let letters = bytes
         .iter()
         .map(|byte| char::from(LETTERS[usize::from(byte % 32)]));
     std::iter::once(prefix.to_owned())
         .chain(letters.map(String::from))
         .collect()
+}
+
+/// Whether [`id`] could have made this.
+pub(crate) fn is_id(prefix: &str, text: &str) -> bool {
+    let letters = text.strip_prefix(prefix).unwrap_or_default();
+    letters.len() == ID_LETTERS && letters.bytes().all(|letter| LETTERS.contains(&letter))
 }

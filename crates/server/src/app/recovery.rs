@@ -78,9 +78,7 @@ impl App {
         let id = &sandbox.id;
         match sandbox.state {
             // Its maker was told of it only once it ran.
-            Starting if sandbox.updated.seconds() - sandbox.created.seconds() < 300 => {
-                self.give_up(id).await;
-            }
+            Starting if sandbox.reason.is_none() => self.give_up(id).await,
             Starting => {
                 let reason = Some("the server ended while it was starting".into());
                 self.change(id, &[Starting], Error, reason).await?;
@@ -226,16 +224,11 @@ impl App {
             .map(|row| (row.tenant, row.workspace.as_str()))
             .collect();
         for (tenant, id) in workspaces {
-            let is_ours = id.as_str().starts_with("sbx-");
-            let kept = self
-                .catalog
-                .setting(&kept_name(id.as_str()))
-                .await?
-                .is_some();
-            if is_ours && !kept && !used.contains(&(tenant, id.as_str())) {
-                self.homes
-                    .with(tenant, move |workspaces| Ok(workspaces.remove(&id)?))
-                    .await?;
+            let name = id.as_str();
+            let is_ours = clock::is_id("sbx-", name) && !used.contains(&(tenant, name));
+            let kept = kept_name(name);
+            if is_ours && self.catalog.setting(&kept).await?.is_none() {
+                self.remove_workspace(tenant, id).await?;
                 cleared.cleaned_workspaces += 1;
             }
         }

@@ -7,8 +7,9 @@ use elevo_api as api;
 use elevo_api::Scope;
 use elevo_catalog::secret::SandboxToken;
 use elevo_catalog::{AddLimits, Sandbox, SandboxChange, SandboxQuery};
-use elevo_core::{ErrorCode, SandboxState};
+use elevo_core::{ErrorCode, SandboxState, TenantId};
 use elevo_sandbox::ContainerId;
+use elevo_workspace::WorkspaceId;
 
 use crate::app::keys::check_name;
 use crate::app::spec::{self, Spec};
@@ -52,8 +53,8 @@ impl App {
         }
         let template = self.catalog.template(&wish.template).await?;
         let template = template.ok_or_else(|| no_template(&wish.template))?;
-        let spec = Spec::decide(&self.config, &wish, &template, self.homes.can_limit())?;
-        let source = self.source(who, wish.workspace.as_ref()).await?;
+        let mut spec = Spec::decide(&self.config, &wish, &template, self.homes.can_limit())?;
+        let source = self.source(who, &wish, &mut spec).await?;
         let new = self.new_row(who, &wish.template, wish.name, &spec)?;
         self.catalog
             .add_sandbox(&new.row, self.add_limits(who))
@@ -169,21 +170,24 @@ impl App {
                 let name = recovery::kept_name(&sandbox.workspace);
                 self.catalog.set_setting(&name, "true").await?;
             }
-            false => self.remove_workspace(sandbox).await?,
+            false => {
+                let id = parts::workspace_id(&sandbox.workspace)?;
+                self.remove_workspace(sandbox.tenant, id).await?;
+            }
         }
         self.catalog.remove_sandbox(&sandbox.id).await?;
         tracing::info!(sandbox = sandbox.id, "sandbox removed");
         Ok(())
     }
 
-    async fn remove_workspace(&self, sandbox: &Sandbox) -> Result<()> {
-        let id = parts::workspace_id(&sandbox.workspace)?;
-        let removed = self.homes.with(sandbox.tenant, move |workspaces| {
-            match workspaces.remove(&id) {
+    /// Removes a workspace, if it is still there.
+    pub(crate) async fn remove_workspace(&self, tenant: TenantId, id: WorkspaceId) -> Result<()> {
+        let removed = self
+            .homes
+            .with(tenant, move |workspaces| match workspaces.remove(&id) {
                 Err(elevo_workspace::Error::NotFound(_)) => Ok(()),
                 removed => Ok(removed?),
-            }
-        });
+            });
         removed.await
     }
 

@@ -12,7 +12,7 @@ use elevo_sandbox::{ContainerId, ContainerSpec, Mount, Network, User};
 
 use crate::app::sandboxes::NewSandbox;
 use crate::app::spec::Spec;
-use crate::app::{App, parts};
+use crate::app::{App, Principal, parts};
 use crate::clock;
 use crate::failure::{Failure, Result};
 
@@ -21,6 +21,8 @@ use crate::failure::{Failure, Result};
 pub(crate) enum Source {
     Empty,
     Snapshot(SnapshotId),
+    /// What is in the workspace of another sandbox, and who asks for it.
+    Fork(Box<(Principal, Sandbox)>),
     /// It is there already.
     Made,
 }
@@ -30,6 +32,11 @@ struct Places {
     files: PathBuf,
     home: PathBuf,
 }
+
+/// Why one is `starting` that has run before. A new one has no reason, which is
+/// how the two are told apart after a crash: only what nobody was told of may be
+/// taken back.
+pub(crate) const AGAIN: &str = "it is being started again";
 
 /// Where things are in a container.
 const AGENT: &str = "/.elevo/bin/workspace-agent";
@@ -47,10 +54,7 @@ impl App {
     ) -> Result<Sandbox> {
         let started = clock::instant();
         let held = self.hold(&new.row.id).await;
-        let made = match self.turn_to_create().await {
-            Ok(_turn) => self.make_in_turn(&new, &spec, source).await,
-            Err(failure) => Err(failure),
-        };
+        let made = self.make_held(&new, &spec, source).await;
         drop(held);
         match made {
             Ok(sandbox) => {
@@ -82,8 +86,15 @@ impl App {
         }
     }
 
-    async fn make_in_turn(&self, new: &NewSandbox, spec: &Spec, source: Source) -> Result<Sandbox> {
+    async fn make_held(&self, new: &NewSandbox, spec: &Spec, source: Source) -> Result<Sandbox> {
         let sandbox = &new.row;
+        // Before its turn: whoever holds the origin may be waiting for one.
+        if let Source::Fork(origin) = &source {
+            let (who, origin) = &**origin;
+            self.fork_workspace(who, origin, std::slice::from_ref(sandbox))
+                .await?;
+        }
+        let _turn = self.turn_to_create().await?;
         let places = self.make_workspace(sandbox, spec, source).await?;
         self.make_container(sandbox, spec, &places, &new.token)
             .await?;
@@ -100,7 +111,7 @@ impl App {
                 Source::Snapshot(base) => {
                     workspaces.create(&id, base, created, limit, &progress)?
                 }
-                Source::Made => workspaces.path(&id)?,
+                Source::Fork(_) | Source::Made => workspaces.path(&id)?,
             };
             let home = workspaces.home(&id)?;
             Ok(Places { files, home })
@@ -140,10 +151,7 @@ impl App {
     ) -> ContainerSpec {
         let (uid, gid) = self.config.sandbox_user;
         let mut env = spec.envs.clone();
-        let server = match self.config.grpc {
-            Some(address) if spec.runtime.is_some() => address.to_string(),
-            _ => format!("unix://{SOCKET_DIR}/agent.sock"),
-        };
+        let server = format!("unix://{SOCKET_DIR}/agent.sock");
         env.entry("HOME".into()).or_insert(HOME.into());
         env.extend([
             ("WORKSPACE_SERVER".into(), server),
@@ -208,13 +216,17 @@ impl App {
     }
 
     /// Starts a sandbox that was stopped or has failed, in its own container if
-    /// that is still there, else in a new one.
+    /// that was stopped, else in a new one.
     pub(crate) async fn start_again(&self, id: &str) -> Result<Sandbox> {
         let _held = self.hold(id).await;
+        let before = self.catalog.sandbox_of_any_tenant(id).await?;
+        let before = before.ok_or_else(|| Failure::no_sandbox(id))?.state;
         let from = [SandboxState::Stopped, SandboxState::Error];
-        let sandbox = self.change(id, &from, SandboxState::Starting, None).await?;
-        let _turn = self.turn_to_create().await?;
-        let started = self.start_held(&sandbox).await;
+        let again = Some(AGAIN.into());
+        let sandbox = self
+            .change(id, &from, SandboxState::Starting, again)
+            .await?;
+        let started = self.start_held(&sandbox, before).await;
         if let Err(failure) = &started {
             let starting = [SandboxState::Starting];
             let reason = Some(failure.summary());
@@ -224,21 +236,23 @@ impl App {
         started
     }
 
-    async fn start_held(&self, sandbox: &Sandbox) -> Result<Sandbox> {
+    async fn start_held(&self, sandbox: &Sandbox, before: SandboxState) -> Result<Sandbox> {
+        let _turn = self.turn_to_create().await?;
         let spec = Spec::of(sandbox)?;
         let places = self.make_workspace(sandbox, &spec, Source::Made).await?;
         let container =
             ContainerId::new(&sandbox.id).ok_or_else(|| Failure::no_sandbox(&sandbox.id))?;
-        // A container that failed may have kept a mount that is no longer the
-        // workspace; one that was stopped keeps what is on a writable root.
-        let keep = sandbox.reason.is_none() && self.runtime.status(&container).await?.is_some();
+        // One that was stopped keeps what is on a writable root; one that failed
+        // may be what failed.
+        let keep =
+            before == SandboxState::Stopped && self.runtime.status(&container).await?.is_some();
         self.links.forget(&sandbox.id);
-        if !keep {
+        if keep {
+            self.runtime.kill(&container).await?;
+        } else {
             self.runtime.remove(&container).await?;
             let token = SandboxToken::from_random(clock::random());
             self.make_container(sandbox, &spec, &places, &token).await?;
-        } else {
-            self.runtime.kill(&container).await?;
         }
         self.start_container(&sandbox.id).await
     }

@@ -1,0 +1,128 @@
+//! Files of sandboxes in and out as archives.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use elevo_api as api;
+use elevo_api::Scope;
+use elevo_core::ErrorCode;
+use elevo_engine::{CommitInfo, ImportOptions, Loss, Progress, Repository};
+use elevo_objects::SnapshotId;
+use futures::executor::block_on;
+
+use crate::app::files::{info, losses_out};
+use crate::app::{App, Principal, parts};
+use crate::archive::{self, ArchiveError, Rules};
+use crate::failure::{Failure, Result};
+
+impl App {
+    /// Makes a snapshot of an archive.
+    pub(crate) async fn import_archive(
+        &self,
+        who: &Principal,
+        from: impl io::Read + Send + 'static,
+    ) -> Result<api::Imported> {
+        who.needs(Scope::Files)?;
+        let repository = self.homes.repository(who.tenant);
+        let info = info(who, "imported from an archive".into());
+        let scratch = self.config.data_dir.join("scratch");
+        let limit = self.config.limits.max_archive;
+        let imported = parts::blocking(move || {
+            let made = std::fs::create_dir_all(&scratch);
+            made.map_err(|error| Failure::internal(&error))?;
+            let directory = tempfile::tempdir_in(&scratch);
+            let directory = directory.map_err(|error| Failure::internal(&error))?;
+            let rules = Rules { owner: None, limit };
+            archive::unpack(directory.path(), "".as_ref(), from, rules)?;
+            import(&repository, directory.path(), info)
+        });
+        let (id, losses) = imported.await?;
+        Ok(api::Imported {
+            snapshot_id: id.to_string(),
+            not_kept: losses_out(&losses),
+        })
+    }
+
+    /// Writes what is at a path of a workspace as a tar.
+    pub(crate) async fn archive_out<W: io::Write + Send + 'static>(
+        &self,
+        who: &Principal,
+        id: &str,
+        path: &str,
+        out: W,
+    ) -> Result<impl Future<Output = Result<()>> + Send + use<W>> {
+        who.needs(Scope::Files)?;
+        let (root, path) = self.archive_place(who, id, path).await?;
+        // Said before the answer begins, where it can still be an error.
+        let (first, tried) = (root.clone(), path.clone());
+        parts::blocking(move || Ok(archive::exists(&first, &tried)?)).await?;
+        let pack = move || Ok(archive::pack(&root, &path, out)?);
+        Ok(parts::blocking(pack))
+    }
+
+    /// Unpacks a tar at a path of a workspace.
+    pub(crate) async fn archive_in(
+        &self,
+        who: &Principal,
+        id: &str,
+        path: &str,
+        from: impl io::Read + Send + 'static,
+    ) -> Result<u64> {
+        who.needs(Scope::Files)?;
+        who.needs(Scope::SandboxesWrite)?;
+        let (root, path) = self.archive_place(who, id, path).await?;
+        let rules = Rules {
+            owner: rustix::process::geteuid()
+                .is_root()
+                .then_some(self.config.sandbox_user),
+            limit: self.config.limits.max_archive,
+        };
+        parts::blocking(move || Ok(archive::unpack(&root, &path, from, rules)?)).await
+    }
+
+    async fn archive_place(
+        &self,
+        who: &Principal,
+        id: &str,
+        path: &str,
+    ) -> Result<(PathBuf, PathBuf)> {
+        let sandbox = self.visible(who, id).await?;
+        let relative = archive::relative(path);
+        let relative =
+            relative.ok_or_else(|| Failure::invalid("`path` leads out of the workspace"))?;
+        let workspace = parts::workspace_id(&sandbox.workspace)?;
+        let root = self.homes.with(sandbox.tenant, move |workspaces| {
+            Ok(workspaces.path(&workspace)?)
+        });
+        Ok((root.await?, relative))
+    }
+}
+
+impl From<ArchiveError> for Failure {
+    fn from(error: ArchiveError) -> Self {
+        let code = match &error {
+            ArchiveError::NoSuchPath(_) | ArchiveError::NotADirectory(_) => ErrorCode::PathNotFound,
+            ArchiveError::Refused { .. } | ArchiveError::Damaged(_) => ErrorCode::ArchiveRefused,
+            ArchiveError::Full => ErrorCode::DiskFull,
+            ArchiveError::TooLarge(_) => ErrorCode::PayloadTooLarge,
+            ArchiveError::Io(_) => return Self::internal(&error),
+        };
+        Self::new(code, crate::failure::chain(&error))
+    }
+}
+
+/// Reads a directory into the store.
+pub(super) fn import(
+    repository: &Repository,
+    path: &Path,
+    info: CommitInfo,
+) -> Result<(SnapshotId, Vec<Loss>)> {
+    let options = ImportOptions {
+        threads: std::thread::available_parallelism().map_or(1, usize::from),
+        leave_out: Vec::new(),
+    };
+    let imported = elevo_engine::import(repository, path, &options, &Progress::new())?;
+    let losses = imported.losses.clone();
+    let id = block_on(imported.commit(repository, info))?;
+    Ok((id, losses))
+}

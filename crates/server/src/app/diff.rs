@@ -1,0 +1,146 @@
+//! What has changed in a workspace.
+
+use elevo_api as api;
+use elevo_api::Scope;
+use elevo_core::ErrorCode;
+use elevo_engine::{PatchOptions, Progress, Repository};
+use elevo_objects::{Entry, SnapshotId};
+use elevo_workspace::Changes;
+use futures::executor::block_on;
+
+use crate::app::{App, Principal, parts};
+use crate::failure::{Failure, Result};
+
+/// Which differences are wanted.
+#[derive(Clone, Debug)]
+pub(crate) struct DiffQuery {
+    /// The snapshot to compare with, instead of the base.
+    pub(crate) from: Option<String>,
+    pub(crate) limit: usize,
+}
+
+/// A patch, and whether all of it is there.
+#[derive(Debug)]
+pub(crate) struct Patch {
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl App {
+    /// Lets `read` look at what a workspace has changed.
+    async fn with_changes<T: Send + 'static>(
+        &self,
+        who: &Principal,
+        id: &str,
+        query: &DiffQuery,
+        contents: bool,
+        read: impl FnOnce(elevo_engine::Diff, &Repository, SnapshotId) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        who.needs(Scope::SandboxesRead)?;
+        let sandbox = self.visible(who, id).await?;
+        let from = match &query.from {
+            Some(from) => Some(self.snapshot_id(who, from).await?),
+            None => None,
+        };
+        let workspace = parts::workspace_id(&sandbox.workspace)?;
+        let repository = self.homes.repository(who.tenant);
+        let looked = self.homes.with(sandbox.tenant, move |workspaces| {
+            let progress = Progress::new();
+            let changes: Changes = match contents {
+                true => workspaces.contents(&workspace, &progress)?,
+                false => workspaces.changes(&workspace, &progress)?,
+            };
+            let (base, before) = match from {
+                Some(from) => (from, block_on(repository.snapshot(from))?.tree),
+                None => (changes.base, changes.before()),
+            };
+            let diff = elevo_engine::Diff::new(changes.repository(), before, changes.tree);
+            read(diff, changes.repository(), base)
+        });
+        looked.await
+    }
+
+    pub(crate) async fn diff(
+        &self,
+        who: &Principal,
+        id: &str,
+        query: DiffQuery,
+    ) -> Result<api::Diff> {
+        let limit = query.limit;
+        self.with_changes(who, id, &query, false, move |mut diff, _, base| {
+            let mut out = api::Diff {
+                base: base.to_string(),
+                changes: Vec::new(),
+                totals: api::DiffTotals::default(),
+                truncated: false,
+            };
+            while let Some(change) = block_on(diff.next())? {
+                let change = change_out(&change);
+                *match change.kind {
+                    api::ChangeKind::Added => &mut out.totals.added,
+                    api::ChangeKind::Removed => &mut out.totals.removed,
+                    api::ChangeKind::Changed => &mut out.totals.changed,
+                } += 1;
+                match out.changes.len() < limit {
+                    true => out.changes.push(change),
+                    false => out.truncated = true,
+                }
+            }
+            Ok(out)
+        })
+        .await
+    }
+
+    /// The same as a patch that `git apply` takes.
+    pub(crate) async fn patch(&self, who: &Principal, id: &str, query: DiffQuery) -> Result<Patch> {
+        const LARGEST: usize = 16 << 20;
+        self.with_changes(who, id, &query, true, move |mut diff, repository, _| {
+            let (mut bytes, options) = (Vec::new(), PatchOptions::default());
+            while let Some(change) = block_on(diff.next())? {
+                bytes.extend(block_on(elevo_engine::patch(
+                    repository, &change, &options,
+                ))?);
+                if bytes.len() > LARGEST {
+                    let message = "the patch has more than 16 MiB; take an archive instead";
+                    return Err(Failure::new(ErrorCode::PayloadTooLarge, message));
+                }
+            }
+            Ok(Patch { bytes })
+        })
+        .await
+    }
+}
+
+fn change_out(change: &elevo_engine::Change) -> api::Change {
+    let (before, after) = (change.kind.before(), change.kind.after());
+    let path = readable(change.path.as_bytes());
+    api::Change {
+        kind: match (before, after) {
+            (None, _) => api::ChangeKind::Added,
+            (_, None) => api::ChangeKind::Removed,
+            _ => api::ChangeKind::Changed,
+        },
+        path,
+        before: before.map(|entry| kind_of(entry).into()),
+        after: after.map(|entry| kind_of(entry).into()),
+    }
+}
+
+fn kind_of(entry: &Entry) -> &'static str {
+    match entry {
+        Entry::Directory { .. } => "directory",
+        Entry::Link(_) => "symlink",
+        Entry::File { .. } => "file",
+    }
+}
+
+/// Text as it is, other bytes as `\xNN`.
+fn readable(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(chunk.valid());
+        for byte in chunk.invalid() {
+            text += &format!("\\x{byte:02x}");
+        }
+    }
+    text
+}
