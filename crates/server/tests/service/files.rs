@@ -1,9 +1,11 @@
 //! Forks, snapshots, differences, archives.
 
+use std::collections::HashSet;
+
 use reqwest::Method;
 use serde_json::json;
 
-use crate::harness::Service;
+use crate::harness::{Service, docker};
 
 #[tokio::test]
 async fn files_are_snapshotted_compared_restored_and_forked() {
@@ -125,6 +127,91 @@ async fn files_are_snapshotted_compared_restored_and_forked() {
             .await,
         "two\nmore\n"
     );
+}
+
+/// What the engine has told the agent of a sandbox to prove itself with.
+fn token_of(id: &str) -> String {
+    let env = docker(&[
+        "inspect",
+        "--format",
+        "{{range .Config.Env}}{{println .}}{{end}}",
+        id,
+    ]);
+    let mut tokens = env
+        .lines()
+        .filter_map(|line| line.strip_prefix("SANDBOX_TOKEN="));
+    tokens.next().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn a_sandbox_can_begin_as_a_fork_which_leaves_its_origin_alone() {
+    let service = Service::start().await;
+    let wish = json!({"template": "base", "resources": {"disk": "64m"}});
+    let made = service.post("/api/v1/sandboxes", wish).await;
+    let origin = made["id"].as_str().unwrap();
+    service
+        .output_of(origin, "echo one > file && echo two > ~/file")
+        .await;
+    let path = format!("/api/v1/sandboxes/{origin}/diff");
+    let before = service.get(&path).await;
+    assert_eq!(before["totals"]["added"], 1, "{before}");
+
+    let wish = |disk: Option<&str>| json!({"template": "base", "workspace": {"fork": origin}, "resources": {"disk": disk}});
+    let refused = service
+        .expect(
+            Method::POST,
+            "/api/v1/sandboxes",
+            Some(wish(Some("128m"))),
+            422,
+        )
+        .await;
+    assert_eq!(refused["error"]["name"], "RESOURCE_REFUSED");
+    assert_eq!(refused["error"]["details"]["resource"], "disk", "{refused}");
+    let mut tokens = HashSet::from([token_of(origin)]);
+    for disk in [None, Some("64m")] {
+        let made = service
+            .expect(Method::POST, "/api/v1/sandboxes", Some(wish(disk)), 201)
+            .await;
+        assert_eq!(made["resources"]["disk"], "64m", "{made}");
+        let fork = made["id"].as_str().unwrap();
+        let seen = service
+            .output_of(fork, "cat file ~/file; echo mine > file")
+            .await;
+        assert_eq!(seen, "one\ntwo\n");
+        tokens.insert(token_of(fork));
+    }
+    let path_of_fork = format!("/api/v1/sandboxes/{origin}/fork");
+    let forked = service.post(&path_of_fork, json!({"count": 2})).await;
+    for fork in forked["succeeded"].as_array().unwrap() {
+        tokens.insert(token_of(fork["id"].as_str().unwrap()));
+    }
+    assert_eq!(tokens.len(), 5, "each has a token of its own");
+    assert_eq!(
+        service.get(&path).await,
+        before,
+        "the same base, the same changes"
+    );
+    assert_eq!(service.output_of(origin, "cat file").await, "one\n");
+}
+
+#[tokio::test]
+async fn a_repeated_import_makes_nothing_twice() {
+    let service = Service::start_bare(&[]);
+    let import = |key: &'static str| {
+        let request = service.request(Method::POST, "/api/v1/snapshots");
+        request
+            .header("Idempotency-Key", key)
+            .body(vec![0; 1024])
+            .send()
+    };
+    let first = import("one").await.unwrap();
+    assert_eq!(first.status(), 201);
+    assert!(!first.headers().contains_key("idempotency-replayed"));
+    let first: serde_json::Value = first.json().await.unwrap();
+    let second = import("one").await.unwrap();
+    assert_eq!(second.headers()["idempotency-replayed"], "true");
+    let second: serde_json::Value = second.json().await.unwrap();
+    assert_eq!(first, second);
 }
 
 #[tokio::test]

@@ -153,6 +153,13 @@ impl Service {
         assert!(child.wait().unwrap().success());
     }
 
+    /// Changes its catalog behind its back; to be called while it does not run.
+    pub(crate) fn sql(&self, statement: &str) {
+        let data = self.data.join("catalog.db");
+        let status = Command::new("sqlite3").arg(data).arg(statement).status();
+        assert!(status.unwrap().success(), "{statement}");
+    }
+
     /// Its process.
     #[allow(dead_code, reason = "not every test needs it")]
     pub(crate) fn pid(&self) -> u32 {

@@ -331,36 +331,6 @@ async fn a_repeated_create_makes_nothing_twice() {
 }
 
 #[tokio::test]
-async fn what_belongs_to_nobody_is_cleared_away() {
-    let mut service = Service::start().await;
-    let id = service.sandbox().await;
-    let kept = service.sandbox().await;
-    service.output_of(&kept, "echo mine > file").await;
-    service.kill();
-    // A container without a row, and a row without a container.
-    let data = service.data.join("catalog.db");
-    let status = std::process::Command::new("sqlite3")
-        .arg(&data)
-        .arg(format!("delete from sandboxes where id = '{id}'"))
-        .status();
-    assert!(status.unwrap().success());
-    docker(&["rm", "-f", &kept]);
-    service.run();
-    assert!(service.containers().is_empty());
-    assert!(!service.mounts().iter().any(|mount| mount.contains(&id)));
-    let row = service.get(&format!("/api/v1/sandboxes/{kept}")).await;
-    assert_eq!(row["state"], "error", "{row}");
-    assert!(row["reason"].as_str().unwrap().contains("start"), "{row}");
-    let started = service
-        .post(&format!("/api/v1/sandboxes/{kept}/start"), json!({}))
-        .await;
-    assert_eq!(started["state"], "running", "{started}");
-    assert_eq!(service.output_of(&kept, "cat file").await, "mine\n");
-    let cleared = service.post("/api/v1/gc", json!({})).await;
-    assert_eq!(cleared["cleanedSandboxes"], 0, "{cleared}");
-}
-
-#[tokio::test]
 async fn a_server_that_is_told_to_end_ends_and_its_sandboxes_go_on() {
     let mut service = Service::start().await;
     let id = service.sandbox().await;

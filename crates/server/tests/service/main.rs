@@ -16,5 +16,7 @@ mod keys;
 mod lifecycle;
 mod process;
 mod pty;
+mod recovery;
 mod routes;
+mod templates;
 mod tls;

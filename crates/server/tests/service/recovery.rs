@@ -1,0 +1,59 @@
+//! What a server does about what an earlier one has left half done.
+
+use reqwest::Method;
+use serde_json::json;
+
+use crate::harness::{Service, docker};
+
+#[tokio::test]
+async fn what_belongs_to_nobody_is_cleared_away() {
+    let mut service = Service::start().await;
+    let id = service.sandbox().await;
+    let kept = service.sandbox().await;
+    service.output_of(&kept, "echo mine > file").await;
+    service.kill();
+    // A container without a row, and a row without a container.
+    service.sql(&format!("delete from sandboxes where id = '{id}'"));
+    docker(&["rm", "-f", &kept]);
+    service.run();
+    assert!(service.containers().is_empty());
+    assert!(!service.mounts().iter().any(|mount| mount.contains(&id)));
+    let row = service.get(&format!("/api/v1/sandboxes/{kept}")).await;
+    assert_eq!(row["state"], "error", "{row}");
+    assert!(row["reason"].as_str().unwrap().contains("start"), "{row}");
+    let started = service
+        .post(&format!("/api/v1/sandboxes/{kept}/start"), json!({}))
+        .await;
+    assert_eq!(started["state"], "running", "{started}");
+    assert_eq!(service.output_of(&kept, "cat file").await, "mine\n");
+    let cleared = service.post("/api/v1/gc", json!({})).await;
+    assert_eq!(cleared["cleanedSandboxes"], 0, "{cleared}");
+}
+
+#[tokio::test]
+async fn only_what_nobody_was_told_of_is_taken_back() {
+    let mut service = Service::start().await;
+    let (fresh, again) = (service.sandbox().await, service.sandbox().await);
+    service.output_of(&again, "echo mine > file").await;
+    service.kill();
+    // As rows are while a sandbox is made, and while one starts that has run.
+    for (id, reason) in [(&fresh, "null"), (&again, "'it is being started again'")] {
+        service.sql(&format!(
+            "update sandboxes set state = 'starting', reason = {reason} where id = '{id}'"
+        ));
+    }
+    service.run();
+    let path = format!("/api/v1/sandboxes/{fresh}");
+    service.expect(Method::GET, &path, None, 404).await;
+    assert_eq!(service.containers(), [again.clone()]);
+    assert!(!service.mounts().iter().any(|mount| mount.contains(&fresh)));
+    let path = format!("/api/v1/sandboxes/{again}");
+    let row = service.get(&path).await;
+    assert_eq!(row["state"], "error", "{row}");
+    let reason = row["reason"].as_str().unwrap();
+    assert!(reason.contains("while it was starting"), "{row}");
+    let started = service.post(&format!("{path}/start"), json!({})).await;
+    assert_eq!(started["state"], "running", "{started}");
+    assert_eq!(service.output_of(&again, "cat file").await, "mine\n");
+    assert_eq!(service.complaints(), Vec::<String>::new());
+}
