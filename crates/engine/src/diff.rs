@@ -87,6 +87,8 @@ impl ChangeKind {
 pub struct Diff {
     repository: Repository,
     stack: Vec<Level>,
+    /// Whether the last level is of the difference that was told last.
+    entered: bool,
 }
 
 /// How many differing entries of a directory are looked at together, so that
@@ -107,6 +109,7 @@ impl Diff {
         Self {
             repository: repository.clone(),
             stack: vec![root],
+            entered: false,
         }
     }
 
@@ -133,12 +136,21 @@ impl Diff {
             let (before, after) = (before.map(|item| item.entry), after.map(|item| item.entry));
             let below = level.below(&name, before.as_ref(), after.as_ref())?;
             let path = level.path.join(&name)?;
+            self.entered = below.is_some();
             self.stack.extend(below);
             if let Some(kind) = classify(before, after) {
                 return Ok(Some(Change { path, kind }));
             }
         }
         Ok(None)
+    }
+
+    /// Leaves out what is inside the directory that the last difference was
+    /// about.
+    pub fn skip_inside(&mut self) {
+        if std::mem::take(&mut self.entered) {
+            self.stack.pop();
+        }
     }
 
     /// All differences, for when they are known to be few.

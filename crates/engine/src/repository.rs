@@ -6,13 +6,14 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use elevo_core::TenantId;
 use elevo_objects::{
-    Child, ChunkItem, DecodeError, DirItem, Hash, Item, Kind, NewNode, Node, ObjectKey, Snapshot,
-    SnapshotId, TimeItem,
+    Child, ChunkItem, DecodeError, DirItem, Entry, Hash, Item, Kind, NewNode, Node, ObjectKey,
+    Snapshot, SnapshotId, TimeItem,
 };
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
 use crate::error::{Error, Result};
+use crate::file;
 use crate::store::{Commit, Object, Store, StoreError, StoreResult};
 
 /// One tenant's objects in a store, with a cache of nodes already taken apart.
@@ -79,6 +80,16 @@ impl Repository {
             .next()
             .flatten()
             .ok_or(Error::NoSuchSnapshot(id))
+    }
+
+    /// The whole of a file, or the target of a link; nothing of a directory.
+    /// For what is known to fit into memory.
+    pub async fn bytes(&self, entry: &Entry) -> Result<Bytes> {
+        match entry {
+            Entry::File { content, .. } => file::read_range(self, content, 0, usize::MAX).await,
+            Entry::Link(link) => Ok(self.chunks(&[link.hash]).await?.pop().unwrap_or_default()),
+            Entry::Directory { .. } => Ok(Bytes::new()),
+        }
     }
 
     /// Chunks that must be there, in the order of `hashes`.

@@ -2,6 +2,7 @@
 //! in memory. See [`StateTree`].
 
 mod directory;
+mod entries;
 mod seal;
 
 use std::collections::{BTreeMap, HashMap};
