@@ -9,6 +9,8 @@
 
 mod driver;
 mod drivers;
+mod text;
 
 pub use driver::{Conflicted, Driver, Hunk, Lines, Merged, Place, Versions};
 pub use drivers::Drivers;
+pub use text::{Labels, MarkerStyle, Text, marked};

@@ -1,0 +1,129 @@
+//! Merges texts line by line, as git does.
+//!
+//! What git merges cleanly is merged to the same bytes, and what it calls a
+//! conflict is one; two exceptions, both of which git calls conflicts:
+//!
+//! - *Line endings.* Where every line of a file ends alike, how they end is
+//!   merged apart from what they say: if one side only turned LF into CRLF, what
+//!   the other wrote is kept and ends in CRLF. A file of mixed endings is never
+//!   normalised: there an ending is a part of its line.
+//! - *Work.* A diff that costs more than a fixed amount of work is finished by a
+//!   coarser one, which may find fewer lines that are common.
+//!
+//! A missing newline at the end is a part of the last line.
+
+mod coarse;
+mod combine;
+mod diff;
+mod endings;
+mod histogram;
+mod lines;
+mod markers;
+mod slide;
+mod suggest;
+mod work;
+
+use crate::driver::{Conflicted, Driver, Hunk, Lines, Merged, Place, Versions};
+use combine::{Outcome, Region, combine};
+use diff::diff;
+use endings::Alike;
+use lines::Texts;
+use work::Work;
+
+pub use markers::{Labels, MarkerStyle, marked};
+
+/// How much of a file is searched for NUL bytes: as much as git looks at.
+const LOOKED_AT: usize = 8000;
+
+/// Larger files are not taken apart into lines: as in git.
+const MAX_BYTES: usize = 1 << 30;
+
+/// The driver for texts. It claims every file, so it is the last to be asked;
+/// of a file that is binary it says so.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Text;
+
+impl Driver for Text {
+    fn name(&self) -> &'static str {
+        "text"
+    }
+
+    fn claims(&self, _file_name: &[u8]) -> bool {
+        true
+    }
+
+    fn merge(&self, versions: &Versions<'_>) -> Merged {
+        let base = versions.base.unwrap_or_default();
+        let (ours, theirs) = (versions.ours, versions.theirs);
+        if [base, ours, theirs].into_iter().any(is_binary) {
+            return Merged::NotMine;
+        }
+        if ours == theirs || base == theirs {
+            return Merged::Clean(ours.to_vec());
+        }
+        if base == ours {
+            return Merged::Clean(theirs.to_vec());
+        }
+        let alike = Alike::new(base, ours, theirs);
+        let texts = Texts::new(&alike.base, &alike.ours, &alike.theirs);
+        finish(&texts, &regions(&texts))
+    }
+}
+
+/// Whether git would call it binary, or not look at it.
+fn is_binary(bytes: &[u8]) -> bool {
+    bytes.len() > MAX_BYTES || bytes[..bytes.len().min(LOOKED_AT)].contains(&0)
+}
+
+/// What either side changed, in the order of the file.
+fn regions(texts: &Texts<'_>) -> Vec<Region> {
+    let mut work = Work::of_one_merge();
+    let ours = diff(texts, &texts.base, &texts.ours, &mut work);
+    let theirs = diff(texts, &texts.base, &texts.theirs, &mut work);
+    combine(texts, &ours, &theirs)
+}
+
+/// The file if nothing conflicts; else the conflicts, and a file with a choice
+/// made for each.
+fn finish(texts: &Texts<'_>, regions: &[Region]) -> Merged {
+    let mut result = Vec::new();
+    let mut hunks = Vec::new();
+    let mut choices = suggest::Choices::default();
+    let mut done = 0;
+    for region in regions {
+        texts.put(&mut result, &texts.base[done..region.base.start]);
+        match region.outcome {
+            Outcome::Ours => texts.put(&mut result, &texts.ours[region.ours.clone()]),
+            Outcome::Theirs => texts.put(&mut result, &texts.theirs[region.theirs.clone()]),
+            Outcome::Conflict => {
+                choices.put(texts, region, &mut result);
+                hunks.push(hunk(texts, &region.narrowed(texts)));
+            }
+        }
+        done = region.base.end;
+    }
+    texts.put(&mut result, &texts.base[done..]);
+    if hunks.is_empty() {
+        return Merged::Clean(result);
+    }
+    Merged::Conflict(Conflicted {
+        hunks,
+        suggestion: result,
+        reason: choices.reason(),
+    })
+}
+
+fn hunk(texts: &Texts<'_>, region: &Region) -> Hunk {
+    let some = |lines: &[lines::Line]| (!lines.is_empty()).then(|| texts.bytes(lines));
+    let numbers = |range: &std::ops::Range<usize>| range.start as u32..range.end as u32;
+    Hunk {
+        place: Place::Lines(Lines {
+            base: numbers(&region.base),
+            ours: numbers(&region.ours),
+            theirs: numbers(&region.theirs),
+        }),
+        base: some(&texts.base[region.base.clone()]),
+        ours: some(&texts.ours[region.ours.clone()]),
+        theirs: some(&texts.theirs[region.theirs.clone()]),
+    }
+}

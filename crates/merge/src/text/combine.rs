@@ -1,0 +1,126 @@
+//! Brings the changes of both sides together.
+
+use std::ops::Range;
+
+use super::diff::Change;
+use super::lines::{Line, Texts};
+
+/// A place that at least one side changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Region {
+    pub(super) base: Range<usize>,
+    pub(super) ours: Range<usize>,
+    pub(super) theirs: Range<usize>,
+    pub(super) outcome: Outcome,
+}
+
+/// Which lines a region becomes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Ours,
+    Theirs,
+    Conflict,
+}
+
+/// All regions, in order. Between two of them is at least one line that all have.
+pub(super) fn combine(texts: &Texts<'_>, ours: &[Change], theirs: &[Change]) -> Vec<Region> {
+    let (mut ours, mut theirs) = (Side::new(ours), Side::new(theirs));
+    let mut regions = Vec::new();
+    while let Some(mut base) = ours.starts_before(&theirs) {
+        let (our_start, their_start) = (ours.place(base.start), theirs.place(base.start));
+        let (mut by_us, mut by_them) = (false, false);
+        // What touches is one place, even if no line is in both: which of the
+        // two comes first is nothing that a merge can know.
+        loop {
+            let (more_of_us, more_of_them) = (ours.join(&mut base), theirs.join(&mut base));
+            by_us |= more_of_us;
+            by_them |= more_of_them;
+            if !more_of_us && !more_of_them {
+                break;
+            }
+        }
+        let (our_lines, their_lines) = (
+            our_start..ours.place(base.end),
+            their_start..theirs.place(base.end),
+        );
+        regions.push(Region {
+            outcome: match (by_us, by_them) {
+                (_, false) => Outcome::Ours,
+                (false, true) => Outcome::Theirs,
+                _ if texts.ours[our_lines.clone()] == texts.theirs[their_lines.clone()] => {
+                    Outcome::Ours
+                }
+                _ => Outcome::Conflict,
+            },
+            base,
+            ours: our_lines,
+            theirs: their_lines,
+        });
+    }
+    regions
+}
+
+/// The changes of one side that are not in a region yet.
+struct Side<'a> {
+    left: &'a [Change],
+    /// How much further on lines after the last region are than in the base.
+    offset: isize,
+}
+
+impl<'a> Side<'a> {
+    fn new(changes: &'a [Change]) -> Self {
+        Self {
+            left: changes,
+            offset: 0,
+        }
+    }
+
+    /// Where the earlier of both sides' next changes starts, as an empty range.
+    fn starts_before(&self, other: &Self) -> Option<Range<usize>> {
+        let next = [self.left.first(), other.left.first()]
+            .into_iter()
+            .flatten();
+        let start = next.map(|change| change.before.start).min()?;
+        Some(start..start)
+    }
+
+    /// Where a line of the base is in this side.
+    fn place(&self, line: usize) -> usize {
+        line.saturating_add_signed(self.offset)
+    }
+
+    /// Adds the next change to a region, if it touches it.
+    fn join(&mut self, region: &mut Range<usize>) -> bool {
+        match self.left.split_first() {
+            Some((change, left)) if change.before.start <= region.end => {
+                region.end = region.end.max(change.before.end);
+                self.offset += change.after.len() as isize - change.before.len() as isize;
+                self.left = left;
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+impl Region {
+    /// A conflict without the lines at its start and end that both sides have.
+    pub(super) fn narrowed(&self, texts: &Texts<'_>) -> Self {
+        let (ours, theirs) = (
+            &texts.ours[self.ours.clone()],
+            &texts.theirs[self.theirs.clone()],
+        );
+        let start = common(ours.iter(), theirs.iter());
+        let end = common(ours[start..].iter().rev(), theirs[start..].iter().rev());
+        Self {
+            ours: self.ours.start + start..self.ours.end - end,
+            theirs: self.theirs.start + start..self.theirs.end - end,
+            ..self.clone()
+        }
+    }
+}
+
+/// How many lines are equal from the start on.
+fn common<'a>(a: impl Iterator<Item = &'a Line>, b: impl Iterator<Item = &'a Line>) -> usize {
+    a.zip(b).take_while(|(a, b)| a == b).count()
+}

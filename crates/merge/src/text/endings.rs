@@ -1,0 +1,76 @@
+//! How lines end, as a property of a whole file.
+
+use std::borrow::Cow;
+
+use memchr::memchr_iter;
+
+/// Three versions whose lines end alike, if each version's did and at most one
+/// way was chosen by those that changed it; else the versions as they were.
+pub(super) struct Alike<'a> {
+    pub(super) base: Cow<'a, [u8]>,
+    pub(super) ours: Cow<'a, [u8]>,
+    pub(super) theirs: Cow<'a, [u8]>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ending {
+    Lf,
+    CrLf,
+}
+
+impl<'a> Alike<'a> {
+    pub(super) fn new(base: &'a [u8], ours: &'a [u8], theirs: &'a [u8]) -> Self {
+        let merged = merged(Ending::of(base), Ending::of(ours), Ending::of(theirs));
+        let with = |text| match merged {
+            Some(ending) => ending.given_to(text),
+            None => Cow::Borrowed(text),
+        };
+        Self {
+            base: with(base),
+            ours: with(ours),
+            theirs: with(theirs),
+        }
+    }
+}
+
+/// What both sides would have: that of the one that changed it. `None` if one of
+/// them has no single ending, or none was changed.
+fn merged(base: Option<Ending>, ours: Option<Ending>, theirs: Option<Ending>) -> Option<Ending> {
+    let (base, ours, theirs) = (base?, ours?, theirs?);
+    let changed = if ours == base { theirs } else { ours };
+    (changed != base).then_some(changed)
+}
+
+impl Ending {
+    /// How every line of a text ends; `None` if it is mixed or has no ending.
+    fn of(text: &[u8]) -> Option<Self> {
+        let mut endings = memchr_iter(b'\n', text).map(|at| match at.checked_sub(1) {
+            Some(before) if text[before] == b'\r' => Self::CrLf,
+            _ => Self::Lf,
+        });
+        let first = endings.next()?;
+        endings.all(|other| other == first).then_some(first)
+    }
+
+    /// A text of single endings, with this one.
+    fn given_to(self, text: &[u8]) -> Cow<'_, [u8]> {
+        if Self::of(text) == Some(self) {
+            return Cow::Borrowed(text);
+        }
+        let mut out = Vec::with_capacity(text.len() + text.len() / 16);
+        for line in text.split_inclusive(|&byte| byte == b'\n') {
+            match (self, line) {
+                (Self::Lf, [kept @ .., b'\r', b'\n']) => {
+                    out.extend_from_slice(kept);
+                    out.push(b'\n');
+                }
+                (Self::CrLf, [kept @ .., b'\n']) => {
+                    out.extend_from_slice(kept);
+                    out.extend_from_slice(b"\r\n");
+                }
+                (_, line) => out.extend_from_slice(line),
+            }
+        }
+        Cow::Owned(out)
+    }
+}

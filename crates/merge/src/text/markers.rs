@@ -1,0 +1,140 @@
+//! Conflicts as people know them from git:
+//!
+//! ```text
+//! <<<<<<< ours
+//! what we have
+//! ||||||| base
+//! what was there
+//! =======
+//! what they have
+//! >>>>>>> theirs
+//! ```
+
+use super::combine::{Outcome, Region};
+use super::endings::Alike;
+use super::lines::{Line, Texts};
+use super::{is_binary, regions};
+use crate::driver::Versions;
+
+/// How long a marker is.
+const MARKER: usize = 7;
+
+/// What stands behind the markers; nothing if empty.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Labels<'a> {
+    /// Behind `<<<<<<<`.
+    pub ours: &'a str,
+    /// Behind `|||||||`.
+    pub base: &'a str,
+    /// Behind `>>>>>>>`.
+    pub theirs: &'a str,
+}
+
+/// What stands between the markers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MarkerStyle {
+    /// All that changed: git's `diff3`.
+    Diff3,
+    /// Lines at the start and end that both sides have stand outside of the
+    /// markers: git's `zdiff3`.
+    Zdiff3,
+}
+
+/// The merged file with its conflicts between markers; `None` if a version is
+/// binary. A file without conflicts has no markers.
+pub fn marked(versions: &Versions<'_>, labels: &Labels<'_>, style: MarkerStyle) -> Option<Vec<u8>> {
+    let base = versions.base.unwrap_or_default();
+    if [base, versions.ours, versions.theirs]
+        .into_iter()
+        .any(is_binary)
+    {
+        return None;
+    }
+    let alike = Alike::new(base, versions.ours, versions.theirs);
+    let texts = Texts::new(&alike.base, &alike.ours, &alike.theirs);
+    let mut out = Vec::new();
+    let mut done = 0;
+    for region in regions(&texts) {
+        texts.put(&mut out, &texts.base[done..region.base.start]);
+        match region.outcome {
+            Outcome::Ours => texts.put(&mut out, &texts.ours[region.ours.clone()]),
+            Outcome::Theirs => texts.put(&mut out, &texts.theirs[region.theirs.clone()]),
+            Outcome::Conflict => put_conflict(&texts, &region, labels, style, &mut out),
+        }
+        done = region.base.end;
+    }
+    texts.put(&mut out, &texts.base[done..]);
+    Some(out)
+}
+
+fn put_conflict(
+    texts: &Texts<'_>,
+    region: &Region,
+    labels: &Labels<'_>,
+    style: MarkerStyle,
+    out: &mut Vec<u8>,
+) {
+    let shown = match style {
+        MarkerStyle::Diff3 => region.clone(),
+        MarkerStyle::Zdiff3 => region.narrowed(texts),
+    };
+    texts.put(out, &texts.ours[region.ours.start..shown.ours.start]);
+    let newline = newline(texts, &shown);
+    let put_marker = |out: &mut Vec<u8>, byte, label: &str| {
+        out.extend([byte; MARKER]);
+        if !label.is_empty() {
+            out.push(b' ');
+            out.extend_from_slice(label.as_bytes());
+        }
+        out.extend_from_slice(newline);
+    };
+    put_marker(out, b'<', labels.ours);
+    put_with_newline(texts, &shown, &texts.ours[shown.ours.clone()], out);
+    put_marker(out, b'|', labels.base);
+    put_with_newline(texts, &shown, &texts.base[shown.base.clone()], out);
+    put_marker(out, b'=', "");
+    put_with_newline(texts, &shown, &texts.theirs[shown.theirs.clone()], out);
+    put_marker(out, b'>', labels.theirs);
+    texts.put(out, &texts.ours[shown.ours.end..region.ours.end]);
+}
+
+/// Appends lines so that another can follow.
+pub(super) fn put_with_newline(
+    texts: &Texts<'_>,
+    region: &Region,
+    lines: &[Line],
+    out: &mut Vec<u8>,
+) {
+    texts.put(out, lines);
+    if lines
+        .last()
+        .is_some_and(|&last| !texts.line(last).ends_with(b"\n"))
+    {
+        out.extend_from_slice(newline(texts, region));
+    }
+}
+
+/// How lines end around a conflict: in CRLF if all versions do that can tell.
+fn newline(texts: &Texts<'_>, region: &Region) -> &'static [u8] {
+    let around = [
+        ends_in_crlf(texts, &texts.ours, region.ours.start.saturating_sub(1)),
+        ends_in_crlf(texts, &texts.theirs, region.theirs.start.saturating_sub(1)),
+        ends_in_crlf(texts, &texts.base, 0),
+    ];
+    let mut known = around.into_iter().flatten().peekable();
+    if known.peek().is_some() && known.all(|crlf| crlf) {
+        b"\r\n"
+    } else {
+        b"\n"
+    }
+}
+
+/// How a line ends; of a last line without an ending, the one before it.
+fn ends_in_crlf(texts: &Texts<'_>, lines: &[Line], at: usize) -> Option<bool> {
+    let line = texts.line(*lines.get(at)?);
+    if line.ends_with(b"\n") {
+        return Some(line.ends_with(b"\r\n"));
+    }
+    let before = texts.line(lines[at.checked_sub(1)?]);
+    Some(before.ends_with(b"\r\n"))
+}

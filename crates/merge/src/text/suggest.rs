@@ -1,0 +1,99 @@
+//! What somebody who does not want to think may take instead of a conflict.
+
+use super::combine::Region;
+use super::lines::{Line, Texts};
+use super::markers::put_with_newline;
+
+/// The rules, in the order in which they are tried.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rule {
+    BothAdded,
+    OnlyWhitespace,
+    OneContainsTheOther,
+    Theirs,
+}
+
+impl Rule {
+    fn reason(self) -> &'static str {
+        match self {
+            Self::BothAdded => "both sides only added lines here: ours are kept, then theirs",
+            Self::OnlyWhitespace => "one side only changed whitespace here: the other's is taken",
+            Self::OneContainsTheOther => {
+                "one side has all lines of the other and more: the one with more is taken"
+            }
+            Self::Theirs => "both sides changed the same lines: theirs are taken",
+        }
+    }
+}
+
+/// How the choices of a file were made.
+#[derive(Default)]
+pub(super) struct Choices {
+    rule: Option<Rule>,
+    mixed: bool,
+}
+
+impl Choices {
+    /// Appends what is chosen for a conflict.
+    pub(super) fn put(&mut self, texts: &Texts<'_>, region: &Region, out: &mut Vec<u8>) {
+        let base = &texts.base[region.base.clone()];
+        let ours = &texts.ours[region.ours.clone()];
+        let theirs = &texts.theirs[region.theirs.clone()];
+        let (rule, chosen) = if base.is_empty() {
+            put_both(texts, region, out);
+            (Rule::BothAdded, &[][..])
+        } else if same_words(texts, base, ours) {
+            (Rule::OnlyWhitespace, theirs)
+        } else if same_words(texts, base, theirs) {
+            (Rule::OnlyWhitespace, ours)
+        } else if contains(ours, theirs) {
+            (Rule::OneContainsTheOther, ours)
+        } else if contains(theirs, ours) {
+            (Rule::OneContainsTheOther, theirs)
+        } else {
+            (Rule::Theirs, theirs)
+        };
+        texts.put(out, chosen);
+        self.mixed |= self.rule.is_some_and(|other| other != rule);
+        self.rule = Some(rule);
+    }
+
+    pub(super) fn reason(&self) -> &'static str {
+        match self.rule {
+            Some(rule) if !self.mixed => rule.reason(),
+            _ => {
+                "for each place: both if both only added lines; else the other if one only changed \
+                 whitespace; else the one that has all lines of the other; else theirs"
+            }
+        }
+    }
+}
+
+/// Ours, then theirs; what both have at the start or end once.
+fn put_both(texts: &Texts<'_>, region: &Region, out: &mut Vec<u8>) {
+    let own = region.narrowed(texts);
+    texts.put(out, &texts.ours[region.ours.start..own.ours.start]);
+    let ours = &texts.ours[own.ours.clone()];
+    let theirs = &texts.theirs[own.theirs.start..region.theirs.end];
+    if theirs.is_empty() {
+        texts.put(out, ours);
+    } else {
+        put_with_newline(texts, &own, ours, out);
+        texts.put(out, theirs);
+    }
+}
+
+/// Whether two texts differ in whitespace alone.
+fn same_words(texts: &Texts<'_>, a: &[Line], b: &[Line]) -> bool {
+    let visible = |line: &Line| {
+        let bytes = texts.line(*line).iter();
+        bytes.filter(|byte| !byte.is_ascii_whitespace())
+    };
+    a.iter().flat_map(visible).eq(b.iter().flat_map(visible))
+}
+
+/// Whether all of `part` is in `whole`, in that order.
+fn contains(whole: &[Line], part: &[Line]) -> bool {
+    let mut whole = whole.iter();
+    part.iter().all(|line| whole.any(|other| other == line))
+}

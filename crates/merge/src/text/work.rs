@@ -1,0 +1,24 @@
+//! How much work one merge may take, counted in lines looked at.
+
+/// What is left to spend. The same versions always cost the same, so a merge
+/// does not depend on how busy the machine is.
+pub(super) struct Work(u64);
+
+impl Work {
+    /// Enough for every text that people or programs write; about a second.
+    pub(super) fn of_one_merge() -> Self {
+        Self(1 << 27)
+    }
+
+    /// Whether there was so much left; else nothing is left.
+    pub(super) fn spend(&mut self, lines: usize) -> bool {
+        let enough = lines as u64 <= self.0;
+        self.0 = self.0.saturating_sub(lines as u64);
+        enough
+    }
+
+    /// Whether nothing is left.
+    pub(super) fn is_spent(&self) -> bool {
+        self.0 == 0
+    }
+}
