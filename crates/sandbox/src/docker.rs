@@ -106,12 +106,6 @@ impl DockerRuntime {
         self
     }
 
-    /// Removes the network of this installation and its rules, if they are
-    /// there. A [`Conflict`](Error::Conflict) while a container is on it.
-    pub async fn tear_down(&self) -> Result<()> {
-        self.internet.tear_down().await
-    }
-
     fn error(&self, subject: Subject<'_>, error: bollard::errors::Error) -> Error {
         failure::translate(&self.settings.host, subject, error)
     }
@@ -335,6 +329,16 @@ impl SandboxRuntime for DockerRuntime {
 
     async fn remove_image(&self, name: &str) -> Result<()> {
         images::remove(&self.docker, &self.settings.host, name).await
+    }
+
+    async fn tear_down(&self) -> Result<()> {
+        // The engine minds only those that run; the others could not start again.
+        let left = self.list().await?.len();
+        if left > 0 {
+            let message = format!("containers of this installation are left: {left}");
+            return Err(Error::Conflict { message });
+        }
+        self.internet.tear_down().await
     }
 }
 

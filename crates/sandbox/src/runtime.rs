@@ -28,14 +28,17 @@ use crate::spec::ContainerSpec;
 ///    otherwise special address; resolvers of names excepted, on port 53.
 /// 6. A limit is set as asked, or the call is refused and nothing is left.
 /// 7. What it writes to standard output takes a bounded room on the host.
-/// 8. `start`, `kill`, `remove`, `freeze` and `thaw` can be repeated: what is
-///    already so is no error.
+/// 8. `start`, `kill`, `remove`, `freeze`, `thaw` and `tear_down` can be
+///    repeated: what is already so is no error.
 /// 9. `list` shows what this installation made, and nothing that another did.
 /// 10. When `remove` returns, nothing of the container is left, volumes
 ///     included.
 /// 11. A call ends within minutes even if the engine does not answer; only
 ///     `pull` goes on for as long as the registry takes. Dropping a call is
 ///     safe; it may still have its effect.
+/// 12. When `tear_down` returns, nothing of this installation is left on the
+///     host but images. It is refused while there is a container, and the next
+///     `create` makes again what it needs.
 #[async_trait]
 pub trait SandboxRuntime: fmt::Debug + Send + Sync {
     /// Asks the engine who it is, and looks that what sandboxes rely on is
@@ -86,6 +89,11 @@ pub trait SandboxRuntime: fmt::Debug + Send + Sync {
     /// Removes an image from this machine. One that is not there is no error;
     /// one that a container uses is a [`Conflict`](crate::Error::Conflict).
     async fn remove_image(&self, name: &str) -> Result<()>;
+
+    /// Removes what this installation has on the host beside containers:
+    /// networks, rules. A [`Conflict`](crate::Error::Conflict) while there is a
+    /// container, running or not.
+    async fn tear_down(&self) -> Result<()>;
 }
 
 /// The engine's name for a container.

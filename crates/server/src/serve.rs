@@ -27,6 +27,8 @@ use crate::{clock, jobs, listen};
 
 /// How long requests have to end once the server was told to.
 const GRACE: Duration = Duration::from_secs(30);
+/// How long the engine has to take away what nothing needs any more.
+const LEAVING: Duration = Duration::from_secs(20);
 
 /// Where a server listens.
 #[derive(Clone, Copy, Debug)]
@@ -128,13 +130,18 @@ impl Server {
     }
 
     /// Refuses new requests, lets those at work end, and returns. Sandboxes and
-    /// what runs in them go on.
+    /// what runs in them go on; if there are none, networks go as well.
     pub async fn stop(mut self) {
         self.app.begin_stop();
         let ended = async { while self.tasks.join_next().await.is_some() {} };
         if tokio::time::timeout(GRACE, ended).await.is_err() {
             tracing::warn!("some requests did not end in time and are cut off");
             self.tasks.shutdown().await;
+        }
+        match tokio::time::timeout(LEAVING, self.app.leave_engine()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(failure)) => tracing::warn!(cause = failure.summary(), "a network is left"),
+            Err(_) => tracing::warn!("the engine does not answer; a network may be left"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Promise 5: what a sandbox can reach.
+//! Promise 5: what a sandbox can reach; promise 12: nothing of that is left.
 
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::Command;
@@ -222,13 +222,17 @@ fn a_check_puts_rules_back_and_setting_them_again_changes_nothing() {
 fn nothing_is_left_of_a_network_that_is_torn_down() {
     with_installation(async |own| {
         let id = own.start(&on_internet(own.spec("sleep 1000"))).await;
-        let error = own.runtime.tear_down().await.unwrap_err();
-        assert!(matches!(error, Error::Conflict { .. }), "{error:?}");
-        assert_eq!(
-            rules_of(&own).lines().count(),
-            4,
-            "the rules stay with the network"
-        );
+        let refused = async || {
+            let error = own.runtime.tear_down().await.unwrap_err();
+            assert!(matches!(error, Error::Conflict { .. }), "{error:?}");
+            let rules = rules_of(&own);
+            assert_eq!(rules.lines().count(), 4, "they stay with the network");
+        };
+        refused().await;
+        // One that does not run starts again on the same network.
+        own.runtime.kill(&id).await.unwrap();
+        refused().await;
+        own.runtime.start(&id).await.unwrap();
 
         own.runtime.remove(&id).await.unwrap();
         own.runtime.tear_down().await.unwrap();
@@ -236,6 +240,9 @@ fn nothing_is_left_of_a_network_that_is_torn_down() {
         assert_eq!(rules_of(&own), "");
         let network = format!("elevo-{}", own.server);
         assert!(own.engine.inspect_network(&network, None).await.is_err());
+
+        own.start(&on_internet(own.spec("sleep 1000"))).await;
+        assert_eq!(rules_of(&own).lines().count(), 4, "all is made again");
     });
 }
 

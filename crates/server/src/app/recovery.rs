@@ -235,6 +235,23 @@ impl App {
         Ok(cleared)
     }
 
+    /// Takes networks and rules away if there is no sandbox to need them again:
+    /// a server that is gone for good leaves nothing on its machine.
+    pub(crate) async fn leave_engine(&self) -> Result<()> {
+        let query = SandboxQuery {
+            limit: 1,
+            ..SandboxQuery::default()
+        };
+        if !self.catalog.sandboxes(&query).await?.items.is_empty() {
+            return Ok(());
+        }
+        match self.runtime.tear_down().await {
+            // Another's network, no tools for rules: then none of it is ours.
+            Err(elevo_sandbox::Error::Refused { .. }) => Ok(()),
+            left => Ok(left?),
+        }
+    }
+
     /// Removes layers that no workspace needs, if there is much of them.
     pub(crate) async fn tidy_layers(&self) -> Result<()> {
         for tenant in self.homes.known() {

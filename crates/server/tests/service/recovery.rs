@@ -5,6 +5,12 @@ use serde_json::json;
 
 use crate::harness::{Service, docker};
 
+/// All that the machine's firewall is told.
+fn rules() -> String {
+    let output = std::process::Command::new("/usr/sbin/iptables-save").output();
+    String::from_utf8(output.unwrap().stdout).unwrap()
+}
+
 #[tokio::test]
 async fn what_belongs_to_nobody_is_cleared_away() {
     let mut service = Service::start().await;
@@ -45,7 +51,7 @@ async fn only_what_nobody_was_told_of_is_taken_back() {
     service.run();
     let path = format!("/api/v1/sandboxes/{fresh}");
     service.expect(Method::GET, &path, None, 404).await;
-    assert_eq!(service.containers(), [again.clone()]);
+    assert_eq!(service.containers(), [again.as_str()]);
     assert!(!service.mounts().iter().any(|mount| mount.contains(&fresh)));
     let path = format!("/api/v1/sandboxes/{again}");
     let row = service.get(&path).await;
@@ -56,4 +62,34 @@ async fn only_what_nobody_was_told_of_is_taken_back() {
     assert_eq!(started["state"], "running", "{started}");
     assert_eq!(service.output_of(&again, "cat file").await, "mine\n");
     assert_eq!(service.complaints(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_server_that_ends_without_sandboxes_leaves_no_network() {
+    let mut service = Service::start().await;
+    let wish = json!({"template": "base", "network": "internet"});
+    let made = service.post("/api/v1/sandboxes", wish).await;
+    let id = made["id"].as_str().unwrap();
+    let label = "{{index .Config.Labels \"elevo.server\"}}";
+    let server = docker(&["inspect", "--format", label, id]);
+    let (filter, mark) = (
+        format!("label=elevo.server={}", server.trim()),
+        format!("elevo:{}", server.trim()),
+    );
+    let networks = || docker(&["network", "ls", "--quiet", "--filter", &filter]);
+    let network = networks();
+    assert_eq!(network.lines().count(), 1, "{network}");
+    assert!(rules().contains(&mark));
+
+    service.stop();
+    assert_eq!(networks(), network, "the sandbox goes on");
+    service.run();
+    service.delete(id).await;
+    service.stop();
+    assert_eq!(networks(), "");
+    let rules = rules();
+    assert!(
+        !rules.contains(&mark) && !rules.contains(network.trim()),
+        "{rules}"
+    );
 }

@@ -17,8 +17,8 @@ async fn last_event(service: &Service, wish: Value) -> Value {
     assert_eq!(answer.status(), 200);
     assert_eq!(answer.headers()["content-type"], "text/event-stream");
     let text = answer.text().await.unwrap();
-    let events = text.lines().filter_map(|line| line.strip_prefix("data: "));
-    serde_json::from_str(events.last().unwrap()).unwrap()
+    let mut events = text.lines().filter_map(|line| line.strip_prefix("data: "));
+    serde_json::from_str(events.next_back().unwrap()).unwrap()
 }
 
 #[tokio::test]
