@@ -1,5 +1,45 @@
-//! What agents may do with which paths of a project, and how what they did is
-//! merged.
+//! What agents may do with which paths of a project, what of it is never
+//! merged, and how conflicts are settled.
 //!
 //! Depends on `elevo-core`. Pure: reads no file, no clock and no environment.
 //! Never says yes to what no rule allows.
+//!
+//! # Which rule holds
+//!
+//! A rule names paths by a glob: `*` and `?` stay within a name, `**` goes
+//! across names, `[a-z]` is one byte, `{a,b}` is short for two patterns. It is
+//! matched against the whole path, as bytes. A pattern that matches a directory
+//! covers everything below it.
+//!
+//! Of all rules that cover a path, the one with the most specific pattern holds:
+//!
+//! 1. the longer run of names without a wildcard at its beginning;
+//! 2. then more bytes that are not wildcards;
+//! 3. then a pattern without any wildcard;
+//! 4. then a rule that names the agent, before one for a role of it, before one
+//!    for everyone;
+//! 5. then the stricter access, or the more careful strategy.
+//!
+//! The order in which rules are written never matters. Access and strategy are
+//! looked up apart: a rule without `access` takes no part in access. Where no
+//! rule holds, the policy's `default` does.
+
+mod compile;
+mod error;
+mod glob;
+mod ignores;
+mod local;
+mod pattern;
+mod policy;
+mod view;
+
+pub use compile::{
+    Compiled, MAX_LOCAL_PATTERNS, MAX_MEMBERS, MAX_NAME_BYTES, MAX_NAMED, MAX_ROLES, MAX_RULES,
+    MAX_SPELLINGS,
+};
+pub use error::{IgnoreError, MAX_PROBLEMS, PolicyError, Problem};
+pub use ignores::{Ignores, MAX_IGNORE_BYTES, MAX_IGNORE_PATTERNS, MAX_IGNORE_TOTAL_BYTES};
+pub use local::Local;
+pub use pattern::MAX_PATTERN_BYTES;
+pub use policy::{Access, Member, Policy, Rule, Strategy};
+pub use view::{Doing, Refusal, View};

@@ -1,0 +1,299 @@
+//! Globs over paths, as git understands them: bytes, name by name.
+//!
+//! Both levels, bytes of a name and names of a path, are matched by
+//! [`matches`], which needs no more steps than the product of both lengths,
+//! whatever the pattern.
+
+use std::ops::RangeInclusive;
+
+/// One name of a pattern, or any number of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Segment {
+    /// `**`: any number of names, also none.
+    Deep,
+    /// `*`: any one name.
+    Any,
+    /// This name.
+    Literal(Box<[u8]>),
+    /// A name with wildcards in it.
+    Glob(Box<[Token]>),
+}
+
+/// What a name with wildcards is made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Token {
+    Byte(u8),
+    One,
+    Many,
+    Class(Box<Class>),
+}
+
+/// A set of bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Class([u128; 2]);
+
+impl Class {
+    fn add(&mut self, bytes: RangeInclusive<u8>) {
+        bytes.for_each(|byte| self.0[usize::from(byte >> 7)] |= 1 << (byte & 127));
+    }
+
+    fn contains(&self, byte: u8) -> bool {
+        self.0[usize::from(byte >> 7)] & (1 << (byte & 127)) != 0
+    }
+}
+
+/// Why something is not a pattern.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Malformed {
+    #[error("the `\\` at the end escapes nothing; write `\\\\` for a backslash")]
+    DanglingEscape,
+    #[error("a `[` is not closed; close it, or write `\\[` for the character")]
+    UnclosedClass,
+    #[error("there is no such class of characters; known are `[:alnum:]`, `[:digit:]` and others")]
+    UnknownClass,
+}
+
+impl Segment {
+    /// Whether this name is meant; [`Segment::Deep`] is no name.
+    pub(crate) fn fits(&self, name: &[u8]) -> bool {
+        match self {
+            Self::Deep => false,
+            Self::Any => true,
+            Self::Literal(literal) => **literal == *name,
+            Self::Glob(tokens) => {
+                let is_star = |token: &Token| *token == Token::Many;
+                matches(tokens, name, is_star, Token::fits, End::Closed)
+            }
+        }
+    }
+
+    fn is_deep(&self) -> bool {
+        *self == Self::Deep
+    }
+}
+
+impl Token {
+    fn fits(&self, byte: &u8) -> bool {
+        match self {
+            Self::Byte(other) => other == byte,
+            Self::One => true,
+            Self::Many => false,
+            Self::Class(class) => class.contains(*byte),
+        }
+    }
+}
+
+/// What may follow after all of a pattern.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// Nothing.
+    Closed,
+    /// Anything: the pattern covers what is below.
+    Open,
+}
+
+/// Whether a path, as its names, is what the segments say.
+pub(crate) fn matches_path(segments: &[Segment], names: &[&[u8]], end: End) -> bool {
+    let fits = |segment: &Segment, name: &&[u8]| segment.fits(name);
+    matches(segments, names, Segment::is_deep, fits, end)
+}
+
+/// Matches items one by one, where a star is any number of them. Only the last
+/// star has to be tried again: what an earlier one could give, it can as well.
+fn matches<P, I>(
+    pattern: &[P],
+    items: &[I],
+    is_star: impl Fn(&P) -> bool,
+    fits: impl Fn(&P, &I) -> bool,
+    end: End,
+) -> bool {
+    let (mut at, mut item) = (0, 0);
+    let mut retry = None;
+    loop {
+        match pattern.get(at) {
+            None if item == items.len() || end == End::Open => return true,
+            Some(part) if is_star(part) => {
+                at += 1;
+                retry = Some((at, item));
+                continue;
+            }
+            Some(_) if item == items.len() => return false,
+            Some(part) if fits(part, &items[item]) => {
+                at += 1;
+                item += 1;
+                continue;
+            }
+            _ => {}
+        }
+        let Some((after_star, taken)) = retry else {
+            return false;
+        };
+        (at, item) = (after_star, taken + 1);
+        retry = Some((at, item));
+    }
+}
+
+/// Reads a pattern. A `**` at the end becomes `**/*`, since it stands for at
+/// least one name; an empty name is kept, and fits none.
+pub(crate) fn parse(pattern: &[u8]) -> Result<Vec<Segment>, Malformed> {
+    let mut segments = Vec::new();
+    let mut rest = pattern;
+    loop {
+        let mut name = NameParser { rest, stars: 0 };
+        let (segment, ended) = name.segment()?;
+        rest = name.rest;
+        if !(segment.is_deep() && segments.last().is_some_and(Segment::is_deep)) {
+            segments.push(segment);
+        }
+        if ended {
+            break;
+        }
+    }
+    if segments.last().is_some_and(Segment::is_deep) {
+        segments.push(Segment::Any);
+    }
+    Ok(segments)
+}
+
+struct NameParser<'a> {
+    rest: &'a [u8],
+    stars: usize,
+}
+
+impl NameParser<'_> {
+    fn next(&mut self) -> Option<u8> {
+        let (first, rest) = self.rest.split_first()?;
+        self.rest = rest;
+        Some(*first)
+    }
+
+    /// One name, and whether the pattern ends with it.
+    fn segment(&mut self) -> Result<(Segment, bool), Malformed> {
+        let mut tokens = Vec::new();
+        let ended = loop {
+            let token = match self.next() {
+                None => break true,
+                Some(b'/') => break false,
+                Some(b'\\') => match self.next() {
+                    None => return Err(Malformed::DanglingEscape),
+                    Some(b'/') => break false,
+                    Some(byte) => Token::Byte(byte),
+                },
+                Some(b'?') => Token::One,
+                Some(b'*') => {
+                    self.stars += 1;
+                    Token::Many
+                }
+                Some(b'[') => Token::Class(Box::new(self.class()?)),
+                Some(byte) => Token::Byte(byte),
+            };
+            if !(token == Token::Many && tokens.last() == Some(&Token::Many)) {
+                tokens.push(token);
+            }
+        };
+        Ok((self.finish(tokens), ended))
+    }
+
+    fn finish(&self, tokens: Vec<Token>) -> Segment {
+        if tokens[..] == [Token::Many] {
+            return match self.stars {
+                1 => Segment::Any,
+                _ => Segment::Deep,
+            };
+        }
+        let literal = tokens.iter().map(|token| match token {
+            Token::Byte(byte) => Some(*byte),
+            _ => None,
+        });
+        match literal.collect::<Option<Box<[u8]>>>() {
+            Some(literal) => Segment::Literal(literal),
+            None => Segment::Glob(tokens.into()),
+        }
+    }
+
+    /// What follows a `[`. A `]` right at the beginning is one of the bytes, as
+    /// in shells; `\` escapes.
+    fn class(&mut self) -> Result<Class, Malformed> {
+        let unclosed = Malformed::UnclosedClass;
+        let negated = matches!(self.rest.first(), Some(b'!' | b'^'));
+        if negated {
+            self.next();
+        }
+        let mut set = Class([0; 2]);
+        let mut previous = None;
+        let mut byte = self.next().ok_or(unclosed)?;
+        loop {
+            previous = match byte {
+                b'\\' => {
+                    let escaped = self.next().ok_or(unclosed)?;
+                    set.add(escaped..=escaped);
+                    Some(escaped)
+                }
+                b'-' if previous.is_some() && !matches!(self.rest, [] | [b']', ..]) => {
+                    let last = match self.next() {
+                        Some(b'\\') => self.next(),
+                        last => last,
+                    };
+                    set.add(previous.unwrap_or(0)..=last.ok_or(unclosed)?);
+                    None
+                }
+                b'[' if self.rest.first() == Some(&b':') => match self.named_class()? {
+                    Some(holds) => {
+                        let held = (0..=255).filter(holds);
+                        held.for_each(|byte| set.add(byte..=byte));
+                        None
+                    }
+                    None => {
+                        set.add(b'['..=b'[');
+                        Some(b'[')
+                    }
+                },
+                byte => {
+                    set.add(byte..=byte);
+                    Some(byte)
+                }
+            };
+            byte = self.next().ok_or(unclosed)?;
+            if byte == b']' {
+                break;
+            }
+        }
+        Ok(if negated {
+            Class(set.0.map(|bits| !bits))
+        } else {
+            set
+        })
+    }
+
+    /// The `:digit:]` of `[:digit:]`; nothing is read if it does not end so.
+    fn named_class(&mut self) -> Result<Option<IsInClass>, Malformed> {
+        let body = self.rest.get(1..).unwrap_or_default();
+        let end = body.iter().position(|byte| *byte == b']');
+        let end = end.ok_or(Malformed::UnclosedClass)?;
+        let Some(name) = body[..end].strip_suffix(b":") else {
+            return Ok(None);
+        };
+        self.rest = &body[end + 1..];
+        class_named(name).map(Some).ok_or(Malformed::UnknownClass)
+    }
+}
+
+type IsInClass = fn(&u8) -> bool;
+
+fn class_named(name: &[u8]) -> Option<IsInClass> {
+    Some(match name {
+        b"alnum" => u8::is_ascii_alphanumeric,
+        b"alpha" => u8::is_ascii_alphabetic,
+        b"blank" => |byte| matches!(byte, b' ' | b'\t'),
+        b"cntrl" => u8::is_ascii_control,
+        b"digit" => u8::is_ascii_digit,
+        b"graph" => u8::is_ascii_graphic,
+        b"lower" => u8::is_ascii_lowercase,
+        b"print" => |byte| matches!(byte, b' '..=b'~'),
+        b"punct" => u8::is_ascii_punctuation,
+        b"space" => |byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r'),
+        b"upper" => u8::is_ascii_uppercase,
+        b"xdigit" => u8::is_ascii_hexdigit,
+        _ => return None,
+    })
+}

@@ -1,0 +1,213 @@
+//! What `.gitignore` files say, as git understands them.
+
+use std::collections::HashMap;
+
+use elevo_core::TreePath;
+
+use crate::error::IgnoreError;
+use crate::glob::{End, Segment, matches_path, parse};
+use crate::view::names_of;
+
+/// The largest `.gitignore` that is taken.
+pub const MAX_IGNORE_BYTES: usize = 1 << 20;
+
+/// How many patterns are taken from all of them.
+pub const MAX_IGNORE_PATTERNS: usize = 100_000;
+
+/// How many bytes are taken from all of them.
+pub const MAX_IGNORE_TOTAL_BYTES: usize = 8 << 20;
+
+/// A line that is longer is skipped: what it means fits into less.
+const MAX_LINE_BYTES: usize = 16 << 10;
+
+/// What the `.gitignore` files of a tree ignore.
+#[derive(Clone, Debug, Default)]
+pub struct Ignores {
+    lists: HashMap<TreePath, List>,
+    patterns: usize,
+    bytes: usize,
+}
+
+impl Ignores {
+    /// Ignores nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds what the `.gitignore` of a directory says, in place of what was
+    /// added for it before. Lines that mean nothing are skipped.
+    pub fn add(&mut self, directory: &TreePath, content: &[u8]) -> Result<(), IgnoreError> {
+        if content.len() > MAX_IGNORE_BYTES {
+            return Err(IgnoreError::TooLarge(content.len()));
+        }
+        let list = List::parse(content);
+        let before = self.lists.get(directory);
+        let (patterns, bytes) = before.map_or((0, 0), |list| (list.len(), list.bytes));
+        let patterns = self.patterns - patterns + list.len();
+        let bytes = self.bytes - bytes + list.bytes;
+        if patterns > MAX_IGNORE_PATTERNS || bytes > MAX_IGNORE_TOTAL_BYTES {
+            return Err(IgnoreError::TooMany);
+        }
+        (self.patterns, self.bytes) = (patterns, bytes);
+        self.lists.insert(directory.clone(), list);
+        Ok(())
+    }
+
+    /// Whether a path is ignored, by itself or because a directory it is in is.
+    pub fn ignores(&self, path: &TreePath, is_directory: bool) -> bool {
+        if self.patterns == 0 {
+            return false;
+        }
+        let names = names_of(path);
+        let lists = self.lists_above(path, names.len());
+        (1..=names.len()).any(|length| {
+            let is_directory = is_directory || length < names.len();
+            let above = lists.iter().filter(|(depth, _)| *depth < length);
+            above
+                .filter_map(|(depth, list)| list.ignores(&names[*depth..length], is_directory))
+                .next()
+                .unwrap_or(false)
+        })
+    }
+
+    /// The lists of the directories that a path is in, with how many names
+    /// these have; the deepest first, since it is the one that decides.
+    fn lists_above(&self, path: &TreePath, depth: usize) -> Vec<(usize, &List)> {
+        let mut directory = path.clone();
+        let mut lists = Vec::new();
+        for depth in (0..depth).rev() {
+            directory = directory
+                .split_last()
+                .map_or(directory, |(parent, _)| parent);
+            lists.extend(self.lists.get(&directory).map(|list| (depth, list)));
+        }
+        lists
+    }
+}
+
+/// The patterns of one `.gitignore`; the last that matches decides.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct List {
+    patterns: Vec<Pattern>,
+    /// Places of patterns that are a name and nothing else: most are, in long
+    /// lists.
+    by_name: HashMap<Box<[u8]>, Vec<usize>>,
+    /// Places of all others.
+    others: Vec<usize>,
+    /// What it was read from.
+    bytes: usize,
+}
+
+#[derive(Clone, Debug)]
+struct Pattern {
+    segments: Box<[Segment]>,
+    /// Matched against the path below the file's directory, not against names.
+    anchored: bool,
+    directories_only: bool,
+    negated: bool,
+}
+
+impl List {
+    pub(crate) fn parse(content: &[u8]) -> Self {
+        let mut list = Self {
+            bytes: content.len(),
+            ..Self::default()
+        };
+        let content = content.strip_prefix(b"\xef\xbb\xbf").unwrap_or(content);
+        for line in content.split(|byte| *byte == b'\n') {
+            list.add(line.strip_suffix(b"\r").unwrap_or(line));
+        }
+        list
+    }
+
+    /// Adds a line; says whether it meant something.
+    pub(crate) fn add(&mut self, line: &[u8]) -> bool {
+        let Some(pattern) = Pattern::parse(line) else {
+            return false;
+        };
+        let place = self.patterns.len();
+        match &pattern.segments[..] {
+            [Segment::Literal(name)] if !pattern.anchored => {
+                self.by_name.entry(name.clone()).or_default().push(place);
+            }
+            _ => self.others.push(place),
+        }
+        self.patterns.push(pattern);
+        true
+    }
+
+    fn len(&self) -> usize {
+        self.patterns.len()
+    }
+
+    /// Whether a path, as its names below the file's directory, is ignored;
+    /// `None` if no line speaks of it. At least one name.
+    pub(crate) fn ignores(&self, names: &[&[u8]], is_directory: bool) -> Option<bool> {
+        let last = names.last()?;
+        let speaks_of_kind =
+            |place: &&usize| is_directory || !self.patterns[**place].directories_only;
+        let named = self.by_name.get(*last).into_iter().flatten().rev();
+        let named = named.copied().find(|place| speaks_of_kind(&place));
+        let later = self.others.iter().rev();
+        let later = later.take_while(|place| named.is_none_or(|named| **place > named));
+        let other = later
+            .filter(speaks_of_kind)
+            .find(|place| self.patterns[**place].matches(names, last));
+        let place = other.copied().or(named)?;
+        Some(!self.patterns[place].negated)
+    }
+}
+
+impl Pattern {
+    fn parse(line: &[u8]) -> Option<Self> {
+        // git reads lines as C strings.
+        let line = line.split(|byte| *byte == 0).next()?;
+        if line.first() == Some(&b'#') || line.len() > MAX_LINE_BYTES {
+            return None;
+        }
+        let line = without_trailing_spaces(line);
+        let (negated, line) = match line.strip_prefix(b"!") {
+            Some(line) => (true, line),
+            None => (false, line),
+        };
+        let (directories_only, line) = match line.strip_suffix(b"/") {
+            Some(line) => (true, line),
+            None => (false, line),
+        };
+        let anchored = line.contains(&b'/');
+        let line = line.strip_prefix(b"/").unwrap_or(line);
+        let segments = parse(line).ok()?;
+        let is_empty = |segment: &Segment| *segment == Segment::Literal(Box::default());
+        if segments.iter().any(is_empty) {
+            return None;
+        }
+        Some(Self {
+            segments: segments.into(),
+            anchored,
+            directories_only,
+            negated,
+        })
+    }
+
+    fn matches(&self, names: &[&[u8]], last: &&[u8]) -> bool {
+        let names = if self.anchored {
+            names
+        } else {
+            std::slice::from_ref(last)
+        };
+        matches_path(&self.segments, names, End::Closed)
+    }
+}
+
+/// Spaces at the end mean nothing unless escaped.
+fn without_trailing_spaces(line: &[u8]) -> &[u8] {
+    let mut end = 0;
+    let mut at = 0;
+    while let Some(byte) = line.get(at) {
+        at += if *byte == b'\\' { 2 } else { 1 };
+        if *byte != b' ' {
+            end = at.min(line.len());
+        }
+    }
+    &line[..end]
+}

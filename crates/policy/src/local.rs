@@ -1,0 +1,28 @@
+//! What of a workspace is never merged because the policy says so.
+
+use elevo_core::TreePath;
+
+use crate::ignores::List;
+use crate::view::names_of;
+
+/// What a policy keeps local: its own patterns, and `.git` wherever it is.
+#[derive(Clone, Debug, Default)]
+pub struct Local(List);
+
+impl Local {
+    pub(crate) fn new(list: List) -> Self {
+        Self(list)
+    }
+
+    /// Whether a path is never merged, whatever `.gitignore` files say.
+    pub fn always(&self, path: &TreePath, is_directory: bool) -> bool {
+        let names = names_of(path);
+        if names.contains(&&b".git"[..]) {
+            return true;
+        }
+        (1..=names.len()).any(|length| {
+            let is_directory = is_directory || length < names.len();
+            self.0.ignores(&names[..length], is_directory) == Some(true)
+        })
+    }
+}

@@ -1,0 +1,297 @@
+//! The patterns of rules: globs that cover what is below, with braces, and how
+//! specific they are.
+
+use std::borrow::Cow;
+
+use crate::glob::{End, Malformed, Segment, Token, matches_path, parse};
+
+/// The longest pattern of a rule.
+pub const MAX_PATTERN_BYTES: usize = 1024;
+
+/// How many patterns the braces of one may stand for.
+const MAX_ALTERNATIVES: usize = 64;
+
+/// How many braces one may have.
+const MAX_BRACES: usize = 16;
+
+/// A pattern without braces.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Pattern {
+    segments: Vec<Segment>,
+    /// It is `**`, which covers the root too.
+    everything: bool,
+}
+
+/// How much a pattern says. The greater holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Specificity {
+    leading_names: usize,
+    literal_bytes: usize,
+    exact: bool,
+}
+
+/// What a pattern says of everything below a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Below {
+    Nothing,
+    Something,
+    Everything,
+}
+
+/// Why something is not the pattern of a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum InvalidPattern {
+    #[error("the pattern is empty; write `**` for everything")]
+    Empty,
+    #[error("the pattern is longer than {MAX_PATTERN_BYTES} bytes; shorten it")]
+    TooLong,
+    #[error("the pattern has a NUL, which no path has; remove it")]
+    Nul,
+    #[error("the pattern has an empty name, `.` or `..`, which no path has; remove that")]
+    NotAName,
+    #[error("a brace is not matched by another; match it, or write `\\{{` for the character")]
+    Braces,
+    #[error("the pattern has more than {MAX_BRACES} braces; write several rules")]
+    TooManyBraces,
+    #[error("the braces stand for more than {MAX_ALTERNATIVES} patterns; write several rules")]
+    TooManyAlternatives,
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+}
+
+impl Pattern {
+    /// Reads a pattern with all that its braces stand for.
+    pub(crate) fn parse_all(text: &str) -> Result<Vec<Self>, InvalidPattern> {
+        if text.len() > MAX_PATTERN_BYTES {
+            return Err(InvalidPattern::TooLong);
+        }
+        if text.contains('\0') {
+            return Err(InvalidPattern::Nul);
+        }
+        let mut patterns: Vec<Self> = Vec::new();
+        for spelling in spellings(text.as_bytes())? {
+            let pattern = Self::parse(&spelling)?;
+            if !patterns.contains(&pattern) {
+                patterns.push(pattern);
+            }
+        }
+        Ok(patterns)
+    }
+
+    fn parse(text: &[u8]) -> Result<Self, InvalidPattern> {
+        let text = text.strip_prefix(b"/").unwrap_or(text);
+        let text = text.strip_suffix(b"/").unwrap_or(text);
+        if text.is_empty() {
+            return Err(InvalidPattern::Empty);
+        }
+        let segments = parse(text)?;
+        let is_no_name = |segment: &Segment| match segment {
+            Segment::Literal(name) => matches!(**name, [] | [b'.'] | [b'.', b'.']),
+            _ => false,
+        };
+        if segments.iter().any(is_no_name) {
+            return Err(InvalidPattern::NotAName);
+        }
+        let everything = segments[..] == [Segment::Deep, Segment::Any];
+        Ok(Self {
+            segments,
+            everything,
+        })
+    }
+
+    pub(crate) fn specificity(&self) -> Specificity {
+        let is_literal = |segment: &&Segment| matches!(segment, Segment::Literal(_));
+        let leading_names = self.segments.iter().take_while(is_literal).count();
+        let literal_bytes = self.segments.iter().map(|segment| match segment {
+            Segment::Deep | Segment::Any => 0,
+            Segment::Literal(name) => name.len(),
+            Segment::Glob(tokens) => {
+                let is_byte = |token: &&Token| matches!(token, Token::Byte(_));
+                tokens.iter().filter(is_byte).count()
+            }
+        });
+        Specificity {
+            leading_names,
+            literal_bytes: literal_bytes.sum(),
+            exact: leading_names == self.segments.len(),
+        }
+    }
+
+    /// Whether the path, or a directory it is in, matches.
+    pub(crate) fn covers(&self, names: &[&[u8]]) -> bool {
+        self.everything || matches_path(&self.segments, names, End::Open)
+    }
+
+    /// Which part of what is below a directory it covers. May say
+    /// [`Below::Something`] of a pattern that in truth covers all or nothing.
+    pub(crate) fn below(&self, directory: &[&[u8]]) -> Below {
+        let mut reach = Reach::new(&self.segments);
+        for name in directory {
+            reach.step(|segment| segment.fits(name));
+        }
+        reach.below()
+    }
+
+    /// Whether every path that the other covers is covered by this one too. May
+    /// say no where it is so.
+    pub(crate) fn includes(&self, other: &Self) -> bool {
+        if other.everything && !self.everything {
+            return false;
+        }
+        let mut reach = Reach::new(&self.segments);
+        for segment in &other.segments {
+            match segment {
+                Segment::Deep => return reach.below() == Below::Everything,
+                Segment::Literal(name) => reach.step(|ours| ours.fits(name)),
+                wild => reach.step(|ours| *ours == Segment::Any || ours == wild),
+            }
+            if reach.covered || reach.at.is_empty() {
+                return reach.covered;
+            }
+        }
+        false
+    }
+}
+
+/// How far a pattern has been followed, name by name: all places in it that the
+/// names so far can have led to.
+struct Reach<'a> {
+    segments: &'a [Segment],
+    at: Vec<usize>,
+    covered: bool,
+}
+
+impl<'a> Reach<'a> {
+    fn new(segments: &'a [Segment]) -> Self {
+        let mut reach = Self {
+            segments,
+            at: Vec::new(),
+            covered: false,
+        };
+        reach.arrive(0);
+        reach
+    }
+
+    /// Adds a place, and the one behind it if it can be skipped. Places are
+    /// added in rising order, so that only the last can be the same.
+    fn arrive(&mut self, place: usize) {
+        if self.at.last().is_none_or(|last| *last < place) {
+            self.at.push(place);
+        }
+        if self.segments.get(place) == Some(&Segment::Deep) {
+            self.arrive(place + 1);
+        }
+    }
+
+    fn step(&mut self, fits: impl Fn(&Segment) -> bool) {
+        for place in std::mem::take(&mut self.at) {
+            match &self.segments[place] {
+                Segment::Deep => self.arrive(place),
+                segment if !fits(segment) => {}
+                _ if place + 1 == self.segments.len() => self.covered = true,
+                _ => self.arrive(place + 1),
+            }
+        }
+    }
+
+    fn below(&self) -> Below {
+        let any_name = |place: &usize| self.segments[*place..] == [Segment::Any];
+        if self.covered || self.at.iter().any(any_name) {
+            Below::Everything
+        } else if self.at.is_empty() {
+            Below::Nothing
+        } else {
+            Below::Something
+        }
+    }
+}
+
+/// All that the braces of a pattern stand for: `{a,b}c` is `ac` and `bc`.
+fn spellings(pattern: &[u8]) -> Result<Vec<Cow<'_, [u8]>>, InvalidPattern> {
+    if pattern.iter().filter(|byte| **byte == b'{').count() > MAX_BRACES {
+        return Err(InvalidPattern::TooManyBraces);
+    }
+    let mut open = vec![Cow::Borrowed(pattern)];
+    let mut done = Vec::new();
+    while let Some(pattern) = open.pop() {
+        let Some(braces) = Braces::first(&pattern)? else {
+            done.push(pattern);
+            continue;
+        };
+        let mut start = braces.start;
+        for end in braces.ends {
+            let parts = [
+                &pattern[..braces.start - 1],
+                &pattern[start..end],
+                &pattern[braces.close + 1..],
+            ];
+            open.push(Cow::Owned(parts.concat()));
+            start = end + 1;
+        }
+        if open.len() + done.len() > MAX_ALTERNATIVES {
+            return Err(InvalidPattern::TooManyAlternatives);
+        }
+    }
+    Ok(done)
+}
+
+/// The first braces of a pattern that are not within others.
+struct Braces {
+    /// Behind the `{`.
+    start: usize,
+    /// Where its alternatives end.
+    ends: Vec<usize>,
+    /// The `}`.
+    close: usize,
+}
+
+impl Braces {
+    fn first(pattern: &[u8]) -> Result<Option<Self>, InvalidPattern> {
+        let (mut depth, mut start, mut at) = (0_usize, 0, 0);
+        let mut ends = Vec::new();
+        while let Some(byte) = pattern.get(at) {
+            match byte {
+                b'\\' => at += 1,
+                b'[' => at = class_end(pattern, at),
+                b'{' => {
+                    depth += 1;
+                    if depth == 1 {
+                        start = at + 1;
+                    }
+                }
+                b',' if depth == 1 => ends.push(at),
+                b'}' => {
+                    depth = depth.checked_sub(1).ok_or(InvalidPattern::Braces)?;
+                    if depth == 0 {
+                        ends.push(at);
+                        let close = at;
+                        return Ok(Some(Self { start, ends, close }));
+                    }
+                }
+                _ => {}
+            }
+            at += 1;
+        }
+        match depth {
+            0 => Ok(None),
+            _ => Err(InvalidPattern::Braces),
+        }
+    }
+}
+
+/// Where the class that begins at `start` ends: braces in it are characters. If
+/// it does not end, that is found when the pattern is read.
+fn class_end(pattern: &[u8], start: usize) -> usize {
+    let negated = matches!(pattern.get(start + 1), Some(b'!' | b'^'));
+    let first = start + 1 + usize::from(negated);
+    let mut at = first;
+    while let Some(byte) = pattern.get(at) {
+        match byte {
+            b']' if at > first => return at,
+            b'\\' => at += 1,
+            _ => {}
+        }
+        at += 1;
+    }
+    start
+}
