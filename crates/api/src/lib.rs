@@ -1,7 +1,7 @@
 //! The types of the REST API as they go over the wire, for the server and for
 //! clients written in Rust.
 //!
-//! May depend on `elevo-core` only. Holds no behaviour beyond reading and
+//! May depend on `elevo-core` and `elevo-policy` only. Holds no behaviour beyond reading and
 //! writing its own values: what a request may ask is decided by the server.
 //! Requests refuse fields they don't know, so that a limit that was misspelt is
 //! refused and not ignored; answers may grow.
@@ -9,6 +9,7 @@
 mod error;
 mod keys;
 mod process;
+mod project;
 mod pty;
 mod sandbox;
 mod size;
@@ -24,6 +25,13 @@ pub use keys::{
 pub use process::{
     CommandInfo, CommandInput, CommandList, CommandResult, CommandStarted, Encoding, Kill,
     RunCommand, StreamEvent, StreamKind,
+};
+pub use project::{
+    Apply, ApplyFile, Blame, BlamedLines, ChangeProject, Conflict, ConflictHunk, CreateProject,
+    CreateWorkspace, FileRefused, FileVersion, HunkPlace, ImportSource, LandedFile, LineRange,
+    LogEntry, LogPage, Merge, MergeResult, Project, ProjectPage, ProjectPolicy, Refresh, Refreshed,
+    Resolution, ResolveReview, Revert, Review, ReviewPage, ReviewState, SetPolicy, Sync, SyncMode,
+    TreeEntry, TreePage, Version, VersionPage, Workspace, WorkspacePage, WorkspaceState,
 };
 pub use pty::{ClientMessage, CreatePty, PtySession, Resize, ServerMessage};
 pub use sandbox::{

@@ -109,6 +109,28 @@ error_codes! {
         "Check the path; it starts at the root of the workspace.";
     DiskFull = 2014, "DISK_FULL", 507, "RESOURCE_EXHAUSTED", AfterChange,
         "Remove files from the workspace, or make one with a larger disk.";
+    ProjectNotFound = 3001, "PROJECT_NOT_FOUND", 404, "NOT_FOUND", Never,
+        "List projects with `elevo project ls`.";
+    WorkspaceNotFound = 3002, "WORKSPACE_NOT_FOUND", 404, "NOT_FOUND", Never,
+        "List workspaces with `GET /api/v1/workspaces`; a completed one is removed.";
+    ReviewNotFound = 3003, "REVIEW_NOT_FOUND", 404, "NOT_FOUND", Never,
+        "List reviews with `elevo review ls`.";
+    ReviewClosed = 3004, "REVIEW_CLOSED", 409, "FAILED_PRECONDITION", Never,
+        "Somebody has decided, or a newer change took its place; `successor` names that review.";
+    MergeConflict = 3005, "MERGE_CONFLICT", 409, "ABORTED", AfterChange,
+        "Nothing has landed. Refresh the workspace, settle what `details` names and merge again, or merge without `atomic`.";
+    PolicyRefused = 3006, "POLICY_REFUSED", 403, "PERMISSION_DENIED", AfterChange,
+        "Ask for what the policy allows, or have it changed: `elevo project policy`.";
+    PolicyInvalid = 3007, "POLICY_INVALID", 422, "INVALID_ARGUMENT", Never,
+        "Correct the rules that the message names; docs/permissions.md has examples.";
+    VersionConflict = 3008, "VERSION_CONFLICT", 409, "ABORTED", AfterChange,
+        "Somebody was faster: read it again, and send the change with the version that is there now.";
+    TooManyChanges = 3009, "TOO_MANY_CHANGES", 422, "OUT_OF_RANGE", Never,
+        "Merge less at once, or import large directories with `elevo project import`.";
+    PatchRefused = 3010, "PATCH_REFUSED", 422, "INVALID_ARGUMENT", Never,
+        "Make the patch against the snapshot that `base` names, as `git diff` writes it.";
+    WorkspaceReadOnly = 3011, "WORKSPACE_READ_ONLY", 409, "FAILED_PRECONDITION", Never,
+        "Nothing can be changed in it, so there is nothing to merge; make another workspace.";
     ProcessTimeout = 4001, "PROCESS_TIMEOUT", 408, "DEADLINE_EXCEEDED", Never,
         "Give a longer `timeout`, or run it in the background and attach to it.";
     CommandFailed = 4002, "COMMAND_FAILED", 422, "FAILED_PRECONDITION", Never,

@@ -9,8 +9,17 @@
 
 mod driver;
 mod drivers;
+mod error;
+mod structured;
 mod text;
+mod tree;
 
 pub use driver::{Conflicted, Driver, Hunk, Lines, Merged, Place, Versions};
 pub use drivers::Drivers;
+pub use error::{Error, Result};
+pub use structured::Json;
 pub use text::{Labels, MarkerStyle, Text, marked};
+pub use tree::{
+    Conflict, ConflictKind, Landed, LaterFirst, Limits, Overruled, Precedence, Refused, Rules,
+    Sides, Suggestion, TreeMerge, merge_trees,
+};

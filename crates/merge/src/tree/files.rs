@@ -1,0 +1,426 @@
+//! Files and links that theirs changed, made or removed.
+
+use bytes::Bytes;
+use elevo_core::TreePath;
+use elevo_engine::Attributes;
+use elevo_objects::{Content, Entry, Mode};
+use elevo_policy::{Access, Refusal, Strategy};
+
+use super::directories::TAKE;
+use super::{
+    Conflict, ConflictKind, Landed, Merge, Overruled, Refused, Suggestion, Three, is_directory,
+};
+use crate::driver::{Driver, Merged, Versions};
+use crate::error::Result;
+
+impl Merge<'_> {
+    /// Neither the base nor theirs has a directory at `path`.
+    pub(super) async fn leaf(&mut self, path: TreePath, three: Three) -> Result<()> {
+        if let Err(refusal) = self.check(&path, &three) {
+            self.out.refused.push(Refused { path, refusal });
+            return Ok(());
+        }
+        if self.follow_rename(&path, &three).await? {
+            return Ok(());
+        }
+        self.settle(path, three).await
+    }
+
+    pub(super) fn check(&self, path: &TreePath, three: &Three) -> std::result::Result<(), Refusal> {
+        self.rules
+            .check(path, three.base.as_ref(), three.theirs.as_ref())
+    }
+
+    pub(super) async fn settle(&mut self, path: TreePath, three: Three) -> Result<()> {
+        if three.ours == three.theirs && !self.counts_twice(&path, &three) {
+            return self.same(&path, &three).await;
+        }
+        if self.rules.strategy(&path) == Strategy::Review {
+            self.hold(path, three, ConflictKind::Protected);
+            return Ok(());
+        }
+        if three.theirs.is_some() && three.ours.is_none() && self.in_the_way(&path).await?.is_some()
+        {
+            self.hold(path, three, ConflictKind::FileAgainstDirectory);
+            return Ok(());
+        }
+        if three.ours == three.base {
+            return self.land(path, &three, TAKE).await;
+        }
+        self.both_changed(path, three).await
+    }
+
+    /// Two equal changes are two, to a driver that counts.
+    fn counts_twice(&self, path: &TreePath, three: &Three) -> bool {
+        let driver = self.driver(path, self.rules.strategy(path));
+        driver.is_some_and(Driver::counts_twice)
+            && matches!(
+                (&three.base, &three.theirs),
+                (Some(Entry::File { .. }), Some(Entry::File { .. }))
+            )
+            && three.base != three.theirs
+    }
+
+    async fn both_changed(&mut self, path: TreePath, three: Three) -> Result<()> {
+        let strategy = self.rules.strategy(&path);
+        match (&three.ours, &three.theirs) {
+            // What theirs removed is gone, and there is something else now.
+            (Some(Entry::Directory { .. }), None) => self.same(&path, &three).await,
+            (Some(Entry::Directory { .. }), Some(_)) => {
+                self.hold(path, three, ConflictKind::FileAgainstDirectory);
+                Ok(())
+            }
+            (Some(_), Some(_))
+                if three.base.is_none() && self.rules.view.access(&path) == Access::Append =>
+            {
+                self.make_room(path, three).await
+            }
+            (Some(Entry::File { .. }), Some(Entry::File { .. })) => {
+                self.files(path, three, strategy).await
+            }
+            (None, _) => {
+                self.whole(path, three, strategy, ConflictKind::RemovedByUs)
+                    .await
+            }
+            (_, None) => {
+                self.whole(path, three, strategy, ConflictKind::RemovedByThem)
+                    .await
+            }
+            _ if three.base.is_none() => {
+                self.whole(path, three, strategy, ConflictKind::BothAdded)
+                    .await
+            }
+            _ => self.whole(path, three, strategy, ConflictKind::Kind).await,
+        }
+    }
+
+    /// Settles what cannot be merged by content.
+    async fn whole(
+        &mut self,
+        path: TreePath,
+        three: Three,
+        strategy: Strategy,
+        kind: ConflictKind,
+    ) -> Result<()> {
+        let crdt = self
+            .driver(&path, strategy)
+            .is_some_and(Driver::counts_twice);
+        match (strategy, kind) {
+            (Strategy::LastWriter, _) => self.land(path, &three, LAST_WRITER).await,
+            (Strategy::Priority, _) => self.by_priority(path, three, Some(kind)).await,
+            // Of such a file, what was changed is kept.
+            (_, ConflictKind::RemovedByUs) if crdt => self.land(path, &three, "crdt").await,
+            (_, ConflictKind::RemovedByThem) if crdt => {
+                self.out.same += 1;
+                self.agree(&path, None).await
+            }
+            _ => {
+                self.hold(path, three, kind);
+                Ok(())
+            }
+        }
+    }
+
+    /// `otherwise`: what it is if neither goes before the other; the later one
+    /// wins if that is nothing.
+    async fn by_priority(
+        &mut self,
+        path: TreePath,
+        three: Three,
+        otherwise: Option<ConflictKind>,
+    ) -> Result<()> {
+        match (self.rules.precedence.theirs_first(&path).await?, otherwise) {
+            (Some(true), _) => self.land(path, &three, "priority").await,
+            (Some(false), _) => {
+                self.agree(&path, three.theirs.as_ref()).await?;
+                self.out.overruled.push(Overruled {
+                    path,
+                    ours: three.ours,
+                    theirs: three.theirs,
+                });
+                Ok(())
+            }
+            (None, Some(kind)) => {
+                self.hold(path, three, kind);
+                Ok(())
+            }
+            (None, None) => self.land(path, &three, LAST_WRITER).await,
+        }
+    }
+
+    async fn files(&mut self, path: TreePath, three: Three, strategy: Strategy) -> Result<()> {
+        let (Some((ours, our_mode)), Some((theirs, their_mode))) =
+            (file(&three.ours), file(&three.theirs))
+        else {
+            return Ok(());
+        };
+        let base = file(&three.base);
+        let mode = merged_mode(base.map(|(_, mode)| mode), our_mode, their_mode);
+        let content = match base.map(|(content, _)| content) {
+            _ if ours == theirs && !self.counts_twice(&path, &three) => Some(ours),
+            Some(base) if base == ours => Some(theirs),
+            Some(base) if base == theirs => Some(ours),
+            _ => None,
+        };
+        match content {
+            Some(content) => {
+                let entry = Entry::File { mode, content };
+                self.land_as(path, three, entry, "mode").await
+            }
+            None => self.by_content(path, three, strategy, mode).await,
+        }
+    }
+
+    async fn land_as(
+        &mut self,
+        path: TreePath,
+        three: Three,
+        entry: Entry,
+        algorithm: &'static str,
+    ) -> Result<()> {
+        self.agree(&path, three.theirs.as_ref()).await?;
+        if three.ours.as_ref() == Some(&entry) {
+            self.out.same += 1;
+            return Ok(());
+        }
+        self.set(&path, Some(entry.clone())).await?;
+        self.landed(path, three.ours, Some(entry), algorithm);
+        Ok(())
+    }
+
+    async fn by_content(
+        &mut self,
+        path: TreePath,
+        three: Three,
+        strategy: Strategy,
+        mode: Mode,
+    ) -> Result<()> {
+        match strategy {
+            Strategy::LastWriter => return self.land(path, &three, LAST_WRITER).await,
+            Strategy::Priority => {
+                return self
+                    .by_priority(path, three, Some(ConflictKind::Content))
+                    .await;
+            }
+            _ => {}
+        }
+        let largest = [&three.base, &three.ours, &three.theirs]
+            .into_iter()
+            .filter_map(|entry| Some(file(entry)?.0.size()))
+            .max();
+        if largest > Some(self.limits.file_bytes) {
+            self.hold(path, three, ConflictKind::TooLarge);
+            return Ok(());
+        }
+        let base = match &three.base {
+            Some(entry @ Entry::File { .. }) => Some(self.repository.bytes(entry).await?),
+            _ => None,
+        };
+        let ours = self.ours_bytes(&path, &three).await?;
+        let theirs = match &three.theirs {
+            Some(entry) => self.repository.bytes(entry).await?,
+            None => Bytes::new(),
+        };
+        let versions = Versions {
+            base: base.as_deref(),
+            ours: &ours,
+            theirs: &theirs,
+        };
+        match self.ask(&path, strategy, &versions) {
+            (algorithm, Merged::Clean(bytes)) => {
+                self.land_bytes(path, three, (mode, bytes), &ours, algorithm)
+                    .await
+            }
+            (algorithm, Merged::Conflict(conflicted)) => {
+                let kind = match three.base {
+                    None => ConflictKind::BothAdded,
+                    Some(_) => ConflictKind::Content,
+                };
+                self.out.conflicts.push(Conflict {
+                    path,
+                    kind,
+                    base: three.base,
+                    ours: three.ours,
+                    theirs: three.theirs,
+                    algorithm,
+                    hunks: conflicted.hunks,
+                    suggestion: Suggestion::Content(conflicted.suggestion),
+                    reason: conflicted.reason,
+                });
+                Ok(())
+            }
+            (_, Merged::NotMine) => self.by_priority(path, three, None).await,
+        }
+    }
+
+    /// Where ours was merged from another place, it is read there.
+    async fn ours_bytes(&self, path: &TreePath, three: &Three) -> Result<Bytes> {
+        let place = self.renames.read_from.get(path).unwrap_or(path);
+        match three.ours {
+            Some(_) => Ok(self.ours.read(place).await?),
+            None => Ok(Bytes::new()),
+        }
+    }
+
+    async fn land_bytes(
+        &mut self,
+        path: TreePath,
+        three: Three,
+        (mode, bytes): (Mode, Vec<u8>),
+        ours: &[u8],
+        algorithm: &'static str,
+    ) -> Result<()> {
+        self.agree(&path, three.theirs.as_ref()).await?;
+        let our_mode = file(&three.ours).map(|(_, mode)| mode);
+        if bytes == ours && our_mode == Some(mode) {
+            self.out.same += 1;
+            return Ok(());
+        }
+        let attributes = Attributes {
+            mode: Some(mode),
+            modified: None,
+        };
+        self.out.tree.write(&path, bytes.into(), attributes).await?;
+        let after = self.out.tree.entry(&path).await?;
+        self.landed(path, three.ours, after, algorithm);
+        Ok(())
+    }
+
+    /// The drivers in turn, until one can read the versions.
+    fn ask(
+        &self,
+        path: &TreePath,
+        strategy: Strategy,
+        versions: &Versions<'_>,
+    ) -> (&'static str, Merged) {
+        let first = self.driver(path, strategy);
+        let text = self.drivers.named("text").map(|driver| &**driver);
+        for driver in [first, text].into_iter().flatten() {
+            match driver.merge(versions) {
+                Merged::NotMine => {}
+                merged => return (driver.name(), merged),
+            }
+        }
+        ("", Merged::NotMine)
+    }
+
+    fn driver(&self, path: &TreePath, strategy: Strategy) -> Option<&dyn Driver> {
+        let named = |name| self.drivers.named(name);
+        let driver = match strategy {
+            Strategy::Auto => {
+                let (_, name) = path.split_last()?;
+                self.drivers.for_file(name.as_bytes())
+            }
+            Strategy::Text => named("text"),
+            Strategy::Json => named("json"),
+            Strategy::Yaml => named("yaml"),
+            Strategy::Toml => named("toml"),
+            Strategy::Crdt => named("crdt"),
+            Strategy::LastWriter | Strategy::Priority | Strategy::Review => None,
+        };
+        driver.map(|driver| &**driver)
+    }
+
+    /// Two who may only add made the same name: both are kept, the second under
+    /// another one.
+    async fn make_room(&mut self, path: TreePath, three: Three) -> Result<()> {
+        let Some(name) = self.free_name(&path).await? else {
+            self.hold(path, three, ConflictKind::BothAdded);
+            return Ok(());
+        };
+        self.set(&name, three.theirs.clone()).await?;
+        self.agree(&path, three.theirs.as_ref()).await?;
+        self.out.landed.push(Landed {
+            path: name,
+            from: Some(path),
+            before: None,
+            after: three.theirs,
+            entries: 1,
+            algorithm: "renamed",
+        });
+        Ok(())
+    }
+
+    async fn free_name(&mut self, path: &TreePath) -> Result<Option<TreePath>> {
+        for number in 2..1000 {
+            let Some(name) = numbered(path, number) else {
+                return Ok(None);
+            };
+            if self.out.tree.entry(&name).await?.is_none() && self.taken.insert(name.clone()) {
+                return Ok(Some(name));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Leaves ours as it is, for somebody to decide.
+    pub(super) fn hold(&mut self, path: TreePath, three: Three, kind: ConflictKind) {
+        let (suggestion, reason) = suggestion(kind, &three);
+        self.out.conflicts.push(Conflict {
+            path,
+            kind,
+            base: three.base,
+            ours: three.ours,
+            theirs: three.theirs,
+            algorithm: "",
+            hunks: Vec::new(),
+            suggestion,
+            reason,
+        });
+    }
+}
+
+const LAST_WRITER: &str = "last-writer";
+
+fn suggestion(kind: ConflictKind, three: &Three) -> (Suggestion, &'static str) {
+    match kind {
+        ConflictKind::RemovedByUs => (Suggestion::Theirs, "what was changed may still be needed"),
+        ConflictKind::RemovedByThem => (Suggestion::Ours, "what was changed may still be needed"),
+        ConflictKind::FileAgainstDirectory if is_directory(&three.ours) => {
+            (Suggestion::Ours, "a directory holds more than a file")
+        }
+        ConflictKind::FileAgainstDirectory if is_directory(&three.theirs) => {
+            (Suggestion::Theirs, "a directory holds more than a file")
+        }
+        ConflictKind::Protected => (Suggestion::Theirs, "it is the only change"),
+        _ => (Suggestion::Theirs, "it is the later one"),
+    }
+}
+
+fn file(entry: &Option<Entry>) -> Option<(Content, Mode)> {
+    match entry {
+        Some(Entry::File { mode, content }) => Some((*content, *mode)),
+        _ => None,
+    }
+}
+
+/// Each permission bit by itself: a bit that both changed, they changed to the
+/// same. Without a base nobody is let in whom one side leaves out, and what one
+/// side can run stays so.
+pub(super) fn merged_mode(base: Option<Mode>, ours: Mode, theirs: Mode) -> Mode {
+    let (ours, theirs) = (ours.bits(), theirs.bits());
+    let open = match base {
+        Some(base) => !base.bits(),
+        None => 0o111,
+    };
+    Mode::from_bits((ours & theirs) | ((ours ^ theirs) & open))
+}
+
+/// `a/report.md` as `a/report-2.md`.
+fn numbered(path: &TreePath, number: u32) -> Option<TreePath> {
+    let whole = path.as_bytes();
+    let start = whole
+        .iter()
+        .rposition(|byte| *byte == b'/')
+        .map_or(0, |at| at + 1);
+    let name = &whole[start..];
+    // A name that begins with its only dot has no extension.
+    let dot = name
+        .iter()
+        .rposition(|byte| *byte == b'.')
+        .filter(|at| *at > 0);
+    let (stem, extension) = name.split_at(dot.unwrap_or(name.len()));
+    let number = format!("-{number}");
+    let parts = [&whole[..start], stem, number.as_bytes(), extension];
+    TreePath::new(parts.concat()).ok()
+}

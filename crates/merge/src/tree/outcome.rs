@@ -1,0 +1,172 @@
+//! What a merge of trees comes to.
+
+use elevo_core::TreePath;
+use elevo_engine::StateTree;
+use elevo_objects::Entry;
+use elevo_policy::Refusal;
+
+use crate::driver::Hunk;
+
+/// What became of every change.
+#[derive(Debug)]
+pub struct TreeMerge {
+    /// Ours, with everything that landed. Not stored yet.
+    pub tree: StateTree,
+    /// The base, with everything of theirs that has been dealt with: the base
+    /// of theirs' next merge. What was held or refused is in it as before, so
+    /// that it comes up again. Not stored yet.
+    pub agreed: StateTree,
+    /// Changes that are in `tree` now, in the order of a walk.
+    pub landed: Vec<Landed>,
+    /// Changes that somebody must decide on. `tree` has ours there.
+    pub conflicts: Vec<Conflict>,
+    /// Changes that their agent may not make.
+    pub refused: Vec<Refused>,
+    /// Changes that lost against somebody of higher priority.
+    pub overruled: Vec<Overruled>,
+    /// Changes that ours had already.
+    pub same: u64,
+    /// Changes that are never merged; a directory counts as one.
+    pub local: u64,
+}
+
+impl TreeMerge {
+    pub(super) fn new(tree: StateTree, agreed: StateTree) -> Self {
+        Self {
+            tree,
+            agreed,
+            landed: Vec::new(),
+            conflicts: Vec::new(),
+            refused: Vec::new(),
+            overruled: Vec::new(),
+            same: 0,
+            local: 0,
+        }
+    }
+}
+
+/// A change that is in the merged tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Landed {
+    /// Where.
+    pub path: TreePath,
+    /// Where it was in ours, or what theirs called it, if that is not the same.
+    pub from: Option<TreePath>,
+    /// What ours had there.
+    pub before: Option<Entry>,
+    /// What is there now.
+    pub after: Option<Entry>,
+    /// How many entries this stands for: more than one if a directory was taken
+    /// or removed whole.
+    pub entries: u64,
+    /// How it was merged: `take` if only theirs changed it, otherwise the
+    /// driver's name, `mode`, `last-writer`, `priority` or `renamed`.
+    pub algorithm: &'static str,
+}
+
+/// A change that somebody must decide on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Conflict {
+    /// Where.
+    pub path: TreePath,
+    /// Why.
+    pub kind: ConflictKind,
+    /// What both began with.
+    pub base: Option<Entry>,
+    /// What is in the merged tree.
+    pub ours: Option<Entry>,
+    /// What theirs made of it.
+    pub theirs: Option<Entry>,
+    /// The driver that could not merge it; empty if none was asked.
+    pub algorithm: &'static str,
+    /// The places within a file that conflict, if they can be told.
+    pub hunks: Vec<Hunk>,
+    /// What somebody may do who does not want to think.
+    pub suggestion: Suggestion,
+    /// Why that, in words for people.
+    pub reason: &'static str,
+}
+
+/// A way to settle a conflict.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Suggestion {
+    /// Leave what is there.
+    Ours,
+    /// Take what theirs has.
+    Theirs,
+    /// Take this content.
+    Content(Vec<u8>),
+}
+
+/// Why a change cannot land by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ConflictKind {
+    /// Both changed the same part of a file.
+    Content,
+    /// Both made something of that name.
+    BothAdded,
+    /// Ours removed what theirs changed.
+    RemovedByUs,
+    /// Theirs removed what ours changed.
+    RemovedByThem,
+    /// A file on one side is a directory on the other.
+    FileAgainstDirectory,
+    /// Both changed what kind of thing it is, or where a link leads.
+    Kind,
+    /// Both moved it, or one moved what the other removed.
+    Renamed,
+    /// Changes of this path are always decided on by somebody.
+    Protected,
+    /// The file is too large to be merged.
+    TooLarge,
+}
+
+impl ConflictKind {
+    /// All of them.
+    pub const ALL: [Self; 9] = [
+        Self::Content,
+        Self::BothAdded,
+        Self::RemovedByUs,
+        Self::RemovedByThem,
+        Self::FileAgainstDirectory,
+        Self::Kind,
+        Self::Renamed,
+        Self::Protected,
+        Self::TooLarge,
+    ];
+
+    /// What programs call it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Content => "content",
+            Self::BothAdded => "both-added",
+            Self::RemovedByUs => "removed-by-us",
+            Self::RemovedByThem => "removed-by-them",
+            Self::FileAgainstDirectory => "file-against-directory",
+            Self::Kind => "kind",
+            Self::Renamed => "renamed",
+            Self::Protected => "protected",
+            Self::TooLarge => "too-large",
+        }
+    }
+}
+
+/// A change that its agent may not make.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// Where.
+    pub path: TreePath,
+    /// Why not.
+    pub refusal: Refusal,
+}
+
+/// A change that lost against somebody of higher priority.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Overruled {
+    /// Where.
+    pub path: TreePath,
+    /// What is there.
+    pub ours: Option<Entry>,
+    /// What theirs wanted there.
+    pub theirs: Option<Entry>,
+}
