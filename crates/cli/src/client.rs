@@ -181,6 +181,11 @@ impl Client {
     }
 }
 
+/// The path of a sandbox, or of something of it.
+pub(crate) fn sandbox_path<'a>(id: &'a str, below: &[&'a str]) -> Vec<&'a str> {
+    [&["api", "v1", "sandboxes", id], below].concat()
+}
+
 /// The address of a server as somebody wrote it.
 fn address(text: &str) -> Result<Url> {
     let wrong = |why: &str| ClientError::Address {

@@ -15,7 +15,7 @@ use reqwest::{Body, Method, Response};
 use serde_json::json;
 use tokio_util::io::{ReaderStream, StreamReader, SyncIoBridge};
 
-use crate::client::{Client, Reach};
+use crate::client::{Client, Reach, sandbox_path};
 use crate::errors::Problem;
 use crate::format;
 use crate::service::{self, Call, Done};
@@ -179,7 +179,7 @@ fn send<T: Send + 'static>(
     done: &Done,
     write: impl FnOnce(Pipe) -> anyhow::Result<T> + Send + 'static,
 ) -> anyhow::Result<T> {
-    let at = ["api", "v1", "sandboxes", id, "archive"];
+    let at = sandbox_path(id, &["archive"]);
     call.watch_done("copying", "entries", done, async {
         let (near, far) = tokio::io::duplex(PIPE);
         let (failed, failure) = tokio::sync::oneshot::channel::<()>();
@@ -210,7 +210,7 @@ fn send<T: Send + 'static>(
 }
 
 async fn receive(client: &Client, id: &str, path: &str) -> crate::client::Result<Response> {
-    let at = ["api", "v1", "sandboxes", id, "archive"];
+    let at = sandbox_path(id, &["archive"]);
     let request = client.request(Method::GET, &at);
     client.send(request.query(&[("path", path)])).await
 }

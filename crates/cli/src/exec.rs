@@ -12,7 +12,7 @@ use elevo_api as api;
 use reqwest::Method;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::client::{Client, Follow, Piece, Reach};
+use crate::client::{Client, Follow, Piece, Reach, sandbox_path};
 use crate::errors::Problem;
 use crate::service::{self, Call, variable};
 use crate::state::reader_left;
@@ -112,7 +112,7 @@ pub(crate) fn exec(args: Exec) -> anyhow::Result<ExitCode> {
 }
 
 fn background(call: &mut Call, sandbox: &str, wish: &api::RunCommand) -> anyhow::Result<ExitCode> {
-    let path = ["api", "v1", "sandboxes", sandbox, "process", "run"];
+    let path = sandbox_path(sandbox, &["process", "run"]);
     let started: api::CommandStarted = call.wait(call.client.post(&path, wish))?;
     match call.output.is_json() {
         true => call.output.value(&started)?,
@@ -159,15 +159,7 @@ struct Target {
 impl Target {
     /// Sends a signal. There is nobody to tell if that fails.
     async fn signal(&self, signal: i32) {
-        let path = [
-            "api",
-            "v1",
-            "sandboxes",
-            &self.sandbox,
-            "process",
-            &self.command,
-            "kill",
-        ];
+        let path = sandbox_path(&self.sandbox, &["process", &self.command, "kill"]);
         let wish = api::Kill {
             signal: Some(signal),
         };

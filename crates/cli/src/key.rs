@@ -4,8 +4,6 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use elevo_api as api;
-use reqwest::Method;
-use serde_json::json;
 
 use crate::client::Reach;
 use crate::service::{self, Call, Table, relative};
@@ -122,7 +120,7 @@ pub(crate) fn run(key: Key) -> anyhow::Result<ExitCode> {
         match key.command {
             KeyCommand::Create(args) => create(call, args)?,
             KeyCommand::Ls => ls(call)?,
-            KeyCommand::Rm { ids } => rm(call, &ids)?,
+            KeyCommand::Rm { ids } => call.delete_all("keys", &ids, "Revoked")?,
         }
         Ok(ExitCode::SUCCESS)
     })
@@ -176,19 +174,6 @@ fn ls(call: &mut Call) -> anyhow::Result<()> {
         true => Ok(()),
         false => table.print(&mut call.output),
     }
-}
-
-fn rm(call: &mut Call, ids: &[String]) -> anyhow::Result<()> {
-    for id in ids {
-        let path = ["api", "v1", "keys", id];
-        let request = call.client.request(Method::DELETE, &path);
-        call.wait(call.client.done(request))?;
-        match call.output.is_json() {
-            true => call.output.value(&json!({ "revoked": id }))?,
-            false => call.output.line(format!("Revoked {id}"))?,
-        }
-    }
-    Ok(())
 }
 
 pub(crate) fn run_agent(agent: Agent) -> anyhow::Result<ExitCode> {

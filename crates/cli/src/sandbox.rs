@@ -77,13 +77,6 @@ pub(crate) fn run(sandbox: Sandbox) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// The path of a sandbox, and of something of it.
-fn path<'a>(id: &'a str, below: &'a str) -> Vec<&'a str> {
-    let mut path = vec!["api", "v1", "sandboxes", id];
-    path.extend((!below.is_empty()).then_some(below));
-    path
-}
-
 /// A word for a state.
 fn state(sandbox: &SandboxShape) -> &'static str {
     elevo_core::SandboxState::from(sandbox.state).name()

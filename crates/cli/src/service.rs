@@ -4,6 +4,8 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use reqwest::Method;
+use serde_json::json;
 use tokio::runtime::Runtime;
 
 use crate::bar::{self, Watch};
@@ -94,6 +96,28 @@ impl Call {
             },
         };
         bar::watch(self.quiet, watch, || self.wait(asking))
+    }
+
+    /// Deletes things of one kind by their names, and prints what became of each.
+    pub(crate) fn delete_all(
+        &mut self,
+        kind: &str,
+        names: &[String],
+        done: &str,
+    ) -> anyhow::Result<()> {
+        for name in names {
+            let path = ["api", "v1", kind, name];
+            let request = self.client.request(Method::DELETE, &path);
+            self.wait(self.client.done(request))?;
+            match self.output.is_json() {
+                true => {
+                    let shape = json!({ (done.to_lowercase()): name });
+                    self.output.value(&shape)?;
+                }
+                false => self.output.line(format!("{done} {name}"))?,
+            }
+        }
+        Ok(())
     }
 
     /// Says something that is no result, to a person.

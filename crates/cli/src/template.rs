@@ -8,7 +8,6 @@ use clap::{Args, Subcommand};
 use elevo_api as api;
 use reqwest::Method;
 use reqwest::header::ACCEPT;
-use serde_json::json;
 
 use crate::client::{ClientError, Events, Reach};
 use crate::format;
@@ -89,7 +88,7 @@ pub(crate) fn run(template: Template) -> anyhow::Result<ExitCode> {
         match template.command {
             TemplateCommand::Ls => ls(call)?,
             TemplateCommand::Add(args) => add(call, args)?,
-            TemplateCommand::Rm { names } => rm(call, &names)?,
+            TemplateCommand::Rm { names } => call.delete_all("templates", &names, "Removed")?,
         }
         Ok(ExitCode::SUCCESS)
     })
@@ -178,17 +177,4 @@ async fn pull(
         }
     }
     Err(ClientError::Stream("a pull without an end"))
-}
-
-fn rm(call: &mut Call, names: &[String]) -> anyhow::Result<()> {
-    for name in names {
-        let path = ["api", "v1", "templates", name];
-        let request = call.client.request(Method::DELETE, &path);
-        call.wait(call.client.done(request))?;
-        match call.output.is_json() {
-            true => call.output.value(&json!({ "removed": name }))?,
-            false => call.output.line(format!("Removed {name}"))?,
-        }
-    }
-    Ok(())
 }

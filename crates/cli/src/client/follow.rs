@@ -7,7 +7,7 @@ use elevo_api::{Encoding, RunCommand, StreamEvent, StreamKind};
 use reqwest::{Method, Response};
 
 use super::again::BackOff;
-use super::{Client, ClientError, Events, Result};
+use super::{Client, ClientError, Events, Result, sandbox_path};
 
 /// The output of a command.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ pub(crate) enum Piece {
 impl Follow {
     /// Runs a command. Once this has returned, the command runs.
     pub(crate) async fn run(client: &Client, sandbox: &str, wish: &RunCommand) -> Result<Self> {
-        let path = ["api", "v1", "sandboxes", sandbox, "process", "run"];
+        let path = sandbox_path(sandbox, &["process", "run"]);
         let answer = client.send(client.request(Method::POST, &path).json(wish));
         let mut events = Events::new(client, answer.await?);
         let start = match events.next().await? {
@@ -80,15 +80,7 @@ impl Follow {
 
     async fn connect(&self) -> Result<Response> {
         let (sandbox, command) = (&self.sandbox, &self.command);
-        let path = [
-            "api",
-            "v1",
-            "sandboxes",
-            sandbox,
-            "process",
-            command,
-            "output",
-        ];
+        let path = sandbox_path(sandbox, &["process", command, "output"]);
         let request = self.client.request(Method::GET, &path);
         let offset = [("offset", self.position)];
         self.client.send(request.query(&offset)).await

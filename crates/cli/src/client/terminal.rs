@@ -16,7 +16,7 @@ use tokio_tungstenite::tungstenite::{Error as WsError, Message};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async_with_config};
 
 use super::again::BackOff;
-use super::{CONNECT, Client, ClientError, Result};
+use super::{CONNECT, Client, ClientError, Result, sandbox_path};
 
 /// A server answers pings, which are sent twice in this time.
 const SILENCE: Duration = Duration::from_secs(60);
@@ -96,7 +96,7 @@ pub(crate) enum Heard {
 
 impl Terminal {
     pub(crate) async fn create(client: &Client, sandbox: &str, wish: &CreatePty) -> Result<Self> {
-        let path = ["api", "v1", "sandboxes", sandbox, "pty"];
+        let path = sandbox_path(sandbox, &["pty"]);
         let session: PtySession = client.post(&path, wish).await?;
         Ok(Self {
             client: client.clone(),
@@ -126,15 +126,7 @@ impl Terminal {
     }
 
     async fn try_connect(&self) -> Result<Open> {
-        let path = [
-            "api",
-            "v1",
-            "sandboxes",
-            &self.sandbox,
-            "pty",
-            &self.id,
-            "ws",
-        ];
+        let path = sandbox_path(&self.sandbox, &["pty", &self.id, "ws"]);
         let mut url = self.client.at(&path);
         let query = format!("format=binary&offset={}", self.position);
         url.set_query(Some(&query));
@@ -215,7 +207,7 @@ impl Terminal {
 
     /// Ends the terminal and what runs in it.
     pub(crate) async fn close(&self) -> Result<()> {
-        let path = ["api", "v1", "sandboxes", &self.sandbox, "pty", &self.id];
+        let path = sandbox_path(&self.sandbox, &["pty", &self.id]);
         let request = self.client.request(reqwest::Method::DELETE, &path);
         self.client.done(request).await
     }

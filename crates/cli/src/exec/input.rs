@@ -12,7 +12,7 @@ use reqwest::Method;
 use tokio::sync::mpsc;
 
 use super::{Feeding, Target};
-use crate::client::ClientError;
+use crate::client::{ClientError, sandbox_path};
 use crate::errors::Problem;
 
 /// What is sent at a time.
@@ -90,15 +90,7 @@ async fn send_all(
 /// restarts it is sent again, but not where it may have arrived.
 async fn send(target: &mut Target, wish: &CommandInput) -> anyhow::Result<bool> {
     let (sandbox, command) = (target.sandbox.clone(), target.command.clone());
-    let path = [
-        "api",
-        "v1",
-        "sandboxes",
-        &sandbox,
-        "process",
-        &command,
-        "input",
-    ];
+    let path = sandbox_path(&sandbox, &["process", &command, "input"]);
     let client = &mut target.client;
     let sending = client.done_patiently(|client| client.request(Method::POST, &path).json(wish));
     match sending.await {

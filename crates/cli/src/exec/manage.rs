@@ -5,7 +5,7 @@ use elevo_api as api;
 use reqwest::Method;
 use serde_json::json;
 
-use crate::client::Reach;
+use crate::client::{Reach, sandbox_path};
 use crate::format;
 use crate::service::{self, Call, Table, relative};
 
@@ -25,7 +25,7 @@ pub(crate) struct Ps {
 
 pub(crate) fn ps(args: &Ps) -> anyhow::Result<ExitCode> {
     service::run(&args.reach, |call| {
-        let path = ["api", "v1", "sandboxes", &args.sandbox, "process"];
+        let path = sandbox_path(&args.sandbox, &["process"]);
         let mut list: api::CommandList = call.wait(call.client.get(&path))?;
         list.items.sort_by_key(|command| command.started_at);
         print(call, &list.items)?;
@@ -88,15 +88,7 @@ pub(crate) struct Kill {
 pub(crate) fn kill(args: &Kill) -> anyhow::Result<ExitCode> {
     service::run(&args.reach, |call| {
         let (sandbox, command) = (&args.sandbox, &args.command);
-        let path = [
-            "api",
-            "v1",
-            "sandboxes",
-            sandbox,
-            "process",
-            command,
-            "kill",
-        ];
+        let path = sandbox_path(sandbox, &["process", command, "kill"]);
         let wish = api::Kill {
             signal: Some(args.signal),
         };

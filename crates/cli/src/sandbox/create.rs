@@ -3,6 +3,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use elevo_api as api;
 
+use crate::client::sandbox_path;
 use crate::errors::Problem;
 use crate::service::{Call, variable};
 
@@ -103,7 +104,7 @@ pub(super) fn create(call: &mut Call, args: Create) -> anyhow::Result<()> {
     let template = match (args.template, &args.fork) {
         (Some(template), _) => template,
         (None, Some(origin)) => {
-            let path = super::path(origin, "");
+            let path = sandbox_path(origin, &[]);
             call.wait(call.client.get::<api::Sandbox>(&path))?.template
         }
         (None, None) => only_template(call)?,

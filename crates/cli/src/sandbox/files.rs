@@ -7,7 +7,8 @@ use elevo_api as api;
 use reqwest::Method;
 use serde_json::json;
 
-use super::{create, life, path, print_done};
+use super::{create, life, print_done};
+use crate::client::sandbox_path;
 use crate::format;
 use crate::output::{ADDED, IDENTITY, REMOVED};
 use crate::service::Call;
@@ -45,7 +46,7 @@ pub(super) fn fork(call: &mut Call, args: Fork) -> anyhow::Result<ExitCode> {
         name: args.name,
         timeout_seconds: args.timeout,
     };
-    let path = path(&args.id, "fork");
+    let path = sandbox_path(&args.id, &["fork"]);
     let asking = call.client.create(&path, &wish);
     let forked: api::Forked = call.watch("forking", asking)?;
     create::print_ids(call, &forked.succeeded)?;
@@ -85,7 +86,7 @@ pub(super) fn snapshot(call: &mut Call, args: Snapshot) -> anyhow::Result<()> {
     let wish = api::TakeSnapshot {
         message: args.message,
     };
-    let path = path(&args.id, "snapshot");
+    let path = sandbox_path(&args.id, &["snapshot"]);
     let asking = call.client.create(&path, &wish);
     let taken: api::SnapshotTaken = call.watch("reading", asking)?;
     if call.output.is_json() {
@@ -122,7 +123,7 @@ pub(super) fn restore(call: &mut Call, args: Restore) -> anyhow::Result<()> {
     let wish = api::Restore {
         snapshot_id: args.snapshot,
     };
-    let path = path(&args.id, "restore");
+    let path = sandbox_path(&args.id, &["restore"]);
     let asking = call.client.post(&path, &wish);
     let restored = call.watch("restoring", asking)?;
     print_done(call, &restored, "Restored")
@@ -160,7 +161,9 @@ pub(super) fn diff(call: &mut Call, args: &Diff) -> anyhow::Result<()> {
     if args.patch {
         query.push(("format", "patch".into()));
     }
-    let request = call.client.request(Method::GET, &path(&args.id, "diff"));
+    let request = call
+        .client
+        .request(Method::GET, &sandbox_path(&args.id, &["diff"]));
     let request = request.query(&query);
     if args.patch {
         let patch = call.watch("comparing", async {

@@ -7,8 +7,8 @@ use elevo_api as api;
 use reqwest::Method;
 use serde_json::json;
 
-use super::{path, print_done};
-use crate::client::ClientError;
+use super::print_done;
+use crate::client::{ClientError, sandbox_path};
 use crate::errors::{Exit, Report};
 use crate::service::{Call, relative};
 
@@ -78,7 +78,9 @@ pub(super) struct Stop {
 }
 
 pub(super) fn stop(call: &mut Call, args: &Stop) -> anyhow::Result<()> {
-    let request = call.client.request(Method::POST, &path(&args.id, "stop"));
+    let request = call
+        .client
+        .request(Method::POST, &sandbox_path(&args.id, &["stop"]));
     let stopped = call.watch("stopping", call.client.json(request))?;
     print_done(call, &stopped, "Stopped")
 }
@@ -96,7 +98,9 @@ pub(super) struct Start {
 }
 
 pub(super) fn start(call: &mut Call, args: &Start) -> anyhow::Result<()> {
-    let request = call.client.request(Method::POST, &path(&args.id, "start"));
+    let request = call
+        .client
+        .request(Method::POST, &sandbox_path(&args.id, &["start"]));
     let started = call.watch("starting", call.client.json(request))?;
     print_done(call, &started, "Started")
 }
@@ -118,7 +122,7 @@ pub(super) fn extend(call: &mut Call, args: &Extend) -> anyhow::Result<()> {
     let wish = api::Extend {
         seconds: args.seconds,
     };
-    let path = path(&args.id, "extend");
+    let path = sandbox_path(&args.id, &["extend"]);
     let asking = call.client.post(&path, &wish);
     let extended: api::Sandbox = call.wait(asking)?;
     if call.output.is_json() {

@@ -4,7 +4,8 @@ use clap::{Args, ValueEnum};
 use elevo_api as api;
 use reqwest::Method;
 
-use super::{path, state};
+use super::state;
+use crate::client::sandbox_path;
 use crate::format;
 use crate::output::STRONG;
 use crate::service::{Call, Table, relative};
@@ -99,7 +100,7 @@ pub(super) struct Show {
 }
 
 pub(super) fn show(call: &mut Call, args: &Show) -> anyhow::Result<()> {
-    let found: api::Sandbox = call.wait(call.client.get(&path(&args.id, "")))?;
+    let found: api::Sandbox = call.wait(call.client.get(&sandbox_path(&args.id, &[])))?;
     if call.output.is_json() {
         call.output.value(&found)?;
         return Ok(());
@@ -165,7 +166,9 @@ pub(super) struct Logs {
 }
 
 pub(super) fn logs(call: &mut Call, args: &Logs) -> anyhow::Result<()> {
-    let request = call.client.request(Method::GET, &path(&args.id, "logs"));
+    let request = call
+        .client
+        .request(Method::GET, &sandbox_path(&args.id, &["logs"]));
     let request = request.query(&[("tail", args.tail)]);
     let logs: api::Logs = call.wait(call.client.json(request))?;
     if call.output.is_json() {
@@ -195,7 +198,8 @@ pub(super) struct Stats {
 }
 
 pub(super) fn stats(call: &mut Call, args: &Stats) -> anyhow::Result<()> {
-    let stats: api::SandboxStats = call.wait(call.client.get(&path(&args.id, "stats")))?;
+    let stats: api::SandboxStats =
+        call.wait(call.client.get(&sandbox_path(&args.id, &["stats"])))?;
     if call.output.is_json() {
         call.output.value(&stats)?;
         return Ok(());

@@ -10,7 +10,7 @@ use elevo_store_local::{LocalStore, Options};
 use elevo_workspace::{Options as WorkspaceOptions, Owner, ProviderKind};
 
 use crate::caller::Held;
-use crate::client::Client;
+use crate::client::{Client, sandbox_path};
 use crate::data::{Data, Running};
 use crate::errors::Problem;
 
@@ -79,7 +79,7 @@ fn is_used(url: &str, data: &Data, id: &str) -> bool {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
-        let path = ["api", "v1", "sandboxes", id];
+        let path = sandbox_path(id, &[]);
         match runtime.block_on(client.get::<serde_json::Value>(&path)) {
             Err(error) if error.code() == Some(ErrorCode::SandboxNotFound) => Ok(false),
             answer => answer.map(|_| true).map_err(Into::into),
