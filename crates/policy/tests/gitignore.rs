@@ -1,0 +1,317 @@
+//! `.gitignore` files as we and as git understand them: random ones, over
+//! random trees, and both must ignore the same paths.
+#![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a test finds git where the one who runs it does"
+)]
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs;
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use elevo_core::TreePath;
+use elevo_policy::Ignores;
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+
+const ROUNDS: u64 = 250;
+
+/// A working tree of git, emptied for each round.
+struct Git(tempfile::TempDir);
+
+impl Git {
+    fn new() -> Self {
+        let git = Self(tempfile::tempdir().unwrap());
+        let output = git.command(&["init", "--quiet", "--template="]).output();
+        assert!(output.unwrap().status.success());
+        git
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new("git");
+        command
+            .args(arguments)
+            .current_dir(self.0.path())
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("HOME", self.0.path().join(".git"))
+            .env("GIT_CONFIG_NOSYSTEM", "1");
+        command
+    }
+
+    fn clear(&self) {
+        for entry in fs::read_dir(self.0.path()).unwrap() {
+            let entry = entry.unwrap();
+            if entry.file_name() == ".git" {
+                continue;
+            }
+            match entry.file_type().unwrap().is_dir() {
+                true => fs::remove_dir_all(entry.path()).unwrap(),
+                false => fs::remove_file(entry.path()).unwrap(),
+            }
+        }
+    }
+
+    fn on_disk(&self, path: &[u8]) -> std::path::PathBuf {
+        self.0.path().join(Path::new(OsStr::from_bytes(path)))
+    }
+
+    fn ignored(&self, paths: &BTreeSet<Vec<u8>>) -> BTreeSet<Vec<u8>> {
+        let mut command = self.command(&["check-ignore", "--no-index", "-z", "--stdin"]);
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut input = child.stdin.take().unwrap();
+        for path in paths {
+            input.write_all(path).unwrap();
+            input.write_all(b"\0").unwrap();
+        }
+        drop(input);
+        let output = child.wait_with_output().unwrap();
+        assert!(matches!(output.status.code(), Some(0 | 1)));
+        let ignored = output.stdout.split(|byte| *byte == 0);
+        let ignored = ignored.filter(|path| !path.is_empty());
+        ignored.map(<[u8]>::to_vec).collect()
+    }
+}
+
+fn pick<'a>(random: &mut SmallRng, from: &[&'a [u8]]) -> &'a [u8] {
+    from[random.random_range(0..from.len())]
+}
+
+fn name(random: &mut SmallRng) -> Vec<u8> {
+    let usual: [&[u8]; 14] = [
+        b"a", b"b", b"ab", b"abc", b"a.b", b"b.a", b"src", b"x", b"ba", b"aXb", b"target", b"a1",
+        b"bb", b"aa",
+    ];
+    let odd: [&[u8]; 14] = [
+        b"a b",
+        b"a ",
+        b"#a",
+        b"!a",
+        b"[a]",
+        b"{a,b}",
+        b"a\\b",
+        b"a*",
+        b"\xffa",
+        b"\xc3\xa9",
+        b"a-b",
+        b"a\r",
+        b"]",
+        b"..a",
+    ];
+    match random.random_bool(0.8) {
+        true => pick(random, &usual).to_vec(),
+        false => pick(random, &odd).to_vec(),
+    }
+}
+
+fn path(random: &mut SmallRng) -> Vec<u8> {
+    let depth = random.random_range(1..5);
+    let names: Vec<_> = (0..depth).map(|_| name(random)).collect();
+    names.join(&b'/')
+}
+
+/// A wildcard that may stand for the byte.
+fn wild(random: &mut SmallRng, byte: u8) -> Vec<u8> {
+    let fixed: [&[u8]; 18] = [
+        b"?",
+        b"*",
+        b"**",
+        b"***",
+        b"[a-c]",
+        b"[!a]",
+        b"[^b]",
+        b"[a\\]]",
+        b"[]a]",
+        b"[[:alpha:]]",
+        b"[![:digit:]]",
+        b"[a-]",
+        b"[-a]",
+        b"[\\a-b]",
+        b"[[:x]",
+        b"[/a]",
+        b"[a",
+        b"[[:none:]]",
+    ];
+    match random.random_range(0..4) {
+        0 => vec![b'\\', byte],
+        1 => vec![b'[', byte, b']'],
+        _ => pick(random, &fixed).to_vec(),
+    }
+}
+
+/// A pattern made from a path, so that it has something to match.
+fn shaped(random: &mut SmallRng, path: &[u8]) -> Vec<u8> {
+    let mut pattern = Vec::new();
+    let names: Vec<_> = path.split(|byte| *byte == b'/').collect();
+    let names = match random.random_range(0..3) {
+        0 => &names[names.len() - 1..],
+        1 => &names[random.random_range(0..names.len())..],
+        _ => &names[..],
+    };
+    pattern.extend(pick(
+        random,
+        &[b"", b"", b"", b"", b"", b"/", b"**/", b"*/", b"//"],
+    ));
+    for (index, name) in names.iter().enumerate() {
+        if index > 0 {
+            let between: [&[u8]; 12] = [
+                b"/", b"/", b"/", b"/", b"/", b"/", b"/", b"/**/", b"/*/", b"/**/**/", b"\\/",
+                b"//",
+            ];
+            pattern.extend(pick(random, &between));
+        }
+        for byte in *name {
+            match random.random_bool(0.12) {
+                true => pattern.extend(wild(random, *byte)),
+                false => pattern.push(*byte),
+            }
+        }
+    }
+    let last: [&[u8]; 12] = [
+        b"", b"", b"", b"", b"", b"", b"/", b"/**", b"/*", b"*", b"  ", b"\\ ",
+    ];
+    pattern.extend(pick(random, &last));
+    pattern
+}
+
+fn line(random: &mut SmallRng, paths: &BTreeSet<Vec<u8>>) -> Vec<u8> {
+    let mut line = Vec::new();
+    if random.random_bool(0.25) {
+        line.push(b'!');
+    }
+    if random.random_bool(0.15) {
+        let bytes = b"aab//**?[]!-\\ #{},.^:\xff\0";
+        let noise =
+            (0..random.random_range(1..10)).map(|_| bytes[random.random_range(0..bytes.len())]);
+        line.extend(noise);
+    } else {
+        let path = paths.iter().nth(random.random_range(0..paths.len()));
+        line.extend(shaped(random, path.unwrap()));
+    }
+    if follows_the_code_and_not_the_manual(&line) {
+        line.clear();
+    }
+    line
+}
+
+/// git compares what is before the first wildcard by itself, and so takes a
+/// `**` right behind it for one that begins the pattern: `a**/b` then matches
+/// `ab` and `a/x/b`, though its manual says that it is a plain `*`. We follow
+/// the manual.
+fn follows_the_code_and_not_the_manual(line: &[u8]) -> bool {
+    let is_wild = |byte: &u8| b"*?[\\".contains(byte);
+    let Some(first) = line.iter().position(is_wild) else {
+        return false;
+    };
+    line[first..].starts_with(b"**") && first > 0 && !b"/!".contains(&line[first - 1])
+}
+
+fn file(random: &mut SmallRng, paths: &BTreeSet<Vec<u8>>) -> Vec<u8> {
+    let mut content = Vec::new();
+    if random.random_bool(0.1) {
+        content.extend(b"\xef\xbb\xbf");
+    }
+    for _ in 0..random.random_range(2..12) {
+        content.extend(line(random, paths));
+        content.extend(pick(
+            random,
+            &[b"\n", b"\n", b"\n", b"\r\n", b"\n\n", b"\n# no\n"],
+        ));
+    }
+    if random.random_bool(0.1) {
+        content.pop();
+    }
+    content
+}
+
+/// Makes a random tree; its paths.
+fn grow(random: &mut SmallRng, git: &Git) -> BTreeSet<Vec<u8>> {
+    let mut paths = BTreeSet::new();
+    for _ in 0..random.random_range(8..20) {
+        let path = path(random);
+        let made = match random.random_bool(0.3) {
+            true => fs::create_dir_all(git.on_disk(&path)),
+            false => {
+                let parent = git.on_disk(&path);
+                fs::create_dir_all(parent.parent().unwrap())
+                    .and_then(|()| fs::write(git.on_disk(&path), ""))
+            }
+        };
+        // What is in the way of another is left as it is.
+        if made.is_ok() {
+            let ends = (0..path.len()).filter(|at| path[*at] == b'/');
+            paths.extend(ends.map(|end| path[..end].to_vec()));
+            paths.insert(path);
+        }
+    }
+    paths
+}
+
+#[test]
+fn random_ignore_files_mean_what_they_mean_to_git() {
+    let git = Git::new();
+    let (mut asked, mut ignored_in_all) = (0, 0);
+    let mut different = Vec::new();
+    for seed in 0..ROUNDS {
+        let random = &mut SmallRng::seed_from_u64(seed);
+        git.clear();
+        let paths = grow(random, &git);
+        let mut ignores = Ignores::new();
+        let mut files = Vec::new();
+        let directories = paths.iter().filter(|path| git.on_disk(path).is_dir());
+        let directories: Vec<_> = directories
+            .filter(|_| random.random_bool(0.1))
+            .cloned()
+            .collect();
+        for directory in std::iter::once(Vec::new()).chain(directories) {
+            let content = file(random, &paths);
+            fs::write(git.on_disk(&directory).join(".gitignore"), &content).unwrap();
+            let directory = TreePath::new(&directory).unwrap();
+            ignores.add(&directory, &content).unwrap();
+            files.push((directory, content.escape_ascii().to_string()));
+        }
+        let theirs = git.ignored(&paths);
+        for path in &paths {
+            let is_directory = git.on_disk(path).is_dir();
+            let ours = ignores.ignores(&TreePath::new(path).unwrap(), is_directory);
+            asked += 1;
+            ignored_in_all += usize::from(ours);
+            if ours != theirs.contains(path) {
+                different.push(format!(
+                    "{seed} {:?} ours {ours} in {files:?}",
+                    path.escape_ascii().to_string()
+                ));
+            }
+        }
+    }
+    assert!(
+        different.is_empty(),
+        "{}:\n{}",
+        different.len(),
+        different.join("\n")
+    );
+    assert!(
+        asked > 5000 && ignored_in_all * 5 > asked && ignored_in_all * 5 < asked * 4,
+        "{ignored_in_all} of {asked}"
+    );
+}
+
+#[test]
+fn two_stars_behind_something_are_one() {
+    let mut ignores = Ignores::new();
+    ignores.add(&TreePath::root(), b"/a**/b").unwrap();
+    let ignored = ["a/b", "ax/b", "ab", "ax/y/b"].map(|path| {
+        let path = TreePath::new(path).unwrap();
+        ignores.ignores(&path, false)
+    });
+    assert_eq!(ignored, [true, true, false, false]);
+}
