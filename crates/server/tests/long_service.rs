@@ -18,13 +18,13 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
+use elevo_testkit::docker::Engine;
 use elevo_testkit::long;
 use futures::StreamExt;
 use harness::{Events, KEY, Service, eventually};
 use reqwest::Method;
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
-use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 
 /// Where a server is that comes and goes.
 #[derive(Clone)]
@@ -93,10 +93,7 @@ async fn watch_all(place: Place, sandbox: String, pty: String, last: String) -> 
         let url = place.url().replace("http:", "ws:");
         let url =
             format!("{url}/api/v1/sandboxes/{sandbox}/pty/{pty}/ws?format=binary&offset={offset}");
-        let mut request = url.into_client_request().unwrap();
-        let key = format!("Bearer {KEY}").parse().unwrap();
-        request.headers_mut().insert("authorization", key);
-        let Ok((mut socket, _)) = tokio_tungstenite::connect_async(request).await else {
+        let Ok(mut socket) = harness::connect(&url).await else {
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
@@ -170,10 +167,7 @@ async fn a_killed_server_loses_no_output_and_doubles_none() {
             "{}/api/v1/sandboxes/{id}/pty/{pty}/ws",
             service.url.replace("http:", "ws:")
         );
-        let mut request = url.into_client_request().unwrap();
-        let key = format!("Bearer {KEY}").parse().unwrap();
-        request.headers_mut().insert("authorization", key);
-        let (mut socket, _) = tokio_tungstenite::connect_async(request).await.unwrap();
+        let mut socket = harness::connect(&url).await.unwrap();
         let script = format!("stty -echo; {slow}; echo over and o''ut\n");
         futures::SinkExt::send(&mut socket, Message::Binary(script.into()))
             .await
@@ -297,69 +291,24 @@ fn walk(path: &Path) -> Vec<PathBuf> {
     text.lines().map(PathBuf::from).collect()
 }
 
-/// A container engine of its own, to be restarted.
-struct Engine {
-    directory: tempfile::TempDir,
-    live_restore: bool,
-}
-
-impl Engine {
-    fn start(live_restore: bool) -> Self {
-        let directory = tempfile::Builder::new().prefix("elevo-").tempdir().unwrap();
-        let engine = Self {
-            directory,
-            live_restore,
-        };
-        engine.services("up");
-        engine
-    }
-
-    fn services(&self, what: &str) {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/services");
-        let status = Command::new(script)
-            .args([what, "docker"])
-            .env("ELEVO_SERVICES", self.directory.path())
-            .env("ELEVO_DOCKER_APART", "1")
-            .env("ELEVO_DOCKER_IMAGES", "base")
-            .env(
-                "ELEVO_DOCKER_LIVE_RESTORE",
-                if self.live_restore { "1" } else { "0" },
-            )
-            .status();
-        assert!(status.unwrap().success(), "scripts/services {what}");
-    }
-
-    fn host(&self) -> String {
-        format!(
-            "unix://{}/docker/docker.sock",
-            self.directory.path().display()
-        )
-    }
-}
-
-impl Drop for Engine {
-    fn drop(&mut self) {
-        self.services("down");
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restart_of_the_engine_with_live_restore_goes_unnoticed() {
-    let engine = Engine::start(true);
+    let directory = tempfile::tempdir().unwrap();
+    let engine = Engine::start(directory.path(), "base", true);
     let service = Service::start_with(&[("DOCKER_HOST", &engine.host())]).await;
     let id = service.sandbox().await;
     let body = json!({"command": "n=0; while [ $n -lt 100 ]; do n=$((n+1)); echo $n; sleep 0.1; done", "stream": true});
     let request = service.request(Method::POST, &format!("/api/v1/sandboxes/{id}/process/run"));
     let mut events = Events::new(request.json(&body).send().await.unwrap());
     tokio::time::sleep(Duration::from_secs(1)).await;
-    engine.services("stop");
+    engine.stop();
     // Commands run without the engine; new sandboxes cannot be made.
     assert_eq!(service.output_of(&id, "echo still").await, "still\n");
     let refused = service
         .post("/api/v1/sandboxes", json!({"template": "base"}))
         .await;
     assert_eq!(refused["error"]["name"], "RUNTIME_UNAVAILABLE", "{refused}");
-    engine.services("up");
+    engine.start_again();
     let mut text = String::new();
     while let Some((_, event)) = events.next().await {
         text += event["data"].as_str().unwrap_or_default();
@@ -374,7 +323,8 @@ async fn a_restart_of_the_engine_with_live_restore_goes_unnoticed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restart_of_the_engine_without_live_restore_stops_sandboxes_and_keeps_their_files() {
-    let engine = Engine::start(false);
+    let directory = tempfile::tempdir().unwrap();
+    let engine = Engine::start(directory.path(), "base", false);
     let service = Service::start_with(&[("DOCKER_HOST", &engine.host())]).await;
     let mut ids = Vec::new();
     for n in 0..3 {
@@ -382,8 +332,8 @@ async fn a_restart_of_the_engine_without_live_restore_stops_sandboxes_and_keeps_
         service.output_of(&id, &format!("echo {n} > file; (while :; do date >> log; sleep 0.05; done) > /dev/null 2>&1 &")).await;
         ids.push(id);
     }
-    engine.services("stop");
-    engine.services("up");
+    engine.stop();
+    engine.start_again();
     for (n, id) in ids.iter().enumerate() {
         let path = format!("/api/v1/sandboxes/{id}");
         eventually("it is stopped", async || {

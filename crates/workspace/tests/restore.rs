@@ -9,10 +9,10 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
 use elevo_objects::SnapshotId;
 use elevo_testkit::disk;
-use elevo_workspace::{Error, Freeze, NeverFreeze};
+use elevo_workspace::{Error, NeverFreeze};
 use rand::RngExt;
 use support::{
-    AGENT, Bench, as_agent, change_something, id, info, on_every_provider, owners, progress,
+    AGENT, Bench, Calls, as_agent, change_something, id, info, on_every_provider, owners, progress,
 };
 
 on_every_provider! {
@@ -147,17 +147,6 @@ fn random_snapshots_are_restored_exactly(bench: &Bench) {
 }
 
 fn writers_are_held_still_during_a_restore(bench: &Bench) {
-    #[derive(Default)]
-    struct Calls(std::cell::RefCell<Vec<&'static str>>);
-    impl Freeze for Calls {
-        fn freeze(&self) -> std::io::Result<()> {
-            self.0.borrow_mut().push("freeze");
-            Ok(())
-        }
-        fn thaw(&self) {
-            self.0.borrow_mut().push("thaw");
-        }
-    }
     let workspaces = bench.open();
     bench.create(&workspaces, "one");
     let calls = Calls::default();

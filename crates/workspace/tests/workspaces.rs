@@ -11,9 +11,9 @@ use std::time::SystemTime;
 
 use elevo_engine::{ChangeKind, Progress};
 use elevo_testkit::disk;
-use elevo_workspace::{Error, Freeze, NeverFreeze, ProviderKind, State, Workspaces};
+use elevo_workspace::{Error, NeverFreeze, ProviderKind, State, Workspaces};
 use futures::executor::block_on;
-use support::{Bench, LIMIT, id, info, on_every_provider, progress};
+use support::{Bench, Calls, LIMIT, id, info, on_every_provider, progress};
 
 on_every_provider! {
     a_new_workspace_holds_its_snapshot_and_is_nobody_elses
@@ -203,17 +203,6 @@ fn forks_hold_what_was_there_and_go_their_own_ways(bench: &Bench) {
 }
 
 fn writers_are_held_still_while_a_workspace_is_read(bench: &Bench) {
-    #[derive(Default)]
-    struct Calls(std::cell::RefCell<Vec<&'static str>>);
-    impl Freeze for Calls {
-        fn freeze(&self) -> std::io::Result<()> {
-            self.0.borrow_mut().push("freeze");
-            Ok(())
-        }
-        fn thaw(&self) {
-            self.0.borrow_mut().push("thaw");
-        }
-    }
     let workspaces = bench.open();
     bench.create(&workspaces, "one");
     let calls = Calls::default();

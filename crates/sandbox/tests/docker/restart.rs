@@ -1,65 +1,16 @@
 //! What becomes of sandboxes while their engine is away.
 
 use std::fs;
-use std::path::Path;
-use std::process::Command;
 
 use elevo_sandbox::{ContainerState, Mount, SandboxRuntime};
+use elevo_testkit::docker::Engine;
 
 use crate::support::{Installation, UID, eventually};
 
-/// An engine of its own, which can be stopped without harm to other tests.
-struct Engine {
-    directory: tempfile::TempDir,
-}
-
-impl Engine {
-    fn start() -> Self {
-        let this = Self {
-            directory: tempfile::tempdir().unwrap(),
-        };
-        this.services("up");
-        this
-    }
-
-    fn services(&self, what: &str) {
-        assert!(self.run(what), "scripts/services {what}");
-    }
-
-    fn run(&self, what: &str) -> bool {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/services");
-        Command::new(script)
-            .args([what, "docker"])
-            .env("ELEVO_SERVICES", self.directory.path())
-            .env("ELEVO_DOCKER_LIVE_RESTORE", "1")
-            .env("ELEVO_DOCKER_IMAGES", "tiny")
-            .env("ELEVO_DOCKER_APART", "1")
-            .status()
-            .is_ok_and(|status| status.success())
-    }
-
-    fn host(&self) -> String {
-        format!(
-            "unix://{}/docker/docker.sock",
-            self.directory.path().display()
-        )
-    }
-}
-
-impl Drop for Engine {
-    fn drop(&mut self) {
-        let down = self.run("down");
-        let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
-        let left = mounts.contains(self.directory.path().to_str().unwrap());
-        if !std::thread::panicking() {
-            assert!(down && !left, "{mounts}");
-        }
-    }
-}
-
 #[tokio::test]
 async fn a_sandbox_goes_on_while_its_engine_is_restarted() {
-    let engine = Engine::start();
+    let directory = tempfile::tempdir().unwrap();
+    let engine = Engine::start(directory.path(), "tiny", true);
     let shared = tempfile::tempdir().unwrap();
     std::os::unix::fs::chown(shared.path(), Some(UID), Some(UID)).unwrap();
     let count = || {
@@ -80,7 +31,7 @@ async fn a_sandbox_goes_on_while_its_engine_is_restarted() {
     let pid = own.status(&id).await.pid;
     counts_on("it counts").await;
 
-    engine.services("stop");
+    engine.stop();
     let error = own.runtime.status(&id).await.unwrap_err();
     assert!(error.is_retryable(), "{error:?}");
     assert!(
@@ -92,7 +43,7 @@ async fn a_sandbox_goes_on_while_its_engine_is_restarted() {
     );
     counts_on("it counts without an engine").await;
 
-    engine.services("up");
+    engine.start_again();
     let status = own.status(&id).await;
     assert_eq!(status.state, ContainerState::Running);
     assert_eq!(status.pid, pid);

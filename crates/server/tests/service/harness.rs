@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde_json::{Value, json};
+use tokio_tungstenite::tungstenite::{self, client::IntoClientRequest};
 
 /// The key that the servers of these tests are given.
 pub(crate) const KEY: &str = "test-key-0123456789-0123456789-0123456789";
@@ -335,6 +336,17 @@ pub(crate) async fn json_of(answer: Response) -> Value {
     let text = answer.text().await.unwrap();
     assert_ne!(status, StatusCode::INTERNAL_SERVER_ERROR, "{text}");
     serde_json::from_str(&text).unwrap_or(Value::Null)
+}
+
+/// A terminal of the API.
+pub(crate) type Socket =
+    tokio_tungstenite::WebSocketStream<tokio_tungstenite::MaybeTlsStream<tokio::net::TcpStream>>;
+
+pub(crate) async fn connect(url: &str) -> Result<Socket, tungstenite::Error> {
+    let mut request = url.into_client_request()?;
+    let key = format!("Bearer {KEY}").parse().unwrap();
+    request.headers_mut().insert("authorization", key);
+    Ok(tokio_tungstenite::connect_async(request).await?.0)
 }
 
 /// Tries until it is so.

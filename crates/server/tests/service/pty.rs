@@ -6,18 +6,11 @@ use futures::{SinkExt, StreamExt};
 use reqwest::Method;
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
-use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 
-use crate::harness::{KEY, Service};
+use crate::harness::{Service, Socket};
 
-type Socket =
-    tokio_tungstenite::WebSocketStream<tokio_tungstenite::MaybeTlsStream<tokio::net::TcpStream>>;
-
-pub(crate) async fn connect(url: &str) -> Socket {
-    let mut request = url.into_client_request().unwrap();
-    let key = format!("Bearer {KEY}").parse().unwrap();
-    request.headers_mut().insert("authorization", key);
-    tokio_tungstenite::connect_async(request).await.unwrap().0
+async fn connect(url: &str) -> Socket {
+    crate::harness::connect(url).await.unwrap()
 }
 
 async fn open(service: &Service, id: &str) -> (String, String) {

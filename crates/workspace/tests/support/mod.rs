@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "not every test needs all of it")]
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -14,7 +15,7 @@ use elevo_engine::{CommitInfo, ImportOptions, MemoryStore, Progress, Repository,
 use elevo_objects::{Snapshot, SnapshotId, Tree};
 use elevo_testkit::long;
 use elevo_workspace::{
-    NeverFreeze, Options, Owner, ProviderKind, Snapshotted, WorkspaceId, Workspaces,
+    Freeze, NeverFreeze, Options, Owner, ProviderKind, Snapshotted, WorkspaceId, Workspaces,
 };
 use futures::executor::block_on;
 use rand::rngs::SmallRng;
@@ -81,6 +82,21 @@ pub(crate) struct Bench {
     /// The modification time of some of its files.
     pub(crate) modified: SystemTime,
     pub(crate) repository: Repository,
+}
+
+/// What a hook was called for, in order.
+#[derive(Default)]
+pub(crate) struct Calls(pub(crate) RefCell<Vec<&'static str>>);
+
+impl Freeze for Calls {
+    fn freeze(&self) -> std::io::Result<()> {
+        self.0.borrow_mut().push("freeze");
+        Ok(())
+    }
+
+    fn thaw(&self) {
+        self.0.borrow_mut().push("thaw");
+    }
 }
 
 /// Whom sandboxes run as.
