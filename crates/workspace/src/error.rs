@@ -31,6 +31,18 @@ pub enum Error {
     /// Workspaces were to belong to somebody, and only root can give files away.
     #[error("only root can make workspaces that belong to another user; run as root")]
     OwnerNeedsRoot,
+    /// The workspace can only be read.
+    #[error("workspace `{0}` can only be read; fork it, and change the fork")]
+    ReadOnly(WorkspaceId),
+    /// The workspace can be written to, and what is in it is its own.
+    #[error("workspace `{0}` can be written to; only one that can only be read follows snapshots")]
+    Writable(WorkspaceId),
+    /// What the workspace follows cannot be shown in containers.
+    #[error(
+        "containers cannot see workspace `{0}` move to another snapshot here: that needs mounts, \
+         and so Linux and root"
+    )]
+    CannotFollow(WorkspaceId),
     /// The registry has a line that is not one.
     #[error(
         "line {line} of {} is damaged; restore the file from a backup, or remove that line and \

@@ -8,6 +8,10 @@ mod layers;
 mod overlay;
 #[cfg(target_os = "linux")]
 mod pool;
+#[cfg(target_os = "linux")]
+mod readers;
+#[cfg(target_os = "linux")]
+mod views;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -86,6 +90,15 @@ impl FromStr for ProviderKind {
 /// 4. What an agent did in `files` makes none of them touch anything outside.
 /// 5. [`release`](Self::release) undoes whatever outlives this process and the
 ///    directory. It takes what is half-made or half-released.
+/// 6. One whose origin is read-only is seen at [`view`](Self::view), and
+///    nobody who is not its maker can write there. After
+///    [`show`](Self::show) whoever opens a path there anew finds the origin
+///    and nothing else. What was opened before stays as it was until it is
+///    closed: always with overlays; with copies and clones until the next
+///    [`prepare`](Self::prepare) but one.
+/// 7. A container that was started with [`bare`](Self::bare) bound into it, so
+///    that mounts reach it (`rslave`), sees the same from the next
+///    [`show`](Self::show) on.
 pub trait WorkspaceProvider: fmt::Debug + Send + Sync {
     /// Which way this is.
     fn kind(&self) -> ProviderKind;
@@ -93,12 +106,32 @@ pub trait WorkspaceProvider: fmt::Debug + Send + Sync {
     /// The directory that the agent sees.
     fn files(&self, place: &Path) -> PathBuf;
 
+    /// The directory that readers see of a read-only one.
+    fn view(&self, place: &Path) -> PathBuf;
+
+    /// Gets ready to show the origin: all that can take long or fail.
+    fn prepare(&self, place: &Path, origin: Origin<'_>, progress: &Progress) -> Result<()>;
+
+    /// Lets the view be of the origin, for which it was prepared and which
+    /// nobody has tidied away since.
+    fn show(&self, place: &Path, origin: Origin<'_>) -> Result<()>;
+
+    /// Whether the view is of the origin.
+    fn shows(&self, place: &Path, origin: Origin<'_>) -> bool;
+
+    /// The directory that the view is mounted on, without what is mounted
+    /// there; `None` if it is no mount.
+    fn bare(&self, _place: &Path) -> Result<Option<PathBuf>> {
+        Ok(None)
+    }
+
     /// Where the home of the agent goes: beside `files`, under the same limit.
     fn home(&self, place: &Path) -> PathBuf {
         place.join("home")
     }
 
-    /// Makes the workspace in `place`, which is empty.
+    /// Makes the workspace in `place`, which is empty; a view of the origin if
+    /// that is read-only.
     fn create(&self, place: &Path, origin: Origin<'_>, progress: &Progress) -> Result<()>;
 
     /// Makes one in `place` whose origin was just read from the workspace in
@@ -137,7 +170,7 @@ pub trait WorkspaceProvider: fmt::Debug + Send + Sync {
         true
     }
 
-    /// Lets the agent see it again.
+    /// Lets the agent see it again. A view that is not of its origin becomes so.
     fn attach(&self, _place: &Path, _origin: Origin<'_>, _progress: &Progress) -> Result<()> {
         Ok(())
     }
@@ -165,7 +198,8 @@ pub trait WorkspaceProvider: fmt::Debug + Send + Sync {
         Ok(false)
     }
 
-    /// Workspaces of which a reading may have been cut off.
+    /// Workspaces of which a reading, or a change of the view, may have been
+    /// cut off.
     fn cut_off(&self) -> Result<Vec<String>> {
         Ok(Vec::new())
     }
@@ -196,6 +230,14 @@ pub struct Origin<'a> {
     pub limit: Option<u64>,
     /// Whose its files are, if not the maker's.
     pub owner: Option<Owner>,
+    /// Whether it is only looked at.
+    pub read_only: bool,
+}
+
+/// A place is called as its workspace.
+fn place_id(place: &Path) -> &str {
+    let name = place.file_name().and_then(|name| name.to_str());
+    name.unwrap_or_default()
 }
 
 /// What was read of a workspace.

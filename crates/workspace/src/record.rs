@@ -27,6 +27,12 @@ pub struct Record {
     pub owner: Option<Owner>,
     /// What its home held when it was last parked, if anything.
     pub home: Option<SnapshotId>,
+    /// Whether nobody can write into its directory, which then holds its base.
+    pub read_only: bool,
+    /// The snapshot that its directory was being brought to when that was cut
+    /// off: it holds some of that and some of what was there before. `None`
+    /// once it has been brought to one.
+    pub unfinished: Option<SnapshotId>,
 }
 
 /// Whether a workspace has a directory.
@@ -53,6 +59,18 @@ pub(crate) struct Written {
     owner: Option<(u32, u32)>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     home: Option<String>,
+    #[serde(default, skip_serializing_if = "is_false")]
+    read_only: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    unfinished: Option<String>,
+}
+
+#[allow(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde calls it by reference"
+)]
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 impl From<&Record> for Written {
@@ -67,6 +85,8 @@ impl From<&Record> for Written {
             limit: record.limit,
             owner: record.owner.map(|owner| (owner.uid, owner.gid)),
             home: record.home.map(|home| home.to_string()),
+            read_only: record.read_only,
+            unfinished: record.unfinished.map(|target| target.to_string()),
         }
     }
 }
@@ -83,6 +103,12 @@ impl Written {
             limit: self.limit,
             owner: self.owner.map(|(uid, gid)| Owner { uid, gid }),
             home: self.home.map(|home| home.parse()).transpose().ok()?,
+            read_only: self.read_only,
+            unfinished: self
+                .unfinished
+                .map(|target| target.parse())
+                .transpose()
+                .ok()?,
         })
     }
 }

@@ -244,6 +244,8 @@ mod tests {
             limit: None,
             owner: Some(Owner { uid: 1000, gid: 7 }),
             home: Some(SnapshotId(Hash::from_bytes([9; 32]))),
+            read_only: true,
+            unfinished: Some(SnapshotId(Hash::from_bytes([8; 32]))),
         }
     }
 
@@ -289,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_from_before_there_were_owners_and_homes_are_read() {
+    fn lines_from_before_there_were_owners_homes_and_readers_are_read() {
         let directory = tempfile::tempdir().unwrap();
         let [origin, base] = [[7; 32], [1; 32]].map(Hash::from_bytes);
         let line = format!(
@@ -300,6 +302,8 @@ mod tests {
         let old = Record {
             owner: None,
             home: None,
+            read_only: false,
+            unfinished: None,
             ..record(1)
         };
         assert_eq!(registry.lock().unwrap().get(&old.id).unwrap(), old);

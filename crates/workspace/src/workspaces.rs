@@ -1,6 +1,9 @@
 mod clear;
+mod forks;
 mod homes;
 mod places;
+mod readers;
+mod refresh;
 mod restore;
 mod snapshots;
 
@@ -23,6 +26,9 @@ use crate::provider::OverlayProvider;
 use crate::provider::{FullProvider, Origin, ProviderKind, WorkspaceProvider};
 use crate::record::{Record, State};
 use crate::registry::Registry;
+
+pub use readers::Binding;
+pub use refresh::Refreshed;
 
 /// How workspaces are made.
 #[derive(Clone, Debug)]
@@ -126,12 +132,12 @@ impl Workspaces {
     /// The directory of a workspace that is not parked.
     pub fn path(&self, id: &WorkspaceId) -> Result<PathBuf> {
         let record = self.live(id)?;
-        let (place, provider) = (self.place(id), self.provider_of(&record));
-        if !provider.is_attached(&place) {
+        let place = self.place(id);
+        if !self.is_attached(&record, &place)? {
             // Attaches it.
             self.hold(id)?;
         }
-        Ok(provider.files(&place))
+        Ok(self.files_of(&record, &place))
     }
 
     /// The home of a workspace that is not parked: a directory for the agent,
@@ -173,7 +179,18 @@ impl Workspaces {
         limit: Option<u64>,
         progress: &Progress,
     ) -> Result<PathBuf> {
-        let record = Record {
+        let record = self.new_record(id, base, created, limit);
+        self.make(record, None, progress)
+    }
+
+    fn new_record(
+        &self,
+        id: &WorkspaceId,
+        base: SnapshotId,
+        created: Timestamp,
+        limit: Option<u64>,
+    ) -> Record {
+        Record {
             id: id.clone(),
             state: State::Live,
             provider: self.chosen,
@@ -183,8 +200,9 @@ impl Workspaces {
             limit,
             owner: self.owner,
             home: None,
-        };
-        self.make(record, None, progress)
+            read_only: false,
+            unfinished: None,
+        }
     }
 
     /// Makes a workspace with nothing in it. Its base is the same snapshot for
@@ -218,7 +236,7 @@ impl Workspaces {
 
     /// Takes a snapshot of a workspace, which becomes its base and has the one
     /// before as its parent, whatever `info` says of parents. Durable when this
-    /// returns.
+    /// returns. That of a read-only one is its base.
     pub fn snapshot(
         &self,
         id: &WorkspaceId,
@@ -227,59 +245,12 @@ impl Workspaces {
         progress: &Progress,
     ) -> Result<Snapshotted> {
         let (record, held) = self.hold(id)?;
-        let _thaw = match self.provider_of(&record).is_atomic(&held.place) {
+        let is_atomic = self.provider_of(&record).is_atomic(&held.place);
+        let _thaw = match is_atomic || record.read_only {
             true => None,
             false => Some(stop(id, freeze)?),
         };
         self.snapshot_held(record, &held, info, progress)
-    }
-
-    /// Makes a workspace for each of `into` that holds what `id` holds now, its
-    /// home included. Either all are made or none.
-    ///
-    /// With a pool it is what was there at one moment, and no snapshot is
-    /// taken: their base is that of `id`. Otherwise a snapshot is taken as by
-    /// [`Self::snapshot`], which is the base of all and is returned.
-    pub fn fork(
-        &self,
-        id: &WorkspaceId,
-        into: &[WorkspaceId],
-        info: CommitInfo,
-        freeze: &dyn Freeze,
-        progress: &Progress,
-    ) -> Result<Option<Snapshotted>> {
-        let (record, held) = self.hold(id)?;
-        let created = info.created;
-        let provider = self.provider_of(&record);
-        let fork = |base: &Record, id: &WorkspaceId| Record {
-            id: id.clone(),
-            created,
-            home: None,
-            ..base.clone()
-        };
-        if provider.is_atomic(&held.place) {
-            let records = into.iter().map(|id| fork(&record, id)).collect();
-            self.make_all(records, |places, origin| {
-                provider.fork_at_once(&held.place, places, origin, progress)
-            })?;
-            return Ok(None);
-        }
-        let _thaw = stop(id, freeze)?;
-        let taken = self.snapshot_held(record.clone(), &held, info, progress)?;
-        let home = self.copy_of_home(&record, &held, progress)?;
-        let taken_record = Record {
-            origin: taken.id,
-            base: taken.id,
-            ..record
-        };
-        let records = into.iter().map(|id| fork(&taken_record, id)).collect();
-        self.make_all(records, |places, origin| {
-            places.iter().try_for_each(|place| {
-                provider.fork(&held.place, place, origin, progress)?;
-                self.make_home(provider, place, origin.owner, home.as_ref(), progress)
-            })
-        })?;
-        Ok(Some(taken))
     }
 
     /// Takes a snapshot of a workspace and gives up its directory. Its home is
@@ -368,6 +339,8 @@ fn providers(
 ) -> Result<BTreeMap<ProviderKind, Box<dyn WorkspaceProvider>>> {
     let copy = FullProvider::copy(repository.clone(), options.threads);
     let reflink = FullProvider::reflink(repository.clone(), options.threads, root);
+    #[cfg(target_os = "linux")]
+    let [copy, reflink] = [copy, reflink].map(|provider| provider.with_readers(root));
     let mut providers: Vec<Box<dyn WorkspaceProvider>> = vec![Box::new(reflink), Box::new(copy)];
     providers.extend(overlay(root, repository, options)?);
     let providers = providers.into_iter();
@@ -408,5 +381,6 @@ fn origin<'a>(record: &Record, snapshot: &'a Snapshot) -> Origin<'a> {
         snapshot,
         limit: record.limit,
         owner: record.owner,
+        read_only: record.read_only,
     }
 }

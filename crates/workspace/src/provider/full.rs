@@ -2,6 +2,8 @@
 //! or cloned from a directory that holds the snapshot (reflink), which takes no
 //! room until a file is written to. Needs no privilege.
 
+mod trees;
+
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,6 +16,8 @@ use elevo_engine::{
 use elevo_objects::{Hash, Snapshot, Tree};
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW};
 
+#[cfg(target_os = "linux")]
+use super::readers::Readers;
 use super::{Origin, ProviderKind, Reading, WorkspaceProvider};
 use crate::error::{Error, Result};
 use crate::lock;
@@ -26,6 +30,9 @@ pub struct FullProvider {
     threads: usize,
     /// For clones: where the directories are that they are made from.
     bases: Option<Bases>,
+    /// Where read-only ones are seen, if that may be mounts.
+    #[cfg(target_os = "linux")]
+    readers: Option<Readers>,
 }
 
 /// Directories that hold a snapshot each and are never changed. The file
@@ -60,6 +67,8 @@ impl FullProvider {
             repository,
             threads,
             bases: None,
+            #[cfg(target_os = "linux")]
+            readers: None,
         }
     }
 
@@ -71,10 +80,16 @@ impl FullProvider {
             trash: root.join("trash"),
         };
         Self {
-            repository,
-            threads,
             bases: Some(bases),
+            ..Self::copy(repository, threads)
         }
+    }
+
+    /// The same with read-only ones as mounts in `root`, where that is allowed.
+    #[cfg(target_os = "linux")]
+    pub fn with_readers(self, root: &Path) -> Self {
+        let readers = Some(Readers::new(root));
+        Self { readers, ..self }
     }
 
     fn fill(
@@ -123,6 +138,36 @@ impl FullProvider {
             finished.map_err(Error::io("write to", place))?;
         }
         Ok(())
+    }
+
+    /// Fills a directory with a snapshot, cloned from a base where files are.
+    fn fill_from_base(
+        &self,
+        directory: &Path,
+        origin: Origin<'_>,
+        progress: &Progress,
+    ) -> Result<()> {
+        let (snapshot, owner) = (origin.snapshot, origin.owner);
+        self.with_seed(snapshot, progress, |seed| {
+            self.fill(directory, snapshot, seed, owner, progress)
+        })
+    }
+
+    fn with_seed(
+        &self,
+        snapshot: &Snapshot,
+        progress: &Progress,
+        then: impl FnOnce(Option<Seed>) -> Result<()>,
+    ) -> Result<()> {
+        match &self.bases {
+            None => then(None),
+            // Only content is taken from a base, so that it can be anybody's.
+            Some(bases) => bases.with(
+                snapshot,
+                |directory| self.fill(directory, snapshot, None, None, progress),
+                |seed| then(Some(seed)),
+            ),
+        }
     }
 
     fn begin_cache(&self, place: &Path) -> Result<NewStatCache> {
@@ -241,15 +286,38 @@ impl WorkspaceProvider for FullProvider {
 
     fn create(&self, place: &Path, origin: Origin<'_>, progress: &Progress) -> Result<()> {
         refuse_limit(origin)?;
-        let snapshot = origin.snapshot;
-        match &self.bases {
-            None => self.fill_place(place, origin, None, progress),
-            // Only content is taken from a base, so that it can be anybody's.
-            Some(bases) => bases.with(
-                snapshot,
-                |directory| self.fill(directory, snapshot, None, None, progress),
-                |seed| self.fill_place(place, origin, Some(seed), progress),
-            ),
+        if origin.read_only {
+            return self.attach_tree(place, origin, progress);
+        }
+        self.with_seed(origin.snapshot, progress, |seed| {
+            self.fill_place(place, origin, seed, progress)
+        })
+    }
+
+    fn view(&self, place: &Path) -> PathBuf {
+        self.tree_view(place)
+    }
+
+    fn prepare(&self, place: &Path, origin: Origin<'_>, progress: &Progress) -> Result<()> {
+        self.prepare_tree(place, origin, progress)
+    }
+
+    fn show(&self, place: &Path, origin: Origin<'_>) -> Result<()> {
+        self.show_tree(place, origin)
+    }
+
+    fn shows(&self, place: &Path, origin: Origin<'_>) -> bool {
+        self.shows_tree(place, origin)
+    }
+
+    fn bare(&self, place: &Path) -> Result<Option<PathBuf>> {
+        self.bare_tree(place)
+    }
+
+    fn attach(&self, place: &Path, origin: Origin<'_>, progress: &Progress) -> Result<()> {
+        match origin.read_only {
+            true => self.attach_tree(place, origin, progress),
+            false => Ok(()),
         }
     }
 
@@ -261,8 +329,13 @@ impl WorkspaceProvider for FullProvider {
         progress: &Progress,
     ) -> Result<()> {
         refuse_limit(origin)?;
+        let files = self.files(from);
+        let is_writable = fs::symlink_metadata(&files).is_ok_and(|stat| stat.is_dir());
+        if origin.read_only || !is_writable {
+            return self.create(place, origin, progress);
+        }
         let seed = self.bases.as_ref().map(|_| Seed {
-            directory: self.files(from),
+            directory: files,
             snapshot: origin.snapshot.clone(),
         });
         self.fill_place(place, origin, seed, progress)
@@ -293,7 +366,7 @@ impl WorkspaceProvider for FullProvider {
         )?)
     }
 
-    fn release(&self, _: &Path) -> Result<()> {
-        Ok(())
+    fn release(&self, place: &Path) -> Result<()> {
+        self.release_tree(place)
     }
 }

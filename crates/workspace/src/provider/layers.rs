@@ -210,7 +210,13 @@ impl Layers {
 
     /// Removes layers that no stack of `used` needs, the oldest first, until
     /// the rest is within the budget; and what no run of the kernel can use.
-    pub(super) fn tidy(&self, used: &[Origin<'_>]) -> Result<()> {
+    /// `others` says, when nobody makes or mounts a stack, where stacks begin
+    /// that are needed as well.
+    pub(super) fn tidy(
+        &self,
+        used: &[Origin<'_>],
+        others: impl FnOnce() -> Result<Vec<String>>,
+    ) -> Result<()> {
         let failed = || Error::io("tidy", &self.directory);
         let lock = match lock::try_alone(&self.directory.join("lock")) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -220,9 +226,11 @@ impl Layers {
         let Some(_lock) = lock else {
             return Ok(());
         };
-        let chains = used
+        let tops = used
             .iter()
-            .filter_map(|origin| self.chain(&layer_id(origin.snapshot, origin.owner)));
+            .map(|origin| layer_id(origin.snapshot, origin.owner));
+        let tops = tops.chain(others()?);
+        let chains = tops.filter_map(|top| self.chain(&top));
         let mut needed: HashSet<String> = chains.flatten().collect();
         let mut layers = self.list().map_err(failed())?;
         layers.sort_by_key(|(made, ..)| std::cmp::Reverse(*made));
@@ -263,7 +271,7 @@ impl Layers {
 
 /// Equal for equal files and times of the same owner. Short, since mounts name
 /// many at once.
-fn layer_id(snapshot: &Snapshot, owner: Option<Owner>) -> String {
+pub(super) fn layer_id(snapshot: &Snapshot, owner: Option<Owner>) -> String {
     let [tree, times] = [snapshot.tree.root, snapshot.times];
     let bytes = [tree, times].map(|hash| hash.map_or([0; 32], |hash| *hash.as_bytes()));
     let mut bytes = bytes.concat();

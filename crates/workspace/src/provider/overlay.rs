@@ -13,8 +13,10 @@
 //!
 //! The last four are in `live/ID`, or in a subvolume of the pool. There the
 //! cache is beside the subvolume, so that a workspace without any room left can
-//! still be read.
+//! still be read. A read-only one has only a home, and a mount of a view that
+//! it shares with all who read the same ([`Views`], [`Readers`]).
 
+use std::collections::HashSet;
 use std::ffi::CString;
 use std::fs;
 use std::io;
@@ -26,12 +28,13 @@ use elevo_engine::{
     ImportOptions, NewStatCache, Owner, Progress, Repository, StatCache, import_upper, look_upper,
 };
 use elevo_objects::Tree;
-use rustix::io::Errno;
-use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+use rustix::mount::{MountFlags, mount};
 
-use super::layers::{Layers, Stack};
+use super::layers::{Layers, Stack, layer_id};
 use super::pool::Pool;
-use super::{Origin, ProviderKind, Reading, WorkspaceProvider};
+use super::readers::{Readers, unmount_all};
+use super::views::Views;
+use super::{Origin, ProviderKind, Reading, WorkspaceProvider, place_id as id};
 use crate::error::{Error, Result};
 use crate::home::give;
 
@@ -41,6 +44,8 @@ pub struct OverlayProvider {
     repository: Repository,
     threads: usize,
     layers: Layers,
+    views: Views,
+    readers: Readers,
     pool: Option<Pool>,
 }
 
@@ -53,6 +58,8 @@ impl OverlayProvider {
             repository,
             threads,
             layers,
+            views: Views::new(root),
+            readers: Readers::new(root),
             pool: None,
         }
     }
@@ -124,8 +131,37 @@ impl WorkspaceProvider for OverlayProvider {
         self.room(place).join("home")
     }
 
+    fn view(&self, place: &Path) -> PathBuf {
+        self.readers.path(id(place))
+    }
+
+    fn prepare(&self, _: &Path, origin: Origin<'_>, progress: &Progress) -> Result<()> {
+        let stack = self.layers.stack(origin, progress)?;
+        self.views.make(&view_of(origin), &stack, origin.owner)
+    }
+
+    fn show(&self, place: &Path, origin: Origin<'_>) -> Result<()> {
+        let view = view_of(origin);
+        if !self.views.is_there(&view) {
+            let gone = io::ErrorKind::NotFound.into();
+            return Err(Error::io("find", &self.views.path(&view))(gone));
+        }
+        self.readers.show(id(place), &self.views.path(&view))
+    }
+
+    fn shows(&self, place: &Path, origin: Origin<'_>) -> bool {
+        let view = view_of(origin);
+        self.views.is_there(&view) && self.readers.is_showing(id(place), &self.views.path(&view))
+    }
+
+    fn bare(&self, place: &Path) -> Result<Option<PathBuf>> {
+        self.readers.bare(id(place)).map(Some)
+    }
+
     fn create(&self, place: &Path, origin: Origin<'_>, progress: &Progress) -> Result<()> {
         match (&self.pool, origin.limit) {
+            // There is nothing to be written but to the home.
+            (_, None) if origin.read_only => {}
             (Some(pool), limit) => pool.create(id(place), limit)?,
             (None, None) => {}
             (None, Some(_)) => return Err(Error::NoLimit),
@@ -176,6 +212,15 @@ impl WorkspaceProvider for OverlayProvider {
     }
 
     fn attach(&self, place: &Path, origin: Origin<'_>, progress: &Progress) -> Result<()> {
+        if origin.read_only {
+            self.prepare(place, origin, progress)?;
+            let view = self.views.path(&view_of(origin));
+            self.readers.settle(id(place), &view)?;
+            if self.readers.is_showing(id(place), &view) {
+                return Ok(());
+            }
+            return self.show(place, origin);
+        }
         let stack = self.layers.stack(origin, progress)?;
         self.mount(place, &stack, origin.owner)
     }
@@ -225,7 +270,12 @@ impl WorkspaceProvider for OverlayProvider {
     }
 
     fn cut_off(&self) -> Result<Vec<String>> {
-        self.pool.as_ref().map_or(Ok(Vec::new()), Pool::readings)
+        let stacked = self.readers.stacked();
+        let mut ids = stacked.map_err(Error::io("read", Path::new("/proc/self/mountinfo")))?;
+        if let Some(pool) = &self.pool {
+            ids.extend(pool.readings()?);
+        }
+        Ok(ids)
     }
 
     fn clear_away(&self, place: &Path) -> Result<()> {
@@ -235,14 +285,8 @@ impl WorkspaceProvider for OverlayProvider {
 
     fn release(&self, place: &Path) -> Result<()> {
         let files = place.join("files");
-        loop {
-            match unmount(&files, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW) {
-                Ok(()) => {}
-                // Not, or no longer, mounted; or made by somebody who may.
-                Err(Errno::INVAL | Errno::NOENT | Errno::PERM) => break,
-                Err(error) => return Err(Error::io("unmount", &files)(error.into())),
-            }
-        }
+        unmount_all(&files).map_err(Error::io("unmount", &files))?;
+        self.readers.hide(id(place))?;
         match &self.pool {
             Some(pool) => pool.remove(id(place)),
             None => Ok(()),
@@ -250,14 +294,15 @@ impl WorkspaceProvider for OverlayProvider {
     }
 
     fn tidy(&self, used: &[Origin<'_>]) -> Result<()> {
-        self.layers.tidy(used)
+        let shown = used.iter().filter(|origin| origin.read_only);
+        let shown: HashSet<_> = shown.map(|origin| view_of(*origin)).collect();
+        self.layers.tidy(used, || self.views.tidy(&shown))
     }
 }
 
-/// A place is called as its workspace.
-fn id(place: &Path) -> &str {
-    let name = place.file_name().and_then(|name| name.to_str());
-    name.unwrap_or_default()
+/// What the view of an origin is called: as the layer it begins with.
+fn view_of(origin: Origin<'_>) -> String {
+    layer_id(origin.snapshot, origin.owner)
 }
 
 /// Mounts an overlay of `lowers`, the first on top, and of `upper` and `work`
@@ -267,7 +312,30 @@ fn id(place: &Path) -> &str {
 /// file is always whole in the upper (`metacopy` off). Nothing in it gives
 /// anybody another identity or a device.
 pub(crate) fn mount_overlay(lowers: &[&Path], room: &Path, files: &Path) -> io::Result<()> {
-    let mut data = b"redirect_dir=on,metacopy=off,index=off,xino=auto,lowerdir=".to_vec();
+    mount_overlay_with(lowers, room, files, Indexed::No, MountFlags::empty())
+}
+
+/// Whether the kernel notes which files are which in the upper, and so refuses
+/// one that another overlay has.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Indexed {
+    Yes,
+    No,
+}
+
+/// The same with other flags.
+pub(super) fn mount_overlay_with(
+    lowers: &[&Path],
+    room: &Path,
+    files: &Path,
+    indexed: Indexed,
+    flags: MountFlags,
+) -> io::Result<()> {
+    let mut data = b"redirect_dir=on,metacopy=off,xino=auto,index=".to_vec();
+    data.extend_from_slice(match indexed {
+        Indexed::Yes => b"on,lowerdir=".as_slice(),
+        Indexed::No => b"off,lowerdir=",
+    });
     for (at, lower) in lowers.iter().enumerate() {
         data.extend_from_slice(if at == 0 { b"" } else { b":" });
         data.extend(plain(lower)?);
@@ -282,7 +350,7 @@ pub(crate) fn mount_overlay(lowers: &[&Path], room: &Path, files: &Path) -> io::
         ));
     }
     let data = CString::new(data)?;
-    let flags = MountFlags::NOSUID | MountFlags::NODEV;
+    let flags = flags | MountFlags::NOSUID | MountFlags::NODEV;
     Ok(mount(
         "overlay",
         files,

@@ -106,6 +106,11 @@ impl Workspaces {
                 if let Ok(held) = self.hold_place(&id) {
                     provider.clear_away(&held.place)?;
                 }
+                if self.get(&id).is_ok_and(|record| record.read_only) {
+                    // Whoever reads it should see what it was moved to, even
+                    // if nobody asks for it; if it fails, when somebody does.
+                    let _ = self.path(&id);
+                }
             }
         }
         Ok(())

@@ -16,6 +16,7 @@ use crate::provider::Origin;
 use crate::record::{Record, State};
 
 /// A workspace that nobody else works on.
+#[derive(Debug)]
 pub(super) struct Held {
     pub(super) place: PathBuf,
     _lock: File,
@@ -43,13 +44,32 @@ impl Workspaces {
         // It may have changed, or gone, before it was held.
         let record = self.live(id)?;
         let held = held?;
-        let provider = self.provider_of(&record);
-        if !provider.is_attached(&held.place) {
+        if !self.is_attached(&record, &held.place)? {
             let made_from = self.snapshot_of(record.origin)?;
             let origin = origin(&record, &made_from);
+            let provider = self.provider_of(&record);
             provider.attach(&held.place, origin, &Progress::new())?;
         }
         Ok((record, held))
+    }
+
+    /// Whether what should be seen of a workspace is seen.
+    pub(super) fn is_attached(&self, record: &Record, place: &Path) -> Result<bool> {
+        let provider = self.provider_of(record);
+        if !record.read_only {
+            return Ok(provider.is_attached(place));
+        }
+        let made_from = self.snapshot_of(record.origin)?;
+        Ok(provider.shows(place, origin(record, &made_from)))
+    }
+
+    /// The directory that is seen.
+    pub(super) fn files_of(&self, record: &Record, place: &Path) -> PathBuf {
+        let provider = self.provider_of(record);
+        match record.read_only {
+            true => provider.view(place),
+            false => provider.files(place),
+        }
     }
 
     pub(super) fn hold_place(&self, id: &WorkspaceId) -> Result<Held> {
@@ -82,7 +102,7 @@ impl Workspaces {
     ) -> Result<PathBuf> {
         let place = self.make_place(&record.id, before)?;
         let provider = self.provider_of(&record);
-        let files = provider.files(&place.place);
+        let (of, at) = (record.clone(), place.place.clone());
         self.fill(vec![(record, place)], |places, origin| {
             let home = before.map_or(Ok(None), |parked| self.stored_home(parked))?;
             places.iter().try_for_each(|place| {
@@ -90,7 +110,7 @@ impl Workspaces {
                 self.make_home(provider, place, origin.owner, home.as_ref(), progress)
             })
         })?;
-        Ok(files)
+        Ok(self.files_of(&of, &at))
     }
 
     /// Makes workspaces of the same origin; all or none.

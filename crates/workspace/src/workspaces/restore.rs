@@ -28,7 +28,8 @@ impl Workspaces {
     /// by whatever looks at times. (A workspace with nothing in it gets the
     /// times of the snapshot.) The writers are always stopped meanwhile. If it
     /// fails or is killed on the way, the workspace holds some of both and has
-    /// its old base; restore it again.
+    /// its old base, and [`Record::unfinished`] is the snapshot; restore it
+    /// again.
     pub fn restore(
         &self,
         id: &WorkspaceId,
@@ -37,26 +38,57 @@ impl Workspaces {
         progress: &Progress,
     ) -> Result<CheckoutReport> {
         let (record, held) = self.hold(id)?;
-        let target = self.snapshot_of(snapshot)?;
+        if record.read_only {
+            return Err(Error::ReadOnly(id.clone()));
+        }
         let _thaw = stop(id, freeze)?;
+        self.bring(record, &held, snapshot, false, progress)
+    }
+
+    /// Makes a workspace hold another snapshot. If what it holds is known to
+    /// be its base, paths that are not as there are refused.
+    pub(super) fn bring(
+        &self,
+        record: Record,
+        held: &Held,
+        snapshot: SnapshotId,
+        is_known: bool,
+        progress: &Progress,
+    ) -> Result<CheckoutReport> {
+        let target = self.snapshot_of(snapshot)?;
+        let known = match is_known {
+            true => Some(self.snapshot_of(record.base)?),
+            false => None,
+        };
+        let begun = Record {
+            unfinished: Some(snapshot),
+            ..record.clone()
+        };
+        self.registry.lock()?.set(begun.clone())?;
         let mut attempts = 0;
         let report = loop {
             attempts += 1;
-            match self.write_differences(&record, &held, &target, progress) {
+            let known = known.as_ref().filter(|_| attempts == 1);
+            match self.write_differences(&begun, held, &target, known, progress) {
                 // What was removed may count until the file system commits.
                 Err(error) if is_full(&error) && attempts < ATTEMPTS => {
-                    if !self.provider_of(&record).reclaim(&held.place)? {
+                    if !self.provider_of(&begun).reclaim(&held.place)? {
                         return Err(error);
                     }
+                }
+                Err(error) if is_refused(&error) => {
+                    self.registry.lock()?.set(record)?;
+                    return Err(error);
                 }
                 done => break done?,
             }
         };
-        let restored = Record {
+        let brought = Record {
             base: snapshot,
-            ..record
+            unfinished: None,
+            ..begun
         };
-        self.registry.lock()?.set(restored)?;
+        self.registry.lock()?.set(brought)?;
         Ok(report)
     }
 
@@ -65,23 +97,36 @@ impl Workspaces {
         record: &Record,
         held: &Held,
         target: &Snapshot,
+        known: Option<&Snapshot>,
         progress: &Progress,
     ) -> Result<CheckoutReport> {
-        let made_from = self.snapshot_of(record.origin)?;
         let provider = self.provider_of(record);
-        let (tree, view) = provider.look(&held.place, origin(record, &made_from), progress)?;
+        let present = match known {
+            Some(known) => Present::Recorded(known.clone()),
+            None => {
+                let made_from = self.snapshot_of(record.origin)?;
+                let origin = origin(record, &made_from);
+                let (tree, view) = provider.look(&held.place, origin, progress)?;
+                Present::Found { tree, view }
+            }
+        };
         let options = CheckoutOptions {
             threads: self.threads,
             leave_out: Vec::new(),
-            force: true,
+            force: known.is_none(),
             seed: None,
             owner: record.owner,
         };
-        let (files, present) = (provider.files(&held.place), Present::Found { tree, view });
+        let files = provider.files(&held.place);
         let repository = &self.repository;
         let report = checkout(repository, target, &files, &present, &options, progress)?;
         Ok(report)
     }
+}
+
+/// Whether nothing was written.
+fn is_refused(error: &Error) -> bool {
+    matches!(error, Error::Engine(EngineError::InTheWay { .. }))
 }
 
 fn is_full(error: &Error) -> bool {

@@ -25,6 +25,14 @@ impl Workspaces {
     ) -> Result<Changes> {
         let (record, held) = self.hold(id)?;
         let base = self.snapshot_of(record.base)?;
+        if record.read_only {
+            return Ok(Changes {
+                base: record.base,
+                tree: base.tree,
+                before: base.tree,
+                repository: self.repository.clone(),
+            });
+        }
         let made_from = self.snapshot_of(record.origin)?;
         let origin = origin(&record, &made_from);
         let (tree, repository) = look(self.provider_of(&record), &held.place, origin)?;
@@ -43,6 +51,13 @@ impl Workspaces {
         info: CommitInfo,
         progress: &Progress,
     ) -> Result<Snapshotted> {
+        if record.read_only {
+            return Ok(Snapshotted {
+                id: record.base,
+                is_new: false,
+                losses: Vec::new(),
+            });
+        }
         let base = self.snapshot_of(record.base)?;
         let made_from = self.snapshot_of(record.origin)?;
         let origin = origin(&record, &made_from);

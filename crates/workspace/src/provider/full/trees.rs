@@ -1,0 +1,194 @@
+//! Read-only workspaces without overlays.
+//!
+//! ```text
+//! live/ID/trees/SNAPSHOT/   what it shows, and what it showed before that
+//! live/ID/between           where that is mounted read-only for a moment
+//! live/ID/files             where nothing can be mounted: a link to what it shows
+//! ```
+//!
+//! Where mounts can be made (root on Linux), readers have a read-only one as
+//! with overlays. Elsewhere they have the link, which is replaced at once, and
+//! write bits are cleared. Either way what was opened stays as it was, but what
+//! is shown no more is only kept until the workspace has moved on twice:
+//! nobody can tell whether it is still open.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use elevo_engine::Progress;
+
+use super::{FullProvider, refuse_limit};
+use crate::error::{Error, Result};
+#[cfg(target_os = "linux")]
+use crate::provider::readers::{Readers, unmount_all};
+use crate::provider::{Origin, place_id};
+use crate::trash;
+
+const UNFINISHED: &str = "unfinished";
+const WRITE_BITS: u32 = 0o222;
+
+fn trees(place: &Path) -> PathBuf {
+    place.join("trees")
+}
+
+fn tree(place: &Path, origin: Origin<'_>) -> PathBuf {
+    trees(place).join(origin.id.to_string())
+}
+
+fn link(place: &Path) -> PathBuf {
+    place.join("files")
+}
+
+fn is_linked(place: &Path) -> bool {
+    fs::symlink_metadata(link(place)).is_ok_and(|stat| stat.is_symlink())
+}
+
+impl FullProvider {
+    /// The mounts of readers, if this one has or gets such.
+    #[cfg(target_os = "linux")]
+    fn readers(&self, place: &Path) -> Option<&Readers> {
+        let readers = self.readers.as_ref().filter(|_| !is_linked(place));
+        readers.filter(|readers| readers.can_mount())
+    }
+
+    /// Makes a read-only one in an empty place, or lets it be seen again.
+    pub(super) fn attach_tree(
+        &self,
+        place: &Path,
+        origin: Origin<'_>,
+        progress: &Progress,
+    ) -> Result<()> {
+        refuse_limit(origin)?;
+        self.prepare_tree(place, origin, progress)?;
+        #[cfg(target_os = "linux")]
+        if let Some(readers) = self.readers(place) {
+            readers.settle(place_id(place), &tree(place, origin))?;
+        }
+        match self.shows_tree(place, origin) {
+            true => Ok(()),
+            false => self.show_tree(place, origin),
+        }
+    }
+
+    /// Where readers see it.
+    pub(super) fn tree_view(&self, place: &Path) -> PathBuf {
+        #[cfg(target_os = "linux")]
+        if let Some(readers) = self.readers(place) {
+            return readers.path(place_id(place));
+        }
+        link(place)
+    }
+
+    /// Fills a directory with the origin, unless there is one.
+    pub(super) fn prepare_tree(
+        &self,
+        place: &Path,
+        origin: Origin<'_>,
+        progress: &Progress,
+    ) -> Result<()> {
+        let (tree, trees) = (tree(place, origin), trees(place));
+        if tree.is_dir() {
+            return Ok(());
+        }
+        let failed = || Error::io("make", &trees);
+        fs::create_dir_all(&trees).map_err(failed())?;
+        self.remove_unseen(place)?;
+        let unfinished = trees.join(UNFINISHED);
+        self.fill_from_base(&unfinished, origin, progress)?;
+        if !self.is_mounted(place) {
+            clear_write_bits(&unfinished).map_err(failed())?;
+        }
+        fs::rename(&unfinished, &tree).map_err(failed())
+    }
+
+    fn is_mounted(&self, _place: &Path) -> bool {
+        #[cfg(target_os = "linux")]
+        return self.readers(_place).is_some();
+        #[cfg(not(target_os = "linux"))]
+        false
+    }
+
+    /// Removes all trees but the one that is seen.
+    fn remove_unseen(&self, place: &Path) -> Result<()> {
+        let directory = trees(place);
+        let list = || fs::read_dir(&directory)?.collect::<io::Result<Vec<_>>>();
+        for entry in list().map_err(Error::io("list", &directory))? {
+            if !self.is_seen(place, &entry.path()) {
+                trash::remove(&entry.path(), &place.join("trash"))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn is_seen(&self, place: &Path, tree: &Path) -> bool {
+        #[cfg(target_os = "linux")]
+        if let Some(readers) = self.readers(place) {
+            return readers.is_showing(place_id(place), tree);
+        }
+        fs::read_link(link(place)).is_ok_and(|target| place.join(target) == tree)
+    }
+
+    /// Lets readers see the tree that was prepared.
+    pub(super) fn show_tree(&self, place: &Path, origin: Origin<'_>) -> Result<()> {
+        let tree = tree(place, origin);
+        #[cfg(target_os = "linux")]
+        if let Some(readers) = self.readers(place) {
+            return readers.show_directory(place_id(place), &tree, &place.join("between"));
+        }
+        let (link, new) = (link(place), place.join("files.new"));
+        let target = tree.strip_prefix(place).unwrap_or(&tree);
+        let replace = || {
+            match fs::remove_file(&new) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => symlink(target, &new)?,
+            }
+            fs::rename(&new, &link)
+        };
+        replace().map_err(Error::io("replace", &link))
+    }
+
+    /// Whether readers see the origin.
+    pub(super) fn shows_tree(&self, place: &Path, origin: Origin<'_>) -> bool {
+        self.is_seen(place, &tree(place, origin))
+    }
+
+    /// See [`crate::WorkspaceProvider::bare`].
+    pub(super) fn bare_tree(&self, _place: &Path) -> Result<Option<PathBuf>> {
+        #[cfg(target_os = "linux")]
+        if let Some(readers) = self.readers(_place) {
+            return readers.bare(place_id(_place)).map(Some);
+        }
+        Ok(None)
+    }
+
+    /// Undoes what is mounted for readers.
+    pub(super) fn release_tree(&self, _place: &Path) -> Result<()> {
+        #[cfg(target_os = "linux")]
+        if let Some(readers) = &self.readers {
+            let between = _place.join("between");
+            unmount_all(&between).map_err(Error::io("unmount", &between))?;
+            readers.hide(place_id(_place))?;
+        }
+        Ok(())
+    }
+}
+
+/// Lets nobody write to what is in a directory that nobody else has seen yet.
+fn clear_write_bits(directory: &Path) -> io::Result<()> {
+    let mut open = vec![directory.to_owned()];
+    while let Some(path) = open.pop() {
+        let stat = fs::symlink_metadata(&path)?;
+        if stat.is_symlink() {
+            continue;
+        }
+        if stat.is_dir() {
+            let entries = fs::read_dir(&path)?.map(|entry| Ok(entry?.path()));
+            open.extend(entries.collect::<io::Result<Vec<_>>>()?);
+        }
+        let mode = stat.permissions().mode() & !WRITE_BITS;
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode))?;
+    }
+    Ok(())
+}

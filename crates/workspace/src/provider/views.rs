@@ -1,0 +1,165 @@
+//! Read-only overlays, one for each stack of layers, of which any number of
+//! readers have a mount each: they share what the kernel keeps of it.
+//!
+//! ```text
+//! views/LAYER/files   the overlay of the stack that begins with that layer
+//!       …/upper       nothing, ever; the kernel keeps it for the overlay alone
+//!       …/work        overlayfs's own
+//! views/LAYER.N/      one whose mount has gone
+//! views/LAYER.lock    held while the overlay is mounted
+//! ```
+//!
+//! A reader that has moved on may have left files open. Nobody can list them,
+//! but the kernel gives an upper to one overlay at a time, until the last file
+//! in it is closed: so the layers below are needed for as long as another
+//! overlay on the same upper is refused.
+
+use std::collections::HashSet;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use elevo_engine::Owner;
+use rustix::mount::{MountFlags, MountPropagationFlags, mount_change};
+
+use super::layers::Stack;
+use super::overlay::{Indexed, mount_overlay_with};
+use super::readers::{is_mount, unmount_all};
+use crate::error::{Error, Result};
+use crate::home::give;
+use crate::lock;
+use crate::trash;
+
+/// The read-only overlays.
+#[derive(Debug)]
+pub(super) struct Views {
+    directory: PathBuf,
+    trash: PathBuf,
+}
+
+const LOCK: &str = ".lock";
+
+impl Views {
+    /// Those in `root`, where the workspaces are too.
+    pub(super) fn new(root: &Path) -> Self {
+        Self {
+            directory: root.join("views"),
+            trash: root.join("trash"),
+        }
+    }
+
+    /// Where the overlay of the stack that begins with `layer` is.
+    pub(super) fn path(&self, layer: &str) -> PathBuf {
+        self.directory.join(layer).join("files")
+    }
+
+    /// Whether it is mounted.
+    pub(super) fn is_there(&self, layer: &str) -> bool {
+        is_mount(&self.path(layer)).is_ok_and(|is_mount| is_mount)
+    }
+
+    /// Mounts it, unless it is.
+    pub(super) fn make(&self, layer: &str, stack: &Stack, owner: Option<Owner>) -> Result<()> {
+        let failed = || Error::io("mount an overlay in", &self.directory);
+        fs::create_dir_all(&self.directory).map_err(failed())?;
+        let lock = self.directory.join(format!("{layer}{LOCK}"));
+        let _turn = lock::alone(&lock).map_err(failed())?;
+        if self.is_there(layer) {
+            return Ok(());
+        }
+        let place = self.directory.join(layer);
+        self.set_aside(layer, &place).map_err(failed())?;
+        for name in ["upper", "work", "files"] {
+            fs::create_dir_all(place.join(name)).map_err(failed())?;
+        }
+        give(&place.join("upper"), owner)?;
+        let lowers: Vec<_> = stack.directories.iter().map(PathBuf::as_path).collect();
+        let files = place.join("files");
+        let mount = || {
+            let (flags, indexed) = (MountFlags::RDONLY, Indexed::No);
+            mount_overlay_with(&lowers, &place, &files, indexed, flags)?;
+            // Or what happens to one reader's mount would happen to all.
+            Ok(mount_change(&files, MountPropagationFlags::PRIVATE)?)
+        };
+        mount().map_err(failed())
+    }
+
+    /// Its mount has gone, but somebody may still have files open there.
+    fn set_aside(&self, layer: &str, place: &Path) -> io::Result<()> {
+        if !place.try_exists()? {
+            return Ok(());
+        }
+        let mut numbers = 0..;
+        let aside = numbers.find_map(|number: u64| {
+            let aside = self.directory.join(format!("{layer}.{number}"));
+            (!aside.exists()).then_some(aside)
+        });
+        aside.map_or(Ok(()), |aside| fs::rename(place, aside))
+    }
+
+    /// Takes away those that no reader needs; `needed` begin the stacks that
+    /// are shown to one. Returns the layers of those that somebody has files
+    /// open in. Nobody makes one meanwhile.
+    pub(super) fn tidy(&self, needed: &HashSet<String>) -> Result<Vec<String>> {
+        let failed = || Error::io("tidy", &self.directory);
+        let mut in_use = Vec::new();
+        for (name, place) in self.list().map_err(failed())? {
+            let layer = name.split('.').next().unwrap_or_default();
+            if name == layer && needed.contains(layer) {
+                continue;
+            }
+            if retire(&place).map_err(failed())? {
+                trash::throw(&place, &self.trash)?;
+            } else {
+                in_use.push(layer.to_owned());
+            }
+        }
+        Ok(in_use)
+    }
+
+    /// All of them; clears away their locks.
+    fn list(&self) -> io::Result<Vec<(String, PathBuf)>> {
+        let mut views = Vec::new();
+        let entries = match fs::read_dir(&self.directory) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(views),
+            entries => entries?,
+        };
+        for entry in entries {
+            let path = entry?.path();
+            let name = path.file_name().and_then(|name| name.to_str());
+            match name.map(ToOwned::to_owned) {
+                Some(name) if name.ends_with(LOCK) => fs::remove_file(path)?,
+                Some(name) => views.push((name, path)),
+                None => {}
+            }
+        }
+        Ok(views)
+    }
+}
+
+/// Takes away the mount of one; whether nobody uses it any more.
+fn retire(place: &Path) -> io::Result<bool> {
+    let files = place.join("files");
+    if is_mount(&files).is_ok_and(|is_mount| is_mount) {
+        // Where the kernel does not keep the upper, nobody can tell: it stays.
+        if !is_used(place)? {
+            return Ok(false);
+        }
+        unmount_all(&files)?;
+    }
+    Ok(!is_used(place)?)
+}
+
+/// Whether the kernel refuses another overlay on the same upper.
+fn is_used(place: &Path) -> io::Result<bool> {
+    let [below, probe] = ["below", "probe"].map(|name| place.join(name));
+    for directory in [&below, &probe, &place.join("upper"), &place.join("work")] {
+        fs::create_dir_all(directory)?;
+    }
+    let flags = MountFlags::RDONLY;
+    match mount_overlay_with(&[&below], place, &probe, Indexed::Yes, flags) {
+        Ok(()) => unmount_all(&probe).map(|()| false),
+        // In use; or nobody can tell.
+        Err(_) => Ok(true),
+    }
+}

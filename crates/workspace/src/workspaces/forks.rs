@@ -1,0 +1,94 @@
+//! Workspaces that hold what another holds.
+
+use elevo_engine::{CommitInfo, Progress};
+
+use super::places::Held;
+use super::{Snapshotted, Workspaces};
+use crate::error::Result;
+use crate::freeze::{Freeze, stop};
+use crate::id::WorkspaceId;
+use crate::record::Record;
+
+impl Workspaces {
+    /// Makes a workspace for each of `into` that holds what `id` holds now, its
+    /// home included, and can be written to. Either all are made or none.
+    ///
+    /// With a pool it is what was there at one moment, and no snapshot is
+    /// taken: their base is that of `id`. Otherwise a snapshot is taken as by
+    /// [`Self::snapshot`], which is the base of all and is returned.
+    pub fn fork(
+        &self,
+        id: &WorkspaceId,
+        into: &[WorkspaceId],
+        info: CommitInfo,
+        freeze: &dyn Freeze,
+        progress: &Progress,
+    ) -> Result<Option<Snapshotted>> {
+        let (record, held) = self.hold(id)?;
+        let provider = self.provider_of(&record);
+        if record.read_only || !provider.is_atomic(&held.place) {
+            let _thaw = stop(id, freeze)?;
+            let taken = self.fork_snapshot(record, &held, into, info, false, progress);
+            return taken.map(Some);
+        }
+        let fork = |id| fork_of(&record, id, &info);
+        self.make_all(into.iter().map(fork).collect(), |places, origin| {
+            provider.fork_at_once(&held.place, places, origin, progress)
+        })?;
+        Ok(None)
+    }
+
+    /// The same with workspaces that can only be read. A snapshot is taken as
+    /// by [`Self::snapshot`], with a pool too, which is what they show.
+    pub fn fork_read_only(
+        &self,
+        id: &WorkspaceId,
+        into: &[WorkspaceId],
+        info: CommitInfo,
+        freeze: &dyn Freeze,
+        progress: &Progress,
+    ) -> Result<Snapshotted> {
+        let (record, held) = self.hold(id)?;
+        let _thaw = stop(id, freeze)?;
+        self.fork_snapshot(record, &held, into, info, true, progress)
+    }
+
+    fn fork_snapshot(
+        &self,
+        record: Record,
+        held: &Held,
+        into: &[WorkspaceId],
+        info: CommitInfo,
+        read_only: bool,
+        progress: &Progress,
+    ) -> Result<Snapshotted> {
+        let provider = self.provider_of(&record);
+        let taken = self.snapshot_held(record.clone(), held, info.clone(), progress)?;
+        let home = self.copy_of_home(&record, held, progress)?;
+        let taken_record = Record {
+            origin: taken.id,
+            base: taken.id,
+            read_only,
+            ..record
+        };
+        let fork = |id| fork_of(&taken_record, id, &info);
+        self.make_all(into.iter().map(fork).collect(), |places, origin| {
+            places.iter().try_for_each(|place| {
+                provider.fork(&held.place, place, origin, progress)?;
+                self.make_home(provider, place, origin.owner, home.as_ref(), progress)
+            })
+        })?;
+        Ok(taken)
+    }
+}
+
+/// What is kept of a fork of a workspace that `of` is kept of.
+fn fork_of(of: &Record, id: &WorkspaceId, info: &CommitInfo) -> Record {
+    Record {
+        id: id.clone(),
+        created: info.created,
+        home: None,
+        unfinished: None,
+        ..of.clone()
+    }
+}
