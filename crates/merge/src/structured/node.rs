@@ -1,0 +1,208 @@
+//! A file as a tree that still knows every byte of its text.
+//!
+//! A container is its items and what stands between them:
+//!
+//! ```text
+//! {                head
+//!   "a" : 1 , // x  lead, label, sep, value, mid, comma, trail
+//! }                tail
+//! ```
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+/// Which of the two sides that are merged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    Ours,
+    Theirs,
+}
+
+/// A parsed file: `head`, the text of `root`, and `tail` are all of it.
+#[derive(Debug)]
+pub(crate) struct Doc<'a> {
+    pub(crate) head: &'a str,
+    pub(crate) root: Node<'a>,
+    pub(crate) tail: &'a str,
+}
+
+/// A value and how it is written.
+#[derive(Debug)]
+pub(crate) struct Node<'a> {
+    pub(crate) text: &'a str,
+    pub(crate) meaning: Meaning,
+    pub(crate) kind: Kind<'a>,
+}
+
+/// What a value is made of.
+#[derive(Debug)]
+pub(crate) enum Kind<'a> {
+    /// The value in one spelling of many, such as a string without escapes.
+    Scalar(Rc<str>),
+    Map(Box<Container<'a>>),
+    List(Box<Container<'a>>),
+}
+
+/// The inside of a map or a list.
+#[derive(Debug)]
+pub(crate) struct Container<'a> {
+    pub(crate) head: &'a str,
+    pub(crate) items: Vec<Item<'a>>,
+    pub(crate) tail: &'a str,
+    /// Whether items are separated by commas, or by lines.
+    pub(crate) commas: bool,
+}
+
+/// An entry of a map or an element of a list.
+#[derive(Debug)]
+pub(crate) struct Item<'a> {
+    pub(crate) lead: &'a str,
+    /// The key as written.
+    pub(crate) label: &'a str,
+    /// The key as meant; empty in lists.
+    pub(crate) name: Rc<str>,
+    pub(crate) sep: &'a str,
+    pub(crate) value: Node<'a>,
+    pub(crate) mid: &'a str,
+    pub(crate) comma: bool,
+    pub(crate) trail: &'a str,
+}
+
+impl<'a> Node<'a> {
+    pub(crate) fn as_map(&self) -> Option<&Container<'a>> {
+        match &self.kind {
+            Kind::Map(container) => Some(container),
+            Kind::Scalar(_) | Kind::List(_) => None,
+        }
+    }
+
+    pub(crate) fn as_list(&self) -> Option<&Container<'a>> {
+        match &self.kind {
+            Kind::List(container) => Some(container),
+            Kind::Scalar(_) | Kind::Map(_) => None,
+        }
+    }
+
+    /// Written and meant the same.
+    pub(crate) fn same(&self, other: &Node<'_>) -> bool {
+        self.meaning == other.meaning && self.text == other.text
+    }
+}
+
+impl<'a> Container<'a> {
+    pub(crate) fn get(&self, name: &str) -> Option<&Item<'a>> {
+        self.items.iter().find(|item| &*item.name == name)
+    }
+
+    /// Whether a comma follows the last item; unknown if there is none.
+    pub(crate) fn ends_with_comma(&self) -> Option<bool> {
+        self.items.last().map(|item| item.comma)
+    }
+}
+
+/// Equal for values that mean the same, however they are written: of maps, in
+/// whatever order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Meaning(u32);
+
+/// Gives equal values equal numbers.
+#[derive(Debug, Default)]
+pub(crate) struct Meanings(HashMap<Shape, Meaning>);
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+enum Shape {
+    Scalar(Rc<str>),
+    Map(Vec<(Meaning, Meaning)>),
+    List(Vec<Meaning>),
+}
+
+impl Meanings {
+    /// `text` must differ for different values, of whatever type.
+    pub(crate) fn scalar(&mut self, text: &str) -> (Meaning, Rc<str>) {
+        let text: Rc<str> = text.into();
+        (self.number(Shape::Scalar(Rc::clone(&text))), text)
+    }
+
+    /// Nothing if a key is there twice.
+    pub(crate) fn map<'n>(
+        &mut self,
+        entries: impl Iterator<Item = (&'n Rc<str>, Meaning)>,
+    ) -> Option<Meaning> {
+        let mut pairs: Vec<_> = entries
+            .map(|(name, value)| (self.number(Shape::Scalar(Rc::clone(name))), value))
+            .collect();
+        pairs.sort_unstable();
+        let twice = pairs.windows(2).any(|pair| pair[0].0 == pair[1].0);
+        (!twice).then(|| self.number(Shape::Map(pairs)))
+    }
+
+    pub(crate) fn list(&mut self, elements: impl Iterator<Item = Meaning>) -> Meaning {
+        self.number(Shape::List(elements.collect()))
+    }
+
+    fn number(&mut self, shape: Shape) -> Meaning {
+        let next = Meaning(self.0.len() as u32);
+        *self.0.entry(shape).or_insert(next)
+    }
+}
+
+/// Builds the nodes of one document, within limits.
+#[derive(Debug)]
+pub(crate) struct Builder<'m> {
+    pub(crate) meanings: &'m mut Meanings,
+    left: usize,
+}
+
+/// How deep values may nest, and how many there may be: a file beyond is for
+/// the driver of texts.
+pub(crate) const MAX_DEPTH: usize = 128;
+pub(crate) const MAX_NODES: usize = 250_000;
+
+impl<'m> Builder<'m> {
+    pub(crate) fn new(meanings: &'m mut Meanings) -> Self {
+        Self {
+            meanings,
+            left: MAX_NODES,
+        }
+    }
+
+    fn count(&mut self) -> Option<()> {
+        self.left = self.left.checked_sub(1)?;
+        Some(())
+    }
+
+    pub(crate) fn scalar<'a>(&mut self, text: &'a str, value: &str) -> Option<Node<'a>> {
+        self.count()?;
+        let (meaning, value) = self.meanings.scalar(value);
+        Some(Node {
+            text,
+            meaning,
+            kind: Kind::Scalar(value),
+        })
+    }
+
+    /// Nothing if a key is there twice.
+    pub(crate) fn map<'a>(&mut self, text: &'a str, container: Container<'a>) -> Option<Node<'a>> {
+        self.count()?;
+        let entries = container.items.iter();
+        let meaning = self
+            .meanings
+            .map(entries.map(|item| (&item.name, item.value.meaning)))?;
+        Some(Node {
+            text,
+            meaning,
+            kind: Kind::Map(Box::new(container)),
+        })
+    }
+
+    pub(crate) fn list<'a>(&mut self, text: &'a str, container: Container<'a>) -> Option<Node<'a>> {
+        self.count()?;
+        let elements = container.items.iter();
+        let meaning = self.meanings.list(elements.map(|item| item.value.meaning));
+        Some(Node {
+            text,
+            meaning,
+            kind: Kind::List(Box::new(container)),
+        })
+    }
+}

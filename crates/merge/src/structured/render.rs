@@ -1,0 +1,351 @@
+//! Writes a merged file out of the bytes of both sides.
+
+use std::borrow::Cow;
+
+use super::gaps::{Comments, Shift, indent};
+use super::node::{Container, Doc, Item, Kind, Side};
+use super::plan::{Docs, Join, Joined, Plan, Planned};
+
+/// How a format is written, beyond what its nodes say.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Style {
+    pub(crate) comments: Comments,
+    /// Whether text may get another indent where it goes. Not in TOML, where
+    /// strings may span lines.
+    pub(crate) reindents: bool,
+    /// Whether the items of a list begin with a dash, which indents them.
+    pub(crate) dashes: bool,
+}
+
+pub(crate) fn render<'a>(docs: &Docs<'_, 'a>, planned: &Planned<'_, 'a>, style: Style) -> String {
+    let habits = [docs.ours, docs.theirs].map(Habits::of);
+    let length = docs.ours.root.text.len() + docs.theirs.root.text.len();
+    let mut out = Out {
+        text: String::with_capacity(length),
+        open: false,
+        style,
+        habits,
+    };
+    let of = |side| match side {
+        Side::Ours => docs.ours,
+        Side::Theirs => docs.theirs,
+    };
+    out.gap(of(planned.head).head);
+    match &planned.root {
+        Plan::Take(_, node) => out.write(node.text),
+        root => out.plan(root, &Place::default()),
+    }
+    out.gap(of(planned.tail).tail);
+    out.text
+}
+
+/// How a side writes.
+#[derive(Clone, Copy, Debug)]
+struct Habits<'a> {
+    unit: &'a str,
+    /// Nothing if lines end in both ways, or there are none.
+    eol: Option<&'static str>,
+}
+
+impl<'a> Habits<'a> {
+    fn of(doc: &Doc<'a>) -> Self {
+        let lead = match &doc.root.kind {
+            Kind::Map(inside) | Kind::List(inside) => inside.items.first().map(|item| item.lead),
+            Kind::Scalar(_) => None,
+        };
+        let ends = [doc.head, doc.root.text, doc.tail].map(|text| {
+            let crlf = text.matches("\r\n").count();
+            (crlf, text.matches('\n').count() - crlf)
+        });
+        let (crlf, lf) = ends
+            .into_iter()
+            .fold((0, 0), |sum, end| (sum.0 + end.0, sum.1 + end.1));
+        let eol = match (crlf, lf) {
+            (0, 1..) => Some("\n"),
+            (1.., 0) => Some("\r\n"),
+            _ => None,
+        };
+        Self {
+            unit: lead.and_then(indent).unwrap_or_default(),
+            eol,
+        }
+    }
+}
+
+/// The indents around what is written: in ours, in theirs, and in the result,
+/// which is laid out like one of them.
+#[derive(Clone, Copy, Debug)]
+struct Place<'s> {
+    /// Nothing where it is not known.
+    sides: [Option<&'s str>; 2],
+    here: &'s str,
+    like: Side,
+}
+
+impl Default for Place<'_> {
+    fn default() -> Self {
+        Self {
+            sides: [Some(""); 2],
+            here: "",
+            like: Side::Ours,
+        }
+    }
+}
+
+/// How the items of a merged container are laid out: like those of one side.
+#[derive(Debug)]
+struct Layout<'a> {
+    side: Side,
+    first: &'a str,
+    other: Cow<'a, str>,
+}
+
+struct Out<'a> {
+    text: String,
+    /// Whether a comment is open that ends with its line.
+    open: bool,
+    style: Style,
+    habits: [Habits<'a>; 2],
+}
+
+impl<'a> Out<'a> {
+    fn gap(&mut self, gap: &str) {
+        if !gap.is_empty() {
+            self.write(gap);
+            self.open = self.style.comments.ends_open(gap);
+        }
+    }
+
+    fn write(&mut self, text: &str) {
+        if self.open && !text.is_empty() {
+            if !text.starts_with('\n') && !text.starts_with("\r\n") {
+                self.text.push_str(self.habits[0].eol.unwrap_or("\n"));
+            }
+            self.open = false;
+        }
+        self.text.push_str(text);
+    }
+
+    fn plan(&mut self, plan: &Plan<'_, 'a>, place: &Place<'_>) {
+        match plan {
+            Plan::Same(node) => self.write(node.text),
+            Plan::Take(side, node) => {
+                let moved = self.shift(*side, place).apply(node.text);
+                self.write(&moved);
+            }
+            Plan::Made(text, _) => self.write(text),
+            Plan::Join(join) => self.join(join, place),
+        }
+    }
+
+    /// From a side's place to the place here.
+    fn shift<'s>(&self, side: Side, place: &Place<'s>) -> Shift<'s>
+    where
+        'a: 's,
+    {
+        let (Some(from), true) = (place.sides[side as usize], self.style.reindents) else {
+            return Shift::NONE;
+        };
+        if side == place.like {
+            return Shift::NONE;
+        }
+        let (there, here) = (self.habits[side as usize], self.habits[place.like as usize]);
+        let unit = Some((there.unit, here.unit))
+            .filter(|(there, here)| !there.is_empty() && !here.is_empty());
+        Shift {
+            indent: (from, place.here),
+            unit: unit.unwrap_or_default(),
+            eol: there.eol.zip(here.eol).unwrap_or_default(),
+        }
+    }
+
+    fn join(&mut self, join: &Join<'_, 'a>, place: &Place<'_>) {
+        let layout = self.layout(join, place);
+        let trailing = trailing_comma(join);
+        self.gap(join.side(join.head).head);
+        let last = join.items.len().wrapping_sub(1);
+        for (at, joined) in join.items.iter().enumerate() {
+            let comma = join.ours.commas && (at != last || trailing);
+            self.item(join, joined, at == 0, comma, &layout, place);
+        }
+        self.gap(join.side(join.tail).tail);
+    }
+
+    /// The way of the side that changed it; ours if both did.
+    fn layout(&self, join: &Join<'_, 'a>, place: &Place<'_>) -> Layout<'a> {
+        let way = |container: &Container<'a>| container.items.first().map(|item| indent(item.lead));
+        let unchanged = join.base.is_some_and(|base| way(base) == way(join.ours));
+        let side = if join.ours.items.is_empty() || (unchanged && !join.theirs.items.is_empty()) {
+            Side::Theirs
+        } else {
+            Side::Ours
+        };
+        let container = join.side(side);
+        let first = container.items.first().map_or("", |item| item.lead);
+        // Where one side has a single item, the other may show the way.
+        let alike = if way(join.ours) == way(join.theirs) {
+            [container, join.ours, join.theirs]
+        } else {
+            [container; 3]
+        };
+        let first = self.bare(first);
+        let other = match alike.iter().find_map(|side| side.items.get(1)) {
+            Some(item) => Cow::Borrowed(self.bare(item.lead)),
+            None => self.second_lead(
+                container,
+                first,
+                place.sides[side as usize].unwrap_or_default(),
+            ),
+        };
+        Layout { side, first, other }
+    }
+
+    /// A lead without its comments.
+    fn bare<'g>(&self, lead: &'g str) -> &'g str {
+        if !self.style.comments.has_any(lead) {
+            return lead;
+        }
+        let line = lead.rfind('\n').unwrap_or(lead.len());
+        if self.style.comments.has_any(&lead[line..]) {
+            return "";
+        }
+        let start = if lead[..line].ends_with('\r') {
+            line - 1
+        } else {
+            line
+        };
+        &lead[start..]
+    }
+
+    /// What would stand before a second item where there is only one.
+    fn second_lead(&self, container: &Container<'a>, first: &'a str, around: &str) -> Cow<'a, str> {
+        if !container.commas {
+            return Cow::Owned(format!("\n{around}"));
+        }
+        let spaced = container
+            .items
+            .first()
+            .is_some_and(|item| item.sep.ends_with(' ') || item.label.is_empty());
+        match (indent(first), spaced) {
+            (Some(_), _) => Cow::Borrowed(first),
+            (None, true) => Cow::Borrowed(" "),
+            (None, false) => Cow::Borrowed(""),
+        }
+    }
+
+    fn item(
+        &mut self,
+        join: &Join<'_, 'a>,
+        joined: &Joined<'_, 'a>,
+        first: bool,
+        comma: bool,
+        layout: &Layout<'a>,
+        around: &Place<'_>,
+    ) {
+        let (lead, like) = self.lead(join, joined, first, layout, around);
+        let sides = [joined.ours, joined.theirs];
+        let place = Place {
+            sides: [0, 1].map(|side: usize| {
+                let own = sides[side].and_then(|item| indent(item.lead));
+                // Between commas, a line may begin anywhere.
+                own.or(around.sides[side].filter(|_| !join.ours.commas))
+            }),
+            here: indent(&lead).unwrap_or(around.here),
+            like,
+        };
+        self.gap(&lead);
+        let frame = joined.frame;
+        self.write(joined.item(frame.label).map_or("", |item| item.label));
+        let sep = joined.item(frame.sep).map_or("", |item| item.sep);
+        let sep = self.shift(frame.sep, &place).apply(sep);
+        self.gap(&sep);
+        let inner: [Option<String>; 2] =
+            [0, 1].map(|side: usize| Some(self.inner(sides[side]?, place.sides[side]?)));
+        let here = match joined.item(frame.sep) {
+            Some(item) => self.inner_of(item, &sep, place.here),
+            None => place.here.to_owned(),
+        };
+        let inside = Place {
+            sides: [inner[0].as_deref(), inner[1].as_deref()],
+            here: &here,
+            like,
+        };
+        self.plan(&joined.plan, &inside);
+        self.gap(joined.item(frame.mid).map_or("", |item| item.mid));
+        if comma {
+            self.write(",");
+        }
+        self.gap(joined.item(frame.trail).map_or("", |item| item.trail));
+    }
+
+    /// The indent of what is inside an item.
+    fn inner(&self, item: &Item<'a>, around: &str) -> String {
+        self.inner_of(item, item.sep, around)
+    }
+
+    fn inner_of(&self, item: &Item<'a>, sep: &str, around: &str) -> String {
+        match indent(sep) {
+            Some(deeper) => deeper.to_owned(),
+            None if self.style.dashes && item.label == "-" => {
+                let width = around.len() + item.label.len() + sep.len();
+                format!("{around:width$}")
+            }
+            None => around.to_owned(),
+        }
+    }
+
+    /// What stands before an item, and like which side: as it was, unless the
+    /// item is in another place now.
+    fn lead<'l>(
+        &self,
+        join: &Join<'_, 'a>,
+        joined: &Joined<'l, 'a>,
+        first: bool,
+        layout: &'l Layout<'a>,
+        around: &Place<'_>,
+    ) -> (Cow<'l, str>, Side) {
+        let side = joined.frame.lead;
+        let Some(item) = joined.item(side) else {
+            return (Cow::Borrowed(""), around.like);
+        };
+        let was_first = std::ptr::eq(item, &raw const join.side(side).items[0]);
+        let alone = joined.ours.is_none() || joined.theirs.is_none();
+        let foreign = alone && side != layout.side;
+        let own = indent(item.lead);
+        let wanted = if first { layout.first } else { &*layout.other };
+        let misplaced = (first != was_first && (first || own.is_none()))
+            || (foreign && own.is_some() != indent(wanted).is_some());
+        if misplaced && !self.style.comments.has_any(item.lead) {
+            // Without a line of its own, its indent is not known.
+            let known = own.is_some() || !join.ours.commas;
+            return (
+                Cow::Borrowed(wanted),
+                if known { layout.side } else { side },
+            );
+        }
+        let (Some(own), Some(wanted), true) = (own, indent(wanted), foreign) else {
+            let like = if own.is_some() { side } else { around.like };
+            return (Cow::Borrowed(item.lead), like);
+        };
+        let mut place = Place {
+            here: wanted,
+            like: layout.side,
+            ..*around
+        };
+        place.sides[side as usize] = Some(own);
+        let lead = self.shift(side, &place).apply(item.lead).into_owned();
+        (Cow::Owned(lead), layout.side)
+    }
+}
+
+fn trailing_comma(join: &Join<'_, '_>) -> bool {
+    let ours = join.ours.ends_with_comma();
+    let theirs = join.theirs.ends_with_comma();
+    let base = join.base.and_then(Container::ends_with_comma);
+    let chosen = if base.is_some() && ours == base {
+        theirs
+    } else {
+        ours
+    };
+    chosen.or(ours).or(theirs).unwrap_or(false)
+}

@@ -1,0 +1,11 @@
+//! The drivers that merge by structure.
+
+#![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
+#![allow(missing_docs, reason = "tests")]
+
+mod documents;
+mod json;
+mod json_layout;
+mod json_properties;
+mod random;
+mod support;
