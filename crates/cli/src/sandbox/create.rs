@@ -95,7 +95,7 @@ pub(super) struct Create {
     #[arg(long, value_name = "PATH", group = "source")]
     directory: Option<PathBuf>,
 
-    /// Another sandbox, of whose files it has what is there now
+    /// Another sandbox: it has that one's files as they are now, and its disk
     #[arg(long, value_name = "SANDBOX", group = "source")]
     fork: Option<String>,
 }
