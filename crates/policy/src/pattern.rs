@@ -8,6 +8,9 @@ use crate::glob::{End, Malformed, Segment, Token, matches_path, parse};
 /// The longest pattern of a rule.
 pub const MAX_PATTERN_BYTES: usize = 1024;
 
+/// How many names a pattern may have.
+const MAX_NAMES: usize = 64;
+
 /// How many patterns the braces of one may stand for.
 const MAX_ALTERNATIVES: usize = 64;
 
@@ -49,6 +52,8 @@ pub(crate) enum InvalidPattern {
     Nul,
     #[error("the pattern has an empty name, `.` or `..`, which no path has; remove that")]
     NotAName,
+    #[error("the pattern has more than {MAX_NAMES} names; use a shorter one with `**`")]
+    TooManyNames,
     #[error("a brace is not matched by another; match it, or write `\\{{` for the character")]
     Braces,
     #[error("the pattern has more than {MAX_BRACES} braces; write several rules")]
@@ -92,7 +97,11 @@ impl Pattern {
         if segments.iter().any(is_no_name) {
             return Err(InvalidPattern::NotAName);
         }
-        let everything = segments[..] == [Segment::Deep, Segment::Any];
+        if segments.len() > MAX_NAMES {
+            return Err(InvalidPattern::TooManyNames);
+        }
+        let is_deep = |name: &[u8]| name.len() > 1 && name.iter().all(|byte| *byte == b'*');
+        let everything = text.split(|byte| *byte == b'/').all(is_deep);
         Ok(Self {
             segments,
             everything,
@@ -141,7 +150,9 @@ impl Pattern {
         let mut reach = Reach::new(&self.segments);
         for segment in &other.segments {
             match segment {
-                Segment::Deep => return reach.below() == Below::Everything,
+                Segment::Deep if reach.below() == Below::Everything => return true,
+                // However many names these are, a `**` of ours takes them.
+                Segment::Deep => reach.step(|_| false),
                 Segment::Literal(name) => reach.step(|ours| ours.fits(name)),
                 wild => reach.step(|ours| *ours == Segment::Any || ours == wild),
             }

@@ -8,6 +8,10 @@ use elevo_core::TreePath;
 use crate::pattern::{Below, Pattern, Specificity};
 use crate::policy::Access;
 
+/// How often rules are compared to find those that cannot hold anywhere. What
+/// is not found costs an answer that is less exact, never a wrong one.
+const MAX_COMPARISONS: usize = 20_000;
+
 /// What one agent may do with the paths of a project.
 #[derive(Clone, Debug)]
 pub struct View {
@@ -82,9 +86,12 @@ impl View {
             hides_anything: false,
             is_read_only: false,
         };
+        let mut comparisons = MAX_COMPARISONS;
         for grant in grants {
             let includes = |better: &Grant| better.pattern.includes(&grant.pattern);
-            if !view.grants.iter().any(includes) {
+            let compared = view.grants.len().min(comparisons);
+            comparisons -= compared;
+            if !view.grants[..compared].iter().any(includes) {
                 view.grants.push(grant);
             }
         }
