@@ -1,14 +1,23 @@
 //! How large the parts of a record may be. Every implementation refuses the
 //! same, so that nothing fits into one and not into another.
 
+mod projects;
+
 use std::borrow::Cow;
 
 use elevo_core::Timestamp;
+use serde_json::Value;
 
 use crate::error::{Error, Result};
 use crate::query::SandboxQuery;
 use crate::records::{Agent, ApiKey, Sandbox, Template, Tenant};
 use crate::request::IdempotentRequest;
+
+pub(crate) use projects::*;
+pub use projects::{
+    MAX_CHANGES, MAX_COUNTS_BYTES, MAX_DETAIL_BYTES, MAX_POLICY_BYTES, MAX_REVIEWS, MAX_STEPS,
+    MAX_SYNC_BYTES,
+};
 
 /// The longest id, name, scope or tag.
 pub const MAX_NAME_BYTES: usize = 255;
@@ -75,9 +84,7 @@ pub(crate) fn template(template: &Template) -> Result<()> {
         text("the description of a template", description)?;
     }
     words("tags", &template.tags)?;
-    if i64::try_from(template.size).is_err() {
-        return refuse("the size of a template is too large");
-    }
+    number("the size of a template", template.size)?;
     micros(template.created).map(drop)
 }
 
@@ -114,13 +121,21 @@ pub(crate) fn limit(limit: u32) -> Result<()> {
 
 /// A specification as it is kept.
 pub(crate) fn spec(sandbox: &Sandbox) -> Result<String> {
-    let json = sandbox.spec.to_string();
-    if json.len() > MAX_SPEC_BYTES {
-        return refuse(format!(
-            "a specification has at most {MAX_SPEC_BYTES} bytes"
-        ));
+    json("a specification", &sandbox.spec, MAX_SPEC_BYTES)
+}
+
+/// JSON as it is kept.
+pub(crate) fn json(what: &str, value: &Value, limit: usize) -> Result<String> {
+    let json = value.to_string();
+    if json.len() > limit {
+        return refuse(format!("{what} has at most {limit} bytes"));
     }
     Ok(json)
+}
+
+/// A number as it is kept.
+pub(crate) fn number(what: &str, number: u64) -> Result<i64> {
+    i64::try_from(number).or_else(|_| refuse(format!("{what} is too large")))
 }
 
 /// A reason as it is kept. Made to fit instead of refused: it often quotes

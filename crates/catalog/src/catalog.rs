@@ -9,11 +9,13 @@ use elevo_core::{SandboxState, TenantId, Timestamp};
 
 use crate::change::SandboxChange;
 use crate::error::Result;
+use crate::projects::Projects;
 use crate::query::{AddLimits, Page, SandboxQuery};
 use crate::records::{Agent, ApiKey, Sandbox, Template, Tenant};
 use crate::request::{Begun, IdempotentRequest};
 
-/// Tenants, agents, keys, sandboxes, templates, answered requests, settings.
+/// Tenants, agents, keys, sandboxes, templates, answered requests, settings;
+/// and [`Projects`].
 ///
 /// Promises, kept by every implementation:
 ///
@@ -39,7 +41,7 @@ use crate::request::{Begun, IdempotentRequest};
 /// A future that is dropped leaves the catalog whole: its change happened or
 /// did not.
 #[async_trait]
-pub trait Catalog: fmt::Debug + Send + Sync {
+pub trait Catalog: Projects + fmt::Debug + Send + Sync {
     /// Adds a tenant. `Exists` if its id or name is taken.
     async fn add_tenant(&self, tenant: &Tenant) -> Result<()>;
 

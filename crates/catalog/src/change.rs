@@ -1,4 +1,7 @@
-//! Changes of a sandbox, and which of them are legal.
+//! Changes of sandboxes, workspaces and reviews, and which of them are legal.
+
+mod review;
+mod workspace;
 
 use elevo_core::{SandboxState, Timestamp};
 use serde_json::Value;

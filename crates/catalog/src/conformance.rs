@@ -9,13 +9,21 @@
 //! must hold no catalog yet. Checks panic with what they found.
 
 mod changes;
+mod landings;
 mod limits;
 mod lists;
 mod owners;
+mod projects;
+mod refusals;
 mod requests;
+mod reviews;
+mod roots;
+mod samples;
 mod sandboxes;
 mod text;
+mod versions;
 mod whole;
+mod workspaces;
 
 use std::future::Future;
 
@@ -23,13 +31,20 @@ use elevo_core::{SandboxState, TenantId, Timestamp};
 use serde_json::json;
 
 pub use changes::*;
+pub use landings::*;
 pub use limits::*;
 pub use lists::*;
 pub use owners::*;
+pub use projects::*;
+pub use refusals::*;
 pub use requests::*;
+pub use reviews::*;
+pub use roots::*;
 pub use sandboxes::*;
 pub use text::*;
+pub use versions::*;
 pub use whole::*;
+pub use workspaces::*;
 
 use crate::catalog::Catalog;
 use crate::change::SandboxChange;
@@ -93,6 +108,40 @@ macro_rules! conformance_tests {
             what_one_handle_wrote_every_other_reads
             a_dropped_call_leaves_the_catalog_whole
             a_new_catalog_is_opened_by_many_at_once
+            a_project_comes_back_as_it_was_added
+            a_project_is_added_once
+            projects_are_listed_newest_first
+            a_project_is_renamed_and_described
+            of_policies_set_at_once_one_wins
+            a_project_that_is_being_removed_takes_nothing_new
+            a_removed_project_leaves_nothing
+            a_workspace_comes_back_as_it_was_added
+            a_workspace_needs_its_owners
+            workspaces_are_listed_newest_first
+            a_workspace_changes_only_as_expected
+            of_workspace_changes_at_once_one_wins
+            a_removed_workspace_is_gone
+            a_landing_changes_all_it_says
+            the_steps_of_a_landing_are_a_chain
+            landings_at_once_are_a_chain
+            a_landing_that_is_not_as_expected_changes_nothing
+            a_landing_is_carried_out_once
+            what_is_held_moves_no_head
+            nothing_of_a_landing_is_seen_before_all_of_it
+            a_dropped_landing_leaves_the_catalog_whole
+            a_landing_out_of_bounds_is_refused
+            the_history_of_a_path_has_what_changed_it
+            histories_are_complete_in_pages_of_any_length
+            what_a_landing_changed_comes_by_path
+            any_change_of_a_path_comes_back_as_it_was
+            a_review_comes_back_as_it_was_opened
+            a_review_changes_only_as_it_may
+            a_review_that_opens_again_may_offer_something_else
+            of_decisions_at_once_one_counts
+            a_workspace_has_one_open_review_for_a_path
+            reviews_are_listed_oldest_first
+            open_reviews_are_found
+            all_snapshots_that_must_stay_are_found
         }
     };
     (@each $make:expr; $($check:ident)*) => {
@@ -251,6 +300,20 @@ fn assert_not_found<T: std::fmt::Debug>(result: Result<T>, kind: Kind) {
     match result {
         Err(Error::NotFound { what }) => assert_eq!(what, kind),
         other => panic!("no such {kind} should be found: {other:?}"),
+    }
+}
+
+fn assert_changed<T: std::fmt::Debug>(result: Result<T>, kind: Kind) {
+    match result {
+        Err(Error::Changed { what }) => assert_eq!(what, kind),
+        other => panic!("the {kind} should have changed: {other:?}"),
+    }
+}
+
+fn assert_being_removed<T: std::fmt::Debug>(result: Result<T>, kind: Kind) {
+    match result {
+        Err(Error::BeingRemoved { what }) => assert_eq!(what, kind),
+        other => panic!("the {kind} should be going: {other:?}"),
     }
 }
 

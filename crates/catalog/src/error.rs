@@ -1,6 +1,9 @@
 use std::fmt;
 
 use elevo_core::SandboxState;
+use elevo_objects::SnapshotId;
+
+use crate::records::LandedStep;
 
 /// What a call into a catalog can end with. A new kind only where a caller
 /// would act differently.
@@ -29,6 +32,36 @@ pub enum Error {
     /// back from that; nothing changed.
     #[error("the sandbox is being removed")]
     Removing,
+    /// A project or a workspace is being removed, and there is no way back;
+    /// nothing changed.
+    #[error("the {what} is being removed")]
+    BeingRemoved {
+        /// What is being removed.
+        what: Kind,
+    },
+    /// Somebody else was faster: it is no longer as it was expected to be.
+    /// Nothing changed.
+    #[error("the {what} has changed meanwhile")]
+    Changed {
+        /// What has changed.
+        what: Kind,
+    },
+    /// Something else has landed since; nothing changed.
+    #[error("the project's head has moved: it is {head} now, landing {sequence}")]
+    HeadMoved {
+        /// The head now.
+        head: SnapshotId,
+        /// How many times it has moved.
+        sequence: u64,
+    },
+    /// A step of that name was carried out before; nothing changed.
+    #[error("the request `{request}` was carried out before")]
+    Repeated {
+        /// What it is called.
+        request: String,
+        /// What became of it then.
+        landed: LandedStep,
+    },
     /// There are as many as there may be; nothing was added.
     #[error("there are no more than {limit} {which}")]
     LimitReached {
@@ -74,6 +107,12 @@ pub enum Kind {
     Owner,
     /// A request that runs, by its idempotency key.
     Request,
+    /// A project.
+    Project,
+    /// A workspace.
+    Workspace,
+    /// A review.
+    Review,
 }
 
 impl fmt::Display for Kind {
@@ -85,6 +124,9 @@ impl fmt::Display for Kind {
             Self::Sandbox => "sandbox",
             Self::Owner => "tenant, agent or key",
             Self::Request => "running request",
+            Self::Project => "project",
+            Self::Workspace => "workspace",
+            Self::Review => "review",
         })
     }
 }

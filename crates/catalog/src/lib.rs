@@ -1,12 +1,15 @@
 //! What the service knows, apart from files: tenants, agents and their keys,
-//! sandboxes, templates, and which requests have been answered already.
+//! sandboxes, templates, and which requests have been answered already; projects
+//! with their log, policies, reviews and workspaces.
 //!
-//! Depends on `elevo-core`. Reads no clock, no random source and no
-//! environment: times, ids and secrets are passed in. Knows nothing of
-//! containers, workspaces or HTTP, and never keeps a secret: only its hash.
+//! Depends on `elevo-core` and `elevo-objects`. Reads no clock, no random source
+//! and no environment: times, ids and secrets are passed in. Names snapshots but
+//! never reads one; keeps policies but never interprets one. Knows nothing of
+//! containers, directories or HTTP, and never keeps a secret: only its hash.
 //!
-//! [`Catalog`] says what is promised; [`SqliteCatalog`] keeps it in one file.
-//! No database shows through the trait, and no call spans two stores.
+//! [`Catalog`] and [`Projects`] say what is promised; [`SqliteCatalog`] keeps it
+//! in one file. No database shows through the traits, and no call spans two
+//! stores.
 
 mod bounds;
 mod catalog;
@@ -14,20 +17,31 @@ mod change;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 mod error;
+mod projects;
 mod query;
 mod records;
 mod request;
+mod roots;
 pub mod secret;
 mod sqlite;
+mod stored;
 
 pub use bounds::{
-    MAX_BATCH, MAX_BODY_BYTES, MAX_LISTED, MAX_NAME_BYTES, MAX_PAGE, MAX_REASON_BYTES,
-    MAX_SPEC_BYTES, MAX_TEXT_BYTES, MAX_WORDS,
+    MAX_BATCH, MAX_BODY_BYTES, MAX_CHANGES, MAX_COUNTS_BYTES, MAX_DETAIL_BYTES, MAX_LISTED,
+    MAX_NAME_BYTES, MAX_PAGE, MAX_POLICY_BYTES, MAX_REASON_BYTES, MAX_REVIEWS, MAX_SPEC_BYTES,
+    MAX_STEPS, MAX_SYNC_BYTES, MAX_TEXT_BYTES, MAX_WORDS,
 };
 pub use catalog::Catalog;
 pub use change::SandboxChange;
 pub use error::{Error, Kind, Limit, Result};
+pub use projects::Projects;
 pub use query::{AddLimits, Page, Position, SandboxQuery};
-pub use records::{Agent, ApiKey, KeyLimits, Sandbox, Template, Tenant};
+pub use records::{
+    Agent, ApiKey, BaseMove, FileVersion, KeyLimits, Landed, LandedStep, Landing, LandingKind,
+    LogEntry, PathChange, Project, ProjectChange, ProjectPolicy, ProjectQuery, Review,
+    ReviewChange, ReviewQuery, ReviewState, ReviewStep, Sandbox, Sides, Step, Template, Tenant,
+    VersionKind, Workspace, WorkspaceChange, WorkspaceQuery, WorkspaceState,
+};
 pub use request::{Begun, IdempotentRequest};
+pub use roots::{RootPlace, Roots};
 pub use sqlite::{SqliteCatalog, SqliteOptions};

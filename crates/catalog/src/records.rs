@@ -1,10 +1,22 @@
 //! What a catalog keeps, as its callers see it.
 
+mod landing;
+mod project;
+mod review;
+mod version;
+mod workspace;
+
 use elevo_core::{SandboxState, TenantId, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::query::Position;
+
+pub use landing::{BaseMove, Landed, LandedStep, Landing, LandingKind, LogEntry, ReviewStep, Step};
+pub use project::{Project, ProjectChange, ProjectPolicy, ProjectQuery};
+pub use review::{Review, ReviewChange, ReviewQuery, ReviewState, Sides};
+pub use version::{FileVersion, PathChange, VersionKind};
+pub use workspace::{Workspace, WorkspaceChange, WorkspaceQuery, WorkspaceState};
 
 /// The owner of agents, keys and sandboxes.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,15 +9,24 @@
 mod database;
 mod failure;
 mod keys;
+mod landing;
 mod lists;
+mod log;
 mod owners;
+mod projects;
+mod removal;
 mod requests;
+mod reviews;
+mod roots;
 mod rows;
 mod sandboxes;
 mod settings;
+mod shared;
 mod templates;
 #[cfg(test)]
 mod tests;
+mod versions;
+mod workspaces;
 
 use std::collections::BTreeMap;
 use std::path::Path;

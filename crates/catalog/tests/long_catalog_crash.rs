@@ -13,16 +13,18 @@ use std::thread;
 use std::time::Duration;
 
 use elevo_catalog::{
-    AddLimits, ApiKey, Catalog, Error, KeyLimits, Sandbox, SandboxChange, SqliteCatalog,
-    SqliteOptions, Tenant,
+    AddLimits, ApiKey, BaseMove, Catalog, Error, KeyLimits, Landed, Landing, LandingKind, MAX_PAGE,
+    PathChange, Project, Projects, Sandbox, SandboxChange, SqliteCatalog, SqliteOptions, Step,
+    Tenant, VersionKind, Workspace, WorkspaceState,
 };
-use elevo_core::{SandboxState, TenantId, Timestamp};
+use elevo_core::{SandboxState, TenantId, Timestamp, TreePath};
+use elevo_objects::{Kind, SnapshotId};
 use elevo_testkit::crash::{Kills, Running, Victim};
 use elevo_testkit::disk::{self, Disk};
 use elevo_testkit::long;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
-use serde_json::Value;
+use serde_json::{Value, json};
 use sqlx::sqlite::SqliteConnectOptions;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -32,6 +34,11 @@ const FILE: &str = "catalog.db";
 const TASKS: u64 = 4;
 const DISK_BYTES: u64 = 1 << 30;
 const NOW: Timestamp = Timestamp::new(1_700_000_000, 0).unwrap();
+
+/// The project that all tasks land in.
+const PROJECT: &str = "project";
+/// How many paths each step changes.
+const CHANGES: usize = 5;
 
 /// What can become of a sandbox here, in this order.
 const LIFE: [&str; 4] = ["added", "running", "removing", "removed"];
@@ -69,6 +76,7 @@ async fn furnish(catalog: &SqliteCatalog) {
     for added in [
         catalog.add_tenant(&tenant).await,
         catalog.add_key(&key).await,
+        catalog.add_project(&project(), &json!({})).await,
     ] {
         assert!(matches!(added, Ok(()) | Err(Error::Exists { .. })));
     }
@@ -125,6 +133,112 @@ async fn live(catalog: &SqliteCatalog, victim: &Victim, pair: &str, steps: usize
     }
 }
 
+fn project() -> Project {
+    Project {
+        id: PROJECT.into(),
+        tenant: TENANT,
+        name: PROJECT.into(),
+        description: None,
+        head: snapshot_of("nothing"),
+        sequence: 0,
+        policy_version: 0,
+        created: NOW,
+        updated: NOW,
+        removing: false,
+    }
+}
+
+fn workspace(id: &str) -> Workspace {
+    Workspace {
+        id: id.into(),
+        tenant: TENANT,
+        project: Some(PROJECT.into()),
+        agent: None,
+        key: "key".into(),
+        name: None,
+        base: snapshot_of("nothing"),
+        synced: snapshot_of("nothing"),
+        merges: 0,
+        sync: json!({}),
+        read_only: false,
+        follows: false,
+        state: WorkspaceState::Live,
+        last_merge: None,
+        created: NOW,
+        updated: NOW,
+    }
+}
+
+/// The snapshot that the step of that request leads to.
+fn snapshot_of(request: &str) -> SnapshotId {
+    SnapshotId(Kind::Snapshot.hash(request.as_bytes()))
+}
+
+fn step(workspace: &str, request: &str, base: SnapshotId) -> Step {
+    let change = |n: usize| PathChange {
+        path: TreePath::new(format!("{request}/{n}")).unwrap(),
+        kind: VersionKind::Removed,
+        from: None,
+        before: None,
+        after: None,
+        files: 1,
+        algorithm: "take".into(),
+    };
+    Step {
+        kind: LandingKind::Merge,
+        snapshot: snapshot_of(request),
+        agent: None,
+        workspace: Some(workspace.into()),
+        key: "key".into(),
+        message: request.into(),
+        request: Some(request.into()),
+        counts: json!({}),
+        changes: (0..CHANGES).map(change).collect(),
+        reviews: vec![],
+        opens: vec![],
+        base: Some(BaseMove {
+            expected: base,
+            base: snapshot_of(request),
+            synced: snapshot_of(request),
+        }),
+    }
+}
+
+/// A batch of one to three steps lands, each acknowledged.
+async fn land(catalog: &SqliteCatalog, victim: &Victim, workspace: &str, n: usize) {
+    let requests: Vec<_> = (0..=n % 3)
+        .map(|k| format!("{workspace}-{n}-{k}"))
+        .collect();
+    let mut base = catalog.workspace(TENANT, workspace).await.unwrap();
+    let mut base = base.take().unwrap().base;
+    let mut steps = Vec::new();
+    for request in &requests {
+        steps.push(step(workspace, request, base));
+        base = snapshot_of(request);
+    }
+    let landed = land_on_any_head(catalog, steps).await;
+    for (request, step) in requests.iter().zip(landed.steps) {
+        victim.acknowledge(format_args!("landed {request} {}", step.sequence.unwrap()));
+    }
+}
+
+async fn land_on_any_head(catalog: &SqliteCatalog, steps: Vec<Step>) -> Landed {
+    let project = catalog.project(TENANT, PROJECT).await.unwrap();
+    let mut landing = Landing {
+        tenant: TENANT,
+        project: PROJECT.into(),
+        expected_head: project.unwrap().head,
+        steps,
+        now: NOW,
+    };
+    loop {
+        match catalog.land(&landing).await {
+            Err(Error::HeadMoved { head, .. }) => landing.expected_head = head,
+            landed => return landed.unwrap(),
+        }
+    }
+}
+
 fn work_without_end(victim: Victim) {
     let victim = Arc::new(victim);
     runtime().block_on(async {
@@ -134,9 +248,11 @@ fn work_without_end(victim: Victim) {
         for task in 0..TASKS {
             let (catalog, victim) = (Arc::clone(&catalog), Arc::clone(&victim));
             tasks.push(tokio::spawn(async move {
+                let branch = format!("{}-{task}", victim.seed());
+                catalog.add_workspace(&workspace(&branch)).await.unwrap();
                 for n in 0.. {
-                    let pair = format!("{}-{task}-{n}", victim.seed());
-                    live(&catalog, &victim, &pair, n % 4).await;
+                    land(&catalog, &victim, &branch, n).await;
+                    live(&catalog, &victim, &format!("{branch}-{n}"), n % 4).await;
                 }
             }));
         }
@@ -146,9 +262,58 @@ fn work_without_end(victim: Victim) {
     });
 }
 
-/// Panics unless every pair is at least as far as was acknowledged, and whole.
 async fn verify(directory: &Path, acknowledged: &[String]) {
     let catalog = open(directory).await;
+    let landed: Vec<_> = acknowledged
+        .iter()
+        .filter_map(|line| line.strip_prefix("landed ")?.split_once(' '))
+        .map(|(request, sequence)| (request, sequence.parse().unwrap()))
+        .collect();
+    assert_landed(&catalog, &landed).await;
+    let of_pairs = |line: &&String| !line.starts_with("landed ");
+    assert_lives(&catalog, acknowledged.iter().filter(of_pairs)).await;
+    catalog.close().await;
+    assert_sound(directory).await;
+}
+
+/// Panics unless the log is a chain that ends in the head, has each request
+/// once and all that were acknowledged, and is where workspaces say they are.
+async fn assert_landed(catalog: &SqliteCatalog, acknowledged: &[(&str, u64)]) {
+    let Some(project) = catalog.project(TENANT, PROJECT).await.unwrap() else {
+        assert!(acknowledged.is_empty(), "the project is lost");
+        return;
+    };
+    let (mut head, mut next) = (project.head, project.sequence);
+    let mut known: HashMap<String, u64> = HashMap::new();
+    let mut bases: HashMap<String, (SnapshotId, u64)> = HashMap::new();
+    while next > 0 {
+        for entry in catalog
+            .log(PROJECT, Some(next + 1), MAX_PAGE)
+            .await
+            .unwrap()
+        {
+            assert_eq!((entry.snapshot, entry.sequence), (head, next));
+            (head, next) = (entry.parent, next - 1);
+            let request = entry.request.unwrap();
+            assert_eq!(entry.snapshot, snapshot_of(&request));
+            // The newest comes first.
+            let newest = (entry.snapshot, 0);
+            bases.entry(entry.workspace.unwrap()).or_insert(newest).1 += 1;
+            assert_eq!(known.insert(request, entry.sequence), None, "landed twice");
+        }
+    }
+    assert_eq!(head, snapshot_of("nothing"));
+    for (request, sequence) in acknowledged {
+        assert_eq!(known.get(*request), Some(sequence), "{request}");
+    }
+    for (id, expected) in bases {
+        let workspace = catalog.workspace(TENANT, &id).await.unwrap().unwrap();
+        assert_eq!((workspace.base, workspace.merges), expected);
+    }
+}
+
+/// Panics unless every pair is at least as far as was acknowledged, and whole.
+async fn assert_lives(catalog: &SqliteCatalog, acknowledged: impl Iterator<Item = &String>) {
     let mut furthest: HashMap<&str, usize> = HashMap::new();
     for line in acknowledged {
         let (pair, step) = line.split_once(' ').unwrap();
@@ -170,8 +335,6 @@ async fn verify(directory: &Path, acknowledged: &[String]) {
             LIFE[found]
         );
     }
-    catalog.close().await;
-    assert_sound(directory).await;
 }
 
 fn stage(pair: &str, one: &Sandbox) -> usize {
@@ -181,7 +344,8 @@ fn stage(pair: &str, one: &Sandbox) -> usize {
     usize::from(is_running) + usize::from(one.removing)
 }
 
-/// What SQLite finds, and pairs of which half is missing.
+/// What SQLite finds, pairs of which half is missing, and landings of which
+/// versions are.
 async fn assert_sound(directory: &Path) {
     let options = SqliteConnectOptions::new().filename(directory.join(FILE));
     let pool = sqlx::SqlitePool::connect_with(options).await.unwrap();
@@ -194,6 +358,18 @@ async fn assert_sound(directory: &Path) {
                 (SELECT 1 FROM sandboxes WHERE id = substr(one.id, 1, length(one.id) - 1) || 'b')";
     let half: i64 = sqlx::query_scalar(half).fetch_one(&pool).await.unwrap();
     assert_eq!(half, 0, "pairs of which half is missing");
+    let strays = sqlx::query("PRAGMA foreign_key_check");
+    let strays = strays.fetch_all(&pool).await.unwrap();
+    assert_eq!(strays.len(), 0, "versions without a landing, for instance");
+    let bare = "SELECT count(*) FROM landings WHERE ? <> (SELECT count(*) FROM versions \
+                WHERE versions.project = landings.project \
+                AND versions.sequence = landings.sequence)";
+    let bare: i64 = sqlx::query_scalar(bare)
+        .bind(CHANGES as i64)
+        .fetch_one(&pool)
+        .await
+        .unwrap();
+    assert_eq!(bare, 0, "landings without all of their versions");
     pool.close().await;
 }
 

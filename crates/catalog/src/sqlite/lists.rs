@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use elevo_core::{SandboxState, TenantId, Timestamp};
+use sqlx::sqlite::SqliteRow;
 use sqlx::{QueryBuilder, Sqlite};
 
 use super::database::{self, Database};
@@ -10,20 +11,13 @@ use super::sandboxes::columns;
 use super::{failure, rows};
 use crate::bounds::{self, micros};
 use crate::error::{Error, Result};
-use crate::query::{Page, SandboxQuery};
+use crate::query::{Page, Position, SandboxQuery};
 use crate::records::Sandbox;
 
-/// Page and total in one transaction, which sees one moment.
 pub(super) async fn sandboxes(database: &Database, query: &SandboxQuery) -> Result<Page<Sandbox>> {
     bounds::query(query)?;
-    let mut transaction = database.readers().begin().await.map_err(failure::of)?;
     let mut count = QueryBuilder::new("SELECT count(*) FROM sandboxes WHERE 1 = 1");
     push_filters(&mut count, query);
-    let total: i64 = count
-        .build_query_scalar()
-        .fetch_one(&mut *transaction)
-        .await
-        .map_err(failure::of)?;
     let mut select = QueryBuilder::new(concat!(
         "SELECT ",
         columns!(),
@@ -31,8 +25,24 @@ pub(super) async fn sandboxes(database: &Database, query: &SandboxQuery) -> Resu
     ));
     push_filters(&mut select, query);
     push_page(&mut select, query)?;
+    page(database, count, select, rows::sandbox).await
+}
+
+/// Page and total in one transaction, which sees one moment.
+pub(super) async fn page<T>(
+    database: &Database,
+    mut count: QueryBuilder<Sqlite>,
+    mut select: QueryBuilder<Sqlite>,
+    read: fn(&SqliteRow) -> Result<T>,
+) -> Result<Page<T>> {
+    let mut transaction = database.readers().begin().await.map_err(failure::of)?;
+    let total: i64 = count
+        .build_query_scalar()
+        .fetch_one(&mut *transaction)
+        .await
+        .map_err(failure::of)?;
     let rows = select.build().fetch_all(&mut *transaction).await;
-    let items = rows::all(&rows.map_err(failure::of)?, rows::sandbox)?;
+    let items = rows::all(&rows.map_err(failure::of)?, read)?;
     database::commit(transaction).await?;
     Ok(Page {
         items,
@@ -70,15 +80,25 @@ fn push_filters(builder: &mut QueryBuilder<Sqlite>, query: &SandboxQuery) {
 }
 
 fn push_page(builder: &mut QueryBuilder<Sqlite>, query: &SandboxQuery) -> Result<()> {
-    if let Some(after) = &query.after {
+    push_newest_first(builder, query.after.as_ref(), query.limit)?;
+    let skipped = i64::from(query.page - 1) * i64::from(query.limit);
+    builder.push(" OFFSET ").push_bind(skipped);
+    Ok(())
+}
+
+/// What comes after a place in a list of the newest first.
+pub(super) fn push_newest_first(
+    builder: &mut QueryBuilder<Sqlite>,
+    after: Option<&Position>,
+    limit: u32,
+) -> Result<()> {
+    if let Some(after) = after {
         builder.push(" AND (created, id) < (");
         builder.push_bind(micros(after.created)?).push(", ");
         builder.push_bind(after.id.clone()).push(")");
     }
-    let skipped = i64::from(query.page - 1) * i64::from(query.limit);
     builder.push(" ORDER BY created DESC, id DESC LIMIT ");
-    builder.push_bind(query.limit).push(" OFFSET ");
-    builder.push_bind(skipped);
+    builder.push_bind(limit);
     Ok(())
 }
 

@@ -1,6 +1,8 @@
 //! Records as rows, and rows as records. A row that no record can have become
 //! is damage.
 
+mod projects;
+
 use elevo_core::{SandboxState, TenantId, Timestamp};
 use serde::de::DeserializeOwned;
 use sqlx::sqlite::SqliteRow;
@@ -9,6 +11,8 @@ use sqlx::{Decode, Row, Sqlite, Type};
 use super::failure;
 use crate::error::{Error, Result};
 use crate::records::{Agent, ApiKey, Sandbox, Template, Tenant};
+
+pub(super) use projects::*;
 
 pub(super) fn tenant(row: &SqliteRow) -> Result<Tenant> {
     Ok(Tenant {
@@ -37,8 +41,8 @@ pub(super) fn key(row: &SqliteRow) -> Result<ApiKey> {
         scopes: json(row, "scopes")?,
         limits: json(row, "limits")?,
         created: time(row, "created")?,
-        expires: get::<Option<i64>>(row, "expires")?.map(of_micros),
-        revoked: get::<Option<i64>>(row, "revoked")?.map(of_micros),
+        expires: optional_time(row, "expires")?,
+        revoked: optional_time(row, "revoked")?,
     })
 }
 
@@ -65,13 +69,12 @@ pub(super) fn sandbox(row: &SqliteRow) -> Result<Sandbox> {
 }
 
 pub(super) fn template(row: &SqliteRow) -> Result<Template> {
-    let size: i64 = get(row, "size")?;
     Ok(Template {
         name: get(row, "name")?,
         image: get(row, "image")?,
         description: get(row, "description")?,
         tags: json(row, "tags")?,
-        size: size.try_into().map_err(|_| damaged("size"))?,
+        size: number(row, "size")?,
         writable_root: get(row, "writable_root")?,
         created: time(row, "created")?,
     })
@@ -115,6 +118,16 @@ pub(super) fn to_json(value: &impl serde::Serialize) -> Result<String> {
 
 fn time(row: &SqliteRow, column: &str) -> Result<Timestamp> {
     get(row, column).map(of_micros)
+}
+
+fn optional_time(row: &SqliteRow, column: &str) -> Result<Option<Timestamp>> {
+    Ok(get::<Option<i64>>(row, column)?.map(of_micros))
+}
+
+/// A number that is never below zero.
+pub(super) fn number(row: &SqliteRow, column: &str) -> Result<u64> {
+    let number: i64 = get(row, column)?;
+    number.try_into().map_err(|_| damaged(column))
 }
 
 fn of_micros(micros: i64) -> Timestamp {

@@ -2,10 +2,13 @@
 
 use std::fs;
 
+use elevo_core::{TenantId, TreePath};
+
 use super::Temporary;
 use crate::catalog::Catalog;
 use crate::conformance::Place;
 use crate::error::{Error, Result};
+use crate::projects::Projects;
 use crate::query::SandboxQuery;
 
 const ROW: &str = "
@@ -15,6 +18,19 @@ const ROW: &str = "
     INSERT INTO sandboxes VALUES ('s', zeroblob(16), NULL, 'k', NULL, 'running', NULL, 't', NULL,
         'w', zeroblob(32), 1, 1, 1, 0, 0, '{}');
     INSERT INTO templates VALUES ('t', 'i', NULL, '[]', 1, 0, 1);
+";
+
+const PROJECT: &str = "
+    INSERT INTO projects VALUES ('p', zeroblob(16), 'p', NULL, zeroblob(32), 1, 0, 1, 1, 0);
+    INSERT INTO policies VALUES ('p', '{}');
+    INSERT INTO workspaces VALUES ('w', zeroblob(16), 'p', NULL, 'k', NULL, zeroblob(32),
+        zeroblob(32), 0, '{}', 0, 0, 'live', NULL, 1, 1);
+    INSERT INTO landings VALUES ('p', 1, zeroblob(32), zeroblob(32), 'merge', NULL, NULL, 'k', '',
+        NULL, '{}', 1);
+    INSERT INTO versions VALUES ('p', 1, x'61', 'added', NULL, NULL, x'0101a4', 1, 0, 'take');
+    INSERT INTO reviews VALUES ('r', zeroblob(16), 'p', NULL, NULL, x'61', 'c', NULL, NULL, NULL,
+        zeroblob(32), zeroblob(32), zeroblob(32), 'a', 'open', '{}', 1, NULL, NULL, NULL, NULL,
+        NULL, 0);
 ";
 
 fn assert_damaged<T: std::fmt::Debug>(result: Result<T>) {
@@ -53,6 +69,48 @@ async fn values_that_nobody_wrote_are_damage() {
         }
         // Neither a lock nor a connection is left behind.
         catalog.check().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn values_of_projects_that_nobody_wrote_are_damage() {
+    let tenant = TenantId::new([0; 16]);
+    let a = TreePath::new("a").unwrap();
+    for meddling in [
+        "",
+        "UPDATE policies SET policy = '{'",
+        "UPDATE workspaces SET state = 'dancing'",
+        "UPDATE workspaces SET sync = ''",
+        "UPDATE landings SET kind = 'crash'",
+        "UPDATE landings SET counts = '{'",
+        "UPDATE versions SET kind = 'moved'",
+        "UPDATE versions SET entry_after = x'09'",
+        "UPDATE versions SET origin = x'2f'",
+        "UPDATE reviews SET state = 'ajar'",
+        "UPDATE reviews SET path = x'2f'",
+        "UPDATE reviews SET theirs = x''",
+        "UPDATE reviews SET resolution = '{'",
+    ] {
+        let place = Temporary::new();
+        place.meddle(ROW).await;
+        place.meddle(PROJECT).await;
+        place.meddle(meddling).await;
+        let catalog = place.open().await;
+        let table = meddling.split(' ').nth(1).unwrap_or_default();
+        let found = [
+            ("policies", catalog.policy(tenant, "p").await.map(drop)),
+            ("workspaces", catalog.workspace(tenant, "w").await.map(drop)),
+            ("landings", catalog.landing("p", 1).await.map(drop)),
+            ("versions", catalog.last_version("p", &a).await.map(drop)),
+            ("reviews", catalog.review(tenant, "r").await.map(drop)),
+        ];
+        for (of, result) in found {
+            if of == table {
+                assert_damaged(result);
+            } else {
+                result.unwrap();
+            }
+        }
     }
 }
 

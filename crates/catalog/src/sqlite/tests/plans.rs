@@ -15,6 +15,22 @@ async fn plan(catalog: &SqliteCatalog, statement: &str) -> String {
     steps.join("\n")
 }
 
+async fn assert_plans(statements: &[(&str, &[&str])]) {
+    let place = Temporary::new();
+    let catalog = place.open().await;
+    for (statement, parts) in statements {
+        let plan = plan(&catalog, statement).await;
+        for part in *parts {
+            assert!(plan.contains(part), "{statement}:\n{plan}");
+        }
+        for bad in ["TEMP B-TREE FOR ORDER", "TEMP B-TREE FOR LAST", "SCAN"] {
+            // A whole index in its order, up to a limit, is no whole table.
+            let is_list = statement.contains("WHERE 1 = 1") && bad == "SCAN";
+            assert!(is_list || !plan.contains(bad), "{statement}:\n{plan}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn no_statement_reads_a_whole_table_or_sorts_it() {
     use super::super::sandboxes::{COUNT_ALL, COUNT_OF_KEY};
@@ -55,5 +71,148 @@ async fn no_statement_reads_a_whole_table_or_sorts_it() {
             !plan.contains("TEMP B-TREE FOR ORDER"),
             "{statement}:\n{plan}"
         );
+    }
+}
+
+#[tokio::test]
+async fn what_is_landed_is_found_by_an_index() {
+    use super::super::log::{SELECT_BY_REQUEST, SELECT_BY_SNAPSHOT, SELECT_PAGE};
+    use super::super::versions::SELECT_IN;
+    assert_plans(&[
+        (SELECT_PAGE, &["PRIMARY KEY (project=? AND sequence<?)"]),
+        (
+            SELECT_BY_SNAPSHOT,
+            &["landings_by_snapshot (project=? AND snapshot=?)"],
+        ),
+        (
+            SELECT_BY_REQUEST,
+            &[
+                "landings_by_request (project=? AND request=?)",
+                "held_requests USING PRIMARY KEY (project=? AND request=?)",
+            ],
+        ),
+        (
+            SELECT_IN,
+            &[
+                "versions USING PRIMARY KEY (project=? AND sequence=? AND path>?)",
+                "landings USING PRIMARY KEY (project=? AND sequence=?)",
+            ],
+        ),
+    ])
+    .await;
+}
+
+/// The statement sorts what it found, which is little; what it looks at is what
+/// counts.
+#[tokio::test]
+async fn a_history_looks_at_each_path_above_once() {
+    use super::super::versions::select_of;
+    use crate::stored;
+    let place = Temporary::new();
+    let catalog = place.open().await;
+    let path = elevo_core::TreePath::new("a/b/c").unwrap();
+    let mut select = select_of(&stored::path_and_above(&path), "p", Some(7), 10);
+    let statement = select.build();
+    let plan = plan(&catalog, sqlx::Execute::sql(statement).as_str()).await;
+    for part in [
+        "one USING COVERING INDEX versions_by_path (project=? AND path=? AND sequence=?)",
+        "other USING INDEX versions_by_path (project=? AND path=? AND sequence<?)",
+        "versions USING PRIMARY KEY (project=? AND sequence=? AND path=?)",
+        "landings USING PRIMARY KEY (project=? AND sequence=?)",
+    ] {
+        assert!(plan.contains(part), "{plan}");
+    }
+    let scans: Vec<_> = plan.lines().filter(|step| step.contains("SCAN")).collect();
+    let small = |step: &&str| {
+        ["asked", "found", "CONSTANT"]
+            .iter()
+            .any(|it| step.contains(it))
+    };
+    assert!(scans.iter().all(small), "{plan}");
+}
+
+#[tokio::test]
+async fn lists_of_projects_and_what_is_theirs_are_in_the_order_of_an_index() {
+    use super::super::reviews::{SELECT_EXPIRED, SELECT_OPEN_OF};
+    let newest = "ORDER BY created DESC, id DESC LIMIT ?";
+    let list = |table, filter: &str| format!("SELECT * FROM {table} WHERE 1 = 1 {filter} {newest}");
+    let place = "AND (created, id) < (?, ?)";
+    let projects = list("projects", &format!("AND tenant = ? {place}"));
+    let workspaces = list("workspaces", &format!("AND tenant = ? {place}"));
+    let of_project = list(
+        "workspaces",
+        &format!("AND tenant = ? AND project = ? {place}"),
+    );
+    let of_agent = list(
+        "workspaces",
+        &format!("AND tenant = ? AND agent = ? {place}"),
+    );
+    let reviews = |filter| {
+        format!(
+            "SELECT * FROM reviews WHERE {filter} AND (created, id) > (?, ?) \
+             ORDER BY created, id LIMIT ?"
+        )
+    };
+    let in_tenant = reviews("tenant = ?");
+    let open = reviews("tenant = ? AND state = 'open'");
+    let in_project = reviews("tenant = ? AND project = ?");
+    let open_in_project = reviews("tenant = ? AND project = ? AND state = 'open'");
+    let in_workspace = reviews("+tenant = ? AND workspace = ? AND +project = ?");
+    assert_plans(&[
+        (&projects, &["projects_by_tenant (tenant=? AND"]),
+        (&list("projects", ""), &["projects_by_age"]),
+        (&workspaces, &["workspaces_by_tenant (tenant=? AND"]),
+        (
+            &of_project,
+            &["workspaces_by_project (tenant=? AND project=?"],
+        ),
+        (&of_agent, &["workspaces_by_agent (tenant=? AND agent=?"]),
+        (&list("workspaces", ""), &["workspaces_by_age"]),
+        (&in_tenant, &["reviews_by_tenant (tenant=? AND"]),
+        (&open, &["reviews_open (tenant=? AND"]),
+        (&in_project, &["reviews_by_project (tenant=? AND project=?"]),
+        (
+            &open_in_project,
+            &["reviews_open_of_project (tenant=? AND project=?"],
+        ),
+        (&in_workspace, &["reviews_by_workspace (workspace=? AND"]),
+        (
+            SELECT_OPEN_OF,
+            &["reviews_open_of_workspace (workspace=? AND path>?)"],
+        ),
+        (SELECT_EXPIRED, &["reviews_by_expiry (expires<?)"]),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn a_walk_over_all_snapshots_goes_on_where_it_was() {
+    use super::super::roots::{
+        SELECT_HEADS, SELECT_LANDINGS, SELECT_MORE_LANDINGS, SELECT_REVIEWS, SELECT_WORKSPACES,
+    };
+    assert_plans(&[
+        (SELECT_HEADS, &["(tenant=? AND id>?)"]),
+        (
+            SELECT_LANDINGS,
+            &["landings USING PRIMARY KEY (project=? AND sequence>?)"],
+        ),
+        (
+            SELECT_MORE_LANDINGS,
+            &[
+                "(tenant=? AND id>?)",
+                "landings USING PRIMARY KEY (project=?)",
+            ],
+        ),
+        (SELECT_WORKSPACES, &["workspaces_by_id (tenant=? AND id>?)"]),
+        (SELECT_REVIEWS, &["reviews_open_by_id (tenant=? AND id>?)"]),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn a_project_is_removed_without_looking_at_others() {
+    use super::super::removal::DELETE;
+    for statement in DELETE {
+        assert_plans(&[(statement, &["project=?"])]).await;
     }
 }

@@ -1,0 +1,134 @@
+//! Bounds of projects and what is theirs.
+
+use std::collections::HashSet;
+
+use elevo_core::Timestamp;
+
+use super::{json, micros, name, number, refuse, text};
+use crate::error::Result;
+use crate::records::{Landing, PathChange, Project, Review, ReviewState, Step, Workspace};
+
+/// The longest policy, as JSON.
+pub const MAX_POLICY_BYTES: usize = 1 << 20;
+/// The longest description of how a workspace is synced, as JSON.
+pub const MAX_SYNC_BYTES: usize = 4096;
+/// The longest counts of a step, as JSON.
+pub const MAX_COUNTS_BYTES: usize = 4096;
+/// The longest detail of a review, and the longest resolution, as JSON.
+pub const MAX_DETAIL_BYTES: usize = 16 << 10;
+/// How many steps a landing has.
+pub const MAX_STEPS: usize = 64;
+/// How many paths the steps of a landing change together.
+pub const MAX_CHANGES: usize = 100_000;
+/// How many reviews the steps of a landing open and change together.
+pub const MAX_REVIEWS: usize = 10_000;
+
+pub(crate) fn project(project: &Project) -> Result<()> {
+    name("the id of a project", &project.id)?;
+    name("the name of a project", &project.name)?;
+    if let Some(description) = &project.description {
+        text("the description of a project", description)?;
+    }
+    number("the version of a policy", project.policy_version)?;
+    times([Some(project.created), Some(project.updated)])
+}
+
+pub(crate) fn workspace(workspace: &Workspace) -> Result<()> {
+    name("the id of a workspace", &workspace.id)?;
+    optional_name("the name of a workspace", &workspace.name)?;
+    number("the number of merges", workspace.merges)?;
+    let last_merge = workspace.last_merge;
+    times([Some(workspace.created), Some(workspace.updated), last_merge])
+}
+
+pub(crate) fn landing(landing: &Landing) -> Result<()> {
+    if landing.steps.is_empty() || landing.steps.len() > MAX_STEPS {
+        return refuse(format!("a landing has 1 to {MAX_STEPS} steps"));
+    }
+    let changes = landing.steps.iter().map(|step| step.changes.len());
+    if changes.sum::<usize>() > MAX_CHANGES {
+        return refuse(format!("a landing changes at most {MAX_CHANGES} paths"));
+    }
+    let reviews = landing.steps.iter();
+    let reviews = reviews.map(|step| step.reviews.len() + step.opens.len());
+    if reviews.sum::<usize>() > MAX_REVIEWS {
+        return refuse(format!("a landing changes at most {MAX_REVIEWS} reviews"));
+    }
+    micros(landing.now)?;
+    let mut requests = HashSet::new();
+    let mut parent = landing.expected_head;
+    for one in &landing.steps {
+        if one.request.as_ref().is_some_and(|it| !requests.insert(it)) {
+            return refuse("two steps have the same request");
+        }
+        if one.snapshot == parent && !one.changes.is_empty() {
+            return refuse("a step that leaves the head changes no path");
+        }
+        parent = one.snapshot;
+        step(landing, one)?;
+    }
+    Ok(())
+}
+
+fn step(landing: &Landing, step: &Step) -> Result<()> {
+    optional_name("the agent of a step", &step.agent)?;
+    optional_name("the workspace of a step", &step.workspace)?;
+    name("the key of a step", &step.key)?;
+    text("the message of a step", &step.message)?;
+    optional_name("the request of a step", &step.request)?;
+    if step.base.is_some() && step.workspace.is_none() {
+        return refuse("a step that moves a base names a workspace");
+    }
+    let mut paths = HashSet::new();
+    for change in &step.changes {
+        path_change(change)?;
+        if !paths.insert(&change.path) {
+            return refuse("a step changes each path once");
+        }
+    }
+    for opened in &step.opens {
+        review(opened)?;
+        if (opened.tenant, &opened.project) != (landing.tenant, &landing.project) {
+            return refuse("a step opens reviews of its project");
+        }
+        if opened.state != ReviewState::Open {
+            return refuse("a new review is open");
+        }
+    }
+    Ok(())
+}
+
+fn path_change(change: &PathChange) -> Result<()> {
+    number("the number of files", change.files)?;
+    name("an algorithm", &change.algorithm)
+}
+
+pub(crate) fn review(review: &Review) -> Result<()> {
+    name("the id of a review", &review.id)?;
+    optional_name("the workspace of a review", &review.workspace)?;
+    optional_name("the agent of a review", &review.agent)?;
+    name("the kind of a review", &review.kind)?;
+    name("an algorithm", &review.algorithm)?;
+    optional_name("who closed a review", &review.closed_by)?;
+    optional_name("the successor of a review", &review.successor)?;
+    times([Some(review.created), review.expires, review.closed])
+}
+
+/// The detail and the resolution of a review as they are kept.
+pub(crate) fn review_texts(review: &Review) -> Result<(String, Option<String>)> {
+    let detail = json("the detail of a review", &review.detail, MAX_DETAIL_BYTES)?;
+    let resolution = review.resolution.as_ref();
+    let resolution = resolution.map(|it| json("a resolution", it, MAX_DETAIL_BYTES));
+    Ok((detail, resolution.transpose()?))
+}
+
+fn optional_name(what: &str, text: &Option<String>) -> Result<()> {
+    text.as_ref().map_or(Ok(()), |text| name(what, text))
+}
+
+fn times(times: impl IntoIterator<Item = Option<Timestamp>>) -> Result<()> {
+    times
+        .into_iter()
+        .flatten()
+        .try_for_each(|time| micros(time).map(drop))
+}

@@ -1,0 +1,55 @@
+use elevo_core::Timestamp;
+
+use crate::bounds;
+use crate::error::{Error, Kind, Result};
+use crate::records::{BaseMove, Workspace, WorkspaceChange, WorkspaceState};
+
+impl WorkspaceChange {
+    /// The workspace after this change, for implementations: whoever calls it
+    /// holds the workspace so that nobody else changes it meanwhile.
+    pub(crate) fn apply(&self, workspace: Workspace, now: Timestamp) -> Result<Workspace> {
+        let what = Kind::Workspace;
+        let is = (workspace.base, workspace.merges);
+        if self.expected.is_some_and(|expected| expected != is) {
+            return Err(Error::Changed { what });
+        }
+        let comes_back = self
+            .state
+            .is_some_and(|state| state != WorkspaceState::Removing);
+        if workspace.state == WorkspaceState::Removing && comes_back {
+            return Err(Error::BeingRemoved { what });
+        }
+        let change = self.clone();
+        let changed = Workspace {
+            name: change.name.unwrap_or(workspace.name),
+            base: change.base.unwrap_or(workspace.base),
+            synced: change.synced.unwrap_or(workspace.synced),
+            sync: change.sync.unwrap_or(workspace.sync),
+            read_only: change.read_only.unwrap_or(workspace.read_only),
+            follows: change.follows.unwrap_or(workspace.follows),
+            state: change.state.unwrap_or(workspace.state),
+            updated: bounds::kept(now),
+            ..workspace
+        };
+        bounds::workspace(&changed)?;
+        Ok(changed)
+    }
+}
+
+impl BaseMove {
+    /// The workspace after one more merge, likewise.
+    pub(crate) fn apply(&self, workspace: Workspace, now: Timestamp) -> Result<Workspace> {
+        if workspace.base != self.expected {
+            let what = Kind::Workspace;
+            return Err(Error::Changed { what });
+        }
+        Ok(Workspace {
+            base: self.base,
+            synced: self.synced,
+            merges: workspace.merges + 1,
+            last_merge: Some(bounds::kept(now)),
+            updated: bounds::kept(now),
+            ..workspace
+        })
+    }
+}

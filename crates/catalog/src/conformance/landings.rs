@@ -1,0 +1,335 @@
+//! How heads move.
+
+use std::pin::pin;
+
+use futures::future::{join_all, poll_immediate};
+use serde_json::json;
+
+use super::samples::{
+    add_project, add_workspace, added, first, get_project, get_review, land, landing, move_base,
+    open, path, project, requested, review, snapshot, step, whole_log, workspace,
+};
+use super::{AGENT, ALICE, Place, assert_refused, at, furnished};
+use crate::bounds::MAX_STEPS;
+use crate::catalog::Catalog;
+use crate::error::Error;
+use crate::projects::Projects;
+use crate::records::{
+    Landed, LandedStep, LandingKind, LogEntry, Project, ReviewChange, ReviewState, ReviewStep,
+    Step, Workspace,
+};
+
+pub(super) fn supersede(id: &str, by: &str) -> ReviewStep {
+    ReviewStep {
+        id: id.into(),
+        change: ReviewChange {
+            successor: Some(by.into()),
+            ..ReviewChange::new(ReviewState::Open, ReviewState::Superseded)
+        },
+    }
+}
+
+/// A project `p` with a workspace `w` and an open review `r` of `a/b`.
+pub(super) async fn furnished_with_project<P: Place>(place: &P) -> (P::Catalog, Project) {
+    let catalog = furnished(place).await;
+    let one = project(ALICE, "p");
+    add_project(&catalog, &one).await;
+    add_workspace(&catalog, &workspace(ALICE, "w", Some("p"))).await;
+    open(&catalog, &one, vec![review(&one, "r", Some("w"), "a/b")]).await;
+    (catalog, one)
+}
+
+/// One that does everything a step can do.
+pub(super) fn full_step(one: &Project) -> Step {
+    Step {
+        kind: LandingKind::Resolve,
+        agent: Some(AGENT.into()),
+        workspace: Some("w".into()),
+        message: "why\nnot".into(),
+        request: Some("request".into()),
+        counts: json!({ "added": 2 }),
+        changes: vec![added("b", 1), added("a", 2)],
+        reviews: vec![supersede("r", "s")],
+        opens: vec![review(one, "s", Some("w"), "a/b")],
+        base: move_base(0, 9),
+        ..step(snapshot(1))
+    }
+}
+
+/// Head, log, versions, reviews, and the base of the workspace.
+pub async fn a_landing_changes_all_it_says(place: &impl Place) {
+    let (catalog, one) = furnished_with_project(place).await;
+    let landed = land(&catalog, &one, vec![full_step(&one)]).await;
+    let done = LandedStep {
+        sequence: Some(1),
+        head: snapshot(1),
+    };
+    let expected = Landed {
+        head: snapshot(1),
+        sequence: 1,
+        steps: vec![done],
+    };
+    assert_eq!(landed, expected);
+    let moved = Project {
+        head: snapshot(1),
+        sequence: 1,
+        updated: at(200),
+        ..one.clone()
+    };
+    assert_eq!(get_project(&catalog, &one).await, moved);
+    let entry = LogEntry {
+        project: "p".into(),
+        sequence: 1,
+        snapshot: snapshot(1),
+        parent: first(),
+        kind: LandingKind::Resolve,
+        agent: Some(AGENT.into()),
+        workspace: Some("w".into()),
+        key: super::KEY.into(),
+        message: "why\nnot".into(),
+        request: Some("request".into()),
+        counts: json!({ "added": 2 }),
+        created: at(200),
+    };
+    assert_eq!(whole_log(&catalog, &one).await, [entry.clone()]);
+    let found = catalog.landing("p", 1).await.expect("landing");
+    assert_eq!(found.as_ref(), Some(&entry));
+    let found = catalog.landing_of_snapshot("p", snapshot(1)).await;
+    assert_eq!(found.expect("landing"), Some(entry));
+    let found = catalog.landing_by_request("p", "request").await;
+    assert_eq!(found.expect("landing"), Some(done));
+    assert_versions_and_reviews(&catalog, &one).await;
+    let merged = Workspace {
+        base: snapshot(9),
+        synced: snapshot(9),
+        merges: 1,
+        last_merge: Some(at(200)),
+        updated: at(200),
+        ..workspace(ALICE, "w", Some("p"))
+    };
+    let found = catalog.workspace(ALICE, "w").await.expect("workspace");
+    assert_eq!(found, Some(merged));
+}
+
+async fn assert_versions_and_reviews(catalog: &impl Catalog, one: &Project) {
+    let versions = catalog.versions_in("p", 1, None, 10).await;
+    let versions = versions.expect("versions");
+    let paths: Vec<_> = versions.iter().map(|it| it.change.path.clone()).collect();
+    assert_eq!(paths, [path("a"), path("b")]);
+    for version in versions {
+        let of = (version.sequence, version.snapshot, version.created);
+        assert_eq!(of, (1, snapshot(1), at(200)));
+        let by = (version.agent.as_deref(), version.workspace.as_deref());
+        assert_eq!(by, (Some(AGENT), Some("w")));
+    }
+    let old = review(one, "r", Some("w"), "a/b");
+    let closed = get_review(catalog, &old).await;
+    let ended = (closed.state, closed.closed, closed.successor.as_deref());
+    assert_eq!(ended, (ReviewState::Superseded, Some(at(200)), Some("s")));
+    let new = review(one, "s", Some("w"), "a/b");
+    assert_eq!(get_review(catalog, &new).await, new);
+}
+
+/// Promise 11, for one landing of many steps.
+pub async fn the_steps_of_a_landing_are_a_chain(place: &impl Place) {
+    let (catalog, one) = furnished_with_project(place).await;
+    let mut steps: Vec<_> = (1..=MAX_STEPS as u64)
+        .map(|n| Step {
+            workspace: Some("w".into()),
+            changes: vec![added("same", n as u8)],
+            base: move_base(n - 1, n),
+            ..requested(snapshot(n), &n.to_string())
+        })
+        .collect();
+    // One of them is held as a whole.
+    steps[9].snapshot = snapshot(9);
+    steps[9].changes.clear();
+    let landed = land(&catalog, &one, steps).await;
+    let last = MAX_STEPS as u64;
+    assert_eq!((landed.head, landed.sequence), (snapshot(last), last - 1));
+    let of_held = landed.steps[9];
+    assert_eq!((of_held.sequence, of_held.head), (None, snapshot(9)));
+    assert_chain(&catalog, &one).await;
+    let workspace = catalog.workspace(ALICE, "w").await.expect("workspace");
+    let workspace = workspace.expect("it is there");
+    assert_eq!((workspace.base, workspace.merges), (snapshot(last), last));
+    for (n, step) in (1..).zip(landed.steps) {
+        let known = catalog.landing_by_request("p", &n.to_string()).await;
+        assert_eq!(known.expect("landing"), Some(step));
+    }
+    let pages = [(None, 2, vec![63, 62]), (Some(3), 9, vec![2, 1])];
+    for (before, limit, expected) in pages {
+        let page = catalog.log("p", before, limit).await.expect("log");
+        let page: Vec<_> = page.into_iter().map(|entry| entry.sequence).collect();
+        assert_eq!(page, expected);
+    }
+    for beyond in [0, 64, u64::MAX] {
+        let found = catalog.landing("p", beyond).await.expect("landing");
+        assert_eq!(found, None);
+    }
+    let all = catalog.log("p", Some(u64::MAX), 100).await.expect("log");
+    assert_eq!(all.len(), 63);
+    for limit in [0, u32::MAX] {
+        assert_refused(catalog.log("p", None, limit).await);
+    }
+}
+
+/// And returns the log, oldest first.
+pub(super) async fn assert_chain(catalog: &impl Catalog, one: &Project) -> Vec<LogEntry> {
+    let mut log = whole_log(catalog, one).await;
+    log.reverse();
+    let mut head = one.head;
+    for (n, entry) in (1..).zip(&log) {
+        assert_eq!((entry.sequence, entry.parent), (n, head));
+        head = entry.snapshot;
+    }
+    let now = get_project(catalog, one).await;
+    assert_eq!((now.head, now.sequence), (head, log.len() as u64));
+    log
+}
+
+/// Promises 11 and 12, from two handles, each writer going on from what it is
+/// told.
+pub async fn landings_at_once_are_a_chain(place: &impl Place) {
+    const WRITERS: u64 = 8;
+    const EACH: u64 = 6;
+    let handles = [furnished(place).await, place.open().await];
+    let one = project(ALICE, "p");
+    add_project(&handles[0], &one).await;
+    let writers = (0..WRITERS).map(|writer| {
+        let (catalog, one) = (&handles[writer as usize % 2], &one);
+        async move {
+            let mut landed = Vec::new();
+            let mut head = one.head;
+            for n in 1..=EACH {
+                let step = step(snapshot(writer * 100 + n));
+                loop {
+                    match catalog.land(&landing(one, head, vec![step.clone()])).await {
+                        Ok(done) => {
+                            landed.push((done.sequence, step.snapshot));
+                            head = done.head;
+                            break;
+                        }
+                        Err(Error::HeadMoved { head: now, .. }) => {
+                            assert_ne!(now, head);
+                            head = now;
+                        }
+                        Err(other) => panic!("{other:?}"),
+                    }
+                }
+            }
+            landed
+        }
+    });
+    let mut acknowledged = join_all(writers).await.concat();
+    acknowledged.sort_unstable();
+    let log = assert_chain(&handles[0], &one).await;
+    let log: Vec<_> = log.iter().map(|it| (it.sequence, it.snapshot)).collect();
+    assert_eq!(log, acknowledged);
+}
+
+/// Reviews and the base of the workspace are all that it changes.
+pub async fn what_is_held_moves_no_head(place: &impl Place) {
+    let (catalog, one) = furnished_with_project(place).await;
+    let held = Step {
+        workspace: Some("w".into()),
+        opens: vec![review(&one, "s", Some("w"), "c")],
+        base: move_base(0, 4),
+        ..step(first())
+    };
+    let landed = land(&catalog, &one, vec![held]).await;
+    assert_eq!((landed.head, landed.sequence), (first(), 0));
+    let expected = LandedStep {
+        sequence: None,
+        head: first(),
+    };
+    assert_eq!(landed.steps, [expected]);
+    assert_eq!(get_project(&catalog, &one).await, one);
+    assert!(whole_log(&catalog, &one).await.is_empty());
+    let found = catalog.review(ALICE, "s").await.expect("review");
+    assert!(found.is_some());
+    let workspace = catalog.workspace(ALICE, "w").await.expect("workspace");
+    let workspace = workspace.expect("it is there");
+    assert_eq!((workspace.base, workspace.merges), (snapshot(4), 1));
+}
+
+/// Promise 13, as another handle sees it.
+pub async fn nothing_of_a_landing_is_seen_before_all_of_it(place: &impl Place) {
+    const LANDINGS: u64 = 30;
+    let (writer, one) = furnished_with_project(place).await;
+    let reader = place.open().await;
+    let write = async {
+        for n in 0..LANDINGS {
+            let steps = [1, 2].map(|k| Step {
+                workspace: Some("w".into()),
+                changes: (0..10).map(|f| added(&format!("f{f}"), 1)).collect(),
+                opens: vec![review(&one, &format!("{}", 2 * n + k), None, "x")],
+                base: move_base(2 * n + k - 1, 2 * n + k),
+                ..step(snapshot(2 * n + k))
+            });
+            land(&writer, &one, steps.into()).await;
+        }
+    };
+    let read = async {
+        loop {
+            // What is read later may be newer, never older.
+            let seen = get_project(&reader, &one).await.sequence;
+            assert_eq!(seen % 2, 0, "both steps or none");
+            let now = reader.workspace(ALICE, "w").await.expect("workspace");
+            assert!(now.expect("it is there").merges >= seen);
+            if seen > 0 {
+                let entry = reader.landing("p", seen).await.expect("landing");
+                assert_eq!(entry.expect("landed").snapshot, snapshot(seen));
+                let versions = reader.versions_in("p", seen, None, 100).await;
+                assert_eq!(versions.expect("versions").len(), 10);
+                let review = reader.review(ALICE, &seen.to_string()).await;
+                assert!(review.expect("review").is_some());
+            }
+            let newest = reader.log("p", None, 1).await.expect("log").pop();
+            let newest = newest.map_or(0, |entry| entry.sequence);
+            assert_eq!(newest % 2, 0, "both steps or none");
+            assert!(get_project(&reader, &one).await.sequence >= newest);
+            let versions = reader.versions_in("p", newest + 1, None, 100).await;
+            let versions = versions.expect("versions").len();
+            assert!([0, 10].contains(&versions), "{versions}");
+            if seen == 2 * LANDINGS {
+                return;
+            }
+        }
+    };
+    futures::future::join(write, read).await;
+    assert_chain(&reader, &one).await;
+}
+
+/// After any number of steps of its future.
+pub async fn a_dropped_landing_leaves_the_catalog_whole(place: &impl Place) {
+    let catalog = furnished(place).await;
+    let one = project(ALICE, "p");
+    add_project(&catalog, &one).await;
+    for polls in 0..40_u64 {
+        let head = get_project(&catalog, &one).await.head;
+        let steps = [1, 2].map(|k| Step {
+            changes: vec![added("a", 1), added("b", 2)],
+            ..requested(snapshot(10 * polls + k), &format!("{polls}-{k}"))
+        });
+        {
+            let landing = landing(&one, head, steps.into());
+            let mut call = pin!(catalog.land(&landing));
+            for _ in 0..polls / 3 {
+                if poll_immediate(&mut call).await.is_some() {
+                    break;
+                }
+                // A step is as long as the one before it took, more or less.
+                catalog.setting("x").await.expect("setting");
+            }
+        }
+        catalog.set_setting("x", "y").await.expect("set");
+        let log = assert_chain(&catalog, &one).await;
+        assert_eq!(log.len() % 2, 0, "both or none");
+        for entry in &log {
+            let versions = catalog.versions_in("p", entry.sequence, None, 10);
+            assert_eq!(versions.await.expect("versions").len(), 2);
+        }
+    }
+    catalog.check().await.expect("all is well");
+}

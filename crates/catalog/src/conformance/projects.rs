@@ -1,0 +1,285 @@
+//! Projects and their policies.
+
+use elevo_core::Timestamp;
+use futures::future::join_all;
+use serde_json::json;
+
+use super::samples::{
+    add_project, add_workspace, added, first, get_project, land, landing, open, project, review,
+    snapshot, step, whole_log, workspace,
+};
+use super::{
+    ALICE, BOB, Place, assert_being_removed, assert_changed, assert_exists, assert_not_found,
+    assert_refused, at, furnished,
+};
+use crate::bounds::{MAX_PAGE, MAX_POLICY_BYTES};
+use crate::error::{Error, Kind};
+use crate::projects::Projects;
+use crate::records::{Project, ProjectChange, ProjectPolicy, ProjectQuery, Step};
+use crate::records::{ReviewQuery, WorkspaceQuery};
+
+/// Every part of it, with promises 4 and 10.
+pub async fn a_project_comes_back_as_it_was_added(place: &impl Place) {
+    let catalog = furnished(place).await;
+    let full = Project {
+        description: Some("words".into()),
+        head: snapshot(7),
+        policy_version: 9,
+        created: Timestamp::new(-1, 999_999_000).expect("a time"),
+        updated: Timestamp::new(1, 1_000).expect("a time"),
+        removing: true,
+        ..project(ALICE, "full")
+    };
+    let rules = json!({ "rules": [null, "ä\u{0}", { "": 1.5 }] });
+    for (one, policy) in [(&full, &rules), (&project(BOB, "bare"), &json!(null))] {
+        catalog.add_project(one, policy).await.expect("a new one");
+        assert_eq!(get_project(&catalog, one).await, *one);
+        let found = catalog.project_by_name(one.tenant, &one.name).await;
+        assert_eq!(found.expect("project").as_ref(), Some(one));
+        let found = catalog.policy(one.tenant, &one.id).await.expect("policy");
+        let kept = ProjectPolicy {
+            version: one.policy_version,
+            policy: policy.clone(),
+        };
+        assert_eq!(found, Some(kept));
+    }
+    assert_eq!(catalog.project(BOB, "full").await.expect("project"), None);
+    let found = catalog.project_by_name(BOB, &full.name).await;
+    assert_eq!(found.expect("project"), None);
+    assert_eq!(catalog.policy(BOB, "full").await.expect("policy"), None);
+}
+
+/// By id everywhere, by name in its tenant; and with no landings.
+pub async fn a_project_is_added_once(place: &impl Place) {
+    let catalog = furnished(place).await;
+    let one = project(ALICE, "a");
+    add_project(&catalog, &one).await;
+    let mut same_id = project(BOB, "a");
+    same_id.name = "another".into();
+    let mut same_name = project(ALICE, "b");
+    same_name.name.clone_from(&one.name);
+    for taken in [&same_id, &same_name] {
+        let added = catalog.add_project(taken, &json!({})).await;
+        assert_exists(added, Kind::Project);
+    }
+    let mut elsewhere = project(BOB, "b");
+    elsewhere.name.clone_from(&one.name);
+    add_project(&catalog, &elsewhere).await;
+    let of_nobody = project(elevo_core::TenantId::new([3; 16]), "c");
+    let added = catalog.add_project(&of_nobody, &json!({})).await;
+    assert_not_found(added, Kind::Owner);
+    let mut landed = project(ALICE, "c");
+    landed.sequence = 1;
+    assert_refused(catalog.add_project(&landed, &json!({})).await);
+    let long = json!("x".repeat(MAX_POLICY_BYTES));
+    assert_refused(catalog.add_project(&project(ALICE, "c"), &long).await);
+    assert_eq!(catalog.project(ALICE, "c").await.expect("project"), None);
+}
+
+/// By age and id; who walks sees everything once.
+pub async fn projects_are_listed_newest_first(place: &impl Place) {
+    let catalog = furnished(place).await;
+    for n in 0..10 {
+        let mut one = project(ALICE, &format!("{n}"));
+        one.created = at(n / 3);
+        one.removing = n % 2 == 0;
+        add_project(&catalog, &one).await;
+    }
+    add_project(&catalog, &project(BOB, "other")).await;
+    let of_alice = ProjectQuery {
+        tenant: Some(ALICE),
+        ..ProjectQuery::default()
+    };
+    for limit in [1, 4, MAX_PAGE] {
+        let mut query = ProjectQuery {
+            limit,
+            ..of_alice.clone()
+        };
+        let mut seen = Vec::new();
+        loop {
+            let page = catalog.projects(&query).await.expect("projects");
+            assert_eq!(page.total, 10);
+            assert!(page.items.len() <= limit as usize);
+            let Some(last) = page.items.last() else { break };
+            query.after = Some(last.position());
+            seen.extend(page.items.into_iter().map(|one| one.id));
+        }
+        assert_eq!(seen.concat(), "9876543210", "in pages of {limit}");
+    }
+    let leaving = ProjectQuery {
+        removing: Some(true),
+        ..ProjectQuery::default()
+    };
+    let page = catalog.projects(&leaving).await.expect("projects");
+    let ids: Vec<_> = page.items.into_iter().map(|one| one.id).collect();
+    assert_eq!((page.total, ids.concat().as_str()), (5, "86420"));
+    let everybody = catalog.projects(&ProjectQuery::default()).await;
+    assert_eq!(everybody.expect("projects").total, 11);
+    for limit in [0, MAX_PAGE + 1] {
+        let query = ProjectQuery {
+            limit,
+            ..of_alice.clone()
+        };
+        assert_refused(catalog.projects(&query).await);
+    }
+}
+
+/// And changes nothing else.
+pub async fn a_project_is_renamed_and_described(place: &impl Place) {
+    let catalog = furnished(place).await;
+    let one = project(ALICE, "a");
+    add_project(&catalog, &one).await;
+    add_project(&catalog, &project(ALICE, "b")).await;
+    let change = async |tenant, id, name: Option<&str>, description| {
+        let change = ProjectChange {
+            name: name.map(Into::into),
+            description,
+        };
+        catalog.change_project(tenant, id, &change, at(101)).await
+    };
+    let words = Some(Some("words".to_owned()));
+    let changed = change(ALICE, "a", Some("new"), words).await;
+    let expected = Project {
+        name: "new".into(),
+        description: Some("words".into()),
+        updated: at(101),
+        ..one.clone()
+    };
+    assert_eq!(changed.expect("changed"), expected);
+    assert_eq!(get_project(&catalog, &one).await, expected);
+    let changed = change(ALICE, "a", None, Some(None)).await.expect("changed");
+    assert_eq!((changed.name.as_str(), changed.description), ("new", None));
+    let old = catalog.project_by_name(ALICE, &one.name).await;
+    assert_eq!(old.expect("project"), None);
+    let taken = change(ALICE, "a", Some("name of b"), None).await;
+    assert_exists(taken, Kind::Project);
+    assert_refused(change(ALICE, "a", Some(""), None).await);
+    for (tenant, id) in [(BOB, "a"), (ALICE, "x")] {
+        let unknown = change(tenant, id, Some("y"), None).await;
+        assert_not_found(unknown, Kind::Project);
+    }
+}
+
+/// Promise 5, from two handles.
+pub async fn of_policies_set_at_once_one_wins(place: &impl Place) {
+    let handles = [furnished(place).await, place.open().await];
+    let one = project(ALICE, "a");
+    add_project(&handles[0], &one).await;
+    for round in 0..4 {
+        let tries = (0..8).map(|n| {
+            let catalog = &handles[n % 2];
+            async move {
+                let policy = json!([round, n]);
+                let set = catalog.set_policy(ALICE, "a", round, &policy, at(101));
+                (set.await, policy)
+            }
+        });
+        let mut won = Vec::new();
+        for (result, policy) in join_all(tries).await {
+            match result {
+                Ok(project) => won.push((project.policy_version, policy)),
+                Err(Error::Changed { what }) => assert_eq!(what, Kind::Project),
+                Err(other) => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(won.len(), 1, "one of them");
+        let found = handles[1].policy(ALICE, "a").await.expect("policy");
+        let found = found.map(|kept| (kept.version, kept.policy));
+        assert_eq!(found, won.pop());
+        assert_eq!(
+            get_project(&handles[0], &one).await.policy_version,
+            round + 1
+        );
+    }
+    let policy = json!({});
+    let early = handles[0].set_policy(ALICE, "a", 5, &policy, at(101)).await;
+    assert_changed(early, Kind::Project);
+    let unknown = handles[0].set_policy(BOB, "a", 4, &policy, at(101)).await;
+    assert_not_found(unknown, Kind::Project);
+    let long = json!("x".repeat(MAX_POLICY_BYTES));
+    assert_refused(handles[0].set_policy(ALICE, "a", 4, &long, at(101)).await);
+}
+
+/// Neither landings nor policies nor workspaces.
+pub async fn a_project_that_is_being_removed_takes_nothing_new(place: &impl Place) {
+    let catalog = furnished(place).await;
+    let one = project(ALICE, "a");
+    add_project(&catalog, &one).await;
+    assert_refused(catalog.remove_project("a").await);
+    for tenant in [BOB, ALICE] {
+        let unknown = catalog.begin_removal(tenant, "b", at(101)).await;
+        assert_not_found(unknown, Kind::Project);
+    }
+    for now in [101, 102] {
+        let marked = catalog.begin_removal(ALICE, "a", at(now)).await;
+        let expected = Project {
+            removing: true,
+            updated: at(now),
+            ..one.clone()
+        };
+        assert_eq!(marked.expect("marked, also twice"), expected);
+    }
+    let landed = landing(&one, first(), vec![step(snapshot(1))]);
+    assert_being_removed(catalog.land(&landed).await, Kind::Project);
+    let change = ProjectChange::default();
+    let changed = catalog.change_project(ALICE, "a", &change, at(103)).await;
+    assert_being_removed(changed, Kind::Project);
+    let set = catalog.set_policy(ALICE, "a", 0, &json!({}), at(103)).await;
+    assert_being_removed(set, Kind::Project);
+    let added = catalog
+        .add_workspace(&workspace(ALICE, "w", Some("a")))
+        .await;
+    assert_being_removed(added, Kind::Project);
+    assert_eq!(get_project(&catalog, &one).await.sequence, 0);
+}
+
+/// Of what was its own, however much that is.
+pub async fn a_removed_project_leaves_nothing(place: &impl Place) {
+    let catalog = furnished(place).await;
+    let (gone, other) = (project(ALICE, "gone"), project(ALICE, "other"));
+    for one in [&gone, &other] {
+        add_project(&catalog, one).await;
+        let name = |n| format!("{}-{n}", one.id);
+        add_workspace(&catalog, &workspace(ALICE, &name(0), Some(&one.id))).await;
+        let many = Step {
+            changes: (0..1200).map(|n| added(&format!("f{n}"), 1)).collect(),
+            request: Some("many".into()),
+            ..step(snapshot(1))
+        };
+        let held = Step {
+            opens: vec![review(one, &name(1), None, "f")],
+            request: Some("held".into()),
+            ..step(snapshot(1))
+        };
+        land(&catalog, one, vec![many, held]).await;
+        open(&catalog, one, vec![review(one, &name(2), None, "g")]).await;
+    }
+    let marked = catalog.begin_removal(ALICE, "gone", at(101)).await;
+    marked.expect("marked");
+    assert!(catalog.remove_project("gone").await.expect("remove"));
+    assert!(!catalog.remove_project("gone").await.expect("remove"));
+    for (one, count) in [(&gone, 0), (&other, 1)] {
+        assert_eq!(whole_log(&catalog, one).await.len(), count);
+        let versions = catalog.versions_in(&one.id, 1, None, MAX_PAGE).await;
+        assert_eq!(versions.expect("versions").len(), 1000 * count);
+        let workspaces = WorkspaceQuery {
+            project: Some(one.id.clone()),
+            ..WorkspaceQuery::default()
+        };
+        let workspaces = catalog.workspaces(&workspaces).await;
+        assert_eq!(workspaces.expect("workspaces").items.len(), count);
+        let reviews = ReviewQuery {
+            project: Some(one.id.clone()),
+            ..ReviewQuery::of(ALICE)
+        };
+        let reviews = catalog.reviews(&reviews).await.expect("reviews");
+        assert_eq!(reviews.items.len(), 2 * count);
+        for request in ["many", "held"] {
+            let known = catalog.landing_by_request(&one.id, request).await;
+            assert_eq!(known.expect("landing").is_some(), count == 1);
+        }
+    }
+    assert_eq!(catalog.policy(ALICE, "gone").await.expect("policy"), None);
+    add_project(&catalog, &gone).await;
+    assert!(whole_log(&catalog, &gone).await.is_empty());
+}

@@ -1,0 +1,335 @@
+//! Reviews.
+
+use elevo_core::Timestamp;
+use futures::future::join_all;
+use serde_json::json;
+use strum::VariantArray;
+
+use super::samples::{
+    add_project, directory, first, get_review, land, landing, open, path, project, review,
+    snapshot, step,
+};
+use super::{
+    AGENT, ALICE, BOB, Place, assert_changed, assert_exists, assert_not_found, assert_refused, at,
+    furnished,
+};
+use crate::bounds::{MAX_DETAIL_BYTES, MAX_PAGE};
+use crate::error::{Error, Kind};
+use crate::projects::Projects;
+use crate::records::{
+    Project, Review, ReviewChange, ReviewQuery, ReviewState, ReviewStep, Sides, Step,
+};
+
+async fn furnished_with_project<P: Place>(place: &P) -> (P::Catalog, Project) {
+    let catalog = furnished(place).await;
+    let one = project(ALICE, "p");
+    add_project(&catalog, &one).await;
+    (catalog, one)
+}
+
+/// Every part of it.
+pub async fn a_review_comes_back_as_it_was_opened(place: &impl Place) {
+    let (catalog, one) = furnished_with_project(place).await;
+    let full = Review {
+        agent: Some(AGENT.into()),
+        kind: "protected".into(),
+        sides: Sides {
+            base: Some(directory(3)),
+            ours: None,
+            theirs: None,
+            base_snapshot: snapshot(u64::MAX),
+            ours_snapshot: snapshot(5),
+            theirs_snapshot: snapshot(6),
+        },
+        detail: json!({ "hunks": [1, "\u{0}ä"] }),
+        created: Timestamp::new(-1, 999_999_000).expect("a time"),
+        expires: Some(at(5)),
+        reopened: u32::MAX,
+        ..review(&one, "full", Some("gone"), "a/b")
+    };
+    let bare = review(&one, "bare", None, "");
+    open(&catalog, &one, vec![full.clone(), bare.clone()]).await;
+    for opened in [&full, &bare] {
+        assert_eq!(get_review(&catalog, opened).await, *opened);
+        let elsewhere = catalog.review(BOB, &opened.id).await;
+        assert_eq!(elsewhere.expect("review"), None);
+    }
+}
+
+/// Each state against each, with what is remembered of an end.
+pub async fn a_review_changes_only_as_it_may(place: &impl Place) {
+    let (catalog, one) = furnished_with_project(place).await;
+    for &from in ReviewState::VARIANTS {
+        for &to in ReviewState::VARIANTS {
+            let id = format!("{from}-{to}");
+            let opened = review(&one, &id, None, "a");
+            open(&catalog, &one, vec![opened.clone()]).await;
+            if from != ReviewState::Open {
+                let end = ReviewChange::new(ReviewState::Open, from);
+                let ended = catalog.change_review(&id, &end, at(301)).await;
+                assert_eq!(ended.expect("ended").state, from);
+            }
+            let before = get_review(&catalog, &opened).await;
+            let change = ReviewChange {
+                by: Some("somebody".into()),
+                resolution: Some(json!("ours")),
+                successor: Some("next".into()),
+                ..ReviewChange::new(from, to)
+            };
+            let changed = catalog.change_review(&id, &change, at(302)).await;
+            let kept = get_review(&catalog, &opened).await;
+            if !from.can_become(to) {
+                assert_refused(changed);
+                assert_eq!(kept, before);
+                continue;
+            }
+            let opens = to == ReviewState::Open;
+            let expected = Review {
+                state: to,
+                closed: (!opens).then(|| at(302)),
+                closed_by: (!opens).then(|| "somebody".into()),
+                resolution: (!opens).then(|| json!("ours")),
+                successor: (!opens).then(|| "next".into()),
+                reopened: opens.into(),
+                ..opened
+            };
+            assert_eq!(changed.expect("changed"), expected);
+            assert_eq!(kept, expected);
+        }
+    }
+}
+
+/// What there is to choose from; a state that is not expected; bounds.
+pub async fn a_review_that_opens_again_may_offer_something_else(place: &impl Place) {
+    let (catalog, one) = furnished_with_project(place).await;
+    let opened = review(&one, "r", None, "a");
+    open(&catalog, &one, vec![opened.clone()]).await;
+    let sides = Sides {
+        ours: None,
+        ours_snapshot: snapshot(8),
+        ..opened.sides.clone()
+    };
+    let again = ReviewChange {
+        sides: Some(sides.clone()),
+        detail: Some(json!([1])),
+        expires: Some(Some(Timestamp::new(400, 1_999).expect("a time"))),
+        ..ReviewChange::new(ReviewState::Open, ReviewState::Open)
+    };
+    let changed = catalog.change_review("r", &again, at(301)).await;
+    let expected = Review {
+        sides,
+        detail: json!([1]),
+        expires: Some(Timestamp::new(400, 1_000).expect("a time")),
+        reopened: 1,
+        ..opened.clone()
+    };
+    assert_eq!(changed.expect("changed"), expected);
+    let reject = ReviewChange::new(ReviewState::Rejected, ReviewState::Open);
+    let changed = catalog.change_review("r", &reject, at(301)).await;
+    assert_changed(changed, Kind::Review);
+    let unknown = catalog.change_review("x", &again, at(301)).await;
+    assert_not_found(unknown, Kind::Review);
+    let long = ReviewChange {
+        resolution: Some("x".repeat(MAX_DETAIL_BYTES).into()),
+        ..ReviewChange::new(ReviewState::Open, ReviewState::Resolved)
+    };
+    let unnamed = ReviewChange {
+        by: Some(String::new()),
+        ..ReviewChange::new(ReviewState::Open, ReviewState::Resolved)
+    };
+    for bad in [long, unnamed] {
+        assert_refused(catalog.change_review("r", &bad, at(301)).await);
+    }
+    assert_eq!(get_review(&catalog, &opened).await, expected);
+}
+
+/// Promise 5, from two handles.
+pub async fn of_decisions_at_once_one_counts(place: &impl Place) {
+    let handles = [furnished(place).await, place.open().await];
+    let one = project(ALICE, "p");
+    add_project(&handles[0], &one).await;
+    let opened = review(&one, "r", None, "a");
+    open(&handles[0], &one, vec![opened.clone()]).await;
+    let ends = [ReviewState::Resolved, ReviewState::Rejected];
+    let tries = (0..16).map(|n| {
+        let change = ReviewChange {
+            by: Some(n.to_string()),
+            ..ReviewChange::new(ReviewState::Open, ends[n / 2 % 2])
+        };
+        let catalog = &handles[n % 2];
+        async move { catalog.change_review("r", &change, at(301)).await }
+    });
+    let mut won = Vec::new();
+    for result in join_all(tries).await {
+        match result {
+            Ok(review) => won.push(review),
+            Err(Error::Changed { .. }) => {}
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(won, [get_review(&handles[1], &opened).await]);
+}
+
+/// Promise 15, whichever way a second one would come.
+pub async fn a_workspace_has_one_open_review_for_a_path(place: &impl Place) {
+    let (catalog, one) = furnished_with_project(place).await;
+    let of = |id, workspace, path| review(&one, id, workspace, path);
+    open(&catalog, &one, vec![of("a", Some("w"), "x")]).await;
+    let others = vec![
+        of("b", Some("w"), "y"),
+        of("c", Some("v"), "x"),
+        of("d", None, "x"),
+        of("e", None, "x"),
+    ];
+    open(&catalog, &one, others).await;
+    let with = |reviews, opens| {
+        let held = Step {
+            reviews,
+            opens,
+            ..step(first())
+        };
+        landing(&one, first(), vec![held])
+    };
+    let same_id = with(vec![], vec![of("a", Some("u"), "z")]);
+    let second = with(vec![], vec![of("f", Some("w"), "x")]);
+    let twice = vec![of("f", Some("u"), "z"), of("g", Some("u"), "z")];
+    for taken in [same_id, second, with(vec![], twice)] {
+        assert_exists(catalog.land(&taken).await, Kind::Review);
+    }
+    let end = ReviewStep {
+        id: "a".into(),
+        change: ReviewChange::new(ReviewState::Open, ReviewState::Rejected),
+    };
+    let replaced = with(vec![end], vec![of("f", Some("w"), "x")]);
+    catalog.land(&replaced).await.expect("there is room");
+    let back = ReviewChange::new(ReviewState::Rejected, ReviewState::Open);
+    let back = catalog.change_review("a", &back, at(301)).await;
+    assert_exists(back, Kind::Review);
+    assert_eq!(catalog.review(ALICE, "g").await.expect("review"), None);
+}
+
+/// By age and id; filters are combined.
+pub async fn reviews_are_listed_oldest_first(place: &impl Place) {
+    let (catalog, one) = furnished_with_project(place).await;
+    let other = project(ALICE, "q");
+    add_project(&catalog, &other).await;
+    let of_bob = project(BOB, "of bob");
+    add_project(&catalog, &of_bob).await;
+    open(&catalog, &of_bob, vec![review(&of_bob, "x", None, "a")]).await;
+    for n in 0..8 {
+        let of = if n & 1 == 0 { &one } else { &other };
+        let workspace = if n & 2 == 0 { "v" } else { "w" };
+        let mut opened = review(of, &n.to_string(), Some(workspace), &format!("f{n}"));
+        opened.created = at(n / 3);
+        open(&catalog, of, vec![opened]).await;
+        if n & 4 != 0 {
+            let end = ReviewChange::new(ReviewState::Open, ReviewState::Expired);
+            let ended = catalog.change_review(&n.to_string(), &end, at(301)).await;
+            ended.expect("ended");
+        }
+    }
+    let all = ReviewQuery::of(ALICE);
+    let of_p = ReviewQuery {
+        project: Some("p".into()),
+        ..all.clone()
+    };
+    let of_w = ReviewQuery {
+        workspace: Some("w".into()),
+        ..all.clone()
+    };
+    let state = |query: &ReviewQuery, state| ReviewQuery {
+        state: Some(state),
+        ..query.clone()
+    };
+    let both = ReviewQuery {
+        workspace: Some("w".into()),
+        ..of_p.clone()
+    };
+    for (query, expected) in [
+        (state(&all, ReviewState::Open), "0123"),
+        (state(&all, ReviewState::Rejected), ""),
+        (state(&of_p, ReviewState::Open), "02"),
+        (state(&of_p, ReviewState::Expired), "46"),
+        (state(&of_w, ReviewState::Open), "23"),
+        (state(&both, ReviewState::Open), "2"),
+        (both, "26"),
+        (of_w, "2367"),
+        (of_p, "0246"),
+        (all, "01234567"),
+    ] {
+        for limit in [1, 3, MAX_PAGE] {
+            let mut query = ReviewQuery {
+                limit,
+                ..query.clone()
+            };
+            let mut seen = String::new();
+            loop {
+                let page = catalog.reviews(&query).await.expect("reviews");
+                assert_eq!(page.total, expected.len() as u64, "{query:?}");
+                let Some(last) = page.items.last() else { break };
+                query.after = Some(last.position());
+                seen.extend(page.items.into_iter().map(|it| it.id));
+            }
+            assert_eq!(seen, expected, "{query:?}");
+        }
+    }
+    let none = ReviewQuery {
+        limit: 0,
+        ..ReviewQuery::of(ALICE)
+    };
+    assert_refused(catalog.reviews(&none).await);
+}
+
+/// Those of a workspace by path, and those that nobody decided in time.
+pub async fn open_reviews_are_found(place: &impl Place) {
+    let (catalog, one) = furnished_with_project(place).await;
+    let names = ["a", "a/b", "a-b", "c", "d"];
+    for (n, name) in (0..).zip(names) {
+        let mut opened = review(&one, name, Some("w"), name);
+        opened.expires = (n > 0).then(|| at(500 - n));
+        open(&catalog, &one, vec![opened]).await;
+    }
+    open(&catalog, &one, vec![review(&one, "x", Some("v"), "a")]).await;
+    let end = ReviewChange::new(ReviewState::Open, ReviewState::Resolved);
+    catalog
+        .change_review("d", &end, at(301))
+        .await
+        .expect("end");
+    for limit in [1, 3, MAX_PAGE] {
+        let mut seen: Vec<Review> = Vec::new();
+        loop {
+            let after = seen.last().map(|it| &it.path);
+            let page = catalog.open_reviews_of("w", after, limit).await;
+            let page = page.expect("reviews");
+            if page.is_empty() {
+                break;
+            }
+            seen.extend(page);
+        }
+        let seen: Vec<_> = seen.into_iter().map(|it| it.path).collect();
+        assert_eq!(seen, ["a", "a/b", "a-b", "c"].map(path));
+    }
+    let expired = async |now, limit| {
+        let found = catalog.expired_reviews(at(now), limit).await;
+        let found = found.expect("reviews").into_iter();
+        found.map(|it| it.id).collect::<Vec<_>>()
+    };
+    assert!(expired(496, 10).await.is_empty());
+    assert_eq!(expired(498, 10).await, ["c", "a-b"]);
+    assert_eq!(expired(999, 1).await, ["c"]);
+    assert_eq!(expired(999, 10).await, ["c", "a-b", "a/b"]);
+    for limit in [0, u32::MAX] {
+        assert_refused(catalog.expired_reviews(at(1), limit).await);
+        assert_refused(catalog.open_reviews_of("w", None, limit).await);
+    }
+    // A landing that resolves one of them ends it.
+    let resolved = Step {
+        reviews: vec![ReviewStep {
+            id: "c".into(),
+            change: end,
+        }],
+        ..step(snapshot(1))
+    };
+    land(&catalog, &one, vec![resolved]).await;
+    assert_eq!(expired(999, 10).await, ["a-b", "a/b"]);
+}

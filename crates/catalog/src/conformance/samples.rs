@@ -1,0 +1,246 @@
+//! Projects and what is theirs, for the checks.
+
+use elevo_core::{TenantId, TreePath};
+use elevo_objects::{Content, Entry, Hash, Mode, SnapshotId, Tree};
+use serde_json::json;
+
+use super::{KEY, at};
+use crate::catalog::Catalog;
+use crate::records::{
+    BaseMove, Landed, Landing, LandingKind, LogEntry, PathChange, Project, Review, ReviewState,
+    Sides, Step, VersionKind, Workspace, WorkspaceState,
+};
+
+/// A snapshot that no other number has.
+pub(super) fn snapshot(n: u64) -> SnapshotId {
+    let mut bytes = [0x5a; 32];
+    bytes[..8].copy_from_slice(&n.to_be_bytes());
+    SnapshotId(Hash::from_bytes(bytes))
+}
+
+/// The head of every new project.
+pub(super) fn first() -> SnapshotId {
+    snapshot(0)
+}
+
+pub(super) fn path(text: &str) -> TreePath {
+    TreePath::new(text).expect("a path")
+}
+
+pub(super) fn file(n: u8) -> Entry {
+    Entry::File {
+        mode: Mode::FILE,
+        content: Content::Chunk {
+            hash: Hash::from_bytes([n; 32]),
+            size: 1 + u64::from(n),
+        },
+    }
+}
+
+pub(super) fn directory(files: u64) -> Entry {
+    Entry::Directory {
+        mode: Mode::EXECUTABLE,
+        tree: Tree {
+            root: Some(Hash::from_bytes([0xdd; 32])),
+            count: files,
+            bytes: 10 * files,
+        },
+    }
+}
+
+pub(super) fn project(tenant: TenantId, id: &str) -> Project {
+    Project {
+        id: id.into(),
+        tenant,
+        name: format!("name of {id}"),
+        description: None,
+        head: first(),
+        sequence: 0,
+        policy_version: 0,
+        created: at(100),
+        updated: at(100),
+        removing: false,
+    }
+}
+
+pub(super) async fn add_project(catalog: &impl Catalog, project: &Project) {
+    let added = catalog.add_project(project, &json!({})).await;
+    added.unwrap_or_else(|error| panic!("{}: {error:?}", project.id));
+}
+
+/// A live one, made by [`KEY`].
+pub(super) fn workspace(tenant: TenantId, id: &str, project: Option<&str>) -> Workspace {
+    Workspace {
+        id: id.into(),
+        tenant,
+        project: project.map(Into::into),
+        agent: None,
+        key: KEY.into(),
+        name: None,
+        base: first(),
+        synced: first(),
+        merges: 0,
+        sync: json!({ "mode": "manual" }),
+        read_only: false,
+        follows: false,
+        state: WorkspaceState::Live,
+        last_merge: None,
+        created: at(100),
+        updated: at(100),
+    }
+}
+
+pub(super) async fn add_workspace(catalog: &impl Catalog, workspace: &Workspace) {
+    let added = catalog.add_workspace(workspace).await;
+    added.unwrap_or_else(|error| panic!("{}: {error:?}", workspace.id));
+}
+
+/// A file that was not there before.
+pub(super) fn added(at: &str, n: u8) -> PathChange {
+    PathChange {
+        path: path(at),
+        kind: VersionKind::Added,
+        from: None,
+        before: None,
+        after: Some(file(n)),
+        files: 1,
+        algorithm: "take".into(),
+    }
+}
+
+/// A directory that came with so many files.
+pub(super) fn added_whole(at: &str, files: u64) -> PathChange {
+    PathChange {
+        after: Some(directory(files)),
+        files,
+        ..added(at, 0)
+    }
+}
+
+/// A merge that changes nothing but the head.
+pub(super) fn step(snapshot: SnapshotId) -> Step {
+    Step {
+        kind: LandingKind::Merge,
+        snapshot,
+        agent: None,
+        workspace: None,
+        key: KEY.into(),
+        message: String::new(),
+        request: None,
+        counts: json!({}),
+        changes: vec![],
+        reviews: vec![],
+        opens: vec![],
+        base: None,
+    }
+}
+
+/// The same, asked for by name.
+pub(super) fn requested(snapshot: SnapshotId, request: &str) -> Step {
+    Step {
+        request: Some(request.into()),
+        ..step(snapshot)
+    }
+}
+
+pub(super) fn move_base(expected: u64, to: u64) -> Option<BaseMove> {
+    Some(BaseMove {
+        expected: snapshot(expected),
+        base: snapshot(to),
+        synced: snapshot(to),
+    })
+}
+
+pub(super) fn landing(project: &Project, expected: SnapshotId, steps: Vec<Step>) -> Landing {
+    Landing {
+        tenant: project.tenant,
+        project: project.id.clone(),
+        expected_head: expected,
+        steps,
+        now: at(200),
+    }
+}
+
+/// Lands steps on whatever the head is.
+pub(super) async fn land(catalog: &impl Catalog, project: &Project, steps: Vec<Step>) -> Landed {
+    let now = get_project(catalog, project).await;
+    let landed = catalog.land(&landing(project, now.head, steps)).await;
+    landed.unwrap_or_else(|error| panic!("{}: {error:?}", project.id))
+}
+
+/// Lands one step after another: changes, each to be a snapshot of its own.
+pub(super) async fn land_each(
+    catalog: &impl Catalog,
+    project: &Project,
+    landings: impl IntoIterator<Item = Vec<PathChange>>,
+) {
+    for changes in landings {
+        let next = get_project(catalog, project).await.sequence + 1;
+        let step = Step {
+            changes,
+            ..step(snapshot(next))
+        };
+        land(catalog, project, vec![step]).await;
+    }
+}
+
+pub(super) async fn get_project(catalog: &impl Catalog, project: &Project) -> Project {
+    let found = catalog.project(project.tenant, &project.id).await;
+    found.expect("project").expect("it was added")
+}
+
+pub(super) async fn whole_log(catalog: &impl Catalog, project: &Project) -> Vec<LogEntry> {
+    let log = catalog.log(&project.id, None, crate::MAX_PAGE).await;
+    log.expect("log")
+}
+
+/// An open one.
+pub(super) fn review(
+    project: &Project,
+    id: &str,
+    workspace: Option<&str>,
+    at_path: &str,
+) -> Review {
+    Review {
+        id: id.into(),
+        tenant: project.tenant,
+        project: project.id.clone(),
+        workspace: workspace.map(Into::into),
+        agent: None,
+        path: path(at_path),
+        kind: "conflict".into(),
+        sides: Sides {
+            base: None,
+            ours: Some(file(1)),
+            theirs: Some(file(2)),
+            base_snapshot: snapshot(0),
+            ours_snapshot: snapshot(1),
+            theirs_snapshot: snapshot(2),
+        },
+        algorithm: "text".into(),
+        state: ReviewState::Open,
+        detail: json!({}),
+        created: at(300),
+        expires: None,
+        closed: None,
+        closed_by: None,
+        resolution: None,
+        successor: None,
+        reopened: 0,
+    }
+}
+
+/// Opens reviews by a step that leaves the head.
+pub(super) async fn open(catalog: &impl Catalog, project: &Project, reviews: Vec<Review>) {
+    let head = get_project(catalog, project).await.head;
+    let held = Step {
+        opens: reviews,
+        ..step(head)
+    };
+    land(catalog, project, vec![held]).await;
+}
+
+pub(super) async fn get_review(catalog: &impl Catalog, review: &Review) -> Review {
+    let found = catalog.review(review.tenant, &review.id).await;
+    found.expect("review").expect("it was opened")
+}

@@ -1,0 +1,252 @@
+//! Workspaces.
+
+use elevo_core::Timestamp;
+use futures::future::join_all;
+use serde_json::json;
+
+use super::samples::{add_project, add_workspace, project, snapshot, workspace};
+use super::{
+    AGENT, AGENT_KEYS, ALICE, BOB, Place, assert_being_removed, assert_changed, assert_exists,
+    assert_not_found, assert_refused, at, furnished,
+};
+use crate::bounds::{MAX_PAGE, MAX_SYNC_BYTES};
+use crate::catalog::Catalog;
+use crate::error::{Error, Kind};
+use crate::projects::Projects;
+use crate::records::{Workspace, WorkspaceChange, WorkspaceQuery, WorkspaceState};
+
+async fn get(catalog: &impl Catalog, id: &str) -> Option<Workspace> {
+    catalog.workspace(ALICE, id).await.expect("workspace")
+}
+
+/// Every part of it; of a project or of none.
+pub async fn a_workspace_comes_back_as_it_was_added(place: &impl Place) {
+    let catalog = furnished(place).await;
+    add_project(&catalog, &project(ALICE, "p")).await;
+    let full = Workspace {
+        agent: Some(AGENT.into()),
+        key: AGENT_KEYS[0].into(),
+        name: Some("name".into()),
+        base: snapshot(1),
+        synced: snapshot(2),
+        merges: i64::MAX as u64,
+        sync: json!([null, "\u{0}", { "every": 1.5 }]),
+        read_only: true,
+        follows: true,
+        state: WorkspaceState::Parked,
+        last_merge: Some(Timestamp::new(-1, 999_999_000).expect("a time")),
+        created: Timestamp::new(1, 1_000).expect("a time"),
+        ..workspace(ALICE, "full", Some("p"))
+    };
+    for one in [&full, &workspace(ALICE, "bare", None)] {
+        add_workspace(&catalog, one).await;
+        assert_eq!(get(&catalog, &one.id).await.as_ref(), Some(one));
+        let elsewhere = catalog.workspace(BOB, &one.id).await;
+        assert_eq!(elsewhere.expect("workspace"), None);
+    }
+    let mut long = workspace(ALICE, "new", None);
+    long.sync = "x".repeat(MAX_SYNC_BYTES).into();
+    let mut many = workspace(ALICE, "new", None);
+    many.merges = u64::MAX;
+    let mut unnamed = workspace(ALICE, "new", None);
+    unnamed.name = Some(String::new());
+    for bad in [long, many, unnamed, workspace(ALICE, "a\0", None)] {
+        assert_refused(catalog.add_workspace(&bad).await);
+    }
+}
+
+/// Its tenant, project, agent and key; and an id that nobody has.
+pub async fn a_workspace_needs_its_owners(place: &impl Place) {
+    let catalog = furnished(place).await;
+    add_project(&catalog, &project(BOB, "of bob")).await;
+    let of_nobody = workspace(elevo_core::TenantId::new([3; 16]), "a", None);
+    let mut no_agent = workspace(ALICE, "a", None);
+    no_agent.agent = Some("nobody".into());
+    let mut no_key = workspace(ALICE, "a", None);
+    no_key.key = "nothing".into();
+    let no_project = workspace(ALICE, "a", Some("nothing"));
+    let borrowed = workspace(ALICE, "a", Some("of bob"));
+    for orphan in [of_nobody, no_agent, no_key, no_project, borrowed] {
+        let added = catalog.add_workspace(&orphan).await;
+        assert_not_found(added, Kind::Owner);
+    }
+    add_workspace(&catalog, &workspace(ALICE, "a", None)).await;
+    for tenant in [ALICE, BOB] {
+        let again = catalog.add_workspace(&workspace(tenant, "a", None)).await;
+        assert_exists(again, Kind::Workspace);
+    }
+}
+
+/// Filters are combined; pages are complete.
+pub async fn workspaces_are_listed_newest_first(place: &impl Place) {
+    let catalog = furnished(place).await;
+    for id in ["p", "q"] {
+        add_project(&catalog, &project(ALICE, id)).await;
+    }
+    for n in 0..8 {
+        let of = if n & 1 == 0 { "p" } else { "q" };
+        let mut one = workspace(ALICE, &format!("{n}"), Some(of));
+        one.created = at(n / 3);
+        one.agent = (n & 2 == 0).then(|| AGENT.into());
+        if n & 4 != 0 {
+            one.state = WorkspaceState::Parked;
+        }
+        add_workspace(&catalog, &one).await;
+    }
+    add_workspace(&catalog, &workspace(BOB, "other", None)).await;
+    let all = WorkspaceQuery {
+        tenant: Some(ALICE),
+        ..WorkspaceQuery::default()
+    };
+    let of_p = WorkspaceQuery {
+        project: Some("p".into()),
+        ..all.clone()
+    };
+    let of_agent = WorkspaceQuery {
+        agent: Some(AGENT.into()),
+        ..of_p.clone()
+    };
+    let parked = WorkspaceQuery {
+        state: Some(WorkspaceState::Parked),
+        ..of_agent.clone()
+    };
+    let unknown = WorkspaceQuery {
+        agent: Some("nobody".into()),
+        ..all.clone()
+    };
+    for (query, expected) in [
+        (all, "76543210"),
+        (of_p, "6420"),
+        (of_agent, "40"),
+        (parked, "4"),
+        (unknown, ""),
+    ] {
+        for limit in [1, 3, MAX_PAGE] {
+            let mut query = WorkspaceQuery {
+                limit,
+                ..query.clone()
+            };
+            let mut seen = String::new();
+            loop {
+                let page = catalog.workspaces(&query).await.expect("workspaces");
+                assert_eq!(page.total, expected.len() as u64);
+                let Some(last) = page.items.last() else { break };
+                query.after = Some(last.position());
+                seen.extend(page.items.into_iter().map(|one| one.id));
+            }
+            assert_eq!(seen, expected, "{query:?}");
+        }
+    }
+    let everybody = catalog.workspaces(&WorkspaceQuery::default()).await;
+    assert_eq!(everybody.expect("workspaces").total, 9);
+    let none = WorkspaceQuery {
+        limit: 0,
+        ..WorkspaceQuery::default()
+    };
+    assert_refused(catalog.workspaces(&none).await);
+}
+
+/// And returns what is there afterwards.
+pub async fn a_workspace_changes_only_as_expected(place: &impl Place) {
+    let catalog = furnished(place).await;
+    let before = workspace(ALICE, "a", None);
+    add_workspace(&catalog, &before).await;
+    let change = async |change: &WorkspaceChange| {
+        let changed = catalog.change_workspace(ALICE, "a", change, at(101));
+        changed.await
+    };
+    let everything = WorkspaceChange {
+        expected: Some((before.base, before.merges)),
+        name: Some(Some("new".into())),
+        base: Some(snapshot(1)),
+        synced: Some(snapshot(2)),
+        sync: Some(json!({})),
+        read_only: Some(true),
+        follows: Some(true),
+        state: Some(WorkspaceState::Parked),
+    };
+    let expected = Workspace {
+        name: Some("new".into()),
+        base: snapshot(1),
+        synced: snapshot(2),
+        sync: json!({}),
+        read_only: true,
+        follows: true,
+        state: WorkspaceState::Parked,
+        updated: at(101),
+        ..before
+    };
+    assert_eq!(change(&everything).await.expect("changed"), expected);
+    assert_changed(change(&everything).await, Kind::Workspace);
+    let merged = WorkspaceChange {
+        expected: Some((snapshot(1), 1)),
+        ..everything
+    };
+    assert_changed(change(&merged).await, Kind::Workspace);
+    let long = WorkspaceChange {
+        sync: Some("x".repeat(MAX_SYNC_BYTES).into()),
+        ..WorkspaceChange::default()
+    };
+    assert_refused(change(&long).await);
+    assert_eq!(get(&catalog, "a").await, Some(expected));
+    for (tenant, id) in [(BOB, "a"), (ALICE, "b")] {
+        let change = WorkspaceChange::default();
+        let unknown = catalog.change_workspace(tenant, id, &change, at(102)).await;
+        assert_not_found(unknown, Kind::Workspace);
+    }
+    let of_state = |state| WorkspaceChange {
+        state: Some(state),
+        ..WorkspaceChange::default()
+    };
+    let live = of_state(WorkspaceState::Live);
+    change(&live).await.expect("back to life");
+    for _ in 0..2 {
+        let marked = change(&of_state(WorkspaceState::Removing)).await;
+        assert_eq!(marked.expect("marked").state, WorkspaceState::Removing);
+    }
+    assert_being_removed(change(&live).await, Kind::Workspace);
+}
+
+/// Promise 5, from two handles.
+pub async fn of_workspace_changes_at_once_one_wins(place: &impl Place) {
+    let handles = [furnished(place).await, place.open().await];
+    add_workspace(&handles[0], &workspace(ALICE, "a", None)).await;
+    for round in 0..4 {
+        let tries = (0..8).map(|n| {
+            let change = WorkspaceChange {
+                expected: Some((snapshot(round), 0)),
+                base: Some(snapshot(round + 1)),
+                name: Some(Some(format!("{round}-{n}"))),
+                ..WorkspaceChange::default()
+            };
+            let catalog = &handles[n % 2];
+            async move {
+                let changed = catalog.change_workspace(ALICE, "a", &change, at(101));
+                changed.await
+            }
+        });
+        let mut won = Vec::new();
+        for result in join_all(tries).await {
+            match result {
+                Ok(workspace) => won.push(workspace),
+                Err(Error::Changed { .. }) => {}
+                Err(other) => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(won.len(), 1, "one of them");
+        assert_eq!(get(&handles[1], "a").await, won.pop());
+    }
+}
+
+/// And can be added again.
+pub async fn a_removed_workspace_is_gone(place: &impl Place) {
+    let catalog = furnished(place).await;
+    let one = workspace(ALICE, "a", None);
+    add_workspace(&catalog, &one).await;
+    let remove = async |tenant| catalog.remove_workspace(tenant, "a").await.expect("remove");
+    assert!(!remove(BOB).await);
+    assert!(remove(ALICE).await);
+    assert!(!remove(ALICE).await);
+    assert_eq!(get(&catalog, "a").await, None);
+    add_workspace(&catalog, &one).await;
+}

@@ -1,0 +1,195 @@
+//! How a head moves.
+
+use elevo_objects::SnapshotId;
+use sqlx::SqliteConnection;
+
+use super::database::{self, Database};
+use super::{failure, log, reviews, rows, versions, workspaces};
+use crate::bounds::{self, MAX_COUNTS_BYTES, micros};
+use crate::error::{Error, Kind, Result};
+use crate::records::{Landed, LandedStep, Landing, ReviewStep, Step};
+
+const INSERT: &str = concat!(
+    "INSERT INTO landings (",
+    log::columns!(),
+    ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+);
+
+const MOVE_HEAD: &str = "UPDATE projects SET head = ?, sequence = ?, updated = ? WHERE id = ?";
+
+/// All in the one transaction that nobody else writes beside.
+pub(super) async fn land(database: &Database, landing: &Landing) -> Result<Landed> {
+    bounds::landing(landing)?;
+    let mut transaction = database.write().await?;
+    check_requests(&mut transaction, landing).await?;
+    let mut sequence = check_head(&mut transaction, landing).await?;
+    let mut head = landing.expected_head;
+    let mut steps = Vec::with_capacity(landing.steps.len());
+    for step in &landing.steps {
+        let moves = step.snapshot != head;
+        sequence += u64::from(moves);
+        let landed = LandedStep {
+            sequence: moves.then_some(sequence),
+            head: step.snapshot,
+        };
+        carry_out(&mut transaction, landing, step, head, landed).await?;
+        head = step.snapshot;
+        steps.push(landed);
+    }
+    if steps.iter().any(|step| step.sequence.is_some()) {
+        move_head(&mut transaction, landing, head, sequence).await?;
+    }
+    database::commit(transaction).await?;
+    Ok(Landed {
+        head,
+        sequence,
+        steps,
+    })
+}
+
+/// Before anything else: who asks again expects a head that is no more.
+async fn check_requests(connection: &mut SqliteConnection, landing: &Landing) -> Result<()> {
+    for request in landing
+        .steps
+        .iter()
+        .filter_map(|step| step.request.as_ref())
+    {
+        let known = log::by_request(&mut *connection, &landing.project, request).await?;
+        if let Some(landed) = known {
+            return Err(Error::Repeated {
+                request: request.clone(),
+                landed,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// How many landings there are, if the head is the expected one.
+async fn check_head(connection: &mut SqliteConnection, landing: &Landing) -> Result<u64> {
+    let what = Kind::Project;
+    let select = "SELECT head, sequence, removing FROM projects WHERE tenant = ? AND id = ?";
+    let row = sqlx::query(select)
+        .bind(&landing.tenant.as_bytes()[..])
+        .bind(&landing.project)
+        .fetch_optional(connection)
+        .await
+        .map_err(failure::of)?;
+    let row = row.ok_or(Error::NotFound { what })?;
+    if rows::get(&row, "removing")? {
+        return Err(Error::BeingRemoved { what });
+    }
+    let head = rows::snapshot(&row, "head")?;
+    let sequence = rows::number(&row, "sequence")?;
+    if head != landing.expected_head {
+        return Err(Error::HeadMoved { head, sequence });
+    }
+    Ok(sequence)
+}
+
+async fn carry_out(
+    connection: &mut SqliteConnection,
+    landing: &Landing,
+    step: &Step,
+    parent: SnapshotId,
+    landed: LandedStep,
+) -> Result<()> {
+    match landed.sequence {
+        Some(sequence) => {
+            insert(connection, landing, step, parent, sequence).await?;
+            let project = &landing.project;
+            versions::insert(connection, project, sequence, &step.changes).await?;
+        }
+        None => note_held(connection, landing, step).await?,
+    }
+    // Those that end make room for those that begin.
+    for ReviewStep { id, change } in &step.reviews {
+        let review = reviews::held(connection, id).await?;
+        if (review.tenant, &review.project) != (landing.tenant, &landing.project) {
+            let what = Kind::Review;
+            return Err(Error::NotFound { what });
+        }
+        reviews::update(connection, &change.apply(review, landing.now)?).await?;
+    }
+    for review in &step.opens {
+        reviews::insert(connection, review).await?;
+    }
+    move_base(connection, landing, step).await
+}
+
+async fn insert(
+    connection: &mut SqliteConnection,
+    landing: &Landing,
+    step: &Step,
+    parent: SnapshotId,
+    sequence: u64,
+) -> Result<()> {
+    sqlx::query(INSERT)
+        .bind(&landing.project)
+        .bind(sequence as i64)
+        .bind(&step.snapshot.0.as_bytes()[..])
+        .bind(&parent.0.as_bytes()[..])
+        .bind(rows::to_word(step.kind))
+        .bind(&step.agent)
+        .bind(&step.workspace)
+        .bind(&step.key)
+        .bind(&step.message)
+        .bind(&step.request)
+        .bind(bounds::json("counts", &step.counts, MAX_COUNTS_BYTES)?)
+        .bind(micros(landing.now)?)
+        .execute(connection)
+        .await
+        .map_err(failure::of)?;
+    Ok(())
+}
+
+async fn note_held(
+    connection: &mut SqliteConnection,
+    landing: &Landing,
+    step: &Step,
+) -> Result<()> {
+    let Some(request) = &step.request else {
+        return Ok(());
+    };
+    sqlx::query("INSERT INTO held_requests (project, request, head) VALUES (?, ?, ?)")
+        .bind(&landing.project)
+        .bind(request)
+        .bind(&step.snapshot.0.as_bytes()[..])
+        .execute(connection)
+        .await
+        .map_err(failure::of)?;
+    Ok(())
+}
+
+async fn move_base(
+    connection: &mut SqliteConnection,
+    landing: &Landing,
+    step: &Step,
+) -> Result<()> {
+    let (Some(id), Some(moved)) = (&step.workspace, step.base) else {
+        return Ok(());
+    };
+    let workspace = workspaces::held(connection, landing.tenant, id).await?;
+    if workspace.project.as_ref() != Some(&landing.project) {
+        let what = Kind::Workspace;
+        return Err(Error::NotFound { what });
+    }
+    workspaces::update(connection, &moved.apply(workspace, landing.now)?).await
+}
+
+async fn move_head(
+    connection: &mut SqliteConnection,
+    landing: &Landing,
+    head: SnapshotId,
+    sequence: u64,
+) -> Result<()> {
+    sqlx::query(MOVE_HEAD)
+        .bind(&head.0.as_bytes()[..])
+        .bind(sequence as i64)
+        .bind(micros(landing.now)?)
+        .bind(&landing.project)
+        .execute(connection)
+        .await
+        .map_err(failure::of)?;
+    Ok(())
+}

@@ -1,0 +1,73 @@
+//! The end of a project, in small steps.
+
+use sqlx::Row;
+
+use super::database::{self, Database};
+use super::failure;
+use crate::error::{Error, Result};
+
+/// How many rows go in one transaction: others write in between.
+const BATCH: u32 = 500;
+
+/// What belongs to a project, what refers to something else first. What is
+/// found by tenant and project is of the project's own tenant.
+pub(super) const DELETE: [&str; 5] = [
+    "DELETE FROM versions WHERE (project, sequence, path) IN \
+        (SELECT project, sequence, path FROM versions WHERE project = ? LIMIT ?)",
+    "DELETE FROM landings WHERE (project, sequence) IN \
+        (SELECT project, sequence FROM landings WHERE project = ? LIMIT ?)",
+    "DELETE FROM held_requests WHERE (project, request) IN \
+        (SELECT project, request FROM held_requests WHERE project = ? LIMIT ?)",
+    "DELETE FROM reviews WHERE id IN (SELECT id FROM reviews \
+        WHERE (tenant, project) = (SELECT tenant, id FROM projects WHERE id = ?) LIMIT ?)",
+    "DELETE FROM workspaces WHERE id IN (SELECT id FROM workspaces \
+        WHERE (tenant, project) = (SELECT tenant, id FROM projects WHERE id = ?) LIMIT ?)",
+];
+
+pub(super) async fn remove(database: &Database, id: &str) -> Result<bool> {
+    match is_removing(database, id).await? {
+        None => return Ok(false),
+        Some(false) => return Err(Error::Refused("the project is not being removed".into())),
+        Some(true) => {}
+    }
+    for delete in DELETE {
+        delete_all(database, delete, id).await?;
+    }
+    let mut transaction = database.write().await?;
+    sqlx::query("DELETE FROM policies WHERE project = ?")
+        .bind(id)
+        .execute(&mut *transaction)
+        .await
+        .map_err(failure::of)?;
+    let done = sqlx::query("DELETE FROM projects WHERE id = ?")
+        .bind(id)
+        .execute(&mut *transaction)
+        .await
+        .map_err(failure::of)?;
+    database::commit(transaction).await?;
+    Ok(done.rows_affected() > 0)
+}
+
+async fn is_removing(database: &Database, id: &str) -> Result<Option<bool>> {
+    let row = sqlx::query("SELECT removing FROM projects WHERE id = ?")
+        .bind(id)
+        .fetch_optional(database.readers())
+        .await
+        .map_err(failure::of)?;
+    let removing = row.map(|row| row.try_get(0).map_err(failure::of));
+    removing.transpose()
+}
+
+async fn delete_all(database: &Database, delete: &'static str, project: &str) -> Result<()> {
+    loop {
+        let done = sqlx::query(delete)
+            .bind(project)
+            .bind(BATCH)
+            .execute(database.writer())
+            .await
+            .map_err(failure::of)?;
+        if done.rows_affected() < u64::from(BATCH) {
+            return Ok(());
+        }
+    }
+}

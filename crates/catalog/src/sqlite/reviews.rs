@@ -1,0 +1,223 @@
+//! Reviews.
+
+use elevo_core::{TenantId, Timestamp, TreePath};
+use elevo_objects::Entry;
+use sqlx::{QueryBuilder, Sqlite, SqliteConnection};
+
+use super::database::{self, Database};
+use super::{failure, lists, rows};
+use crate::bounds::{self, micros};
+use crate::error::{Error, Kind, Result};
+use crate::query::Page;
+use crate::records::{Review, ReviewChange, ReviewQuery, ReviewState};
+use crate::stored;
+
+macro_rules! columns {
+    () => {
+        "id, tenant, project, workspace, agent, path, kind, base, ours, theirs, base_snapshot, \
+         ours_snapshot, theirs_snapshot, algorithm, state, detail, created, expires, closed, \
+         closed_by, resolution, successor, reopened"
+    };
+}
+
+const SELECT_ONE: &str = concat!("SELECT ", columns!(), " FROM reviews WHERE id = ?");
+
+pub(super) const SELECT_OPEN_OF: &str = concat!(
+    "SELECT ",
+    columns!(),
+    " FROM reviews WHERE state = 'open' AND workspace = ? AND path >= ? ORDER BY path LIMIT ?"
+);
+
+pub(super) const SELECT_EXPIRED: &str = concat!(
+    "SELECT ",
+    columns!(),
+    " FROM reviews WHERE state = 'open' AND expires <= ? ORDER BY expires, id LIMIT ?"
+);
+
+const INSERT: &str = concat!(
+    "INSERT INTO reviews (",
+    columns!(),
+    ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+);
+
+/// All that a change can change.
+const UPDATE: &str = "UPDATE reviews SET base = ?, ours = ?, theirs = ?, base_snapshot = ?, \
+                      ours_snapshot = ?, theirs_snapshot = ?, state = ?, detail = ?, \
+                      expires = ?, closed = ?, closed_by = ?, resolution = ?, successor = ?, \
+                      reopened = ? WHERE id = ?";
+
+pub(super) async fn insert(connection: &mut SqliteConnection, review: &Review) -> Result<()> {
+    let (detail, resolution) = bounds::review_texts(review)?;
+    let sides = &review.sides;
+    sqlx::query(INSERT)
+        .bind(&review.id)
+        .bind(&review.tenant.as_bytes()[..])
+        .bind(&review.project)
+        .bind(&review.workspace)
+        .bind(&review.agent)
+        .bind(stored::path(&review.path))
+        .bind(&review.kind)
+        .bind(entry(&sides.base))
+        .bind(entry(&sides.ours))
+        .bind(entry(&sides.theirs))
+        .bind(&sides.base_snapshot.0.as_bytes()[..])
+        .bind(&sides.ours_snapshot.0.as_bytes()[..])
+        .bind(&sides.theirs_snapshot.0.as_bytes()[..])
+        .bind(&review.algorithm)
+        .bind(rows::to_word(review.state))
+        .bind(detail)
+        .bind(micros(review.created)?)
+        .bind(review.expires.map(micros).transpose()?)
+        .bind(review.closed.map(micros).transpose()?)
+        .bind(&review.closed_by)
+        .bind(resolution)
+        .bind(&review.successor)
+        .bind(review.reopened)
+        .execute(connection)
+        .await
+        .map_err(failure::of_adding(Kind::Review))?;
+    Ok(())
+}
+
+fn entry(entry: &Option<Entry>) -> Option<Vec<u8>> {
+    entry.as_ref().map(stored::entry)
+}
+
+/// A review that nobody else changes until the transaction ends.
+pub(super) async fn held(connection: &mut SqliteConnection, id: &str) -> Result<Review> {
+    let row = sqlx::query(SELECT_ONE).bind(id);
+    let row = row.fetch_optional(connection).await;
+    let what = Kind::Review;
+    rows::review(&row.map_err(failure::of)?.ok_or(Error::NotFound { what })?)
+}
+
+pub(super) async fn update(connection: &mut SqliteConnection, review: &Review) -> Result<()> {
+    let (detail, resolution) = bounds::review_texts(review)?;
+    let sides = &review.sides;
+    sqlx::query(UPDATE)
+        .bind(entry(&sides.base))
+        .bind(entry(&sides.ours))
+        .bind(entry(&sides.theirs))
+        .bind(&sides.base_snapshot.0.as_bytes()[..])
+        .bind(&sides.ours_snapshot.0.as_bytes()[..])
+        .bind(&sides.theirs_snapshot.0.as_bytes()[..])
+        .bind(rows::to_word(review.state))
+        .bind(detail)
+        .bind(review.expires.map(micros).transpose()?)
+        .bind(review.closed.map(micros).transpose()?)
+        .bind(&review.closed_by)
+        .bind(resolution)
+        .bind(&review.successor)
+        .bind(review.reopened)
+        .bind(&review.id)
+        .execute(connection)
+        .await
+        .map_err(failure::of_adding(Kind::Review))?;
+    Ok(())
+}
+
+pub(super) async fn change(
+    database: &Database,
+    id: &str,
+    change: &ReviewChange,
+    now: Timestamp,
+) -> Result<Review> {
+    let mut transaction = database.write().await?;
+    let review = change.apply(held(&mut transaction, id).await?, now)?;
+    update(&mut transaction, &review).await?;
+    database::commit(transaction).await?;
+    Ok(review)
+}
+
+pub(super) async fn get(database: &Database, tenant: TenantId, id: &str) -> Result<Option<Review>> {
+    let row = sqlx::query(SELECT_ONE)
+        .bind(id)
+        .fetch_optional(database.readers())
+        .await
+        .map_err(failure::of)?;
+    let review = row.as_ref().map(rows::review).transpose()?;
+    Ok(review.filter(|review| review.tenant == tenant))
+}
+
+pub(super) async fn list(database: &Database, query: &ReviewQuery) -> Result<Page<Review>> {
+    bounds::limit(query.limit)?;
+    let mut count = QueryBuilder::new("SELECT count(*) FROM reviews WHERE ");
+    push_filters(&mut count, query);
+    let mut select = QueryBuilder::new(concat!("SELECT ", columns!(), " FROM reviews WHERE "));
+    push_filters(&mut select, query);
+    if let Some(after) = &query.after {
+        select.push(" AND (created, id) > (");
+        select.push_bind(micros(after.created)?).push(", ");
+        select.push_bind(after.id.clone()).push(")");
+    }
+    select.push(" ORDER BY created, id LIMIT ");
+    select.push_bind(query.limit);
+    lists::page(database, count, select, rows::review).await
+}
+
+fn push_filters(builder: &mut QueryBuilder<Sqlite>, query: &ReviewQuery) {
+    // With a plus a column is not looked up by an index: a workspace has fewer
+    // reviews than a project.
+    let has_workspace = query.workspace.is_some();
+    builder.push(if has_workspace {
+        "+tenant = "
+    } else {
+        "tenant = "
+    });
+    builder.push_bind(query.tenant.as_bytes().to_vec());
+    if let Some(workspace) = &query.workspace {
+        builder
+            .push(" AND workspace = ")
+            .push_bind(workspace.clone());
+    }
+    if let Some(project) = &query.project {
+        builder.push(if has_workspace {
+            " AND +project = "
+        } else {
+            " AND project = "
+        });
+        builder.push_bind(project.clone());
+    }
+    match query.state {
+        None => {}
+        // Written out, not bound, as the indexes of open ones have it.
+        Some(ReviewState::Open) => drop(builder.push(" AND state = 'open'")),
+        Some(state) => drop(
+            builder
+                .push(" AND state = ")
+                .push_bind(rows::to_word(state)),
+        ),
+    }
+}
+
+pub(super) async fn open_of(
+    database: &Database,
+    workspace: &str,
+    after: Option<&TreePath>,
+    limit: u32,
+) -> Result<Vec<Review>> {
+    bounds::limit(limit)?;
+    let rows = sqlx::query(SELECT_OPEN_OF)
+        .bind(workspace)
+        .bind(stored::path_after(after))
+        .bind(limit)
+        .fetch_all(database.readers())
+        .await
+        .map_err(failure::of)?;
+    rows::all(&rows, rows::review)
+}
+
+pub(super) async fn expired(
+    database: &Database,
+    now: Timestamp,
+    limit: u32,
+) -> Result<Vec<Review>> {
+    bounds::limit(limit)?;
+    let rows = sqlx::query(SELECT_EXPIRED)
+        .bind(micros(now)?)
+        .bind(limit)
+        .fetch_all(database.readers())
+        .await
+        .map_err(failure::of)?;
+    rows::all(&rows, rows::review)
+}

@@ -1,0 +1,146 @@
+//! The history of paths.
+
+use elevo_core::TreePath;
+use sqlx::{QueryBuilder, Sqlite, SqliteConnection};
+
+use super::database::Database;
+use super::{failure, log, rows};
+use crate::bounds;
+use crate::error::Result;
+use crate::records::{FileVersion, PathChange};
+use crate::stored;
+
+/// At most so many rows, as a power of two, are added by one statement.
+const MOST_ROWS: u32 = 6;
+
+macro_rules! columns {
+    () => {
+        "versions.sequence, path, versions.kind, origin, entry_before, entry_after, files, \
+         algorithm, snapshot, agent, workspace, created"
+    };
+}
+
+pub(super) const SELECT_IN: &str = concat!(
+    "SELECT ",
+    columns!(),
+    " FROM versions JOIN landings USING (project, sequence) \
+      WHERE project = ? AND sequence = ? AND path >= ? ORDER BY path LIMIT ?"
+);
+
+/// As few statements as may be: by powers of two, so that few different ones
+/// are prepared.
+pub(super) async fn insert(
+    connection: &mut SqliteConnection,
+    project: &str,
+    sequence: u64,
+    changes: &[PathChange],
+) -> Result<()> {
+    let mut rest = changes;
+    while let Some(power) = rest.len().checked_ilog2() {
+        let (now, later) = rest.split_at(1 << power.min(MOST_ROWS));
+        rest = later;
+        insert_some(connection, project, sequence, now).await?;
+    }
+    Ok(())
+}
+
+async fn insert_some(
+    connection: &mut SqliteConnection,
+    project: &str,
+    sequence: u64,
+    changes: &[PathChange],
+) -> Result<()> {
+    let mut insert = QueryBuilder::<Sqlite>::new(
+        "INSERT INTO versions (project, sequence, path, kind, origin, entry_before, entry_after, \
+         files, whole, algorithm) ",
+    );
+    insert.push_values(changes, |mut row, change| {
+        row.push_bind(project.to_owned())
+            .push_bind(sequence as i64)
+            .push_bind(stored::path(&change.path))
+            .push_bind(rows::to_word(change.kind))
+            .push_bind(change.from.as_ref().map(stored::path))
+            .push_bind(change.before.as_ref().map(stored::entry))
+            .push_bind(change.after.as_ref().map(stored::entry))
+            .push_bind(change.files as i64)
+            .push_bind(change.is_whole())
+            .push_bind(change.algorithm.clone());
+    });
+    let done = insert.build().execute(connection).await;
+    done.map_err(failure::of).map(drop)
+}
+
+pub(super) async fn of_path(
+    database: &Database,
+    project: &str,
+    path: &TreePath,
+    before: Option<u64>,
+    limit: u32,
+) -> Result<Vec<FileVersion>> {
+    bounds::limit(limit)?;
+    let mut select = select_of(&stored::path_and_above(path), project, before, limit);
+    let rows = select.build().fetch_all(database.readers()).await;
+    rows::all(&rows.map_err(failure::of)?, rows::version)
+}
+
+/// For each path not more than `limit` places of the index are read. Of one
+/// landing the greatest path counts, which is the longest: each is the
+/// beginning of the next.
+pub(super) fn select_of(
+    paths: &[Vec<u8>],
+    project: &str,
+    before: Option<u64>,
+    limit: u32,
+) -> QueryBuilder<Sqlite> {
+    let mut select = QueryBuilder::new("WITH asked (path, every) AS (");
+    select.push_values(paths.iter().enumerate(), |mut row, (n, path)| {
+        row.push_bind(path.clone())
+            .push(if n == 0 { "1" } else { "0" });
+    });
+    select.push(
+        "), found (sequence, path) AS (SELECT one.sequence, max(one.path) \
+         FROM asked CROSS JOIN versions one ON one.path = asked.path AND one.sequence IN (\
+         SELECT sequence FROM versions other WHERE other.path = asked.path \
+         AND (asked.every OR other.whole) AND other.sequence < ",
+    );
+    select.push_bind(log::bound(before));
+    select
+        .push(" AND other.project = ")
+        .push_bind(project.to_owned());
+    select
+        .push(" ORDER BY other.sequence DESC LIMIT ")
+        .push_bind(limit);
+    select
+        .push(") WHERE one.project = ")
+        .push_bind(project.to_owned());
+    select.push(" GROUP BY one.sequence ORDER BY one.sequence DESC LIMIT ");
+    select.push_bind(limit);
+    select.push(concat!(
+        ") SELECT ",
+        columns!(),
+        " FROM found CROSS JOIN versions USING (sequence, path) \
+          CROSS JOIN landings USING (project, sequence) WHERE project = "
+    ));
+    select.push_bind(project.to_owned());
+    select.push(" ORDER BY found.sequence DESC");
+    select
+}
+
+pub(super) async fn in_landing(
+    database: &Database,
+    project: &str,
+    sequence: u64,
+    after: Option<&TreePath>,
+    limit: u32,
+) -> Result<Vec<FileVersion>> {
+    bounds::limit(limit)?;
+    let rows = sqlx::query(SELECT_IN)
+        .bind(project)
+        .bind(log::bound(Some(sequence)))
+        .bind(stored::path_after(after))
+        .bind(limit)
+        .fetch_all(database.readers())
+        .await
+        .map_err(failure::of)?;
+    rows::all(&rows, rows::version)
+}

@@ -1,0 +1,178 @@
+//! Workspaces.
+
+use elevo_core::{TenantId, Timestamp};
+use sqlx::{QueryBuilder, Sqlite, SqliteConnection};
+
+use super::database::{self, Database};
+use super::{failure, lists, projects, rows};
+use crate::bounds::{self, MAX_SYNC_BYTES, micros};
+use crate::error::{Error, Kind, Result};
+use crate::query::Page;
+use crate::records::{Workspace, WorkspaceChange, WorkspaceQuery};
+
+macro_rules! columns {
+    () => {
+        "id, tenant, project, agent, api_key, name, base, synced, merges, sync, read_only, \
+         follows, state, last_merge, created, updated"
+    };
+}
+
+const SELECT_ONE: &str = concat!(
+    "SELECT ",
+    columns!(),
+    " FROM workspaces WHERE tenant = ? AND id = ?"
+);
+
+const INSERT: &str = concat!(
+    "INSERT INTO workspaces (",
+    columns!(),
+    ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+);
+
+/// All that a change or a merge can change.
+const UPDATE: &str = "UPDATE workspaces SET name = ?, base = ?, synced = ?, merges = ?, \
+                      sync = ?, read_only = ?, follows = ?, state = ?, last_merge = ?, \
+                      updated = ? WHERE id = ?";
+
+pub(super) async fn add(database: &Database, workspace: &Workspace) -> Result<()> {
+    bounds::workspace(workspace)?;
+    let sync = sync_text(workspace)?;
+    let mut transaction = database.write().await?;
+    if let Some(project) = &workspace.project {
+        match projects::staying(&mut transaction, workspace.tenant, project).await {
+            Err(Error::NotFound { .. }) => return Err(Error::NotFound { what: Kind::Owner }),
+            found => found?,
+        };
+    }
+    sqlx::query(INSERT)
+        .bind(&workspace.id)
+        .bind(&workspace.tenant.as_bytes()[..])
+        .bind(&workspace.project)
+        .bind(&workspace.agent)
+        .bind(&workspace.key)
+        .bind(&workspace.name)
+        .bind(&workspace.base.0.as_bytes()[..])
+        .bind(&workspace.synced.0.as_bytes()[..])
+        .bind(workspace.merges as i64)
+        .bind(sync)
+        .bind(workspace.read_only)
+        .bind(workspace.follows)
+        .bind(rows::to_word(workspace.state))
+        .bind(workspace.last_merge.map(micros).transpose()?)
+        .bind(micros(workspace.created)?)
+        .bind(micros(workspace.updated)?)
+        .execute(&mut *transaction)
+        .await
+        .map_err(failure::of_adding(Kind::Workspace))?;
+    database::commit(transaction).await
+}
+
+fn sync_text(workspace: &Workspace) -> Result<String> {
+    bounds::json("how a workspace is synced", &workspace.sync, MAX_SYNC_BYTES)
+}
+
+pub(super) async fn get(
+    database: &Database,
+    tenant: TenantId,
+    id: &str,
+) -> Result<Option<Workspace>> {
+    let row = sqlx::query(SELECT_ONE)
+        .bind(&tenant.as_bytes()[..])
+        .bind(id)
+        .fetch_optional(database.readers())
+        .await
+        .map_err(failure::of)?;
+    row.as_ref().map(rows::workspace).transpose()
+}
+
+pub(super) async fn list(database: &Database, query: &WorkspaceQuery) -> Result<Page<Workspace>> {
+    bounds::limit(query.limit)?;
+    let mut count = QueryBuilder::new("SELECT count(*) FROM workspaces WHERE 1 = 1");
+    push_filters(&mut count, query);
+    let mut select = QueryBuilder::new(concat!(
+        "SELECT ",
+        columns!(),
+        " FROM workspaces WHERE 1 = 1"
+    ));
+    push_filters(&mut select, query);
+    lists::push_newest_first(&mut select, query.after.as_ref(), query.limit)?;
+    lists::page(database, count, select, rows::workspace).await
+}
+
+fn push_filters(builder: &mut QueryBuilder<Sqlite>, query: &WorkspaceQuery) {
+    if let Some(tenant) = query.tenant {
+        builder.push(" AND tenant = ");
+        builder.push_bind(tenant.as_bytes().to_vec());
+    }
+    if let Some(project) = &query.project {
+        builder.push(" AND project = ").push_bind(project.clone());
+    }
+    if let Some(agent) = &query.agent {
+        builder.push(" AND agent = ").push_bind(agent.clone());
+    }
+    if let Some(state) = query.state {
+        builder
+            .push(" AND state = ")
+            .push_bind(rows::to_word(state));
+    }
+}
+
+pub(super) async fn change(
+    database: &Database,
+    tenant: TenantId,
+    id: &str,
+    change: &WorkspaceChange,
+    now: Timestamp,
+) -> Result<Workspace> {
+    let mut transaction = database.write().await?;
+    let workspace = held(&mut transaction, tenant, id).await?;
+    let workspace = change.apply(workspace, now)?;
+    update(&mut transaction, &workspace).await?;
+    database::commit(transaction).await?;
+    Ok(workspace)
+}
+
+/// A workspace that nobody else changes until the transaction ends.
+pub(super) async fn held(
+    connection: &mut SqliteConnection,
+    tenant: TenantId,
+    id: &str,
+) -> Result<Workspace> {
+    let row = sqlx::query(SELECT_ONE)
+        .bind(&tenant.as_bytes()[..])
+        .bind(id)
+        .fetch_optional(connection)
+        .await
+        .map_err(failure::of)?;
+    let what = Kind::Workspace;
+    rows::workspace(&row.ok_or(Error::NotFound { what })?)
+}
+
+pub(super) async fn update(connection: &mut SqliteConnection, workspace: &Workspace) -> Result<()> {
+    sqlx::query(UPDATE)
+        .bind(&workspace.name)
+        .bind(&workspace.base.0.as_bytes()[..])
+        .bind(&workspace.synced.0.as_bytes()[..])
+        .bind(workspace.merges as i64)
+        .bind(sync_text(workspace)?)
+        .bind(workspace.read_only)
+        .bind(workspace.follows)
+        .bind(rows::to_word(workspace.state))
+        .bind(workspace.last_merge.map(micros).transpose()?)
+        .bind(micros(workspace.updated)?)
+        .bind(&workspace.id)
+        .execute(connection)
+        .await
+        .map_err(failure::of)?;
+    Ok(())
+}
+
+pub(super) async fn remove(database: &Database, tenant: TenantId, id: &str) -> Result<bool> {
+    let done = sqlx::query("DELETE FROM workspaces WHERE tenant = ? AND id = ?")
+        .bind(&tenant.as_bytes()[..])
+        .bind(id)
+        .execute(database.writer())
+        .await
+        .map_err(failure::of)?;
+    Ok(done.rows_affected() > 0)
+}
