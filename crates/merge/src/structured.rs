@@ -14,14 +14,16 @@ mod node;
 mod order;
 mod plan;
 mod render;
+mod toml;
 
 pub use json::Json;
+pub use toml::Toml;
 
 use std::str::from_utf8;
 
 use crate::driver::{Conflicted, Hunk, Merged, Place, Versions};
 use node::{Doc, Meanings};
-use plan::{Conflict, Docs, Plan, Planned, Planner};
+use plan::{Conflict, Docs, Plan, Planner};
 use render::{Style, render};
 
 /// A way to write values that have names.
@@ -34,6 +36,12 @@ trait Format {
     /// Whether the merged text means what it should where the tree does not
     /// show it.
     fn confirms(_texts: &Texts<'_>, _merged: &str, _clean: bool) -> bool {
+        true
+    }
+
+    /// Whether the versions conflict however they are written. Otherwise, a
+    /// conflict is one of spelling only, and not for this format to settle.
+    fn disputes(_texts: &Texts<'_>) -> bool {
         true
     }
 }
@@ -104,25 +112,42 @@ fn merge_changed<F: Format>(
         ours: &ours,
         theirs: &theirs,
     };
-    let planned =
-        Planner::new(F::STYLE.comments).plan(&docs, |planner| root(planner, &docs, &mut meanings));
+    let planned = Planner::new(F::STYLE).plan(&docs, |planner| root(planner, &docs, &mut meanings));
     let merged = render(&docs, &planned, F::STYLE);
 
-    let wanted = planned.root.meaning(&mut meanings)?;
-    let read = F::parse(&merged, &mut meanings)?;
-    let confirmed = F::confirms(texts, &merged, planned.conflicts.is_empty());
-    (read.root.meaning == wanted && confirmed).then(|| finish(planned, merged))
+    let confirmed = planned.root.meaning(&mut meanings).is_some_and(|wanted| {
+        let read = F::parse(&merged, &mut meanings);
+        read.is_some_and(|read| read.root.meaning == wanted)
+            && F::confirms(texts, &merged, planned.conflicts.is_empty())
+    });
+    finish::<F>(&planned.conflicts, confirmed.then_some(merged), texts)
 }
 
-fn finish(planned: Planned<'_, '_>, merged: String) -> Merged {
-    if planned.conflicts.is_empty() {
-        return Merged::Clean(merged.into_bytes());
+/// Without a merged text there is no clean result, but still the conflicts.
+fn finish<F: Format>(
+    conflicts: &[Conflict<'_>],
+    merged: Option<String>,
+    texts: &Texts<'_>,
+) -> Option<Merged> {
+    if conflicts.is_empty() {
+        return Some(Merged::Clean(merged?.into_bytes()));
     }
-    Merged::Conflict(Conflicted {
-        hunks: planned.conflicts.iter().map(hunk).collect(),
-        suggestion: merged.into_bytes(),
-        reason: "takes theirs where both sides changed the same value",
-    })
+    let comments_only = conflicts.iter().all(|conflict| conflict.comment);
+    if !comments_only && !F::disputes(texts) {
+        return None;
+    }
+    let (suggestion, reason) = match merged {
+        Some(merged) => (
+            merged,
+            "takes theirs where both sides changed the same value",
+        ),
+        None => (texts.theirs.to_owned(), "takes all of theirs"),
+    };
+    Some(Merged::Conflict(Conflicted {
+        hunks: conflicts.iter().map(hunk).collect(),
+        suggestion: suggestion.into_bytes(),
+        reason,
+    }))
 }
 
 fn hunk(conflict: &Conflict<'_>) -> Hunk {

@@ -10,7 +10,6 @@ pub(crate) enum Comments {
     /// `// …` and `/* … */`.
     Slashes,
     /// `# …`
-    #[cfg_attr(not(test), expect(dead_code, reason = "the formats to come"))]
     Hash,
 }
 

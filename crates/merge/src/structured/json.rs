@@ -53,6 +53,7 @@ impl Format for Json {
         comments: Comments::Slashes,
         reindents: true,
         dashes: false,
+        paths: false,
     };
 
     fn parse<'a>(text: &'a str, meanings: &mut Meanings) -> Option<Doc<'a>> {

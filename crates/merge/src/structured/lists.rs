@@ -20,23 +20,25 @@ pub(crate) fn merge<'t, 'a>(
     ours: &'t Container<'a>,
     theirs: &'t Container<'a>,
 ) -> Option<Plan<'t, 'a>> {
-    match named([base, ours, theirs]) {
+    match named([base, ours, theirs], planner.style.paths) {
         Some(named) => by_name(planner, base, ours, theirs, named),
         None => by_order(planner, base, ours, theirs),
     }
 }
 
 /// The names of the elements of some lists, if every element is a map with a
-/// scalar under the same key, and no two of a list have the same.
+/// scalar under the same key, and no two of a list have the same. With `paths`,
+/// a map keeps its scalars in a map of statements, called "".
 pub(crate) fn named<'t, const N: usize>(
     lists: [&'t Container<'_>; N],
+    paths: bool,
 ) -> Option<[Vec<&'t str>; N]> {
     NAMES.into_iter().find_map(|key| {
         let mut named = [const { Vec::new() }; N];
         for (list, names) in lists.into_iter().zip(&mut named) {
             let mut seen = HashSet::new();
             for item in &list.items {
-                let name = name_of(item, key).filter(|name| seen.insert(*name))?;
+                let name = name_of(item, key, paths).filter(|name| seen.insert(*name))?;
                 names.push(name);
             }
         }
@@ -44,8 +46,11 @@ pub(crate) fn named<'t, const N: usize>(
     })
 }
 
-fn name_of<'t>(item: &'t Item<'_>, key: &str) -> Option<&'t str> {
-    match &item.value.as_map()?.get(key)?.value.kind {
+fn name_of<'t>(item: &'t Item<'_>, key: &str, paths: bool) -> Option<&'t str> {
+    let map = item.value.as_map()?;
+    let statements = || map.get("")?.value.as_map()?.get(key);
+    let named = if paths { statements() } else { map.get(key) }?;
+    match &named.value.kind {
         Kind::Scalar(name) => Some(name),
         Kind::Map(_) | Kind::List(_) => None,
     }

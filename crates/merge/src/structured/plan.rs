@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use super::gaps::Comments;
 use super::lists;
 use super::node::{Container, Doc, Item, Meaning, Meanings, Node, Side};
 use super::order;
+use super::render::Style;
 
 /// The three versions of a file.
 #[derive(Clone, Copy, Debug)]
@@ -76,6 +76,8 @@ pub(crate) struct Frame {
 #[derive(Debug)]
 pub(crate) struct Conflict<'a> {
     pub(crate) pointer: String,
+    /// Whether it is only about a comment.
+    pub(crate) comment: bool,
     pub(crate) base: Option<&'a str>,
     pub(crate) ours: Option<&'a str>,
     pub(crate) theirs: Option<&'a str>,
@@ -144,15 +146,15 @@ impl Plan<'_, '_> {
 /// What is known while planning.
 #[derive(Debug)]
 pub(crate) struct Planner<'a> {
-    pub(crate) comments: Comments,
+    pub(crate) style: Style,
     path: Vec<Rc<str>>,
     conflicts: Vec<Conflict<'a>>,
 }
 
 impl<'a> Planner<'a> {
-    pub(crate) fn new(comments: Comments) -> Self {
+    pub(crate) fn new(style: Style) -> Self {
         Self {
-            comments,
+            style,
             path: Vec::new(),
             conflicts: Vec::new(),
         }
@@ -373,30 +375,46 @@ impl<'a> Planner<'a> {
     }
 
     fn gap(&mut self, base: Option<&'a str>, ours: &'a str, theirs: &'a str) -> Side {
-        let (side, disputed) = self.comments.choose(base, ours, theirs);
+        let (side, disputed) = self.style.comments.choose(base, ours, theirs);
         if disputed {
             let text = |gap: &'a str| Some(gap.trim()).filter(|text| !text.is_empty());
-            self.conflict(base.and_then(text), text(ours), text(theirs));
+            self.conflicts.push(Conflict {
+                pointer: self.pointer(),
+                comment: true,
+                base: base.and_then(text),
+                ours: text(ours),
+                theirs: text(theirs),
+            });
         }
         side
     }
 
     fn conflict(&mut self, base: Option<&'a str>, ours: Option<&'a str>, theirs: Option<&'a str>) {
         self.conflicts.push(Conflict {
-            pointer: pointer(&self.path),
+            pointer: self.pointer(),
+            comment: false,
             base,
             ours,
             theirs,
         });
     }
-}
 
-/// A path as a JSON pointer (RFC 6901).
-fn pointer(path: &[Rc<str>]) -> String {
-    let mut pointer = String::new();
-    for step in path {
-        pointer.push('/');
-        pointer.push_str(&step.replace('~', "~0").replace('/', "~1"));
+    /// Where the planner is, as a JSON pointer (RFC 6901).
+    fn pointer(&self) -> String {
+        let mut pointer = String::new();
+        for step in &self.path {
+            if !self.style.paths {
+                pointer.push('/');
+                pointer.push_str(&step.replace('~', "~0").replace('/', "~1"));
+            } else if !step.is_empty() {
+                pointer.push('/');
+                pointer.push_str(step);
+            }
+        }
+        pointer
     }
-    pointer
+
+    pub(crate) fn is_clean(&self) -> bool {
+        self.conflicts.is_empty()
+    }
 }

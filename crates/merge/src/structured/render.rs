@@ -15,6 +15,9 @@ pub(crate) struct Style {
     pub(crate) reindents: bool,
     /// Whether the items of a list begin with a dash, which indents them.
     pub(crate) dashes: bool,
+    /// Whether a key may be of several steps, as a JSON pointer without its
+    /// first slash, or of none.
+    pub(crate) paths: bool,
 }
 
 pub(crate) fn render<'a>(docs: &Docs<'_, 'a>, planned: &Planned<'_, 'a>, style: Style) -> String {
@@ -243,6 +246,13 @@ impl<'a> Out<'a> {
         around: &Place<'_>,
     ) {
         let (lead, like) = self.lead(join, joined, first, layout, around);
+        let label = joined
+            .item(joined.frame.label)
+            .map_or("", |item| item.label);
+        let lead = match join.ours.commas {
+            true => lead,
+            false => self.on_its_line(lead, label),
+        };
         let sides = [joined.ours, joined.theirs];
         let place = Place {
             sides: [0, 1].map(|side: usize| {
@@ -255,7 +265,7 @@ impl<'a> Out<'a> {
         };
         self.gap(&lead);
         let frame = joined.frame;
-        self.write(joined.item(frame.label).map_or("", |item| item.label));
+        self.write(label);
         let sep = joined.item(frame.sep).map_or("", |item| item.sep);
         let sep = self.shift(frame.sep, &place).apply(sep);
         self.gap(&sep);
@@ -276,6 +286,24 @@ impl<'a> Out<'a> {
             self.write(",");
         }
         self.gap(joined.item(frame.trail).map_or("", |item| item.trail));
+    }
+
+    /// A lead that keeps a statement or header off the line before it: one that
+    /// was the first of its file has none.
+    fn on_its_line<'l>(&self, lead: Cow<'l, str>, label: &str) -> Cow<'l, str> {
+        if !self.style.paths || label.is_empty() {
+            return lead;
+        }
+        if self.text.is_empty() {
+            return Cow::Owned(lead.trim_start_matches(['\r', '\n']).to_owned());
+        }
+        let line = lead.split('\n').next().unwrap_or_default();
+        if self.text.ends_with('\n') || (lead.contains('\n') && line.trim().is_empty()) {
+            return lead;
+        }
+        let eol = self.habits[0].eol.unwrap_or("\n");
+        let blank = if label.starts_with('[') { eol } else { "" };
+        Cow::Owned([eol, blank, &lead].concat())
     }
 
     /// The indent of what is inside an item.

@@ -9,3 +9,4 @@ mod json_layout;
 mod json_properties;
 mod random;
 mod support;
+mod toml;
