@@ -76,7 +76,7 @@ impl Workspaces {
                         return Err(error);
                     }
                 }
-                Err(error) if is_refused(&error) => {
+                Err(error) if is_refused(&error) && !progress.has_changed() => {
                     self.registry.lock()?.set(record)?;
                     return Err(error);
                 }
@@ -124,7 +124,7 @@ impl Workspaces {
     }
 }
 
-/// Whether nothing was written.
+/// Whether something is where nothing else may be lost.
 fn is_refused(error: &Error) -> bool {
     matches!(error, Error::Engine(EngineError::InTheWay { .. }))
 }

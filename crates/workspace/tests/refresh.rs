@@ -1,0 +1,271 @@
+//! What others changed, into workspaces that are worked in, on every provider.
+
+#![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
+
+mod support;
+
+use std::cell::RefCell;
+use std::fs;
+use std::io::{Read, Seek, Write};
+use std::path::Path;
+use std::time::SystemTime;
+
+use elevo_engine::{ImportOptions, import};
+use elevo_objects::SnapshotId;
+use elevo_workspace::{Error, Freeze, NeverFreeze, Refreshed, Workspaces};
+use futures::executor::block_on;
+use rand::RngExt;
+use support::{
+    AGENT, Bench, as_agent, change_something, id, info, on_every_provider, owners, progress,
+};
+
+on_every_provider! {
+    a_refresh_writes_what_differs_and_keeps_the_rest
+    writers_are_held_still_during_all_of_a_refresh
+    a_file_that_is_open_stays_the_old_one
+    a_refresh_that_is_not_decided_changes_nothing
+    what_changed_meanwhile_is_in_the_way
+    what_is_refreshed_is_its_agents
+    random_refreshes_are_exact
+}
+
+/// What a directory holds, as a snapshot.
+fn stored(bench: &Bench, directory: &Path, parents: &[SnapshotId]) -> SnapshotId {
+    let options = ImportOptions {
+        threads: 2,
+        leave_out: Vec::new(),
+    };
+    let imported = import(&bench.repository, directory, &options, &progress()).unwrap();
+    let info = elevo_engine::CommitInfo {
+        parents: parents.to_vec(),
+        ..info()
+    };
+    block_on(imported.commit(&bench.repository, info)).unwrap()
+}
+
+/// What `taken` holds, changed by `change`, as a merge would do it.
+fn merged(bench: &Bench, taken: SnapshotId, change: impl FnOnce(&Path)) -> SnapshotId {
+    let directory = tempfile::tempdir().unwrap();
+    let options = elevo_engine::CheckoutOptions {
+        threads: 2,
+        leave_out: Vec::new(),
+        force: false,
+        seed: None,
+        owner: None,
+    };
+    let snapshot = bench.snapshot_of(taken);
+    let present = elevo_engine::Present::Unknown;
+    let (repository, into) = (&bench.repository, directory.path());
+    elevo_engine::checkout(repository, &snapshot, into, &present, &options, &progress()).unwrap();
+    change(directory.path());
+    stored(bench, directory.path(), &[taken])
+}
+
+fn refresh(
+    workspaces: &Workspaces,
+    name: &str,
+    decide: impl FnOnce(SnapshotId) -> Option<SnapshotId>,
+) -> Result<Refreshed, Error> {
+    let decide = |taken| Ok(decide(taken));
+    workspaces.refresh(&id(name), info(), &NeverFreeze, &progress(), decide)
+}
+
+fn a_refresh_writes_what_differs_and_keeps_the_rest(bench: &Bench) {
+    let workspaces = bench.open();
+    let files = bench.create(&workspaces, "one");
+    let root = fs::metadata(&files).unwrap().modified().unwrap();
+    fs::write(files.join("mine"), "of the agent").unwrap();
+    fs::write(files.join("src/lib.rs"), "of the agent").unwrap();
+    let began = SystemTime::now();
+    let refreshed = refresh(&workspaces, "one", |taken| {
+        let change = |files: &Path| {
+            fs::write(files.join("src/main.rs"), "of another").unwrap();
+            fs::remove_file(files.join("link")).unwrap();
+            fs::create_dir(files.join("link")).unwrap();
+            fs::write(files.join("link/new"), "new").unwrap();
+            fs::remove_dir(files.join("empty")).unwrap();
+        };
+        Some(merged(bench, taken, change))
+    });
+    let refreshed = refreshed.unwrap();
+    assert!(refreshed.taken.is_new);
+    let (now, report) = refreshed.written.unwrap();
+    assert_eq!((report.written, report.removed), (3, 2));
+    let record = workspaces.get(&id("one")).unwrap();
+    assert_eq!((record.base, record.unfinished), (now, None));
+    assert_eq!(bench.plain_import(&files), bench.snapshot_of(now).tree);
+    assert_eq!(fs::read(files.join("mine")).unwrap(), b"of the agent");
+    let changes = workspaces.changes(&id("one"), &progress()).unwrap();
+    assert!(changes.is_empty());
+    let modified = |name: &str| fs::metadata(files.join(name)).unwrap().modified().unwrap();
+    assert_eq!(modified("run"), bench.modified, "it was not written");
+    let second = std::time::Duration::from_secs(1);
+    assert!(modified("src/main.rs") + second > began.max(root));
+
+    let taken = bench.snapshot(&workspaces, "one");
+    let parents = bench.snapshot_of(taken.id).parents;
+    // Only times differ, if anything does.
+    assert!(!taken.is_new || parents == [now]);
+}
+
+fn writers_are_held_still_during_all_of_a_refresh(bench: &Bench) {
+    #[derive(Default)]
+    struct Calls(RefCell<Vec<&'static str>>);
+    impl Freeze for Calls {
+        fn freeze(&self) -> std::io::Result<()> {
+            self.0.borrow_mut().push("freeze");
+            Ok(())
+        }
+        fn thaw(&self) {
+            self.0.borrow_mut().push("thaw");
+        }
+    }
+    let workspaces = bench.open();
+    bench.create(&workspaces, "one");
+    let calls = Calls::default();
+    let decide = |taken| {
+        calls.0.borrow_mut().push("decide");
+        let held = workspaces.changes(&id("one"), &progress());
+        assert!(matches!(held, Err(Error::Busy(_))));
+        Ok::<_, Error>(Some(taken))
+    };
+    let refreshed = workspaces.refresh(&id("one"), info(), &calls, &progress(), decide);
+    assert!(refreshed.unwrap().written.is_none());
+    assert_eq!(*calls.0.borrow(), ["freeze", "decide", "thaw"]);
+}
+
+fn a_file_that_is_open_stays_the_old_one(bench: &Bench) {
+    let workspaces = bench.open();
+    let files = bench.create(&workspaces, "one");
+    let mut options = fs::File::options();
+    let mut open = options
+        .read(true)
+        .write(true)
+        .open(files.join("src/main.rs"))
+        .unwrap();
+    let write = |files: &Path| fs::write(files.join("src/main.rs"), "new and longer").unwrap();
+    let refreshed = refresh(&workspaces, "one", |taken| {
+        Some(merged(bench, taken, write))
+    });
+    refreshed.unwrap();
+    let mut old = String::new();
+    open.read_to_string(&mut old).unwrap();
+    assert_eq!(old, "fn main() {}\n");
+    open.rewind().unwrap();
+    open.write_all(b"nobody sees this").unwrap();
+    drop(open);
+    let new = fs::read_to_string(files.join("src/main.rs")).unwrap();
+    assert_eq!(new, "new and longer");
+}
+
+fn a_refresh_that_is_not_decided_changes_nothing(bench: &Bench) {
+    #[derive(Debug)]
+    enum Failed {
+        Here,
+        There,
+    }
+    impl From<Error> for Failed {
+        fn from(_: Error) -> Self {
+            Self::There
+        }
+    }
+    let workspaces = bench.open();
+    let files = bench.create(&workspaces, "one");
+    fs::write(files.join("mine"), "kept").unwrap();
+    let tree = bench.plain_import(&files);
+    let decide = |_| Err(Failed::Here);
+    let failed = workspaces.refresh(&id("one"), info(), &NeverFreeze, &progress(), decide);
+    assert!(matches!(failed, Err(Failed::Here)));
+    let nowhere = SnapshotId(elevo_objects::Hash::from_bytes([1; 32]));
+    let decide = |_| Ok(Some(nowhere));
+    let failed = workspaces.refresh(&id("one"), info(), &NeverFreeze, &progress(), decide);
+    assert!(matches!(failed, Err(Failed::There)));
+    assert_eq!(bench.plain_import(&files), tree);
+    let record = workspaces.get(&id("one")).unwrap();
+    assert_eq!(bench.snapshot_of(record.base).tree, tree);
+    assert_eq!(record.unfinished, None);
+    let same = refresh(&workspaces, "one", |_| None).unwrap();
+    assert!(same.written.is_none() && !same.taken.is_new);
+}
+
+/// By somebody whom nobody holds still.
+fn what_changed_meanwhile_is_in_the_way(bench: &Bench) {
+    let workspaces = bench.open();
+    let files = bench.create(&workspaces, "one");
+    let decide = |taken| {
+        fs::write(files.join("src/main.rs"), "written too late").unwrap();
+        let write = |files: &Path| {
+            fs::write(files.join("src/main.rs"), "of another").unwrap();
+            fs::write(files.join("run"), "of another").unwrap();
+        };
+        Some(merged(bench, taken, write))
+    };
+    let refused = refresh(&workspaces, "one", decide);
+    assert!(matches!(
+        refused,
+        Err(Error::Engine(elevo_engine::Error::InTheWay { .. }))
+    ));
+    let late = fs::read_to_string(files.join("src/main.rs")).unwrap();
+    assert_eq!(late, "written too late");
+    assert_eq!(fs::read(files.join("run")).unwrap(), b"1234");
+    assert_eq!(workspaces.get(&id("one")).unwrap().unfinished, None);
+    // What is not in the way of anything stays as well.
+    let decide = |taken| {
+        fs::write(files.join("late"), "written too late").unwrap();
+        let write = |files: &Path| fs::write(files.join("run"), "of another").unwrap();
+        Some(merged(bench, taken, write))
+    };
+    refresh(&workspaces, "one", decide).unwrap();
+    assert_eq!(fs::read(files.join("late")).unwrap(), b"written too late");
+    assert_eq!(fs::read(files.join("run")).unwrap(), b"of another");
+}
+
+fn what_is_refreshed_is_its_agents(bench: &Bench) {
+    let bench = bench.owned();
+    let workspaces = bench.open();
+    let files = bench.create(&workspaces, "one");
+    as_agent(&files, "echo mine > mine");
+    let refreshed = refresh(&workspaces, "one", |taken| {
+        let change = |files: &Path| {
+            fs::write(files.join("src/main.rs"), "of another").unwrap();
+            fs::create_dir_all(files.join("deep/er")).unwrap();
+            fs::write(files.join("deep/er/new"), "new").unwrap();
+        };
+        Some(merged(&bench, taken, change))
+    });
+    refreshed.unwrap();
+    let mut others = owners(&files)
+        .into_iter()
+        .filter(|(_, owner)| *owner != AGENT);
+    assert_eq!(others.next(), None);
+    as_agent(&files, "rm -r deep && echo again >> src/main.rs && rm mine");
+}
+
+fn random_refreshes_are_exact(bench: &Bench) {
+    let workspaces = bench.open();
+    let files = bench.create(&workspaces, "one");
+    let mut random = bench.random();
+    for round in 0..15 {
+        for _ in 0..random.random_range(1..10) {
+            let _ = change_something(&files, &mut random);
+        }
+        let mine = bench.plain_import(&files);
+        let refreshed = refresh(&workspaces, "one", |taken| {
+            assert_eq!(bench.snapshot_of(taken).tree, mine, "{round}");
+            let change = |files: &Path| {
+                for _ in 0..random.random_range(1..10) {
+                    let _ = change_something(files, &mut random);
+                }
+            };
+            Some(merged(bench, taken, change))
+        });
+        let refreshed = refreshed.unwrap();
+        let (now, _) = refreshed
+            .written
+            .unwrap_or((refreshed.taken.id, elevo_engine::CheckoutReport::default()));
+        let tree = bench.snapshot_of(now).tree;
+        assert_eq!(bench.plain_import(&files), tree, "{round}");
+        let changes = workspaces.changes(&id("one"), &progress()).unwrap();
+        assert!(changes.is_empty(), "{round}");
+    }
+}
