@@ -223,46 +223,49 @@ impl NameParser<'_> {
         let mut previous = None;
         let mut byte = self.next().ok_or(unclosed)?;
         loop {
-            previous = match byte {
-                b'\\' => {
-                    let escaped = self.next().ok_or(unclosed)?;
-                    set.add(escaped..=escaped);
-                    Some(escaped)
-                }
-                b'-' if previous.is_some() && !matches!(self.rest, [] | [b']', ..]) => {
-                    let last = match self.next() {
-                        Some(b'\\') => self.next(),
-                        last => last,
-                    };
-                    set.add(previous.unwrap_or(0)..=last.ok_or(unclosed)?);
-                    None
-                }
-                b'[' if self.rest.first() == Some(&b':') => match self.named_class()? {
-                    Some(holds) => {
-                        let held = (0..=255).filter(holds);
-                        held.for_each(|byte| set.add(byte..=byte));
-                        None
-                    }
-                    None => {
-                        set.add(b'['..=b'[');
-                        Some(b'[')
-                    }
-                },
-                byte => {
-                    set.add(byte..=byte);
-                    Some(byte)
-                }
-            };
+            previous = self.class_part(&mut set, previous, byte)?;
             byte = self.next().ok_or(unclosed)?;
             if byte == b']' {
                 break;
             }
         }
-        Ok(if negated {
-            Class(set.0.map(|bits| !bits))
-        } else {
-            set
+        Ok(match negated {
+            true => Class(set.0.map(|bits| !bits)),
+            false => set,
         })
+    }
+
+    /// Adds a byte, a range or a named class that begins with `byte`; what a
+    /// range can begin with.
+    fn class_part(
+        &mut self,
+        set: &mut Class,
+        previous: Option<u8>,
+        byte: u8,
+    ) -> Result<Option<u8>, Malformed> {
+        let unclosed = Malformed::UnclosedClass;
+        let single = match (byte, previous) {
+            (b'\\', _) => self.next().ok_or(unclosed)?,
+            (b'-', Some(first)) if !matches!(self.rest, [] | [b']', ..]) => {
+                let last = match self.next() {
+                    Some(b'\\') => self.next(),
+                    last => last,
+                };
+                set.add(first..=last.ok_or(unclosed)?);
+                return Ok(None);
+            }
+            (b'[', _) if self.rest.first() == Some(&b':') => match self.named_class()? {
+                Some(holds) => {
+                    let held = (0..=255).filter(holds);
+                    held.for_each(|byte| set.add(byte..=byte));
+                    return Ok(None);
+                }
+                None => b'[',
+            },
+            (byte, _) => byte,
+        };
+        set.add(single..=single);
+        Ok(Some(single))
     }
 
     /// The `:digit:]` of `[:digit:]`; nothing is read if it does not end so.

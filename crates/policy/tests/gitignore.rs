@@ -15,7 +15,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use elevo_core::TreePath;
-use elevo_policy::Ignores;
+use elevo_policy::{IgnoreError, Ignores, MAX_IGNORE_BYTES, MAX_IGNORE_PATTERNS};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
@@ -314,4 +314,44 @@ fn two_stars_behind_something_are_one() {
         ignores.ignores(&path, false)
     });
     assert_eq!(ignored, [true, true, false, false]);
+}
+
+#[test]
+fn a_file_says_what_it_said_last() {
+    let root = TreePath::root();
+    let (a, b) = (TreePath::new("a").unwrap(), TreePath::new("b").unwrap());
+    let mut ignores = Ignores::new();
+    ignores.add(&root, b"a").unwrap();
+    ignores.add(&root, b"b").unwrap();
+    assert_eq!(
+        [&a, &b].map(|path| ignores.ignores(path, false)),
+        [false, true]
+    );
+}
+
+#[test]
+fn files_that_are_too_large_are_refused_and_change_nothing() {
+    let mut ignores = Ignores::new();
+    let path = TreePath::new("x/a").unwrap();
+    ignores.add(&TreePath::root(), b"a").unwrap();
+    let too_large = vec![b'\n'; MAX_IGNORE_BYTES + 1];
+    let refused = ignores.add(&TreePath::root(), &too_large);
+    assert_eq!(refused, Err(IgnoreError::TooLarge(MAX_IGNORE_BYTES + 1)));
+    let too_many = b"b\n".repeat(MAX_IGNORE_PATTERNS);
+    let directory = TreePath::new("x").unwrap();
+    assert_eq!(
+        ignores.add(&directory, &too_many),
+        Err(IgnoreError::TooMany)
+    );
+    assert!(ignores.ignores(&path, false));
+}
+
+#[test]
+fn lines_that_would_keep_git_busy_for_years_end_at_once() {
+    let mut ignores = Ignores::new();
+    let content = "**/a/".repeat(50) + "b\n" + &"*a".repeat(5000) + "b\n";
+    ignores.add(&TreePath::root(), content.as_bytes()).unwrap();
+    for path in ["a/".repeat(100) + "a", "a".repeat(255)] {
+        assert!(!ignores.ignores(&TreePath::new(path).unwrap(), false));
+    }
 }
