@@ -43,7 +43,7 @@ pub(super) fn directory(files: u64) -> Entry {
         tree: Tree {
             root: Some(Hash::from_bytes([0xdd; 32])),
             count: files,
-            bytes: 10 * files,
+            bytes: files.saturating_mul(10),
         },
     }
 }

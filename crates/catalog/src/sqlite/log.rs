@@ -27,7 +27,8 @@ const SELECT_ONE: &str = concat!(
 pub(super) const SELECT_BY_SNAPSHOT: &str = concat!(
     "SELECT ",
     columns!(),
-    " FROM landings WHERE project = ? AND snapshot = ? ORDER BY sequence DESC LIMIT 1"
+    " FROM landings INDEXED BY landings_by_snapshot \
+      WHERE project = ? AND snapshot = ? ORDER BY sequence DESC LIMIT 1"
 );
 
 pub(super) const SELECT_PAGE: &str = concat!(

@@ -100,7 +100,7 @@ pub(super) fn select_of(
     select.push(
         "), found (sequence, path) AS (SELECT one.sequence, max(one.path) \
          FROM asked CROSS JOIN versions one ON one.path = asked.path AND one.sequence IN (\
-         SELECT sequence FROM versions other WHERE other.path = asked.path \
+         SELECT sequence FROM versions other INDEXED BY versions_by_path WHERE other.path = asked.path \
          AND (asked.every OR other.whole) AND other.sequence < ",
     );
     select.push_bind(log::bound(before));

@@ -5,6 +5,8 @@ use sqlx::Row;
 use super::super::SqliteCatalog;
 use super::Temporary;
 use crate::conformance::Place;
+use crate::query::Position;
+use crate::records::{ReviewQuery, ReviewState};
 
 /// What SQLite does for a statement, a line a step.
 async fn plan(catalog: &SqliteCatalog, statement: &str) -> String {
@@ -111,9 +113,8 @@ async fn a_history_looks_at_each_path_above_once() {
     let place = Temporary::new();
     let catalog = place.open().await;
     let path = elevo_core::TreePath::new("a/b/c").unwrap();
-    let mut select = select_of(&stored::path_and_above(&path), "p", Some(7), 10);
-    let statement = select.build();
-    let plan = plan(&catalog, sqlx::Execute::sql(statement).as_str()).await;
+    let select = select_of(&stored::path_and_above(&path), "p", Some(7), 10);
+    let plan = plan(&catalog, select.sql().as_str()).await;
     for part in [
         "one USING COVERING INDEX versions_by_path (project=? AND path=? AND sequence=?)",
         "other USING INDEX versions_by_path (project=? AND path=? AND sequence<?)",
@@ -147,17 +148,6 @@ async fn lists_of_projects_and_what_is_theirs_are_in_the_order_of_an_index() {
         "workspaces",
         &format!("AND tenant = ? AND agent = ? {place}"),
     );
-    let reviews = |filter| {
-        format!(
-            "SELECT * FROM reviews WHERE {filter} AND (created, id) > (?, ?) \
-             ORDER BY created, id LIMIT ?"
-        )
-    };
-    let in_tenant = reviews("tenant = ?");
-    let open = reviews("tenant = ? AND state = 'open'");
-    let in_project = reviews("tenant = ? AND project = ?");
-    let open_in_project = reviews("tenant = ? AND project = ? AND state = 'open'");
-    let in_workspace = reviews("+tenant = ? AND workspace = ? AND +project = ?");
     assert_plans(&[
         (&projects, &["projects_by_tenant (tenant=? AND"]),
         (&list("projects", ""), &["projects_by_age"]),
@@ -168,14 +158,6 @@ async fn lists_of_projects_and_what_is_theirs_are_in_the_order_of_an_index() {
         ),
         (&of_agent, &["workspaces_by_agent (tenant=? AND agent=?"]),
         (&list("workspaces", ""), &["workspaces_by_age"]),
-        (&in_tenant, &["reviews_by_tenant (tenant=? AND"]),
-        (&open, &["reviews_open (tenant=? AND"]),
-        (&in_project, &["reviews_by_project (tenant=? AND project=?"]),
-        (
-            &open_in_project,
-            &["reviews_open_of_project (tenant=? AND project=?"],
-        ),
-        (&in_workspace, &["reviews_by_workspace (workspace=? AND"]),
         (
             SELECT_OPEN_OF,
             &["reviews_open_of_workspace (workspace=? AND path>?)"],
@@ -183,6 +165,52 @@ async fn lists_of_projects_and_what_is_theirs_are_in_the_order_of_an_index() {
         (SELECT_EXPIRED, &["reviews_by_expiry (expires<?)"]),
     ])
     .await;
+}
+
+#[tokio::test]
+async fn reviews_are_listed_in_the_order_of_the_best_index() {
+    use super::super::reviews::select_page;
+    let all = ReviewQuery {
+        after: Some(Position {
+            created: elevo_core::Timestamp::new(1, 0).unwrap(),
+            id: "r".into(),
+        }),
+        ..ReviewQuery::of(elevo_core::TenantId::LOCAL)
+    };
+    let project = Some("p".to_owned());
+    let workspace = Some("w".to_owned());
+    let open = Some(ReviewState::Open);
+    for (project, workspace, state, index) in [
+        (None, None, None, "reviews_by_tenant (tenant=? AND ("),
+        (None, None, open, "reviews_open (tenant=? AND ("),
+        (
+            project.clone(),
+            None,
+            None,
+            "reviews_by_project (tenant=? AND project=? AND (",
+        ),
+        (
+            project.clone(),
+            None,
+            open,
+            "reviews_open_of_project (tenant=? AND project=? AND (",
+        ),
+        (
+            project,
+            workspace,
+            open,
+            "reviews_by_workspace (workspace=? AND (",
+        ),
+    ] {
+        let query = ReviewQuery {
+            project,
+            workspace,
+            state,
+            ..all.clone()
+        };
+        let select = select_page(&query).unwrap();
+        assert_plans(&[(select.sql().as_str(), &[index])]).await;
+    }
 }
 
 #[tokio::test]
