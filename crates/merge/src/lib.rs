@@ -17,7 +17,7 @@ mod tree;
 pub use driver::{Conflicted, Driver, Hunk, Lines, Merged, Place, Versions};
 pub use drivers::Drivers;
 pub use error::{Error, Result};
-pub use structured::{Json, Toml};
+pub use structured::{Json, Toml, Yaml};
 pub use text::{Labels, MarkerStyle, Text, marked};
 pub use tree::{
     Conflict, ConflictKind, Landed, LaterFirst, Limits, Overruled, Precedence, Refused, Rules,

@@ -1,7 +1,7 @@
 //! Merging by structure: files whose values have names.
 //!
 //! A version is read into a tree that keeps every byte ([`node`]); two sides
-//! are compared with their base value by value ([`plan`]); and the result is
+//! are compared with their base value by value ([`planner`]); and the result is
 //! put together from pieces of both texts ([`render`]), read again, and refused
 //! if it does not mean what was planned. Nothing is ever written anew, so that
 //! what nobody changed keeps its spelling.
@@ -13,17 +13,21 @@ mod lists;
 mod node;
 mod order;
 mod plan;
+mod planner;
 mod render;
 mod toml;
+mod yaml;
 
 pub use json::Json;
 pub use toml::Toml;
+pub use yaml::Yaml;
 
 use std::str::from_utf8;
 
 use crate::driver::{Conflicted, Hunk, Merged, Place, Versions};
 use node::{Doc, Meanings};
-use plan::{Conflict, Docs, Plan, Planner};
+use plan::{Conflict, Docs, Plan};
+use planner::Planner;
 use render::{Style, render};
 
 /// A way to write values that have names.
@@ -113,6 +117,9 @@ fn merge_changed<F: Format>(
         theirs: &theirs,
     };
     let planned = Planner::new(F::STYLE).plan(&docs, |planner| root(planner, &docs, &mut meanings));
+    if planned.refused {
+        return None;
+    }
     let merged = render(&docs, &planned, F::STYLE);
 
     let confirmed = planned.root.meaning(&mut meanings).is_some_and(|wanted| {

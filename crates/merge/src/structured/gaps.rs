@@ -106,6 +106,19 @@ impl Comments {
         Some((&gap[..at], &gap[at + 1..]))
     }
 
+    /// Whether there is nothing but white space and comments. Tabs are none.
+    pub(crate) fn is_gap(self, text: &str) -> bool {
+        let white = |text: &str| text.bytes().all(|b| matches!(b, b' ' | b'\r' | b'\n'));
+        let mut from = 0;
+        for found in self.all(text) {
+            if !white(&text[from..found.start]) {
+                return false;
+            }
+            from = found.end;
+        }
+        white(&text[from..])
+    }
+
     /// Whose gap stays, and whether both changed its comments. Where both
     /// changed only white space, ours stays.
     pub(crate) fn choose(self, base: Option<&str>, ours: &str, theirs: &str) -> (Side, bool) {

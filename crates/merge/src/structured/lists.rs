@@ -8,7 +8,8 @@ use gix_imara_diff::{Algorithm, Diff, Token};
 
 use super::node::{Container, Item, Kind, Meaning, Side};
 use super::order;
-use super::plan::{Joined, Plan, Planner};
+use super::plan::{Joined, Plan};
+use super::planner::Planner;
 
 /// What an element may be called by.
 const NAMES: [&str; 3] = ["id", "key", "name"];

@@ -100,7 +100,7 @@ impl Default for Place<'_> {
 struct Layout<'a> {
     side: Side,
     first: &'a str,
-    other: Cow<'a, str>,
+    other: &'a str,
 }
 
 struct Out<'a> {
@@ -149,7 +149,7 @@ impl<'a> Out<'a> {
         let (Some(from), true) = (place.sides[side as usize], self.style.reindents) else {
             return Shift::NONE;
         };
-        if side == place.like {
+        if side == place.like && (!self.style.dashes || from == place.here) {
             return Shift::NONE;
         }
         let (there, here) = (self.habits[side as usize], self.habits[place.like as usize]);
@@ -163,7 +163,7 @@ impl<'a> Out<'a> {
     }
 
     fn join(&mut self, join: &Join<'_, 'a>, place: &Place<'_>) {
-        let layout = self.layout(join, place);
+        let layout = self.layout(join);
         let trailing = trailing_comma(join);
         self.gap(join.side(join.head).head);
         let last = join.items.len().wrapping_sub(1);
@@ -175,7 +175,7 @@ impl<'a> Out<'a> {
     }
 
     /// The way of the side that changed it; ours if both did.
-    fn layout(&self, join: &Join<'_, 'a>, place: &Place<'_>) -> Layout<'a> {
+    fn layout(&self, join: &Join<'_, 'a>) -> Layout<'a> {
         let way = |container: &Container<'a>| container.items.first().map(|item| indent(item.lead));
         let unchanged = join.base.is_some_and(|base| way(base) == way(join.ours));
         let side = if join.ours.items.is_empty() || (unchanged && !join.theirs.items.is_empty()) {
@@ -193,12 +193,8 @@ impl<'a> Out<'a> {
         };
         let first = self.bare(first);
         let other = match alike.iter().find_map(|side| side.items.get(1)) {
-            Some(item) => Cow::Borrowed(self.bare(item.lead)),
-            None => self.second_lead(
-                container,
-                first,
-                place.sides[side as usize].unwrap_or_default(),
-            ),
+            Some(item) => self.bare(item.lead),
+            None => second_lead(container, first),
         };
         Layout { side, first, other }
     }
@@ -220,22 +216,6 @@ impl<'a> Out<'a> {
         &lead[start..]
     }
 
-    /// What would stand before a second item where there is only one.
-    fn second_lead(&self, container: &Container<'a>, first: &'a str, around: &str) -> Cow<'a, str> {
-        if !container.commas {
-            return Cow::Owned(format!("\n{around}"));
-        }
-        let spaced = container
-            .items
-            .first()
-            .is_some_and(|item| item.sep.ends_with(' ') || item.label.is_empty());
-        match (indent(first), spaced) {
-            (Some(_), _) => Cow::Borrowed(first),
-            (None, true) => Cow::Borrowed(" "),
-            (None, false) => Cow::Borrowed(""),
-        }
-    }
-
     fn item(
         &mut self,
         join: &Join<'_, 'a>,
@@ -254,14 +234,14 @@ impl<'a> Out<'a> {
             false => self.on_its_line(lead, label),
         };
         let sides = [joined.ours, joined.theirs];
-        let place = Place {
-            sides: [0, 1].map(|side: usize| {
-                let own = sides[side].and_then(|item| indent(item.lead));
-                // Between commas, a line may begin anywhere.
-                own.or(around.sides[side].filter(|_| !join.ours.commas))
-            }),
-            here: indent(&lead).unwrap_or(around.here),
-            like,
+        let place = if self.is_block(join) {
+            Place { like, ..*around }
+        } else {
+            Place {
+                sides: sides.map(|item| indent(item?.lead)),
+                here: indent(&lead).unwrap_or(around.here),
+                like,
+            }
         };
         self.gap(&lead);
         let frame = joined.frame;
@@ -322,6 +302,36 @@ impl<'a> Out<'a> {
         }
     }
 
+    /// Whether indents tell where the container ends: all of its items have the
+    /// same then, and the first stands where the container begins.
+    fn is_block(&self, join: &Join<'_, 'a>) -> bool {
+        self.style.dashes && !join.ours.commas
+    }
+
+    fn block_lead<'l>(
+        &self,
+        item: &'l Item<'a>,
+        side: Side,
+        first: bool,
+        was_first: bool,
+        around: &Place<'_>,
+    ) -> Cow<'l, str> {
+        match (first, was_first) {
+            (true, _) => Cow::Borrowed(item.lead.trim_start_matches([' ', '\r', '\n'])),
+            (false, true) => {
+                let eol = self.habits[side as usize].eol.unwrap_or("\n");
+                Cow::Owned([eol, around.here].concat())
+            }
+            (false, false) => {
+                let place = Place {
+                    like: side,
+                    ..*around
+                };
+                self.shift(side, &place).apply(item.lead)
+            }
+        }
+    }
+
     /// What stands before an item, and like which side: as it was, unless the
     /// item is in another place now.
     fn lead<'l>(
@@ -337,10 +347,13 @@ impl<'a> Out<'a> {
             return (Cow::Borrowed(""), around.like);
         };
         let was_first = std::ptr::eq(item, &raw const join.side(side).items[0]);
+        if self.is_block(join) {
+            return (self.block_lead(item, side, first, was_first, around), side);
+        }
         let alone = joined.ours.is_none() || joined.theirs.is_none();
         let foreign = alone && side != layout.side;
         let own = indent(item.lead);
-        let wanted = if first { layout.first } else { &*layout.other };
+        let wanted = if first { layout.first } else { layout.other };
         let misplaced = (first != was_first && (first || own.is_none()))
             || (foreign && own.is_some() != indent(wanted).is_some());
         if misplaced && !self.style.comments.has_any(item.lead) {
@@ -376,4 +389,18 @@ fn trailing_comma(join: &Join<'_, '_>) -> bool {
         ours
     };
     chosen.or(ours).or(theirs).unwrap_or(false)
+}
+
+/// What would stand before a second item where there is only one.
+fn second_lead<'a>(container: &Container<'a>, first: &'a str) -> &'a str {
+    let spaced = container
+        .items
+        .first()
+        .is_some_and(|item| item.sep.ends_with(' ') || item.label.is_empty());
+    match (indent(first), container.commas, spaced) {
+        (Some(_), ..) => first,
+        (None, false, _) => "\n",
+        (None, true, true) => " ",
+        (None, true, false) => "",
+    }
 }

@@ -7,7 +7,8 @@ use toml::{Table, Value};
 
 use super::gaps::Comments;
 use super::node::{Builder, Container, Doc, Item, Meanings, Node};
-use super::plan::{Plan, Planner};
+use super::plan::Plan;
+use super::planner::Planner;
 use super::render::Style;
 use super::{Format, Texts, extension, merge_by_key};
 use crate::driver::{Driver, Merged, Versions};

@@ -10,3 +10,4 @@ mod json_properties;
 mod random;
 mod support;
 mod toml;
+mod yaml;

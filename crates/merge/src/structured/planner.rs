@@ -1,0 +1,319 @@
+//! Which value comes from which side. Knows nothing of how a format is written.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use super::lists;
+use super::node::{Container, Item, Node, Side};
+use super::order;
+use super::plan::{Conflict, Docs, Frame, Join, Joined, Plan, Planned};
+use super::render::Style;
+
+/// What is known while planning.
+#[derive(Debug)]
+pub(crate) struct Planner<'a> {
+    pub(crate) style: Style,
+    path: Vec<Rc<str>>,
+    conflicts: Vec<Conflict<'a>>,
+    refused: bool,
+}
+
+impl<'a> Planner<'a> {
+    pub(crate) fn new(style: Style) -> Self {
+        Self {
+            style,
+            path: Vec::new(),
+            conflicts: Vec::new(),
+            refused: false,
+        }
+    }
+
+    /// Plans a file, the values by `root`.
+    pub(crate) fn plan<'t>(
+        mut self,
+        docs: &Docs<'t, 'a>,
+        root: impl FnOnce(&mut Self) -> Plan<'t, 'a>,
+    ) -> Planned<'t, 'a> {
+        let Docs { base, ours, theirs } = docs;
+        let head = self.gap(base.map(|doc| doc.head), ours.head, theirs.head);
+        let root = root(&mut self);
+        let tail = self.gap(base.map(|doc| doc.tail), ours.tail, theirs.tail);
+        Planned {
+            head,
+            root,
+            tail,
+            conflicts: self.conflicts,
+            refused: self.refused,
+        }
+    }
+
+    /// A value: what one side changed; what both changed, part by part.
+    pub(crate) fn node<'t>(
+        &mut self,
+        base: Option<&'t Node<'a>>,
+        ours: &'t Node<'a>,
+        theirs: &'t Node<'a>,
+    ) -> Plan<'t, 'a> {
+        if ours.same(theirs) {
+            return Plan::Same(ours);
+        }
+        if let Some(base) = base {
+            if base.same(ours) {
+                return Plan::Take(Side::Theirs, theirs);
+            }
+            if base.same(theirs) {
+                return Plan::Take(Side::Ours, ours);
+            }
+        }
+        self.refused |= mixed(base, ours, theirs);
+        if let (Some(ours), Some(theirs)) = (ours.as_map(), theirs.as_map()) {
+            match base.map(Node::as_map) {
+                None => return self.map(None, ours, theirs),
+                Some(Some(base)) => return self.map(Some(base), ours, theirs),
+                Some(None) => {}
+            }
+        }
+        if let (Some(base), Some(our_list), Some(their_list)) =
+            (base, ours.as_list(), theirs.as_list())
+            && let Some(base_list) = base.as_list()
+        {
+            return lists::merge(self, base_list, our_list, their_list)
+                .unwrap_or_else(|| self.disputed(Some(base), ours, theirs));
+        }
+        self.whole(base, ours, theirs)
+    }
+
+    /// A value that has no parts to merge.
+    fn whole<'t>(
+        &mut self,
+        base: Option<&'t Node<'a>>,
+        ours: &'t Node<'a>,
+        theirs: &'t Node<'a>,
+    ) -> Plan<'t, 'a> {
+        let was = base.map(|base| base.meaning);
+        if ours.meaning == theirs.meaning || was == Some(theirs.meaning) {
+            Plan::Take(Side::Ours, ours)
+        } else if was == Some(ours.meaning) {
+            Plan::Take(Side::Theirs, theirs)
+        } else {
+            self.disputed(base, ours, theirs)
+        }
+    }
+
+    fn disputed<'t>(
+        &mut self,
+        base: Option<&'t Node<'a>>,
+        ours: &'t Node<'a>,
+        theirs: &'t Node<'a>,
+    ) -> Plan<'t, 'a> {
+        self.conflict(
+            base.map(|node| node.text),
+            Some(ours.text),
+            Some(theirs.text),
+        );
+        Plan::Take(Side::Theirs, theirs)
+    }
+
+    fn map<'t>(
+        &mut self,
+        base: Option<&'t Container<'a>>,
+        ours: &'t Container<'a>,
+        theirs: &'t Container<'a>,
+    ) -> Plan<'t, 'a> {
+        let names = |container: &'t Container<'a>| -> Vec<&'t str> {
+            container.items.iter().map(|item| &*item.name).collect()
+        };
+        let order = order::merge(
+            &base.map(names).unwrap_or_default(),
+            &names(ours),
+            &names(theirs),
+        );
+        let by_name = |container: &'t Container<'a>| -> HashMap<&'t str, &'t Item<'a>> {
+            let items = container.items.iter();
+            items.map(|item| (&*item.name, item)).collect()
+        };
+        let (in_base, in_ours, in_theirs) = (
+            base.map(by_name).unwrap_or_default(),
+            by_name(ours),
+            by_name(theirs),
+        );
+        self.join(false, base, ours, theirs, |planner| {
+            let mut items = Vec::with_capacity(order.names.len());
+            for name in order.names {
+                let versions = [&in_base, &in_ours, &in_theirs].map(|map| map.get(name).copied());
+                items.extend(planner.within(name.into(), |planner| planner.item(versions)));
+            }
+            items
+        })
+    }
+
+    /// Plans what is between the items before and after the items.
+    pub(crate) fn join<'t>(
+        &mut self,
+        ordered: bool,
+        base: Option<&'t Container<'a>>,
+        ours: &'t Container<'a>,
+        theirs: &'t Container<'a>,
+        items: impl FnOnce(&mut Self) -> Vec<Joined<'t, 'a>>,
+    ) -> Plan<'t, 'a> {
+        let head = self.gap(base.map(|base| base.head), ours.head, theirs.head);
+        let items = items(self);
+        let tail = self.gap(base.map(|base| base.tail), ours.tail, theirs.tail);
+        Plan::Join(Box::new(Join {
+            ordered,
+            base,
+            ours,
+            theirs,
+            head,
+            items,
+            tail,
+        }))
+    }
+
+    /// Does something one step deeper.
+    pub(crate) fn within<T>(&mut self, step: Rc<str>, act: impl FnOnce(&mut Self) -> T) -> T {
+        self.path.push(step);
+        let done = act(self);
+        self.path.pop();
+        done
+    }
+
+    /// Where the planner is, step by step.
+    #[expect(dead_code, reason = "the formats to come")]
+    pub(crate) fn path(&self) -> &[Rc<str>] {
+        &self.path
+    }
+
+    /// An item in base, ours and theirs; nothing if it is to go.
+    pub(crate) fn item<'t>(
+        &mut self,
+        [base, ours, theirs]: [Option<&'t Item<'a>>; 3],
+    ) -> Option<Joined<'t, 'a>> {
+        let (side, kept) = match (ours, theirs) {
+            (Some(ours), Some(theirs)) => {
+                let plan = |planner: &mut Self| {
+                    planner.node(base.map(|item| &item.value), &ours.value, &theirs.value)
+                };
+                return Some(self.both(base, ours, theirs, plan));
+            }
+            (Some(ours), None) => (Side::Ours, ours),
+            (None, Some(theirs)) => (Side::Theirs, theirs),
+            (None, None) => return None,
+        };
+        if let Some(base) = base {
+            if base.value.meaning == kept.value.meaning {
+                return None;
+            }
+            let text = |item: Option<&'t Item<'a>>| item.map(|item| item.value.text);
+            self.conflict(Some(base.value.text), text(ours), text(theirs));
+            if side == Side::Ours {
+                return None;
+            }
+        }
+        Some(Joined::only(side, kept))
+    }
+
+    /// An item that both sides have.
+    pub(crate) fn both<'t>(
+        &mut self,
+        base: Option<&'t Item<'a>>,
+        ours: &'t Item<'a>,
+        theirs: &'t Item<'a>,
+        plan: impl FnOnce(&mut Self) -> Plan<'t, 'a>,
+    ) -> Joined<'t, 'a> {
+        let lead = self.gap(base.map(|item| item.lead), ours.lead, theirs.lead);
+        let label = match base {
+            Some(base) if base.label == ours.label => Side::Theirs,
+            _ => Side::Ours,
+        };
+        let mut sep = self.gap(base.map(|item| item.sep), ours.sep, theirs.sep);
+        let plan = plan(self);
+        if let Plan::Take(side, _) = plan
+            && self.style.dashes
+            && unlike(ours, theirs)
+            && ![ours, theirs]
+                .iter()
+                .any(|item| self.style.comments.has_any(item.sep))
+        {
+            sep = side;
+        }
+        let mid = self.gap(base.map(|item| item.mid), ours.mid, theirs.mid);
+        let trail = self.gap(base.map(|item| item.trail), ours.trail, theirs.trail);
+        Joined {
+            ours: Some(ours),
+            theirs: Some(theirs),
+            frame: Frame {
+                lead,
+                label,
+                sep,
+                mid,
+                trail,
+            },
+            plan,
+        }
+    }
+
+    fn gap(&mut self, base: Option<&'a str>, ours: &'a str, theirs: &'a str) -> Side {
+        let (side, disputed) = self.style.comments.choose(base, ours, theirs);
+        if disputed {
+            let text = |gap: &'a str| Some(gap.trim()).filter(|text| !text.is_empty());
+            self.conflicts.push(Conflict {
+                pointer: self.pointer(),
+                comment: true,
+                base: base.and_then(text),
+                ours: text(ours),
+                theirs: text(theirs),
+            });
+        }
+        side
+    }
+
+    fn conflict(&mut self, base: Option<&'a str>, ours: Option<&'a str>, theirs: Option<&'a str>) {
+        self.conflicts.push(Conflict {
+            pointer: self.pointer(),
+            comment: false,
+            base,
+            ours,
+            theirs,
+        });
+    }
+
+    /// Where the planner is, as a JSON pointer (RFC 6901).
+    fn pointer(&self) -> String {
+        let mut pointer = String::new();
+        for step in &self.path {
+            if !self.style.paths {
+                pointer.push('/');
+                pointer.push_str(&step.replace('~', "~0").replace('/', "~1"));
+            } else if !step.is_empty() {
+                pointer.push('/');
+                pointer.push_str(step);
+            }
+        }
+        pointer
+    }
+
+    pub(crate) fn is_clean(&self) -> bool {
+        self.conflicts.is_empty()
+    }
+}
+
+/// Whether a container that will be merged is written with commas on one side
+/// and without on the other.
+fn mixed(base: Option<&Node<'_>>, ours: &Node<'_>, theirs: &Node<'_>) -> bool {
+    let commas = |node: &Node<'_>| node.as_map().or(node.as_list()).map(|inside| inside.commas);
+    let alike = ours.as_map().is_some() == theirs.as_map().is_some();
+    let parts = base.is_none_or(|base| commas(base).is_some());
+    match (commas(ours), commas(theirs)) {
+        (Some(ours), Some(theirs)) => alike && parts && ours != theirs,
+        _ => false,
+    }
+}
+
+/// Whether values are so written, one in the line of its key and the other
+/// below, or one as nothing, that what separates one from its key is not for
+/// the other.
+fn unlike(ours: &Item<'_>, theirs: &Item<'_>) -> bool {
+    let way = |item: &Item<'_>| (item.sep.contains('\n'), item.value.text.is_empty());
+    way(ours) != way(theirs)
+}
