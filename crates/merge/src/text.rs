@@ -77,9 +77,9 @@ fn is_binary(bytes: &[u8]) -> bool {
 
 /// What either side changed, in the order of the file.
 fn regions(texts: &Texts<'_>) -> Vec<Region> {
-    let mut work = Work::of_one_merge();
-    let ours = diff(texts, &texts.base, &texts.ours, &mut work);
-    let theirs = diff(texts, &texts.base, &texts.theirs, &mut work);
+    // Each side has its own share of work: else swapping them would matter.
+    let ours = diff(texts, &texts.base, &texts.ours, &mut Work::of_one_diff());
+    let theirs = diff(texts, &texts.base, &texts.theirs, &mut Work::of_one_diff());
     combine(texts, &ours, &theirs)
 }
 

@@ -13,6 +13,7 @@ pub(super) fn coarse(before: &[Line], after: &[Line], part: &Part, changed: &mut
     let part = trimmed(before, after, part.clone());
     let mut rest = part.clone();
     for (at_before, at_after) in in_both_orders(single(before, after, &part)) {
+        let (at_before, at_after) = (at_before as usize, at_after as usize);
         let gap = Part {
             before: rest.before.start..at_before,
             after: rest.after.start..at_after,
@@ -43,9 +44,9 @@ fn trimmed(before: &[Line], after: &[Line], part: Part) -> Part {
 }
 
 /// The places of lines that are once in both, in the order of `before`.
-fn single(before: &[Line], after: &[Line], part: &Part) -> Vec<(usize, usize)> {
+fn single(before: &[Line], after: &[Line], part: &Part) -> Vec<(u32, u32)> {
     let once = |lines: &[Line], offset: usize| {
-        let mut places: Vec<_> = (offset..)
+        let mut places: Vec<(u32, u32)> = (offset as u32..)
             .zip(lines)
             .map(|(at, line)| (line.0, at))
             .collect();
@@ -74,7 +75,7 @@ fn single(before: &[Line], after: &[Line], part: &Part) -> Vec<(usize, usize)> {
 }
 
 /// The longest selection of pairs that rises in both places.
-fn in_both_orders(pairs: Vec<(usize, usize)>) -> Vec<(usize, usize)> {
+fn in_both_orders(pairs: Vec<(u32, u32)>) -> Vec<(u32, u32)> {
     // The pair that ends the best selection of each length, and for each pair
     // the one before it in its selection.
     let mut ends: Vec<usize> = Vec::new();

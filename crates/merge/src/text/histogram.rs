@@ -21,6 +21,12 @@ use super::work::Work;
 /// A line that is in a part more often than this says nothing about where.
 const TOO_COMMON: u32 = 65;
 
+/// How many lines of a text are compared by the fewest changes at once.
+const WINDOW: usize = 1 << 15;
+
+/// What that may cost for each line of a window.
+const MOST_PER_LINE: usize = 1 << 10;
+
 /// No line.
 const NONE: u32 = u32::MAX;
 
@@ -193,13 +199,25 @@ impl<'a> Histogram<'a> {
         counts.min().unwrap_or(TOO_COMMON)
     }
 
-    /// Common lines where every one of them repeats, by the fewest changes.
+    /// Common lines where every one of them repeats, by the fewest changes. A
+    /// large part is cut into windows: the search cannot be stopped, and its time
+    /// is quadratic in what changed.
     fn myers(&mut self, part: &Part, work: &mut Work) {
-        let lines = part.before.len() + part.after.len();
-        if !work.spend(lines.saturating_mul(lines.isqrt().max(256) / 16)) {
-            coarse(self.before, self.after, part, &mut self.changed);
-            return;
+        let windows = part.before.len().max(part.after.len()).div_ceil(WINDOW);
+        for i in 0..windows {
+            let window = Part {
+                before: nth_of(&part.before, i, windows),
+                after: nth_of(&part.after, i, windows),
+            };
+            if work.is_spent() {
+                coarse(self.before, self.after, &window, &mut self.changed);
+            } else {
+                self.myers_of_window(&window, work);
+            }
         }
+    }
+
+    fn myers_of_window(&mut self, part: &Part, work: &mut Work) {
         let (before, after, distinct) = self.renumbered(part);
         let mut diff = Diff::default();
         diff.compute_with(Algorithm::Myers, &before, &after, distinct);
@@ -209,6 +227,9 @@ impl<'a> Histogram<'a> {
         for (i, at) in part.after.clone().enumerate() {
             self.changed.after[at] = diff.is_added(i as u32);
         }
+        let lines = before.len() + after.len();
+        let changed = (diff.count_removals() + diff.count_additions()) as usize;
+        work.spend(lines + (changed * changed).min(lines * MOST_PER_LINE));
     }
 
     /// The lines of a part, numbered from 0, so that its cost does not depend on
@@ -262,4 +283,10 @@ fn around(part: &Part, run: &Part) -> [Part; 2] {
             after: part.after.start..run.after.start,
         },
     ]
+}
+
+/// One of `n` pieces of a range.
+fn nth_of(range: &Range<usize>, i: usize, n: usize) -> Range<usize> {
+    let at = |i| range.start + range.len() * i / n;
+    at(i)..at(i + 1)
 }

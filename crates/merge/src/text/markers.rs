@@ -89,40 +89,33 @@ fn put_conflict(
         out.extend_from_slice(newline);
     };
     put_marker(out, b'<', labels.ours);
-    put_with_newline(texts, &shown, &texts.ours[shown.ours.clone()], out);
+    put_whole(texts, &texts.ours[shown.ours.clone()], newline, out);
     put_marker(out, b'|', labels.base);
-    put_with_newline(texts, &shown, &texts.base[shown.base.clone()], out);
+    put_whole(texts, &texts.base[shown.base.clone()], newline, out);
     put_marker(out, b'=', "");
-    put_with_newline(texts, &shown, &texts.theirs[shown.theirs.clone()], out);
+    put_whole(texts, &texts.theirs[shown.theirs.clone()], newline, out);
     put_marker(out, b'>', labels.theirs);
     texts.put(out, &texts.ours[shown.ours.end..region.ours.end]);
 }
 
 /// Appends lines so that another can follow.
-pub(super) fn put_with_newline(
-    texts: &Texts<'_>,
-    region: &Region,
-    lines: &[Line],
-    out: &mut Vec<u8>,
-) {
+fn put_whole(texts: &Texts<'_>, lines: &[Line], newline: &[u8], out: &mut Vec<u8>) {
     texts.put(out, lines);
     if lines
         .last()
         .is_some_and(|&last| !texts.line(last).ends_with(b"\n"))
     {
-        out.extend_from_slice(newline(texts, region));
+        out.extend_from_slice(newline);
     }
 }
 
-/// How lines end around a conflict: in CRLF if all versions do that can tell.
+/// How markers end: in CRLF if the base's lines do and, where they can tell, both
+/// sides'.
 fn newline(texts: &Texts<'_>, region: &Region) -> &'static [u8] {
-    let around = [
-        ends_in_crlf(texts, &texts.ours, region.ours.start.saturating_sub(1)),
-        ends_in_crlf(texts, &texts.theirs, region.theirs.start.saturating_sub(1)),
-        ends_in_crlf(texts, &texts.base, 0),
-    ];
-    let mut known = around.into_iter().flatten().peekable();
-    if known.peek().is_some() && known.all(|crlf| crlf) {
+    let ours = ends_in_crlf(texts, &texts.ours, region.ours.start.saturating_sub(1));
+    let theirs = ends_in_crlf(texts, &texts.theirs, region.theirs.start.saturating_sub(1));
+    let base = ends_in_crlf(texts, &texts.base, 0);
+    if base == Some(true) && ours != Some(false) && theirs != Some(false) {
         b"\r\n"
     } else {
         b"\n"

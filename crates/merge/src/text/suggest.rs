@@ -2,7 +2,6 @@
 
 use super::combine::Region;
 use super::lines::{Line, Texts};
-use super::markers::put_with_newline;
 
 /// The rules, in the order in which they are tried.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -75,11 +74,18 @@ fn put_both(texts: &Texts<'_>, region: &Region, out: &mut Vec<u8>) {
     texts.put(out, &texts.ours[region.ours.start..own.ours.start]);
     let ours = &texts.ours[own.ours.clone()];
     let theirs = &texts.theirs[own.theirs.start..region.theirs.end];
-    if theirs.is_empty() {
-        texts.put(out, ours);
-    } else {
-        put_with_newline(texts, &own, ours, out);
-        texts.put(out, theirs);
+    texts.put(out, ours);
+    if let (Some(&last), Some(&first)) = (ours.last(), theirs.first()) {
+        put_ending(texts.line(last), texts.line(first), out);
+    }
+    texts.put(out, theirs);
+}
+
+/// Ends a line that has no ending as the one that follows it ends.
+fn put_ending(line: &[u8], next: &[u8], out: &mut Vec<u8>) {
+    if !line.ends_with(b"\n") {
+        let has_cr = line.ends_with(b"\r") || !next.ends_with(b"\r\n");
+        out.extend_from_slice(if has_cr { b"\n" } else { b"\r\n" });
     }
 }
 

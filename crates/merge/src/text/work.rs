@@ -1,12 +1,12 @@
-//! How much work one merge may take, counted in lines looked at.
+//! How much work a diff may take, counted in lines looked at.
 
 /// What is left to spend. The same versions always cost the same, so a merge
 /// does not depend on how busy the machine is.
 pub(super) struct Work(u64);
 
 impl Work {
-    /// Enough for every text that people or programs write; about a second.
-    pub(super) fn of_one_merge() -> Self {
+    /// Enough for the texts that people and programs write; about a second.
+    pub(super) fn of_one_diff() -> Self {
         Self(1 << 27)
     }
 
