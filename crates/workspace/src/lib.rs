@@ -11,9 +11,16 @@
 //! making            held by whoever makes one, so that nothing it needs goes
 //! live/ID/          one workspace; `lock` is held by whoever works on it
 //! bases/, layers/   what providers share between workspaces
+//! views/            what those who only read share
+//! read/ID           what a read-only one shows, where that is a mount
+//! read.bare/ID      that directory without the mount, for containers
 //! uppers/           what was changed in them, if that is in a pool
 //! trash/            what is being removed
 //! ```
+//!
+//! A container is given a workspace by binding its [`path`](Workspaces::path),
+//! with no propagation. One that [shares](Workspaces::shares) what it follows
+//! has to be bound in another way: see [`bind`](Workspaces::bind).
 //!
 //! A workspace exists from the moment its line is in the log. What is in `live`
 //! without one is half-made or half-removed, and goes at the next start.

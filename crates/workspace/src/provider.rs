@@ -235,6 +235,7 @@ pub struct Origin<'a> {
 }
 
 /// A place is called as its workspace.
+#[cfg(target_os = "linux")]
 fn place_id(place: &Path) -> &str {
     let name = place.file_name().and_then(|name| name.to_str());
     name.unwrap_or_default()

@@ -1,6 +1,7 @@
 //! What others changed, into workspaces that are worked in, on every provider.
 
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
+#![allow(clippy::disallowed_methods, reason = "tests look at the clock")]
 
 mod support;
 

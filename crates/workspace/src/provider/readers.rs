@@ -17,7 +17,8 @@
 //! `read` is in) gets whatever is mounted on it from then on. Had it been given
 //! the mount itself, it would keep that one for ever. So `read` is made a
 //! shared mount unless it is in one, and `read.bare` is a slave of it from which
-//! each new mount is taken away again; that reaches nobody else.
+//! each new mount is taken away again; that reaches nobody else. It is
+//! read-only, and so is what containers have of it.
 
 use std::fs;
 use std::io;
@@ -71,7 +72,7 @@ impl Readers {
                 _ => {}
             }
             let is_first = !is_mount(&path)?;
-            exchange(source, &path, is_first)?;
+            exchange(source, &path, is_first, MoveMountFlags::MOVE_MOUNT_BENEATH)?;
             unmount_all(&self.bare.join(id))
         };
         show().map_err(Error::io("mount a view on", &path))
@@ -85,8 +86,7 @@ impl Readers {
             unmount_all(between)?;
             mount_bind(source, between)?;
             mount_change(between, MountPropagationFlags::PRIVATE)?;
-            let flags = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV;
-            Ok(mount_remount(between, MountFlags::BIND | flags, "")?)
+            make_read_only(between)
         };
         let mounted = mount().map_err(Error::io("mount a view on", between));
         let shown = mounted.and_then(|()| self.show(id, between));
@@ -184,7 +184,8 @@ impl Readers {
             if !is_mount(&self.bare)? {
                 mount_bind(&self.shown, &self.bare)?;
             }
-            Ok(mount_change(&self.bare, MountPropagationFlags::DOWNSTREAM)?)
+            mount_change(&self.bare, MountPropagationFlags::DOWNSTREAM)?;
+            make_read_only(&self.bare)
         };
         make().map_err(Error::io("mount what is shared by readers in", &self.root))?;
         let _ = self.is_ready.set(());
@@ -192,9 +193,16 @@ impl Readers {
     }
 }
 
+/// Lets nobody write through a mount.
+fn make_read_only(path: &Path) -> io::Result<()> {
+    let flags = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV;
+    Ok(mount_remount(path, MountFlags::BIND | flags, "")?)
+}
+
 /// Mounts what is seen at `source` on `path`, in the place of what is mounted
-/// there unless it is the first.
-fn exchange(source: &Path, path: &Path, is_first: bool) -> io::Result<()> {
+/// there unless it is the first. With the flag `beneath` the kernel puts it
+/// below that, if it knows the flag.
+fn exchange(source: &Path, path: &Path, is_first: bool, beneath: MoveMountFlags) -> io::Result<()> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
     let new = open_tree(CWD, source, flags)?;
     let attach = |flags| {
@@ -202,7 +210,7 @@ fn exchange(source: &Path, path: &Path, is_first: bool) -> io::Result<()> {
         move_mount(&new, "", CWD, path, flags)
     };
     if !is_first {
-        match attach(MoveMountFlags::MOVE_MOUNT_BENEATH) {
+        match attach(beneath) {
             Ok(()) => return Ok(unmount(path, LAZY)?),
             // Before Linux 6.5.
             Err(Errno::INVAL) => unmount(path, LAZY)?,
@@ -255,6 +263,30 @@ fn says_shared(line: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// As before Linux 6.5.
+    #[test]
+    fn a_mount_is_exchanged_where_none_can_go_beneath() {
+        let name = "a_mount_is_exchanged_where_none_can_go_beneath";
+        let test = format!("provider::readers::tests::{name}");
+        if !elevo_testkit::disk::in_own_namespace(&test) {
+            return;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let [one, two, at] = ["one", "two", "at"].map(|name| directory.path().join(name));
+        for path in [&one, &two, &at] {
+            fs::create_dir(path).unwrap();
+            fs::write(path.join("name"), path.to_str().unwrap()).unwrap();
+        }
+        let unknown = MoveMountFlags::from_bits_retain(1 << 30);
+        let name = || fs::read_to_string(at.join("name")).unwrap();
+        for (source, is_first) in [(&one, true), (&two, false), (&one, false)] {
+            exchange(source, &at, is_first, unknown).unwrap();
+            assert_eq!(name(), source.to_str().unwrap());
+        }
+        unmount(&at, LAZY).unwrap();
+        assert_eq!(name(), at.to_str().unwrap(), "there was one at a time");
+    }
 
     #[test]
     fn what_a_mount_says_of_its_peers_is_understood() {
