@@ -36,6 +36,7 @@ macro_rules! on_every_provider {
                     let directory = tempfile::tempdir().unwrap();
                     let kind = elevo_workspace::ProviderKind::Copy;
                     super::$test(&super::support::Bench::new(directory.path(), kind));
+                    super::support::let_be_removed(directory.path());
                 }
             })*
         }
@@ -123,6 +124,14 @@ pub(crate) fn as_agent(directory: &Path, script: &str) -> String {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{script}: {said}");
     String::from_utf8(output.stdout).unwrap()
+}
+
+/// Gives whoever runs this the right to remove a directory, in which may be
+/// some that nobody can write to.
+pub(crate) fn let_be_removed(directory: &Path) {
+    let mut command = std::process::Command::new("chmod");
+    let status = command.args(["-R", "u+w"]).arg(directory).status();
+    assert!(status.unwrap().success());
 }
 
 /// Everything in a directory, the directory included, with its owner.

@@ -117,9 +117,14 @@ impl FullProvider {
         let directory = trees(place);
         let list = || fs::read_dir(&directory)?.collect::<io::Result<Vec<_>>>();
         for entry in list().map_err(Error::io("list", &directory))? {
-            if !self.is_seen(place, &entry.path()) {
-                trash::remove(&entry.path(), &place.join("trash"))?;
+            let path = entry.path();
+            if self.is_seen(place, &path) {
+                continue;
             }
+            // Moving a directory needs the right to write into it.
+            let writable = fs::Permissions::from_mode(0o700);
+            fs::set_permissions(&path, writable).map_err(Error::io("remove", &path))?;
+            trash::remove(&path, &place.join("trash"))?;
         }
         Ok(())
     }
