@@ -42,14 +42,16 @@ fn merged(base: Option<Ending>, ours: Option<Ending>, theirs: Option<Ending>) ->
 }
 
 impl Ending {
-    /// How every line of a text ends; `None` if it is mixed or has no ending.
+    /// How every line of a text ends; `None` if it is mixed, has no ending, or
+    /// could not be told apart once changed (CR CR LF).
     fn of(text: &[u8]) -> Option<Self> {
-        let mut endings = memchr_iter(b'\n', text).map(|at| match at.checked_sub(1) {
-            Some(before) if text[before] == b'\r' => Self::CrLf,
-            _ => Self::Lf,
+        let mut endings = memchr_iter(b'\n', text).map(|at| match &text[..at] {
+            [.., b'\r', b'\r'] => None,
+            [.., b'\r'] => Some(Self::CrLf),
+            _ => Some(Self::Lf),
         });
-        let first = endings.next()?;
-        endings.all(|other| other == first).then_some(first)
+        let first = endings.next()??;
+        endings.all(|other| other == Some(first)).then_some(first)
     }
 
     /// A text of single endings, with this one.

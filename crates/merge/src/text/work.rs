@@ -5,9 +5,9 @@
 pub(super) struct Work(u64);
 
 impl Work {
-    /// Enough for the texts that people and programs write; about a second.
+    /// Enough for the texts that people and programs write; a fraction of a second.
     pub(super) fn of_one_diff() -> Self {
-        Self(1 << 27)
+        Self(1 << 25)
     }
 
     /// Whether there was so much left; else nothing is left.

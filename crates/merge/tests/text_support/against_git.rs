@@ -153,6 +153,9 @@ fn ending_alike(case: &Case, tally: &mut Tally) -> Case {
 
 /// Whether a text's lines end in CRLF; `None` if some do.
 fn ending(text: &[u8]) -> Option<bool> {
+    if text.windows(3).any(|bytes| bytes == b"\r\r\n") {
+        return None;
+    }
     let lines = text.split_inclusive(|&byte| byte == b'\n');
     let mut endings = lines
         .filter(|line| line.ends_with(b"\n"))
