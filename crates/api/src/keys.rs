@@ -27,6 +27,18 @@ pub enum Scope {
     /// Make, list and revoke keys and agents of the tenant.
     #[serde(rename = "keys")]
     Keys,
+    /// See projects, their files and history, and workspaces.
+    #[serde(rename = "projects:read")]
+    ProjectsRead,
+    /// Make workspaces on projects, and merge.
+    #[serde(rename = "projects:write")]
+    ProjectsWrite,
+    /// Make and delete projects, and set their policies.
+    #[serde(rename = "projects:admin")]
+    ProjectsAdmin,
+    /// Decide on changes that wait for review.
+    #[serde(rename = "reviews")]
+    Reviews,
     /// Statistics of the whole server, and clearing away.
     #[serde(rename = "system")]
     System,
@@ -34,7 +46,7 @@ pub enum Scope {
 
 impl Scope {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 12] = [
         Self::SandboxesRead,
         Self::SandboxesWrite,
         Self::Process,
@@ -42,15 +54,21 @@ impl Scope {
         Self::Host,
         Self::TemplatesWrite,
         Self::Keys,
+        Self::ProjectsRead,
+        Self::ProjectsWrite,
+        Self::ProjectsAdmin,
+        Self::Reviews,
         Self::System,
     ];
 
     /// What an ordinary key may do.
-    pub const ORDINARY: [Self; 4] = [
+    pub const ORDINARY: [Self; 6] = [
         Self::SandboxesRead,
         Self::SandboxesWrite,
         Self::Process,
         Self::Files,
+        Self::ProjectsRead,
+        Self::ProjectsWrite,
     ];
 
     /// Its name.
@@ -63,6 +81,10 @@ impl Scope {
             Self::Host => "host",
             Self::TemplatesWrite => "templates:write",
             Self::Keys => "keys",
+            Self::ProjectsRead => "projects:read",
+            Self::ProjectsWrite => "projects:write",
+            Self::ProjectsAdmin => "projects:admin",
+            Self::Reviews => "reviews",
             Self::System => "system",
         }
     }

@@ -36,8 +36,8 @@ pub use project::{
 pub use pty::{ClientMessage, CreatePty, PtySession, Resize, ServerMessage};
 pub use sandbox::{
     BatchDelete, BatchDeleted, CreateSandbox, Extend, Failed, Fork, Forked, Logs, NetworkMode,
-    Resources, Sandbox, SandboxPage, SandboxState, SandboxStats, StatsCpu, StatsDisk, StatsMemory,
-    StatsNetwork, WorkspaceSource,
+    ProjectSource, Resources, Sandbox, SandboxPage, SandboxState, SandboxStats, StatsCpu,
+    StatsDisk, StatsMemory, StatsNetwork, WorkspaceSource,
 };
 pub use size::{InvalidSize, format_size, parse_cpu, parse_size};
 pub use system::{
@@ -45,5 +45,6 @@ pub use system::{
 };
 pub use template::{AddTemplate, PullEvent, Template, TemplateList};
 pub use workspace::{
-    Change, ChangeKind, Diff, DiffTotals, Imported, Restore, Snapshot, SnapshotTaken, TakeSnapshot,
+    Change, ChangeKind, Diff, DiffStat, DiffTotals, FileStat, Imported, Restore, Snapshot,
+    SnapshotTaken, TakeSnapshot,
 };

@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 
+use crate::project::Sync;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -81,8 +82,31 @@ pub enum WorkspaceSource {
     Snapshot(String),
     /// A directory of the server's machine; needs the scope `host`.
     Directory(String),
-    /// What is in the workspace of another sandbox now.
+    /// What is in the workspace of another sandbox now; its disk is that
+    /// one's, too.
     Fork(String),
+    /// A project: the sandbox works on a workspace of it, which can be merged.
+    Project(ProjectSource),
+}
+
+/// The project that a sandbox works on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ProjectSource {
+    /// The project, by id or name.
+    pub name: String,
+    /// The agent that works in it; the key's by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// A head of the project to begin with; the newest by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<String>,
+    /// Whether nothing can be written; as the policy says by default.
+    #[serde(default)]
+    pub read_only: bool,
+    /// How it keeps up with the project.
+    #[serde(default)]
+    pub sync: Sync,
 }
 
 /// Where a sandbox is in its life.

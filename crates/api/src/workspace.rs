@@ -110,3 +110,37 @@ pub struct Diff {
     /// Whether `changes` leaves some out.
     pub truncated: bool,
 }
+
+/// How many lines have changed.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DiffStat {
+    /// The snapshot that it is compared with.
+    pub base: String,
+    /// Paths that have changed.
+    pub files: u64,
+    /// Lines that are new.
+    pub added: u64,
+    /// Lines that are gone.
+    pub removed: u64,
+    /// The same for each path; at most `limit`.
+    pub changes: Vec<FileStat>,
+    /// Whether `changes` leaves some out.
+    pub truncated: bool,
+}
+
+/// How many lines of a file have changed.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FileStat {
+    /// Where.
+    pub path: String,
+    /// What happened.
+    pub kind: ChangeKind,
+    /// Lines that are new; none if it is no text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub added: Option<u64>,
+    /// Lines that are gone; none if it is no text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub removed: Option<u64>,
+}

@@ -10,6 +10,7 @@
 mod driver;
 mod drivers;
 mod error;
+mod lines;
 mod structured;
 mod text;
 mod tree;
@@ -17,6 +18,7 @@ mod tree;
 pub use driver::{Conflicted, Driver, Hunk, Lines, Merged, Place, Versions};
 pub use drivers::Drivers;
 pub use error::{Error, Result};
+pub use lines::carried_lines;
 pub use structured::{Json, Toml, Yaml};
 pub use text::{Labels, MarkerStyle, Text, marked};
 pub use tree::{

@@ -1,7 +1,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::merge::{Conflict, Version};
+use super::merge::Conflict;
 
 /// Where a review is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -60,9 +60,9 @@ pub struct Review {
     /// The review that took its place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub successor: Option<String>,
-    /// What it was resolved with.
+    /// How it was decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub resolved_with: Option<Version>,
+    pub resolution: Option<Resolution>,
 }
 
 /// Reviews, a page of them.

@@ -249,7 +249,10 @@ impl Merge<'_> {
                 });
                 Ok(())
             }
-            (_, Merged::NotMine) => self.by_priority(path, three, None).await,
+            (_, Merged::NotMine) => {
+                let otherwise = self.rules.careful.then_some(ConflictKind::Content);
+                self.by_priority(path, three, otherwise).await
+            }
         }
     }
 
@@ -362,7 +365,7 @@ impl Merge<'_> {
             base: three.base,
             ours: three.ours,
             theirs: three.theirs,
-            algorithm: "",
+            algorithm: "none",
             hunks: Vec::new(),
             suggestion,
             reason,

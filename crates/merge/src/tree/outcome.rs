@@ -77,7 +77,7 @@ pub struct Conflict {
     pub ours: Option<Entry>,
     /// What theirs made of it.
     pub theirs: Option<Entry>,
-    /// The driver that could not merge it; empty if none was asked.
+    /// The driver that could not merge it; `none` if none was asked.
     pub algorithm: &'static str,
     /// The places within a file that conflict, if they can be told.
     pub hunks: Vec<Hunk>,

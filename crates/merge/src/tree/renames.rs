@@ -6,6 +6,7 @@ use std::collections::{HashMap, HashSet};
 use elevo_core::TreePath;
 use elevo_engine::{Diff, StateTree};
 use elevo_objects::Entry;
+use elevo_policy::Access;
 
 use super::{ConflictKind, Landed, Limits, Merge, Sides, Three};
 use crate::error::{Error, Result};
@@ -123,10 +124,10 @@ impl Merge<'_> {
     }
 
     fn our_new_place(&self, path: &TreePath, three: &Three) -> Option<TreePath> {
-        match three.ours {
-            None => self.renames.ours.get(path).cloned(),
-            Some(_) => None,
-        }
+        let to = self.renames.ours.get(path)?;
+        // Where it is now must not be told to who cannot see it.
+        let is_hidden = self.rules.view.access(to) == Access::None;
+        (three.ours.is_none() && !is_hidden).then(|| to.clone())
     }
 
     /// Theirs moved this away: it is dealt with where it is now.

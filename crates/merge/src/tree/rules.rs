@@ -19,6 +19,9 @@ pub struct Rules<'a> {
     /// Whether somebody has decided that the changes land: then paths are not
     /// protected, and nothing is local.
     pub decided: bool,
+    /// Whether what no driver can merge is a conflict, instead of the later one
+    /// winning.
+    pub careful: bool,
     /// How conflicts are settled instead, where no path is protected.
     pub instead: Option<Strategy>,
     /// Who goes before whom.
