@@ -19,7 +19,7 @@ pub use driver::{Conflicted, Driver, Hunk, Lines, Merged, Place, Versions};
 pub use drivers::Drivers;
 pub use error::{Error, Result};
 pub use lines::carried_lines;
-pub use structured::{Json, Toml, Yaml};
+pub use structured::{Crdt, Json, Toml, Yaml};
 pub use text::{Labels, MarkerStyle, Text, marked};
 pub use tree::{
     Conflict, ConflictKind, Landed, LaterFirst, Limits, Overruled, Precedence, Refused, Rules,

@@ -7,6 +7,7 @@
 //! what nobody changed keeps its spelling.
 
 mod commas;
+mod crdt;
 mod gaps;
 mod json;
 mod lists;
@@ -18,6 +19,7 @@ mod render;
 mod toml;
 mod yaml;
 
+pub use crdt::Crdt;
 pub use json::Json;
 pub use toml::Toml;
 pub use yaml::Yaml;
@@ -86,14 +88,18 @@ fn merge_by_key<F: Format>(_format: &F, versions: &Versions<'_>) -> Merged {
     }
     merge_with::<F>(versions, |planner, docs, _| {
         let base = docs.base.map(|base| &base.root);
-        planner.node(base, &docs.ours.root, &docs.theirs.root)
+        Some(planner.node(base, &docs.ours.root, &docs.theirs.root))
     })
 }
 
 /// Merges a file of a format, the values by `root`.
 fn merge_with<F: Format>(
     versions: &Versions<'_>,
-    root: impl for<'t, 'a> FnOnce(&mut Planner<'a>, &Docs<'t, 'a>, &mut Meanings) -> Plan<'t, 'a>,
+    root: impl for<'t, 'a> FnOnce(
+        &mut Planner<'a>,
+        &Docs<'t, 'a>,
+        &mut Meanings,
+    ) -> Option<Plan<'t, 'a>>,
 ) -> Merged {
     one_changed(versions)
         .or_else(|| merge_changed::<F>(&Texts::of(versions)?, root))
@@ -102,7 +108,11 @@ fn merge_with<F: Format>(
 
 fn merge_changed<F: Format>(
     texts: &Texts<'_>,
-    root: impl for<'t, 'a> FnOnce(&mut Planner<'a>, &Docs<'t, 'a>, &mut Meanings) -> Plan<'t, 'a>,
+    root: impl for<'t, 'a> FnOnce(
+        &mut Planner<'a>,
+        &Docs<'t, 'a>,
+        &mut Meanings,
+    ) -> Option<Plan<'t, 'a>>,
 ) -> Option<Merged> {
     let mut meanings = Meanings::default();
     let base = match texts.base {
@@ -116,7 +126,8 @@ fn merge_changed<F: Format>(
         ours: &ours,
         theirs: &theirs,
     };
-    let planned = Planner::new(F::STYLE).plan(&docs, |planner| root(planner, &docs, &mut meanings));
+    let planned =
+        Planner::new(F::STYLE).plan(&docs, |planner| root(planner, &docs, &mut meanings))?;
     if planned.refused {
         return None;
     }

@@ -54,6 +54,7 @@ impl Format for Json {
         reindents: true,
         dashes: false,
         paths: false,
+        quarrels: true,
     };
 
     fn parse<'a>(text: &'a str, meanings: &mut Meanings) -> Option<Doc<'a>> {

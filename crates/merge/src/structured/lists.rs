@@ -74,20 +74,19 @@ fn by_name<'t, 'a>(
             .map(|(at, name)| (name, at))
             .collect::<HashMap<_, _>>()
     });
-    Some(planner.join(true, Some(base), ours, theirs, |planner| {
-        let mut items = Vec::with_capacity(order.names.len());
-        for name in order.names {
-            let [was, our, their] = [0, 1, 2].map(|side: usize| places[side].get(name).copied());
-            let versions = [
-                was.map(|at| &base.items[at]),
-                our.map(|at| &ours.items[at]),
-                their.map(|at| &theirs.items[at]),
-            ];
-            let step = our.or(their).unwrap_or_default().to_string().into();
-            items.extend(planner.within(step, |planner| planner.item(versions)));
-        }
-        items
-    }))
+    let open = planner.open(Some(base), ours, theirs);
+    let mut items = Vec::with_capacity(order.names.len());
+    for name in order.names {
+        let [was, our, their] = [0, 1, 2].map(|side: usize| places[side].get(name).copied());
+        let versions = [
+            was.map(|at| &base.items[at]),
+            our.map(|at| &ours.items[at]),
+            their.map(|at| &theirs.items[at]),
+        ];
+        let step = our.or(their).unwrap_or_default().to_string().into();
+        items.extend(planner.within(step, |planner| planner.item(versions)));
+    }
+    Some(planner.close(open, true, items))
 }
 
 fn by_order<'t, 'a>(
@@ -97,36 +96,35 @@ fn by_order<'t, 'a>(
     theirs: &'t Container<'a>,
 ) -> Option<Plan<'t, 'a>> {
     let runs = diff3(&meanings(base), &meanings(ours), &meanings(theirs))?;
-    Some(planner.join(true, Some(base), ours, theirs, |planner| {
-        let mut items = Vec::with_capacity(ours.items.len() + theirs.items.len());
-        for run in runs {
-            match run {
-                Run::Only(Side::Ours, range) => {
-                    let range = ours.items[range].iter();
-                    items.extend(range.map(|item| Joined::only(Side::Ours, item)));
-                }
-                Run::Only(Side::Theirs, range) => {
-                    let range = theirs.items[range].iter();
-                    items.extend(range.map(|item| Joined::only(Side::Theirs, item)));
-                }
-                Run::Both {
-                    base: was,
-                    ours: our,
-                    theirs: their,
-                } => {
-                    for (offset, at) in our.enumerate() {
-                        let was = was.as_ref().map(|was| &base.items[was.start + offset]);
-                        let (one, other) = (&ours.items[at], &theirs.items[their.start + offset]);
-                        let step: Rc<str> = at.to_string().into();
-                        let joined = planner
-                            .within(step, |planner| planner.item([was, Some(one), Some(other)]));
-                        items.extend(joined);
-                    }
+    let open = planner.open(Some(base), ours, theirs);
+    let mut items = Vec::with_capacity(ours.items.len() + theirs.items.len());
+    for run in runs {
+        match run {
+            Run::Only(Side::Ours, range) => {
+                let range = ours.items[range].iter();
+                items.extend(range.map(|item| Joined::only(Side::Ours, item)));
+            }
+            Run::Only(Side::Theirs, range) => {
+                let range = theirs.items[range].iter();
+                items.extend(range.map(|item| Joined::only(Side::Theirs, item)));
+            }
+            Run::Both {
+                base: was,
+                ours: our,
+                theirs: their,
+            } => {
+                for (offset, at) in our.enumerate() {
+                    let was = was.as_ref().map(|was| &base.items[was.start + offset]);
+                    let (one, other) = (&ours.items[at], &theirs.items[their.start + offset]);
+                    let step: Rc<str> = at.to_string().into();
+                    let joined =
+                        planner.within(step, |planner| planner.item([was, Some(one), Some(other)]));
+                    items.extend(joined);
                 }
             }
         }
-        items
-    }))
+    }
+    Some(planner.close(open, true, items))
 }
 
 fn meanings(list: &Container<'_>) -> Vec<Meaning> {

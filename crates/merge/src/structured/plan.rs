@@ -31,7 +31,6 @@ pub(crate) enum Plan<'t, 'a> {
     /// As one side has it.
     Take(Side, &'t Node<'a>),
     /// A scalar that neither side has, as it is to be written, and its meaning.
-    #[expect(dead_code, reason = "the formats to come")]
     Made(String, Meaning),
     /// Some of both.
     Join(Box<Join<'t, 'a>>),

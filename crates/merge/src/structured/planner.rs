@@ -18,6 +18,15 @@ pub(crate) struct Planner<'a> {
     refused: bool,
 }
 
+/// A container that takes from both sides, before its items are known.
+#[derive(Debug)]
+pub(crate) struct Open<'t, 'a> {
+    base: Option<&'t Container<'a>>,
+    ours: &'t Container<'a>,
+    theirs: &'t Container<'a>,
+    head: Side,
+}
+
 impl<'a> Planner<'a> {
     pub(crate) fn new(style: Style) -> Self {
         Self {
@@ -32,19 +41,19 @@ impl<'a> Planner<'a> {
     pub(crate) fn plan<'t>(
         mut self,
         docs: &Docs<'t, 'a>,
-        root: impl FnOnce(&mut Self) -> Plan<'t, 'a>,
-    ) -> Planned<'t, 'a> {
+        root: impl FnOnce(&mut Self) -> Option<Plan<'t, 'a>>,
+    ) -> Option<Planned<'t, 'a>> {
         let Docs { base, ours, theirs } = docs;
         let head = self.gap(base.map(|doc| doc.head), ours.head, theirs.head);
-        let root = root(&mut self);
+        let root = root(&mut self)?;
         let tail = self.gap(base.map(|doc| doc.tail), ours.tail, theirs.tail);
-        Planned {
+        Some(Planned {
             head,
             root,
             tail,
             conflicts: self.conflicts,
             refused: self.refused,
-        }
+        })
     }
 
     /// A value: what one side changed; what both changed, part by part.
@@ -137,27 +146,43 @@ impl<'a> Planner<'a> {
             by_name(ours),
             by_name(theirs),
         );
-        self.join(false, base, ours, theirs, |planner| {
-            let mut items = Vec::with_capacity(order.names.len());
-            for name in order.names {
-                let versions = [&in_base, &in_ours, &in_theirs].map(|map| map.get(name).copied());
-                items.extend(planner.within(name.into(), |planner| planner.item(versions)));
-            }
-            items
-        })
+        let open = self.open(base, ours, theirs);
+        let mut items = Vec::with_capacity(order.names.len());
+        for name in order.names {
+            let versions = [&in_base, &in_ours, &in_theirs].map(|map| map.get(name).copied());
+            items.extend(self.within(name.into(), |planner| planner.item(versions)));
+        }
+        self.close(open, false, items)
     }
 
-    /// Plans what is between the items before and after the items.
-    pub(crate) fn join<'t>(
+    /// Begins a container that takes from both sides.
+    pub(crate) fn open<'t>(
         &mut self,
-        ordered: bool,
         base: Option<&'t Container<'a>>,
         ours: &'t Container<'a>,
         theirs: &'t Container<'a>,
-        items: impl FnOnce(&mut Self) -> Vec<Joined<'t, 'a>>,
+    ) -> Open<'t, 'a> {
+        Open {
+            base,
+            ours,
+            theirs,
+            head: self.gap(base.map(|base| base.head), ours.head, theirs.head),
+        }
+    }
+
+    /// Ends a container that takes from both sides.
+    pub(crate) fn close<'t>(
+        &mut self,
+        open: Open<'t, 'a>,
+        ordered: bool,
+        items: Vec<Joined<'t, 'a>>,
     ) -> Plan<'t, 'a> {
-        let head = self.gap(base.map(|base| base.head), ours.head, theirs.head);
-        let items = items(self);
+        let Open {
+            base,
+            ours,
+            theirs,
+            head,
+        } = open;
         let tail = self.gap(base.map(|base| base.tail), ours.tail, theirs.tail);
         Plan::Join(Box::new(Join {
             ordered,
@@ -172,14 +197,21 @@ impl<'a> Planner<'a> {
 
     /// Does something one step deeper.
     pub(crate) fn within<T>(&mut self, step: Rc<str>, act: impl FnOnce(&mut Self) -> T) -> T {
-        self.path.push(step);
+        self.enter(step);
         let done = act(self);
-        self.path.pop();
+        self.leave();
         done
     }
 
+    pub(crate) fn enter(&mut self, step: Rc<str>) {
+        self.path.push(step);
+    }
+
+    pub(crate) fn leave(&mut self) {
+        self.path.pop();
+    }
+
     /// Where the planner is, step by step.
-    #[expect(dead_code, reason = "the formats to come")]
     pub(crate) fn path(&self) -> &[Rc<str>] {
         &self.path
     }
@@ -255,7 +287,7 @@ impl<'a> Planner<'a> {
 
     fn gap(&mut self, base: Option<&'a str>, ours: &'a str, theirs: &'a str) -> Side {
         let (side, disputed) = self.style.comments.choose(base, ours, theirs);
-        if disputed {
+        if disputed && self.style.quarrels {
             let text = |gap: &'a str| Some(gap.trim()).filter(|text| !text.is_empty());
             self.conflicts.push(Conflict {
                 pointer: self.pointer(),

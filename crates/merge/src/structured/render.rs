@@ -18,6 +18,8 @@ pub(crate) struct Style {
     /// Whether a key may be of several steps, as a JSON pointer without its
     /// first slash, or of none.
     pub(crate) paths: bool,
+    /// Whether a comment that both sides changed is a conflict.
+    pub(crate) quarrels: bool,
 }
 
 pub(crate) fn render<'a>(docs: &Docs<'_, 'a>, planned: &Planned<'_, 'a>, style: Style) -> String {

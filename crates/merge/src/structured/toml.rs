@@ -45,6 +45,7 @@ impl Format for Toml {
         reindents: false,
         dashes: false,
         paths: true,
+        quarrels: true,
     };
 
     fn parse<'a>(text: &'a str, meanings: &mut Meanings) -> Option<Doc<'a>> {

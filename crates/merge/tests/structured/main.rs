@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 #![allow(missing_docs, reason = "tests")]
 
+mod crdt;
+mod crdt_laws;
 mod documents;
 mod json;
 mod json_layout;
