@@ -13,6 +13,7 @@ mod landings;
 mod limits;
 mod lists;
 mod owners;
+mod project_text;
 mod projects;
 mod refusals;
 mod requests;
@@ -35,6 +36,7 @@ pub use landings::*;
 pub use limits::*;
 pub use lists::*;
 pub use owners::*;
+pub use project_text::*;
 pub use projects::*;
 pub use refusals::*;
 pub use requests::*;
@@ -142,6 +144,9 @@ macro_rules! conformance_tests {
             reviews_are_listed_oldest_first
             open_reviews_are_found
             all_snapshots_that_must_stay_are_found
+            any_text_of_a_project_comes_back_as_it_was
+            text_of_a_project_out_of_bounds_is_refused
+            text_that_no_project_has_finds_nothing
         }
     };
     (@each $make:expr; $($check:ident)*) => {

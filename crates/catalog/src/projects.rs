@@ -30,7 +30,7 @@ use crate::roots::{RootPlace, Roots};
 /// 15. *A workspace has at most one open review for a path.*
 ///
 /// Calls that name a project without its tenant are for those who have looked
-/// it up before. Paths come in the order of [`TreePath`].
+/// it up before; of one that is not there they find nothing. Paths come in the order of [`TreePath`].
 #[async_trait]
 pub trait Projects {
     /// Adds a project, with no landings yet. `Exists` if its id is taken or its
@@ -84,9 +84,9 @@ pub trait Projects {
 
     /// Carries out all steps of a landing, or none.
     ///
-    /// In this order: `Repeated` if a step's request is known; `NotFound` if
-    /// the tenant has no such project; `BeingRemoved`; `HeadMoved` if the head
-    /// is not the expected one; then for each step `NotFound`, `Changed` or
+    /// In this order: `NotFound` if the tenant has no such project; `Repeated`
+    /// if a step's request is known; `BeingRemoved`; `HeadMoved` if the head is
+    /// not the expected one; then for each step `NotFound`, `Changed` or
     /// `Refused` if a review or the workspace is not as expected, `Exists` if
     /// a review of that id or place is there.
     async fn land(&self, landing: &Landing) -> Result<Landed>;

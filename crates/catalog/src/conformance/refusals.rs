@@ -131,6 +131,8 @@ pub async fn a_landing_is_carried_out_once(place: &impl Place) {
         assert_eq!(known.expect("landing"), None);
     }
     land(&handles[0], &other, vec![requested(snapshot(5), "lands")]).await;
+    let stranger = landing(&project(BOB, "p"), first(), landed.steps);
+    assert_not_found(handles[0].land(&stranger).await, Kind::Project);
     assert_eq!(assert_chain(&handles[1], &one).await.len(), 1);
 }
 

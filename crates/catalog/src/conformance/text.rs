@@ -11,7 +11,7 @@ use crate::catalog::Catalog;
 use crate::query::SandboxQuery;
 use crate::records::{Sandbox, Template};
 
-const HOSTILE: [&str; 12] = [
+pub(super) const HOSTILE: [&str; 12] = [
     "'; DROP TABLE sandboxes; --",
     "\" OR \"\"=\"",
     "%_\\",

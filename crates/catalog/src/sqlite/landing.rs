@@ -21,8 +21,7 @@ const MOVE_HEAD: &str = "UPDATE projects SET head = ?, sequence = ?, updated = ?
 pub(super) async fn land(database: &Database, landing: &Landing) -> Result<Landed> {
     bounds::landing(landing)?;
     let mut transaction = database.write().await?;
-    check_requests(&mut transaction, landing).await?;
-    let mut sequence = check_head(&mut transaction, landing).await?;
+    let mut sequence = check(&mut transaction, landing).await?;
     let mut head = landing.expected_head;
     let mut steps = Vec::with_capacity(landing.steps.len());
     for step in &landing.steps {
@@ -47,7 +46,30 @@ pub(super) async fn land(database: &Database, landing: &Landing) -> Result<Lande
     })
 }
 
-/// Before anything else: who asks again expects a head that is no more.
+/// How many landings there are, if nothing stands against one more.
+async fn check(connection: &mut SqliteConnection, landing: &Landing) -> Result<u64> {
+    let what = Kind::Project;
+    let select = "SELECT head, sequence, removing FROM projects WHERE tenant = ? AND id = ?";
+    let row = sqlx::query(select)
+        .bind(&landing.tenant.as_bytes()[..])
+        .bind(&landing.project)
+        .fetch_optional(&mut *connection)
+        .await
+        .map_err(failure::of)?;
+    let row = row.ok_or(Error::NotFound { what })?;
+    // Before the head: who asks again expects one that is no more.
+    check_requests(connection, landing).await?;
+    if rows::get(&row, "removing")? {
+        return Err(Error::BeingRemoved { what });
+    }
+    let head = rows::snapshot(&row, "head")?;
+    let sequence = rows::number(&row, "sequence")?;
+    if head != landing.expected_head {
+        return Err(Error::HeadMoved { head, sequence });
+    }
+    Ok(sequence)
+}
+
 async fn check_requests(connection: &mut SqliteConnection, landing: &Landing) -> Result<()> {
     for request in landing
         .steps
@@ -63,28 +85,6 @@ async fn check_requests(connection: &mut SqliteConnection, landing: &Landing) ->
         }
     }
     Ok(())
-}
-
-/// How many landings there are, if the head is the expected one.
-async fn check_head(connection: &mut SqliteConnection, landing: &Landing) -> Result<u64> {
-    let what = Kind::Project;
-    let select = "SELECT head, sequence, removing FROM projects WHERE tenant = ? AND id = ?";
-    let row = sqlx::query(select)
-        .bind(&landing.tenant.as_bytes()[..])
-        .bind(&landing.project)
-        .fetch_optional(connection)
-        .await
-        .map_err(failure::of)?;
-    let row = row.ok_or(Error::NotFound { what })?;
-    if rows::get(&row, "removing")? {
-        return Err(Error::BeingRemoved { what });
-    }
-    let head = rows::snapshot(&row, "head")?;
-    let sequence = rows::number(&row, "sequence")?;
-    if head != landing.expected_head {
-        return Err(Error::HeadMoved { head, sequence });
-    }
-    Ok(sequence)
 }
 
 async fn carry_out(

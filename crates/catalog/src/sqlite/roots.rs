@@ -39,7 +39,7 @@ pub(super) async fn page(
     let first = || Place::Heads {
         after: String::new(),
     };
-    let next = match after.map_or_else(first, |place| place.0.clone()) {
+    match after.map_or_else(first, |place| place.0.clone()) {
         Place::Heads { after } => {
             let rows = by_id(database, SELECT_HEADS, tenant, &after, limit).await?;
             let then = Place::Landings {
@@ -65,8 +65,7 @@ pub(super) async fn page(
             let sides = ["base_snapshot", "ours_snapshot", "theirs_snapshot"];
             roots(&rows, &sides, limit, |after| Place::Reviews { after }, None)
         }
-    };
-    next
+    }
 }
 
 async fn by_id(

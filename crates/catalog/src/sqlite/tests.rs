@@ -4,9 +4,11 @@ mod damage;
 mod file;
 mod format;
 mod plans;
+mod version_2;
 
 use std::path::PathBuf;
 
+use sqlx::sqlite::SqliteConnectOptions;
 use tempfile::TempDir;
 
 use super::{SqliteCatalog, SqliteOptions};
@@ -26,6 +28,16 @@ impl Temporary {
 
     async fn try_open(&self) -> Result<SqliteCatalog> {
         SqliteCatalog::open(&self.file(), &SqliteOptions::default()).await
+    }
+
+    /// Makes the file from what was written of another.
+    async fn restore(&self, dump: &'static str) {
+        let options = SqliteConnectOptions::new()
+            .filename(self.file())
+            .create_if_missing(true);
+        let pool = sqlx::SqlitePool::connect_with(options).await.unwrap();
+        sqlx::raw_sql(dump).execute(&pool).await.unwrap();
+        pool.close().await;
     }
 
     /// Changes the file as nobody should.

@@ -28,14 +28,16 @@ pub(super) const SELECT_IN: &str = concat!(
 );
 
 /// As few statements as may be: by powers of two, so that few different ones
-/// are prepared.
+/// are prepared. By path, so that neighbours in the index come together.
 pub(super) async fn insert(
     connection: &mut SqliteConnection,
     project: &str,
     sequence: u64,
     changes: &[PathChange],
 ) -> Result<()> {
-    let mut rest = changes;
+    let mut changes: Vec<_> = changes.iter().collect();
+    changes.sort_unstable_by(|one, other| one.path.cmp(&other.path));
+    let mut rest = &changes[..];
     while let Some(power) = rest.len().checked_ilog2() {
         let (now, later) = rest.split_at(1 << power.min(MOST_ROWS));
         rest = later;
@@ -48,7 +50,7 @@ async fn insert_some(
     connection: &mut SqliteConnection,
     project: &str,
     sequence: u64,
-    changes: &[PathChange],
+    changes: &[&PathChange],
 ) -> Result<()> {
     let mut insert = QueryBuilder::<Sqlite>::new(
         "INSERT INTO versions (project, sequence, path, kind, origin, entry_before, entry_after, \

@@ -3,7 +3,6 @@
 use elevo_core::{SandboxState, TenantId, Timestamp};
 use serde_json::json;
 use sqlx::Row;
-use sqlx::sqlite::SqliteConnectOptions;
 
 use super::super::SqliteCatalog;
 use super::super::database::MIGRATIONS;
@@ -81,13 +80,7 @@ async fn a_migration_that_was_edited_later_is_noticed() {
 #[tokio::test]
 async fn a_catalog_of_version_1_is_read() {
     let place = Temporary::new();
-    let fixture = include_str!("version-1.sql");
-    let options = SqliteConnectOptions::new()
-        .filename(place.file())
-        .create_if_missing(true);
-    let pool = sqlx::SqlitePool::connect_with(options).await.unwrap();
-    sqlx::raw_sql(fixture).execute(&pool).await.unwrap();
-    pool.close().await;
+    place.restore(include_str!("version-1.sql")).await;
     let catalog = place.open().await;
     assert_holds_version_1(&catalog).await;
     let new = Temporary::new();
