@@ -305,6 +305,77 @@ fn random_ignore_files_mean_what_they_mean_to_git() {
     );
 }
 
+/// Compares single lines on the files that are there.
+fn compare_lines(git: &Git, lines: &[&[u8]], paths: &BTreeSet<Vec<u8>>) {
+    for line in lines {
+        fs::write(git.on_disk(b".gitignore"), line).unwrap();
+        let mut ignores = Ignores::new();
+        ignores.add(&TreePath::root(), line).unwrap();
+        let ours = paths
+            .iter()
+            .filter(|path| ignores.ignores(&TreePath::new(path).unwrap(), false));
+        let ours: BTreeSet<_> = ours.cloned().collect();
+        assert_eq!(ours, git.ignored(paths), "{}", line.escape_ascii());
+    }
+}
+
+#[test]
+fn classes_have_the_bytes_that_they_have_for_git() {
+    let git = Git::new();
+    let bytes = (1..=255_u8).filter(|byte| *byte != b'/');
+    let paths: BTreeSet<_> = bytes.map(|byte| vec![b'x', byte, b'y']).collect();
+    for path in &paths {
+        fs::write(git.on_disk(path), "").unwrap();
+    }
+    let lines: [&[u8]; 27] = [
+        b"x[[:alnum:]]y",
+        b"x[[:alpha:]]y",
+        b"x[[:blank:]]y",
+        b"x[[:cntrl:]]y",
+        b"x[[:digit:]]y",
+        b"x[[:graph:]]y",
+        b"x[[:lower:]]y",
+        b"x[[:print:]]y",
+        b"x[[:punct:]]y",
+        b"x[[:space:]]y",
+        b"x[[:upper:]]y",
+        b"x[[:xdigit:]]y",
+        b"x[![:print:]a-f]y",
+        b"x[a-c-e]y",
+        b"x[--0]y",
+        b"x[z-a]y",
+        b"x[]-a]y",
+        b"x[!]]y",
+        b"x[\\]-a]y",
+        b"x[a-\\]]y",
+        b"x[[-a]y",
+        b"x[[:alpha]y",
+        b"x[[:]-a]y",
+        b"x[[:digit:]-z]y",
+        b"x[\x80-\xff]y",
+        b"x?y",
+        b"x[!^]y",
+    ];
+    compare_lines(&git, &lines, &paths);
+}
+
+#[test]
+fn spaces_and_escapes_mean_what_they_mean_to_git() {
+    let git = Git::new();
+    let names: [&[u8]; 9] = [
+        b"a", b"a ", b"a  ", b" a", b"\\a", b"#a", b"!a", b"a\\", b"a\t",
+    ];
+    let paths: BTreeSet<_> = names.map(<[u8]>::to_vec).into();
+    for path in &paths {
+        fs::write(git.on_disk(path), "").unwrap();
+    }
+    let lines: [&[u8]; 16] = [
+        b"a ", b"a\\ ", b"a \\ ", b"a\\  ", b"a\\ \\ ", b" a", b"\\ a", b"\\\\a", b"\\#a", b"#a",
+        b"\\!a", b"a\\\\", b"a\\\\ ", b"a\\", b"a\t", b"a\t ",
+    ];
+    compare_lines(&git, &lines, &paths);
+}
+
 #[test]
 fn two_stars_behind_something_are_one() {
     let mut ignores = Ignores::new();
