@@ -3,12 +3,19 @@
 use std::sync::Arc;
 
 use crate::driver::Driver;
+use crate::structured::Json;
+use crate::text::Text;
 
 /// Drivers by name. The first that claims a file's name is the one for it.
 #[derive(Clone, Debug, Default)]
 pub struct Drivers(Vec<Arc<dyn Driver>>);
 
 impl Drivers {
+    /// All that are here. The one for text comes last, and claims every file.
+    pub fn standard() -> Self {
+        Self::default().with(Json).with(Text)
+    }
+
     /// Adds a driver after those that are there; replaces the one of its name.
     #[must_use]
     pub fn with(mut self, driver: impl Driver + 'static) -> Self {

@@ -7,6 +7,7 @@ mod keys;
 mod parts;
 mod principal;
 mod processes;
+mod projects;
 mod recovery;
 mod sandboxes;
 mod spec;
@@ -24,6 +25,7 @@ use std::time::Instant;
 use elevo_agent_link::{AgentLink, AgentLinks};
 use elevo_catalog::{Catalog, Sandbox};
 use elevo_core::{ErrorCode, SandboxState};
+use elevo_merge::Drivers;
 use elevo_sandbox::SandboxRuntime;
 use tokio::sync::{Mutex, Semaphore, watch};
 
@@ -35,6 +37,7 @@ pub(crate) use diff::DiffQuery;
 pub use parts::Parts;
 pub(crate) use principal::Principal;
 pub(crate) use processes::{Reading, Streamed, exit_code};
+pub(crate) use projects::{Looks, PageQuery, ReviewsQuery, Side};
 pub(crate) use sandboxes::{ListQuery, LogsQuery};
 
 /// Everything that the use cases need.
@@ -48,6 +51,10 @@ pub struct App {
     creations: Semaphore,
     /// Sandboxes that something is being done to: one thing at a time.
     held: Mutex<HashMap<String, Arc<Mutex<()>>>>,
+    policies: projects::Policies,
+    queues: projects::Queues,
+    drivers: Drivers,
+    heads: projects::Heads,
     /// Terminals that somebody looks at.
     pub(crate) watched: terminals::Watched,
     stopping: AtomicBool,
@@ -74,6 +81,10 @@ impl App {
             links: parts.links,
             homes: Tenants::new(parts.store, &config),
             held: Mutex::default(),
+            policies: projects::Policies::default(),
+            queues: projects::Queues::default(),
+            drivers: Drivers::standard(),
+            heads: projects::Heads::default(),
             watched: terminals::Watched::default(),
             stopping: AtomicBool::new(false),
             stop: watch::Sender::new(false),

@@ -73,6 +73,18 @@ impl Failure {
         Self::new(ErrorCode::SandboxNotFound, message).about("sandboxId", short(id))
     }
 
+    /// The same once more, for another who asked.
+    pub(crate) fn again(&self) -> Self {
+        Self {
+            code: self.code,
+            message: self.message.clone(),
+            details: self.details.clone(),
+            remediation: self.remediation.clone(),
+            retry_after: self.retry_after,
+            cause: self.cause.clone(),
+        }
+    }
+
     /// In a few words, for a row or a log.
     pub(crate) fn summary(&self) -> String {
         match &self.cause {
@@ -112,6 +124,10 @@ impl From<elevo_catalog::Error> for Failure {
         let code = match &error {
             Error::NotFound { .. } => ErrorCode::NotFound,
             Error::Exists { .. } => ErrorCode::NameTaken,
+            Error::Changed { .. } | Error::HeadMoved { .. } | Error::Repeated { .. } => {
+                ErrorCode::VersionConflict
+            }
+            Error::BeingRemoved { .. } => ErrorCode::NotFound,
             Error::WrongState { .. } | Error::Removing => ErrorCode::SandboxWrongState,
             Error::LimitReached { .. } => ErrorCode::SandboxLimitExceeded,
             Error::Refused(_) => ErrorCode::InvalidRequest,
@@ -167,6 +183,21 @@ impl From<elevo_engine::Error> for Failure {
         Self::new(ErrorCode::StorageFailed, "the store cannot be used")
             .caused_by(&error)
             .retry_after(5)
+    }
+}
+
+impl From<elevo_merge::Error> for Failure {
+    fn from(error: elevo_merge::Error) -> Self {
+        use elevo_merge::Error;
+        match error {
+            Error::TooManyChanges { limit } => {
+                Self::new(ErrorCode::TooManyChanges, error.to_string()).about("limit", limit)
+            }
+            Error::Engine(error) => error.into(),
+            error => Self::new(ErrorCode::StorageFailed, "the merge could not be done")
+                .caused_by(&error)
+                .retry_after(5),
+        }
     }
 }
 

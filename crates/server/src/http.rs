@@ -2,17 +2,21 @@
 
 mod answer;
 mod files;
+mod history;
 mod idempotent;
 mod keys;
 mod layers;
 mod limits;
 mod process;
+mod projects;
 mod pty;
 mod request;
+mod reviews;
 mod sandboxes;
 mod stream;
 mod system;
 mod templates;
+mod workspaces;
 
 use std::sync::Arc;
 
@@ -55,6 +59,9 @@ const BODY: usize = 2 << 20;
         (name = "files", description = "Snapshots, forks, differences and archives of workspaces"),
         (name = "process", description = "Commands"),
         (name = "pty", description = "Terminals"),
+        (name = "projects", description = "Shared, versioned trees of files"),
+        (name = "workspaces", description = "One agent's own view of a project"),
+        (name = "reviews", description = "Changes that wait for a decision"),
         (name = "templates", description = "Images that sandboxes start from"),
         (name = "keys", description = "Keys and agents of a tenant"),
         (name = "system", description = "The server itself")
@@ -89,6 +96,25 @@ fn routes() -> OpenApiRouter<Shared> {
         .routes(routes!(pty::resize))
         .routes(routes!(pty::close))
         .routes(routes!(pty::connect))
+        .routes(routes!(projects::create, projects::list))
+        .routes(routes!(projects::get, projects::change, projects::delete))
+        .routes(routes!(projects::policy, projects::set_policy))
+        .routes(routes!(history::log))
+        .routes(routes!(history::step))
+        .routes(routes!(history::history))
+        .routes(routes!(history::blame))
+        .routes(routes!(history::file))
+        .routes(routes!(history::tree))
+        .routes(routes!(history::diff))
+        .routes(routes!(reviews::list))
+        .routes(routes!(reviews::get))
+        .routes(routes!(reviews::content))
+        .routes(routes!(reviews::resolve))
+        .routes(routes!(workspaces::create, workspaces::list))
+        .routes(routes!(workspaces::get, workspaces::delete))
+        .routes(routes!(workspaces::merge))
+        .routes(routes!(workspaces::complete))
+        .routes(routes!(workspaces::refresh))
         .routes(routes!(templates::list, templates::add))
         .routes(routes!(templates::remove))
         .routes(routes!(keys::create, keys::list))

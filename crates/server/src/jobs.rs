@@ -7,7 +7,7 @@ use elevo_agent_link::LinkEvent;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::task::JoinSet;
 
-use crate::app::App;
+use crate::app::{App, Looks};
 use crate::clock;
 use crate::failure::Result;
 
@@ -24,6 +24,9 @@ pub(crate) async fn run(app: Arc<App>) {
     );
     let links = app.clone();
     jobs.spawn(async move { watch_agents(&links).await });
+    let (syncing, following) = (app.clone(), app.clone());
+    jobs.spawn(async move { synchronise(&syncing).await });
+    jobs.spawn(async move { follow_heads(&following).await });
     app.stopped().await;
     jobs.shutdown().await;
 }
@@ -54,6 +57,7 @@ async fn look_after(app: &Arc<App>) -> Result<()> {
 
 async fn tidy(app: &Arc<App>) -> Result<()> {
     app.catalog.forget_idempotent(clock::now()).await?;
+    app.expire_reviews().await?;
     app.clear_away().await?;
     app.tidy_layers().await
 }
@@ -83,5 +87,35 @@ async fn watch_agents(app: &Arc<App>) {
                 );
             }
         });
+    }
+}
+
+/// Workspaces that keep up with their project every few seconds.
+async fn synchronise(app: &Arc<App>) {
+    let mut looks = Looks::default();
+    loop {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        if let Err(failure) = app.synchronise(&mut looks).await {
+            tracing::warn!(cause = failure.summary(), "a job failed and is tried again");
+        }
+    }
+}
+
+/// Workspaces that keep up with their project at once.
+async fn follow_heads(app: &Arc<App>) {
+    let mut heads = app.moving_heads();
+    loop {
+        let moved = match heads.recv().await {
+            Ok(moved) => moved,
+            // Those that were missed are found by the regular look.
+            Err(RecvError::Lagged(_)) => continue,
+            Err(RecvError::Closed) => return,
+        };
+        if let Err(failure) = app.head_has_moved(&moved).await {
+            tracing::warn!(
+                cause = failure.summary(),
+                "workspaces not brought up to date"
+            );
+        }
     }
 }

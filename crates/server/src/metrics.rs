@@ -73,3 +73,7 @@ pub(crate) fn sandboxes(counts: &SandboxCounts) {
         gauge!("sandbox_total", "state" => state).set(count as f64);
     }
 }
+
+pub(crate) fn merged(elapsed: Duration) {
+    histogram!("merge_duration_seconds").record(elapsed.as_secs_f64());
+}

@@ -75,11 +75,7 @@ impl App {
             };
             while let Some(change) = block_on(diff.next())? {
                 let change = change_out(&change);
-                *match change.kind {
-                    api::ChangeKind::Added => &mut out.totals.added,
-                    api::ChangeKind::Removed => &mut out.totals.removed,
-                    api::ChangeKind::Changed => &mut out.totals.changed,
-                } += 1;
+                count(&mut out.totals, change.kind);
                 match out.changes.len() < limit {
                     true => out.changes.push(change),
                     false => out.truncated = true,
@@ -110,7 +106,15 @@ impl App {
     }
 }
 
-fn change_out(change: &elevo_engine::Change) -> api::Change {
+pub(super) fn count(totals: &mut api::DiffTotals, kind: api::ChangeKind) {
+    *match kind {
+        api::ChangeKind::Added => &mut totals.added,
+        api::ChangeKind::Removed => &mut totals.removed,
+        api::ChangeKind::Changed => &mut totals.changed,
+    } += 1;
+}
+
+pub(super) fn change_out(change: &elevo_engine::Change) -> api::Change {
     let (before, after) = (change.kind.before(), change.kind.after());
     let path = readable(change.path.as_bytes());
     api::Change {
@@ -134,7 +138,7 @@ fn kind_of(entry: &Entry) -> &'static str {
 }
 
 /// Text as it is, other bytes as `\xNN`.
-fn readable(bytes: &[u8]) -> String {
+pub(super) fn readable(bytes: &[u8]) -> String {
     let mut text = String::new();
     for chunk in bytes.utf8_chunks() {
         text.push_str(chunk.valid());

@@ -22,7 +22,7 @@ use crate::clock;
 use crate::failure::{Failure, Result, short};
 
 /// Holds the processes of a sandbox still.
-struct Frozen {
+pub(super) struct Frozen {
     runtime: Arc<dyn SandboxRuntime>,
     container: Option<ContainerId>,
     handle: tokio::runtime::Handle,
@@ -50,11 +50,20 @@ impl Freeze for Frozen {
 }
 
 impl App {
-    fn frozen(&self, sandbox: &Sandbox) -> Frozen {
+    pub(super) fn frozen(&self, sandbox: &Sandbox) -> Frozen {
         let runs = sandbox.state == elevo_core::SandboxState::Running;
         Frozen {
             runtime: self.runtime.clone(),
             container: container_of(sandbox).filter(|_| runs),
+            handle: tokio::runtime::Handle::current(),
+        }
+    }
+
+    /// For a workspace in which nothing of ours runs.
+    pub(super) fn frozen_nothing(&self) -> Frozen {
+        Frozen {
+            runtime: self.runtime.clone(),
+            container: None,
             handle: tokio::runtime::Handle::current(),
         }
     }
@@ -74,6 +83,20 @@ impl App {
             Some(api::WorkspaceSource::Directory(path)) => {
                 who.needs(Scope::Host)?;
                 self.import_directory(who, PathBuf::from(path)).await
+            }
+            Some(api::WorkspaceSource::Project(project)) => {
+                who.needs(Scope::ProjectsWrite)?;
+                let wish = api::CreateWorkspace {
+                    project: project.name.clone(),
+                    agent: project.agent.clone(),
+                    name: wish.name.clone(),
+                    snapshot: project.snapshot.clone(),
+                    disk: None,
+                    read_only: project.read_only,
+                    sync: project.sync,
+                };
+                let row = self.new_workspace(who, &wish, String::new()).await?;
+                Ok(Source::Project(Box::new(row)))
             }
             Some(api::WorkspaceSource::Fork(from)) => {
                 let origin = self.visible(who, from).await?;
@@ -182,6 +205,7 @@ impl App {
     ) -> Result<()> {
         let _held = self.hold(&from.id).await;
         let origin = parts::workspace_id(&from.workspace)?;
+        self.add_forks(from, into).await?;
         let into = into.iter().map(|row| parts::workspace_id(&row.workspace));
         let into = into.collect::<Result<Vec<_>>>()?;
         let (frozen, info) = (self.frozen(from), info(who, format!("fork of {}", from.id)));

@@ -33,6 +33,7 @@ pub(crate) struct Tenants {
     root: PathBuf,
     options: Options,
     open: Mutex<HashMap<TenantId, Arc<Workspaces>>>,
+    repositories: Mutex<HashMap<TenantId, Repository>>,
     /// Held by whoever opens some.
     opening: tokio::sync::Mutex<()>,
 }
@@ -56,13 +57,17 @@ impl Tenants {
             root: config.workspace_root.clone(),
             options,
             open: Mutex::default(),
+            repositories: Mutex::default(),
             opening: tokio::sync::Mutex::default(),
         }
     }
 
-    /// The snapshots of a tenant.
+    /// The snapshots of a tenant. All that is done with them shares a cache.
     pub(crate) fn repository(&self, tenant: TenantId) -> Repository {
-        Repository::new(self.store.clone(), tenant, DEFAULT_CACHE_BYTES)
+        let mut known = self.repositories.lock();
+        let known = known.as_mut().unwrap_or_else(|error| error.get_mut());
+        let new = || Repository::new(self.store.clone(), tenant, DEFAULT_CACHE_BYTES);
+        known.entry(tenant).or_insert_with(new).clone()
     }
 
     /// Whether the disk of workspaces can be limited.
@@ -105,9 +110,9 @@ impl Tenants {
         if let Some(open) = self.already(tenant) {
             return Ok(open);
         }
-        let (store, options) = (self.store.clone(), self.options.clone());
+        let (repository, options) = (self.repository(tenant), self.options.clone());
         let root = self.root.join(tenant.to_string());
-        let opened = blocking(move || open_at(&root, store, tenant, &options)).await?;
+        let opened = blocking(move || open_at(&root, repository, &options)).await?;
         let opened = Arc::new(opened);
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.insert(tenant, opened.clone());
@@ -117,11 +122,9 @@ impl Tenants {
 
 fn open_at(
     root: &std::path::Path,
-    store: Arc<dyn Store>,
-    tenant: TenantId,
+    repository: Repository,
     options: &Options,
 ) -> Result<Workspaces> {
-    let repository = Repository::new(store, tenant, DEFAULT_CACHE_BYTES);
     let made = std::fs::create_dir_all(root);
     made.map_err(|error| Failure::internal(&error))?;
     Ok(Workspaces::open(root, repository, options)?)

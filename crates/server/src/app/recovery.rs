@@ -20,8 +20,10 @@ use std::sync::Arc;
 
 use elevo_api as api;
 use elevo_api::Scope;
-use elevo_catalog::{Sandbox, SandboxChange, SandboxQuery};
-use elevo_core::SandboxState;
+use elevo_catalog::{
+    ProjectQuery, Sandbox, SandboxChange, SandboxQuery, WorkspaceQuery, WorkspaceState,
+};
+use elevo_core::{SandboxState, TenantId};
 use elevo_sandbox::{Container, ContainerState};
 
 use crate::app::{App, Principal};
@@ -204,6 +206,7 @@ impl App {
     /// that were cut off.
     pub(crate) async fn clear_away(&self) -> Result<api::GcResult> {
         let mut cleared = api::GcResult::default();
+        self.clear_projects().await?;
         // First what is there, then the rows: what is made meanwhile has its row
         // before anything else.
         let containers = self.runtime.list().await?;
@@ -225,14 +228,41 @@ impl App {
             .collect();
         for (tenant, id) in workspaces {
             let name = id.as_str();
-            let is_ours = clock::is_id("sbx-", name) && !used.contains(&(tenant, name));
-            let kept = kept_name(name);
-            if is_ours && self.catalog.setting(&kept).await?.is_none() {
+            let is_ours = ["sbx-", "ws-"].iter().any(|form| clock::is_id(form, name))
+                && !used.contains(&(tenant, name));
+            if is_ours && !self.is_wanted(tenant, name).await? {
                 self.remove_workspace(tenant, id).await?;
                 cleared.cleaned_workspaces += 1;
             }
         }
         Ok(cleared)
+    }
+
+    /// Whether a workspace without a sandbox is to stay.
+    async fn is_wanted(&self, tenant: TenantId, id: &str) -> Result<bool> {
+        if let Some(row) = self.catalog.workspace(tenant, id).await? {
+            return Ok(row.state != WorkspaceState::Removing);
+        }
+        Ok(self.catalog.setting(&kept_name(id)).await?.is_some())
+    }
+
+    /// Finishes removals of projects and workspaces that were cut off.
+    async fn clear_projects(&self) -> Result<()> {
+        let query = ProjectQuery {
+            removing: Some(true),
+            ..ProjectQuery::default()
+        };
+        for project in self.catalog.projects(&query).await?.items {
+            self.finish_removal(project.tenant, &project.id).await?;
+        }
+        let query = WorkspaceQuery {
+            state: Some(WorkspaceState::Removing),
+            ..WorkspaceQuery::default()
+        };
+        for row in self.catalog.workspaces(&query).await?.items {
+            self.forget_workspace(&row).await?;
+        }
+        Ok(())
     }
 
     /// Takes networks and rules away if there is no sandbox to need them again:

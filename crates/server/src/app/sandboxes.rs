@@ -13,6 +13,7 @@ use elevo_workspace::WorkspaceId;
 
 use crate::app::keys::check_name;
 use crate::app::spec::{self, Spec};
+use crate::app::starting::Source;
 use crate::app::{App, Principal, parts, recovery, wrong_state};
 use crate::clock;
 use crate::failure::{Failure, Result, short};
@@ -54,8 +55,12 @@ impl App {
         let template = self.catalog.template(&wish.template).await?;
         let template = template.ok_or_else(|| no_template(&wish.template))?;
         let mut spec = Spec::decide(&self.config, &wish, &template, self.homes.can_limit())?;
-        let source = self.source(who, &wish, &mut spec).await?;
-        let new = self.new_row(who, &wish.template, wish.name, &spec)?;
+        let mut source = self.source(who, &wish, &mut spec).await?;
+        let mut new = self.new_row(who, &wish.template, wish.name, &spec)?;
+        if let Source::Project(row) = &mut source {
+            row.id = new.row.workspace.clone();
+            new.row.agent = row.agent.clone();
+        }
         self.catalog
             .add_sandbox(&new.row, self.add_limits(who))
             .await?;
@@ -166,6 +171,7 @@ impl App {
         }
         self.links.forget(&sandbox.id);
         match sandbox.keep_workspace {
+            true if self.is_on_project(sandbox).await? => {}
             true => {
                 let name = recovery::kept_name(&sandbox.workspace);
                 self.catalog.set_setting(&name, "true").await?;
@@ -173,11 +179,20 @@ impl App {
             false => {
                 let id = parts::workspace_id(&sandbox.workspace)?;
                 self.remove_workspace(sandbox.tenant, id).await?;
+                self.catalog
+                    .remove_workspace(sandbox.tenant, &sandbox.workspace)
+                    .await?;
             }
         }
         self.catalog.remove_sandbox(&sandbox.id).await?;
         tracing::info!(sandbox = sandbox.id, "sandbox removed");
         Ok(())
+    }
+
+    /// Whether its workspace belongs to a project, and so is found without it.
+    async fn is_on_project(&self, sandbox: &Sandbox) -> Result<bool> {
+        let row = self.catalog.workspace(sandbox.tenant, &sandbox.workspace);
+        Ok(row.await?.is_some())
     }
 
     /// Removes a workspace, if it is still there.

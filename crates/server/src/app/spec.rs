@@ -140,6 +140,19 @@ fn disk(wanted: &api::Resources, limits: &Limits, can_limit: bool) -> Result<Opt
     }
 }
 
+/// The limit of a workspace without a sandbox.
+pub(crate) fn workspace_disk(
+    config: &Config,
+    wanted: Option<&str>,
+    can_limit: bool,
+) -> Result<Option<u64>> {
+    let wanted = api::Resources {
+        disk: wanted.map(str::to_owned),
+        ..api::Resources::default()
+    };
+    disk(&wanted, &config.limits, can_limit)
+}
+
 fn pids(wanted: Option<u32>, (default, most): (u32, u32)) -> Result<u32> {
     match wanted {
         None => Ok(default),

@@ -4,11 +4,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use elevo_catalog::secret::SandboxToken;
-use elevo_catalog::{Sandbox, SandboxChange};
+use elevo_catalog::{Sandbox, SandboxChange, Workspace};
 use elevo_core::{ErrorCode, SandboxState};
 use elevo_engine::Progress;
 use elevo_objects::SnapshotId;
 use elevo_sandbox::{ContainerId, ContainerSpec, Mount, Network, User};
+use elevo_workspace::Binding;
 
 use crate::app::sandboxes::NewSandbox;
 use crate::app::spec::Spec;
@@ -21,6 +22,8 @@ use crate::failure::{Failure, Result};
 pub(crate) enum Source {
     Empty,
     Snapshot(SnapshotId),
+    /// A workspace on a project, whose row is to be added.
+    Project(Box<Workspace>),
     /// What is in the workspace of another sandbox, and who asks for it.
     Fork(Box<(Principal, Sandbox)>),
     /// It is there already.
@@ -31,6 +34,9 @@ pub(crate) enum Source {
 struct Places {
     files: PathBuf,
     home: PathBuf,
+    read_only: bool,
+    /// What follows a project is shown once the container runs.
+    binding: Option<Binding>,
 }
 
 /// Why one is `starting` that has run before. A new one has no reason, which is
@@ -95,10 +101,13 @@ impl App {
                 .await?;
         }
         let _turn = self.turn_to_create().await?;
+        if let Source::Project(row) = &source {
+            self.catalog.add_workspace(row).await?;
+        }
         let places = self.make_workspace(sandbox, spec, source).await?;
         self.make_container(sandbox, spec, &places, &new.token)
             .await?;
-        self.start_container(&sandbox.id).await
+        self.start_container(sandbox, places).await
     }
 
     async fn make_workspace(&self, row: &Sandbox, spec: &Spec, source: Source) -> Result<Places> {
@@ -111,10 +120,28 @@ impl App {
                 Source::Snapshot(base) => {
                     workspaces.create(&id, base, created, limit, &progress)?
                 }
+                Source::Project(row) if row.read_only => {
+                    workspaces.create_read_only(&id, row.base, created, limit, &progress)?
+                }
+                Source::Project(row) => {
+                    workspaces.create(&id, row.base, created, limit, &progress)?
+                }
                 Source::Fork(_) | Source::Made => workspaces.path(&id)?,
             };
             let home = workspaces.home(&id)?;
-            Ok(Places { files, home })
+            let binding = match workspaces.shares(&id)? {
+                true => Some(workspaces.bind(&id)?),
+                false => None,
+            };
+            Ok(Places {
+                files: match &binding {
+                    Some(binding) => binding.source().to_owned(),
+                    None => files,
+                },
+                home,
+                read_only: workspaces.get(&id)?.read_only,
+                binding,
+            })
         });
         made.await
     }
@@ -163,7 +190,11 @@ impl App {
             image: spec.image.clone(),
             user: User { uid, gid },
             mounts: vec![
-                Mount::writable(&places.files, "/workspace"),
+                Mount {
+                    read_only: places.read_only,
+                    follow: places.binding.is_some(),
+                    ..Mount::writable(&places.files, "/workspace")
+                },
                 Mount::writable(&places.home, HOME),
                 Mount::read_only(self.config.data_dir.join("agent"), AGENT_DIR),
                 Mount::read_only(self.config.data_dir.join("run/agents"), SOCKET_DIR),
@@ -186,9 +217,16 @@ impl App {
     }
 
     /// Starts the container and waits for its agent.
-    async fn start_container(&self, id: &str) -> Result<Sandbox> {
+    async fn start_container(&self, sandbox: &Sandbox, places: Places) -> Result<Sandbox> {
+        let id = &*sandbox.id;
         let container = ContainerId::new(id).ok_or_else(|| Failure::no_sandbox(id))?;
         self.runtime.start(&container).await?;
+        if let Some(binding) = places.binding {
+            let shown = self.homes.with(sandbox.tenant, move |workspaces| {
+                Ok(workspaces.show(binding)?)
+            });
+            shown.await?;
+        }
         self.wait_for_start(id).await?;
         let starting = [SandboxState::Starting];
         self.change(id, &starting, SandboxState::Running, None)
@@ -254,7 +292,7 @@ impl App {
             let token = SandboxToken::from_random(clock::random());
             self.make_container(sandbox, &spec, &places, &token).await?;
         }
-        self.start_container(&sandbox.id).await
+        self.start_container(sandbox, places).await
     }
 
     /// Takes back what was begun. What cannot be taken back now is found by the

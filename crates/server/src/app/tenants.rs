@@ -58,7 +58,8 @@ impl App {
         };
         self.catalog.add_tenant(&tenant).await?;
         let secret = ApiKeySecret::from_random(clock::random());
-        let scopes = [&Scope::ORDINARY[..], &[Scope::Keys]].concat();
+        let own = [Scope::Keys, Scope::ProjectsAdmin, Scope::Reviews];
+        let scopes = [&Scope::ORDINARY[..], &own].concat();
         self.add_owner_key(tenant.id, "owner", secret.hash(), &scopes)
             .await?;
         Ok(api::NewTenant {

@@ -15,6 +15,7 @@ mod harness;
 mod keys;
 mod lifecycle;
 mod process;
+mod projects;
 mod pty;
 mod recovery;
 mod routes;

@@ -27,6 +27,32 @@ const OF_THE_TENANT: &[(&str, &str, u16, u16)] = &[
     ("post", "/api/v1/agents", 201, 403),
     ("get", "/api/v1/tenants", 403, 403),
     ("post", "/api/v1/tenants", 403, 403),
+    ("get", "/api/v1/projects", 200, 200),
+    ("post", "/api/v1/projects", 201, 403),
+    ("get", "/api/v1/projects/{id}", 404, 200),
+    ("patch", "/api/v1/projects/{id}", 404, 403),
+    ("delete", "/api/v1/projects/{id}", 404, 403),
+    ("get", "/api/v1/projects/{id}/policy", 404, 403),
+    ("put", "/api/v1/projects/{id}/policy", 404, 403),
+    ("get", "/api/v1/projects/{id}/log", 404, 200),
+    ("get", "/api/v1/projects/{id}/log/{sequence}", 404, 200),
+    ("get", "/api/v1/projects/{id}/history", 404, 200),
+    ("get", "/api/v1/projects/{id}/blame", 404, 404),
+    ("get", "/api/v1/projects/{id}/file", 404, 404),
+    ("get", "/api/v1/projects/{id}/tree", 404, 200),
+    ("get", "/api/v1/projects/{id}/diff", 404, 200),
+    ("get", "/api/v1/workspaces", 200, 200),
+    ("post", "/api/v1/workspaces", 404, 201),
+    ("get", "/api/v1/workspaces/{id}", 404, 404),
+    ("delete", "/api/v1/workspaces/{id}", 404, 404),
+    ("post", "/api/v1/workspaces/{id}/merge", 404, 404),
+    ("post", "/api/v1/workspaces/{id}/complete", 404, 404),
+    ("post", "/api/v1/workspaces/{id}/refresh", 404, 404),
+    ("get", "/api/v1/reviews", 200, 200),
+    // Hidden from the second agent by the policy.
+    ("get", "/api/v1/reviews/{id}", 404, 404),
+    ("get", "/api/v1/reviews/{id}/content", 404, 404),
+    ("post", "/api/v1/reviews/{id}/resolve", 404, 404),
     ("get", "/api/v1/stats", 403, 403),
     ("post", "/api/v1/gc", 403, 403),
 ];
@@ -52,27 +78,38 @@ fn routes() -> Vec<Route> {
 }
 
 /// A request that would do something, were it allowed.
-fn request(
-    service: &Service,
-    route: &Route,
-    sandbox: &str,
-    key_id: &str,
-    template: &str,
-) -> RequestBuilder {
+fn request(service: &Service, route: &Route, ids: &Ids, template: &str) -> RequestBuilder {
+    let sandbox = &ids.sandbox;
     let path = route
         .path
         .replace("{cmdId}", "cmd-1")
         .replace("{ptyId}", "pty-1")
         .replace("{name}", "base");
     let path = match route.path.as_str() {
-        "/api/v1/keys/{id}" => path.replace("{id}", key_id),
+        "/api/v1/keys/{id}" => path.replace("{id}", &ids.key),
+        _ if path.starts_with("/api/v1/projects/") => path
+            .replace("{id}", &ids.project)
+            .replace("{sequence}", "1"),
+        _ if path.starts_with("/api/v1/workspaces/") => path.replace("{id}", &ids.workspace),
+        _ if path.starts_with("/api/v1/reviews/") => path.replace("{id}", &ids.review),
         _ => path.replace("{id}", sandbox),
     };
     let method: Method = route.method.to_uppercase().parse().unwrap();
     let request = service
         .http
         .request(method, format!("{}{path}", service.url));
+    let request = match route.path.rsplit('/').next().unwrap() {
+        "history" | "blame" | "file" => request.query(&[("path", "core/secret")]),
+        "content" => request.query(&[("side", "theirs")]),
+        _ => request,
+    };
     let body = match route.path.rsplit('/').next().unwrap() {
+        "projects" if route.method == "post" => json!({"name": "another"}),
+        "workspaces" if route.method == "post" => json!({"project": ids.project}),
+        "policy" if route.method == "put" => json!({"policy": {}}),
+        "{id}" if route.method == "patch" => json!({"name": "another"}),
+        "resolve" => json!({"resolution": "theirs"}),
+        "merge" | "complete" | "refresh" => json!({}),
         "sandboxes" if route.method == "post" => json!({"template": template}),
         "batch-delete" => json!({"ids": [sandbox]}),
         "extend" => json!({"seconds": 1}),
@@ -102,15 +139,73 @@ fn request(
     request.json(&body)
 }
 
+/// What is there for requests to be about.
+struct Ids {
+    sandbox: String,
+    key: String,
+    project: String,
+    workspace: String,
+    review: String,
+}
+
+impl Ids {
+    /// Makes a project and, with a key, a workspace on it that is in review.
+    async fn make(
+        service: &Service,
+        sandbox: &str,
+        key: &str,
+        agent: Option<(&str, &str)>,
+    ) -> Self {
+        let of_agent = agent.map(|(id, _)| json!([id]));
+        let mut rules = vec![json!({"pattern": "core/**", "merge": "review"})];
+        if let Some(agents) = of_agent {
+            rules.push(json!({"pattern": "core/**", "access": "none"}));
+            rules.push(json!({"pattern": "core/**", "agents": agents, "access": "rw"}));
+        }
+        let project = service
+            .post(
+                "/api/v1/projects",
+                json!({"name": "p", "policy": {"rules": rules}}),
+            )
+            .await;
+        let project = project["id"].as_str().unwrap().to_owned();
+        let maker = agent.map_or(crate::harness::KEY, |(_, key)| key);
+        let wish = Some(json!({"project": project}));
+        let made = service
+            .expect_as(maker, Method::POST, "/api/v1/workspaces", wish, 201)
+            .await;
+        let workspace = made["id"].as_str().unwrap().to_owned();
+        let files = std::path::Path::new(made["path"].as_str().unwrap());
+        std::fs::create_dir(files.join("core")).unwrap();
+        std::fs::write(files.join("core/secret"), "held").unwrap();
+        let url = format!("/api/v1/workspaces/{workspace}/merge");
+        let merged = service
+            .expect_as(maker, Method::POST, &url, None, 200)
+            .await;
+        let review = merged["conflicts"][0]["review"]
+            .as_str()
+            .unwrap()
+            .to_owned();
+        Self {
+            sandbox: sandbox.to_owned(),
+            key: key.to_owned(),
+            project,
+            workspace,
+            review,
+        }
+    }
+}
+
 #[tokio::test]
 async fn no_route_answers_without_a_good_key() {
     let service = Service::start().await;
     let id = service.sandbox().await;
+    let ids = Ids::make(&service, &id, "key-1", None).await;
     for route in routes() {
         let is_open = OPEN.contains(&route.path.as_str());
         let name = format!("{} {}", route.method, route.path);
         let expected = if is_open { 200 } else { 401 };
-        let plain = request(&service, &route, &id, "key-1", "base")
+        let plain = request(&service, &route, &ids, "base")
             .send()
             .await
             .unwrap();
@@ -120,7 +215,7 @@ async fn no_route_answers_without_a_good_key() {
             "elv_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
             "\u{e4}",
         ] {
-            let answer = request(&service, &route, &id, "key-1", "base")
+            let answer = request(&service, &route, &ids, "base")
                 .bearer_auth(wrong)
                 .send()
                 .await
@@ -151,7 +246,7 @@ async fn no_route_shows_or_changes_what_is_anothers() {
         .await;
     let other_tenant = tenant["secret"].as_str().unwrap().to_owned();
     // Two agents of one tenant, and a sandbox of the first.
-    let mut agents = Vec::new();
+    let (mut agents, mut agent_ids) = (Vec::new(), Vec::new());
     for name in ["one", "two"] {
         let agent = service
             .expect(
@@ -161,11 +256,12 @@ async fn no_route_shows_or_changes_what_is_anothers() {
                 201,
             )
             .await;
-        let wish = json!({"name": name, "agent": agent["id"], "limits": {}, "scopes": ["sandboxes:read", "sandboxes:write", "process", "files", "keys"]});
+        let wish = json!({"name": name, "agent": agent["id"], "limits": {}, "scopes": ["sandboxes:read", "sandboxes:write", "process", "files", "keys", "projects:read", "projects:write", "reviews"]});
         let key = service
             .expect(Method::POST, "/api/v1/keys", Some(wish), 201)
             .await;
         agents.push(key["secret"].as_str().unwrap().to_owned());
+        agent_ids.push(agent["id"].as_str().unwrap().to_owned());
     }
     let made = service
         .expect_as(
@@ -177,6 +273,8 @@ async fn no_route_shows_or_changes_what_is_anothers() {
         )
         .await;
     let id = made["id"].as_str().unwrap().to_owned();
+    let first = Some((&*agent_ids[0], &*agents[0]));
+    let ids = Ids::make(&service, &id, &key_id, first).await;
     let own = service
         .http
         .get(format!("{}/api/v1/sandboxes/{id}", service.url))
@@ -204,7 +302,7 @@ async fn no_route_shows_or_changes_what_is_anothers() {
             ("tenant", &other_tenant, for_tenant),
             ("agent", &agents[1], for_agent),
         ] {
-            let answer = request(&service, &route, &id, &key_id, "none")
+            let answer = request(&service, &route, &ids, "none")
                 .bearer_auth(key)
                 .send()
                 .await

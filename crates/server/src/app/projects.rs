@@ -1,0 +1,277 @@
+//! Projects: making them, their policies, and who may see what of them.
+
+mod heads;
+mod history;
+mod landing;
+mod merging;
+mod out;
+mod policies;
+mod queue;
+mod reading;
+mod refresh;
+mod reviews;
+mod syncing;
+mod workspaces;
+
+use elevo_api as api;
+use elevo_api::Scope;
+use elevo_catalog::{Position, Project, ProjectChange, ProjectQuery};
+use elevo_core::{ErrorCode, TenantId};
+use elevo_engine::StateTree;
+use elevo_objects::SnapshotId;
+use elevo_policy::View;
+
+use crate::app::files::info;
+use crate::app::keys::check_name;
+use crate::app::{App, Principal, parts};
+use crate::clock;
+use crate::failure::{Failure, Result, short};
+
+pub(crate) use heads::Heads;
+pub(crate) use policies::Policies;
+pub(crate) use queue::Queues;
+pub(crate) use reviews::{ReviewsQuery, Side};
+pub(crate) use syncing::Looks;
+
+/// Where a page of a list begins.
+#[derive(Clone, Debug)]
+pub(crate) struct PageQuery {
+    pub(crate) after: Option<String>,
+    pub(crate) limit: u32,
+}
+
+impl App {
+    /// Makes a project, empty or from a snapshot.
+    pub(crate) async fn create_project(
+        &self,
+        who: &Principal,
+        wish: api::CreateProject,
+    ) -> Result<api::Project> {
+        who.needs(Scope::ProjectsAdmin)?;
+        check_name(&wish.name)?;
+        check_description(wish.description.as_deref())?;
+        let policy = wish.policy.unwrap_or_default();
+        policies::compile(&policy)?;
+        let head = match &wish.snapshot {
+            Some(id) => self.snapshot_id(who, id).await?,
+            None => self.empty_head(who).await?,
+        };
+        let now = clock::now();
+        let project = Project {
+            id: clock::id("prj-"),
+            tenant: who.tenant,
+            name: wish.name,
+            description: wish.description,
+            head,
+            sequence: 0,
+            policy_version: 1,
+            created: now,
+            updated: now,
+            removing: false,
+        };
+        let policy = policies::stored(&policy)?;
+        self.catalog.add_project(&project, &policy).await?;
+        self.project_out(&project).await
+    }
+
+    async fn empty_head(&self, who: &Principal) -> Result<SnapshotId> {
+        let repository = self.homes.repository(who.tenant);
+        let tree = StateTree::empty(&repository);
+        Ok(tree
+            .commit(info(who, "the beginning of a project".into()))
+            .await?)
+    }
+
+    /// A project that this principal may see, by id or name.
+    pub(crate) async fn project_of(&self, who: &Principal, name: &str) -> Result<Project> {
+        let mut found = self.catalog.project(who.tenant, name).await?;
+        if found.is_none() {
+            found = self.catalog.project_by_name(who.tenant, name).await?;
+        }
+        let found = found.filter(|project| !project.removing);
+        found.ok_or_else(|| no_project(name))
+    }
+
+    /// What this principal may see of a project.
+    pub(crate) async fn view_of(&self, who: &Principal, project: &Project) -> Result<View> {
+        let policy = self.policy_of(project).await?;
+        Ok(policy.for_agent(who.agent.as_deref()))
+    }
+
+    pub(crate) async fn get_project(&self, who: &Principal, id: &str) -> Result<api::Project> {
+        who.needs(Scope::ProjectsRead)?;
+        let project = self.project_of(who, id).await?;
+        self.project_out(&project).await
+    }
+
+    pub(crate) async fn list_projects(
+        &self,
+        who: &Principal,
+        query: PageQuery,
+    ) -> Result<api::ProjectPage> {
+        who.needs(Scope::ProjectsRead)?;
+        let page = self
+            .catalog
+            .projects(&ProjectQuery {
+                tenant: Some(who.tenant),
+                removing: Some(false),
+                after: position(query.after.as_deref())?,
+                limit: query.limit,
+            })
+            .await?;
+        let next = next(&page.items, query.limit, Project::position);
+        let mut items = Vec::new();
+        for project in &page.items {
+            items.push(self.project_out(project).await?);
+        }
+        Ok(api::ProjectPage { items, next })
+    }
+
+    pub(crate) async fn change_project(
+        &self,
+        who: &Principal,
+        id: &str,
+        wish: api::ChangeProject,
+    ) -> Result<api::Project> {
+        who.needs(Scope::ProjectsAdmin)?;
+        if let Some(name) = &wish.name {
+            check_name(name)?;
+        }
+        check_description(wish.description.as_deref())?;
+        let project = self.project_of(who, id).await?;
+        let change = ProjectChange {
+            name: wish.name,
+            description: wish.description.map(Some),
+        };
+        let changed = self
+            .catalog
+            .change_project(who.tenant, &project.id, &change, clock::now())
+            .await?;
+        self.project_out(&changed).await
+    }
+
+    /// Removes a project with its workspaces. Its snapshots go when nothing
+    /// else needs them.
+    pub(crate) async fn delete_project(&self, who: &Principal, id: &str) -> Result<()> {
+        who.needs(Scope::ProjectsAdmin)?;
+        let project = self.project_of(who, id).await?;
+        if let Some(sandbox) = self.sandbox_on(&project).await? {
+            let message = format!("sandbox `{sandbox}` works on the project");
+            let failure = Failure::new(ErrorCode::WorkspaceBusy, message);
+            return Err(failure
+                .about("sandboxId", sandbox)
+                .remediation("Delete the sandboxes that work on it first."));
+        }
+        self.catalog
+            .begin_removal(who.tenant, &project.id, clock::now())
+            .await?;
+        self.finish_removal(who.tenant, &project.id).await
+    }
+
+    /// Takes away everything of a project that is marked for it. What was
+    /// interrupted is done again from the start.
+    pub(crate) async fn finish_removal(&self, tenant: TenantId, project: &str) -> Result<()> {
+        for workspace in self.workspaces_on(tenant, project).await? {
+            let id = parts::workspace_id(&workspace.id)?;
+            self.remove_workspace(tenant, id).await?;
+        }
+        self.catalog.remove_project(project).await?;
+        tracing::info!(project, "project removed");
+        Ok(())
+    }
+
+    pub(crate) async fn get_policy(&self, who: &Principal, id: &str) -> Result<api::ProjectPolicy> {
+        who.needs(Scope::ProjectsRead)?;
+        let project = self.project_of(who, id).await?;
+        // A policy names what others may not see.
+        if who.agent.is_some() {
+            who.needs(Scope::ProjectsAdmin)?;
+        }
+        let found = self.catalog.policy(who.tenant, &project.id).await?;
+        let found = found.ok_or_else(|| no_project(id))?;
+        Ok(api::ProjectPolicy {
+            version: found.version,
+            policy: policies::read(found.policy)?,
+        })
+    }
+
+    pub(crate) async fn set_policy(
+        &self,
+        who: &Principal,
+        id: &str,
+        wish: api::SetPolicy,
+    ) -> Result<api::ProjectPolicy> {
+        who.needs(Scope::ProjectsAdmin)?;
+        policies::compile(&wish.policy)?;
+        let project = self.project_of(who, id).await?;
+        let expected = wish.expected_version.unwrap_or(project.policy_version);
+        let stored = policies::stored(&wish.policy)?;
+        let changed = self
+            .catalog
+            .set_policy(who.tenant, &project.id, expected, &stored, clock::now())
+            .await?;
+        Ok(api::ProjectPolicy {
+            version: changed.policy_version,
+            policy: wish.policy,
+        })
+    }
+
+    async fn project_out(&self, project: &Project) -> Result<api::Project> {
+        let repository = self.homes.repository(project.tenant);
+        let tree = repository.snapshot(project.head).await?.tree;
+        Ok(api::Project {
+            id: project.id.clone(),
+            name: project.name.clone(),
+            description: project.description.clone(),
+            head: project.head.to_string(),
+            sequence: project.sequence,
+            entries: tree.count,
+            bytes: tree.bytes,
+            policy_version: project.policy_version,
+            created_at: clock::text(project.created),
+            updated_at: clock::text(project.updated),
+        })
+    }
+}
+
+pub(crate) fn no_project(name: &str) -> Failure {
+    let message = format!("there is no project `{}`", short(name));
+    Failure::new(ErrorCode::ProjectNotFound, message).about("projectId", short(name))
+}
+
+fn check_description(text: Option<&str>) -> Result<()> {
+    match text {
+        Some(text) if text.len() > 1000 => {
+            Err(Failure::invalid("`description` has more than 1000 bytes"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The place after which a page begins, as [`next`] wrote it.
+pub(crate) fn position(after: Option<&str>) -> Result<Option<Position>> {
+    let Some(text) = after else { return Ok(None) };
+    let read = || {
+        let (created, id) = text.split_once('_')?;
+        let micros: i64 = created.parse().ok()?;
+        let nanos = u32::try_from(micros.rem_euclid(1_000_000)).ok()? * 1000;
+        Some(Position {
+            created: elevo_core::Timestamp::new(micros.div_euclid(1_000_000), nanos)?,
+            id: id.to_owned(),
+        })
+    };
+    let read = read().ok_or_else(|| Failure::invalid("`after` is no place in a list"));
+    read.map(Some)
+}
+
+/// Where the next page begins, if there may be one.
+pub(crate) fn next<T>(
+    items: &[T],
+    limit: u32,
+    position: impl Fn(&T) -> Position,
+) -> Option<String> {
+    let last = items.last().filter(|_| items.len() >= limit as usize)?;
+    let Position { created, id } = position(last);
+    let micros = created.seconds() * 1_000_000 + i64::from(created.nanos() / 1000);
+    Some(format!("{micros}_{id}"))
+}

@@ -1,0 +1,293 @@
+//! The history of a project: its log, what happened to a path, and who wrote
+//! which lines.
+
+use std::ops::Range;
+
+use elevo_api as api;
+use elevo_catalog::{FileVersion, LogEntry, MAX_PAGE};
+use elevo_core::{ErrorCode, TreePath};
+use elevo_merge::carried_lines;
+use elevo_objects::Entry;
+
+use super::out;
+use super::reading::{Seen, tree_path};
+use crate::app::diff::readable;
+use crate::app::{App, Principal};
+use crate::clock;
+use crate::failure::{Failure, Result};
+
+/// The largest file whose lines are looked at.
+const BLAMED: u64 = 4 << 20;
+
+/// As many versions are looked at.
+const VERSIONS: usize = 10_000;
+
+impl App {
+    /// How the head came to be, the newest step first.
+    pub(crate) async fn project_log(
+        &self,
+        who: &Principal,
+        project: &str,
+        (mut before, limit): (Option<u64>, u32),
+    ) -> Result<api::LogPage> {
+        let seen = self.seen(who, project, None).await?;
+        let mut items = Vec::new();
+        loop {
+            let page = self.catalog.log(&seen.project.id, before, MAX_PAGE).await?;
+            for entry in &page {
+                before = Some(entry.sequence);
+                if self.shows_step(&seen, entry).await? {
+                    items.push(log_out(entry));
+                }
+                if items.len() >= limit as usize {
+                    let next = before.filter(|sequence| *sequence > 1);
+                    return Ok(api::LogPage { items, next });
+                }
+            }
+            if page.len() < MAX_PAGE as usize {
+                return Ok(api::LogPage { items, next: None });
+            }
+        }
+    }
+
+    /// Whether anything that a step changed may be seen.
+    async fn shows_step(&self, seen: &Seen, entry: &LogEntry) -> Result<bool> {
+        if !seen.view.hides_anything() {
+            return Ok(true);
+        }
+        let mut after: Option<TreePath> = None;
+        loop {
+            let page = self.catalog.versions_in(
+                &seen.project.id,
+                entry.sequence,
+                after.as_ref(),
+                MAX_PAGE,
+            );
+            let page = page.await?;
+            if page.iter().any(|version| shows_version(seen, version)) {
+                return Ok(true);
+            }
+            match page.last() {
+                Some(last) if page.len() == MAX_PAGE as usize => {
+                    after = Some(last.change.path.clone());
+                }
+                _ => return Ok(false),
+            }
+        }
+    }
+
+    /// What one step changed.
+    pub(crate) async fn project_step(
+        &self,
+        who: &Principal,
+        project: &str,
+        sequence: u64,
+        (after, limit): (Option<&str>, u32),
+    ) -> Result<api::VersionPage> {
+        let seen = self.seen(who, project, None).await?;
+        let after = after.map(tree_path).transpose()?;
+        let found = self
+            .catalog
+            .versions_in(&seen.project.id, sequence, after.as_ref(), limit);
+        let found = found.await?;
+        let next = found
+            .last()
+            .filter(|_| found.len() >= limit as usize)
+            .map(|last| readable(last.change.path.as_bytes()));
+        let shown = found.iter().filter(|version| shows_version(&seen, version));
+        Ok(api::VersionPage {
+            items: shown.map(version_out).collect(),
+            next,
+        })
+    }
+
+    /// What happened to a path, the newest first.
+    pub(crate) async fn path_history(
+        &self,
+        who: &Principal,
+        project: &str,
+        path: &str,
+        (before, limit): (Option<u64>, u32),
+    ) -> Result<api::VersionPage> {
+        let seen = self.seen(who, project, None).await?;
+        let path = tree_path(path)?;
+        if !seen.shows(&path, true) && !seen.shows(&path, false) {
+            return Ok(api::VersionPage {
+                items: Vec::new(),
+                next: None,
+            });
+        }
+        let found = self
+            .catalog
+            .versions_of(&seen.project.id, &path, before, limit);
+        let found = found.await?;
+        let last = found.last().filter(|_| found.len() >= limit as usize);
+        Ok(api::VersionPage {
+            next: last.map(|last| last.sequence.to_string()),
+            items: found.iter().map(version_out).collect(),
+        })
+    }
+
+    /// Who wrote which lines of a file.
+    pub(crate) async fn blame(
+        &self,
+        who: &Principal,
+        project: &str,
+        path: &str,
+        at: Option<&str>,
+    ) -> Result<api::Blame> {
+        let seen = self.seen(who, project, at).await?;
+        let path = tree_path(path)?;
+        let entry = seen.entry(&path).await?;
+        let content = self.text_of(&seen, &entry).await?;
+        let landed = self
+            .catalog
+            .landing_of_snapshot(&seen.project.id, seen.snapshot)
+            .await?;
+        let before = Some(landed.map_or(0, |entry| entry.sequence) + 1);
+        let lines = self.blamed(&seen, &path, content, before).await?;
+        Ok(api::Blame {
+            path: readable(path.as_bytes()),
+            snapshot: seen.snapshot.to_string(),
+            lines,
+        })
+    }
+
+    async fn text_of(&self, seen: &Seen, entry: &Entry) -> Result<bytes::Bytes> {
+        let refused = |why: &str| Failure::new(ErrorCode::InvalidRequest, why);
+        match entry {
+            Entry::File { content, .. } if content.size() > BLAMED => {
+                Err(refused("the file is too large to be looked at by lines"))
+            }
+            Entry::File { .. } => {
+                let bytes = seen.repository().bytes(entry).await?;
+                match bytes.iter().take(8000).any(|byte| *byte == 0) {
+                    true => Err(refused("the file is no text")),
+                    false => Ok(bytes),
+                }
+            }
+            _ => Err(refused("only files have lines")),
+        }
+    }
+
+    /// Goes back through the versions of a file until each of its lines is
+    /// found to be new in one of them.
+    async fn blamed(
+        &self,
+        seen: &Seen,
+        path: &TreePath,
+        content: bytes::Bytes,
+        mut before: Option<u64>,
+    ) -> Result<Vec<api::BlamedLines>> {
+        let mut path = path.clone();
+        let mut content = content;
+        let count = lines(&content);
+        // Where each line of the file is in the version at hand.
+        let mut at: Vec<Option<u32>> = (0..count).map(Some).collect();
+        let mut found: Vec<Option<FileVersion>> = vec![None; count as usize];
+        for _ in 0..VERSIONS {
+            if at.iter().all(Option::is_none) {
+                break;
+            }
+            let page = self
+                .catalog
+                .versions_of(&seen.project.id, &path, before, 1)
+                .await?;
+            let Some(version) = page.into_iter().next() else {
+                break;
+            };
+            before = Some(version.sequence);
+            let earlier = match &version.change.before {
+                Some(entry @ Entry::File { content, .. }) if content.size() <= BLAMED => {
+                    Some(seen.repository().bytes(entry).await?)
+                }
+                _ => None,
+            };
+            let carried = match &earlier {
+                Some(earlier) => carried_lines(earlier, &content),
+                None => vec![None; lines(&content) as usize],
+            };
+            for (line, found) in at.iter_mut().zip(&mut found) {
+                let Some(here) = *line else { continue };
+                *line = carried.get(here as usize).copied().flatten();
+                if line.is_none() {
+                    *found = Some(version.clone());
+                }
+            }
+            match earlier {
+                Some(earlier) => content = earlier,
+                None => break,
+            }
+            if let Some(from) = &version.change.from {
+                path = from.clone();
+            }
+        }
+        Ok(runs(&found))
+    }
+}
+
+fn lines(content: &[u8]) -> u32 {
+    let ends = content.iter().filter(|byte| **byte == b'\n').count();
+    let rest = content.last().is_some_and(|byte| *byte != b'\n');
+    u32::try_from(ends + usize::from(rest)).unwrap_or(u32::MAX)
+}
+
+/// Lines that follow each other and came with the same step, together.
+fn runs(found: &[Option<FileVersion>]) -> Vec<api::BlamedLines> {
+    let sequence = |at: usize| found[at].as_ref().map(|version| version.sequence);
+    let mut runs: Vec<Range<usize>> = Vec::new();
+    for at in 0..found.len() {
+        match runs.last_mut() {
+            Some(run) if sequence(run.start) == sequence(at) => run.end = at + 1,
+            _ => runs.push(at..at + 1),
+        }
+    }
+    let out = runs.into_iter().map(|run| {
+        let version = found[run.start].as_ref();
+        api::BlamedLines {
+            start: run.start as u32 + 1,
+            count: run.len() as u32,
+            sequence: version.map(|version| version.sequence),
+            agent: version.and_then(|version| version.agent.clone()),
+            created_at: version.map(|version| clock::text(version.created)),
+        }
+    });
+    out.collect()
+}
+
+fn shows_version(seen: &Seen, version: &FileVersion) -> bool {
+    let change = &version.change;
+    seen.shows(&change.path, change.is_whole())
+}
+
+fn log_out(entry: &LogEntry) -> api::LogEntry {
+    api::LogEntry {
+        sequence: entry.sequence,
+        snapshot: entry.snapshot.to_string(),
+        parent: entry.parent.to_string(),
+        kind: entry.kind.to_string(),
+        agent: entry.agent.clone(),
+        workspace: entry.workspace.clone(),
+        message: entry.message.clone(),
+        changed: entry.counts["landed"].as_u64().unwrap_or_default(),
+        created_at: clock::text(entry.created),
+    }
+}
+
+fn version_out(version: &FileVersion) -> api::FileVersion {
+    let change = &version.change;
+    api::FileVersion {
+        path: readable(change.path.as_bytes()),
+        from: change.from.as_ref().map(|from| readable(from.as_bytes())),
+        kind: change.kind.to_string(),
+        entries: change.files.max(1),
+        algorithm: change.algorithm.clone(),
+        sequence: version.sequence,
+        snapshot: version.snapshot.to_string(),
+        agent: version.agent.clone(),
+        workspace: version.workspace.clone(),
+        before: change.before.as_ref().map(out::version),
+        after: change.after.as_ref().map(out::version),
+        created_at: clock::text(version.created),
+    }
+}

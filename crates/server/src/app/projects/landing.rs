@@ -1,0 +1,512 @@
+//! How changes come into a project's head: merged against it, stored, and then
+//! made the head by compare-and-swap, with versions and reviews.
+//!
+//! Objects first, head last: a server that ends in between leaves snapshots
+//! that nobody refers to, and a head as it was. What a landing was computed from
+//! (head, base of the workspace, reviews) is checked in the transaction, so any
+//! number of servers may do this at once.
+
+use std::collections::{BTreeMap, HashMap};
+
+use elevo_catalog::{
+    BaseMove, Error as CatalogError, Landing, LandingKind, Project, Review, ReviewChange,
+    ReviewState, ReviewStep, Sides as ReviewSides, Step, Workspace,
+};
+use elevo_core::{ErrorCode, TenantId, TreePath};
+use elevo_engine::{Commit, CommitInfo, Object, Repository, StateTree};
+use elevo_merge::{Limits, Precedence, Rules, Sides, TreeMerge, merge_trees};
+use elevo_objects::{ObjectKey, SnapshotId};
+use elevo_policy::{Compiled, Strategy};
+use serde_json::json;
+
+use super::merging::Reviewed;
+use super::out;
+use super::queue::Waiting;
+use crate::app::App;
+use crate::clock;
+use crate::failure::{Failure, Result};
+
+/// How often a landing is computed anew because somebody else was faster.
+const ATTEMPTS: usize = 16;
+
+/// Something to bring into a project's head.
+#[derive(Clone, Debug)]
+pub(super) struct Job {
+    pub(super) kind: LandingKind,
+    /// What was changed, if it is not a workspace's base.
+    pub(super) base: Option<SnapshotId>,
+    /// What it was changed to.
+    pub(super) theirs: SnapshotId,
+    /// The workspace whose base moves.
+    pub(super) workspace: Option<String>,
+    /// Whose work it is.
+    pub(super) agent: Option<String>,
+    /// With whose rights; `None` is without limit.
+    pub(super) rights: Option<String>,
+    pub(super) key: String,
+    pub(super) message: String,
+    /// What the caller calls it, so that nothing is done twice.
+    pub(super) request: Option<String>,
+    pub(super) strategy: Option<Strategy>,
+    pub(super) renames: bool,
+    pub(super) atomic: bool,
+    /// The review that this decides.
+    pub(super) decides: Option<Decision>,
+}
+
+/// What a job does to the review that it decides.
+#[derive(Clone, Debug)]
+pub(super) struct Decision {
+    pub(super) review: Review,
+    pub(super) change: ReviewChange,
+}
+
+/// What became of a job.
+#[derive(Debug)]
+pub(super) struct Done {
+    pub(super) head: SnapshotId,
+    pub(super) sequence: Option<u64>,
+    pub(super) merge: Option<TreeMerge>,
+    /// The review for each path that was held.
+    pub(super) reviews: HashMap<TreePath, String>,
+}
+
+/// A job that was merged and not yet landed.
+struct Prepared {
+    step: Step,
+    merge: TreeMerge,
+    reviews: HashMap<TreePath, String>,
+    commits: Vec<Commit>,
+}
+
+/// What jobs of one batch are merged into, one after the other.
+struct Base {
+    project: Project,
+    policy: std::sync::Arc<Compiled>,
+    repository: Repository,
+    head: SnapshotId,
+    tree: StateTree,
+}
+
+impl App {
+    pub(super) async fn carry_out(&self, tenant: TenantId, project: &str, jobs: Vec<Waiting>) {
+        let mut left = jobs;
+        for _ in 0..ATTEMPTS {
+            left = match self.attempt(tenant, project, left).await {
+                Some(left) => left,
+                None => return,
+            };
+        }
+        for waiting in left {
+            let message = "the project's head moves faster than this can be merged";
+            let failure = Failure::new(ErrorCode::VersionConflict, message).retry_after(1);
+            let _ = waiting.answer.send(Err(failure));
+        }
+    }
+
+    /// Answers jobs; returns those that must be tried again.
+    async fn attempt(
+        &self,
+        tenant: TenantId,
+        project: &str,
+        jobs: Vec<Waiting>,
+    ) -> Option<Vec<Waiting>> {
+        let mut base = match self.base(tenant, project).await {
+            Ok(base) => base,
+            Err(failure) => {
+                answer_all(jobs, &failure);
+                return None;
+            }
+        };
+        let expected_head = base.head;
+        let (mut prepared, mut waiting) = (Vec::new(), Vec::new());
+        for job in jobs {
+            match self.prepare(&base, &job.job).await {
+                Ok(done) => {
+                    if done.step.snapshot != base.head {
+                        base.head = done.step.snapshot;
+                        base.tree = done.merge.tree.clone();
+                    }
+                    prepared.push(done);
+                    waiting.push(job);
+                }
+                Err(failure) => {
+                    let _ = job.answer.send(Err(failure));
+                }
+            }
+        }
+        if prepared.is_empty() {
+            return None;
+        }
+        if let Err(failure) = store(&base.repository, &mut prepared).await {
+            answer_all(waiting, &failure);
+            return None;
+        }
+        let landing = Landing {
+            tenant,
+            project: project.to_owned(),
+            expected_head,
+            steps: prepared.iter().map(|done| done.step.clone()).collect(),
+            now: clock::now(),
+        };
+        match self.catalog.land(&landing).await {
+            Ok(landed) => {
+                let steps = prepared.into_iter().zip(landed.steps);
+                for ((done, step), waiting) in steps.zip(waiting) {
+                    let _ = waiting.answer.send(Ok(Done {
+                        head: step.head,
+                        sequence: step.sequence,
+                        merge: Some(done.merge),
+                        reviews: done.reviews,
+                    }));
+                }
+                self.head_moved(project);
+                None
+            }
+            Err(error) => self.not_landed(tenant, project, error, waiting).await,
+        }
+    }
+
+    async fn not_landed(
+        &self,
+        tenant: TenantId,
+        project: &str,
+        error: CatalogError,
+        mut waiting: Vec<Waiting>,
+    ) -> Option<Vec<Waiting>> {
+        match error {
+            CatalogError::HeadMoved { .. } => Some(waiting),
+            // One of them is in the way of the others.
+            _ if waiting.len() > 1 => {
+                for alone in waiting {
+                    Box::pin(self.carry_out(tenant, project, vec![alone])).await;
+                }
+                None
+            }
+            CatalogError::Changed { .. } => Some(waiting),
+            CatalogError::Repeated { landed, .. } => {
+                if let Some(alone) = waiting.pop() {
+                    let _ = alone.answer.send(Ok(Done {
+                        head: landed.head,
+                        sequence: landed.sequence,
+                        merge: None,
+                        reviews: HashMap::new(),
+                    }));
+                }
+                None
+            }
+            error => {
+                answer_all(waiting, &error.into());
+                None
+            }
+        }
+    }
+
+    async fn base(&self, tenant: TenantId, project: &str) -> Result<Base> {
+        let found = self.catalog.project(tenant, project).await?;
+        let found = found.filter(|project| !project.removing);
+        let project = found.ok_or_else(|| super::no_project(project))?;
+        let repository = self.homes.repository(tenant);
+        let snapshot = repository.snapshot(project.head).await?;
+        Ok(Base {
+            policy: self.policy_of(&project).await?,
+            head: project.head,
+            tree: StateTree::at(&repository, &snapshot),
+            repository,
+            project,
+        })
+    }
+
+    /// What a merge would do, without doing it.
+    pub(super) async fn rehearse(
+        &self,
+        project: &Project,
+        job: &Job,
+    ) -> Result<(SnapshotId, TreeMerge)> {
+        let base = self.base(project.tenant, &project.id).await?;
+        let workspace = self.workspace_of(&base, job).await?;
+        let merge = self.merge(&base, job, workspace.as_ref()).await?;
+        Ok((base.head, merge))
+    }
+
+    async fn workspace_of(&self, base: &Base, job: &Job) -> Result<Option<Workspace>> {
+        let Some(id) = &job.workspace else {
+            return Ok(None);
+        };
+        let found = self.catalog.workspace(base.project.tenant, id).await?;
+        found
+            .map(Some)
+            .ok_or_else(|| super::workspaces::no_workspace(id))
+    }
+
+    async fn merge(
+        &self,
+        base: &Base,
+        job: &Job,
+        workspace: Option<&Workspace>,
+    ) -> Result<TreeMerge> {
+        let from = job.base.or(workspace.map(|workspace| workspace.base));
+        let from = from.unwrap_or(base.head);
+        let precedence = ByPriority {
+            app: self,
+            base,
+            theirs: base.policy.priority(job.agent.as_deref()),
+        };
+        let rules = Rules {
+            view: &base.policy.for_agent(job.rights.as_deref()),
+            policy: &base.policy,
+            decided: job.decides.is_some(),
+            careful: false,
+            instead: job.strategy,
+            precedence: &precedence,
+        };
+        let limits = Limits {
+            renames: job.renames,
+            ..Limits::default()
+        };
+        let sides = Sides {
+            base: &base.repository.snapshot(from).await?,
+            ours: &base.tree,
+            theirs: &base.repository.snapshot(job.theirs).await?,
+        };
+        Ok(merge_trees(&sides, &rules, &self.drivers, &limits).await?)
+    }
+
+    async fn prepare(&self, base: &Base, job: &Job) -> Result<Prepared> {
+        let workspace = self.workspace_of(base, job).await?;
+        let merge = self.merge(base, job, workspace.as_ref()).await?;
+        if job.atomic && !(merge.conflicts.is_empty() && merge.refused.is_empty()) {
+            return Err(out::not_atomic(&merge, base.head, &job.theirs));
+        }
+        let mut commits = Vec::new();
+        let snapshot = match merge.landed.is_empty() {
+            true => base.head,
+            false => {
+                let staged = merge.tree.staged(head_info(base, job)).await?;
+                commits.push(staged.1);
+                staged.0
+            }
+        };
+        let from = job.base.or(workspace.as_ref().map(|row| row.base));
+        let held = Reviewed::of(self, base_of(base, job, from), &merge).await?;
+        let moved = match (&workspace, &job.decides) {
+            (Some(row), _) => Some(base_move(base, job, row, &merge, &mut commits).await?),
+            (None, Some(decision)) if merge.conflicts.is_empty() => {
+                self.settled(base, decision, &mut commits).await?
+            }
+            (None, _) => None,
+        };
+        let mut reviews = held.changes;
+        reviews.extend(
+            job.decides
+                .clone()
+                .map(|decision| decided(decision, base, job, &merge)),
+        );
+        let from = job
+            .decides
+            .as_ref()
+            .and_then(|decision| decision.review.workspace.clone());
+        let step = Step {
+            kind: job.kind,
+            snapshot,
+            agent: job.agent.clone(),
+            workspace: job.workspace.clone().or(from.filter(|_| moved.is_some())),
+            key: job.key.clone(),
+            message: job.message.clone(),
+            request: job.request.clone(),
+            counts: json!({
+                "landed": merge.landed.len(), "held": merge.conflicts.len(),
+                "refused": merge.refused.len(), "local": merge.local,
+            }),
+            changes: merge.landed.iter().map(out::path_change).collect(),
+            reviews,
+            opens: held.opens,
+            base: moved,
+        };
+        Ok(Prepared {
+            step,
+            merge,
+            reviews: held.by_path,
+            commits,
+        })
+    }
+
+    /// Once a change is decided on, its workspace does not bring it up again:
+    /// that is part of what both sides agree on.
+    async fn settled(
+        &self,
+        base: &Base,
+        decision: &Decision,
+        commits: &mut Vec<Commit>,
+    ) -> Result<Option<BaseMove>> {
+        let review = &decision.review;
+        let Some(id) = &review.workspace else {
+            return Ok(None);
+        };
+        let Some(row) = self.catalog.workspace(review.tenant, id).await? else {
+            return Ok(None);
+        };
+        let tree = StateTree::open(&base.repository, row.base).await?;
+        match review.sides.theirs.clone() {
+            Some(entry) => tree.put(&review.path, entry).await?,
+            None => match tree.remove(&review.path).await {
+                Ok(()) | Err(elevo_engine::Error::NotFound(_)) => {}
+                Err(error) => return Err(error.into()),
+            },
+        }
+        let staged = tree.staged(agreed_info(base, id)).await?;
+        commits.push(staged.1);
+        Ok(Some(BaseMove {
+            expected: row.base,
+            base: staged.0,
+            synced: row.synced,
+        }))
+    }
+}
+
+/// The base of the workspace's next merge: what both sides agree on now.
+async fn base_move(
+    base: &Base,
+    job: &Job,
+    row: &Workspace,
+    merge: &TreeMerge,
+    commits: &mut Vec<Commit>,
+) -> Result<BaseMove> {
+    let agreed = merge.agreed.tree().await?;
+    let theirs = base.repository.snapshot(job.theirs).await?;
+    let before = base.repository.snapshot(row.base).await?;
+    let next = if agreed == theirs.tree {
+        job.theirs
+    } else if agreed == before.tree {
+        row.base
+    } else {
+        let staged = merge.agreed.staged(agreed_info(base, &row.id)).await?;
+        commits.push(staged.1);
+        staged.0
+    };
+    Ok(BaseMove {
+        expected: row.base,
+        base: next,
+        // A merge brings nothing into the workspace.
+        synced: row.synced,
+    })
+}
+
+fn agreed_info(base: &Base, workspace: &str) -> CommitInfo {
+    CommitInfo {
+        parents: Vec::new(),
+        author: "elevo".into(),
+        message: format!("what {workspace} and the project agree on"),
+        created: clock::now(),
+        labels: BTreeMap::from([("project".to_owned(), base.project.id.clone())]),
+        reference: None,
+    }
+}
+
+/// A decision that meets another conflict leaves its review open, with what is
+/// to be decided now.
+fn decided(decision: Decision, base: &Base, job: &Job, merge: &TreeMerge) -> ReviewStep {
+    let Decision { review, mut change } = decision;
+    if let Some(conflict) = merge.conflicts.first() {
+        change = ReviewChange::new(ReviewState::Open, ReviewState::Open);
+        change.detail = Some(out::detail(conflict));
+        change.sides = Some(ReviewSides {
+            base: conflict.base.clone(),
+            ours: conflict.ours.clone(),
+            theirs: conflict.theirs.clone(),
+            base_snapshot: job.base.unwrap_or(base.head),
+            ours_snapshot: base.head,
+            theirs_snapshot: job.theirs,
+        });
+    }
+    ReviewStep {
+        id: review.id,
+        change,
+    }
+}
+
+fn base_of<'a>(base: &'a Base, job: &'a Job, from: Option<SnapshotId>) -> super::merging::Held<'a> {
+    super::merging::Held {
+        project: &base.project,
+        workspace: job.workspace.as_deref(),
+        agent: job.agent.as_deref(),
+        decides: job.decides.is_some(),
+        base: from.unwrap_or(base.head),
+        ours: base.head,
+        theirs: job.theirs,
+    }
+}
+
+fn head_info(base: &Base, job: &Job) -> CommitInfo {
+    let mut labels = BTreeMap::new();
+    labels.insert("project".to_owned(), base.project.id.clone());
+    labels.insert("kind".to_owned(), job.kind.to_string());
+    CommitInfo {
+        parents: vec![base.head],
+        author: job.agent.clone().unwrap_or_else(|| job.key.clone()),
+        message: job.message.clone(),
+        created: clock::now(),
+        labels,
+        reference: None,
+    }
+}
+
+/// Stores what all of them need in one batch.
+async fn store(repository: &Repository, prepared: &mut [Prepared]) -> Result<()> {
+    let mut objects: HashMap<ObjectKey, Object> = HashMap::new();
+    let mut order = Vec::new();
+    let mut snapshots = Vec::new();
+    for commit in prepared.iter_mut().flat_map(|done| done.commits.drain(..)) {
+        for object in commit.objects {
+            let key = object.key;
+            if objects.insert(key, object).is_none() {
+                order.push(key);
+            }
+        }
+        snapshots.extend(commit.snapshots);
+    }
+    if snapshots.is_empty() {
+        return Ok(());
+    }
+    let objects = order.iter().filter_map(|key| objects.remove(key)).collect();
+    let commit = Commit {
+        objects,
+        snapshots,
+        references: Vec::new(),
+    };
+    let stored = repository.store().commit(repository.tenant(), commit).await;
+    stored
+        .map_err(|error| elevo_engine::Error::from(error).into())
+        .map(drop)
+}
+
+fn answer_all(jobs: Vec<Waiting>, failure: &Failure) {
+    for waiting in jobs {
+        let _ = waiting.answer.send(Err(failure.again()));
+    }
+}
+
+/// Priorities as the policy has them.
+struct ByPriority<'a> {
+    app: &'a App,
+    base: &'a Base,
+    theirs: i32,
+}
+
+impl std::fmt::Debug for ByPriority<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ByPriority").finish_non_exhaustive()
+    }
+}
+
+#[async_trait::async_trait]
+impl Precedence for ByPriority<'_> {
+    async fn theirs_first(&self, path: &TreePath) -> elevo_merge::Result<Option<bool>> {
+        let project = &self.base.project.id;
+        let last = self.app.catalog.last_version(project, path).await;
+        let last = last.map_err(|error| elevo_merge::Error::Precedence(error.into()))?;
+        let ours = last.and_then(|version| version.agent);
+        let ours = self.base.policy.priority(ours.as_deref());
+        Ok((ours != self.theirs).then_some(self.theirs > ours))
+    }
+}

@@ -1,0 +1,272 @@
+//! Merging workspaces, and holding for review what cannot land.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use elevo_api as api;
+use elevo_api::Scope;
+use elevo_catalog::{
+    LandingKind, Project, Review, ReviewChange, ReviewState, ReviewStep, Sides, Workspace,
+};
+use elevo_core::{ErrorCode, TreePath};
+use elevo_merge::{Conflict, TreeMerge};
+use elevo_objects::SnapshotId;
+use elevo_policy::Strategy;
+
+use super::landing::{Done, Job};
+use super::out;
+use crate::app::{App, Principal};
+use crate::clock;
+use crate::failure::{Failure, Result};
+
+/// How long somebody has to decide on what was held.
+const REVIEW_TIME: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// What a merge that holds something was made from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Held<'a> {
+    pub(super) project: &'a Project,
+    pub(super) workspace: Option<&'a str>,
+    pub(super) agent: Option<&'a str>,
+    /// Whether it decides a review, which then stays open.
+    pub(super) decides: bool,
+    pub(super) base: SnapshotId,
+    pub(super) ours: SnapshotId,
+    pub(super) theirs: SnapshotId,
+}
+
+/// The reviews of a merge.
+#[derive(Debug, Default)]
+pub(super) struct Reviewed {
+    pub(super) opens: Vec<Review>,
+    pub(super) changes: Vec<ReviewStep>,
+    pub(super) by_path: HashMap<TreePath, String>,
+}
+
+impl Reviewed {
+    /// Opens a review for every conflict. One that is open for the same path of
+    /// the same workspace stays if nothing is new, and is superseded otherwise;
+    /// one whose path is no conflict any more is superseded by nothing.
+    pub(super) async fn of(app: &App, held: Held<'_>, merge: &TreeMerge) -> Result<Self> {
+        let mut reviewed = Self::default();
+        if held.decides {
+            return Ok(reviewed);
+        }
+        let mut open = app.open_reviews(held.workspace).await?;
+        for conflict in &merge.conflicts {
+            let sides = Sides {
+                base: conflict.base.clone(),
+                ours: conflict.ours.clone(),
+                theirs: conflict.theirs.clone(),
+                base_snapshot: held.base,
+                ours_snapshot: held.ours,
+                theirs_snapshot: held.theirs,
+            };
+            let before = open.remove(&conflict.path);
+            if let Some(before) = before.as_ref().filter(|before| same(&before.sides, &sides)) {
+                let path = conflict.path.clone();
+                reviewed.by_path.insert(path, before.id.clone());
+                continue;
+            }
+            let review = new_review(held, conflict, sides);
+            reviewed
+                .changes
+                .extend(before.map(|before| superseded(before, Some(&review.id))));
+            let path = conflict.path.clone();
+            reviewed.by_path.insert(path, review.id.clone());
+            reviewed.opens.push(review);
+        }
+        let obsolete = open.into_values().map(|review| superseded(review, None));
+        reviewed.changes.extend(obsolete);
+        Ok(reviewed)
+    }
+}
+
+fn same(one: &Sides, other: &Sides) -> bool {
+    (&one.base, &one.ours, &one.theirs) == (&other.base, &other.ours, &other.theirs)
+}
+
+fn superseded(review: Review, by: Option<&str>) -> ReviewStep {
+    ReviewStep {
+        id: review.id,
+        change: ReviewChange {
+            successor: by.map(str::to_owned),
+            ..ReviewChange::new(ReviewState::Open, ReviewState::Superseded)
+        },
+    }
+}
+
+fn new_review(held: Held<'_>, conflict: &Conflict, sides: Sides) -> Review {
+    let now = clock::now();
+    Review {
+        id: clock::id("rev-"),
+        tenant: held.project.tenant,
+        project: held.project.id.clone(),
+        workspace: held.workspace.map(str::to_owned),
+        agent: held.agent.map(str::to_owned),
+        path: conflict.path.clone(),
+        kind: conflict.kind.name().to_owned(),
+        sides,
+        algorithm: conflict.algorithm.to_owned(),
+        state: ReviewState::Open,
+        detail: out::detail(conflict),
+        created: now,
+        expires: Some(clock::after(now, REVIEW_TIME)),
+        closed: None,
+        closed_by: None,
+        resolution: None,
+        successor: None,
+        reopened: 0,
+    }
+}
+
+impl App {
+    async fn open_reviews(&self, workspace: Option<&str>) -> Result<HashMap<TreePath, Review>> {
+        let mut open = HashMap::new();
+        let Some(workspace) = workspace else {
+            return Ok(open);
+        };
+        let mut after = None;
+        loop {
+            let page = self
+                .catalog
+                .open_reviews_of(workspace, after.as_ref(), elevo_catalog::MAX_PAGE)
+                .await?;
+            after = page.last().map(|review| review.path.clone());
+            let is_last = page.len() < elevo_catalog::MAX_PAGE as usize;
+            open.extend(page.into_iter().map(|review| (review.path.clone(), review)));
+            if is_last {
+                return Ok(open);
+            }
+        }
+    }
+
+    /// Brings what a workspace changed to its project's head.
+    pub(crate) async fn merge_workspace(
+        self: &Arc<Self>,
+        who: &Principal,
+        id: &str,
+        wish: api::Merge,
+        request: Option<String>,
+    ) -> Result<api::MergeResult> {
+        who.needs(Scope::ProjectsWrite)?;
+        let row = self.visible_workspace(who, id).await?;
+        self.merge_row(who, &row, &wish, request).await
+    }
+
+    pub(super) async fn merge_row(
+        self: &Arc<Self>,
+        who: &Principal,
+        row: &Workspace,
+        wish: &api::Merge,
+        request: Option<String>,
+    ) -> Result<api::MergeResult> {
+        let project = self.project_of_row(row).await?;
+        if row.read_only {
+            let message = "nothing can be changed in this workspace";
+            return Err(Failure::new(ErrorCode::WorkspaceReadOnly, message));
+        }
+        self.check_override(&project, wish.strategy).await?;
+        let taken = self.snapshot_of_workspace(who, row).await?;
+        let job = Job {
+            kind: LandingKind::Merge,
+            base: None,
+            theirs: taken,
+            workspace: Some(row.id.clone()),
+            agent: row.agent.clone(),
+            rights: row.agent.clone(),
+            ..job(who, wish, taken, request)
+        };
+        self.settle(&project, job, wish.dry_run).await
+    }
+
+    /// Merges a job, or only says what would happen.
+    pub(super) async fn settle(
+        self: &Arc<Self>,
+        project: &Project,
+        job: Job,
+        dry_run: bool,
+    ) -> Result<api::MergeResult> {
+        let theirs = job.theirs;
+        if dry_run {
+            let (head, merge) = self.rehearse(project, &job).await?;
+            let done = Done {
+                head,
+                sequence: None,
+                merge: Some(merge),
+                reviews: HashMap::new(),
+            };
+            return Ok(out::merge_result(project, &done, theirs, true));
+        }
+        let started = clock::instant();
+        let done = self.land(project, job).await?;
+        crate::metrics::merged(started.elapsed());
+        Ok(out::merge_result(project, &done, theirs, false))
+    }
+
+    /// Merges a workspace for the last time, and removes it.
+    pub(crate) async fn complete_workspace(
+        self: &Arc<Self>,
+        who: &Principal,
+        id: &str,
+        wish: api::Merge,
+        request: Option<String>,
+    ) -> Result<api::MergeResult> {
+        who.needs(Scope::ProjectsWrite)?;
+        let row = self.visible_workspace(who, id).await?;
+        self.not_in_a_sandbox(&row).await?;
+        let result = match row.read_only {
+            true => out::nothing(&self.project_of_row(&row).await?, row.base),
+            false => self.merge_row(who, &row, &wish, request).await?,
+        };
+        if !result.dry_run {
+            self.forget_workspace(&row).await?;
+        }
+        Ok(result)
+    }
+
+    pub(super) async fn check_override(
+        &self,
+        project: &Project,
+        strategy: Option<Strategy>,
+    ) -> Result<()> {
+        let Some(strategy) = strategy else {
+            return Ok(());
+        };
+        match self.policy_of(project).await?.allows_override(strategy) {
+            true => Ok(()),
+            false => {
+                let message = format!("the policy lets nobody choose `{strategy}`");
+                let failure = Failure::new(ErrorCode::PolicyRefused, message);
+                Err(failure.remediation(
+                    "Leave `strategy` out, or have it added to `overrides` of the policy.",
+                ))
+            }
+        }
+    }
+}
+
+/// A job of this principal.
+pub(super) fn job(
+    who: &Principal,
+    wish: &api::Merge,
+    theirs: SnapshotId,
+    request: Option<String>,
+) -> Job {
+    Job {
+        kind: LandingKind::Apply,
+        base: None,
+        theirs,
+        workspace: None,
+        agent: who.agent.clone(),
+        rights: who.agent.clone(),
+        key: who.key.clone(),
+        message: wish.message.clone(),
+        request,
+        strategy: wish.strategy,
+        renames: wish.renames,
+        atomic: wish.atomic,
+        decides: None,
+    }
+}

@@ -1,0 +1,230 @@
+//! Merges and their conflicts as the API shows them.
+
+use elevo_api as api;
+use elevo_catalog::{PathChange, Project, VersionKind};
+use elevo_core::ErrorCode;
+use elevo_merge::{Conflict, Hunk, Landed, Place, Refused, Suggestion, TreeMerge};
+use elevo_objects::{Content, Entry, SnapshotId};
+use serde_json::{Value, json};
+
+use super::landing::Done;
+use crate::app::diff::readable;
+use crate::failure::Failure;
+
+/// As many of each kind are listed.
+const LISTED: usize = 1000;
+
+/// As many hunks of a file are shown.
+const HUNKS: usize = 100;
+
+/// As much of a version of a hunk is shown.
+const HUNK_BYTES: usize = 16 << 10;
+
+/// As much of all hunks is kept with a review.
+const DETAIL_BYTES: usize = 64 << 10;
+
+pub(super) fn merge_result(
+    project: &Project,
+    done: &Done,
+    theirs: SnapshotId,
+    dry_run: bool,
+) -> api::MergeResult {
+    let mut out = nothing(project, done.head);
+    out.sequence = done.sequence;
+    out.snapshot = theirs.to_string();
+    out.dry_run = dry_run;
+    let Some(merge) = &done.merge else {
+        return out;
+    };
+    out.landed = merge.landed.iter().take(LISTED).map(landed).collect();
+    out.landed_count = merge.landed.len() as u64;
+    let conflicts = merge.conflicts.iter().take(LISTED);
+    out.conflicts = conflicts
+        .map(|found| conflict(found, done.reviews.get(&found.path).cloned()))
+        .collect();
+    out.conflict_count = merge.conflicts.len() as u64;
+    out.refused = merge.refused.iter().take(LISTED).map(refused).collect();
+    out.refused_count = merge.refused.len() as u64;
+    let overruled = merge.overruled.iter().take(LISTED);
+    out.overruled = overruled
+        .map(|lost| readable(lost.path.as_bytes()))
+        .collect();
+    (out.same, out.local) = (merge.same, merge.local);
+    out
+}
+
+pub(super) fn nothing(project: &Project, head: SnapshotId) -> api::MergeResult {
+    api::MergeResult {
+        project: project.id.clone(),
+        head: head.to_string(),
+        sequence: None,
+        snapshot: head.to_string(),
+        dry_run: false,
+        landed: Vec::new(),
+        landed_count: 0,
+        conflicts: Vec::new(),
+        conflict_count: 0,
+        refused: Vec::new(),
+        refused_count: 0,
+        overruled: Vec::new(),
+        same: 0,
+        local: 0,
+    }
+}
+
+/// Why an atomic merge did nothing.
+pub(super) fn not_atomic(merge: &TreeMerge, head: SnapshotId, theirs: &SnapshotId) -> Failure {
+    let message = format!(
+        "{} conflicts and {} changes that are not allowed keep this from landing as a whole",
+        merge.conflicts.len(),
+        merge.refused.len()
+    );
+    let conflicts = merge.conflicts.iter().take(100);
+    let conflicts: Vec<_> = conflicts.map(|found| conflict(found, None)).collect();
+    let refused: Vec<_> = merge.refused.iter().take(100).map(refused).collect();
+    Failure::new(ErrorCode::MergeConflict, message)
+        .about("head", head.to_string())
+        .about("snapshot", theirs.to_string())
+        .about("conflicts", json!(conflicts))
+        .about("refused", json!(refused))
+}
+
+fn landed(landed: &Landed) -> api::LandedFile {
+    api::LandedFile {
+        path: readable(landed.path.as_bytes()),
+        from: landed.from.as_ref().map(|from| readable(from.as_bytes())),
+        kind: kind(landed).to_string(),
+        entries: landed.entries,
+        algorithm: landed.algorithm.to_owned(),
+    }
+}
+
+fn refused(refused: &Refused) -> api::FileRefused {
+    api::FileRefused {
+        path: readable(refused.path.as_bytes()),
+        reason: format!("{}. {}", refused.refusal, refused.refusal.remedy()),
+    }
+}
+
+pub(crate) fn conflict(found: &Conflict, review: Option<String>) -> api::Conflict {
+    api::Conflict {
+        path: readable(found.path.as_bytes()),
+        kind: found.kind.name().to_owned(),
+        review,
+        base: found.base.as_ref().map(version),
+        ours: found.ours.as_ref().map(version),
+        theirs: found.theirs.as_ref().map(version),
+        hunks: found.hunks.iter().take(HUNKS).map(hunk).collect(),
+        suggestion: suggestion(&found.suggestion).to_owned(),
+        reason: found.reason.to_owned(),
+    }
+}
+
+const fn suggestion(suggestion: &Suggestion) -> &'static str {
+    match suggestion {
+        Suggestion::Ours => "ours",
+        Suggestion::Theirs => "theirs",
+        Suggestion::Content(_) => "merged",
+    }
+}
+
+/// What is kept of a conflict with its review.
+pub(super) fn detail(conflict: &Conflict) -> Value {
+    let mut room = DETAIL_BYTES;
+    let mut hunks = Vec::new();
+    for found in conflict.hunks.iter().take(HUNKS).map(hunk) {
+        let texts = [&found.base, &found.ours, &found.theirs];
+        let size: usize = texts.into_iter().flatten().map(String::len).sum();
+        if size > room {
+            break;
+        }
+        room -= size;
+        hunks.push(found);
+    }
+    json!({
+        "hunks": hunks,
+        "suggestion": suggestion(&conflict.suggestion),
+        "reason": conflict.reason,
+    })
+}
+
+fn hunk(hunk: &Hunk) -> api::ConflictHunk {
+    let text = |bytes: &Option<Vec<u8>>| {
+        let bytes = bytes.as_ref()?;
+        let shown = &bytes[..bytes.len().min(HUNK_BYTES)];
+        Some(String::from_utf8_lossy(shown).into_owned())
+    };
+    let range = |range: &std::ops::Range<u32>| api::LineRange {
+        start: range.start + 1,
+        count: range.end.saturating_sub(range.start),
+    };
+    api::ConflictHunk {
+        place: match &hunk.place {
+            Place::Key(pointer) => api::HunkPlace::Key(pointer.clone()),
+            Place::Lines(lines) => api::HunkPlace::Lines {
+                base: range(&lines.base),
+                ours: range(&lines.ours),
+                theirs: range(&lines.theirs),
+            },
+        },
+        base: text(&hunk.base),
+        ours: text(&hunk.ours),
+        theirs: text(&hunk.theirs),
+    }
+}
+
+/// What an entry is, without its content.
+pub(crate) fn version(entry: &Entry) -> api::Version {
+    let (kind, id, size, mode) = match entry {
+        Entry::File { mode, content } => {
+            let id = match content {
+                Content::Empty => None,
+                Content::Chunk { hash, .. } | Content::List { hash, .. } => Some(hash.to_string()),
+            };
+            ("file", id, content.size(), mode.bits())
+        }
+        Entry::Directory { mode, tree } => {
+            let id = tree.root.map(|root| root.to_string());
+            ("directory", id, tree.bytes, mode.bits())
+        }
+        Entry::Link(link) => ("symlink", Some(link.hash.to_string()), link.size, 0o777),
+    };
+    api::Version {
+        kind: kind.to_owned(),
+        id,
+        size,
+        mode: format!("{mode:o}"),
+    }
+}
+
+fn kind(landed: &Landed) -> VersionKind {
+    match (&landed.before, &landed.after) {
+        _ if landed.from.is_some() => VersionKind::Renamed,
+        (None, _) => VersionKind::Added,
+        (_, None) => VersionKind::Removed,
+        _ if landed.algorithm == "mode" => VersionKind::Mode,
+        _ => VersionKind::Modified,
+    }
+}
+
+/// What the catalog keeps of a change.
+pub(super) fn path_change(landed: &Landed) -> PathChange {
+    let is_directory = |entry: &Option<Entry>| matches!(entry, Some(Entry::Directory { .. }));
+    let alone =
+        landed.entries == 1 && (is_directory(&landed.before) || is_directory(&landed.after));
+    PathChange {
+        path: landed.path.clone(),
+        kind: kind(landed),
+        from: landed.from.clone(),
+        before: landed.before.clone(),
+        after: landed.after.clone(),
+        // A directory by itself says nothing of what is in it.
+        files: if alone { 0 } else { landed.entries },
+        algorithm: landed.algorithm.to_owned(),
+    }
+}
+
+/// A path as the API shows it.
+pub(crate) fn path_text(path: &elevo_core::TreePath) -> String {
+    readable(path.as_bytes())
+}

@@ -1,0 +1,301 @@
+//! What is read of a project: files, directories and differences of any state,
+//! without what may not be seen.
+
+use elevo_api as api;
+use elevo_api::Scope;
+use elevo_catalog::Project;
+use elevo_core::{ErrorCode, Name, TreePath};
+use elevo_engine::{Change, Diff, EntryKind, Insight, PatchOptions, Repository, StateTree};
+use elevo_objects::{Entry, SnapshotId, Tree};
+use elevo_policy::{Access, View};
+
+use super::out;
+use crate::app::diff::{change_out, count, readable};
+use crate::app::{App, Principal};
+use crate::failure::{Failure, Result, short};
+
+/// A state of a project that this principal may see.
+pub(crate) struct Seen {
+    pub(crate) project: Project,
+    pub(crate) view: View,
+    pub(crate) snapshot: SnapshotId,
+    pub(crate) tree: StateTree,
+}
+
+/// The most that is read of a file in one answer.
+const FILE: u64 = 64 << 20;
+
+/// The largest patch.
+const PATCH: usize = 16 << 20;
+
+impl App {
+    /// The project's head, or another snapshot that is or was its head.
+    pub(crate) async fn seen(
+        &self,
+        who: &Principal,
+        project: &str,
+        at: Option<&str>,
+    ) -> Result<Seen> {
+        who.needs(Scope::ProjectsRead)?;
+        let project = self.project_of(who, project).await?;
+        let view = self.view_of(who, &project).await?;
+        let snapshot = match at {
+            Some(text) => self.head_of(who, &project, text).await?,
+            None => project.head,
+        };
+        let repository = self.homes.repository(who.tenant);
+        let tree = StateTree::open(&repository, snapshot).await?;
+        Ok(Seen {
+            project,
+            view,
+            snapshot,
+            tree,
+        })
+    }
+
+    /// A file of a project, as it is or was.
+    pub(crate) async fn project_file(
+        &self,
+        who: &Principal,
+        project: &str,
+        path: &str,
+        at: Option<&str>,
+    ) -> Result<(api::Version, bytes::Bytes)> {
+        let seen = self.seen(who, project, at).await?;
+        let path = tree_path(path)?;
+        let entry = seen.entry(&path).await?;
+        let bytes = match &entry {
+            Entry::Directory { .. } => {
+                let message = format!("`{}` is a directory", readable(path.as_bytes()));
+                let failure = Failure::new(ErrorCode::PathNotFound, message);
+                return Err(failure.remediation("List it with `GET …/tree`, or take an archive."));
+            }
+            Entry::File { content, .. } if content.size() > FILE => {
+                let message = format!("the file has more than {FILE} bytes");
+                return Err(Failure::new(ErrorCode::PayloadTooLarge, message));
+            }
+            entry => seen.tree.repository().bytes(entry).await?,
+        };
+        Ok((out::version(&entry), bytes))
+    }
+
+    /// What is in a directory of a project.
+    pub(crate) async fn project_tree(
+        &self,
+        who: &Principal,
+        project: &str,
+        path: &str,
+        at: Option<&str>,
+        (after, limit): (Option<&str>, u32),
+    ) -> Result<api::TreePage> {
+        let seen = self.seen(who, project, at).await?;
+        let directory = tree_path(path)?;
+        if !directory.is_root() && !is_directory(&seen.entry(&directory).await?) {
+            let message = format!("`{}` is no directory", short(path));
+            return Err(Failure::new(ErrorCode::PathNotFound, message));
+        }
+        let mut after = match after {
+            Some(name) => Some(
+                Name::copy_from(name.as_bytes())
+                    .map_err(|_| Failure::invalid("`after` is no name"))?,
+            ),
+            None => None,
+        };
+        let mut items = Vec::new();
+        loop {
+            let page = seen.tree.list(&directory, after.as_ref(), 1000).await?;
+            for (name, stat) in &page {
+                after = Some(name.clone());
+                let path = directory.join(name).map_err(elevo_engine::Error::from)?;
+                let is_directory = stat.kind == EntryKind::Directory;
+                if !seen.shows(&path, is_directory) {
+                    continue;
+                }
+                let Some(entry) = seen.tree.entry(&path).await? else {
+                    continue;
+                };
+                items.push(api::TreeEntry {
+                    path: readable(path.as_bytes()),
+                    version: out::version(&entry),
+                });
+                if items.len() >= limit as usize {
+                    let next = Some(readable(name.as_bytes()));
+                    return Ok(seen.page(items, next));
+                }
+            }
+            if page.len() < 1000 {
+                return Ok(seen.page(items, None));
+            }
+        }
+    }
+
+    /// What changed between two states of a project.
+    pub(crate) async fn project_diff(
+        &self,
+        who: &Principal,
+        project: &str,
+        (from, to): (Option<&str>, Option<&str>),
+        limit: usize,
+    ) -> Result<api::Diff> {
+        let (mut diff, seen, base) = self.states(who, project, from, to).await?;
+        let mut out = api::Diff {
+            base: base.to_string(),
+            changes: Vec::new(),
+            totals: api::DiffTotals::default(),
+            truncated: false,
+        };
+        while let Some(change) = seen.next_of(&mut diff).await? {
+            let change = change_out(&change);
+            count(&mut out.totals, change.kind);
+            match out.changes.len() < limit {
+                true => out.changes.push(change),
+                false => out.truncated = true,
+            }
+        }
+        Ok(out)
+    }
+
+    /// The same as a patch that `git apply` takes.
+    pub(crate) async fn project_patch(
+        &self,
+        who: &Principal,
+        project: &str,
+        (from, to): (Option<&str>, Option<&str>),
+    ) -> Result<Vec<u8>> {
+        let (mut diff, seen, _) = self.states(who, project, from, to).await?;
+        let (mut bytes, options) = (Vec::new(), PatchOptions::default());
+        let repository = diff.repository().clone();
+        while let Some(change) = seen.next_of(&mut diff).await? {
+            bytes.extend(elevo_engine::patch(&repository, &change, &options).await?);
+            if bytes.len() > PATCH {
+                let message = "the patch has more than 16 MiB; take an archive instead";
+                return Err(Failure::new(ErrorCode::PayloadTooLarge, message));
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// The same as lines added and removed.
+    pub(crate) async fn project_stat(
+        &self,
+        who: &Principal,
+        project: &str,
+        (from, to): (Option<&str>, Option<&str>),
+        limit: usize,
+    ) -> Result<api::DiffStat> {
+        let (mut diff, seen, base) = self.states(who, project, from, to).await?;
+        let repository = diff.repository().clone();
+        let mut out = api::DiffStat {
+            base: base.to_string(),
+            ..api::DiffStat::default()
+        };
+        while let Some(change) = seen.next_of(&mut diff).await? {
+            let (path, kind) = (readable(change.path.as_bytes()), change_out(&change).kind);
+            let insight = Insight::of(&repository, change, elevo_engine::DEFAULT_MAX_TEXT_BYTES);
+            let insight = insight.await?;
+            out.files += 1;
+            out.added += insight.lines_added;
+            out.removed += insight.lines_removed;
+            if out.changes.len() >= limit {
+                out.truncated = true;
+                continue;
+            }
+            out.changes.push(api::FileStat {
+                path,
+                kind,
+                added: insight.text.then_some(insight.lines_added),
+                removed: insight.text.then_some(insight.lines_removed),
+            });
+        }
+        Ok(out)
+    }
+
+    async fn states(
+        &self,
+        who: &Principal,
+        project: &str,
+        from: Option<&str>,
+        to: Option<&str>,
+    ) -> Result<(Diff, Seen, SnapshotId)> {
+        let after = self.seen(who, project, to).await?;
+        let from = match from {
+            Some(text) => self.head_of(who, &after.project, text).await?,
+            None => self.before(&after).await?,
+        };
+        let repository = after.tree.repository().clone();
+        let before = repository.snapshot(from).await?.tree;
+        let diff = Diff::new(&repository, before, after.tree.tree().await?);
+        Ok((diff, after, from))
+    }
+
+    /// The head before this one.
+    async fn before(&self, seen: &Seen) -> Result<SnapshotId> {
+        let landed = self
+            .catalog
+            .landing_of_snapshot(&seen.project.id, seen.snapshot);
+        Ok(landed.await?.map_or(seen.snapshot, |entry| entry.parent))
+    }
+}
+
+impl Seen {
+    /// What is at a path, if it may be seen.
+    pub(crate) async fn entry(&self, path: &TreePath) -> Result<Entry> {
+        let missing = || {
+            let path = readable(path.as_bytes());
+            let message = format!("there is no `{path}` in this state of the project");
+            Failure::new(ErrorCode::PathNotFound, message).about("path", path)
+        };
+        if path.is_root() {
+            let tree: Tree = self.tree.tree().await?;
+            let mode = elevo_objects::Mode::EXECUTABLE;
+            return Ok(Entry::Directory { mode, tree });
+        }
+        let found = self.tree.entry(path).await?;
+        found
+            .filter(|entry| self.shows(path, is_directory(entry)))
+            .ok_or_else(missing)
+    }
+
+    /// Whether something may be seen. Of a directory, whether anything in it
+    /// may be.
+    pub(crate) fn shows(&self, path: &TreePath, is_directory: bool) -> bool {
+        match is_directory {
+            true => self.view.uniform(path) != Some(Access::None),
+            false => self.view.access(path) != Access::None,
+        }
+    }
+
+    async fn next_of(&self, diff: &mut Diff) -> Result<Option<Change>> {
+        while let Some(change) = diff.next().await? {
+            let (before, after) = (change.kind.before(), change.kind.after());
+            let is_directory = [before, after].into_iter().flatten().any(is_directory);
+            if self.shows(&change.path, is_directory) {
+                return Ok(Some(change));
+            }
+            diff.skip_inside();
+        }
+        Ok(None)
+    }
+
+    fn page(&self, items: Vec<api::TreeEntry>, next: Option<String>) -> api::TreePage {
+        api::TreePage {
+            snapshot: self.snapshot.to_string(),
+            items,
+            next,
+        }
+    }
+
+    pub(crate) fn repository(&self) -> &Repository {
+        self.tree.repository()
+    }
+}
+
+/// A path that a client names.
+pub(crate) fn tree_path(text: &str) -> Result<TreePath> {
+    let trimmed = text.trim_matches('/');
+    TreePath::new(trimmed).map_err(|error| Failure::invalid(format!("`path`: {error}")))
+}
+
+const fn is_directory(entry: &Entry) -> bool {
+    matches!(entry, Entry::Directory { .. })
+}

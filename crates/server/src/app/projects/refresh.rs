@@ -1,0 +1,221 @@
+//! Bringing workspaces up to date with their project.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use elevo_api as api;
+use elevo_api::Scope;
+use elevo_catalog::{Project, Workspace, WorkspaceChange};
+use elevo_engine::{CommitInfo, Progress, StateTree};
+use elevo_merge::{LaterFirst, Limits, Rules, Sides, TreeMerge, merge_trees};
+use elevo_objects::SnapshotId;
+use elevo_policy::Policy;
+
+use super::{out, policies};
+use crate::app::files::info;
+use crate::app::{App, Principal, parts};
+use crate::clock;
+use crate::failure::{Failure, Result};
+
+/// How often a refresh begins anew because the workspace was merged meanwhile.
+const ATTEMPTS: usize = 5;
+
+/// As many paths are named in an answer.
+const LISTED: usize = 1000;
+
+/// What a refresh comes to.
+struct Brought {
+    merge: TreeMerge,
+    /// The head that it was made with.
+    head: SnapshotId,
+    /// What the workspace should hold.
+    target: SnapshotId,
+    /// What it and the project agree on then.
+    base: SnapshotId,
+}
+
+impl App {
+    /// Brings what others have merged into a workspace. Where both changed the
+    /// same, the workspace keeps its own, and its next merge settles it.
+    pub(crate) async fn refresh_workspace(
+        self: &Arc<Self>,
+        who: &Principal,
+        id: &str,
+        wish: api::Refresh,
+    ) -> Result<api::Refreshed> {
+        who.needs(Scope::ProjectsWrite)?;
+        for _ in 0..ATTEMPTS {
+            let row = self.visible_workspace(who, id).await?;
+            let app = self.clone();
+            let (who, dry_run) = (who.clone(), wish.dry_run);
+            // Goes on even if nobody waits for it any more.
+            let done = tokio::spawn(async move { app.refresh_row(&who, &row, dry_run).await });
+            match done.await.map_err(|error| Failure::internal(&error))?? {
+                Some(refreshed) => return Ok(refreshed),
+                None => continue,
+            }
+        }
+        let message = "the workspace is merged faster than it can be refreshed";
+        Err(Failure::new(elevo_core::ErrorCode::WorkspaceBusy, message).retry_after(1))
+    }
+
+    /// `None` if the workspace was changed by somebody else meanwhile.
+    pub(super) async fn refresh_row(
+        self: &Arc<Self>,
+        who: &Principal,
+        row: &Workspace,
+        dry_run: bool,
+    ) -> Result<Option<api::Refreshed>> {
+        let project = self.project_of_row(row).await?;
+        if row.read_only {
+            return self.follow(who, row, &project, dry_run).await;
+        }
+        if dry_run {
+            let taken = self.snapshot_of_workspace(who, row).await?;
+            let brought = self.bring(who, row, &project, taken).await?;
+            return Ok(Some(refreshed(&brought)));
+        }
+        let _held = self.hold(&row.id).await;
+        let frozen = match self.catalog.sandbox(row.tenant, &row.id).await? {
+            Some(sandbox) => self.frozen(&sandbox),
+            None => self.frozen_nothing(),
+        };
+        let id = parts::workspace_id(&row.id)?;
+        let info = info(who, format!("refresh of {}", row.id));
+        let handle = tokio::runtime::Handle::current();
+        let (app, who, copy) = (self.clone(), who.clone(), row.clone());
+        let brought = self.homes.with(row.tenant, move |workspaces| {
+            let mut brought = None;
+            workspaces.refresh::<Failure>(&id, info, &frozen, &Progress::new(), |taken| {
+                let made = handle.block_on(app.bring(&who, &copy, &project, taken))?;
+                let target = made.target;
+                brought = Some(made);
+                Ok(Some(target))
+            })?;
+            Ok(brought)
+        });
+        let Some(brought) = brought.await? else {
+            return Ok(None);
+        };
+        match self.move_base(row, brought.base, brought.head).await? {
+            true => Ok(Some(refreshed(&brought))),
+            false => Ok(None),
+        }
+    }
+
+    /// Lets a workspace that is only read show the newest head.
+    async fn follow(
+        &self,
+        who: &Principal,
+        row: &Workspace,
+        project: &Project,
+        dry_run: bool,
+    ) -> Result<Option<api::Refreshed>> {
+        let policy = self.policy_of(project).await?;
+        let view = policy.for_agent(row.agent.as_deref());
+        let target = self.visible_part(who, project.head, &view).await?;
+        let done = api::Refreshed {
+            head: project.head.to_string(),
+            changed: Vec::new(),
+            changed_count: u64::from(target != row.base),
+            conflicts: Vec::new(),
+        };
+        if dry_run || (target == row.base && project.head == row.synced) {
+            return Ok(Some(done));
+        }
+        let _held = self.hold(&row.id).await;
+        let id = parts::workspace_id(&row.id)?;
+        let followed = self.homes.with(row.tenant, move |workspaces| {
+            Ok(workspaces.follow(&id, target, &Progress::new())?)
+        });
+        followed.await?;
+        let moved = self.move_base(row, target, project.head).await?;
+        Ok(moved.then_some(done))
+    }
+
+    async fn move_base(
+        &self,
+        row: &Workspace,
+        base: SnapshotId,
+        synced: SnapshotId,
+    ) -> Result<bool> {
+        let change = WorkspaceChange {
+            expected: Some((row.base, row.merges)),
+            base: Some(base),
+            synced: Some(synced),
+            ..WorkspaceChange::default()
+        };
+        let changed = self
+            .catalog
+            .change_workspace(row.tenant, &row.id, &change, clock::now());
+        match changed.await {
+            Ok(_) => Ok(true),
+            Err(elevo_catalog::Error::Changed { .. }) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Merges the head into what a workspace holds, and stores the result.
+    async fn bring(
+        &self,
+        who: &Principal,
+        row: &Workspace,
+        project: &Project,
+        taken: SnapshotId,
+    ) -> Result<Brought> {
+        let policy = self.policy_of(project).await?;
+        let view = policy.for_agent(row.agent.as_deref());
+        let theirs = self.visible_part(who, project.head, &view).await?;
+        let repository = self.homes.repository(row.tenant);
+        // What the head has, everybody may have who may see it.
+        let everything = policies::compile(&Policy::default())?;
+        let rules = Rules {
+            view: &everything.for_agent(None),
+            policy: &everything,
+            decided: true,
+            careful: true,
+            instead: None,
+            precedence: &LaterFirst,
+        };
+        let sides = Sides {
+            base: &repository.snapshot(row.base).await?,
+            ours: &StateTree::open(&repository, taken).await?,
+            theirs: &repository.snapshot(theirs).await?,
+        };
+        let merge = merge_trees(&sides, &rules, &self.drivers, &Limits::default()).await?;
+        let told = |what: &str| CommitInfo {
+            parents: vec![taken],
+            author: "elevo".into(),
+            message: format!("{what} of {}", row.id),
+            created: clock::now(),
+            labels: BTreeMap::new(),
+            reference: None,
+        };
+        let target = match merge.landed.is_empty() {
+            true => taken,
+            false => merge.tree.clone().commit(told("refresh")).await?,
+        };
+        let base = match merge.agreed.tree().await? == sides.theirs.tree {
+            true => theirs,
+            false => merge.agreed.clone().commit(told("base")).await?,
+        };
+        Ok(Brought {
+            merge,
+            head: project.head,
+            target,
+            base,
+        })
+    }
+}
+
+fn refreshed(brought: &Brought) -> api::Refreshed {
+    let merge = &brought.merge;
+    let changed = merge.landed.iter().take(LISTED);
+    let conflicts = merge.conflicts.iter().take(LISTED);
+    api::Refreshed {
+        head: brought.head.to_string(),
+        changed: changed.map(|landed| out::path_text(&landed.path)).collect(),
+        changed_count: merge.landed.len() as u64,
+        conflicts: conflicts.map(|found| out::conflict(found, None)).collect(),
+    }
+}

@@ -1,0 +1,379 @@
+//! Changes that wait for somebody's decision.
+
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use elevo_api as api;
+use elevo_api::Scope;
+use elevo_catalog::{LandingKind, Project, Review, ReviewChange, ReviewQuery, ReviewState};
+use elevo_core::ErrorCode;
+use elevo_engine::{Attributes, StateTree};
+use elevo_merge::{Merged, Versions};
+use elevo_objects::{Entry, SnapshotId};
+use elevo_policy::Access;
+use serde_json::json;
+
+use super::PageQuery;
+use super::landing::{Decision, Job};
+use super::merging::job;
+use super::out;
+use crate::app::files::info;
+use crate::app::{App, Principal};
+use crate::clock;
+use crate::failure::{Failure, Result, short};
+
+/// Which reviews are wanted.
+#[derive(Clone, Debug)]
+pub(crate) struct ReviewsQuery {
+    pub(crate) project: Option<String>,
+    pub(crate) workspace: Option<String>,
+    pub(crate) state: Option<api::ReviewState>,
+    pub(crate) page: PageQuery,
+}
+
+/// One of the versions of a review.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    Base,
+    Ours,
+    Theirs,
+}
+
+impl App {
+    pub(crate) async fn list_reviews(
+        &self,
+        who: &Principal,
+        wanted: ReviewsQuery,
+    ) -> Result<api::ReviewPage> {
+        who.needs(Scope::ProjectsRead)?;
+        let project = match &wanted.project {
+            Some(name) => Some(self.project_of(who, name).await?.id),
+            None => None,
+        };
+        let query = ReviewQuery {
+            project,
+            workspace: wanted.workspace,
+            state: wanted.state.map(state_in),
+            after: super::position(wanted.page.after.as_deref())?,
+            limit: wanted.page.limit,
+            ..ReviewQuery::of(who.tenant)
+        };
+        let page = self.catalog.reviews(&query).await?;
+        let next = super::next(&page.items, query.limit, Review::position);
+        let mut items = Vec::new();
+        for review in &page.items {
+            if self.shows_review(who, review).await? {
+                items.push(review_out(review));
+            }
+        }
+        Ok(api::ReviewPage { items, next })
+    }
+
+    async fn shows_review(&self, who: &Principal, review: &Review) -> Result<bool> {
+        if who.agent.is_none() {
+            return Ok(true);
+        }
+        let Some(project) = self.catalog.project(who.tenant, &review.project).await? else {
+            return Ok(false);
+        };
+        let view = self.view_of(who, &project).await?;
+        Ok(view.access(&review.path) != Access::None)
+    }
+
+    /// A review that this principal may see, and its project.
+    async fn visible_review(&self, who: &Principal, id: &str) -> Result<(Review, Project)> {
+        let missing = || {
+            let message = format!("there is no review `{}`", short(id));
+            Failure::new(ErrorCode::ReviewNotFound, message).about("reviewId", short(id))
+        };
+        let review = self.catalog.review(who.tenant, id).await?;
+        let review = review.ok_or_else(missing)?;
+        if !self.shows_review(who, &review).await? {
+            return Err(missing());
+        }
+        let project = self.project_of(who, &review.project).await?;
+        Ok((review, project))
+    }
+
+    pub(crate) async fn get_review(&self, who: &Principal, id: &str) -> Result<api::Review> {
+        who.needs(Scope::ProjectsRead)?;
+        Ok(review_out(&self.visible_review(who, id).await?.0))
+    }
+
+    /// One of the three versions of what is to be decided on; `None` if there
+    /// is nothing on that side.
+    pub(crate) async fn review_content(
+        &self,
+        who: &Principal,
+        id: &str,
+        side: Side,
+    ) -> Result<Option<bytes::Bytes>> {
+        who.needs(Scope::ProjectsRead)?;
+        let (review, _) = self.visible_review(who, id).await?;
+        let entry = match side {
+            Side::Base => review.sides.base,
+            Side::Ours => review.sides.ours,
+            Side::Theirs => review.sides.theirs,
+        };
+        match entry {
+            None | Some(Entry::Directory { .. }) => Ok(None),
+            Some(entry) => {
+                let bytes = self.homes.repository(who.tenant).bytes(&entry).await?;
+                Ok(Some(bytes))
+            }
+        }
+    }
+
+    /// Decides on a change. What lands is merged against the head of this
+    /// moment; if that conflicts, the review stays open with what is to be
+    /// decided now.
+    pub(crate) async fn resolve_review(
+        self: &Arc<Self>,
+        who: &Principal,
+        id: &str,
+        wish: api::ResolveReview,
+        request: Option<String>,
+    ) -> Result<api::Review> {
+        who.needs(Scope::Reviews)?;
+        let (review, project) = self.visible_review(who, id).await?;
+        self.check_decider(who, &review, wish.resolution)?;
+        if review.state != ReviewState::Open {
+            return Err(closed(&review));
+        }
+        let decision = self.decision(who, &review, &wish);
+        let theirs = self.resolved_tree(who, &review, &wish).await?;
+        let wish = api::Merge {
+            message: match wish.message.is_empty() {
+                true => format!("decided on {}", out::path_text(&review.path)),
+                false => wish.message,
+            },
+            ..api::Merge::default()
+        };
+        let job = Job {
+            kind: LandingKind::Resolve,
+            base: Some(review.sides.ours_snapshot),
+            agent: review.agent.clone(),
+            decides: Some(decision),
+            ..job(who, &wish, theirs, request)
+        };
+        self.land(&project, job).await?;
+        self.get_review(who, id).await
+    }
+
+    /// Nobody lets their own change pass.
+    fn check_decider(
+        &self,
+        who: &Principal,
+        review: &Review,
+        resolution: api::Resolution,
+    ) -> Result<()> {
+        let own = who.agent.is_some() && who.agent == review.agent;
+        let gives_up = matches!(resolution, api::Resolution::Reject | api::Resolution::Ours);
+        match own && !gives_up {
+            true => {
+                let message = "an agent does not decide on its own change";
+                let failure = Failure::new(ErrorCode::Forbidden, message);
+                Err(failure.remediation("Have another agent or a person decide; you may `reject`."))
+            }
+            false => Ok(()),
+        }
+    }
+
+    fn decision(&self, who: &Principal, review: &Review, wish: &api::ResolveReview) -> Decision {
+        let to = match wish.resolution {
+            api::Resolution::Reject => ReviewState::Rejected,
+            _ => ReviewState::Resolved,
+        };
+        let by = who.agent.clone().unwrap_or_else(|| who.key.clone());
+        Decision {
+            review: review.clone(),
+            change: ReviewChange {
+                by: Some(by),
+                resolution: Some(json!({
+                    "resolution": wish.resolution,
+                    "message": wish.message,
+                })),
+                ..ReviewChange::new(ReviewState::Open, to)
+            },
+        }
+    }
+
+    /// The head that the review was opened with, with the decision in it.
+    async fn resolved_tree(
+        &self,
+        who: &Principal,
+        review: &Review,
+        wish: &api::ResolveReview,
+    ) -> Result<SnapshotId> {
+        let ours = review.sides.ours_snapshot;
+        let repository = self.homes.repository(who.tenant);
+        let tree = StateTree::open(&repository, ours).await?;
+        let path = &review.path;
+        match wish.resolution {
+            api::Resolution::Ours | api::Resolution::Reject => return Ok(ours),
+            api::Resolution::Theirs => put(&tree, review, review.sides.theirs.clone()).await?,
+            api::Resolution::Suggested => match self.suggested(review).await? {
+                Some(bytes) => write(&tree, review, bytes).await?,
+                None => match review.detail["suggestion"].as_str() {
+                    Some("ours") => return Ok(ours),
+                    _ => put(&tree, review, review.sides.theirs.clone()).await?,
+                },
+            },
+            api::Resolution::Edited => match edited(wish)? {
+                Some(bytes) => write(&tree, review, bytes).await?,
+                None => put(&tree, review, None).await?,
+            },
+        }
+        let info = info(who, format!("a decision on {}", out::path_text(path)));
+        Ok(tree.commit(info).await?)
+    }
+
+    /// What the driver that found the conflict suggests.
+    async fn suggested(&self, review: &Review) -> Result<Option<Vec<u8>>> {
+        let sides = &review.sides;
+        let (Some(driver), Some(ours), Some(theirs)) = (
+            self.drivers.named(&review.algorithm),
+            &sides.ours,
+            &sides.theirs,
+        ) else {
+            return Ok(None);
+        };
+        let repository = self.homes.repository(review.tenant);
+        let base = match &sides.base {
+            Some(entry) => Some(repository.bytes(entry).await?),
+            None => None,
+        };
+        let versions = Versions {
+            base: base.as_deref(),
+            ours: &repository.bytes(ours).await?,
+            theirs: &repository.bytes(theirs).await?,
+        };
+        Ok(match driver.merge(&versions) {
+            Merged::Conflict(conflicted) => Some(conflicted.suggestion),
+            Merged::Clean(bytes) => Some(bytes),
+            Merged::NotMine => None,
+        })
+    }
+
+    /// Closes reviews that nobody decided on in time.
+    pub(crate) async fn expire_reviews(&self) -> Result<()> {
+        let now = clock::now();
+        for review in self
+            .catalog
+            .expired_reviews(now, elevo_catalog::MAX_PAGE)
+            .await?
+        {
+            let change = ReviewChange::new(ReviewState::Open, ReviewState::Expired);
+            match self.catalog.change_review(&review.id, &change, now).await {
+                Ok(_) | Err(elevo_catalog::Error::Changed { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+}
+
+async fn put(tree: &StateTree, review: &Review, entry: Option<Entry>) -> Result<()> {
+    match entry {
+        Some(entry) => tree.put(&review.path, entry).await?,
+        None => match tree.remove(&review.path).await {
+            Ok(()) | Err(elevo_engine::Error::NotFound(_)) => {}
+            Err(error) => return Err(error.into()),
+        },
+    }
+    Ok(())
+}
+
+async fn write(tree: &StateTree, review: &Review, bytes: Vec<u8>) -> Result<()> {
+    let mode = [&review.sides.theirs, &review.sides.ours, &review.sides.base]
+        .into_iter()
+        .find_map(|entry| match entry {
+            Some(Entry::File { mode, .. }) => Some(*mode),
+            _ => None,
+        });
+    put(tree, review, None).await?;
+    let attributes = Attributes {
+        mode,
+        modified: None,
+    };
+    Ok(tree.write(&review.path, bytes.into(), attributes).await?)
+}
+
+fn edited(wish: &api::ResolveReview) -> Result<Option<Vec<u8>>> {
+    match (&wish.content, &wish.base64) {
+        (Some(_), Some(_)) => Err(Failure::invalid("only one of `content` and `base64`")),
+        (Some(text), None) => Ok(Some(text.clone().into_bytes())),
+        (None, Some(text)) => {
+            let decoded = STANDARD.decode(text);
+            decoded
+                .map(Some)
+                .map_err(|_| Failure::invalid("`base64` is none"))
+        }
+        (None, None) => Ok(None),
+    }
+}
+
+fn closed(review: &Review) -> Failure {
+    let message = format!("the review is {} already", review.state);
+    let failure = Failure::new(ErrorCode::ReviewClosed, message).about("reviewId", &*review.id);
+    match &review.successor {
+        Some(successor) => failure.about("successor", &**successor),
+        None => failure,
+    }
+}
+
+const fn state_in(state: api::ReviewState) -> ReviewState {
+    match state {
+        api::ReviewState::Open => ReviewState::Open,
+        api::ReviewState::Resolved => ReviewState::Resolved,
+        api::ReviewState::Rejected => ReviewState::Rejected,
+        api::ReviewState::Superseded => ReviewState::Superseded,
+        api::ReviewState::Expired => ReviewState::Expired,
+    }
+}
+
+const fn state_out(state: ReviewState) -> api::ReviewState {
+    match state {
+        ReviewState::Open => api::ReviewState::Open,
+        ReviewState::Resolved => api::ReviewState::Resolved,
+        ReviewState::Rejected => api::ReviewState::Rejected,
+        ReviewState::Superseded => api::ReviewState::Superseded,
+        ReviewState::Expired => api::ReviewState::Expired,
+    }
+}
+
+fn review_out(review: &Review) -> api::Review {
+    let sides = &review.sides;
+    let text = |name: &str| review.detail[name].as_str().unwrap_or_default().to_owned();
+    let resolution = review.resolution.as_ref();
+    api::Review {
+        id: review.id.clone(),
+        project: review.project.clone(),
+        workspace: review.workspace.clone(),
+        agent: review.agent.clone(),
+        state: state_out(review.state),
+        conflict: api::Conflict {
+            path: out::path_text(&review.path),
+            kind: review.kind.clone(),
+            review: Some(review.id.clone()),
+            base: sides.base.as_ref().map(out::version),
+            ours: sides.ours.as_ref().map(out::version),
+            theirs: sides.theirs.as_ref().map(out::version),
+            hunks: serde_json::from_value(review.detail["hunks"].clone()).unwrap_or_default(),
+            suggestion: text("suggestion"),
+            reason: text("reason"),
+        },
+        base_snapshot: sides.base_snapshot.to_string(),
+        ours_snapshot: sides.ours_snapshot.to_string(),
+        theirs_snapshot: sides.theirs_snapshot.to_string(),
+        reopened: review.reopened,
+        created_at: clock::text(review.created),
+        expires_at: review.expires.map(clock::text),
+        closed_at: review.closed.map(clock::text),
+        closed_by: review.closed_by.clone(),
+        successor: review.successor.clone(),
+        resolution: resolution
+            .and_then(|value| serde_json::from_value(value["resolution"].clone()).ok()),
+    }
+}

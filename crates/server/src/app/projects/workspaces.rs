@@ -1,0 +1,429 @@
+//! Workspaces on projects: making them, finding them, taking snapshots of them,
+//! removing them.
+
+use std::path::PathBuf;
+
+use elevo_api as api;
+use elevo_api::Scope;
+use elevo_catalog::{Project, Sandbox, Workspace, WorkspaceQuery, WorkspaceState};
+use elevo_core::{ErrorCode, TenantId, TreePath};
+use elevo_engine::{Progress, StateTree};
+use elevo_objects::{Entry, SnapshotId};
+use elevo_policy::{Access, View};
+
+use super::PageQuery;
+use crate::app::files::info;
+use crate::app::keys::check_name;
+use crate::app::{App, Principal, parts, spec};
+use crate::clock;
+use crate::failure::{Failure, Result, short};
+
+impl App {
+    /// Makes a workspace for an agent that somebody else runs.
+    pub(crate) async fn create_workspace(
+        &self,
+        who: &Principal,
+        wish: api::CreateWorkspace,
+    ) -> Result<api::Workspace> {
+        who.needs(Scope::ProjectsWrite)?;
+        if let Some(name) = &wish.name {
+            check_name(name)?;
+        }
+        let limit =
+            spec::workspace_disk(&self.config, wish.disk.as_deref(), self.homes.can_limit())?;
+        let row = self.new_workspace(who, &wish, clock::id("ws-")).await?;
+        self.catalog.add_workspace(&row).await?;
+        let made = self.make_directory(&row, limit).await;
+        if let Err(failure) = made {
+            self.forget_workspace(&row).await?;
+            return Err(failure);
+        }
+        self.workspace_out(&row).await
+    }
+
+    /// Decides what a workspace on a project holds.
+    pub(crate) async fn new_workspace(
+        &self,
+        who: &Principal,
+        wish: &api::CreateWorkspace,
+        id: String,
+    ) -> Result<Workspace> {
+        let agent = self.agent_for(who, wish.agent.as_deref()).await?;
+        let project = self.project_of(who, &wish.project).await?;
+        let synced = match &wish.snapshot {
+            None => project.head,
+            Some(text) => self.head_of(who, &project, text).await?,
+        };
+        let view = self.policy_of(&project).await?.for_agent(agent.as_deref());
+        let base = self.visible_part(who, synced, &view).await?;
+        let now = clock::now();
+        let read_only = wish.read_only || view.is_read_only();
+        let sync = serde_json::to_value(check_sync(wish.sync)?);
+        Ok(Workspace {
+            id,
+            tenant: who.tenant,
+            project: Some(project.id.clone()),
+            agent,
+            key: who.key.clone(),
+            name: wish.name.clone(),
+            base,
+            synced,
+            merges: 0,
+            sync: sync.map_err(|error| Failure::internal(&error))?,
+            read_only,
+            follows: read_only && wish.sync.mode != api::SyncMode::Manual,
+            state: WorkspaceState::Live,
+            last_merge: None,
+            created: now,
+            updated: now,
+        })
+    }
+
+    async fn agent_for(&self, who: &Principal, wanted: Option<&str>) -> Result<Option<String>> {
+        match (&who.agent, wanted) {
+            (bound, None) => Ok(bound.clone()),
+            (Some(bound), Some(wanted)) if bound != wanted => {
+                let message = "this key acts for another agent";
+                Err(Failure::new(ErrorCode::Forbidden, message).about("agent", short(wanted)))
+            }
+            (_, Some(wanted)) => {
+                let found = self.catalog.agent(who.tenant, wanted).await?;
+                let missing = || {
+                    let message = format!("there is no agent `{}`", short(wanted));
+                    Failure::new(ErrorCode::AgentNotFound, message)
+                };
+                found.map(|agent| Some(agent.id)).ok_or_else(missing)
+            }
+        }
+    }
+
+    /// A snapshot that is or was the project's head.
+    pub(crate) async fn head_of(
+        &self,
+        who: &Principal,
+        project: &Project,
+        text: &str,
+    ) -> Result<SnapshotId> {
+        let id = self.snapshot_id(who, text).await?;
+        if id == project.head || self.was_head(project, id).await? {
+            return Ok(id);
+        }
+        let message = format!("snapshot `{}` was never the project's head", short(text));
+        let failure = Failure::new(ErrorCode::SnapshotNotFound, message);
+        Err(failure.remediation("Choose one of `elevo project log`."))
+    }
+
+    async fn was_head(&self, project: &Project, id: SnapshotId) -> Result<bool> {
+        let landed = self.catalog.landing_of_snapshot(&project.id, id).await?;
+        if landed.is_some() {
+            return Ok(true);
+        }
+        // What it began with.
+        let first = self.catalog.landing(&project.id, 1).await?;
+        Ok(first.is_some_and(|first| first.parent == id))
+    }
+
+    /// A snapshot without what is hidden, as a snapshot of its own.
+    pub(crate) async fn visible_part(
+        &self,
+        who: &Principal,
+        of: SnapshotId,
+        view: &View,
+    ) -> Result<SnapshotId> {
+        if !view.hides_anything() {
+            return Ok(of);
+        }
+        let repository = self.homes.repository(who.tenant);
+        let snapshot = repository.snapshot(of).await?;
+        let tree = StateTree::at(&repository, &snapshot);
+        hide(&tree, view).await?;
+        if tree.tree().await? == snapshot.tree {
+            return Ok(of);
+        }
+        let mut info = info(who, format!("what may be seen of {of}"));
+        info.created = snapshot.created;
+        Ok(tree.commit(info).await?)
+    }
+
+    async fn make_directory(&self, row: &Workspace, limit: Option<u64>) -> Result<PathBuf> {
+        let id = parts::workspace_id(&row.id)?;
+        let (base, created, read_only) = (row.base, row.created, row.read_only);
+        let made = self.homes.with(row.tenant, move |workspaces| {
+            let progress = Progress::new();
+            Ok(match read_only {
+                true => workspaces.create_read_only(&id, base, created, limit, &progress)?,
+                false => workspaces.create(&id, base, created, limit, &progress)?,
+            })
+        });
+        made.await
+    }
+
+    /// Adds rows for forks of a workspace that is on a project.
+    pub(crate) async fn add_forks(&self, from: &Sandbox, into: &[Sandbox]) -> Result<()> {
+        let Some(row) = self.catalog.workspace(from.tenant, &from.workspace).await? else {
+            return Ok(());
+        };
+        for sandbox in into {
+            let fork = Workspace {
+                id: sandbox.workspace.clone(),
+                key: sandbox.key.clone(),
+                name: sandbox.name.clone(),
+                merges: 0,
+                last_merge: None,
+                created: sandbox.created,
+                updated: sandbox.created,
+                ..row.clone()
+            };
+            self.catalog.add_workspace(&fork).await?;
+        }
+        Ok(())
+    }
+
+    /// A workspace that this principal may see.
+    pub(crate) async fn visible_workspace(&self, who: &Principal, id: &str) -> Result<Workspace> {
+        let found = self.catalog.workspace(who.tenant, id).await?;
+        let found = found.filter(|row| {
+            let same_agent = who.agent.is_none() || who.agent == row.agent;
+            same_agent && row.state != WorkspaceState::Removing
+        });
+        found.ok_or_else(|| no_workspace(id))
+    }
+
+    pub(super) async fn project_of_row(&self, row: &Workspace) -> Result<Project> {
+        let id = row.project.as_deref().unwrap_or_default();
+        let found = self.catalog.project(row.tenant, id).await?;
+        let found = found.filter(|project| !project.removing);
+        found.ok_or_else(|| super::no_project(id))
+    }
+
+    pub(crate) async fn get_workspace(&self, who: &Principal, id: &str) -> Result<api::Workspace> {
+        who.needs(Scope::ProjectsRead)?;
+        let row = self.visible_workspace(who, id).await?;
+        self.workspace_out(&row).await
+    }
+
+    pub(crate) async fn list_workspaces(
+        &self,
+        who: &Principal,
+        project: Option<&str>,
+        query: PageQuery,
+    ) -> Result<api::WorkspacePage> {
+        who.needs(Scope::ProjectsRead)?;
+        let project = match project {
+            Some(name) => Some(self.project_of(who, name).await?.id),
+            None => None,
+        };
+        let page = self
+            .catalog
+            .workspaces(&WorkspaceQuery {
+                tenant: Some(who.tenant),
+                project,
+                agent: who.agent.clone(),
+                state: None,
+                after: super::position(query.after.as_deref())?,
+                limit: query.limit,
+            })
+            .await?;
+        let next = super::next(&page.items, query.limit, Workspace::position);
+        let mut items = Vec::new();
+        for row in &page.items {
+            if row.state != WorkspaceState::Removing {
+                items.push(self.workspace_out(row).await?);
+            }
+        }
+        Ok(api::WorkspacePage { items, next })
+    }
+
+    pub(crate) async fn delete_workspace(&self, who: &Principal, id: &str) -> Result<()> {
+        who.needs(Scope::ProjectsWrite)?;
+        let row = self.visible_workspace(who, id).await?;
+        self.not_in_a_sandbox(&row).await?;
+        self.forget_workspace(&row).await
+    }
+
+    pub(super) async fn not_in_a_sandbox(&self, row: &Workspace) -> Result<()> {
+        match self.catalog.sandbox(row.tenant, &row.id).await? {
+            Some(sandbox) if !sandbox.removing => {
+                let message = "the workspace is in a sandbox";
+                let failure = Failure::new(ErrorCode::WorkspaceBusy, message);
+                Err(failure
+                    .about("sandboxId", sandbox.id)
+                    .remediation("Merge it, then delete the sandbox."))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Removes the directory, then the row.
+    pub(crate) async fn forget_workspace(&self, row: &Workspace) -> Result<()> {
+        let change = elevo_catalog::WorkspaceChange {
+            state: Some(WorkspaceState::Removing),
+            ..elevo_catalog::WorkspaceChange::default()
+        };
+        let marked = self
+            .catalog
+            .change_workspace(row.tenant, &row.id, &change, clock::now());
+        match marked.await {
+            Ok(_) => {}
+            Err(elevo_catalog::Error::NotFound { .. }) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        }
+        let id = parts::workspace_id(&row.id)?;
+        self.remove_workspace(row.tenant, id).await?;
+        self.catalog.remove_workspace(row.tenant, &row.id).await?;
+        Ok(())
+    }
+
+    /// Stores what is in a workspace now.
+    pub(super) async fn snapshot_of_workspace(
+        &self,
+        who: &Principal,
+        row: &Workspace,
+    ) -> Result<SnapshotId> {
+        let _held = self.hold(&row.id).await;
+        let frozen = match self.catalog.sandbox(row.tenant, &row.id).await? {
+            Some(sandbox) => self.frozen(&sandbox),
+            None => self.frozen_nothing(),
+        };
+        let id = parts::workspace_id(&row.id)?;
+        let info = info(who, format!("merge of {}", row.id));
+        let taken = self.homes.with(row.tenant, move |workspaces| {
+            Ok(workspaces
+                .snapshot(&id, info, &frozen, &Progress::new())?
+                .id)
+        });
+        taken.await
+    }
+
+    pub(super) async fn workspaces_on(
+        &self,
+        tenant: TenantId,
+        project: &str,
+    ) -> Result<Vec<Workspace>> {
+        let mut query = WorkspaceQuery {
+            tenant: Some(tenant),
+            project: Some(project.to_owned()),
+            ..WorkspaceQuery::default()
+        };
+        let mut all = Vec::new();
+        loop {
+            let page = self.catalog.workspaces(&query).await?;
+            query.after = page.items.last().map(Workspace::position);
+            let is_last = page.items.len() < query.limit as usize;
+            all.extend(page.items);
+            if is_last {
+                return Ok(all);
+            }
+        }
+    }
+
+    pub(super) async fn sandbox_on(&self, project: &Project) -> Result<Option<String>> {
+        for row in self.workspaces_on(project.tenant, &project.id).await? {
+            if let Some(sandbox) = self.catalog.sandbox(row.tenant, &row.id).await?
+                && !sandbox.removing
+            {
+                return Ok(Some(sandbox.id));
+            }
+        }
+        Ok(None)
+    }
+
+    pub(crate) async fn workspace_out(&self, row: &Workspace) -> Result<api::Workspace> {
+        let sandbox = self.catalog.sandbox(row.tenant, &row.id).await?;
+        let path = match row.state {
+            WorkspaceState::Live => {
+                let id = parts::workspace_id(&row.id)?;
+                let path = self
+                    .homes
+                    .with(row.tenant, move |workspaces| Ok(workspaces.path(&id)?));
+                Some(path.await?.to_string_lossy().into_owned())
+            }
+            _ => None,
+        };
+        let sync = serde_json::from_value(row.sync.clone());
+        Ok(api::Workspace {
+            id: row.id.clone(),
+            project: row.project.clone().unwrap_or_default(),
+            agent: row.agent.clone(),
+            name: row.name.clone(),
+            state: match row.state {
+                WorkspaceState::Parked => api::WorkspaceState::Parked,
+                _ => api::WorkspaceState::Live,
+            },
+            path,
+            sandbox: sandbox.map(|sandbox| sandbox.id),
+            synced: row.synced.to_string(),
+            read_only: row.read_only,
+            sync: sync.map_err(|error| Failure::internal(&error))?,
+            merges: row.merges,
+            created_at: clock::text(row.created),
+            updated_at: clock::text(row.updated),
+        })
+    }
+}
+
+pub(crate) fn no_workspace(id: &str) -> Failure {
+    let message = format!("there is no workspace `{}`", short(id));
+    Failure::new(ErrorCode::WorkspaceNotFound, message).about("workspaceId", short(id))
+}
+
+fn check_sync(sync: api::Sync) -> Result<api::Sync> {
+    match sync.seconds {
+        Some(0) => Err(Failure::invalid("`sync.seconds` is at least 1")),
+        Some(3601..) => Err(Failure::invalid("`sync.seconds` is at most 3600")),
+        _ => Ok(sync),
+    }
+}
+
+/// Takes out of a tree what may not be seen. A directory in which nothing is
+/// left goes, too.
+pub(crate) async fn hide(tree: &StateTree, view: &View) -> Result<()> {
+    let mut open = vec![TreePath::root()];
+    let mut entered = Vec::new();
+    while let Some(directory) = open.pop() {
+        let mut after = None;
+        loop {
+            let page = tree.list(&directory, after.as_ref(), PAGE).await?;
+            for (name, _) in &page {
+                let path = directory.join(name).map_err(elevo_engine::Error::from)?;
+                if hide_one(tree, view, &path).await? {
+                    entered.push(path.clone());
+                    open.push(path);
+                }
+            }
+            after = match page.last() {
+                Some((name, _)) if page.len() == PAGE => Some(name.clone()),
+                _ => break,
+            };
+        }
+    }
+    while let Some(path) = entered.pop() {
+        if count_of(tree.entry(&path).await?.as_ref()) == Some(0) {
+            tree.remove(&path).await?;
+        }
+    }
+    Ok(())
+}
+
+const PAGE: usize = 1000;
+
+/// Takes out one entry if it may not be seen; true if it is a directory of
+/// which a part may be.
+async fn hide_one(tree: &StateTree, view: &View, path: &TreePath) -> Result<bool> {
+    let entry = tree.entry(path).await?;
+    let access = match count_of(entry.as_ref()) {
+        None | Some(0) => Some(view.access(path)),
+        Some(_) => view.uniform(path),
+    };
+    if access == Some(Access::None) {
+        tree.remove(path).await?;
+    }
+    Ok(access.is_none())
+}
+
+const fn count_of(entry: Option<&Entry>) -> Option<u64> {
+    match entry {
+        Some(Entry::Directory { tree, .. }) => Some(tree.count),
+        _ => None,
+    }
+}

@@ -1,0 +1,239 @@
+use axum::Json;
+use axum::extract::State;
+use axum::http::header::{CONTENT_TYPE, HeaderName};
+use axum::response::{IntoResponse, Response};
+use elevo_api as api;
+use serde::Deserialize;
+use utoipa::{IntoParams, ToSchema};
+
+use crate::failure::{Failure, Result};
+use crate::http::Shared;
+use crate::http::answer::Answer;
+use crate::http::request::{Path, Query, Who};
+
+fn limit(limit: Option<u32>, default: u32, most: u32) -> Result<u32> {
+    let limit = limit.unwrap_or(default);
+    match (1..=most).contains(&limit) {
+        true => Ok(limit),
+        false => Err(Failure::invalid(format!("`limit` is 1 to {most}"))),
+    }
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Log {
+    /// Only steps before this one: `next` of the page before.
+    before: Option<u64>,
+    /// 20 by default, at most 100.
+    #[param(minimum = 1, maximum = 100)]
+    limit: Option<u32>,
+}
+
+/// How the head came to be, the newest step first
+#[utoipa::path(
+    get, path = "/api/v1/projects/{id}/log", tag = "projects", params(("id" = String, Path), Log),
+    responses((status = 200, body = api::LogPage), (status = "4XX", body = api::ErrorEnvelope))
+)]
+pub(super) async fn log(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Path(id): Path<String>,
+    Query(query): Query<Log>,
+) -> Answer<Json<api::LogPage>> {
+    let page = (query.before, limit(query.limit, 20, 100)?);
+    Ok(Json(shared.app.project_log(&who, &id, page).await?))
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Step {
+    /// Only paths after this one: `next` of the page before.
+    after: Option<String>,
+    /// 100 by default, at most 100.
+    #[param(minimum = 1, maximum = 100)]
+    limit: Option<u32>,
+}
+
+/// What one step changed
+#[utoipa::path(
+    get, path = "/api/v1/projects/{id}/log/{sequence}", tag = "projects",
+    params(("id" = String, Path), ("sequence" = u64, Path), Step),
+    responses((status = 200, body = api::VersionPage), (status = "4XX", body = api::ErrorEnvelope))
+)]
+pub(super) async fn step(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Path((id, sequence)): Path<(String, u64)>,
+    Query(query): Query<Step>,
+) -> Answer<Json<api::VersionPage>> {
+    let page = (query.after.as_deref(), limit(query.limit, 100, 100)?);
+    let found = shared.app.project_step(&who, &id, sequence, page).await?;
+    Ok(Json(found))
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct History {
+    /// The file or directory.
+    path: String,
+    /// Only versions before this step: `next` of the page before.
+    before: Option<u64>,
+    /// 20 by default, at most 100.
+    #[param(minimum = 1, maximum = 100)]
+    limit: Option<u32>,
+}
+
+/// What happened to a path, the newest first
+#[utoipa::path(
+    get, path = "/api/v1/projects/{id}/history", tag = "projects", params(("id" = String, Path), History),
+    responses((status = 200, body = api::VersionPage), (status = "4XX", body = api::ErrorEnvelope))
+)]
+pub(super) async fn history(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Path(id): Path<String>,
+    Query(query): Query<History>,
+) -> Answer<Json<api::VersionPage>> {
+    let page = (query.before, limit(query.limit, 20, 100)?);
+    let found = shared.app.path_history(&who, &id, &query.path, page);
+    Ok(Json(found.await?))
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct At {
+    /// The file.
+    path: String,
+    /// A snapshot that is or was the head; the head by default.
+    snapshot: Option<String>,
+}
+
+/// Who wrote which lines of a file
+#[utoipa::path(
+    get, path = "/api/v1/projects/{id}/blame", tag = "projects", params(("id" = String, Path), At),
+    responses((status = 200, body = api::Blame), (status = "4XX", body = api::ErrorEnvelope))
+)]
+pub(super) async fn blame(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Path(id): Path<String>,
+    Query(query): Query<At>,
+) -> Answer<Json<api::Blame>> {
+    let at = query.snapshot.as_deref();
+    Ok(Json(shared.app.blame(&who, &id, &query.path, at).await?))
+}
+
+/// The content of a file, as it is or was
+///
+/// `X-Elevo-Type` says whether it is a `file` or a `symlink`, `X-Elevo-Mode` its
+/// permission bits, `X-Elevo-Id` its content's id.
+#[utoipa::path(
+    get, path = "/api/v1/projects/{id}/file", tag = "projects", params(("id" = String, Path), At),
+    responses((status = 200, content_type = "application/octet-stream", body = String), (status = "4XX", body = api::ErrorEnvelope))
+)]
+pub(super) async fn file(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Path(id): Path<String>,
+    Query(query): Query<At>,
+) -> Answer<Response> {
+    let at = query.snapshot.as_deref();
+    let found = shared.app.project_file(&who, &id, &query.path, at).await?;
+    let (version, bytes) = found;
+    let headers = [
+        (CONTENT_TYPE, "application/octet-stream".to_owned()),
+        (HeaderName::from_static("x-elevo-type"), version.kind),
+        (HeaderName::from_static("x-elevo-mode"), version.mode),
+        (
+            HeaderName::from_static("x-elevo-id"),
+            version.id.unwrap_or_default(),
+        ),
+    ];
+    Ok((headers, bytes).into_response())
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Directory {
+    /// The directory; the whole project by default.
+    path: Option<String>,
+    /// A snapshot that is or was the head; the head by default.
+    snapshot: Option<String>,
+    /// Only names after this one: `next` of the page before.
+    after: Option<String>,
+    /// 100 by default, at most 1000.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<u32>,
+}
+
+/// What is in a directory
+#[utoipa::path(
+    get, path = "/api/v1/projects/{id}/tree", tag = "projects", params(("id" = String, Path), Directory),
+    responses((status = 200, body = api::TreePage), (status = "4XX", body = api::ErrorEnvelope))
+)]
+pub(super) async fn tree(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Path(id): Path<String>,
+    Query(query): Query<Directory>,
+) -> Answer<Json<api::TreePage>> {
+    let path = query.path.as_deref().unwrap_or_default();
+    let page = (query.after.as_deref(), limit(query.limit, 100, 1000)?);
+    let at = query.snapshot.as_deref();
+    let found = shared.app.project_tree(&who, &id, path, at, page).await?;
+    Ok(Json(found))
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum DiffFormat {
+    #[default]
+    Json,
+    Patch,
+    Stat,
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Between {
+    /// A snapshot that is or was the head; the one before `to` by default.
+    from: Option<String>,
+    /// A snapshot that is or was the head; the head by default.
+    to: Option<String>,
+    /// `json`, `patch` as `git apply` takes it, or `stat` for counted lines.
+    #[param(inline)]
+    format: Option<DiffFormat>,
+    /// At most this many changes; 1000 by default.
+    #[param(minimum = 1, maximum = 10000)]
+    limit: Option<u32>,
+}
+
+/// What changed between two states
+#[utoipa::path(
+    get, path = "/api/v1/projects/{id}/diff", tag = "projects", params(("id" = String, Path), Between),
+    responses((status = 200, content((api::Diff = "application/json"), (String = "text/x-diff"))), (status = "4XX", body = api::ErrorEnvelope))
+)]
+pub(super) async fn diff(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Path(id): Path<String>,
+    Query(query): Query<Between>,
+) -> Answer<Response> {
+    let states = (query.from.as_deref(), query.to.as_deref());
+    let limit = limit(query.limit, 1000, 10_000)? as usize;
+    let app = &shared.app;
+    Ok(match query.format.unwrap_or_default() {
+        DiffFormat::Patch => {
+            let patch = app.project_patch(&who, &id, states).await?;
+            ([(CONTENT_TYPE, "text/x-diff")], patch).into_response()
+        }
+        DiffFormat::Stat => Json(app.project_stat(&who, &id, states, limit).await?).into_response(),
+        DiffFormat::Json => Json(app.project_diff(&who, &id, states, limit).await?).into_response(),
+    })
+}

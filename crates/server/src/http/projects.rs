@@ -1,0 +1,139 @@
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use elevo_api as api;
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use crate::app::PageQuery;
+use crate::failure::{Failure, Result};
+use crate::http::Shared;
+use crate::http::answer::Answer;
+use crate::http::request::{Body, Path, Query, Who};
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Page {
+    /// Where it begins: `next` of the page before.
+    after: Option<String>,
+    /// 20 by default, at most 100.
+    #[param(minimum = 1, maximum = 100)]
+    limit: Option<u32>,
+}
+
+impl Page {
+    pub(super) fn read(self) -> Result<PageQuery> {
+        page(self.after, self.limit)
+    }
+}
+
+pub(super) fn page(after: Option<String>, limit: Option<u32>) -> Result<PageQuery> {
+    let limit = limit.unwrap_or(20);
+    match limit {
+        1..=100 => Ok(PageQuery { after, limit }),
+        _ => Err(Failure::invalid("`limit` is 1 to 100")),
+    }
+}
+
+/// Make a project
+#[utoipa::path(
+    post, path = "/api/v1/projects", tag = "projects",
+    params(("Idempotency-Key" = Option<String>, Header, description = "Repeating the request with the same key makes nothing twice")),
+    request_body = api::CreateProject,
+    responses((status = 201, body = api::Project), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
+)]
+pub(super) async fn create(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Body(wish): Body<api::CreateProject>,
+) -> Answer<(StatusCode, Json<api::Project>)> {
+    let made = shared.app.create_project(&who, wish).await?;
+    Ok((StatusCode::CREATED, Json(made)))
+}
+
+/// List projects, the newest first
+#[utoipa::path(
+    get, path = "/api/v1/projects", tag = "projects", params(Page),
+    responses((status = 200, body = api::ProjectPage), (status = "4XX", body = api::ErrorEnvelope))
+)]
+pub(super) async fn list(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Query(query): Query<Page>,
+) -> Answer<Json<api::ProjectPage>> {
+    Ok(Json(shared.app.list_projects(&who, query.read()?).await?))
+}
+
+/// Get a project, by id or name
+#[utoipa::path(
+    get, path = "/api/v1/projects/{id}", tag = "projects", params(("id" = String, Path)),
+    responses((status = 200, body = api::Project), (status = "4XX", body = api::ErrorEnvelope))
+)]
+pub(super) async fn get(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Path(id): Path<String>,
+) -> Answer<Json<api::Project>> {
+    Ok(Json(shared.app.get_project(&who, &id).await?))
+}
+
+/// Change the name or description of a project
+#[utoipa::path(
+    patch, path = "/api/v1/projects/{id}", tag = "projects", params(("id" = String, Path)),
+    request_body = api::ChangeProject,
+    responses((status = 200, body = api::Project), (status = "4XX", body = api::ErrorEnvelope))
+)]
+pub(super) async fn change(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Path(id): Path<String>,
+    Body(wish): Body<api::ChangeProject>,
+) -> Answer<Json<api::Project>> {
+    Ok(Json(shared.app.change_project(&who, &id, wish).await?))
+}
+
+/// Delete a project with its workspaces, history and reviews
+#[utoipa::path(
+    delete, path = "/api/v1/projects/{id}", tag = "projects", params(("id" = String, Path)),
+    responses((status = 204), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
+)]
+pub(super) async fn delete(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Path(id): Path<String>,
+) -> Answer<StatusCode> {
+    shared.app.delete_project(&who, &id).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Get the policy of a project
+#[utoipa::path(
+    get, path = "/api/v1/projects/{id}/policy", tag = "projects", params(("id" = String, Path)),
+    responses((status = 200, body = api::ProjectPolicy), (status = "4XX", body = api::ErrorEnvelope))
+)]
+pub(super) async fn policy(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Path(id): Path<String>,
+) -> Answer<Json<api::ProjectPolicy>> {
+    Ok(Json(shared.app.get_policy(&who, &id).await?))
+}
+
+/// Set the policy of a project
+///
+/// Workspaces that are there keep what they hold; merges follow the new policy
+/// at once.
+#[utoipa::path(
+    put, path = "/api/v1/projects/{id}/policy", tag = "projects", params(("id" = String, Path)),
+    request_body = api::SetPolicy,
+    responses((status = 200, body = api::ProjectPolicy), (status = "4XX", body = api::ErrorEnvelope))
+)]
+pub(super) async fn set_policy(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Path(id): Path<String>,
+    Body(wish): Body<api::SetPolicy>,
+) -> Answer<Json<api::ProjectPolicy>> {
+    Ok(Json(shared.app.set_policy(&who, &id, wish).await?))
+}

@@ -1,0 +1,152 @@
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use elevo_api as api;
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use crate::http::Shared;
+use crate::http::answer::Answer;
+use crate::http::projects::page;
+use crate::http::request::{Body, MaybeBody, Path, Query, Who};
+
+/// Make a workspace on a project, for an agent that runs elsewhere
+///
+/// `path` in the answer is an ordinary directory of the server's machine.
+#[utoipa::path(
+    post, path = "/api/v1/workspaces", tag = "workspaces",
+    params(("Idempotency-Key" = Option<String>, Header, description = "Repeating the request with the same key makes nothing twice")),
+    request_body = api::CreateWorkspace,
+    responses((status = 201, body = api::Workspace), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
+)]
+pub(super) async fn create(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Body(wish): Body<api::CreateWorkspace>,
+) -> Answer<(StatusCode, Json<api::Workspace>)> {
+    let made = shared.app.create_workspace(&who, wish).await?;
+    Ok((StatusCode::CREATED, Json(made)))
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct List {
+    /// Only those on this project, by id or name.
+    project: Option<String>,
+    /// Where the page begins: `next` of the page before.
+    after: Option<String>,
+    /// 20 by default, at most 100.
+    #[param(minimum = 1, maximum = 100)]
+    limit: Option<u32>,
+}
+
+/// List workspaces on projects, the newest first
+#[utoipa::path(
+    get, path = "/api/v1/workspaces", tag = "workspaces", params(List),
+    responses((status = 200, body = api::WorkspacePage), (status = "4XX", body = api::ErrorEnvelope))
+)]
+pub(super) async fn list(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Query(query): Query<List>,
+) -> Answer<Json<api::WorkspacePage>> {
+    let wanted = page(query.after, query.limit)?;
+    let project = query.project.as_deref();
+    Ok(Json(
+        shared.app.list_workspaces(&who, project, wanted).await?,
+    ))
+}
+
+/// Get a workspace
+#[utoipa::path(
+    get, path = "/api/v1/workspaces/{id}", tag = "workspaces", params(("id" = String, Path)),
+    responses((status = 200, body = api::Workspace), (status = "4XX", body = api::ErrorEnvelope))
+)]
+pub(super) async fn get(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Path(id): Path<String>,
+) -> Answer<Json<api::Workspace>> {
+    Ok(Json(shared.app.get_workspace(&who, &id).await?))
+}
+
+/// Delete a workspace with what is not merged
+#[utoipa::path(
+    delete, path = "/api/v1/workspaces/{id}", tag = "workspaces", params(("id" = String, Path)),
+    responses((status = 204), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
+)]
+pub(super) async fn delete(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Path(id): Path<String>,
+) -> Answer<StatusCode> {
+    shared.app.delete_workspace(&who, &id).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// What the caller calls a request, so that it is carried out once.
+pub(super) fn request_name(headers: &HeaderMap) -> Option<String> {
+    let name = headers.get("idempotency-key")?.to_str().ok()?;
+    Some(name.to_owned())
+}
+
+/// Merge what a workspace changed into its project
+///
+/// What can land lands, the rest is held for review; `atomic` is all or nothing.
+/// When this answers, what landed is durable.
+#[utoipa::path(
+    post, path = "/api/v1/workspaces/{id}/merge", tag = "workspaces",
+    params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header, description = "Repeating the request with the same key merges nothing twice")),
+    request_body = api::Merge,
+    responses((status = 200, body = api::MergeResult), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
+)]
+pub(super) async fn merge(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+    MaybeBody(wish): MaybeBody<api::Merge>,
+) -> Answer<Json<api::MergeResult>> {
+    let request = request_name(&headers);
+    let merged = shared.app.merge_workspace(&who, &id, wish, request).await?;
+    Ok(Json(merged))
+}
+
+/// Merge a workspace and remove it, for an agent that is done
+#[utoipa::path(
+    post, path = "/api/v1/workspaces/{id}/complete", tag = "workspaces",
+    params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header, description = "Repeating the request with the same key merges nothing twice")),
+    request_body = api::Merge,
+    responses((status = 200, body = api::MergeResult), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
+)]
+pub(super) async fn complete(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+    MaybeBody(wish): MaybeBody<api::Merge>,
+) -> Answer<Json<api::MergeResult>> {
+    let request = request_name(&headers);
+    let done = shared.app.complete_workspace(&who, &id, wish, request);
+    Ok(Json(done.await?))
+}
+
+/// Bring what others have merged into a workspace
+///
+/// Where both changed the same, the workspace keeps its own version, and its
+/// next merge settles it.
+#[utoipa::path(
+    post, path = "/api/v1/workspaces/{id}/refresh", tag = "workspaces", params(("id" = String, Path)),
+    request_body = api::Refresh,
+    responses((status = 200, body = api::Refreshed), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
+)]
+pub(super) async fn refresh(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Path(id): Path<String>,
+    MaybeBody(wish): MaybeBody<api::Refresh>,
+) -> Answer<Json<api::Refreshed>> {
+    let refreshed = shared.app.refresh_workspace(&who, &id, wish).await?;
+    Ok(Json(refreshed))
+}
