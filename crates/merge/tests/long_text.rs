@@ -29,5 +29,5 @@ fn thousands_of_texts_are_merged_as_git_merges_them() {
 
 #[test]
 fn hostile_bytes_do_no_harm_for_long() {
-    hostile::survive(long::seed(), long::rounds(500_000, 1000));
+    hostile::survive(long::seed(), long::rounds(60_000, 500));
 }

@@ -52,21 +52,27 @@ impl Slider<'_> {
         let mut beside_other;
         loop {
             let len = self.run.len();
-            while work.spend(1) && self.up() {}
+            while self.up(work) {}
             beside_other = !self.opposite.is_empty();
-            while work.spend(1) && self.down() {
+            while self.down(work) {
                 beside_other |= !self.opposite.is_empty();
             }
             if self.run.len() == len || work.is_spent() {
                 break;
             }
         }
-        while beside_other && self.opposite.is_empty() && work.spend(1) && self.up() {}
+        while beside_other && self.opposite.is_empty() && self.up(work) {}
     }
 
-    fn up(&mut self) -> bool {
+    /// For one line, and for the run of the other text that is passed.
+    fn pay(&self, work: &mut Work) -> bool {
+        work.spend(1 + self.opposite.len())
+    }
+
+    /// One line up, if that can be.
+    fn up(&mut self, work: &mut Work) -> bool {
         let Run { start, end } = self.run;
-        if start == 0 || self.lines[start - 1] != self.lines[end - 1] {
+        if start == 0 || self.lines[start - 1] != self.lines[end - 1] || !self.pay(work) {
             return false;
         }
         self.changed[start - 1] = true;
@@ -79,9 +85,10 @@ impl Slider<'_> {
         true
     }
 
-    fn down(&mut self) -> bool {
+    /// One line down, if that can be.
+    fn down(&mut self, work: &mut Work) -> bool {
         let Run { start, end } = self.run;
-        if end == self.lines.len() || self.lines[start] != self.lines[end] {
+        if end == self.lines.len() || self.lines[start] != self.lines[end] || !self.pay(work) {
             return false;
         }
         self.changed[start] = false;
