@@ -5,7 +5,6 @@
 
 mod support;
 
-use std::cell::RefCell;
 use std::fs;
 use std::io::{Read, Seek, Write};
 use std::path::Path;
@@ -13,11 +12,11 @@ use std::time::SystemTime;
 
 use elevo_engine::{ImportOptions, import};
 use elevo_objects::SnapshotId;
-use elevo_workspace::{Error, Freeze, NeverFreeze, Refreshed, Workspaces};
+use elevo_workspace::{Error, NeverFreeze, Refreshed, Workspaces};
 use futures::executor::block_on;
 use rand::RngExt;
 use support::{
-    AGENT, Bench, as_agent, change_something, id, info, on_every_provider, owners, progress,
+    AGENT, Bench, Calls, as_agent, change_something, id, info, on_every_provider, owners, progress,
 };
 
 on_every_provider! {
@@ -110,17 +109,6 @@ fn a_refresh_writes_what_differs_and_keeps_the_rest(bench: &Bench) {
 }
 
 fn writers_are_held_still_during_all_of_a_refresh(bench: &Bench) {
-    #[derive(Default)]
-    struct Calls(RefCell<Vec<&'static str>>);
-    impl Freeze for Calls {
-        fn freeze(&self) -> std::io::Result<()> {
-            self.0.borrow_mut().push("freeze");
-            Ok(())
-        }
-        fn thaw(&self) {
-            self.0.borrow_mut().push("thaw");
-        }
-    }
     let workspaces = bench.open();
     bench.create(&workspaces, "one");
     let calls = Calls::default();

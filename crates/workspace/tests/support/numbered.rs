@@ -1,0 +1,88 @@
+//! Readers, and snapshots that tell which one is read.
+
+use std::fs;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use elevo_engine::{ImportOptions, import};
+use elevo_objects::SnapshotId;
+use elevo_workspace::Workspaces;
+use futures::executor::block_on;
+
+use super::{Bench, id, info, progress};
+
+pub(crate) const FILES: usize = 20;
+
+/// Snapshots whose files all hold the snapshot's number, each of which is also
+/// the name of a file of its own.
+pub(crate) fn numbered(bench: &Bench, count: usize) -> Vec<SnapshotId> {
+    let directory = tempfile::tempdir().unwrap();
+    let mut parents = Vec::new();
+    let mut taken = Vec::new();
+    for number in 0..count {
+        for file in 0..FILES {
+            let path = directory.path().join(format!("{file}"));
+            fs::write(path, format!("{number}")).unwrap();
+        }
+        let marker = directory.path().join(format!("only-{number}"));
+        fs::write(&marker, "").unwrap();
+        let options = ImportOptions {
+            threads: 1,
+            leave_out: Vec::new(),
+        };
+        let (repository, from) = (&bench.repository, directory.path());
+        let imported = import(repository, from, &options, &progress()).unwrap();
+        let info = elevo_engine::CommitInfo { parents, ..info() };
+        let id = block_on(imported.commit(repository, info)).unwrap();
+        fs::remove_file(&marker).unwrap();
+        parents = vec![id];
+        taken.push(id);
+    }
+    taken
+}
+
+pub(crate) fn create(
+    bench: &Bench,
+    workspaces: &Workspaces,
+    name: &str,
+    base: SnapshotId,
+) -> PathBuf {
+    let created = workspaces.create_read_only(&id(name), base, bench.now(), None, &progress());
+    let files = created.unwrap();
+    assert_eq!(workspaces.path(&id(name)).unwrap(), files);
+    files
+}
+
+pub(crate) fn follow(workspaces: &Workspaces, name: &str, to: SnapshotId) {
+    workspaces.follow(&id(name), to, &progress()).unwrap();
+}
+
+pub(crate) fn mounts(below: &Path) -> usize {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+    let points = mounts.lines().filter_map(|line| line.split(' ').nth(1));
+    points
+        .filter(|point| Path::new(point).starts_with(below))
+        .count()
+}
+
+/// What the files seen through an open directory hold: all the same.
+pub(crate) fn number_in(directory: &fs::File) -> usize {
+    let inside = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()));
+    let read = |file| fs::read_to_string(inside.join(format!("{file}"))).unwrap();
+    let numbers: Vec<String> = (0..FILES).map(read).collect();
+    assert!(
+        numbers.iter().all(|number| *number == numbers[0]),
+        "{numbers:?}"
+    );
+    let number = numbers[0].parse().unwrap();
+    let names = fs::read_dir(&inside).unwrap();
+    let names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names.len(), FILES + 1);
+    assert!(names.iter().any(|name| *name == *format!("only-{number}")));
+    number
+}
+
+pub(crate) fn run(command: &mut Command) {
+    assert!(command.status().unwrap().success(), "{command:?}");
+}
