@@ -20,9 +20,11 @@
 mod data;
 mod engine;
 mod measure;
+mod merge;
 mod peers;
 mod report;
 mod sandbox;
+mod server;
 mod suite;
 mod workspace;
 
@@ -49,6 +51,8 @@ enum Command {
     Workspace(workspace::Arguments),
     /// Sandboxes: create, fork, commands, streams, a hundred at a time
     Sandbox(sandbox::Arguments),
+    /// Merging: into a project over HTTP, by itself, a hundred at once, under a thousand readers
+    Merge(merge::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -56,6 +60,7 @@ fn main() -> ExitCode {
         Command::Engine(arguments) => engine::run(&arguments),
         Command::Workspace(arguments) => workspace::run(&arguments),
         Command::Sandbox(arguments) => sandbox::run(&arguments),
+        Command::Merge(arguments) => merge::run(&arguments),
     };
     match outcome {
         Ok(report) if report.all_held() => ExitCode::SUCCESS,

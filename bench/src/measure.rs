@@ -20,6 +20,11 @@ impl Samples {
         self.0.push(value);
     }
 
+    /// Adds those of another.
+    pub(crate) fn extend(&mut self, other: &Self) {
+        self.0.extend(&other.0);
+    }
+
     /// The median and the quartiles; not a number if nothing was measured.
     pub(crate) fn figure(&self) -> Figure {
         let mut sorted = self.0.clone();

@@ -5,7 +5,6 @@
 mod alive;
 mod commands;
 mod create;
-mod server;
 mod stream;
 
 use std::path::Path;
@@ -16,8 +15,8 @@ use clap::builder::PossibleValuesParser;
 
 use crate::peers::Peer;
 use crate::report::Report;
+use crate::server::Server;
 use crate::suite::{self, Measure, Settings};
-use server::Server;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -78,7 +77,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Report> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()?;
-        let server = runtime.block_on(Server::start(scratch))?;
+        let server = runtime.block_on(Server::with_template(scratch))?;
         Ok(Bench {
             server,
             runtime,

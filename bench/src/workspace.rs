@@ -65,7 +65,7 @@ const MEASURES: [Measure<Bench>; 5] = [
 ];
 
 /// Files of the smallest tree.
-const FEW: usize = 1_000;
+pub(crate) const FEW: usize = 1_000;
 /// What is changed between two snapshots or forks.
 const CHANGED: usize = 10;
 /// The limit of those that have one.
@@ -88,7 +88,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Report> {
 }
 
 /// Whatever is mounted from now on ends with this process.
-fn leave_mounts_behind() -> Result<()> {
+pub(crate) fn leave_mounts_behind() -> Result<()> {
     // SAFETY: this process has one thread yet, and nobody else's mounts or descriptors change.
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNS) }?;
     let flags = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{ChildStdin, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
@@ -41,7 +41,8 @@ impl Git {
         data: &dyn Dataset,
     ) -> Result<Self> {
         let git = Self::init(repository, work_tree)?;
-        git.fast_import(data).context("git fast-import")?;
+        git.fast_import(|stream| feed(stream, data))
+            .context("git fast-import")?;
         time_to_run(git.command().args(["read-tree", "HEAD"]))?;
         time_to_run(git.command().args(["update-index", "--refresh"]))?;
         Ok(git)
@@ -82,6 +83,38 @@ impl Git {
         time_to_run(command.args(add).arg(directory))
     }
 
+    /// Makes a branch that changes `files` of the main one.
+    pub(crate) fn branch(
+        &self,
+        name: &str,
+        files: impl Iterator<Item = (String, Vec<u8>)>,
+    ) -> Result<()> {
+        self.fast_import(|stream| {
+            begin_commit(stream, name)?;
+            writeln!(stream, "from refs/heads/{BRANCH}^0")?;
+            files
+                .into_iter()
+                .try_for_each(|(path, content)| put(stream, &path, &content))
+        })
+        .context("git fast-import")
+    }
+
+    /// How long `git merge` takes to bring a branch into the main one and into the work tree.
+    pub(crate) fn time_to_merge(&self, branch: &str) -> Result<f64> {
+        time_to_run(
+            self.command()
+                .args(["merge", "--quiet", "--no-edit", branch]),
+        )
+    }
+
+    /// How long `git merge-tree` takes to merge two branches into a tree, without a work tree.
+    pub(crate) fn time_to_merge_trees(&self, ours: &str, theirs: &str) -> Result<f64> {
+        time_to_run(
+            self.command()
+                .args(["merge-tree", "--write-tree", ours, theirs]),
+        )
+    }
+
     fn command(&self) -> Command {
         let mut command = clean_git();
         command
@@ -91,33 +124,41 @@ impl Git {
         command
     }
 
-    fn fast_import(&self, data: &dyn Dataset) -> Result<()> {
+    fn fast_import(&self, feed: impl FnOnce(&mut Stream) -> Result<()>) -> Result<()> {
         let mut child = self
             .command()
             .args(["fast-import", "--quiet", "--depth=0"])
             .stdin(Stdio::piped())
             .spawn()?;
-        let fed = feed(&mut child, data);
+        let stdin = child.stdin.take().context("it has no input")?;
+        let mut stream = BufWriter::with_capacity(1 << 20, stdin);
+        let fed = feed(&mut stream).and_then(|()| Ok(stream.flush()?));
+        drop(stream);
         let status = child.wait()?;
         ensure!(status.success(), "it failed ({status})");
         fed
     }
 }
 
-fn feed(child: &mut Child, data: &dyn Dataset) -> Result<()> {
-    let stdin = child.stdin.take().context("it has no input")?;
-    let mut stream = BufWriter::with_capacity(1 << 20, stdin);
-    writeln!(stream, "commit refs/heads/{BRANCH}")?;
+/// What `git fast-import` reads.
+type Stream = BufWriter<ChildStdin>;
+
+fn feed(stream: &mut Stream, data: &dyn Dataset) -> Result<()> {
+    begin_commit(stream, BRANCH)?;
+    (0..data.files()).try_for_each(|index| put(stream, &data.path(index), &data.content(index)))
+}
+
+fn begin_commit(stream: &mut Stream, branch: &str) -> Result<()> {
+    writeln!(stream, "commit refs/heads/{branch}")?;
     writeln!(stream, "committer Bench <bench@localhost> 1700000000 +0000")?;
-    writeln!(stream, "data 4\nbase")?;
-    for index in 0..data.files() {
-        let content = data.content(index);
-        writeln!(stream, "M 100644 inline {}", data.path(index))?;
-        writeln!(stream, "data {}", content.len())?;
-        stream.write_all(&content)?;
-        stream.write_all(b"\n")?;
-    }
-    Ok(stream.flush()?)
+    Ok(writeln!(stream, "data 4\nbase")?)
+}
+
+fn put(stream: &mut Stream, path: &str, content: &[u8]) -> Result<()> {
+    writeln!(stream, "M 100644 inline {path}")?;
+    writeln!(stream, "data {}", content.len())?;
+    stream.write_all(content)?;
+    Ok(stream.write_all(b"\n")?)
 }
 
 fn clean_git() -> Command {

@@ -8,7 +8,7 @@ use futures::StreamExt;
 use crate::measure::Samples;
 use crate::report::{Bar, Figure, Row, Unit};
 use crate::sandbox::Bench;
-use crate::sandbox::server::proportional;
+use crate::server::proportional;
 
 pub(crate) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
     let count = bench.count(100);

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::measure::Samples;
 use crate::report::{Bar, Row, Unit};
 use crate::sandbox::Bench;
-use crate::sandbox::server::proportional;
+use crate::server::proportional;
 
 /// How often a file is written out.
 const PARTS: usize = 16;

@@ -1,4 +1,5 @@
-//! The server under measurement, and the engine beside it.
+//! The server under measurement, and the engine beside it. Needs root, the engine of
+//! `scripts/services`, the agent of `scripts/agent`, and the server built beside this program.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -13,7 +14,7 @@ use crate::peers::clean_command;
 
 const KEY: &str = "bench-key-0123456789-0123456789-0123456789";
 
-/// A running server with the template `base`.
+/// A running server.
 pub(crate) struct Server {
     child: Child,
     url: String,
@@ -28,7 +29,8 @@ fn needed(name: &str, how: &str) -> Result<String> {
 }
 
 impl Server {
-    pub(crate) async fn start(scratch: &Path) -> Result<Self> {
+    /// Starts one whose data is in the directory `data` of `scratch`.
+    pub(crate) fn start(scratch: &Path) -> Result<Self> {
         let services = "run scripts/services up docker && eval \"$(scripts/services env docker)\"";
         let docker_host = needed("DOCKER_HOST", services)?;
         let image = needed("ELEVO_TEST_IMAGE", services)?;
@@ -68,16 +70,21 @@ impl Server {
         let mut log = File::create(scratch.join("log"))?;
         std::thread::spawn(move || std::io::copy(&mut lines, &mut log));
         let http = reqwest::Client::builder()
-            .pool_max_idle_per_host(64)
+            .pool_max_idle_per_host(128)
             .build()?;
-        let server = Self {
+        Ok(Self {
             child,
             url,
             http,
             data,
             docker_host,
             image,
-        };
+        })
+    }
+
+    /// Starts one with the template `base`.
+    pub(crate) async fn with_template(scratch: &Path) -> Result<Self> {
+        let server = Self::start(scratch)?;
         let wish = json!({"name": "base", "image": server.image});
         server.post("/api/v1/templates", &wish).await?;
         Ok(server)

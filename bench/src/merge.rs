@@ -1,0 +1,128 @@
+//! `elevo-bench merge`: the merge by itself beside git, and projects of a real server: workspaces
+//! merged over HTTP, a hundred at once, and under a thousand readers. Needs what
+//! [`crate::server`] needs; what is mounted is in a mount namespace of its own.
+
+mod agents;
+mod http;
+mod projects;
+mod pure;
+mod readers;
+
+use std::path::Path;
+use std::thread;
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+
+use crate::data::{Dataset, Layout, noise};
+use crate::engine::fixture::Bench as Trees;
+use crate::engine::{FULL, QUICK};
+use crate::peers::Peer;
+use crate::report::Report;
+use crate::suite::{self, Measure, Settings};
+use crate::workspace::{FEW, leave_mounts_behind};
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    settings: Settings,
+    /// Run only these measures
+    #[arg(long, value_name = "NAME", num_args = 1..,
+          value_parser = PossibleValuesParser::new(MEASURES.map(|measure| measure.name)))]
+    only: Vec<String>,
+}
+
+/// In the order in which they run.
+const MEASURES: [Measure<Bench>; 4] = [
+    Measure {
+        name: "pure",
+        peers: &[Peer::Git],
+        run: pure::run,
+    },
+    Measure {
+        name: "http",
+        peers: &[Peer::Git],
+        run: http::run,
+    },
+    Measure {
+        name: "agents",
+        peers: &[],
+        run: agents::run,
+    },
+    Measure {
+        name: "readers",
+        peers: &[],
+        run: readers::run,
+    },
+];
+
+/// Files that one merge brings.
+const CHANGED: usize = 10;
+
+/// The context of all measures.
+pub(crate) struct Bench {
+    trees: Trees,
+    runtime: tokio::runtime::Runtime,
+    quick: bool,
+}
+
+impl Bench {
+    /// From the fewest files to the most.
+    fn sizes(&self) -> [usize; 3] {
+        [FEW, self.trees.sizes.small, self.trees.sizes.large]
+    }
+
+    /// A tenth if it shall be quick.
+    fn count(&self, full: usize) -> usize {
+        if self.quick { full / 10 } else { full }
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<Report> {
+    ensure!(
+        rustix::process::geteuid().is_root(),
+        "overlays are mounted by root only"
+    );
+    leave_mounts_behind().context("cannot have mounts of its own")?;
+    let quick = arguments.settings.quick;
+    let sizes = if quick { QUICK } else { FULL };
+    let threads = thread::available_parallelism()?.get();
+    let bench = |scratch: &Path| {
+        let runtime = tokio::runtime::Builder::new_multi_thread();
+        Ok(Bench {
+            trees: Trees::new(scratch, sizes, threads),
+            runtime: { runtime }.enable_all().build()?,
+            quick,
+        })
+    };
+    suite::run(&MEASURES, &arguments.only, &arguments.settings, bench)
+}
+
+/// The files of one change, with their new content. No two changes have a file in common as long
+/// as they are fewer than a tenth of the files.
+fn edits(layout: &Layout, number: usize) -> impl Iterator<Item = (String, Vec<u8>)> {
+    // A prime: whatever the number of files, all of them come before one comes twice.
+    const STRIDE: usize = 7919;
+    let layout = *layout;
+    (number * CHANGED..(number + 1) * CHANGED).map(move |edit| {
+        let index = edit * STRIDE % layout.files();
+        (layout.path(index), noise(4096, "merge", edit as u64))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+    use crate::data::FileSizes;
+
+    #[test]
+    fn changes_have_no_file_in_common() {
+        let layout = Layout::new(FEW, FileSizes::Ordinary);
+        let paths = (0..FEW / CHANGED).flat_map(|number| edits(&layout, number));
+        let paths: HashSet<_> = paths.map(|(path, _)| path).collect();
+        assert_eq!(paths.len(), FEW);
+    }
+}
