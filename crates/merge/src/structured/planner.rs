@@ -44,8 +44,13 @@ impl<'a> Planner<'a> {
         root: impl FnOnce(&mut Self) -> Option<Plan<'t, 'a>>,
     ) -> Option<Planned<'t, 'a>> {
         let Docs { base, ours, theirs } = docs;
-        let head = self.gap(base.map(|doc| doc.head), ours.head, theirs.head);
+        let mut head = self.gap(base.map(|doc| doc.head), ours.head, theirs.head);
         let root = root(&mut self)?;
+        if let Plan::Take(side, _) = root
+            && self.are_white([ours.head, theirs.head])
+        {
+            head = side;
+        }
         let tail = self.gap(base.map(|doc| doc.tail), ours.tail, theirs.tail);
         Some(Planned {
             head,
@@ -261,11 +266,8 @@ impl<'a> Planner<'a> {
         let mut sep = self.gap(base.map(|item| item.sep), ours.sep, theirs.sep);
         let plan = plan(self);
         if let Plan::Take(side, _) = plan
-            && self.style.dashes
+            && self.are_white([ours.sep, theirs.sep])
             && unlike(ours, theirs)
-            && ![ours, theirs]
-                .iter()
-                .any(|item| self.style.comments.has_any(item.sep))
         {
             sep = side;
         }
@@ -283,6 +285,12 @@ impl<'a> Planner<'a> {
             },
             plan,
         }
+    }
+
+    /// Whether gaps are nothing but white space that means something, so that a
+    /// value from one side needs the one that it has there.
+    fn are_white(&self, gaps: [&str; 2]) -> bool {
+        self.style.dashes && !gaps.iter().any(|gap| self.style.comments.has_any(gap))
     }
 
     fn gap(&mut self, base: Option<&'a str>, ours: &'a str, theirs: &'a str) -> Side {
@@ -342,10 +350,13 @@ fn mixed(base: Option<&Node<'_>>, ours: &Node<'_>, theirs: &Node<'_>) -> bool {
     }
 }
 
-/// Whether values are so written, one in the line of its key and the other
-/// below, or one as nothing, that what separates one from its key is not for
-/// the other.
+/// Whether values are of so different kinds, or so written, one in the line of
+/// its key and the other below, or one as nothing, that what separates one from
+/// its key is not for the other.
 fn unlike(ours: &Item<'_>, theirs: &Item<'_>) -> bool {
-    let way = |item: &Item<'_>| (item.sep.contains('\n'), item.value.text.is_empty());
+    let way = |item: &Item<'_>| {
+        let list = item.value.as_list().is_some();
+        (item.sep.contains('\n'), item.value.text.is_empty(), list)
+    };
     way(ours) != way(theirs)
 }

@@ -38,7 +38,10 @@ pub(crate) fn render<'a>(docs: &Docs<'_, 'a>, planned: &Planned<'_, 'a>, style: 
     out.gap(of(planned.head).head);
     match &planned.root {
         Plan::Take(_, node) => out.write(node.text),
-        root => out.plan(root, &Place::default()),
+        root => {
+            let here = of(planned.head).head;
+            out.plan(root, &Place::of([docs.ours.head, docs.theirs.head], here));
+        }
     }
     out.gap(of(planned.tail).tail);
     out.text
@@ -87,11 +90,17 @@ struct Place<'s> {
     like: Side,
 }
 
-impl Default for Place<'_> {
-    fn default() -> Self {
+impl<'s> Place<'s> {
+    /// Behind what files begin with.
+    fn of(heads: [&'s str; 2], here: &'s str) -> Self {
+        let line = |head: &'s str| match indent(head) {
+            Some(indent) => indent,
+            None if head.trim_matches(' ').is_empty() => head,
+            None => "",
+        };
         Self {
-            sides: [Some(""); 2],
-            here: "",
+            sides: heads.map(|head| Some(line(head))),
+            here: line(here),
             like: Side::Ours,
         }
     }
@@ -231,10 +240,6 @@ impl<'a> Out<'a> {
         let label = joined
             .item(joined.frame.label)
             .map_or("", |item| item.label);
-        let lead = match join.ours.commas {
-            true => lead,
-            false => self.on_its_line(lead, label),
-        };
         let sides = [joined.ours, joined.theirs];
         let place = if self.is_block(join) {
             Place { like, ..*around }
@@ -270,22 +275,30 @@ impl<'a> Out<'a> {
         self.gap(joined.item(frame.trail).map_or("", |item| item.trail));
     }
 
-    /// A lead that keeps a statement or header off the line before it: one that
-    /// was the first of its file has none.
-    fn on_its_line<'l>(&self, lead: Cow<'l, str>, label: &str) -> Cow<'l, str> {
-        if !self.style.paths || label.is_empty() {
-            return lead;
-        }
+    /// The lead of a statement or header, which keeps it off the line before:
+    /// one that was the first of its file has none.
+    fn line_lead<'l>(&self, item: &'l Item<'a>) -> Cow<'l, str> {
+        let text = if item.label.is_empty() {
+            item.value.text
+        } else {
+            item.label
+        };
+        let lead = item.lead;
         if self.text.is_empty() {
-            return Cow::Owned(lead.trim_start_matches(['\r', '\n']).to_owned());
+            return Cow::Borrowed(lead.trim_start_matches(['\r', '\n']));
         }
         let line = lead.split('\n').next().unwrap_or_default();
-        if self.text.ends_with('\n') || (lead.contains('\n') && line.trim().is_empty()) {
-            return lead;
+        let parted = lead.contains('\n') && line.trim().is_empty();
+        if parted
+            || self.text.ends_with('\n')
+            || text.trim_start_matches(' ').is_empty()
+            || text.starts_with(['\r', '\n'])
+        {
+            return Cow::Borrowed(lead);
         }
         let eol = self.habits[0].eol.unwrap_or("\n");
-        let blank = if label.starts_with('[') { eol } else { "" };
-        Cow::Owned([eol, blank, &lead].concat())
+        let blank = if text.starts_with('[') { eol } else { "" };
+        Cow::Owned([eol, blank, lead].concat())
     }
 
     /// The indent of what is inside an item.
@@ -349,6 +362,9 @@ impl<'a> Out<'a> {
             return (Cow::Borrowed(""), around.like);
         };
         let was_first = std::ptr::eq(item, &raw const join.side(side).items[0]);
+        if self.style.paths && !join.ours.commas {
+            return (self.line_lead(item), side);
+        }
         if self.is_block(join) {
             return (self.block_lead(item, side, first, was_first, around), side);
         }

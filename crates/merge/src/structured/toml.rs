@@ -19,11 +19,11 @@ use crate::driver::{Driver, Merged, Versions};
 /// Tables are compared as they are written: a statement by its key in a table
 /// by its header. The result is then read as TOML, and refused if its value is
 /// not that of a merge by key, as may happen where one side wrote a table in
-/// another way. Refused as well is a file of more than 4 MiB.
+/// another way. Refused as well is a file of more than 1 MiB.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Toml;
 
-const MAX_BYTES: usize = 4 << 20;
+const MAX_BYTES: usize = 1 << 20;
 
 impl Driver for Toml {
     fn name(&self) -> &'static str {

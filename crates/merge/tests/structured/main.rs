@@ -6,10 +6,13 @@
 mod crdt;
 mod crdt_laws;
 mod documents;
+mod fuzz;
 mod json;
 mod json_layout;
 mod json_properties;
+mod nearly;
 mod random;
+mod samples;
 mod support;
 mod toml;
 mod yaml;

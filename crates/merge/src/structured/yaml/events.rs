@@ -64,7 +64,7 @@ pub(super) fn read(text: &str) -> Option<Events<'_>> {
             What::MapEnd | What::ListEnd => depth = depth.saturating_sub(1),
             What::Scalar(..) => {}
         }
-        if depth > MAX_DEPTH || events.all.len() > 4 * MAX_NODES {
+        if depth > MAX_DEPTH || events.all.len() > 2 * MAX_NODES {
             return None;
         }
         events.all.push((what, at));
