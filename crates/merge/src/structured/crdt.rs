@@ -4,14 +4,13 @@ mod lists;
 mod number;
 mod types;
 
-use std::collections::HashMap;
 use std::rc::Rc;
 
 use number::Number;
 use types::{Type, Types};
 
 use super::json::{Json, canonical_number};
-use super::node::{Container, Doc, Item, Kind, Meanings, Node, Side};
+use super::node::{Container, Doc, Finder, Item, Kind, Meanings, Node, Side};
 use super::order;
 use super::plan::{Joined, Plan};
 use super::planner::Planner;
@@ -152,24 +151,13 @@ impl<'a> Union<'_, 'a> {
         ours: &'t Container<'a>,
         theirs: &'t Container<'a>,
     ) -> Plan<'t, 'a> {
-        let names = |container: &'t Container<'a>| -> Vec<&'t str> {
-            container.items.iter().map(|item| &*item.name).collect()
-        };
-        let by_name = |container: &'t Container<'a>| -> HashMap<&'t str, &'t Item<'a>> {
-            let items = container.items.iter();
-            items.map(|item| (&*item.name, item)).collect()
-        };
-        let order = order::merge(
-            &base.map(names).unwrap_or_default(),
-            &names(ours),
-            &names(theirs),
-        );
-        let in_base = base.map(by_name).unwrap_or_default();
-        let (in_ours, in_theirs) = (by_name(ours), by_name(theirs));
+        let mut finders = [base, Some(ours), Some(theirs)].map(Finder::new);
+        let [was, our, their] = finders.each_ref().map(Finder::names);
+        let order = order::merge(&was, &our, &their);
         let open = self.planner.open(base, ours, theirs);
         let mut items = Vec::with_capacity(order.names.len());
         for name in order.names {
-            let versions = [&in_base, &in_ours, &in_theirs].map(|map| map.get(name).copied());
+            let versions = finders.each_mut().map(|finder| finder.find(name));
             items.extend(self.item(name.into(), versions));
         }
         self.planner.close(open, false, items)

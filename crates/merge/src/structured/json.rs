@@ -20,12 +20,14 @@ use crate::driver::{Driver, Merged, Versions};
 /// - An object is merged key by key; a key that one side removed and the other
 ///   changed is a conflict.
 /// - A list whose elements are objects that all have a different `id` (or `key`,
-///   or `name`) is merged element by element; what both sides added is there
-///   twice, and an order that both changed is a conflict. Any other list is
-///   merged like lines of text.
-/// - Comments and white space are merged like values. Where both sides laid out
-///   the same place differently, without touching a comment, ours stays: the
-///   only way in which swapping the sides shows.
+///   or `name`) is merged element by element, with what each side added; an
+///   order that both changed is a conflict. Any other list is merged like lines
+///   of text, and a conflict in it is one of the list. In a conflict's place, an
+///   element is called by its index in ours, or in theirs if it is only there.
+/// - Comments and white space are merged like values: a comment that both sides
+///   changed is a conflict where it is. Where both laid out the same place
+///   differently, without touching a comment, ours stays: the only way in which
+///   swapping the sides shows.
 /// - Numbers are compared by what they are worth, strings by what they spell.
 ///
 /// Refused: what is no JSON, has a key twice, nests deeper than 128, or has

@@ -100,6 +100,44 @@ impl<'a> Container<'a> {
     }
 }
 
+/// Finds items by name, fastest in the order that they are in.
+#[derive(Debug)]
+pub(crate) struct Finder<'t, 'a> {
+    items: &'t [Item<'a>],
+    next: usize,
+    places: Option<HashMap<&'t str, usize>>,
+}
+
+impl<'t, 'a> Finder<'t, 'a> {
+    pub(crate) fn new(container: Option<&'t Container<'a>>) -> Self {
+        Self {
+            items: container.map_or(&[], |container| &container.items),
+            next: 0,
+            places: None,
+        }
+    }
+
+    pub(crate) fn names(&self) -> Vec<&'t str> {
+        self.items.iter().map(|item| &*item.name).collect()
+    }
+
+    pub(crate) fn find(&mut self, name: &str) -> Option<&'t Item<'a>> {
+        let items = self.items;
+        let at = match items.get(self.next) {
+            Some(item) if &*item.name == name => self.next,
+            _ => {
+                let places = self.places.get_or_insert_with(|| {
+                    let places = items.iter().enumerate();
+                    places.map(|(at, item)| (&*item.name, at)).collect()
+                });
+                *places.get(name)?
+            }
+        };
+        self.next = at + 1;
+        Some(&items[at])
+    }
+}
+
 /// Equal for values that mean the same, however they are written: of maps, in
 /// whatever order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -107,20 +145,21 @@ pub(crate) struct Meaning(u32);
 
 /// Gives equal values equal numbers.
 #[derive(Debug, Default)]
-pub(crate) struct Meanings(HashMap<Shape, Meaning>);
-
-#[derive(Debug, PartialEq, Eq, Hash)]
-enum Shape {
-    Scalar(Rc<str>),
-    Map(Vec<(Meaning, Meaning)>),
-    List(Vec<Meaning>),
+pub(crate) struct Meanings {
+    scalars: HashMap<Rc<str>, Meaning>,
+    maps: HashMap<Vec<(Meaning, Meaning)>, Meaning>,
+    lists: HashMap<Vec<Meaning>, Meaning>,
 }
 
 impl Meanings {
     /// `text` must differ for different values, of whatever type.
     pub(crate) fn scalar(&mut self, text: &str) -> (Meaning, Rc<str>) {
-        let text: Rc<str> = text.into();
-        (self.number(Shape::Scalar(Rc::clone(&text))), text)
+        if let Some((text, meaning)) = self.scalars.get_key_value(text) {
+            return (*meaning, Rc::clone(text));
+        }
+        let (text, next): (Rc<str>, _) = (text.into(), self.next());
+        self.scalars.insert(Rc::clone(&text), next);
+        (next, text)
     }
 
     /// Nothing if a key is there twice.
@@ -129,20 +168,21 @@ impl Meanings {
         entries: impl Iterator<Item = (&'n Rc<str>, Meaning)>,
     ) -> Option<Meaning> {
         let mut pairs: Vec<_> = entries
-            .map(|(name, value)| (self.number(Shape::Scalar(Rc::clone(name))), value))
+            .map(|(name, value)| (self.scalar(name).0, value))
             .collect();
         pairs.sort_unstable();
         let twice = pairs.windows(2).any(|pair| pair[0].0 == pair[1].0);
-        (!twice).then(|| self.number(Shape::Map(pairs)))
+        let next = self.next();
+        (!twice).then(|| *self.maps.entry(pairs).or_insert(next))
     }
 
     pub(crate) fn list(&mut self, elements: impl Iterator<Item = Meaning>) -> Meaning {
-        self.number(Shape::List(elements.collect()))
+        let next = self.next();
+        *self.lists.entry(elements.collect()).or_insert(next)
     }
 
-    fn number(&mut self, shape: Shape) -> Meaning {
-        let next = Meaning(self.0.len() as u32);
-        *self.0.entry(shape).or_insert(next)
+    fn next(&self) -> Meaning {
+        Meaning((self.scalars.len() + self.maps.len() + self.lists.len()) as u32)
     }
 }
 

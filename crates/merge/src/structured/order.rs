@@ -17,6 +17,12 @@ pub(crate) struct Order<'n> {
 /// the one with the smaller key is first, so that swapping the sides changes
 /// nothing.
 pub(crate) fn merge<'n>(base: &[&'n str], ours: &[&'n str], theirs: &[&'n str]) -> Order<'n> {
+    if ours == theirs {
+        return Order {
+            names: ours.to_vec(),
+            disputed: false,
+        };
+    }
     let [in_base, in_ours, in_theirs] =
         [base, ours, theirs].map(|names| names.iter().copied().collect::<HashSet<_>>());
     let fixed = |name: &&'n str| {

@@ -1,10 +1,9 @@
 //! Which value comes from which side. Knows nothing of how a format is written.
 
-use std::collections::HashMap;
 use std::rc::Rc;
 
 use super::lists;
-use super::node::{Container, Item, Node, Side};
+use super::node::{Container, Finder, Item, Node, Side};
 use super::order;
 use super::plan::{Conflict, Docs, Frame, Join, Joined, Plan, Planned};
 use super::render::Style;
@@ -134,27 +133,13 @@ impl<'a> Planner<'a> {
         ours: &'t Container<'a>,
         theirs: &'t Container<'a>,
     ) -> Plan<'t, 'a> {
-        let names = |container: &'t Container<'a>| -> Vec<&'t str> {
-            container.items.iter().map(|item| &*item.name).collect()
-        };
-        let order = order::merge(
-            &base.map(names).unwrap_or_default(),
-            &names(ours),
-            &names(theirs),
-        );
-        let by_name = |container: &'t Container<'a>| -> HashMap<&'t str, &'t Item<'a>> {
-            let items = container.items.iter();
-            items.map(|item| (&*item.name, item)).collect()
-        };
-        let (in_base, in_ours, in_theirs) = (
-            base.map(by_name).unwrap_or_default(),
-            by_name(ours),
-            by_name(theirs),
-        );
+        let mut finders = [base, Some(ours), Some(theirs)].map(Finder::new);
+        let [was, our, their] = finders.each_ref().map(Finder::names);
+        let order = order::merge(&was, &our, &their);
         let open = self.open(base, ours, theirs);
         let mut items = Vec::with_capacity(order.names.len());
         for name in order.names {
-            let versions = [&in_base, &in_ours, &in_theirs].map(|map| map.get(name).copied());
+            let versions = finders.each_mut().map(|finder| finder.find(name));
             items.extend(self.within(name.into(), |planner| planner.item(versions)));
         }
         self.close(open, false, items)
