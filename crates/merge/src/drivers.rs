@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::driver::Driver;
-use crate::structured::Json;
+use crate::structured::{Crdt, Json, Toml, Yaml};
 use crate::text::Text;
 
 /// Drivers by name. The first that claims a file's name is the one for it.
@@ -13,7 +13,12 @@ pub struct Drivers(Vec<Arc<dyn Driver>>);
 impl Drivers {
     /// All that are here. The one for text comes last, and claims every file.
     pub fn standard() -> Self {
-        Self::default().with(Json).with(Text)
+        Self::default()
+            .with(Crdt)
+            .with(Json)
+            .with(Toml)
+            .with(Yaml)
+            .with(Text)
     }
 
     /// Adds a driver after those that are there; replaces the one of its name.

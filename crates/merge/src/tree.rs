@@ -5,6 +5,7 @@
 //! *ours* changed: equal directories are never entered, and the other side is
 //! only asked for the paths at hand.
 
+mod content;
 mod directories;
 mod files;
 mod local;
@@ -15,8 +16,9 @@ mod rules;
 use std::collections::HashSet;
 
 use elevo_core::TreePath;
-use elevo_engine::{Change, Diff, Repository, StateTree};
-use elevo_objects::{Entry, Snapshot};
+use elevo_engine::{Change, Diff, EntryKind, Repository, StateTree};
+use elevo_objects::{Entry, Mode, Snapshot};
+use elevo_policy::{Access, Refusal};
 
 use crate::drivers::Drivers;
 use crate::error::{Error, Result};
@@ -77,7 +79,11 @@ struct Three {
 /// A merge under way.
 struct Merge<'a> {
     repository: &'a Repository,
+    /// Where also what of ours is not stored can be read, once that is asked for.
+    unstored: Option<Repository>,
+    base: StateTree,
     ours: &'a StateTree,
+    theirs: StateTree,
     rules: &'a Rules<'a>,
     drivers: &'a Drivers,
     limits: &'a Limits,
@@ -88,8 +94,10 @@ struct Merge<'a> {
     /// Directories that theirs may not make: they are made if something in them
     /// may be.
     unmade: Vec<Refused>,
-    /// Names that were taken for files that had to make room.
-    taken: HashSet<TreePath>,
+    /// What of ours is in the way of directories in theirs.
+    blocking: HashSet<TreePath>,
+    /// The last thing that kept a directory from being taken whole.
+    harm: Option<TreePath>,
     changes: u64,
     out: TreeMerge,
 }
@@ -102,19 +110,36 @@ impl<'a> Merge<'a> {
         limits: &'a Limits,
     ) -> Self {
         let repository = sides.ours.repository();
+        let base = StateTree::at(repository, sides.base);
+        let theirs = StateTree::at(repository, sides.theirs);
         Self {
             repository,
+            unstored: None,
             ours: sides.ours,
             rules,
             drivers,
             limits,
-            locals: Locals::new(rules, StateTree::at(repository, sides.theirs)),
+            locals: Locals::new(rules, theirs.clone()),
             renames: Renames::default(),
             emptied: Vec::new(),
             unmade: Vec::new(),
-            taken: HashSet::new(),
+            blocking: HashSet::new(),
+            harm: None,
             changes: 0,
-            out: TreeMerge::new(sides.ours.clone(), StateTree::at(repository, sides.base)),
+            out: TreeMerge::new(sides.ours.clone(), base.clone()),
+            base,
+            theirs,
+        }
+    }
+
+    /// Where all of ours can be read, also what is not stored.
+    async fn unstored(&mut self) -> Result<Repository> {
+        match &self.unstored {
+            Some(repository) => Ok(repository.clone()),
+            None => {
+                let diff = self.base.diff(self.ours).await?;
+                Ok(self.unstored.insert(diff.repository().clone()).clone())
+            }
         }
     }
 
@@ -152,11 +177,24 @@ impl<'a> Merge<'a> {
     async fn finish(mut self) -> Result<TreeMerge> {
         self.remove_emptied().await?;
         for refused in std::mem::take(&mut self.unmade) {
-            if self.out.tree.entry(&refused.path).await?.is_none() {
+            if self.out.tree.stat(&refused.path).await?.is_none() {
                 self.out.refused.push(refused);
             }
         }
+        let out = &mut self.out;
+        out.landed.sort_by(|one, other| one.path.cmp(&other.path));
+        out.conflicts
+            .sort_by(|one, other| one.path.cmp(&other.path));
+        out.refused.sort_by(|one, other| one.path.cmp(&other.path));
         Ok(self.out)
+    }
+
+    /// Leaves a change out because its agent may not make it. Where something
+    /// is hidden from the agent, that theirs does not have it is no change.
+    fn refuse(&mut self, path: TreePath, theirs: Option<&Entry>, refusal: Refusal) {
+        if refusal.access != Access::None || theirs.is_some() {
+            self.out.refused.push(Refused { path, refusal });
+        }
     }
 
     /// Takes what theirs has at `path`.
@@ -186,13 +224,19 @@ impl<'a> Merge<'a> {
     }
 
     async fn set(&mut self, path: &TreePath, entry: Option<Entry>) -> Result<()> {
-        put_or_remove(&self.out.tree, path, entry).await
+        put_or_remove(&self.out.tree, &self.theirs, path, entry).await
     }
 
     /// Notes that both sides have what theirs has at `path`, or that it has been
     /// dealt with: the next merge of theirs begins with it.
     async fn agree(&mut self, path: &TreePath, theirs: Option<&Entry>) -> Result<()> {
-        put_or_remove(&self.out.agreed, path, theirs.cloned()).await
+        let agreed = &self.out.agreed;
+        if theirs.is_some()
+            && let Some(in_the_way) = above_in_the_way(agreed, path).await?
+        {
+            agreed.remove(&in_the_way).await?;
+        }
+        put_or_remove(agreed, &self.theirs, path, theirs.cloned()).await
     }
 
     async fn same(&mut self, path: &TreePath, three: &Three) -> Result<()> {
@@ -200,28 +244,77 @@ impl<'a> Merge<'a> {
         self.agree(path, three.theirs.as_ref()).await
     }
 
-    /// The nearest thing above `path` that is no directory in ours.
-    async fn in_the_way(&self, path: &TreePath) -> Result<Option<TreePath>> {
-        let mut above = path.clone();
-        while let Some((parent, _)) = above.split_last() {
-            if parent.is_root() {
-                break;
+    /// If something of ours stands where theirs has a directory above `path`:
+    /// holds all of that directory, for it cannot be had in parts.
+    async fn is_blocked(&mut self, path: &TreePath, three: &Three) -> Result<bool> {
+        let Some(blocking) = above_in_the_way(&self.out.tree, path).await? else {
+            return Ok(false);
+        };
+        let is_hidden = self.rules.view.access(&blocking) == Access::None;
+        let (path, three) = match is_hidden {
+            true => (path.clone(), three.clone()),
+            false => {
+                let base = self.base.entry(&blocking).await?;
+                let ours = self.ours.entry(&blocking).await?;
+                let theirs = self.theirs.entry(&blocking).await?;
+                (blocking, Three { base, ours, theirs })
             }
-            match self.out.tree.entry(&parent).await? {
-                Some(Entry::Directory { .. }) => break,
-                Some(_) => return Ok(Some(parent)),
-                None => above = parent,
-            }
+        };
+        if self.blocking.insert(path.clone()) {
+            self.hold(path, three, ConflictKind::FileAgainstDirectory);
         }
-        Ok(None)
+        Ok(true)
     }
 }
 
-async fn put_or_remove(tree: &StateTree, path: &TreePath, entry: Option<Entry>) -> Result<()> {
+/// The nearest thing above `path` that is no directory.
+async fn above_in_the_way(tree: &StateTree, path: &TreePath) -> Result<Option<TreePath>> {
+    let mut above = path.clone();
+    while let Some((parent, _)) = above.split_last().filter(|(parent, _)| !parent.is_root()) {
+        match tree.stat(&parent).await? {
+            Some(stat) if stat.kind == EntryKind::Directory => break,
+            Some(_) => return Ok(Some(parent)),
+            None => above = parent,
+        }
+    }
+    Ok(None)
+}
+
+/// Makes the directories above `path` that are missing, with the permissions
+/// that they have in `like`.
+async fn make_above(tree: &StateTree, like: &StateTree, path: &TreePath) -> Result<()> {
+    let mut missing = Vec::new();
+    let mut above = path.clone();
+    while let Some((parent, _)) = above.split_last().filter(|(parent, _)| !parent.is_root()) {
+        if tree.stat(&parent).await?.is_some() {
+            break;
+        }
+        missing.push(parent.clone());
+        above = parent;
+    }
+    for directory in missing.into_iter().rev() {
+        let mode = like.stat(&directory).await?.map(|stat| stat.mode);
+        tree.make_directory(&directory, mode.unwrap_or(Mode::EXECUTABLE))
+            .await?;
+    }
+    Ok(())
+}
+
+async fn put_or_remove(
+    tree: &StateTree,
+    like: &StateTree,
+    path: &TreePath,
+    entry: Option<Entry>,
+) -> Result<()> {
     match entry {
-        Some(entry) => tree.put(path, entry).await?,
+        Some(entry) => {
+            make_above(tree, like, path).await?;
+            tree.put(path, entry).await?;
+        }
         None => match tree.remove(path).await {
             Ok(()) | Err(elevo_engine::Error::NotFound(_)) => {}
+            // What is gone is gone, whatever is above it now.
+            Err(elevo_engine::Error::NotADirectory(_)) => {}
             Err(error) => return Err(error.into()),
         },
     }

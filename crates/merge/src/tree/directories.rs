@@ -1,12 +1,12 @@
 //! Directories that were made, removed, replaced, or got other permissions.
 
 use elevo_core::TreePath;
-use elevo_engine::{ChangeKind, Diff};
+use elevo_engine::{ChangeKind, Diff, EntryKind};
 use elevo_objects::{Entry, Mode, Tree};
 use elevo_policy::Strategy;
 
 use super::files::merged_mode;
-use super::{ConflictKind, Inside, Landed, Merge, Refused, Three, is_directory};
+use super::{ConflictKind, Inside, Landed, Merge, Refused, Three, is_directory, make_above};
 use crate::error::Result;
 
 impl Merge<'_> {
@@ -15,39 +15,51 @@ impl Merge<'_> {
         let Some(Entry::Directory { mode, tree }) = three.theirs else {
             return Ok(Inside::Enter);
         };
-        let replaces = three.base.is_some() && three.ours == three.base;
-        if let Some(Entry::Directory { .. }) = three.ours {
-            self.out.agreed_directory(&path, mode).await?;
+        if is_directory(&three.ours) {
+            return self.directory_mode(path, &three).await;
+        }
+        let replaced = three.ours.as_ref().and(three.base.as_ref());
+        if let Err(refusal) = self.rules.check(&path, replaced, three.theirs.as_ref()) {
+            if three.ours.is_some() {
+                self.refuse(path, three.theirs.as_ref(), refusal);
+                return Ok(Inside::Skip);
+            }
+            self.unmade.push(Refused { path, refusal });
             return Ok(Inside::Enter);
         }
-        if (three.ours.is_some() && !replaces) || self.in_the_way(&path).await?.is_some() {
+        if three.ours.is_some() && three.ours != three.base {
             self.hold(path, three, ConflictKind::FileAgainstDirectory);
             return Ok(Inside::Skip);
         }
-        if replaces {
-            if let Err(refusal) = self.check(&path, &three) {
-                self.out.refused.push(Refused { path, refusal });
-                return Ok(Inside::Skip);
-            }
+        if self.is_blocked(&path, &three).await? {
+            return Ok(Inside::Skip);
+        }
+        let is_protected = self.rules.strategy(&path) == Strategy::Review;
+        if is_protected && (three.ours.is_some() || tree == Tree::EMPTY) {
+            self.hold(path, three, ConflictKind::Protected);
+            return Ok(Inside::Skip);
+        }
+        if three.ours.is_some() {
             self.set(&path, None).await?;
         }
-        if tree.count > self.limits.whole && self.is_harmless(&path, tree, Doing::Make).await? {
+        let inside = Diff::new(self.repository, Tree::EMPTY, tree);
+        if self.may_take_whole(&path, tree) && self.is_harmless(&path, inside).await? {
             self.take_whole(path, three, tree.count).await?;
             return Ok(Inside::Skip);
         }
-        match self.rules.check(&path, None, three.theirs.as_ref()) {
-            Ok(()) => {
-                self.out.tree.make_directory(&path, mode).await?;
-                let made = Entry::Directory {
-                    mode,
-                    tree: Tree::EMPTY,
-                };
-                self.out.agreed_directory(&path, mode).await?;
-                self.landed(path, three.ours, Some(made), TAKE);
-            }
-            Err(refusal) => self.unmade.push(Refused { path, refusal }),
+        // What is in a protected one is held by itself.
+        if !is_protected {
+            self.make(path, three, mode).await?;
         }
         Ok(Inside::Enter)
+    }
+
+    async fn make(&mut self, path: TreePath, three: Three, mode: Mode) -> Result<()> {
+        make_above(&self.out.tree, &self.theirs, &path).await?;
+        self.out.tree.make_directory(&path, mode).await?;
+        self.agree_directory(&path, mode).await?;
+        self.landed(path, three.ours, with_mode(mode), TAKE);
+        Ok(())
     }
 
     /// Theirs has nothing where the base had a directory.
@@ -56,17 +68,22 @@ impl Merge<'_> {
         path: TreePath,
         three: Three,
     ) -> Result<Inside> {
-        let (Some(Entry::Directory { tree, .. }), true) = (&three.base, is_directory(&three.ours))
-        else {
+        let (Some(base), Some(ours)) = (tree_of(&three.base), tree_of(&three.ours)) else {
+            if self.renames.touch(&path) {
+                return Ok(Inside::Enter);
+            }
             self.same(&path, &three).await?;
             return Ok(Inside::Skip);
         };
-        if tree.count > self.limits.whole
-            && tree_of(&three.ours) == Some(*tree)
-            && self.is_harmless(&path, *tree, Doing::Remove).await?
+        if base == ours
+            && self.may_take_whole(&path, base)
+            && self.check(&path, &three).is_ok()
+            && self.rules.strategy(&path) != Strategy::Review
+            && self
+                .is_harmless(&path, Diff::new(self.repository, base, Tree::EMPTY))
+                .await?
         {
-            let count = tree.count;
-            self.take_whole(path, three, count).await?;
+            self.take_whole(path, three, base.count).await?;
             return Ok(Inside::Skip);
         }
         self.emptied.push(path);
@@ -81,7 +98,6 @@ impl Merge<'_> {
     ) -> Result<Inside> {
         let (Some(base), Some(ours)) = (tree_of(&three.base), tree_of(&three.ours)) else {
             // Ours has no directory there any more: theirs is simply new.
-            self.agree(&path, None).await?;
             let three = Three {
                 base: None,
                 ..three
@@ -89,45 +105,49 @@ impl Merge<'_> {
             self.leaf(path, three).await?;
             return Ok(Inside::Skip);
         };
-        if !self.only_removed(base, ours).await? {
-            self.hold(path, three, ConflictKind::FileAgainstDirectory);
-            return Ok(Inside::Skip);
-        }
         if let Err(refusal) = self.check(&path, &three) {
-            self.out.refused.push(Refused { path, refusal });
+            self.refuse(path, three.theirs.as_ref(), refusal);
             return Ok(Inside::Skip);
         }
-        if !self.is_harmless(&path, ours, Doing::Remove).await? {
-            self.hold(path, three, ConflictKind::FileAgainstDirectory);
+        let kind = match self.rules.strategy(&path) {
+            Strategy::Review => ConflictKind::Protected,
+            _ => ConflictKind::FileAgainstDirectory,
+        };
+        let all = self.unstored().await?;
+        if kind == ConflictKind::Protected
+            || !only_removed(Diff::new(&all, base, ours)).await?
+            || !self
+                .is_harmless(&path, Diff::new(&all, ours, Tree::EMPTY))
+                .await?
+        {
+            self.hold(path, three, kind);
             return Ok(Inside::Skip);
         }
         self.take_whole(path, three, ours.count + 1).await?;
         Ok(Inside::Skip)
     }
 
-    /// Both have a directory, with other permissions in theirs.
+    /// Both have a directory, maybe with other permissions in theirs.
     pub(super) async fn directory_mode(&mut self, path: TreePath, three: &Three) -> Result<Inside> {
-        let modes = (mode_of(&three.base), mode_of(&three.ours));
-        let (Some(theirs), (Some(base), Some(ours))) = (mode_of(&three.theirs), modes) else {
+        let (Some(ours), Some(theirs)) = (mode_of(&three.ours), mode_of(&three.theirs)) else {
             return Ok(Inside::Enter);
         };
+        let base = mode_of(&three.base);
+        let mut merged = merged_mode(base, ours, theirs);
         if let Err(refusal) = self.rules.view.check(&path, elevo_policy::Doing::Change) {
-            self.out.refused.push(Refused { path, refusal });
-            return Ok(Inside::Enter);
+            if base.is_some() {
+                self.refuse(path, three.theirs.as_ref(), refusal);
+                return Ok(Inside::Enter);
+            }
+            // Both made it: who may not change it finds it made.
+            merged = ours;
         }
-        self.out.agreed.set_mode(&path, theirs).await?;
-        let merged = merged_mode(Some(base), ours, theirs);
+        self.agree_directory(&path, theirs).await?;
         if merged == ours {
             self.out.same += 1;
         } else {
             self.out.tree.set_mode(&path, merged).await?;
-            let with = |mode| {
-                Some(Entry::Directory {
-                    mode,
-                    tree: Tree::EMPTY,
-                })
-            };
-            self.landed(path, with(ours), with(merged), "mode");
+            self.landed(path, with_mode(ours), with_mode(merged), "mode");
         }
         Ok(Inside::Enter)
     }
@@ -135,21 +155,52 @@ impl Merge<'_> {
     /// Removes the directories that theirs removed, where nothing is left.
     pub(super) async fn remove_emptied(&mut self) -> Result<()> {
         while let Some(path) = self.emptied.pop() {
-            let there = self.out.tree.entry(&path).await?;
-            if tree_of(&there) != Some(Tree::EMPTY) {
+            if !self.is_empty_directory(&path).await? {
                 continue;
             }
-            match self.rules.check(&path, there.as_ref(), None) {
-                Ok(()) => {
-                    let before = self.ours.entry(&path).await?;
-                    self.set(&path, None).await?;
-                    self.agree(&path, None).await?;
-                    self.landed(path, before, None, TAKE);
-                }
-                Err(refusal) => self.out.refused.push(Refused { path, refusal }),
+            let base = self.base.entry(&path).await?;
+            let ours = self.ours.entry(&path).await?;
+            if let Err(refusal) = self.rules.check(&path, ours.as_ref(), None) {
+                self.refuse(path, None, refusal);
+            } else if self.rules.strategy(&path) == Strategy::Review {
+                let three = Three {
+                    base,
+                    ours,
+                    theirs: None,
+                };
+                self.hold(path, three, ConflictKind::Protected);
+            } else {
+                self.set(&path, None).await?;
+                self.agree(&path, None).await?;
+                self.landed(path, ours, None, TAKE);
             }
         }
         Ok(())
+    }
+
+    async fn is_empty_directory(&self, path: &TreePath) -> Result<bool> {
+        let stat = self.out.tree.stat(path).await?;
+        Ok(stat.is_some_and(|stat| stat.kind == EntryKind::Directory)
+            && self.out.tree.list(path, None, 1).await?.is_empty())
+    }
+
+    async fn agree_directory(&mut self, path: &TreePath, mode: Mode) -> Result<()> {
+        match self.out.agreed.stat(path).await? {
+            Some(stat) if stat.kind == EntryKind::Directory => {
+                self.out.agreed.set_mode(path, mode).await?;
+            }
+            _ => self.agree(path, with_mode(mode).as_ref()).await?,
+        }
+        Ok(())
+    }
+
+    /// Whether a directory is large, and nothing moved into it or out of it.
+    fn may_take_whole(&self, path: &TreePath, tree: Tree) -> bool {
+        let known_harm = self
+            .harm
+            .as_ref()
+            .is_some_and(|harm| harm.starts_with(path));
+        tree.count > self.limits.whole && !known_harm && !self.renames.touch(path)
     }
 
     async fn take_whole(&mut self, path: TreePath, three: Three, entries: u64) -> Result<()> {
@@ -168,16 +219,12 @@ impl Merge<'_> {
 
     /// Whether everything below `path` may be made or removed, is merged at
     /// all, and needs nobody's decision.
-    async fn is_harmless(&mut self, path: &TreePath, tree: Tree, doing: Doing) -> Result<bool> {
-        let mut inside = match doing {
-            Doing::Make => Diff::new(self.repository, Tree::EMPTY, tree),
-            Doing::Remove => Diff::new(self.repository, tree, Tree::EMPTY),
-        };
+    async fn is_harmless(&mut self, path: &TreePath, mut inside: Diff) -> Result<bool> {
         while let Some(change) = inside.next().await? {
             let below = below(path, &change.path)?;
             let (base, theirs) = (change.kind.before(), change.kind.after());
             let is_directory = matches!(base.or(theirs), Some(Entry::Directory { .. }));
-            let is_ignored = doing == Doing::Make
+            let is_ignored = base.is_none()
                 && self.rules.follows_gitignore()
                 && self.locals.ignored(&below, is_directory).await?;
             if is_ignored
@@ -185,43 +232,37 @@ impl Merge<'_> {
                 || self.rules.check(&below, base, theirs).is_err()
                 || self.rules.strategy(&below) == Strategy::Review
             {
+                self.harm = Some(below);
                 return Ok(false);
             }
         }
         Ok(true)
     }
+}
 
-    async fn only_removed(&self, before: Tree, after: Tree) -> Result<bool> {
-        let mut inside = Diff::new(self.repository, before, after);
-        while let Some(change) = inside.next().await? {
-            if !matches!(change.kind, ChangeKind::Removed(_)) {
-                return Ok(false);
-            }
+/// Permissions of directories do not count: they go with them.
+async fn only_removed(mut inside: Diff) -> Result<bool> {
+    while let Some(change) = inside.next().await? {
+        let goes = match &change.kind {
+            ChangeKind::Removed(_) => true,
+            ChangeKind::ModeChanged { after, .. } => matches!(after, Entry::Directory { .. }),
+            _ => false,
+        };
+        if !goes {
+            return Ok(false);
         }
-        Ok(true)
     }
+    Ok(true)
 }
 
 pub(super) const TAKE: &str = "take";
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Doing {
-    Make,
-    Remove,
-}
-
-impl super::TreeMerge {
-    async fn agreed_directory(&self, path: &TreePath, mode: Mode) -> Result<()> {
-        match self.agreed.entry(path).await? {
-            Some(Entry::Directory { .. }) => {}
-            Some(_) => {
-                self.agreed.remove(path).await?;
-                self.agreed.make_directory(path, mode).await?;
-            }
-            None => self.agreed.make_directory(path, mode).await?,
-        }
-        Ok(())
-    }
+/// A directory without what is in it.
+const fn with_mode(mode: Mode) -> Option<Entry> {
+    Some(Entry::Directory {
+        mode,
+        tree: Tree::EMPTY,
+    })
 }
 
 fn below(directory: &TreePath, inside: &TreePath) -> Result<TreePath> {

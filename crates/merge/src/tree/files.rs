@@ -1,23 +1,19 @@
 //! Files and links that theirs changed, made or removed.
 
-use bytes::Bytes;
 use elevo_core::TreePath;
-use elevo_engine::Attributes;
 use elevo_objects::{Content, Entry, Mode};
-use elevo_policy::{Access, Refusal, Strategy};
+use elevo_policy::{Access, Doing, Refusal, Strategy};
 
 use super::directories::TAKE;
-use super::{
-    Conflict, ConflictKind, Landed, Merge, Overruled, Refused, Suggestion, Three, is_directory,
-};
-use crate::driver::{Driver, Merged, Versions};
+use super::{Conflict, ConflictKind, Landed, Merge, Overruled, Suggestion, Three, is_directory};
+use crate::driver::Driver;
 use crate::error::Result;
 
 impl Merge<'_> {
     /// Neither the base nor theirs has a directory at `path`.
     pub(super) async fn leaf(&mut self, path: TreePath, three: Three) -> Result<()> {
         if let Err(refusal) = self.check(&path, &three) {
-            self.out.refused.push(Refused { path, refusal });
+            self.refuse(path, three.theirs.as_ref(), refusal);
             return Ok(());
         }
         if self.follow_rename(&path, &three).await? {
@@ -39,9 +35,7 @@ impl Merge<'_> {
             self.hold(path, three, ConflictKind::Protected);
             return Ok(());
         }
-        if three.theirs.is_some() && three.ours.is_none() && self.in_the_way(&path).await?.is_some()
-        {
-            self.hold(path, three, ConflictKind::FileAgainstDirectory);
+        if three.theirs.is_some() && three.ours.is_none() && self.is_blocked(&path, &three).await? {
             return Ok(());
         }
         if three.ours == three.base {
@@ -51,7 +45,7 @@ impl Merge<'_> {
     }
 
     /// Two equal changes are two, to a driver that counts.
-    fn counts_twice(&self, path: &TreePath, three: &Three) -> bool {
+    pub(super) fn counts_twice(&self, path: &TreePath, three: &Three) -> bool {
         let driver = self.driver(path, self.rules.strategy(path));
         driver.is_some_and(Driver::counts_twice)
             && matches!(
@@ -123,7 +117,7 @@ impl Merge<'_> {
 
     /// `otherwise`: what it is if neither goes before the other; the later one
     /// wins if that is nothing.
-    async fn by_priority(
+    pub(super) async fn by_priority(
         &mut self,
         path: TreePath,
         three: Three,
@@ -148,182 +142,6 @@ impl Merge<'_> {
         }
     }
 
-    async fn files(&mut self, path: TreePath, three: Three, strategy: Strategy) -> Result<()> {
-        let (Some((ours, our_mode)), Some((theirs, their_mode))) =
-            (file(&three.ours), file(&three.theirs))
-        else {
-            return Ok(());
-        };
-        let base = file(&three.base);
-        let mode = merged_mode(base.map(|(_, mode)| mode), our_mode, their_mode);
-        let content = match base.map(|(content, _)| content) {
-            _ if ours == theirs && !self.counts_twice(&path, &three) => Some(ours),
-            Some(base) if base == ours => Some(theirs),
-            Some(base) if base == theirs => Some(ours),
-            _ => None,
-        };
-        match content {
-            Some(content) => {
-                let entry = Entry::File { mode, content };
-                self.land_as(path, three, entry, "mode").await
-            }
-            None => self.by_content(path, three, strategy, mode).await,
-        }
-    }
-
-    async fn land_as(
-        &mut self,
-        path: TreePath,
-        three: Three,
-        entry: Entry,
-        algorithm: &'static str,
-    ) -> Result<()> {
-        self.agree(&path, three.theirs.as_ref()).await?;
-        if three.ours.as_ref() == Some(&entry) {
-            self.out.same += 1;
-            return Ok(());
-        }
-        self.set(&path, Some(entry.clone())).await?;
-        self.landed(path, three.ours, Some(entry), algorithm);
-        Ok(())
-    }
-
-    async fn by_content(
-        &mut self,
-        path: TreePath,
-        three: Three,
-        strategy: Strategy,
-        mode: Mode,
-    ) -> Result<()> {
-        match strategy {
-            Strategy::LastWriter => return self.land(path, &three, LAST_WRITER).await,
-            Strategy::Priority => {
-                return self
-                    .by_priority(path, three, Some(ConflictKind::Content))
-                    .await;
-            }
-            _ => {}
-        }
-        let largest = [&three.base, &three.ours, &three.theirs]
-            .into_iter()
-            .filter_map(|entry| Some(file(entry)?.0.size()))
-            .max();
-        if largest > Some(self.limits.file_bytes) {
-            self.hold(path, three, ConflictKind::TooLarge);
-            return Ok(());
-        }
-        let base = match &three.base {
-            Some(entry @ Entry::File { .. }) => Some(self.repository.bytes(entry).await?),
-            _ => None,
-        };
-        let ours = self.ours_bytes(&path, &three).await?;
-        let theirs = match &three.theirs {
-            Some(entry) => self.repository.bytes(entry).await?,
-            None => Bytes::new(),
-        };
-        let versions = Versions {
-            base: base.as_deref(),
-            ours: &ours,
-            theirs: &theirs,
-        };
-        match self.ask(&path, strategy, &versions) {
-            (algorithm, Merged::Clean(bytes)) => {
-                self.land_bytes(path, three, (mode, bytes), &ours, algorithm)
-                    .await
-            }
-            (algorithm, Merged::Conflict(conflicted)) => {
-                let kind = match three.base {
-                    None => ConflictKind::BothAdded,
-                    Some(_) => ConflictKind::Content,
-                };
-                self.out.conflicts.push(Conflict {
-                    path,
-                    kind,
-                    base: three.base,
-                    ours: three.ours,
-                    theirs: three.theirs,
-                    algorithm,
-                    hunks: conflicted.hunks,
-                    suggestion: Suggestion::Content(conflicted.suggestion),
-                    reason: conflicted.reason,
-                });
-                Ok(())
-            }
-            (_, Merged::NotMine) => {
-                let otherwise = self.rules.careful.then_some(ConflictKind::Content);
-                self.by_priority(path, three, otherwise).await
-            }
-        }
-    }
-
-    /// Where ours was merged from another place, it is read there.
-    async fn ours_bytes(&self, path: &TreePath, three: &Three) -> Result<Bytes> {
-        let place = self.renames.read_from.get(path).unwrap_or(path);
-        match three.ours {
-            Some(_) => Ok(self.ours.read(place).await?),
-            None => Ok(Bytes::new()),
-        }
-    }
-
-    async fn land_bytes(
-        &mut self,
-        path: TreePath,
-        three: Three,
-        (mode, bytes): (Mode, Vec<u8>),
-        ours: &[u8],
-        algorithm: &'static str,
-    ) -> Result<()> {
-        self.agree(&path, three.theirs.as_ref()).await?;
-        let our_mode = file(&three.ours).map(|(_, mode)| mode);
-        if bytes == ours && our_mode == Some(mode) {
-            self.out.same += 1;
-            return Ok(());
-        }
-        let attributes = Attributes {
-            mode: Some(mode),
-            modified: None,
-        };
-        self.out.tree.write(&path, bytes.into(), attributes).await?;
-        let after = self.out.tree.entry(&path).await?;
-        self.landed(path, three.ours, after, algorithm);
-        Ok(())
-    }
-
-    /// The drivers in turn, until one can read the versions.
-    fn ask(
-        &self,
-        path: &TreePath,
-        strategy: Strategy,
-        versions: &Versions<'_>,
-    ) -> (&'static str, Merged) {
-        let first = self.driver(path, strategy);
-        let text = self.drivers.named("text").map(|driver| &**driver);
-        for driver in [first, text].into_iter().flatten() {
-            match driver.merge(versions) {
-                Merged::NotMine => {}
-                merged => return (driver.name(), merged),
-            }
-        }
-        ("", Merged::NotMine)
-    }
-
-    fn driver(&self, path: &TreePath, strategy: Strategy) -> Option<&dyn Driver> {
-        let named = |name| self.drivers.named(name);
-        let driver = match strategy {
-            Strategy::Auto => {
-                let (_, name) = path.split_last()?;
-                self.drivers.for_file(name.as_bytes())
-            }
-            Strategy::Text => named("text"),
-            Strategy::Json => named("json"),
-            Strategy::Yaml => named("yaml"),
-            Strategy::Toml => named("toml"),
-            Strategy::Crdt => named("crdt"),
-            Strategy::LastWriter | Strategy::Priority | Strategy::Review => None,
-        };
-        driver.map(|driver| &**driver)
-    }
-
     /// Two who may only add made the same name: both are kept, the second under
     /// another one.
     async fn make_room(&mut self, path: TreePath, three: Three) -> Result<()> {
@@ -344,12 +162,17 @@ impl Merge<'_> {
         Ok(())
     }
 
-    async fn free_name(&mut self, path: &TreePath) -> Result<Option<TreePath>> {
+    /// A name beside `path` that nobody has, and that theirs may make.
+    async fn free_name(&self, path: &TreePath) -> Result<Option<TreePath>> {
         for number in 2..1000 {
             let Some(name) = numbered(path, number) else {
                 return Ok(None);
             };
-            if self.out.tree.entry(&name).await?.is_none() && self.taken.insert(name.clone()) {
+            if self.rules.view.check(&name, Doing::Create).is_ok()
+                && self.rules.strategy(&name) != Strategy::Review
+                && self.out.tree.stat(&name).await?.is_none()
+                && self.theirs.stat(&name).await?.is_none()
+            {
                 return Ok(Some(name));
             }
         }
@@ -373,7 +196,7 @@ impl Merge<'_> {
     }
 }
 
-const LAST_WRITER: &str = "last-writer";
+pub(super) const LAST_WRITER: &str = "last-writer";
 
 fn suggestion(kind: ConflictKind, three: &Three) -> (Suggestion, &'static str) {
     match kind {
@@ -390,7 +213,7 @@ fn suggestion(kind: ConflictKind, three: &Three) -> (Suggestion, &'static str) {
     }
 }
 
-fn file(entry: &Option<Entry>) -> Option<(Content, Mode)> {
+pub(super) fn file(entry: &Option<Entry>) -> Option<(Content, Mode)> {
     match entry {
         Some(Entry::File { mode, content }) => Some((*content, *mode)),
         _ => None,

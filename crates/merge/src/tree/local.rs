@@ -6,13 +6,13 @@ use std::collections::HashSet;
 use elevo_core::TreePath;
 use elevo_engine::StateTree;
 use elevo_objects::Entry;
-use elevo_policy::Ignores;
+use elevo_policy::{Ignores, MAX_IGNORE_BYTES};
 
 use super::{Rules, Three, is_directory};
 use crate::error::Result;
 
-/// Larger files say nothing: no person has written them.
-const MAX_IGNORE_BYTES: u64 = 1 << 20;
+/// How many directories are remembered; beyond that some are read again.
+const MAX_READ: usize = 50_000;
 
 pub(super) struct Locals<'a> {
     rules: &'a Rules<'a>,
@@ -52,6 +52,9 @@ impl<'a> Locals<'a> {
 
     /// Reads the `.gitignore` of every directory above `path`, outermost first.
     async fn read_above(&mut self, path: &TreePath) -> Result<()> {
+        if self.read.len() > MAX_READ {
+            self.read.clear();
+        }
         let mut above = Vec::new();
         let mut at = path.clone();
         while let Some((parent, _)) = at.split_last() {
@@ -64,10 +67,10 @@ impl<'a> Locals<'a> {
         for directory in above.into_iter().rev() {
             let file = ignore_file(&directory)?;
             if let Some(Entry::File { content, .. }) = self.theirs.entry(&file).await?
-                && content.size() <= MAX_IGNORE_BYTES
+                && content.size() <= MAX_IGNORE_BYTES as u64
             {
                 let content = self.theirs.read(&file).await?;
-                // One that is too large says nothing.
+                // What goes beyond the bounds of all of them says nothing.
                 let _ = self.ignores.add(&directory, &content);
             }
             self.read.insert(directory);

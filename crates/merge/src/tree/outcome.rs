@@ -113,7 +113,8 @@ pub enum ConflictKind {
     FileAgainstDirectory,
     /// Both changed what kind of thing it is, or where a link leads.
     Kind,
-    /// Both moved it, or one moved what the other removed.
+    /// Both moved it, one moved what the other removed, or theirs changed what
+    /// ours moved and the change cannot land there.
     Renamed,
     /// Changes of this path are always decided on by somebody.
     Protected,

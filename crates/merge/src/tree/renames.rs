@@ -4,11 +4,12 @@
 use std::collections::{HashMap, HashSet};
 
 use elevo_core::TreePath;
-use elevo_engine::{Diff, StateTree};
+use elevo_engine::{Diff, EntryKind, StateTree};
 use elevo_objects::Entry;
-use elevo_policy::Access;
+use elevo_policy::{Access, Strategy};
 
-use super::{ConflictKind, Landed, Limits, Merge, Sides, Three};
+use super::files::{file, merged_mode};
+use super::{ConflictKind, Landed, Limits, Merge, Sides, Three, above_in_the_way, make_above};
 use crate::error::{Error, Result};
 
 /// Files and links that moved.
@@ -20,9 +21,7 @@ pub(super) struct Renames {
     theirs: HashMap<TreePath, TreePath>,
     /// The same, by where it is now.
     theirs_by_target: HashMap<TreePath, TreePath>,
-    /// Where ours' content is, for paths that are merged with another one.
-    pub(super) read_from: HashMap<TreePath, TreePath>,
-    /// Old places in theirs that were dealt with at the new one.
+    /// Places that were dealt with together with another one.
     done: HashSet<TreePath>,
 }
 
@@ -42,6 +41,19 @@ impl Renames {
             ours,
             ..Self::default()
         })
+    }
+
+    /// Whether anything moved into a directory or out of it.
+    pub(super) fn touch(&self, directory: &TreePath) -> bool {
+        let theirs = self.theirs.keys().chain(self.theirs_by_target.keys());
+        let mut places = theirs.chain(self.ours.keys());
+        places.any(|place| place.starts_with(directory))
+    }
+
+    /// Takes something that theirs moved for two changes from now on.
+    fn forget(&mut self, from: &TreePath, to: &TreePath) {
+        self.theirs.remove(from);
+        self.theirs_by_target.remove(to);
     }
 }
 
@@ -63,47 +75,53 @@ async fn moved(mut diff: Diff, limits: &Limits) -> Result<HashMap<TreePath, Tree
 }
 
 impl Merge<'_> {
-    /// Deals with a change of something that moved; false if it did not.
+    /// Deals with a change of something that moved; false if it did not, or if
+    /// it cannot be followed.
     pub(super) async fn follow_rename(&mut self, path: &TreePath, three: &Three) -> Result<bool> {
         if self.renames.done.contains(path) {
             return Ok(true);
         }
         match (&three.base, &three.theirs) {
             (Some(_), Some(_)) => self.changed_what_moved(path, three).await,
-            (Some(_), None) => match self.renames.theirs.contains_key(path) {
-                true => self.old_place(path, three).await,
-                false => self.removed_what_moved(path, three).await,
+            (Some(_), None) => match self.renames.theirs.get(path).cloned() {
+                Some(to) => self.moved(path.clone(), to).await,
+                None => self.removed_what_moved(path, three).await,
             },
-            (None, Some(_)) => self.new_place(path, three).await,
+            (None, Some(_)) => match self.renames.theirs_by_target.get(path).cloned() {
+                Some(from) => self.moved(from, path.clone()).await,
+                None => Ok(false),
+            },
             (None, None) => Ok(false),
         }
     }
 
-    /// Theirs changed what ours moved: the change goes where it is.
+    /// Theirs changed what ours moved: the change goes where it is. What cannot
+    /// land there is held where theirs has it.
     async fn changed_what_moved(&mut self, path: &TreePath, three: &Three) -> Result<bool> {
         let Some(to) = self.our_new_place(path, three) else {
             return Ok(false);
         };
-        let ours = self.ours.entry(&to).await?;
         let there = Three {
-            ours,
+            ours: self.ours.entry(&to).await?,
             ..three.clone()
         };
-        if self.check(&to, &there).is_err() {
-            self.hold(to, there, ConflictKind::Renamed);
+        let is_theirs_too = self.theirs.entry(&to).await? != self.base.entry(&to).await?;
+        if is_theirs_too || !is_kind_kept(&there) || self.check(&to, &there).is_err() {
+            return Ok(false);
+        }
+        // Theirs knows nothing of the new place.
+        let agreed = self.out.agreed.clone();
+        let held = self.out.conflicts.len();
+        self.settle(to.clone(), there).await?;
+        self.out.agreed = agreed;
+        if self.out.conflicts.len() > held {
+            self.out.conflicts.truncate(held);
+            self.hold(path.clone(), three.clone(), ConflictKind::Renamed);
             return Ok(true);
         }
-        let before = self.out.agreed.entry(&to).await?;
-        self.settle(to.clone(), there).await?;
-        // Theirs knows nothing of the new place.
-        super::put_or_remove(&self.out.agreed, &to, before).await?;
         self.agree(path, three.theirs.as_ref()).await?;
-        if let Some(landed) = self
-            .out
-            .landed
-            .last_mut()
-            .filter(|landed| landed.path == to)
-        {
+        let last = self.out.landed.last_mut();
+        if let Some(landed) = last.filter(|landed| landed.path == to) {
             landed.from = Some(path.clone());
         }
         Ok(true)
@@ -114,11 +132,14 @@ impl Merge<'_> {
         let Some(to) = self.our_new_place(path, three) else {
             return Ok(false);
         };
-        let ours = self.ours.entry(&to).await?;
         let there = Three {
-            ours,
+            ours: self.ours.entry(&to).await?,
             ..three.clone()
         };
+        let is_theirs_too = self.theirs.entry(&to).await? != self.base.entry(&to).await?;
+        if is_theirs_too || self.check(&to, &there).is_err() {
+            return Ok(false);
+        }
         self.hold(to, there, ConflictKind::Renamed);
         Ok(true)
     }
@@ -130,72 +151,89 @@ impl Merge<'_> {
         (three.ours.is_none() && !is_hidden).then(|| to.clone())
     }
 
-    /// Theirs moved this away: it is dealt with where it is now.
-    async fn old_place(&mut self, path: &TreePath, three: &Three) -> Result<bool> {
-        // Nobody else touched it: it goes, as any other.
-        Ok(three.ours != three.base && {
-            self.agree(path, None).await?;
-            true
-        })
-    }
-
-    /// Theirs moved something here.
-    async fn new_place(&mut self, path: &TreePath, three: &Three) -> Result<bool> {
-        let Some(from) = self.renames.theirs_by_target.get(path).cloned() else {
-            return Ok(false);
+    /// Theirs moved something. Dealt with at the place that comes first.
+    async fn moved(&mut self, from: TreePath, to: TreePath) -> Result<bool> {
+        let is_ours_too = self.renames.ours.get(&from) == Some(&to);
+        let ours = if is_ours_too { &to } else { &from };
+        let three = Three {
+            base: self.base.entry(&from).await?,
+            ours: self.ours.entry(ours).await?,
+            theirs: self.theirs.entry(&to).await?,
         };
-        let base = match self.out.agreed.entry(&from).await? {
-            Some(base) => Some(base),
-            // Its removal has been dealt with.
-            None => three.theirs.clone(),
-        };
-        let ours = self.ours.entry(&from).await?;
-        if ours == base || three.ours.is_some() {
-            return Ok(false);
-        }
-        let there = Three {
-            base,
-            theirs: three.theirs.clone(),
-            ours,
-        };
-        if there.ours.is_none() {
-            // Ours moved it elsewhere, or removed it.
-            self.hold(path.clone(), there, ConflictKind::Renamed);
+        if is_ours_too && self.check(&to, &three).is_ok() {
+            self.renames.done.extend([from.clone(), to.clone()]);
+            self.agree(&from, None).await?;
+            self.settle(to, three).await?;
             return Ok(true);
         }
-        self.carry(path, from, there).await
-    }
-
-    /// Ours changed what theirs moved: ours goes along.
-    async fn carry(&mut self, path: &TreePath, from: TreePath, there: Three) -> Result<bool> {
-        let removal = Three {
-            theirs: None,
-            ..there.clone()
-        };
-        if self.check(&from, &removal).is_err() {
+        if !self.can_follow(&from, &to, &three).await? {
+            self.renames.forget(&from, &to);
             return Ok(false);
         }
-        self.renames.done.insert(from.clone());
-        let before = there.ours.clone();
-        self.set(&from, None).await?;
-        self.set(path, before.clone()).await?;
-        let bytes_from = self.renames.read_from.insert(path.clone(), from.clone());
-        debug_assert!(bytes_from.is_none());
-        let theirs = there.theirs.clone();
+        self.renames.done.extend([from.clone(), to.clone()]);
+        match three.ours {
+            // Ours moved it elsewhere, or removed it.
+            None => self.hold(to, three, ConflictKind::Renamed),
+            Some(_) => self.carry(from, to, three).await?,
+        }
+        Ok(true)
+    }
+
+    /// Whether ours did something with what theirs moved, and it can go along.
+    async fn can_follow(&mut self, from: &TreePath, to: &TreePath, three: &Three) -> Result<bool> {
+        let at = |base, theirs| Three {
+            base,
+            ours: None,
+            theirs,
+        };
+        let removed = at(three.base.clone(), None);
+        let added = at(None, three.theirs.clone());
+        let is_protected = |path| self.rules.strategy(path) == Strategy::Review;
+        if three.ours == three.base
+            || !is_kind_kept(three)
+            || self.ours.stat(to).await?.is_some()
+            || is_protected(from)
+            || is_protected(to)
+            || self.check(from, &removed).is_err()
+            || self.check(to, &added).is_err()
+            || above_in_the_way(&self.out.tree, to).await?.is_some()
+        {
+            return Ok(false);
+        }
+        Ok(!self.locals.is_local(from, &removed).await?
+            && !self.locals.is_local(to, &added).await?)
+    }
+
+    /// Ours changed what theirs moved: ours goes along. Its content may not be
+    /// stored yet, so it is not taken apart.
+    async fn carry(&mut self, from: TreePath, to: TreePath, three: Three) -> Result<()> {
+        make_above(&self.out.tree, &self.theirs, &to).await?;
+        self.out.tree.rename(&from, &to).await?;
+        if let (Some((_, ours)), Some((_, theirs))) = (file(&three.ours), file(&three.theirs)) {
+            let base = file(&three.base).map(|(_, mode)| mode);
+            let mode = merged_mode(base, ours, theirs);
+            self.out.tree.set_mode(&to, mode).await?;
+        }
         self.agree(&from, None).await?;
-        self.agree(path, theirs.as_ref()).await?;
+        self.agree(&to, three.theirs.as_ref()).await?;
+        let after = self.out.tree.entry(&to).await?;
         self.out.landed.push(Landed {
-            path: path.clone(),
+            path: to,
             from: Some(from),
-            before: before.clone(),
-            after: before,
+            before: three.ours,
+            after,
             entries: 1,
             algorithm: "renamed",
         });
-        if there.base == there.theirs {
-            return Ok(true);
-        }
-        self.settle(path.clone(), there).await?;
-        Ok(true)
+        Ok(())
+    }
+}
+
+/// Whether what both have of it, if they have it, is of one kind: a file that
+/// became a link is no longer what was moved.
+fn is_kind_kept(three: &Three) -> bool {
+    match (&three.ours, &three.theirs) {
+        (Some(ours), Some(theirs)) => EntryKind::of(ours) == EntryKind::of(theirs),
+        _ => true,
     }
 }

@@ -31,7 +31,9 @@ pub struct Rules<'a> {
 impl Rules<'_> {
     pub(super) fn strategy(&self, path: &TreePath) -> Strategy {
         match self.policy.strategy(path) {
-            Strategy::Review if self.decided => Strategy::Auto,
+            Strategy::Review | Strategy::Priority | Strategy::LastWriter if self.decided => {
+                Strategy::Auto
+            }
             Strategy::Review => Strategy::Review,
             strategy => self.instead.unwrap_or(strategy),
         }
