@@ -28,10 +28,10 @@ pub use process::{
 };
 pub use project::{
     Apply, ApplyFile, Blame, BlamedLines, ChangeProject, Conflict, ConflictHunk, CreateProject,
-    CreateWorkspace, FileRefused, FileVersion, HunkPlace, ImportSource, LandedFile, LineRange,
-    LogEntry, LogPage, Merge, MergeResult, Project, ProjectPage, ProjectPolicy, Refresh, Refreshed,
-    Resolution, ResolveReview, Revert, Review, ReviewPage, ReviewState, SetPolicy, Sync, SyncMode,
-    TreeEntry, TreePage, Version, VersionPage, Workspace, WorkspacePage, WorkspaceState,
+    CreateWorkspace, FileRefused, FileVersion, HunkPlace, ImportResult, ImportSource, LandedFile,
+    LineRange, LogEntry, LogPage, Merge, MergeResult, Project, ProjectPage, ProjectPolicy, Refresh,
+    Refreshed, Resolution, ResolveReview, Revert, Review, ReviewPage, ReviewState, SetPolicy, Sync,
+    SyncMode, TreeEntry, TreePage, Version, VersionPage, Workspace, WorkspacePage, WorkspaceState,
 };
 pub use pty::{ClientMessage, CreatePty, PtySession, Resize, ServerMessage};
 pub use sandbox::{

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 pub use merge::{
-    Apply, ApplyFile, Conflict, ConflictHunk, FileRefused, HunkPlace, ImportSource, LandedFile,
-    LineRange, Merge, MergeResult, Revert, Version,
+    Apply, ApplyFile, Conflict, ConflictHunk, FileRefused, HunkPlace, ImportResult, ImportSource,
+    LandedFile, LineRange, Merge, MergeResult, Revert, Version,
 };
 pub use review::{Resolution, ResolveReview, Review, ReviewPage, ReviewState};
 pub use workspaces::{

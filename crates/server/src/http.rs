@@ -1,6 +1,7 @@
 //! The REST API: every route, and how requests and answers look.
 
 mod answer;
+mod changes;
 mod files;
 mod history;
 mod idempotent;
@@ -106,6 +107,7 @@ fn routes() -> OpenApiRouter<Shared> {
         .routes(routes!(history::file))
         .routes(routes!(history::tree))
         .routes(routes!(history::diff))
+        .merge(changes::routes())
         .routes(routes!(reviews::list))
         .routes(routes!(reviews::get))
         .routes(routes!(reviews::content))

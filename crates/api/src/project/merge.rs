@@ -15,7 +15,7 @@ pub struct Merge {
     pub atomic: bool,
     /// What is said of it.
     #[serde(default)]
-    #[schema(max_length = 10000)]
+    #[schema(max_length = 4096)]
     pub message: String,
     /// How conflicts are settled, where the policy lets the caller choose.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -99,7 +99,8 @@ pub struct Conflict {
     /// What the workspace has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub theirs: Option<Version>,
-    /// The places in the file, at most a hundred of them.
+    /// The places in the file: at most a hundred, fewer if there are many
+    /// conflicts. All can be computed from the three versions.
     pub hunks: Vec<ConflictHunk>,
     /// What could be done: `ours`, `theirs` or `merged`.
     pub suggestion: String,
@@ -129,7 +130,7 @@ pub struct Version {
 pub struct ConflictHunk {
     /// Where.
     pub place: HunkPlace,
-    /// What was there. Bytes that are no text are replaced; cut at 16 KiB.
+    /// What was there. Bytes that are no text are replaced; cut at 4 KiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<String>,
     /// What the head has.
@@ -187,6 +188,9 @@ pub struct Apply {
     /// A patch as `git diff` writes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub patch: Option<String>,
+    /// The same as base64, for a patch that is not all UTF-8.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub patch_base64: Option<String>,
     /// Files as they shall be.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<ApplyFile>,
@@ -201,7 +205,8 @@ pub struct Apply {
 pub struct ApplyFile {
     /// Where.
     pub path: String,
-    /// What is in it, as text.
+    /// What is in it, as text. Without content, link and `remove` only
+    /// `executable` changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
     /// What is in it, as base64.
@@ -210,7 +215,7 @@ pub struct ApplyFile {
     /// Where it leads, if it is a symbolic link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub symlink: Option<String>,
-    /// Whether it is to be removed.
+    /// Whether it is to be removed; a directory with all that is in it.
     #[serde(default)]
     pub remove: bool,
     /// Whether it can be run; as it is by default.
@@ -257,6 +262,19 @@ pub struct ImportSource {
     pub path: Option<String>,
     /// What is said of it.
     #[serde(default)]
-    #[schema(max_length = 10000)]
+    #[schema(max_length = 4096)]
     pub message: String,
+}
+
+/// What became of an import.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ImportResult {
+    /// What landed; of all steps together, if there were several.
+    #[serde(flatten)]
+    pub merge: MergeResult,
+    /// Steps that the log has now for it.
+    pub steps: u64,
+    /// What a project does not keep, such as sockets or submodules.
+    pub not_kept: Vec<String>,
 }

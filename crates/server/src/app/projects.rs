@@ -1,10 +1,15 @@
 //! Projects: making them, their policies, and who may see what of them.
 
+mod applying;
+mod git;
 mod heads;
 mod history;
+mod importing;
 mod landing;
 mod merging;
 mod out;
+mod packing;
+mod patch;
 mod policies;
 mod queue;
 mod reading;

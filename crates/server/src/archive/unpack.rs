@@ -69,6 +69,10 @@ fn unpack_entry(
     rules: Rules,
 ) -> Result<()> {
     let kind = entry.header().entry_type();
+    // Words about the archive, such as the commit that `git archive` names.
+    if kind.is_pax_global_extensions() {
+        return Ok(());
+    }
     if kind.is_dir() {
         let directory = make_directories(target, name, name, rules)?;
         let mode = entry.header().mode().unwrap_or(0o755) & 0o777 | 0o700;

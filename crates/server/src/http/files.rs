@@ -201,7 +201,7 @@ pub(super) async fn import(
 }
 
 /// A body as something that blocking code reads, a piece at a time.
-fn reader(body: RawBody) -> impl std::io::Read + Send + 'static {
+pub(super) fn reader(body: RawBody) -> impl std::io::Read + Send + 'static {
     let stream = body
         .into_data_stream()
         .map(|piece| piece.map_err(std::io::Error::other));
@@ -210,7 +210,7 @@ fn reader(body: RawBody) -> impl std::io::Read + Send + 'static {
 }
 
 /// Where blocking code writes to a body; waits if nobody reads.
-struct Pipe(mpsc::Sender<std::io::Result<Bytes>>);
+pub(super) struct Pipe(pub(super) mpsc::Sender<std::io::Result<Bytes>>);
 
 impl std::io::Write for Pipe {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {

@@ -1,0 +1,400 @@
+//! Changes from somebody without a workspace: patches, files as they shall be,
+//! and taking back what has landed.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use diffy::patch_set::FileMode;
+use elevo_api as api;
+use elevo_api::Scope;
+use elevo_catalog::{LandingKind, Project};
+use elevo_core::{ErrorCode, TreePath};
+use elevo_engine::{Attributes, Error as EngineError, StateTree};
+use elevo_objects::{Entry, Mode, SnapshotId, Tree};
+
+use super::landing::{Done, Job};
+use super::merging::job;
+use super::out;
+use super::patch::{self, Edit, EditKind, checked, misfit, patched, refused, refused_at};
+use super::reading::tree_path;
+use crate::app::diff::readable;
+use crate::app::files::info;
+use crate::app::{App, Principal, parts};
+use crate::failure::{Failure, Result};
+
+/// The largest file that is patched.
+const PATCHED: u64 = 64 << 20;
+
+impl App {
+    /// Applies a patch and files to a state of the project, and merges it.
+    pub(crate) async fn apply(
+        self: &Arc<Self>,
+        who: &Principal,
+        id: &str,
+        wish: api::Apply,
+        request: Option<String>,
+    ) -> Result<api::MergeResult> {
+        who.needs(Scope::ProjectsWrite)?;
+        let project = self.project_of(who, id).await?;
+        self.check_override(&project, wish.merge.strategy).await?;
+        if let Some(done) = self.done_before(&project, request.as_deref()).await? {
+            return Ok(done);
+        }
+        let (base, tree) = self.changeable(who, &project, wish.base.as_deref()).await?;
+        let patch = patch_of(&wish)?;
+        if patch.is_none() && wish.files.is_empty() {
+            return Err(Failure::invalid("there is neither a patch nor a file"));
+        }
+        if let Some(patch) = patch {
+            let edits = parts::blocking(move || patch::read(&patch)).await?;
+            apply_edits(&tree, &edits).await?;
+        }
+        for file in &wish.files {
+            let path = checked(file.path.as_bytes())?;
+            let put = put_file(&tree, &path, file).await;
+            put?.map_err(|error| not_put(&path, error))?;
+        }
+        let said = info(who, format!("changes for {}", project.name));
+        let job = Job {
+            kind: LandingKind::Apply,
+            base: Some(base),
+            ..job(who, &wish.merge, tree.commit(said).await?, request)
+        };
+        self.settle(&project, job, wish.merge.dry_run).await
+    }
+
+    /// What a request that was carried out before has led to.
+    pub(super) async fn done_before(
+        &self,
+        project: &Project,
+        request: Option<&str>,
+    ) -> Result<Option<api::MergeResult>> {
+        let Some(request) = request else {
+            return Ok(None);
+        };
+        let found = self.catalog.landing_by_request(&project.id, request);
+        let Some(landed) = found.await? else {
+            return Ok(None);
+        };
+        let done = Done {
+            head: landed.head,
+            sequence: landed.sequence,
+            merge: None,
+            reviews: Default::default(),
+        };
+        Ok(Some(out::merge_result(project, &done, done.head, false)))
+    }
+
+    /// A state of the project as this principal sees it, to be changed: what
+    /// is hidden is not there, as in a workspace.
+    pub(super) async fn changeable(
+        &self,
+        who: &Principal,
+        project: &Project,
+        at: Option<&str>,
+    ) -> Result<(SnapshotId, StateTree)> {
+        let base = match at {
+            Some(text) => self.head_of(who, project, text).await?,
+            None => project.head,
+        };
+        let view = self.view_of(who, project).await?;
+        let base = self.visible_part(who, base, &view).await?;
+        let repository = self.homes.repository(who.tenant);
+        Ok((base, StateTree::open(&repository, base).await?))
+    }
+
+    /// Takes back what one step has changed, or makes a path what it was.
+    pub(crate) async fn revert(
+        self: &Arc<Self>,
+        who: &Principal,
+        id: &str,
+        wish: api::Revert,
+        request: Option<String>,
+    ) -> Result<api::MergeResult> {
+        who.needs(Scope::ProjectsWrite)?;
+        let project = self.project_of(who, id).await?;
+        self.check_override(&project, wish.merge.strategy).await?;
+        if let Some(done) = self.done_before(&project, request.as_deref()).await? {
+            return Ok(done);
+        }
+        let (base, theirs) = match wish.path.as_deref().filter(|path| !path.is_empty()) {
+            Some(path) => self.path_back(who, &project, &wish.snapshot, path).await?,
+            None => self.step_back(who, &project, &wish.snapshot).await?,
+        };
+        let mut wish = wish.merge;
+        if wish.message.is_empty() {
+            wish.message = format!("back to {theirs}");
+        }
+        let job = Job {
+            kind: LandingKind::Revert,
+            base: Some(base),
+            ..job(who, &wish, theirs, request)
+        };
+        self.settle(&project, job, wish.dry_run).await
+    }
+
+    /// The state after a step and the one before it.
+    async fn step_back(
+        &self,
+        who: &Principal,
+        project: &Project,
+        snapshot: &str,
+    ) -> Result<(SnapshotId, SnapshotId)> {
+        let after = self.head_of(who, project, snapshot).await?;
+        let landed = self.catalog.landing_of_snapshot(&project.id, after).await?;
+        let landed = landed.ok_or_else(|| {
+            let message = "the project began with this snapshot, so nothing can be taken back";
+            Failure::new(ErrorCode::SnapshotNotFound, message)
+        })?;
+        let view = self.view_of(who, project).await?;
+        let base = self.visible_part(who, after, &view).await?;
+        let theirs = self.visible_part(who, landed.parent, &view).await?;
+        Ok((base, theirs))
+    }
+
+    /// The head, and the head with a path as it was.
+    async fn path_back(
+        &self,
+        who: &Principal,
+        project: &Project,
+        snapshot: &str,
+        path: &str,
+    ) -> Result<(SnapshotId, SnapshotId)> {
+        let path = tree_path(path)?;
+        let (_, earlier) = self.changeable(who, project, Some(snapshot)).await?;
+        let (base, tree) = self.changeable(who, project, None).await?;
+        let then = earlier.entry(&path).await?;
+        if then.is_none() && tree.entry(&path).await?.is_none() {
+            let path = readable(path.as_bytes());
+            let message = format!("`{path}` is in neither state of the project");
+            return Err(Failure::new(ErrorCode::PathNotFound, message).about("path", path));
+        }
+        let put = match then {
+            Some(entry) => tree.put(&path, entry).await,
+            None => removed(&tree, &path).await,
+        };
+        put.map_err(|error| not_put(&path, error))?;
+        let said = format!("{} as it was", readable(path.as_bytes()));
+        Ok((base, tree.commit(info(who, said)).await?))
+    }
+}
+
+fn patch_of(wish: &api::Apply) -> Result<Option<Bytes>> {
+    match (&wish.patch, &wish.patch_base64) {
+        (Some(_), Some(_)) => Err(Failure::invalid("only one of `patch` and `patchBase64`")),
+        (Some(text), None) => Ok(Some(Bytes::copy_from_slice(text.as_bytes()))),
+        (None, Some(text)) => decoded("patchBase64", text).map(Some),
+        (None, None) => Ok(None),
+    }
+}
+
+fn decoded(name: &str, text: &str) -> Result<Bytes> {
+    let decoded = STANDARD.decode(text);
+    let decoded = decoded.map_err(|_| Failure::invalid(format!("`{name}` is no base64")))?;
+    Ok(decoded.into())
+}
+
+/// What a patch makes of a file.
+struct Made {
+    path: TreePath,
+    content: Bytes,
+    kind: FileMode,
+    /// The mode that it had, if it keeps it.
+    mode: Option<Mode>,
+}
+
+/// Applies all edits to one state: each says what was there before any of them.
+async fn apply_edits(tree: &StateTree, edits: &[Edit]) -> Result<()> {
+    let (mut made, mut gone) = (Vec::new(), HashSet::new());
+    for edit in edits {
+        made.extend(edited(tree, edit, &mut gone).await?);
+    }
+    let mut targets = HashSet::new();
+    for Made { path, .. } in &made {
+        let is_free = gone.contains(path) || tree.entry(path).await?.is_none();
+        if !is_free {
+            return Err(refused_at(path, "it is there already"));
+        }
+        if !targets.insert(path) {
+            return Err(refused_at(path, "the patch has it twice"));
+        }
+    }
+    let kept: HashSet<_> = made.iter().map(|made| made.path.clone()).collect();
+    for path in &gone {
+        let removed = remove_with_empty(tree, path, kept.contains(path)).await;
+        removed.map_err(|error| not_put(path, error))?;
+    }
+    for made in made {
+        let path = made.path.clone();
+        let put = write(tree, made).await;
+        put.map_err(|error| not_put(&path, error))?;
+    }
+    Ok(())
+}
+
+/// What an edit makes, and what it takes away.
+async fn edited(
+    tree: &StateTree,
+    edit: &Edit,
+    gone: &mut HashSet<TreePath>,
+) -> Result<Option<Made>> {
+    let (from, to) = match &edit.kind {
+        EditKind::Create(to) => (None, Some(to)),
+        EditKind::Remove(from) => (Some(from), None),
+        EditKind::Modify(path) => (Some(path), Some(path)),
+        EditKind::Rename { from, to } | EditKind::Copy { from, to } => (Some(from), Some(to)),
+    };
+    let takes_away = !matches!(edit.kind, EditKind::Copy { .. });
+    if let Some(from) = from.filter(|_| takes_away)
+        && !gone.insert(from.clone())
+    {
+        return Err(refused_at(from, "the patch has it twice"));
+    }
+    let (old, kind, mode) = match from {
+        Some(from) => content(tree, from).await?,
+        None => (Bytes::new(), FileMode::Regular, None),
+    };
+    let new = patched(&old, &edit.hunks).map_err(|hunk| misfit(edit.path(), hunk))?;
+    match to {
+        Some(to) => Ok(Some(Made {
+            path: to.clone(),
+            content: new.into(),
+            kind: edit.mode.unwrap_or(kind),
+            mode: mode.filter(|_| edit.mode.is_none()),
+        })),
+        None if new.is_empty() => Ok(None),
+        None => Err(refused_at(
+            edit.path(),
+            "more is there than the patch removes",
+        )),
+    }
+}
+
+/// What is in a file or a link, and what it is.
+async fn content(tree: &StateTree, path: &TreePath) -> Result<(Bytes, FileMode, Option<Mode>)> {
+    match tree.entry(path).await? {
+        None => Err(refused_at(path, "it is not there")),
+        Some(Entry::Directory { .. }) => Err(refused_at(path, "it is a directory")),
+        Some(Entry::File { content, .. }) if content.size() > PATCHED => {
+            Err(refused_at(path, "it is too large to be patched"))
+        }
+        Some(Entry::File { mode, .. }) => {
+            Ok((tree.read(path).await?, FileMode::Regular, Some(mode)))
+        }
+        Some(Entry::Link(_)) => Ok((tree.read_link(path).await?, FileMode::Symlink, None)),
+    }
+}
+
+async fn write(tree: &StateTree, made: Made) -> Result<(), EngineError> {
+    let mode = match made.kind {
+        FileMode::Symlink => return tree.symlink(&made.path, made.content).await,
+        FileMode::Executable => Mode::EXECUTABLE,
+        _ => Mode::FILE,
+    };
+    let mode = made.mode.unwrap_or(mode);
+    write_file(tree, &made.path, made.content, Some(mode)).await
+}
+
+async fn write_file(
+    tree: &StateTree,
+    path: &TreePath,
+    content: Bytes,
+    mode: Option<Mode>,
+) -> Result<(), EngineError> {
+    let attributes = Attributes {
+        mode,
+        modified: None,
+    };
+    tree.write(path, content, attributes).await
+}
+
+async fn removed(tree: &StateTree, path: &TreePath) -> Result<(), EngineError> {
+    match tree.remove(path).await {
+        Err(EngineError::NotFound(_)) => Ok(()),
+        other => other,
+    }
+}
+
+/// Removes a file and, as git does, the directories that this leaves empty.
+async fn remove_with_empty(
+    tree: &StateTree,
+    path: &TreePath,
+    comes_back: bool,
+) -> Result<(), EngineError> {
+    removed(tree, path).await?;
+    let mut below = path.clone();
+    while let Some((directory, _)) = below.split_last().filter(|_| !comes_back) {
+        let is_empty = match directory.is_root() {
+            true => false,
+            false => matches!(
+                tree.entry(&directory).await?,
+                Some(Entry::Directory { tree, .. }) if tree == Tree::EMPTY
+            ),
+        };
+        if !is_empty {
+            break;
+        }
+        tree.remove(&directory).await?;
+        below = directory;
+    }
+    Ok(())
+}
+
+/// Makes a file what it shall be.
+async fn put_file(
+    tree: &StateTree,
+    path: &TreePath,
+    file: &api::ApplyFile,
+) -> Result<Result<(), EngineError>> {
+    let content = match (&file.content, &file.base64) {
+        (Some(text), None) => Some(Bytes::copy_from_slice(text.as_bytes())),
+        (None, Some(text)) => Some(decoded("base64", text)?),
+        (None, None) => None,
+        (Some(_), Some(_)) => return Err(one_of(path)),
+    };
+    let there = tree.entry(path).await?;
+    let had = match &there {
+        Some(Entry::File { mode, .. }) => Some(*mode),
+        _ => None,
+    };
+    let mode = match (file.executable, had) {
+        (None, had) => had,
+        (Some(true), had) => Some(Mode::from_bits(had.unwrap_or(Mode::FILE).bits() | 0o111)),
+        (Some(false), had) => Some(Mode::from_bits(had.unwrap_or(Mode::FILE).bits() & !0o111)),
+    };
+    Ok(match (content, &file.symlink, file.remove) {
+        (Some(content), None, false) => write_file(tree, path, content, mode).await,
+        (None, Some(target), false) => {
+            let target = Bytes::copy_from_slice(target.as_bytes());
+            tree.symlink(path, target).await
+        }
+        (None, None, true) if there.is_some() => tree.remove(path).await,
+        (None, None, true) => return Err(refused_at(path, "it is not there")),
+        (None, None, false) => match (file.executable, had, mode) {
+            (Some(_), Some(_), Some(mode)) => tree.set_mode(path, mode).await,
+            (Some(_), ..) => return Err(refused_at(path, "there is no such file")),
+            (None, ..) => return Err(one_of(path)),
+        },
+        _ => return Err(one_of(path)),
+    })
+}
+
+fn one_of(path: &TreePath) -> Failure {
+    let path = readable(path.as_bytes());
+    let message = format!("`{path}` has one of `content`, `base64`, `symlink` and `remove`");
+    Failure::invalid(message)
+}
+
+/// What is in the way of a path.
+pub(super) fn not_put(path: &TreePath, error: EngineError) -> Failure {
+    match error {
+        EngineError::NotADirectory(_) => refused_at(path, "a file is where it needs a directory"),
+        EngineError::NotAFile(_) => refused_at(path, "a directory is there"),
+        EngineError::NotFound(_) => refused_at(path, "it is not there"),
+        error @ (EngineError::LinkTarget | EngineError::Root) => refused(error.to_string()),
+        error => error.into(),
+    }
+}

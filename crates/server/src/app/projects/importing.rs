@@ -1,0 +1,279 @@
+//! Files that come into a project from elsewhere: directories, snapshots,
+//! archives and git repositories.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use elevo_api as api;
+use elevo_api::Scope;
+use elevo_catalog::{LandingKind, Project};
+use elevo_core::{Name, TreePath};
+use elevo_engine::{Diff, ImportOptions, Progress, Repository, StateTree};
+use elevo_objects::{Entry, Mode, SnapshotId, Tree};
+use futures::executor::block_on;
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use super::applying::not_put;
+use super::landing::Job;
+use super::merging::job;
+use super::reading::tree_path;
+use crate::app::files::{info, losses_out};
+use crate::app::{App, Principal, parts};
+use crate::archive::{self, Rules};
+use crate::failure::{Failure, Result};
+
+/// As many imports read at once; others wait.
+static READING: Semaphore = Semaphore::const_new(4);
+
+/// What is never part of a project.
+pub(super) const GIT: &[u8] = b".git";
+
+/// Files that were read, as a snapshot of their own.
+pub(super) struct Files {
+    pub(super) snapshot: SnapshotId,
+    pub(super) not_kept: Vec<String>,
+}
+
+/// Where files go, and what is said of it.
+pub(super) struct Target {
+    pub(super) who: Principal,
+    pub(super) project: Project,
+    pub(super) path: TreePath,
+    pub(super) message: String,
+    pub(super) request: Option<String>,
+}
+
+impl App {
+    /// Replaces a directory of a project by files from elsewhere. What has begun
+    /// is done to its end, whatever becomes of the caller.
+    pub(crate) async fn import_into(
+        self: &Arc<Self>,
+        who: &Principal,
+        id: &str,
+        wish: api::ImportSource,
+        request: Option<String>,
+    ) -> Result<api::ImportResult> {
+        who.needs(Scope::ProjectsWrite)?;
+        if wish.directory.is_some() || wish.git.is_some() {
+            who.needs(Scope::Host)?;
+        }
+        let path = wish.path.clone().unwrap_or_default();
+        let target = self.target(who, id, &path, &wish.message, request).await?;
+        if let Some(done) = self.imported_before(&target).await? {
+            return Ok(done);
+        }
+        if wish.git.is_none() && (wish.revision.is_some() || wish.history) {
+            let message = "`revision` and `history` are for `git`";
+            return Err(Failure::invalid(message));
+        }
+        let app = self.clone();
+        let importing = tokio::spawn(async move {
+            let _turn = turn().await?;
+            let files = match (wish.directory, wish.git, wish.snapshot) {
+                (Some(path), None, None) => app.read_directory(&target, path.into()).await?,
+                (None, None, Some(id)) => app.read_snapshot(&target, &id).await?,
+                (None, Some(path), None) => {
+                    let revision = wish.revision.unwrap_or_else(|| "HEAD".into());
+                    let source = (absolute(path.into())?, revision);
+                    match wish.history {
+                        true => return app.land_history(target, source).await,
+                        false => app.read_git(&target, source).await?,
+                    }
+                }
+                _ => {
+                    let message = "one of `directory`, `git` and `snapshot` is needed";
+                    return Err(Failure::invalid(message));
+                }
+            };
+            app.land_files(target, LandingKind::Import, files).await
+        });
+        importing.await.map_err(|error| Failure::internal(&error))?
+    }
+
+    /// Replaces a directory of a project by what is in a tar.
+    pub(crate) async fn unpack_into(
+        self: &Arc<Self>,
+        who: &Principal,
+        id: &str,
+        path: &str,
+        from: impl io::Read + Send + 'static,
+        request: Option<String>,
+    ) -> Result<api::ImportResult> {
+        who.needs(Scope::ProjectsWrite)?;
+        let target = self.target(who, id, path, "", request).await?;
+        if let Some(done) = self.imported_before(&target).await? {
+            return Ok(done);
+        }
+        let _turn = turn().await?;
+        let repository = self.homes.repository(who.tenant);
+        let said = info(who, format!("an archive for {}", target.project.name));
+        let scratch = self.config.data_dir.join("scratch");
+        let limit = self.config.limits.max_archive;
+        let read = parts::blocking(move || {
+            let made = std::fs::create_dir_all(&scratch);
+            made.map_err(|error| Failure::internal(&error))?;
+            let directory = tempfile::tempdir_in(&scratch);
+            let directory = directory.map_err(|error| Failure::internal(&error))?;
+            let rules = Rules { owner: None, limit };
+            archive::unpack(directory.path(), "".as_ref(), from, rules)?;
+            read(&repository, directory.path(), said)
+        });
+        let files = read.await?;
+        self.land_files(target, LandingKind::Archive, files).await
+    }
+
+    async fn target(
+        &self,
+        who: &Principal,
+        id: &str,
+        path: &str,
+        message: &str,
+        request: Option<String>,
+    ) -> Result<Target> {
+        Ok(Target {
+            who: who.clone(),
+            project: self.project_of(who, id).await?,
+            path: tree_path(path)?,
+            message: message.to_owned(),
+            request,
+        })
+    }
+
+    async fn imported_before(&self, target: &Target) -> Result<Option<api::ImportResult>> {
+        let done = self.done_before(&target.project, target.request.as_deref());
+        Ok(done.await?.map(|merge| api::ImportResult {
+            steps: merge.sequence.iter().count() as u64,
+            merge,
+            not_kept: Vec::new(),
+        }))
+    }
+
+    async fn read_directory(&self, target: &Target, path: PathBuf) -> Result<Files> {
+        let path = absolute(path)?;
+        let repository = self.homes.repository(target.who.tenant);
+        let said = info(&target.who, format!("imported from {}", path.display()));
+        parts::blocking(move || read(&repository, &path, said)).await
+    }
+
+    async fn read_snapshot(&self, target: &Target, id: &str) -> Result<Files> {
+        let id = self.snapshot_id(&target.who, id).await?;
+        let repository = self.homes.repository(target.who.tenant);
+        let tree = StateTree::open(&repository, id).await?;
+        let snapshot = match without_git(&tree).await? {
+            true => {
+                tree.commit(info(&target.who, format!("{id} without git")))
+                    .await?
+            }
+            false => id,
+        };
+        Ok(Files {
+            snapshot,
+            not_kept: Vec::new(),
+        })
+    }
+
+    /// Lands files as one step.
+    async fn land_files(
+        self: &Arc<Self>,
+        target: Target,
+        kind: LandingKind,
+        files: Files,
+    ) -> Result<api::ImportResult> {
+        let Target { who, project, .. } = &target;
+        let (base, theirs) = self.replaced(&target, files.snapshot).await?;
+        let wish = api::Merge {
+            message: target.message.clone(),
+            ..api::Merge::default()
+        };
+        let job = Job {
+            kind,
+            base: Some(base),
+            ..job(who, &wish, theirs, target.request.clone())
+        };
+        let merge = self.settle(project, job, false).await?;
+        Ok(api::ImportResult {
+            steps: merge.sequence.iter().count() as u64,
+            merge,
+            not_kept: files.not_kept,
+        })
+    }
+
+    /// The head, and the head with the target's directory replaced.
+    async fn replaced(
+        &self,
+        target: &Target,
+        files: SnapshotId,
+    ) -> Result<(SnapshotId, SnapshotId)> {
+        let Target {
+            who, project, path, ..
+        } = target;
+        let (base, tree) = self.changeable(who, project, None).await?;
+        if path.is_root() {
+            return Ok((base, files));
+        }
+        let replacing = tree.repository().snapshot(files).await?.tree;
+        replace(&tree, path, replacing).await?;
+        let said = info(who, format!("files for {}", project.name));
+        Ok((base, tree.commit(said).await?))
+    }
+}
+
+/// Puts a directory where something may be.
+pub(super) async fn replace(tree: &StateTree, path: &TreePath, by: Tree) -> Result<()> {
+    let entry = Entry::Directory {
+        mode: Mode::EXECUTABLE,
+        tree: by,
+    };
+    let put = tree.put(path, entry).await;
+    put.map_err(|error| not_put(path, error))
+}
+
+async fn turn() -> Result<SemaphorePermit<'static>> {
+    let turn = READING.acquire().await;
+    turn.map_err(|error| Failure::internal(&error))
+}
+
+fn absolute(path: PathBuf) -> Result<PathBuf> {
+    match path.is_absolute() && path.is_dir() {
+        true => Ok(path),
+        false => {
+            let message = "what is imported must be a directory of the server's machine, \
+                           by its absolute path";
+            Err(Failure::invalid(message))
+        }
+    }
+}
+
+/// Reads a directory into the store, without what git keeps in it.
+fn read(repository: &Repository, path: &Path, said: elevo_engine::CommitInfo) -> Result<Files> {
+    let options = ImportOptions {
+        threads: std::thread::available_parallelism().map_or(1, usize::from),
+        leave_out: Name::copy_from(GIT).into_iter().collect(),
+    };
+    let imported = elevo_engine::import(repository, path, &options, &Progress::new())?;
+    let not_kept = losses_out(&imported.losses);
+    let again = said.clone();
+    let mut snapshot = block_on(imported.commit(repository, said))?;
+    let tree = block_on(StateTree::open(repository, snapshot))?;
+    if block_on(without_git(&tree))? {
+        snapshot = block_on(tree.commit(again))?;
+    }
+    Ok(Files { snapshot, not_kept })
+}
+
+/// Takes out `.git` wherever it is; whether there was any.
+async fn without_git(tree: &StateTree) -> Result<bool> {
+    let repository = tree.repository().clone();
+    let mut inside = Diff::new(&repository, Tree::EMPTY, tree.tree().await?);
+    let mut found = false;
+    while let Some(change) = inside.next().await? {
+        let name = change.path.split_last().map(|(_, name)| name);
+        if name.is_some_and(|name| name.as_bytes() == GIT) {
+            tree.remove(&change.path).await?;
+            inside.skip_inside();
+            found = true;
+        }
+    }
+    Ok(found)
+}
