@@ -11,6 +11,8 @@ use crate::cp::Cp;
 use crate::doctor::Doctor;
 use crate::exec::{Attach, Exec, Kill, Ps};
 use crate::key::{Agent, Key};
+use crate::project::Project;
+use crate::review::Review;
 use crate::sandbox::Sandbox;
 use crate::shell::Shell as OpenShell;
 use crate::state::{cat, checkout, commit, diff, import, init, log, ls, show, tag};
@@ -34,11 +36,14 @@ Examples:
   elevo up                            start the server for sandboxes
   elevo sandbox create python:3.11    a container for an agent; prints its id
   elevo exec SANDBOX -- make test     run something in it
+  elevo project create site           a tree that many agents work on
+  elevo ws create --project site      one agent's own view of it
   elevo doctor                        what this machine can do
   elevo completions bash              a script that completes these commands
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not found, 4 conflict, 5 busy,
-6 store damaged or of a newer format, 7 `diff --exit-code` found differences.
+6 store damaged or of a newer format, 7 `diff --exit-code` found differences,
+8 some of a merge is held for review or was refused; the rest has landed.
 `exec`, `attach` and `shell` end as what they ran, or with 125."
 )]
 pub(crate) struct Cli {
@@ -56,6 +61,8 @@ pub(crate) enum Command {
     Attach(Attach),
     Kill(Kill),
     Cp(Cp),
+    Project(Project),
+    Review(Review),
     Template(Template),
     Key(Key),
     Agent(Agent),
@@ -86,6 +93,8 @@ impl Command {
             Self::Attach(attach) => attach.reach.json,
             Self::Kill(kill) => kill.reach.json,
             Self::Cp(cp) => cp.reach.json,
+            Self::Project(project) => project.reach.json,
+            Self::Review(review) => review.reach.json,
             Self::Template(template) => template.reach.json,
             Self::Key(key) => key.reach.json,
             Self::Agent(agent) => agent.reach.json,

@@ -81,6 +81,14 @@ pub(crate) struct Held {
     /// Where workspaces are.
     pub(crate) workspaces: PathBuf,
     pub(crate) options: Options,
-    /// Whether a sandbox has this workspace.
-    pub(crate) is_used: Box<dyn Fn(&str) -> bool + Send + Sync>,
+    /// Who has this workspace.
+    pub(crate) used_by: Box<dyn Fn(&str) -> User + Send + Sync>,
+}
+
+/// Who has a workspace of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum User {
+    Nobody,
+    Sandbox,
+    Project,
 }

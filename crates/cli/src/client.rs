@@ -19,7 +19,7 @@ use serde::de::DeserializeOwned;
 
 pub(crate) use error::ClientError;
 pub(crate) use events::Events;
-pub(crate) use find::Reach;
+pub(crate) use find::{Reach, Where};
 pub(crate) use follow::{Follow, Piece};
 pub(crate) use terminal::{Heard, Keys, Terminal};
 

@@ -27,6 +27,8 @@ pub(crate) enum Exit {
     Busy = 5,
     Damaged = 6,
     Differences = 7,
+    /// Some of a merge is held for review or was refused.
+    Held = 8,
     /// Of `exec`, `attach` and `shell`, whose other codes are the command's.
     Itself = 125,
 }
@@ -134,6 +136,33 @@ pub(crate) enum Problem {
     Input(#[source] io::Error),
     #[error("the connection broke while input was sent, and how much of it arrived is not known")]
     InputLost { command: String },
+    #[error("the workspace `{0}` is that of a project")]
+    InProject(String),
+    #[error("this is asked of a server, and not of a store")]
+    NotHere,
+    #[error("{} is in no workspace of this server", .0.display())]
+    NoWorkspaceHere(PathBuf),
+    #[error("the workspace `{id}` is not one of `{project}`")]
+    OtherProject { id: String, project: String },
+    #[error("no step of `{project}` has a snapshot or number `{text}`")]
+    UnknownStep { project: String, text: String },
+    #[error("{} is no policy", .path.display())]
+    PolicyUnreadable {
+        path: PathBuf,
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    #[error("{} is no text", .0.display())]
+    NoText(PathBuf),
+    #[error("{} is larger than {limit} bytes", .path.display())]
+    FileTooLarge { path: PathBuf, limit: u64 },
+    #[error("the editor `{editor}` cannot be used")]
+    Editor { editor: String, source: io::Error },
+    #[error("nothing was sent: {why}")]
+    NotSent { why: &'static str, kept: PathBuf },
+    #[error("this cannot be edited as a text")]
+    NotEditable,
+    #[error("an archive is not printed to a terminal")]
+    ArchiveToTerminal,
     #[error("cannot {action} {}", .path.display())]
     Io {
         action: &'static str,

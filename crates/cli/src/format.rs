@@ -17,6 +17,11 @@ pub(crate) fn short(id: SnapshotId) -> String {
     text
 }
 
+/// The same of an id that came as text.
+pub(crate) fn short_text(id: &str) -> String {
+    first_line(id).chars().take(SHORT).collect()
+}
+
 /// `1.5 MiB`
 pub(crate) fn bytes(count: u64) -> String {
     match count {

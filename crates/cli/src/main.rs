@@ -18,12 +18,19 @@ mod cp;
 mod data;
 mod doctor;
 mod door;
+mod editor;
 mod errors;
 mod exec;
 mod format;
+mod input;
 mod key;
+mod merging;
 mod output;
+mod paint;
+mod patch;
+mod project;
 mod record;
+mod review;
 mod revision;
 mod sandbox;
 mod service;
@@ -77,6 +84,8 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Attach(attach) => exec::attach(&attach),
         Command::Kill(kill) => exec::kill(&kill),
         Command::Cp(cp) => cp::run(&cp),
+        Command::Project(project) => project::run(project),
+        Command::Review(review) => review::run(review),
         Command::Template(template) => template::run(template),
         Command::Key(key) => key::run(key),
         Command::Agent(agent) => key::run_agent(agent),

@@ -24,6 +24,10 @@ impl OutputError {
 pub(crate) const IDENTITY: Style = AnsiColor::Yellow.on_default();
 pub(crate) const ADDED: Style = AnsiColor::Green.on_default();
 pub(crate) const REMOVED: Style = AnsiColor::Red.on_default();
+/// Of a changed line, the words that are others.
+pub(crate) const ADDED_WORDS: Style = ADDED.invert();
+pub(crate) const REMOVED_WORDS: Style = REMOVED.invert();
+pub(crate) const FAINT: Style = Style::new().dimmed();
 pub(crate) const PLACE: Style = AnsiColor::Cyan.on_default();
 pub(crate) const STRONG: Style = Style::new().bold();
 
@@ -113,6 +117,16 @@ impl Output {
     /// How much has been printed.
     pub(crate) fn written(&self) -> Arc<Written> {
         self.written.clone()
+    }
+
+    /// Whether a person reads it as it comes.
+    pub(crate) fn is_terminal(&self) -> bool {
+        self.at_once
+    }
+
+    /// Whether there are colours.
+    pub(crate) fn has_colour(&self) -> bool {
+        self.colour
     }
 
     /// Whether what is printed goes into a file, where nobody sees it come.

@@ -13,7 +13,7 @@ use elevo_api::Sandbox as SandboxShape;
 use crate::client::Reach;
 use crate::service::{self, Call};
 
-pub(crate) use create::Network;
+pub(crate) use create::{Network, absolute};
 
 /// Sandboxes: containers that agents work in, each with its own workspace.
 #[derive(Debug, Args)]

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use reqwest::Method;
+use serde::de::DeserializeOwned;
 use serde_json::json;
 use tokio::runtime::Runtime;
 
@@ -135,6 +136,44 @@ pub(crate) fn note(text: &str) {
     // There is nobody to tell if this fails.
     let _ = writeln!(out, "{style}note{style:#}: {text}");
 }
+
+/// A line of a description.
+pub(crate) fn field(call: &mut Call, name: &str, value: &str) -> anyhow::Result<()> {
+    let name = call
+        .output
+        .styled(crate::output::STRONG, format!("{name:<11}"));
+    let value = crate::format::first_line(value);
+    Ok(call.output.line([&name, value.as_bytes()].concat())?)
+}
+
+/// Asks for one page after the other; tells how many things were on them.
+/// `take` says how many are on one, and where the next begins.
+pub(crate) fn pages<T: DeserializeOwned>(
+    call: &mut Call,
+    path: &[&str],
+    query: &[(&str, String)],
+    mut take: impl FnMut(&mut Call, T) -> anyhow::Result<(usize, Option<String>)>,
+) -> anyhow::Result<usize> {
+    let (mut after, mut seen) = (None::<String>, 0);
+    loop {
+        let request = call.client.request(Method::GET, path);
+        let request = request.query(query).query(&[("limit", PAGE)]);
+        let request = match &after {
+            Some(after) => request.query(&[("after", after)]),
+            None => request,
+        };
+        let page = call.wait(call.client.json(request))?;
+        let (count, next) = take(call, page)?;
+        seen += count;
+        match next {
+            Some(next) => after = Some(next),
+            None => return Ok(seen),
+        }
+    }
+}
+
+/// Things that are asked for together.
+const PAGE: u32 = 100;
 
 /// Rows with columns that are as wide as they need be.
 #[derive(Debug, Default)]

@@ -1,8 +1,10 @@
-//! The commands of `elevo ws`: workspaces on this machine, over a store.
+//! The commands of `elevo ws`: workspaces on this machine, over a store; and
+//! workspaces on projects, which a server has.
 
 mod keep;
 mod look;
 mod make;
+mod served;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -15,12 +17,14 @@ use serde::Serialize;
 
 use crate::args::Global;
 use crate::bar::{self, Watch};
-use crate::caller::{Caller, Held};
+use crate::caller::{Caller, Held, User};
 use crate::door;
 use crate::errors::Problem;
 use crate::format;
 use crate::session::{Place, Session};
 use crate::state::reader_left;
+
+pub(crate) use served::Sync;
 
 /// Workspaces: directories for agents, made from snapshots.
 #[derive(Debug, Args)]
@@ -33,13 +37,19 @@ agent. What was changed in it is found, kept as a snapshot, forked, parked (kept
 in the store only) and thrown away, whatever the size of its tree. As root it is
 an overlay mount and takes milliseconds; `elevo doctor` says what works here.
 
+No server is needed for these, which work over a store of this machine. A server
+(`elevo up`) is asked for workspaces on projects: by `merge`, `complete` and
+`refresh`, and by `create`, `ls` and `rm` with --project.
+
 Examples:
   cd \"$(elevo ws create)\"                  a workspace of the newest commit
   elevo ws create v1 --id try-1 --limit 2G
   elevo ws fork try-1 try-2 try-3          what is in it now, twice
   elevo ws diff -p try-2                   what was changed there
   elevo ws snapshot try-2 -m \"it works\"    keep it
-  elevo ws rm try-1 try-3"
+  elevo ws rm try-1 try-3
+  cd \"$(elevo ws create --project site)\"   one on a project, from a server
+  elevo ws merge -m \"a better page\"        what was changed in it, into the project"
 )]
 pub(crate) struct Ws {
     #[command(flatten)]
@@ -73,6 +83,8 @@ enum WsCommand {
     Park(keep::Park),
     Resume(make::Resume),
     Rm(make::Rm),
+    #[command(flatten)]
+    Served(served::Served),
 }
 
 impl WsCommand {
@@ -88,6 +100,7 @@ impl WsCommand {
             Self::Park(_) => "ws park",
             Self::Resume(_) => "ws resume",
             Self::Rm(_) => "ws rm",
+            Self::Served(_) => "ws merge",
         }
     }
 }
@@ -102,6 +115,15 @@ struct Call {
 /// Runs a command here, or in the server that holds the store: there are its
 /// workspaces.
 pub(crate) fn run(ws: Ws) -> anyhow::Result<ExitCode> {
+    let (command, global) = (ws.command, &ws.global);
+    let command = match command {
+        WsCommand::Served(served) => return served::run(served, global),
+        WsCommand::Create(args) if args.is_served() => return args.ask(global),
+        WsCommand::Ls(args) if args.is_served() => return args.ask(global),
+        WsCommand::Rm(args) if args.is_served() => return args.ask(global),
+        local => local,
+    };
+    let ws = Ws { command, ..ws };
     let caller = Caller::local()?;
     match door::call(&ws.global, None, &caller)? {
         Some(code) => Ok(code),
@@ -125,6 +147,10 @@ pub(crate) fn run_for(ws: Ws, caller: Caller) -> anyhow::Result<ExitCode> {
     };
     let done = |()| ExitCode::SUCCESS;
     let result = match ws.command {
+        WsCommand::Served(_) => Err(Problem::NotHere.into()),
+        WsCommand::Create(args) if args.is_served() => Err(Problem::NotHere.into()),
+        WsCommand::Ls(args) if args.is_served() => Err(Problem::NotHere.into()),
+        WsCommand::Rm(args) if args.is_served() => Err(Problem::NotHere.into()),
         WsCommand::Create(args) => make::create(&mut call, args).map(done),
         WsCommand::Ls(_) => look::ls(&mut call).map(done),
         WsCommand::Path(args) => look::path(&mut call, &args).map(done),
@@ -184,13 +210,15 @@ impl Call {
         held.filter(|held| held.workspaces == self.root)
     }
 
-    /// Refuses what would take the files of a sandbox away under it.
+    /// Refuses what would take files away under a sandbox or a project.
     fn check_free(&self, id: &WorkspaceId) -> Result<(), Problem> {
         match self.held() {
-            Some(held) if (held.is_used)(id.as_str()) => {
-                Err(Problem::InSandbox(id.as_str().to_owned()))
-            }
-            _ => Ok(()),
+            Some(held) => match (held.used_by)(id.as_str()) {
+                User::Nobody => Ok(()),
+                User::Sandbox => Err(Problem::InSandbox(id.as_str().to_owned())),
+                User::Project => Err(Problem::InProject(id.as_str().to_owned())),
+            },
+            None => Ok(()),
         }
     }
 

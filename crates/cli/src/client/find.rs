@@ -5,10 +5,10 @@ use clap::Args;
 use super::{Client, ClientError};
 use crate::data::{Data, read_key};
 
-/// Which server a command asks, and how it prints.
+/// Which server a command asks, and who asks.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Common options")]
-pub(crate) struct Reach {
+pub(crate) struct Where {
     /// The server's address; by default that of the one on this machine
     #[arg(
         long,
@@ -32,6 +32,14 @@ pub(crate) struct Reach {
         hide_env_values = true
     )]
     data: Option<PathBuf>,
+}
+
+/// Which server a command asks, and how it prints.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Common options")]
+pub(crate) struct Reach {
+    #[command(flatten)]
+    pub(crate) at: Where,
 
     /// Print JSON, errors included
     #[arg(long, global = true)]
@@ -45,6 +53,13 @@ pub(crate) struct Reach {
 impl Reach {
     /// Finds the server and the key.
     pub(crate) fn client(&self) -> anyhow::Result<Client> {
+        self.at.client()
+    }
+}
+
+impl Where {
+    /// Finds the server and the key.
+    fn client(&self) -> anyhow::Result<Client> {
         let data = Data::new(self.data.clone());
         let running = data.running().map(|running| running.url());
         let (url, found) = match (&self.server, &running) {

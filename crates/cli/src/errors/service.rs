@@ -42,6 +42,42 @@ pub(super) fn of_problem(problem: &Problem) -> Known {
         Problem::Door { store, .. } => Known::new(Exit::Busy, "store_busy")
             .with(json!({ "store": lossy(store) }))
             .advice("`elevo up` must run as the same user; see its log, or end it first"),
+        Problem::InProject(id) => Known::new(Exit::Conflict, "workspace_in_project")
+            .with(json!({ "workspace": id }))
+            .advice(format!(
+                "`elevo ws complete {id}` merges and removes it, `elevo ws rm --project NAME {id}` \
+                 removes it with what is not merged"
+            )),
+        Problem::NotHere => usage("usage"),
+        Problem::NoWorkspaceHere(path) => Known::new(Exit::NotFound, "workspace_not_found")
+            .with(json!({ "directory": lossy(path) }))
+            .advice("name a workspace; `elevo ws ls --project NAME` lists those of a project"),
+        Problem::OtherProject { id, project } => Known::new(Exit::NotFound, "workspace_not_found")
+            .with(json!({ "workspace": id, "project": project }))
+            .advice(format!(
+                "`elevo ws ls --project {project}` lists those it has"
+            )),
+        Problem::UnknownStep { project, text } => Known::new(Exit::NotFound, "snapshot_not_found")
+            .with(json!({ "project": project, "snapshot": text }))
+            .advice(format!("`elevo project log {project}` lists them")),
+        Problem::PolicyUnreadable { path, .. } => usage("policy_invalid")
+            .with(json!({ "path": lossy(path) }))
+            .advice("`elevo project policy NAME` prints one that can be changed"),
+        Problem::NoText(path) => usage("not_text").with(json!({ "path": lossy(path) })),
+        Problem::FileTooLarge { path, limit } => {
+            usage("file_too_large").with(json!({ "path": lossy(path), "limit": limit }))
+        }
+        Problem::Editor { editor, .. } => Known::new(Exit::Failed, "editor_failed")
+            .with(json!({ "editor": editor }))
+            .advice("set VISUAL or EDITOR to the command of one"),
+        Problem::NotSent { kept, .. } => Known::new(Exit::Failed, "not_sent")
+            .with(json!({ "path": lossy(kept) }))
+            .advice(format!("what was edited is in {}", kept.display())),
+        Problem::NotEditable => usage("not_editable")
+            .advice("take a side with --ours or --theirs, or send a file with --file FILE"),
+        Problem::ArchiveToTerminal => {
+            usage("archive_to_terminal").advice("write it to a file or into a pipe: `> FILE`")
+        }
         Problem::CutShort => Known::new(Exit::Failed, "cut_short"),
         Problem::NoTemplate => Known::new(Exit::NotFound, "template_not_found")
             .advice("add an image with `elevo template add IMAGE`"),

@@ -5,7 +5,9 @@ use elevo_api as api;
 
 use crate::client::sandbox_path;
 use crate::errors::Problem;
+use crate::project::resolve_some;
 use crate::service::{Call, variable};
+use crate::ws::Sync;
 
 /// What a sandbox can reach.
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -46,6 +48,7 @@ Examples:
   elevo sandbox create python:3.11 --name try-1 --memory 512m --network none
   elevo sandbox create python:3.11 --directory ~/project    a copy of it
   elevo sandbox create python:3.11 --snapshot 1a2b…         what was kept
+  elevo sandbox create python:3.11 --project site --sync event
   elevo sandbox create --fork \"$id\"                         what is in another")]
 pub(super) struct Create {
     /// The template it starts from: `elevo template ls` lists them
@@ -98,6 +101,26 @@ pub(super) struct Create {
     /// Another sandbox: it has that one's files as they are now, and its disk
     #[arg(long, value_name = "SANDBOX", group = "source")]
     fork: Option<String>,
+
+    /// A project: it works on a workspace of it, which `elevo ws merge` merges
+    #[arg(long, value_name = "NAME", group = "source")]
+    project: Option<String>,
+
+    /// A state of the project; the newest by default
+    #[arg(long, value_name = "SNAPSHOT", requires = "project")]
+    at: Option<String>,
+
+    /// The agent that works on the project, by id; the key's by default
+    #[arg(long, value_name = "ID", requires = "project")]
+    agent: Option<String>,
+
+    /// Let nothing be written to the project's files
+    #[arg(long, requires = "project")]
+    read_only: bool,
+
+    /// How it keeps up with the project
+    #[arg(long, value_name = "MODE", requires = "project")]
+    sync: Option<Sync>,
 }
 
 pub(super) fn create(call: &mut Call, args: Create) -> anyhow::Result<()> {
@@ -109,10 +132,17 @@ pub(super) fn create(call: &mut Call, args: Create) -> anyhow::Result<()> {
         }
         (None, None) => only_template(call)?,
     };
-    let workspace = match (args.snapshot, args.directory, args.fork) {
-        (Some(id), _, _) => Some(api::WorkspaceSource::Snapshot(id)),
-        (_, Some(path), _) => Some(api::WorkspaceSource::Directory(absolute(path)?)),
-        (_, _, Some(id)) => Some(api::WorkspaceSource::Fork(id)),
+    let workspace = match (args.snapshot, args.directory, args.fork, args.project) {
+        (Some(id), ..) => Some(api::WorkspaceSource::Snapshot(id)),
+        (_, Some(path), ..) => Some(api::WorkspaceSource::Directory(absolute(path)?)),
+        (_, _, Some(id), _) => Some(api::WorkspaceSource::Fork(id)),
+        (_, _, _, Some(name)) => Some(api::WorkspaceSource::Project(api::ProjectSource {
+            snapshot: resolve_some(call, &name, args.at.as_ref())?,
+            name,
+            agent: args.agent,
+            read_only: args.read_only,
+            sync: args.sync.map(Into::into).unwrap_or_default(),
+        })),
         _ => None,
     };
     let wish = api::CreateSandbox {
@@ -158,7 +188,7 @@ fn only_template(call: &Call) -> anyhow::Result<String> {
 }
 
 /// The server may be elsewhere on the machine.
-fn absolute(path: PathBuf) -> Result<String, Problem> {
+pub(crate) fn absolute(path: PathBuf) -> Result<String, Problem> {
     let found = path.canonicalize().map_err(|source| Problem::Io {
         action: "find",
         path: path.clone(),

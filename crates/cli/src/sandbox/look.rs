@@ -7,8 +7,7 @@ use reqwest::Method;
 use super::state;
 use crate::client::sandbox_path;
 use crate::format;
-use crate::output::STRONG;
-use crate::service::{Call, Table, relative};
+use crate::service::{Call, Table, field, relative};
 
 /// States to list.
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -142,12 +141,6 @@ pub(super) fn show(call: &mut Call, args: &Show) -> anyhow::Result<()> {
         }
     }
     Ok(())
-}
-
-fn field(call: &mut Call, name: &str, value: &str) -> anyhow::Result<()> {
-    let name = call.output.styled(STRONG, format!("{name:<11}"));
-    let value = format::first_line(value);
-    Ok(call.output.line([&name, value.as_bytes()].concat())?)
 }
 
 /// Print what the container has logged: its agent's words, not commands' output.

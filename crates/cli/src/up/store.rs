@@ -9,8 +9,8 @@ use elevo_server::Config;
 use elevo_store_local::{LocalStore, Options};
 use elevo_workspace::{Options as WorkspaceOptions, Owner, ProviderKind};
 
-use crate::caller::Held;
-use crate::client::{Client, sandbox_path};
+use crate::caller::{Held, User};
+use crate::client::Client;
 use crate::data::{Data, Running};
 use crate::errors::Problem;
 
@@ -49,7 +49,7 @@ pub(super) fn held(
         store,
         workspaces,
         options: options(config),
-        is_used: Box::new(move |id| is_used(&url, &owner, id)),
+        used_by: Box::new(move |id| used_by(&url, &owner, id)),
     })
 }
 
@@ -68,22 +68,24 @@ fn options(config: &Config) -> WorkspaceOptions {
     }
 }
 
-/// Whether a sandbox has a workspace: they are called the same. If that cannot
-/// be found out, it has.
-fn is_used(url: &str, data: &Data, id: &str) -> bool {
-    if !id.starts_with("sbx-") {
-        return false;
-    }
-    let asked = || -> anyhow::Result<bool> {
+/// Who has a workspace: sandboxes and projects call theirs by ids of their own.
+/// If that cannot be found out, somebody has.
+fn used_by(url: &str, data: &Data, id: &str) -> User {
+    let (kind, missing, user) = match id {
+        id if id.starts_with("sbx-") => ("sandboxes", ErrorCode::SandboxNotFound, User::Sandbox),
+        id if id.starts_with("ws-") => ("workspaces", ErrorCode::WorkspaceNotFound, User::Project),
+        _ => return User::Nobody,
+    };
+    let asked = || -> anyhow::Result<User> {
         let client = Client::known(url, data.owner_key().as_deref())?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
-        let path = sandbox_path(id, &[]);
+        let path = ["api", "v1", kind, id];
         match runtime.block_on(client.get::<serde_json::Value>(&path)) {
-            Err(error) if error.code() == Some(ErrorCode::SandboxNotFound) => Ok(false),
-            answer => answer.map(|_| true).map_err(Into::into),
+            Err(error) if error.code() == Some(missing) => Ok(User::Nobody),
+            answer => answer.map(|_| user).map_err(Into::into),
         }
     };
-    asked().unwrap_or(true)
+    asked().unwrap_or(user)
 }

@@ -5,7 +5,9 @@ use std::process::ExitCode;
 use clap::Args;
 use elevo_workspace::{State, WorkspaceId};
 
-use super::{Call, WorkspaceShape};
+use super::{Call, WorkspaceShape, served};
+use crate::args::Global;
+use crate::client::Where;
 use crate::format::{self, short};
 use crate::output::{IDENTITY, STRONG};
 use crate::state::diff::{self, Shown};
@@ -15,8 +17,29 @@ use crate::state::diff::{self, Shown};
 #[command(after_help = "\
 Examples:
   elevo ws ls
-  elevo ws ls --json | jq -r 'select(.state == \"live\") | .path'")]
-pub(super) struct Ls {}
+  elevo ws ls --json | jq -r 'select(.state == \"live\") | .path'
+  elevo ws ls --project site               those of a project, from a server")]
+pub(super) struct Ls {
+    /// Those of a project: asks a server
+    #[arg(long, value_name = "NAME")]
+    project: Option<String>,
+
+    #[command(flatten)]
+    at: Where,
+}
+
+impl Ls {
+    /// Whether a server has them.
+    pub(super) fn is_served(&self) -> bool {
+        self.project.is_some()
+    }
+
+    /// Asks a server.
+    pub(super) fn ask(self, global: &Global) -> anyhow::Result<ExitCode> {
+        let project = self.project.unwrap_or_default();
+        served::ls(&self.at, global, &project)
+    }
+}
 
 pub(super) fn ls(call: &mut Call) -> anyhow::Result<()> {
     let workspaces = call.open_to_read()?;

@@ -1,10 +1,15 @@
 //! Making workspaces and taking them away.
 
+use std::process::ExitCode;
+
 use clap::Args;
 use elevo_workspace::{NeverFreeze, ProviderKind, WorkspaceId};
 use serde_json::json;
 
 use super::Call;
+use super::served::{self, OnProject};
+use crate::args::Global;
+use crate::client::Where;
 use crate::format;
 use crate::revision::HEAD;
 use crate::state::about::About;
@@ -18,32 +23,67 @@ Whoever writes more than the limit is told that the disk is full. Forks of such
 a workspace are of one moment, whoever writes to it meanwhile. Needs root and
 `mkfs.btrfs`.
 
+With --project a server is asked, and no store; REV is then a state of the
+project, and the directory one of the server's machine.
+
 Examples:
   elevo ws create                     of the newest commit
   elevo ws create v1 --id try-1       of a tag, by a name of its own
   elevo ws create --limit 2G          that can take 2 GiB of changes
-  elevo ws create --provider copy     with files of its own")]
+  elevo ws create --provider copy     with files of its own
+  elevo ws create --project site      on a project, by a server; `merge` brings
+                                      back what is changed in it
+  elevo ws create --project site 3 --read-only --sync lazy")]
 pub(super) struct Create {
     /// The snapshot that it holds; by default `head`
-    #[arg(value_name = "REV", default_value = HEAD, hide_default_value = true)]
-    revision: String,
+    #[arg(value_name = "REV")]
+    revision: Option<String>,
 
     /// What it is called: a-z, 0-9 and -; by default something new
-    #[arg(long)]
+    #[arg(long, conflicts_with = "project")]
     id: Option<WorkspaceId>,
 
     /// How it is made: overlay, reflink or copy; by default the first that works
-    #[arg(long)]
+    #[arg(long, conflicts_with = "project")]
     provider: Option<ProviderKind>,
 
     /// How much may be changed in it: bytes, or with K, M, G or T
     #[arg(long, value_name = "SIZE", value_parser = size)]
     limit: Option<u64>,
+
+    /// What one on a project is called; need not be unique
+    #[arg(long, requires = "project")]
+    name: Option<String>,
+
+    #[command(flatten)]
+    on: OnProject,
+
+    #[command(flatten)]
+    at: Where,
+}
+
+impl Create {
+    /// Whether a server makes it.
+    pub(super) fn is_served(&self) -> bool {
+        self.on.project.is_some()
+    }
+
+    /// Asks a server.
+    pub(super) fn ask(self, global: &Global) -> anyhow::Result<ExitCode> {
+        let wish = served::Wish {
+            project: self.on.project.clone().unwrap_or_default(),
+            on: self.on,
+            name: self.name,
+            snapshot: self.revision,
+            disk: self.limit,
+        };
+        served::create(&self.at, global, wish)
+    }
 }
 
 pub(super) fn create(call: &mut Call, args: Create) -> anyhow::Result<()> {
     let view = call.session.view_of(&call.place)?;
-    let (base, _) = view.resolve(&args.revision)?;
+    let (base, _) = view.resolve(args.revision.as_deref().unwrap_or(HEAD))?;
     let needs_pool = args.limit.is_some();
     let workspaces = call.open(view.repository, args.provider, needs_pool)?;
     let id = args.id.map_or_else(new_id, Ok)?;
@@ -124,11 +164,33 @@ What was changed since the last snapshot is lost. Snapshots stay in the store.
 
 Examples:
   elevo ws rm try-1 try-2
-  elevo ws ls --json | jq -r .workspace | xargs elevo ws rm")]
+  elevo ws ls --json | jq -r .workspace | xargs elevo ws rm
+  elevo ws rm --project site ws-…")]
 pub(super) struct Rm {
     /// The workspaces
     #[arg(required = true, value_name = "ID")]
     ids: Vec<WorkspaceId>,
+
+    /// Those of a project: asks a server. What is not merged is lost
+    #[arg(long, value_name = "NAME")]
+    project: Option<String>,
+
+    #[command(flatten)]
+    at: Where,
+}
+
+impl Rm {
+    /// Whether a server has them.
+    pub(super) fn is_served(&self) -> bool {
+        self.project.is_some()
+    }
+
+    /// Asks a server.
+    pub(super) fn ask(self, global: &Global) -> anyhow::Result<ExitCode> {
+        let project = self.project.unwrap_or_default();
+        let ids: Vec<_> = self.ids.iter().map(ToString::to_string).collect();
+        served::rm(&self.at, global, &project, &ids)
+    }
 }
 
 pub(super) fn rm(call: &mut Call, args: &Rm) -> anyhow::Result<()> {

@@ -13,5 +13,6 @@
 
 mod commands;
 mod files;
+mod projects;
 mod server;
 mod up;

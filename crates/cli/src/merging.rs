@@ -1,0 +1,306 @@
+//! Merges: how they are asked for, and what became of them.
+
+use std::process::ExitCode;
+
+use anstyle::Style;
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+use clap::builder::TypedValueParser;
+use elevo_api as api;
+use elevo_core::ErrorCode;
+use elevo_policy::Strategy;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::client::ClientError;
+use crate::errors::Exit;
+use crate::format::{self, first_line};
+use crate::output::{ADDED, IDENTITY, PLACE, REMOVED, STRONG};
+use crate::service::Call;
+
+/// How something is merged.
+#[derive(Debug, Args)]
+pub(crate) struct Merging {
+    /// Only say what would happen
+    #[arg(long)]
+    dry_run: bool,
+
+    /// All or nothing: what cannot land keeps all else from landing
+    #[arg(long)]
+    atomic: bool,
+
+    /// Why
+    #[arg(
+        short,
+        long,
+        value_name = "TEXT",
+        default_value = "",
+        hide_default_value = true
+    )]
+    message: String,
+
+    /// How conflicts are settled, where the project's policy lets you choose
+    #[arg(long, value_name = "NAME", value_parser = strategies())]
+    strategy: Option<Strategy>,
+
+    /// Follow what moved unchanged to where it is now
+    #[arg(long)]
+    renames: bool,
+}
+
+impl Merging {
+    pub(crate) fn wish(self) -> api::Merge {
+        api::Merge {
+            dry_run: self.dry_run,
+            atomic: self.atomic,
+            message: self.message,
+            strategy: self.strategy,
+            renames: self.renames,
+        }
+    }
+}
+
+const STRATEGIES: [Strategy; 9] = [
+    Strategy::Auto,
+    Strategy::Text,
+    Strategy::Json,
+    Strategy::Yaml,
+    Strategy::Toml,
+    Strategy::Crdt,
+    Strategy::LastWriter,
+    Strategy::Priority,
+    Strategy::Review,
+];
+
+fn strategies() -> impl TypedValueParser<Value = Strategy> {
+    let names = PossibleValuesParser::new(STRATEGIES.map(Strategy::as_str));
+    names.map(|name| {
+        let is_it = |strategy: &&Strategy| strategy.as_str() == name;
+        let found = STRATEGIES.iter().find(is_it);
+        found.copied().unwrap_or_default()
+    })
+}
+
+/// Asks for a merge, and prints what became of it.
+pub(crate) fn merge(
+    call: &mut Call,
+    path: &[&str],
+    wish: &(impl Serialize + Sync),
+    doing: &'static str,
+) -> anyhow::Result<ExitCode> {
+    let asked = call.watch(doing, call.client.create(path, wish));
+    match asked {
+        Ok(result) => print(call, &result),
+        Err(error) => {
+            print_obstacles(call, &error)?;
+            Err(error.into())
+        }
+    }
+}
+
+/// What kept an atomic merge from landing.
+fn print_obstacles(call: &mut Call, error: &ClientError) -> anyhow::Result<()> {
+    let ClientError::Refused(body) = error else {
+        return Ok(());
+    };
+    if call.output.is_json() || body.code() != Some(ErrorCode::MergeConflict) {
+        return Ok(());
+    }
+    let list = |name: &str| body.details.get(name).cloned().unwrap_or(Value::Null);
+    let conflicts: Vec<api::Conflict> =
+        serde_json::from_value(list("conflicts")).unwrap_or_default();
+    let refused: Vec<api::FileRefused> =
+        serde_json::from_value(list("refused")).unwrap_or_default();
+    for conflict in &conflicts {
+        print_conflict(call, conflict)?;
+    }
+    for refused in &refused {
+        print_refused(call, refused)?;
+    }
+    call.output.finish()?;
+    Ok(())
+}
+
+/// How a merge ends.
+pub(crate) fn exit(result: &api::MergeResult) -> ExitCode {
+    let held = result.conflict_count > 0 || result.refused_count > 0;
+    match held || !result.overruled.is_empty() {
+        true => Exit::Held.into(),
+        false => ExitCode::SUCCESS,
+    }
+}
+
+/// Prints what landed, what is held and what was refused.
+pub(crate) fn print(call: &mut Call, result: &api::MergeResult) -> anyhow::Result<ExitCode> {
+    let code = exit(result);
+    if call.output.is_json() {
+        call.output.value(result)?;
+        return Ok(code);
+    }
+    print_landed(call, result)?;
+    if result.conflict_count > 0 {
+        heading(call, "Held for review", result.conflict_count)?;
+        for conflict in &result.conflicts {
+            print_conflict(call, conflict)?;
+        }
+        print_rest(call, result.conflicts.len(), result.conflict_count)?;
+    }
+    if result.refused_count > 0 {
+        heading(call, "Refused", result.refused_count)?;
+        for refused in &result.refused {
+            print_refused(call, refused)?;
+        }
+        print_rest(call, result.refused.len(), result.refused_count)?;
+    }
+    if !result.overruled.is_empty() {
+        let count = result.overruled.len() as u64;
+        heading(call, "Given up for others of higher priority", count)?;
+        for path in &result.overruled {
+            let path = first_line(path).into_owned();
+            call.output.line(format!("  {path}"))?;
+        }
+    }
+    call.output.finish()?;
+    print_notes(call, result);
+    Ok(code)
+}
+
+fn print_landed(call: &mut Call, result: &api::MergeResult) -> anyhow::Result<()> {
+    let count = format::count(result.landed_count, "change", "changes");
+    let text = match (result.dry_run, result.sequence) {
+        (true, _) => format!("{count} would land"),
+        (false, Some(sequence)) => format!("{count} landed as step {sequence}, "),
+        (false, None) => "Nothing landed".to_owned(),
+    };
+    let mut line = call.output.styled(STRONG, text);
+    if result.sequence.is_some() {
+        let head = format::short_text(&result.head);
+        line.extend(call.output.styled(IDENTITY, head));
+    }
+    call.output.line(line)?;
+    for landed in result.landed.iter().take(LANDED) {
+        let line = landed_line(call, landed);
+        call.output.line(line)?;
+    }
+    let shown = result.landed.len().min(LANDED);
+    print_rest(call, shown, result.landed_count)
+}
+
+/// As many of what landed are listed for people.
+const LANDED: usize = 100;
+
+fn landed_line(call: &Call, landed: &api::LandedFile) -> Vec<u8> {
+    let (letter, style) = letter(&landed.kind);
+    let mut text = String::new();
+    if let Some(from) = &landed.from {
+        text += &format!("{} -> ", first_line(from));
+    }
+    text += &first_line(&landed.path);
+    if landed.entries > 1 {
+        text += &format!(" ({})", format::count(landed.entries, "entry", "entries"));
+    }
+    // What was taken as it is needs no word.
+    let merged = ["text", "json", "yaml", "toml", "crdt", "last-writer"];
+    if merged.contains(&landed.algorithm.as_str()) {
+        text += &format!(" (merged: {})", landed.algorithm);
+    }
+    let letter = call.output.styled(style, letter);
+    [b"  ", &letter[..], b"  ", text.as_bytes()].concat()
+}
+
+/// A letter for what happened to a path.
+pub(crate) fn letter(kind: &str) -> (&'static str, Style) {
+    match kind {
+        "added" => ("A", ADDED),
+        "removed" => ("D", REMOVED),
+        "renamed" => ("R", PLACE),
+        "mode" => ("P", PLACE),
+        _ => ("M", PLACE),
+    }
+}
+
+fn heading(call: &mut Call, text: &str, count: u64) -> anyhow::Result<()> {
+    let text = format!("{text}: {count}");
+    let text = call.output.styled(STRONG, text);
+    Ok(call.output.line(text)?)
+}
+
+fn print_conflict(call: &mut Call, conflict: &api::Conflict) -> anyhow::Result<()> {
+    let letter = call.output.styled(REMOVED, "C");
+    let path = first_line(&conflict.path);
+    let why = why(&conflict.kind);
+    let mut line = [b"  ", &letter[..], b"  ", path.as_bytes()].concat();
+    if let Some(review) = &conflict.review {
+        line.extend(b"  ");
+        line.extend(call.output.styled(IDENTITY, &*first_line(review)));
+    }
+    call.output.line(line)?;
+    Ok(call.output.line(format!("       {why}"))?)
+}
+
+fn print_refused(call: &mut Call, refused: &api::FileRefused) -> anyhow::Result<()> {
+    let letter = call.output.styled(REMOVED, "!");
+    let path = first_line(&refused.path);
+    call.output
+        .line([b"  ", &letter[..], b"  ", path.as_bytes()].concat())?;
+    let reason = first_line(&refused.reason).into_owned();
+    Ok(call.output.line(format!("       {reason}"))?)
+}
+
+fn print_rest(call: &mut Call, shown: usize, all: u64) -> anyhow::Result<()> {
+    let rest = all.saturating_sub(shown as u64);
+    if rest > 0 {
+        call.output.line(format!("  … and {rest} more"))?;
+    }
+    Ok(())
+}
+
+/// What else there is to know, and what to type next.
+fn print_notes(call: &Call, result: &api::MergeResult) {
+    if result.same > 0 {
+        let same = format::count(result.same, "change was", "changes were");
+        call.note(&format!("{same} in the project already"));
+    }
+    if result.local > 0 {
+        let local = format::count(result.local, "change is", "changes are");
+        call.note(&format!("{local} local and never merged"));
+    }
+    let mut reviews = result.conflicts.iter().filter_map(|it| it.review.as_ref());
+    if let Some(review) = reviews.next() {
+        let review = first_line(review);
+        call.note(&format!(
+            "next: `elevo review show {review}` shows both sides, \
+             `elevo review resolve {review} --suggested` takes what is suggested"
+        ));
+    }
+}
+
+/// Why something must be decided on, in words.
+pub(crate) fn why(kind: &str) -> String {
+    let words = match kind {
+        "content" => "both sides changed the same place",
+        "both-added" => "both sides made a file of this name",
+        "removed-by-us" => "the project has removed it, the workspace has changed it",
+        "removed-by-them" => "the workspace has removed it, the project has changed it",
+        "file-against-directory" => "a file on one side is a directory on the other",
+        "kind" => "it is not of one kind on both sides",
+        "renamed" => "both sides moved it, to different places",
+        "protected" => "the policy wants every change of it reviewed",
+        "too-large" => "it is too large to be merged line by line",
+        other => return first_line(other).into_owned(),
+    };
+    words.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_strategy_can_be_named() {
+        for strategy in STRATEGIES {
+            let name = serde_json::to_value(strategy).unwrap();
+            assert_eq!(name, strategy.as_str());
+        }
+    }
+}

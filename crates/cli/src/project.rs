@@ -1,0 +1,94 @@
+//! The commands of `elevo project`: shared, versioned trees of files.
+
+mod at;
+mod change;
+mod life;
+mod look;
+mod past;
+mod policy;
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+
+use crate::client::Reach;
+use crate::service;
+
+/// Projects: shared trees of files that many agents work on.
+#[derive(Debug, Args)]
+#[command(
+    arg_required_else_help = true,
+    disable_help_subcommand = true,
+    after_help = "\
+A project is a tree of files with a history. Every agent works in a workspace of
+its own, and merges it into the project; what two have changed alike is held for
+review. `elevo up` starts the server that these commands ask.
+
+SNAPSHOT names a state of the project: `head`, the number of a step, or the id of
+a snapshot or the first digits of it (at least 6), as `log` prints them.
+
+Examples:
+  elevo project create site && elevo project import site --directory .
+  cd \"$(elevo ws create --project site)\"     a workspace; change something there
+  elevo ws merge -m \"a better page\"          bring it into the project
+  elevo review ls                            what somebody must decide on
+  elevo project log site --stat              what happened
+  elevo project diff site -p 3 head          since step 3, as a patch"
+)]
+pub(crate) struct Project {
+    #[command(flatten)]
+    pub(crate) reach: Reach,
+    #[command(subcommand)]
+    command: ProjectCommand,
+}
+
+/// Each describes itself, in the file it is in.
+#[derive(Debug, Subcommand)]
+enum ProjectCommand {
+    Create(life::Create),
+    Ls(life::Ls),
+    Show(life::Show),
+    Rename(life::Rename),
+    Rm(life::Rm),
+    Policy(policy::Policy),
+    Log(past::Log),
+    History(past::History),
+    Blame(past::Blame),
+    Cat(look::Cat),
+    #[command(visible_alias = "ls-files")]
+    Tree(look::Tree),
+    Diff(look::Diff),
+    Apply(change::Apply),
+    Revert(change::Revert),
+    Import(change::Import),
+    Export(change::Export),
+}
+
+pub(crate) fn run(project: Project) -> anyhow::Result<ExitCode> {
+    let done = |()| ExitCode::SUCCESS;
+    service::run(&project.reach, |call| match project.command {
+        ProjectCommand::Create(args) => life::create(call, args).map(done),
+        ProjectCommand::Ls(_) => life::ls(call).map(done),
+        ProjectCommand::Show(args) => life::show(call, &args).map(done),
+        ProjectCommand::Rename(args) => life::rename(call, args).map(done),
+        ProjectCommand::Rm(args) => life::rm(call, &args).map(done),
+        ProjectCommand::Policy(args) => policy::run(call, &args).map(done),
+        ProjectCommand::Log(args) => past::log(call, &args).map(done),
+        ProjectCommand::History(args) => past::history(call, &args).map(done),
+        ProjectCommand::Blame(args) => past::blame(call, &args).map(done),
+        ProjectCommand::Cat(args) => look::cat(call, &args).map(done),
+        ProjectCommand::Tree(args) => look::tree(call, &args).map(done),
+        ProjectCommand::Diff(args) => look::diff(call, &args),
+        ProjectCommand::Apply(args) => change::apply(call, args),
+        ProjectCommand::Revert(args) => change::revert(call, args),
+        ProjectCommand::Import(args) => change::import(call, args),
+        ProjectCommand::Export(args) => change::export(call, &args).map(done),
+    })
+}
+
+pub(crate) use at::resolve_some;
+
+/// The path of a project, or of something of it.
+pub(crate) fn project_path<'a>(name: &'a str, below: &[&'a str]) -> Vec<&'a str> {
+    [&["api", "v1", "projects", name], below].concat()
+}

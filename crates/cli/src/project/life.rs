@@ -1,0 +1,180 @@
+//! Making projects, listing them, taking them away.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use elevo_api as api;
+use reqwest::Method;
+
+use super::{policy, project_path};
+use crate::format;
+use crate::service::{Call, Table, field, pages, relative};
+
+const PROJECTS: [&str; 3] = ["api", "v1", "projects"];
+
+/// Make a project, and print its id.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+It is empty unless it begins with a snapshot; `import` brings files into it.
+Without a policy everybody may do everything.
+
+Examples:
+  elevo project create site
+  elevo project create site --description \"The handbook\" --policy policy.json
+  elevo project create site --from-snapshot \"$(elevo sandbox snapshot \"$id\")\"")]
+pub(super) struct Create {
+    /// What it is called; no other is called so
+    name: String,
+
+    /// What it is for
+    #[arg(long, value_name = "TEXT")]
+    description: Option<String>,
+
+    /// The snapshot that it begins with
+    #[arg(long, value_name = "ID")]
+    from_snapshot: Option<String>,
+
+    /// Who may do what with which paths: a file in JSON, or in TOML if so named
+    #[arg(long, value_name = "FILE")]
+    policy: Option<PathBuf>,
+}
+
+pub(super) fn create(call: &mut Call, args: Create) -> anyhow::Result<()> {
+    let policy = args.policy.as_deref().map(policy::read).transpose()?;
+    let wish = api::CreateProject {
+        name: args.name,
+        description: args.description,
+        snapshot: args.from_snapshot,
+        policy,
+    };
+    let asking = call.client.create(&PROJECTS, &wish);
+    let made: api::Project = call.watch("making the project", asking)?;
+    match call.output.is_json() {
+        true => call.output.value(&made)?,
+        false => call.output.line(&made.id)?,
+    }
+    Ok(())
+}
+
+/// List projects, the newest first.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  elevo project ls
+  elevo project ls --json | jq -r .name")]
+pub(super) struct Ls {}
+
+pub(super) fn ls(call: &mut Call) -> anyhow::Result<()> {
+    let mut table = Table::new(&["NAME", "STEPS", "ENTRIES", "SIZE", "CHANGED", "DESCRIPTION"]);
+    let found = pages(call, &PROJECTS, &[], |call, page: api::ProjectPage| {
+        for project in &page.items {
+            match call.output.is_json() {
+                true => call.output.value(project)?,
+                false => table.row([
+                    project.name.clone(),
+                    project.sequence.to_string(),
+                    project.entries.to_string(),
+                    format::bytes(project.bytes),
+                    relative(&project.updated_at),
+                    project.description.clone().unwrap_or_default(),
+                ]),
+            }
+        }
+        Ok((page.items.len(), page.next))
+    })?;
+    match (call.output.is_json(), found) {
+        (true, _) => Ok(()),
+        (false, 0) => {
+            call.note("there are none; `elevo project create NAME` makes one");
+            Ok(())
+        }
+        (false, _) => table.print(&mut call.output),
+    }
+}
+
+/// Describe a project.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  elevo project show site
+  elevo project show site --json | jq -r .head")]
+pub(super) struct Show {
+    /// The project, by name or id
+    name: String,
+}
+
+pub(super) fn show(call: &mut Call, args: &Show) -> anyhow::Result<()> {
+    let found: api::Project = call.wait(call.client.get(&project_path(&args.name, &[])))?;
+    print(call, &found)
+}
+
+fn print(call: &mut Call, project: &api::Project) -> anyhow::Result<()> {
+    if call.output.is_json() {
+        call.output.value(project)?;
+        return Ok(());
+    }
+    let time = |time: &str| format!("{time} ({})", relative(time));
+    let lines = [
+        ("name", project.name.clone()),
+        ("id", project.id.clone()),
+        ("for", project.description.clone().unwrap_or_default()),
+        ("head", project.head.clone()),
+        ("steps", project.sequence.to_string()),
+        ("holds", format::totals(project.entries, project.bytes)),
+        ("policy", format!("version {}", project.policy_version)),
+        ("created", time(&project.created_at)),
+        ("changed", time(&project.updated_at)),
+    ];
+    for (name, value) in lines {
+        if !value.is_empty() {
+            field(call, name, &value)?;
+        }
+    }
+    Ok(())
+}
+
+/// Give a project another name or description.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  elevo project rename site handbook
+  elevo project rename site --description \"Words for people\"")]
+pub(super) struct Rename {
+    /// The project, by name or id
+    name: String,
+
+    /// Its new name
+    #[arg(required_unless_present = "description")]
+    new: Option<String>,
+
+    /// What it is for now
+    #[arg(long, value_name = "TEXT")]
+    description: Option<String>,
+}
+
+pub(super) fn rename(call: &mut Call, args: Rename) -> anyhow::Result<()> {
+    let wish = api::ChangeProject {
+        name: args.new,
+        description: args.description,
+    };
+    let path = project_path(&args.name, &[]);
+    let request = call.client.request(Method::PATCH, &path).json(&wish);
+    let changed: api::Project = call.wait(call.client.json(request))?;
+    print(call, &changed)
+}
+
+/// Remove projects with their workspaces, history and reviews.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  elevo project rm site
+  elevo project export site > site.tar && elevo project rm site")]
+pub(super) struct Rm {
+    /// The projects, by name or id
+    #[arg(required = true, value_name = "NAME")]
+    names: Vec<String>,
+}
+
+pub(super) fn rm(call: &mut Call, args: &Rm) -> anyhow::Result<()> {
+    call.delete_all("projects", &args.names, "Removed")
+}

@@ -1,0 +1,142 @@
+//! Who may do what with a project.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use elevo_api as api;
+use reqwest::Method;
+
+use super::project_path;
+use crate::editor;
+use crate::errors::Problem;
+use crate::input;
+use crate::service::Call;
+
+/// A policy has at most this many bytes as text.
+const LARGEST: u64 = 4 << 20;
+
+/// Print the policy of a project, or set it.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A policy says who may do what with which paths, what is never merged, and how
+conflicts are settled. What is printed can be changed and set again. With --edit
+it is opened in $VISUAL or $EDITOR, and set unless somebody else has meanwhile.
+
+Examples:
+  elevo project policy site
+  elevo project policy site > policy.json
+  elevo project policy site --set policy.json
+  elevo project policy site --set policy.toml
+  elevo project policy site --edit")]
+pub(super) struct Policy {
+    /// The project, by name or id
+    name: String,
+
+    /// Set it to what a file has: JSON, or TOML if it is so named; - for JSON on
+    /// standard input
+    #[arg(long, value_name = "FILE", group = "change")]
+    set: Option<PathBuf>,
+
+    /// Change it in an editor
+    #[arg(long, group = "change")]
+    edit: bool,
+}
+
+pub(super) fn run(call: &mut Call, args: &Policy) -> anyhow::Result<()> {
+    let path = project_path(&args.name, &["policy"]);
+    if let Some(file) = &args.set {
+        let policy = read(file)?;
+        return set(call, &path, policy, None);
+    }
+    let found: api::ProjectPolicy = call.wait(call.client.get(&path))?;
+    if args.edit {
+        return edit(call, &path, &found);
+    }
+    if call.output.is_json() {
+        call.output.value(&found)?;
+        return Ok(());
+    }
+    Ok(call.output.line(pretty(&found.policy)?)?)
+}
+
+/// Reads a policy from a file.
+pub(super) fn read(path: &Path) -> anyhow::Result<elevo_policy::Policy> {
+    let text = input::text(path, LARGEST)?;
+    Ok(parse(path, &text)?)
+}
+
+fn parse(path: &Path, text: &str) -> Result<elevo_policy::Policy, Problem> {
+    let is_toml = path.extension().is_some_and(|ending| ending == "toml");
+    let read: Result<_, Box<dyn std::error::Error + Send + Sync>> = match is_toml {
+        true => toml::from_str(text).map_err(Into::into),
+        false => serde_json::from_str(text).map_err(Into::into),
+    };
+    read.map_err(|source| Problem::PolicyUnreadable {
+        path: path.into(),
+        source,
+    })
+}
+
+fn pretty(policy: &elevo_policy::Policy) -> serde_json::Result<String> {
+    serde_json::to_string_pretty(policy)
+}
+
+fn edit(call: &mut Call, path: &[&str], found: &api::ProjectPolicy) -> anyhow::Result<()> {
+    let before = pretty(&found.policy)? + "\n";
+    let edited = editor::edit("policy.json", before.as_bytes())?;
+    let text = edited.bytes()?;
+    if text == before.as_bytes() {
+        call.note("nothing was changed");
+        return Ok(());
+    }
+    let policy = parse(edited.path(), &String::from_utf8_lossy(&text));
+    let sent = policy
+        .map_err(anyhow::Error::from)
+        .and_then(|policy| set(call, path, policy, Some(found.version)));
+    // What somebody has typed is not thrown away.
+    if sent.is_err() {
+        let kept = edited.keep();
+        call.note(&format!("what was edited is in {}", kept.display()));
+    }
+    sent
+}
+
+fn set(
+    call: &mut Call,
+    path: &[&str],
+    policy: elevo_policy::Policy,
+    expected_version: Option<u64>,
+) -> anyhow::Result<()> {
+    let wish = api::SetPolicy {
+        policy,
+        expected_version,
+    };
+    let request = call.client.request(Method::PUT, path).json(&wish);
+    let set: api::ProjectPolicy = call.wait(call.client.json(request))?;
+    match call.output.is_json() {
+        true => call.output.value(&set)?,
+        false => {
+            let version = set.version;
+            call.output
+                .line(format!("The policy is version {version} now"))?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_policy_is_read_from_json_and_from_toml() {
+        let json = r#"{"rules":[{"pattern":"src/**","access":"r"}],"default":"rw"}"#;
+        let toml = "default = 'rw'\n[[rules]]\npattern = 'src/**'\naccess = 'r'\n";
+        let one = parse(Path::new("p.json"), json).unwrap();
+        let other = parse(Path::new("p.toml"), toml).unwrap();
+        assert_eq!(one, other);
+        assert!(parse(Path::new("p"), "{\"rule\":[]}").is_err());
+        let again = parse(Path::new("-"), &pretty(&one).unwrap()).unwrap();
+        assert_eq!(again, one);
+    }
+}

@@ -1,0 +1,202 @@
+//! Deciding on changes.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{ArgGroup, Args};
+use elevo_api as api;
+
+use super::sides::Sides;
+use super::{review_path, state};
+use crate::editor;
+use crate::errors::{Exit, Problem};
+use crate::format::first_line;
+use crate::service::Call;
+use crate::{input, shapes};
+
+/// A file that is sent has at most this many bytes: the server takes no more.
+const LARGEST: u64 = 64 << 20;
+
+/// Decide on a change: it lands, as it is, as suggested or edited.
+#[derive(Debug, Args)]
+#[command(
+    group = ArgGroup::new("decision").required(true),
+    after_help = "\
+With --edit the file is opened in $VISUAL or $EDITOR with both sides between
+markers where they conflict; it is sent once no marker is left. Ends with 8 if
+the project has changed so that it conflicts again: look at it once more.
+
+Examples:
+  elevo review resolve rev-… --suggested
+  elevo review resolve rev-… --theirs -m \"the agent is right\"
+  elevo review resolve rev-… --edit
+  elevo review resolve rev-… --file merged.txt"
+)]
+pub(super) struct Resolve {
+    /// The review
+    id: String,
+
+    /// Leave what the project has
+    #[arg(long, group = "decision")]
+    ours: bool,
+
+    /// Take what the workspace has
+    #[arg(long, group = "decision")]
+    theirs: bool,
+
+    /// Take what `show` says is suggested
+    #[arg(long, group = "decision")]
+    suggested: bool,
+
+    /// Edit the file, and take that
+    #[arg(long, group = "decision")]
+    edit: bool,
+
+    /// Take what a file of this machine has; - for standard input
+    #[arg(long, value_name = "FILE", group = "decision")]
+    file: Option<PathBuf>,
+
+    /// Remove it
+    #[arg(long, group = "decision")]
+    remove: bool,
+
+    /// Why
+    #[arg(
+        short,
+        long,
+        value_name = "TEXT",
+        default_value = "",
+        hide_default_value = true
+    )]
+    message: String,
+}
+
+/// Decide that a change is not wanted.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The project stays as it is; the workspace keeps its version.
+
+Examples:
+  elevo review reject rev-…
+  elevo review reject rev-… -m \"not like this\"")]
+pub(super) struct Reject {
+    /// The review
+    id: String,
+
+    /// Why
+    #[arg(
+        short,
+        long,
+        value_name = "TEXT",
+        default_value = "",
+        hide_default_value = true
+    )]
+    message: String,
+}
+
+pub(super) fn resolve(call: &mut Call, args: Resolve) -> anyhow::Result<ExitCode> {
+    let taken = [
+        (args.ours, api::Resolution::Ours),
+        (args.theirs, api::Resolution::Theirs),
+        (args.suggested, api::Resolution::Suggested),
+    ];
+    if let Some((_, resolution)) = taken.into_iter().find(|(is_it, _)| *is_it) {
+        return send(call, &args.id, wish(resolution, args.message, None));
+    }
+    if args.remove {
+        let removed = wish(api::Resolution::Edited, args.message, None);
+        return send(call, &args.id, removed);
+    }
+    let (review, sides) = call.watch("reading", async {
+        let review: api::Review = call.client.get(&review_path(&args.id, &[])).await?;
+        let sides = Sides::of(&call.client, &review).await?;
+        Ok::<_, crate::client::ClientError>((review, sides))
+    })?;
+    match args.file {
+        Some(path) => {
+            let content = input::bytes(&path, LARGEST)?;
+            if sides.leaves_markers(&content) {
+                return Err(still_marked(path));
+            }
+            let edited = wish(api::Resolution::Edited, args.message, Some(content));
+            send(call, &args.id, edited)
+        }
+        None => edit(call, &review, &sides, args.message),
+    }
+}
+
+pub(super) fn reject(call: &mut Call, args: Reject) -> anyhow::Result<ExitCode> {
+    let rejected = wish(api::Resolution::Reject, args.message, None);
+    send(call, &args.id, rejected)
+}
+
+fn edit(
+    call: &mut Call,
+    review: &api::Review,
+    sides: &Sides,
+    message: String,
+) -> anyhow::Result<ExitCode> {
+    let text = sides.to_edit().ok_or(Problem::NotEditable)?;
+    let edited = editor::edit(&review.conflict.path, &text)?;
+    let content = edited.bytes()?;
+    if sides.leaves_markers(&content) {
+        return Err(still_marked(edited.keep()));
+    }
+    let sent = send(
+        call,
+        &review.id,
+        wish(api::Resolution::Edited, message, Some(content)),
+    );
+    // What somebody has typed is not thrown away.
+    if !matches!(sent, Ok(code) if code == ExitCode::SUCCESS) {
+        let kept = edited.keep();
+        call.note(&format!("what was edited is in {}", kept.display()));
+    }
+    sent
+}
+
+fn still_marked(kept: PathBuf) -> anyhow::Error {
+    let why = "there are conflict markers left";
+    Problem::NotSent { why, kept }.into()
+}
+
+fn wish(
+    resolution: api::Resolution,
+    message: String,
+    content: Option<Vec<u8>>,
+) -> api::ResolveReview {
+    let (content, base64) = match content.map(String::from_utf8) {
+        Some(Ok(text)) => (Some(text), None),
+        Some(Err(bytes)) => (None, Some(shapes::base64(bytes.as_bytes()))),
+        None => (None, None),
+    };
+    api::ResolveReview {
+        resolution,
+        content,
+        base64,
+        message,
+    }
+}
+
+fn send(call: &mut Call, id: &str, wish: api::ResolveReview) -> anyhow::Result<ExitCode> {
+    let path = review_path(id, &["resolve"]);
+    let asking = call.client.create(&path, &wish);
+    let review: api::Review = call.watch("merging", asking)?;
+    let is_open = review.state == api::ReviewState::Open;
+    let (id, path) = (first_line(&review.id), first_line(&review.conflict.path));
+    if call.output.is_json() {
+        call.output.value(&review)?;
+    } else if is_open {
+        call.note(&format!(
+            "{path} conflicts again: the project has changed meanwhile; `elevo review show {id}` \
+             shows what is to be decided now"
+        ));
+    } else {
+        let state = state(review.state);
+        call.output.line(format!("{id} is {state}: {path}"))?;
+    }
+    Ok(match is_open {
+        true => Exit::Held.into(),
+        false => ExitCode::SUCCESS,
+    })
+}

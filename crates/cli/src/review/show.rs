@@ -1,0 +1,213 @@
+//! A review for people.
+
+use anstyle::Style;
+use clap::Args;
+use elevo_api as api;
+use elevo_merge::{Driver, Merged, Place, Text};
+
+use super::sides::Sides;
+use super::{Names, hunks, review_path, state};
+use crate::format::{self, first_line, harmless};
+use crate::merging::why;
+use crate::output::{FAINT, STRONG};
+use crate::paint::Line;
+use crate::patch;
+use crate::service::{Call, field, relative};
+
+/// Show what is to be decided: both sides, place by place.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+OURS is what the project has, THEIRS what the workspace has, BASE what both began
+with. On a terminal with at least 80 columns both sides stand beside each other,
+otherwise one below the other. What a side changed is marked with +.
+
+Examples:
+  elevo review show rev-…
+  elevo review show rev-… --width 160 | less -R
+  elevo review show rev-… --json | jq .hunks")]
+pub(super) struct Show {
+    /// The review
+    id: String,
+
+    /// How many columns there are; by default those of the terminal
+    #[arg(long, value_name = "N")]
+    width: Option<usize>,
+}
+
+/// Fewer columns are too narrow for two sides.
+const WIDE: usize = 80;
+
+pub(super) fn show(call: &mut Call, args: &Show) -> anyhow::Result<()> {
+    let review: api::Review = call.wait(call.client.get(&review_path(&args.id, &[])))?;
+    if call.output.is_json() {
+        return Ok(call.output.value(&review)?);
+    }
+    print_about(call, &review)?;
+    let sides = call.watch("reading", Sides::of(&call.client, &review))?;
+    let columns = args.width.or_else(|| columns(call));
+    print_places(call, &review, &sides, columns)?;
+    call.output.finish()?;
+    if review.state == api::ReviewState::Open {
+        let id = first_line(&review.id);
+        call.note(&format!(
+            "next: `elevo review resolve {id}` with --ours, --theirs, --suggested or --edit; \
+             `elevo review reject {id}`"
+        ));
+    }
+    Ok(())
+}
+
+/// Columns of the terminal, if it is one.
+fn columns(call: &Call) -> Option<usize> {
+    let is_terminal = call.output.is_terminal();
+    let size = is_terminal.then(|| rustix::termios::tcgetwinsize(std::io::stdout()).ok());
+    let columns = usize::from(size.flatten()?.ws_col);
+    (columns > 0).then_some(columns)
+}
+
+fn print_about(call: &mut Call, review: &api::Review) -> anyhow::Result<()> {
+    let conflict = &review.conflict;
+    let mut life = format!(
+        "{}, opened {}",
+        state(review.state),
+        relative(&review.created_at)
+    );
+    if let (Some(expires), api::ReviewState::Open) = (&review.expires_at, review.state) {
+        life += &format!(", expires {}", relative(expires));
+    }
+    if let Some(closed) = &review.closed_at {
+        life += &format!(", closed {}", relative(closed));
+    }
+    if let Some(successor) = &review.successor {
+        life += &format!(", succeeded by {successor}");
+    }
+    let by = [&review.agent, &review.workspace];
+    let by: Vec<&str> = by.into_iter().filter_map(|it| it.as_deref()).collect();
+    let suggestion = match conflict.suggestion.as_str() {
+        "merged" => "a merged file",
+        other => other,
+    };
+    let lines = [
+        ("review", review.id.clone()),
+        ("state", life),
+        ("project", Names::default().of(call, &review.project)),
+        ("path", conflict.path.clone()),
+        ("by", by.join(", ")),
+        ("why", why(&conflict.kind)),
+        ("suggested", format!("{suggestion}: {}", conflict.reason)),
+    ];
+    for (name, value) in lines {
+        if !value.is_empty() {
+            field(call, name, &value)?;
+        }
+    }
+    Ok(())
+}
+
+fn print_places(
+    call: &mut Call,
+    review: &api::Review,
+    sides: &Sides,
+    columns: Option<usize>,
+) -> anyhow::Result<()> {
+    let keys = review.conflict.hunks.iter();
+    let keys: Vec<_> = keys
+        .filter(|hunk| matches!(hunk.place, api::HunkPlace::Key(_)))
+        .collect();
+    if !keys.is_empty() {
+        for (at, hunk) in keys.iter().enumerate() {
+            print_key(call, hunk, (at + 1, keys.len()))?;
+        }
+        return Ok(());
+    }
+    let merged = sides.versions().map(|versions| Text.merge(&versions));
+    match merged {
+        Some(Merged::Conflict(conflicted)) => {
+            let found = conflicted.hunks.iter();
+            let places: Vec<_> = found
+                .filter_map(|hunk| match &hunk.place {
+                    Place::Lines(lines) => Some(lines.clone()),
+                    Place::Key(_) => None,
+                })
+                .collect();
+            let wide = columns.filter(|columns| *columns >= WIDE);
+            hunks::print(call, sides, &places, wide, columns)
+        }
+        _ => print_whole(call, review, sides),
+    }
+}
+
+/// A value of a structure.
+fn print_key(
+    call: &mut Call,
+    hunk: &api::ConflictHunk,
+    (at, all): (usize, usize),
+) -> anyhow::Result<()> {
+    let api::HunkPlace::Key(key) = &hunk.place else {
+        return Ok(());
+    };
+    call.output.line("")?;
+    let heading = format!("{at} of {all}: {}", first_line(key));
+    print_line(call, Line::new(STRONG, &heading))?;
+    let sides = [
+        ("base", &hunk.base),
+        ("ours", &hunk.ours),
+        ("theirs", &hunk.theirs),
+    ];
+    for (name, value) in sides {
+        let style = match value == &hunk.base {
+            true => Style::new(),
+            false => crate::output::ADDED,
+        };
+        let text = value.as_deref().unwrap_or("(nothing)");
+        for (number, line) in harmless(text).lines().enumerate() {
+            let name = if number == 0 { name } else { "" };
+            let mut whole = Line::new(FAINT, &format!("  {name:<7} "));
+            whole.push(style, line);
+            print_line(call, whole)?;
+        }
+    }
+    Ok(())
+}
+
+/// What has no places: all that each side changed, or what it is now.
+fn print_whole(call: &mut Call, review: &api::Review, sides: &Sides) -> anyhow::Result<()> {
+    let conflict = &review.conflict;
+    let pairs = [
+        ("ours, the project", &conflict.ours, &sides.ours),
+        ("theirs, the workspace", &conflict.theirs, &sides.theirs),
+    ];
+    for (name, version, content) in pairs {
+        call.output.line("")?;
+        let is_same = *version == conflict.base;
+        let what = match (version, is_same) {
+            (None, true) => "nothing, as before".to_owned(),
+            (None, false) => "removed".to_owned(),
+            (Some(version), true) => format!("{}, as before", described(version)),
+            (Some(version), false) => described(version),
+        };
+        print_line(call, Line::new(STRONG, &format!("{name}: {what}")))?;
+        let texts = (text(sides.base.as_deref()), text(content.as_deref()));
+        if let ((Some(before), Some(after)), false) = (texts, is_same || version.is_none()) {
+            let patch = patch::between(&before, &after);
+            patch::print(&mut call.output, patch.as_bytes())?;
+        }
+    }
+    Ok(())
+}
+
+fn described(version: &api::Version) -> String {
+    let (kind, mode) = (first_line(&version.kind), first_line(&version.mode));
+    format!("{kind} of {}, mode {mode}", format::bytes(version.size))
+}
+
+/// The text of a version; empty if there is none, none if it is binary.
+fn text(content: Option<&[u8]>) -> Option<String> {
+    let text = std::str::from_utf8(content.unwrap_or_default()).ok()?;
+    (!text.contains('\0')).then(|| text.to_owned())
+}
+
+pub(super) fn print_line(call: &mut Call, line: Line) -> anyhow::Result<()> {
+    let bytes = line.bytes(&call.output);
+    Ok(call.output.line(bytes)?)
+}

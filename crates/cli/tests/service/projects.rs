@@ -1,0 +1,294 @@
+//! Projects, workspaces on them, merges and reviews.
+
+use std::fs;
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use crate::server::{Ended, Server};
+
+/// A server with the project `site`, which holds a page.
+fn with_site() -> Server {
+    let mut server = Server::new();
+    server.up();
+    let id = server.ok(["project", "create", "site", "--description", "words"]);
+    assert!(id.starts_with("prj-"), "{id}");
+    let workspace = Workspace::of(&server);
+    workspace.write("page", "one\ntwo\nthree\nfour\nfive\n");
+    workspace.write("other", "text\n");
+    let merged = server.ok(["ws", "merge", &workspace.id, "-m", "a page"]);
+    assert!(merged.contains("A  page"), "{merged}");
+    server
+}
+
+/// A workspace of `site`.
+struct Workspace {
+    id: String,
+    path: PathBuf,
+}
+
+impl Workspace {
+    fn of(server: &Server) -> Self {
+        let made = server.ok(["ws", "create", "--project", "site", "--json"]);
+        let made: Value = serde_json::from_str(&made).unwrap();
+        Self {
+            id: made["id"].as_str().unwrap().to_owned(),
+            path: made["path"].as_str().unwrap().into(),
+        }
+    }
+
+    fn write(&self, path: &str, text: &str) {
+        fs::write(self.path.join(path), text).unwrap();
+    }
+}
+
+fn lines(text: &str) -> Vec<Value> {
+    let values = text.lines().map(serde_json::from_str::<Value>);
+    values.collect::<Result<_, _>>().unwrap()
+}
+
+/// Two workspaces have changed the same line; the second is held. Its review.
+fn conflict(server: &Server) -> (Workspace, String) {
+    let (one, two) = (Workspace::of(server), Workspace::of(server));
+    one.write("page", "one\n2\nthree\nfour\nfive\n");
+    two.write("page", "one\nzwei\nthree\nfour\nfive!\n");
+    two.write("new", "lands\n");
+    server.ok(["ws", "merge", &one.id]);
+    let held = server.run(["ws", "merge", &two.id, "-m", "in German"]);
+    assert_eq!(held.code, 8, "{}", held.stderr);
+    let text = String::from_utf8(held.stdout.clone()).unwrap();
+    assert!(text.contains("A  new"), "{text}");
+    assert!(text.contains("Held for review: 1"), "{text}");
+    let words: Vec<_> = text.split_whitespace().collect();
+    let review = words.iter().find(|word| word.starts_with("rev-")).unwrap();
+    assert!(
+        held.stderr.contains(&format!("elevo review show {review}")),
+        "{}",
+        held.stderr
+    );
+    (two, (*review).to_owned())
+}
+
+#[test]
+fn a_project_is_made_looked_at_renamed_and_removed() {
+    let server = with_site();
+    let listed = server.ok(["project", "ls"]);
+    assert!(listed.contains("site") && listed.contains("words"));
+    let shown = server.ok(["project", "show", "site", "--json"]);
+    let shown: Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!(shown["sequence"], 1);
+    let head = shown["head"].as_str().unwrap();
+    assert!(server.ok(["project", "show", "site"]).contains(head));
+
+    let log = server.ok(["project", "log", "site", "--stat"]);
+    assert!(log.contains("a page") && log.contains("A  page"), "{log}");
+    let text = "one\ntwo\nthree\nfour\nfive\n";
+    assert_eq!(server.ok(["project", "cat", "site", "page"]), text);
+    for at in ["head", "1", head, &head[..12]] {
+        let cat = ["project", "cat", "site", "page", "--at", at];
+        assert_eq!(server.ok(cat), text, "{at}");
+    }
+    let none = server.run(["project", "cat", "site", "page", "--at", "9", "--json"]);
+    assert_eq!((none.code, none.name().as_str()), (3, "snapshot_not_found"));
+    assert_eq!(server.ok(["project", "tree", "site"]), "other\npage\n");
+    assert_eq!(
+        server.ok(["project", "diff", "site"]),
+        "A\tother\nA\tpage\n"
+    );
+    let patch = server.ok(["project", "diff", "site", "-p", "0", "1"]);
+    assert!(patch.contains("+++ b/page"), "{patch}");
+    let stat = server.ok(["project", "diff", "site", "--stat"]);
+    assert!(stat.contains("2 paths, +6 -0 lines"), "{stat}");
+    let differ = ["project", "diff", "site", "0", "--exit-code"];
+    assert_eq!(server.run(differ).code, 7);
+    let blame = server.ok(["project", "blame", "site", "page"]);
+    assert!(blame.contains("2 │ two"), "{blame}");
+    let history = server.ok(["project", "history", "site", "page", "--json"]);
+    assert_eq!(lines(&history)[0]["kind"], "added");
+
+    server.ok(["project", "rename", "site", "handbook"]);
+    let gone = server.run(["project", "show", "site", "--json"]);
+    assert_eq!((gone.code, gone.name().as_str()), (3, "project_not_found"));
+    server.ok(["project", "rm", "handbook"]);
+    assert_eq!(server.ok(["project", "ls"]), "");
+}
+
+#[test]
+fn what_conflicts_is_shown_beside_each_other_and_decided() {
+    let server = with_site();
+    let (_, review) = conflict(&server);
+    let listed = server.ok(["review", "ls", "--project", "site"]);
+    assert!(
+        listed.contains(&review) && listed.contains("site"),
+        "{listed}"
+    );
+    let narrow = server.ok(["review", "show", &review]);
+    assert!(narrow.contains("ours, the project: line 2\n"), "{narrow}");
+    assert!(narrow.contains("    2 + zwei\n"), "{narrow}");
+    let wide = server.ok(["review", "show", &review, "--width", "100"]);
+    let row = wide.lines().find(|line| line.contains("zwei")).unwrap();
+    assert!(
+        row.contains("    2 + 2 ") && row.contains(" │     2 + zwei"),
+        "{wide}"
+    );
+
+    server.ok(["review", "resolve", &review, "--theirs"]);
+    let page = server.ok(["project", "cat", "site", "page"]);
+    assert_eq!(page, "one\nzwei\nthree\nfour\nfive!\n");
+    let again = server.run(["review", "resolve", &review, "--ours", "--json"]);
+    assert_eq!((again.code, again.name().as_str()), (4, "review_closed"));
+    assert_eq!(server.ok(["review", "ls"]), "");
+    let all = server.ok(["review", "ls", "--all", "--json"]);
+    assert_eq!(lines(&all)[0]["state"], "resolved");
+}
+
+/// Runs `review resolve --edit` with a shell command as the editor.
+fn edit(server: &Server, review: &str, editor: &str) -> Ended {
+    let mut command = server.command(["review", "resolve", review, "--edit", "--json"]);
+    command
+        .env("EDITOR", editor)
+        .env("TMPDIR", server.directory.path());
+    Ended::new(command.output().unwrap())
+}
+
+#[test]
+fn a_conflict_is_edited_and_no_marker_is_sent() {
+    let server = with_site();
+    let (_, review) = conflict(&server);
+    let marked = edit(&server, &review, "true");
+    assert_eq!((marked.code, marked.name().as_str()), (1, "not_sent"));
+    let error: Value = serde_json::from_str(&marked.stderr).unwrap();
+    let kept = error["error"]["details"]["path"].as_str().unwrap();
+    let text = fs::read_to_string(kept).unwrap();
+    assert!(text.starts_with("one\n<<<<<<< ours (the project)\n2\n||||||| base\ntwo\n"));
+    let with_file = server.run(["review", "resolve", &review, "--file", kept, "--json"]);
+    assert_eq!(with_file.name(), "not_sent");
+    let failed = edit(&server, &review, "false");
+    assert_eq!(failed.name(), "editor_failed");
+    let editor = "sed -i -e '/^[<|>=]\\{7\\}/d' -e '/^two$/d'";
+    let sent = edit(&server, &review, editor);
+    assert_eq!(sent.code, 0, "{}", sent.stderr);
+    let page = server.ok(["project", "cat", "site", "page"]);
+    assert_eq!(page, "one\n2\nzwei\nthree\nfour\nfive!\n");
+}
+
+#[test]
+fn a_merge_tells_what_it_would_do_and_an_atomic_one_does_all_or_nothing() {
+    let server = with_site();
+    let (two, review) = conflict(&server);
+    server.ok(["review", "reject", &review, "-m", "not so"]);
+    two.write("more", "text\n");
+    let dry = server.run(["ws", "merge", &two.id, "--dry-run", "--json"]);
+    let dry: Value = serde_json::from_slice(&dry.stdout).unwrap();
+    assert_eq!(
+        (&dry["dryRun"], &dry["sequence"]),
+        (&true.into(), &Value::Null)
+    );
+    let (one, other) = (Workspace::of(&server), Workspace::of(&server));
+    one.write("other", "first\n");
+    other.write("other", "second\n");
+    other.write("beside", "text\n");
+    // Found by the directory that it is called in.
+    let mut command = server.command(["ws", "merge"]);
+    let merged = Ended::new(command.current_dir(&one.path).output().unwrap());
+    assert!(merged.text().contains("M  other"));
+    let atomic = server.run(["ws", "merge", &other.id, "--atomic", "--json"]);
+    assert_eq!((atomic.code, atomic.name().as_str()), (4, "merge_conflict"));
+    let missing = server.run(["project", "cat", "site", "beside", "--json"]);
+    assert_eq!(missing.name(), "path_not_found");
+
+    let fresh = Workspace::of(&server);
+    server.ok(["ws", "refresh", &fresh.id]);
+    fresh.write("last", "text\n");
+    server.ok(["ws", "complete", &fresh.id, "-m", "done"]);
+    assert!(!fresh.path.exists());
+    let left = server.ok(["ws", "ls", "--project", "site", "--json"]);
+    assert!(!left.contains(&fresh.id) && left.contains(&other.id));
+    server.ok(["ws", "rm", "--project", "site", &other.id]);
+    let outside = server.run(["ws", "merge", "--json"]);
+    assert_eq!(outside.name(), "workspace_not_found");
+}
+
+#[test]
+fn a_policy_is_set_from_a_file_or_an_editor_and_what_it_forbids_is_refused() {
+    let server = with_site();
+    let agent = server.ok(["agent", "add", "writer"]);
+    let agent = agent.trim();
+    server.write(
+        "policy.toml",
+        b"[[rules]]\npattern = 'page'\naccess = 'r'\n",
+    );
+    server.ok(["project", "policy", "site", "--set", "policy.toml"]);
+    let shown = server.ok(["project", "policy", "site"]);
+    let shown: Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!(shown["rules"][0]["access"], "r");
+    let make = [
+        "ws",
+        "create",
+        "--project",
+        "site",
+        "--agent",
+        agent,
+        "--json",
+    ];
+    let made: Value = serde_json::from_str(&server.ok(make)).unwrap();
+    let path = PathBuf::from(made["path"].as_str().unwrap());
+    fs::write(path.join("page"), "mine\n").unwrap();
+    let refused = server.run(["ws", "merge", made["id"].as_str().unwrap()]);
+    let text = String::from_utf8(refused.stdout).unwrap();
+    assert_eq!(refused.code, 8, "{text}");
+    assert!(
+        text.contains("Refused: 1") && text.contains("!  page"),
+        "{text}"
+    );
+
+    let mut command = server.command(["project", "policy", "site", "--edit"]);
+    command.env("EDITOR", "sed -i 's/\"r\"/\"rw\"/'");
+    Ended::new(command.output().unwrap()).text();
+    let shown = server.ok(["project", "policy", "site", "--json"]);
+    let shown: Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!(shown["policy"]["rules"][0]["access"], "rw");
+    server.write("bad.json", b"{\"rulez\": []}");
+    let bad = server.run(["project", "policy", "site", "--set", "bad.json", "--json"]);
+    assert_eq!((bad.code, bad.name().as_str()), (2, "policy_invalid"));
+}
+
+#[test]
+fn files_come_in_by_patch_tar_and_directory_and_go_out() {
+    let server = with_site();
+    let patch = "--- a/page\n+++ b/page\n@@ -1,2 +1,2 @@\n-one\n+eins\n two\n";
+    let patch = format!("diff --git a/page b/page\n{patch}");
+    let applied = server.feed(["project", "apply", "site", "-"], patch.as_bytes());
+    assert!(applied.text().contains("M  page"));
+    let again = server.feed(
+        ["project", "apply", "site", "-", "--json"],
+        patch.as_bytes(),
+    );
+    assert_eq!((again.code, again.name().as_str()), (2, "patch_refused"));
+    server.ok(["project", "revert", "site", "2"]);
+    assert!(
+        server
+            .ok(["project", "cat", "site", "page"])
+            .starts_with("one\n")
+    );
+
+    server.write("in/docs/a", b"a\n");
+    let import = [
+        "project",
+        "import",
+        "site",
+        "--directory",
+        "in/docs",
+        "--path",
+        "docs",
+    ];
+    server.ok(import);
+    assert_eq!(server.ok(["project", "cat", "site", "docs/a"]), "a\n");
+    let tar = server.run(["project", "export", "site", "docs"]).stdout;
+    assert!(!tar.is_empty());
+    server.ok(["project", "create", "copy"]);
+    let fed = server.feed(["project", "import", "copy", "--tar", "-"], &tar);
+    fed.text();
+    let files = server.ok(["project", "ls-files", "copy", "-r"]);
+    assert!(files.contains("a\n"), "{files}");
+}
