@@ -171,6 +171,11 @@ impl From<elevo_workspace::Error> for Failure {
         use elevo_workspace::Error;
         match &error {
             Error::Busy(_) => Self::new(ErrorCode::WorkspaceBusy, error.to_string()).retry_after(1),
+            Error::ReadOnly(_) => Self::new(ErrorCode::WorkspaceReadOnly, error.to_string()),
+            Error::Engine(elevo_engine::Error::InTheWay { .. }) => {
+                let message = format!("the workspace was written to meanwhile: {}", chain(&error));
+                Self::new(ErrorCode::WorkspaceBusy, message).retry_after(1)
+            }
             _ => Self::new(ErrorCode::StorageFailed, "the workspace cannot be used")
                 .caused_by(&error)
                 .retry_after(5),

@@ -106,6 +106,6 @@ pub struct ResolveReview {
     pub base64: Option<String>,
     /// What is said of it.
     #[serde(default)]
-    #[schema(max_length = 10000)]
+    #[schema(max_length = 4096)]
     pub message: String,
 }

@@ -112,12 +112,24 @@ impl App {
         }
     }
 
-    /// A snapshot of this tenant.
+    /// A snapshot that this principal may take files from. An agent has those
+    /// that were made for it: others may hold what a policy hides from it.
     pub(super) async fn snapshot_id(&self, who: &Principal, text: &str) -> Result<SnapshotId> {
-        let missing = || {
-            let message = format!("there is no snapshot `{}`", short(text));
-            Failure::new(ErrorCode::SnapshotNotFound, message).about("snapshotId", short(text))
+        let id = self.known_snapshot(who, text).await?;
+        let Some(agent) = &who.agent else {
+            return Ok(id);
         };
+        let snapshot = self.homes.repository(who.tenant).snapshot(id).await?;
+        let is_shared = snapshot.labels.contains_key(SHARED);
+        match snapshot.author == *agent && !is_shared {
+            true => Ok(id),
+            false => Err(no_snapshot(text)),
+        }
+    }
+
+    /// Any snapshot of the tenant.
+    pub(super) async fn known_snapshot(&self, who: &Principal, text: &str) -> Result<SnapshotId> {
+        let missing = || no_snapshot(text);
         let id: SnapshotId = text.parse().map_err(|_| missing())?;
         let repository = self.homes.repository(who.tenant);
         match repository.snapshot(id).await {
@@ -260,6 +272,14 @@ impl App {
         restored.await?;
         spec::out(&sandbox)
     }
+}
+
+/// The label of snapshots that belong to a project, and not to who made them.
+pub(super) const SHARED: &str = "project";
+
+fn no_snapshot(text: &str) -> Failure {
+    let message = format!("there is no snapshot `{}`", short(text));
+    Failure::new(ErrorCode::SnapshotNotFound, message).about("snapshotId", short(text))
 }
 
 pub(super) fn info(who: &Principal, message: String) -> CommitInfo {

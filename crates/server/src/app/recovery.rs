@@ -85,7 +85,10 @@ impl App {
                 let reason = Some("the server ended while it was starting".into());
                 self.change(id, &[Starting], Error, reason).await?;
             }
-            Running if runs => self.thaw(container).await,
+            Running if runs => {
+                self.thaw(container).await;
+                self.show_again(sandbox).await?;
+            }
             Running if container.is_some() => {
                 let reason = Some("its container ended while the server was away".into());
                 self.change(id, &[Running], Stopped, reason).await?;
@@ -105,6 +108,20 @@ impl App {
             Error => {}
         }
         Ok(())
+    }
+
+    /// A server that was killed while it gave a container its workspace may not
+    /// have come to show it.
+    async fn show_again(&self, sandbox: &Sandbox) -> Result<()> {
+        let id = super::parts::workspace_id(&sandbox.workspace)?;
+        let shown = self.homes.with(sandbox.tenant, move |workspaces| {
+            if workspaces.shares(&id)? {
+                let binding = workspaces.bind(&id)?;
+                workspaces.show(binding)?;
+            }
+            Ok(())
+        });
+        shown.await
     }
 
     /// A server that was killed during a snapshot may have left it frozen.

@@ -79,7 +79,7 @@ async fn agent(service: &Service, name: &str) -> (String, String) {
     let made = service.post("/api/v1/agents", json!({"name": name})).await;
     let id = made["id"].as_str().unwrap().to_owned();
     let wish = json!({"name": name, "agent": id, "scopes":
-        ["projects:read", "projects:write", "reviews", "files"]});
+        ["projects:read", "projects:write", "reviews", "files", "sandboxes:read", "sandboxes:write"]});
     let key = service.post("/api/v1/keys", wish).await;
     (id, key["secret"].as_str().unwrap().to_owned())
 }
@@ -467,13 +467,54 @@ async fn an_agent_sees_and_changes_what_the_policy_says() {
         service.expect_as(&alice_key, method, &url, None, 404).await;
     }
 
+    // Nor does a snapshot that is not its own let it in.
+    let head = service.get(&format!("/api/v1/projects/{id}")).await["head"].clone();
+    let theirs = second["snapshot"].clone();
+    let bobs_own = service
+        .get(&format!("/api/v1/workspaces/{}", bobs.id))
+        .await["synced"]
+        .clone();
+    for snapshot in [&head, &bobs_own] {
+        let wish = json!({"template": "base", "workspace": {"snapshot": snapshot}});
+        let (wish, url) = (Some(wish), "/api/v1/sandboxes");
+        let refused = service
+            .expect_as(&alice_key, Method::POST, url, wish, 404)
+            .await;
+        assert_eq!(refused["error"]["name"], "SNAPSHOT_NOT_FOUND", "{refused}");
+    }
+    let wish = json!({"template": "base", "workspace": {"snapshot": theirs}});
+    let own = service
+        .expect_as(
+            &alice_key,
+            Method::POST,
+            "/api/v1/sandboxes",
+            Some(wish),
+            201,
+        )
+        .await;
+    service.delete(own["id"].as_str().unwrap()).await;
+    let made = ask(json!({"project": "p", "snapshot": head})).await;
+    assert!(
+        !Path::new(made["path"].as_str().unwrap())
+            .join("bob")
+            .exists()
+    );
+
     // An agent does not let its own change pass; another may.
     let review = merged["conflicts"][0]["review"].as_str().unwrap();
     let url = format!("/api/v1/reviews/{review}/resolve");
     let wish = Some(json!({"resolution": "theirs"}));
-    service
+    let own = service
         .expect_as(&alice_key, Method::POST, &url, wish.clone(), 403)
         .await;
+    assert_eq!(own["error"]["name"], "FORBIDDEN", "{own}");
+    let may_not_write = service
+        .expect_as(&bob_key, Method::POST, &url, wish.clone(), 403)
+        .await;
+    assert_eq!(
+        may_not_write["error"]["name"], "POLICY_REFUSED",
+        "{may_not_write}"
+    );
     service.expect(Method::POST, &url, wish, 200).await;
     assert_eq!(file(&service, &id, "core/c").await.unwrap(), "changed\n");
 }

@@ -23,6 +23,7 @@ use super::merging::Reviewed;
 use super::out;
 use super::queue::Waiting;
 use crate::app::App;
+use crate::app::files::SHARED;
 use crate::clock;
 use crate::failure::{Failure, Result};
 
@@ -183,7 +184,7 @@ impl App {
                 }
                 None
             }
-            CatalogError::Changed { .. } => Some(waiting),
+            CatalogError::Changed { .. } if waiting.iter().all(is_no_decision) => Some(waiting),
             CatalogError::Repeated { landed, .. } => {
                 if let Some(alone) = waiting.pop() {
                     let _ = alone.answer.send(Ok(Done {
@@ -252,16 +253,18 @@ impl App {
             base,
             theirs: base.policy.priority(job.agent.as_deref()),
         };
+        let policy = self.policy_for(&base.project, job.kind).await?;
         let rules = Rules {
-            view: &base.policy.for_agent(job.rights.as_deref()),
-            policy: &base.policy,
+            view: &policy.for_agent(job.rights.as_deref()),
+            policy: &policy,
             decided: job.decides.is_some(),
-            careful: false,
+            careful: job.decides.is_some(),
             instead: job.strategy,
             precedence: &precedence,
         };
         let limits = Limits {
             renames: job.renames,
+            changes: elevo_catalog::MAX_CHANGES as u64,
             ..Limits::default()
         };
         let sides = Sides {
@@ -277,6 +280,15 @@ impl App {
         let merge = self.merge(base, job, workspace.as_ref()).await?;
         if job.atomic && !(merge.conflicts.is_empty() && merge.refused.is_empty()) {
             return Err(out::not_atomic(&merge, base.head, &job.theirs));
+        }
+        if merge.conflicts.len() >= elevo_catalog::MAX_REVIEWS {
+            let message = format!("{} conflicts at once", merge.conflicts.len());
+            let failure = Failure::new(ErrorCode::TooManyChanges, message);
+            return Err(failure.about("limit", elevo_catalog::MAX_REVIEWS));
+        }
+        if let (Some(_), Some(refused)) = (&job.decides, merge.refused.first()) {
+            let failure = Failure::new(ErrorCode::PolicyRefused, refused.refusal.to_string());
+            return Err(failure.remediation(refused.refusal.remedy()));
         }
         let mut commits = Vec::new();
         let snapshot = match merge.landed.is_empty() {
@@ -297,11 +309,9 @@ impl App {
             (None, _) => None,
         };
         let mut reviews = held.changes;
-        reviews.extend(
-            job.decides
-                .clone()
-                .map(|decision| decided(decision, base, job, &merge)),
-        );
+        if let Some(decision) = &job.decides {
+            reviews.push(self.decided(decision, base, &merge).await?);
+        }
         let from = job
             .decides
             .as_ref()
@@ -328,6 +338,32 @@ impl App {
             merge,
             reviews: held.by_path,
             commits,
+        })
+    }
+
+    /// What becomes of a review that is decided on. A decision that meets
+    /// another conflict leaves it open, against the head as it is now.
+    async fn decided(
+        &self,
+        decision: &Decision,
+        base: &Base,
+        merge: &TreeMerge,
+    ) -> Result<ReviewStep> {
+        let Decision { review, change } = decision;
+        let mut change = change.clone();
+        if !merge.conflicts.is_empty() {
+            let sides = ReviewSides {
+                ours: base.tree.entry(&review.path).await?,
+                ours_snapshot: base.head,
+                ..review.sides.clone()
+            };
+            change = ReviewChange::new(ReviewState::Open, ReviewState::Open);
+            change.detail = Some(self.detail_of(review, &sides).await?);
+            change.sides = Some(sides);
+        }
+        Ok(ReviewStep {
+            id: review.id.clone(),
+            change,
         })
     }
 
@@ -392,36 +428,18 @@ async fn base_move(
     })
 }
 
+fn is_no_decision(waiting: &Waiting) -> bool {
+    waiting.job.decides.is_none()
+}
+
 fn agreed_info(base: &Base, workspace: &str) -> CommitInfo {
     CommitInfo {
         parents: Vec::new(),
         author: "elevo".into(),
         message: format!("what {workspace} and the project agree on"),
         created: clock::now(),
-        labels: BTreeMap::from([("project".to_owned(), base.project.id.clone())]),
+        labels: BTreeMap::from([(SHARED.to_owned(), base.project.id.clone())]),
         reference: None,
-    }
-}
-
-/// A decision that meets another conflict leaves its review open, with what is
-/// to be decided now.
-fn decided(decision: Decision, base: &Base, job: &Job, merge: &TreeMerge) -> ReviewStep {
-    let Decision { review, mut change } = decision;
-    if let Some(conflict) = merge.conflicts.first() {
-        change = ReviewChange::new(ReviewState::Open, ReviewState::Open);
-        change.detail = Some(out::detail(conflict));
-        change.sides = Some(ReviewSides {
-            base: conflict.base.clone(),
-            ours: conflict.ours.clone(),
-            theirs: conflict.theirs.clone(),
-            base_snapshot: job.base.unwrap_or(base.head),
-            ours_snapshot: base.head,
-            theirs_snapshot: job.theirs,
-        });
-    }
-    ReviewStep {
-        id: review.id,
-        change,
     }
 }
 
@@ -439,7 +457,7 @@ fn base_of<'a>(base: &'a Base, job: &'a Job, from: Option<SnapshotId>) -> super:
 
 fn head_info(base: &Base, job: &Job) -> CommitInfo {
     let mut labels = BTreeMap::new();
-    labels.insert("project".to_owned(), base.project.id.clone());
+    labels.insert(SHARED.to_owned(), base.project.id.clone());
     labels.insert("kind".to_owned(), job.kind.to_string());
     CommitInfo {
         parents: vec![base.head],

@@ -110,7 +110,11 @@ fn new_review(held: Held<'_>, conflict: &Conflict, sides: Sides) -> Review {
         sides,
         algorithm: conflict.algorithm.to_owned(),
         state: ReviewState::Open,
-        detail: out::detail(conflict),
+        detail: out::detail(
+            &conflict.hunks,
+            out::suggestion(&conflict.suggestion),
+            conflict.reason,
+        ),
         created: now,
         expires: Some(clock::after(now, REVIEW_TIME)),
         closed: None,

@@ -18,10 +18,13 @@ const LISTED: usize = 1000;
 const HUNKS: usize = 100;
 
 /// As much of a version of a hunk is shown.
-const HUNK_BYTES: usize = 16 << 10;
+const HUNK_BYTES: usize = 4 << 10;
 
-/// As much of all hunks is kept with a review.
-const DETAIL_BYTES: usize = 64 << 10;
+/// As much of all hunks is kept with a review, as JSON.
+const DETAIL_BYTES: usize = 12 << 10;
+
+/// As much of all hunks is in an answer, as JSON.
+const ANSWER_BYTES: usize = 512 << 10;
 
 pub(super) fn merge_result(
     project: &Project,
@@ -38,10 +41,10 @@ pub(super) fn merge_result(
     };
     out.landed = merge.landed.iter().take(LISTED).map(landed).collect();
     out.landed_count = merge.landed.len() as u64;
-    let conflicts = merge.conflicts.iter().take(LISTED);
-    out.conflicts = conflicts
-        .map(|found| conflict(found, done.reviews.get(&found.path).cloned()))
-        .collect();
+    out.conflicts = conflicts(merge, LISTED);
+    for (shown, found) in out.conflicts.iter_mut().zip(&merge.conflicts) {
+        shown.review = done.reviews.get(&found.path).cloned();
+    }
     out.conflict_count = merge.conflicts.len() as u64;
     out.refused = merge.refused.iter().take(LISTED).map(refused).collect();
     out.refused_count = merge.refused.len() as u64;
@@ -79,8 +82,7 @@ pub(super) fn not_atomic(merge: &TreeMerge, head: SnapshotId, theirs: &SnapshotI
         merge.conflicts.len(),
         merge.refused.len()
     );
-    let conflicts = merge.conflicts.iter().take(100);
-    let conflicts: Vec<_> = conflicts.map(|found| conflict(found, None)).collect();
+    let conflicts = conflicts(merge, 100);
     let refused: Vec<_> = merge.refused.iter().take(100).map(refused).collect();
     Failure::new(ErrorCode::MergeConflict, message)
         .about("head", head.to_string())
@@ -106,21 +108,28 @@ fn refused(refused: &Refused) -> api::FileRefused {
     }
 }
 
-pub(crate) fn conflict(found: &Conflict, review: Option<String>) -> api::Conflict {
+/// The first conflicts of a merge, with as many hunks as an answer has room for.
+pub(super) fn conflicts(merge: &TreeMerge, count: usize) -> Vec<api::Conflict> {
+    let mut room = ANSWER_BYTES;
+    let found = merge.conflicts.iter().take(count);
+    found.map(|found| conflict(found, &mut room)).collect()
+}
+
+fn conflict(found: &Conflict, room: &mut usize) -> api::Conflict {
     api::Conflict {
         path: readable(found.path.as_bytes()),
         kind: found.kind.name().to_owned(),
-        review,
+        review: None,
         base: found.base.as_ref().map(version),
         ours: found.ours.as_ref().map(version),
         theirs: found.theirs.as_ref().map(version),
-        hunks: found.hunks.iter().take(HUNKS).map(hunk).collect(),
+        hunks: hunks(&found.hunks, room),
         suggestion: suggestion(&found.suggestion).to_owned(),
         reason: found.reason.to_owned(),
     }
 }
 
-const fn suggestion(suggestion: &Suggestion) -> &'static str {
+pub(super) const fn suggestion(suggestion: &Suggestion) -> &'static str {
     match suggestion {
         Suggestion::Ours => "ours",
         Suggestion::Theirs => "theirs",
@@ -129,23 +138,26 @@ const fn suggestion(suggestion: &Suggestion) -> &'static str {
 }
 
 /// What is kept of a conflict with its review.
-pub(super) fn detail(conflict: &Conflict) -> Value {
-    let mut room = DETAIL_BYTES;
-    let mut hunks = Vec::new();
-    for found in conflict.hunks.iter().take(HUNKS).map(hunk) {
-        let texts = [&found.base, &found.ours, &found.theirs];
-        let size: usize = texts.into_iter().flatten().map(String::len).sum();
-        if size > room {
+pub(super) fn detail(found: &[Hunk], suggestion: &str, reason: &str) -> Value {
+    json!({
+        "hunks": hunks(found, &mut { DETAIL_BYTES }),
+        "suggestion": suggestion,
+        "reason": reason,
+    })
+}
+
+/// The first hunks of a conflict that there is room for.
+fn hunks(found: &[Hunk], room: &mut usize) -> Vec<api::ConflictHunk> {
+    let mut shown = Vec::new();
+    for found in found.iter().take(HUNKS).map(hunk) {
+        let size = serde_json::to_string(&found).map_or(usize::MAX, |text| text.len());
+        if size > *room {
             break;
         }
-        room -= size;
-        hunks.push(found);
+        *room -= size;
+        shown.push(found);
     }
-    json!({
-        "hunks": hunks,
-        "suggestion": suggestion(&conflict.suggestion),
-        "reason": conflict.reason,
-    })
+    shown
 }
 
 fn hunk(hunk: &Hunk) -> api::ConflictHunk {

@@ -211,11 +211,10 @@ impl App {
 fn refreshed(brought: &Brought) -> api::Refreshed {
     let merge = &brought.merge;
     let changed = merge.landed.iter().take(LISTED);
-    let conflicts = merge.conflicts.iter().take(LISTED);
     api::Refreshed {
         head: brought.head.to_string(),
         changed: changed.map(|landed| out::path_text(&landed.path)).collect(),
         changed_count: merge.landed.len() as u64,
-        conflicts: conflicts.map(|found| out::conflict(found, None)).collect(),
+        conflicts: out::conflicts(merge, LISTED),
     }
 }

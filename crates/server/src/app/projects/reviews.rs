@@ -6,19 +6,19 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use elevo_api as api;
 use elevo_api::Scope;
-use elevo_catalog::{LandingKind, Project, Review, ReviewChange, ReviewQuery, ReviewState};
+use elevo_catalog::{LandingKind, Project, Review, ReviewChange, ReviewQuery, ReviewState, Sides};
 use elevo_core::ErrorCode;
 use elevo_engine::{Attributes, StateTree};
 use elevo_merge::{Merged, Versions};
 use elevo_objects::{Entry, SnapshotId};
 use elevo_policy::Access;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::PageQuery;
 use super::landing::{Decision, Job};
 use super::merging::job;
 use super::out;
-use crate::app::files::info;
+use crate::app::files::{SHARED, info};
 use crate::app::{App, Principal};
 use crate::clock;
 use crate::failure::{Failure, Result, short};
@@ -225,19 +225,33 @@ impl App {
                 None => put(&tree, review, None).await?,
             },
         }
-        let info = info(who, format!("a decision on {}", out::path_text(path)));
+        let mut info = info(who, format!("a decision on {}", out::path_text(path)));
+        info.labels.insert(SHARED.into(), review.project.clone());
         Ok(tree.commit(info).await?)
     }
 
     /// What the driver that found the conflict suggests.
     async fn suggested(&self, review: &Review) -> Result<Option<Vec<u8>>> {
-        let sides = &review.sides;
-        let (Some(driver), Some(ours), Some(theirs)) = (
-            self.drivers.named(&review.algorithm),
-            &sides.ours,
-            &sides.theirs,
-        ) else {
-            return Ok(None);
+        Ok(match self.merged(review, &review.sides).await? {
+            Merged::Conflict(conflicted) => Some(conflicted.suggestion),
+            Merged::Clean(bytes) => Some(bytes),
+            Merged::NotMine => None,
+        })
+    }
+
+    /// What is to be decided, if the sides are these.
+    pub(super) async fn detail_of(&self, review: &Review, sides: &Sides) -> Result<Value> {
+        Ok(match self.merged(review, sides).await? {
+            Merged::Conflict(found) => out::detail(&found.hunks, "merged", found.reason),
+            _ => out::detail(&[], "theirs", "it is the later one"),
+        })
+    }
+
+    /// What the driver that found the conflict makes of these sides.
+    async fn merged(&self, review: &Review, sides: &Sides) -> Result<Merged> {
+        let driver = self.drivers.named(&review.algorithm);
+        let (Some(driver), Some(ours), Some(theirs)) = (driver, &sides.ours, &sides.theirs) else {
+            return Ok(Merged::NotMine);
         };
         let repository = self.homes.repository(review.tenant);
         let base = match &sides.base {
@@ -249,11 +263,7 @@ impl App {
             ours: &repository.bytes(ours).await?,
             theirs: &repository.bytes(theirs).await?,
         };
-        Ok(match driver.merge(&versions) {
-            Merged::Conflict(conflicted) => Some(conflicted.suggestion),
-            Merged::Clean(bytes) => Some(bytes),
-            Merged::NotMine => None,
-        })
+        Ok(driver.merge(&versions))
     }
 
     /// Closes reviews that nobody decided on in time.

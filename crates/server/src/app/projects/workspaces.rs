@@ -104,7 +104,7 @@ impl App {
         project: &Project,
         text: &str,
     ) -> Result<SnapshotId> {
-        let id = self.snapshot_id(who, text).await?;
+        let id = self.known_snapshot(who, text).await?;
         if id == project.head || self.was_head(project, id).await? {
             return Ok(id);
         }
