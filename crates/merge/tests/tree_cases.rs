@@ -141,6 +141,34 @@ fn what_is_hidden_is_not_removed_by_its_absence() {
     assert!(model_of(&merge.tree).contains_key("secret/key"));
 }
 
+#[test]
+fn a_directory_in_a_hidden_place_is_refused_and_not_held() {
+    let mut policy = rule("vault", Some(Access::None), Some(Strategy::Review));
+    policy.default = Access::None;
+    let how = How {
+        policy,
+        ..How::default()
+    };
+    let theirs = tree(&[("vault", Node::Directory(0o755))]);
+    let merge = merged(&how, &tree(&[]), &tree(&[]), &theirs);
+    assert!(merge.conflicts.is_empty() && merge.landed.is_empty());
+    assert_eq!(merge.refused.len(), 1);
+}
+
+#[test]
+fn what_ours_has_not_stored_yet_is_kept_when_only_its_mode_changes() {
+    let base = tree(&[("a", file("text"))]);
+    let ours = tree(&[("a", file("not stored"))]);
+    let theirs = tree(&[("a", Node::File(0o755, "text".into()))]);
+    let world = World::new();
+    let start = world.snapshot(&base);
+    let merge = How::default().merge(&start, &world.unsaved(&ours), &world.snapshot(&theirs));
+    let saved = world.save(&merge.tree);
+    let stored = elevo_engine::StateTree::at(&world.repository, &saved);
+    let expected = tree(&[("a", Node::File(0o755, "not stored".into()))]);
+    assert_eq!(model_of(&stored), expected);
+}
+
 fn following() -> How {
     How {
         limits: Limits {
