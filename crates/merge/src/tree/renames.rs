@@ -98,17 +98,9 @@ impl Merge<'_> {
     /// Theirs changed what ours moved: the change goes where it is. What cannot
     /// land there is held where theirs has it.
     async fn changed_what_moved(&mut self, path: &TreePath, three: &Three) -> Result<bool> {
-        let Some(to) = self.our_new_place(path, three) else {
+        let Some((to, there)) = self.where_ours_is(path, three).await? else {
             return Ok(false);
         };
-        let there = Three {
-            ours: self.ours.entry(&to).await?,
-            ..three.clone()
-        };
-        let is_theirs_too = self.theirs.entry(&to).await? != self.base.entry(&to).await?;
-        if is_theirs_too || !is_kind_kept(&there) || self.check(&to, &there).is_err() {
-            return Ok(false);
-        }
         // Theirs knows nothing of the new place.
         let agreed = self.out.agreed.clone();
         let held = self.out.conflicts.len();
@@ -129,26 +121,35 @@ impl Merge<'_> {
 
     /// Theirs removed what ours moved.
     async fn removed_what_moved(&mut self, path: &TreePath, three: &Three) -> Result<bool> {
-        let Some(to) = self.our_new_place(path, three) else {
+        let Some((to, there)) = self.where_ours_is(path, three).await? else {
             return Ok(false);
+        };
+        self.hold(to, there, ConflictKind::Renamed);
+        Ok(true)
+    }
+
+    /// Where ours moved what was at `path`, and what it is there; nothing if it
+    /// did not, or if theirs may not touch it there or did so otherwise.
+    async fn where_ours_is(
+        &self,
+        path: &TreePath,
+        three: &Three,
+    ) -> Result<Option<(TreePath, Three)>> {
+        let to = self.renames.ours.get(path).cloned();
+        let Some(to) = to.filter(|_| three.ours.is_none()) else {
+            return Ok(None);
         };
         let there = Three {
             ours: self.ours.entry(&to).await?,
             ..three.clone()
         };
-        let is_theirs_too = self.theirs.entry(&to).await? != self.base.entry(&to).await?;
-        if is_theirs_too || self.check(&to, &there).is_err() {
-            return Ok(false);
-        }
-        self.hold(to, there, ConflictKind::Renamed);
-        Ok(true)
-    }
-
-    fn our_new_place(&self, path: &TreePath, three: &Three) -> Option<TreePath> {
-        let to = self.renames.ours.get(path)?;
-        // Where it is now must not be told to who cannot see it.
-        let is_hidden = self.rules.view.access(to) == Access::None;
-        (three.ours.is_none() && !is_hidden).then(|| to.clone())
+        let is_free = is_kind_kept(&there)
+            // Where it is now must not be told to who cannot see it.
+            && self.rules.view.access(&to) != Access::None
+            && self.check(&to, &there).is_ok()
+            && self.theirs.entry(&to).await? == self.base.entry(&to).await?
+            && above_in_the_way(&self.theirs, &to).await?.is_none();
+        Ok(is_free.then_some((to, there)))
     }
 
     /// Theirs moved something. Dealt with at the place that comes first.
@@ -197,6 +198,7 @@ impl Merge<'_> {
             || self.check(from, &removed).is_err()
             || self.check(to, &added).is_err()
             || above_in_the_way(&self.out.tree, to).await?.is_some()
+            || above_in_the_way(&self.theirs, from).await?.is_some()
         {
             return Ok(false);
         }
