@@ -171,7 +171,9 @@ impl Merge<'_> {
                 self.hold(path, three, ConflictKind::Protected);
             } else {
                 self.set(&path, None).await?;
-                self.agree(&path, None).await?;
+                if !self.renames.hold_inside(&path) {
+                    self.agree(&path, None).await?;
+                }
                 self.landed(path, ours, None, TAKE);
             }
         }

@@ -23,6 +23,8 @@ pub(super) struct Renames {
     theirs_by_target: HashMap<TreePath, TreePath>,
     /// Places that were dealt with together with another one.
     done: HashSet<TreePath>,
+    /// Old places of what is held, which the next merge must find again.
+    held: HashSet<TreePath>,
 }
 
 impl Renames {
@@ -48,6 +50,12 @@ impl Renames {
         let theirs = self.theirs.keys().chain(self.theirs_by_target.keys());
         let mut places = theirs.chain(self.ours.keys());
         places.any(|place| place.starts_with(directory))
+    }
+
+    /// Whether something is held that was in a directory.
+    pub(super) fn hold_inside(&self, directory: &TreePath) -> bool {
+        let mut held = self.held.iter();
+        held.any(|place| place.starts_with(directory))
     }
 
     /// Takes something that theirs moved for two changes from now on.
@@ -124,6 +132,7 @@ impl Merge<'_> {
         let Some((to, there)) = self.where_ours_is(path, three).await? else {
             return Ok(false);
         };
+        self.renames.held.insert(path.clone());
         self.hold(to, there, ConflictKind::Renamed);
         Ok(true)
     }
@@ -174,7 +183,10 @@ impl Merge<'_> {
         self.renames.done.extend([from.clone(), to.clone()]);
         match three.ours {
             // Ours moved it elsewhere, or removed it.
-            None => self.hold(to, three, ConflictKind::Renamed),
+            None => {
+                self.renames.held.insert(from);
+                self.hold(to, three, ConflictKind::Renamed);
+            }
             Some(_) => self.carry(from, to, three).await?,
         }
         Ok(true)
