@@ -103,7 +103,7 @@ pub(super) async fn import(
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct From {
+pub(super) struct Which {
     /// The file or directory; the whole project by default.
     path: Option<String>,
     /// A snapshot that is or was the head; the head by default.
@@ -112,20 +112,20 @@ pub(super) struct From {
 
 /// Get files of a project as a tar, as they are or were
 #[utoipa::path(
-    get, path = "/api/v1/projects/{id}/archive", tag = "projects", params(("id" = String, Path), From),
+    get, path = "/api/v1/projects/{id}/archive", tag = "projects", params(("id" = String, Path), Which),
     responses((status = 200, content_type = "application/x-tar", body = Vec<u8>), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
 )]
 pub(super) async fn archive_out(
     State(shared): State<Shared>,
     Who(who): Who,
     Path(id): Path<String>,
-    Query(from): Query<From>,
+    Query(which): Query<Which>,
 ) -> Answer<Response> {
     let (sender, receiver) = mpsc::channel::<std::io::Result<Bytes>>(8);
     let last = sender.clone();
     let out = std::io::BufWriter::with_capacity(128 << 10, Pipe(sender));
-    let path = from.path.unwrap_or_default();
-    let at = from.snapshot.as_deref();
+    let path = which.path.unwrap_or_default();
+    let at = which.snapshot.as_deref();
     let packing = shared.app.pack_project(&who, &id, &path, at, out).await?;
     tokio::spawn(async move {
         if let Err(failure) = packing.await {
@@ -142,7 +142,7 @@ pub(super) async fn archive_out(
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Into {
+pub(super) struct Where {
     /// The directory that is replaced; the whole project by default.
     path: Option<String>,
 }
@@ -150,7 +150,7 @@ pub(super) struct Into {
 /// Replace files of a project by what is in a tar
 #[utoipa::path(
     put, path = "/api/v1/projects/{id}/archive", tag = "projects",
-    params(("id" = String, Path), Into, ("Idempotency-Key" = Option<String>, Header, description = "Repeating the request with the same key imports nothing twice")),
+    params(("id" = String, Path), Where, ("Idempotency-Key" = Option<String>, Header, description = "Repeating the request with the same key imports nothing twice")),
     request_body(content = Vec<u8>, content_type = "application/x-tar"),
     responses((status = 200, body = api::ImportResult), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
 )]
@@ -158,11 +158,11 @@ pub(super) async fn archive_in(
     State(shared): State<Shared>,
     Who(who): Who,
     Path(id): Path<String>,
-    Query(into): Query<Into>,
+    Query(place): Query<Where>,
     headers: HeaderMap,
     body: RawBody,
 ) -> Answer<Json<api::ImportResult>> {
-    let (path, request) = (into.path.unwrap_or_default(), request_name(&headers));
+    let (path, request) = (place.path.unwrap_or_default(), request_name(&headers));
     let app = &shared.app;
     let imported = app.unpack_into(&who, &id, &path, reader(body), request);
     Ok(Json(imported.await?))

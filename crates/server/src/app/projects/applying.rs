@@ -164,6 +164,9 @@ impl App {
         path: &str,
     ) -> Result<(SnapshotId, SnapshotId)> {
         let path = tree_path(path)?;
+        if path.is_root() {
+            return Err(Failure::invalid("`path` is a file or a directory in it"));
+        }
         let (_, earlier) = self.changeable(who, project, Some(snapshot)).await?;
         let (base, tree) = self.changeable(who, project, None).await?;
         let then = earlier.entry(&path).await?;
@@ -389,7 +392,7 @@ fn one_of(path: &TreePath) -> Failure {
 }
 
 /// What is in the way of a path.
-pub(super) fn not_put(path: &TreePath, error: EngineError) -> Failure {
+fn not_put(path: &TreePath, error: EngineError) -> Failure {
     match error {
         EngineError::NotADirectory(_) => refused_at(path, "a file is where it needs a directory"),
         EngineError::NotAFile(_) => refused_at(path, "a directory is there"),

@@ -8,16 +8,16 @@ use std::sync::Arc;
 use elevo_api as api;
 use elevo_api::Scope;
 use elevo_catalog::{LandingKind, Project};
-use elevo_core::{Name, TreePath};
-use elevo_engine::{Diff, ImportOptions, Progress, Repository, StateTree};
+use elevo_core::{ErrorCode, Name, TreePath};
+use elevo_engine::{Diff, Error as EngineError, ImportOptions, Progress, Repository, StateTree};
 use elevo_objects::{Entry, Mode, SnapshotId, Tree};
 use futures::executor::block_on;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::applying::not_put;
 use super::landing::Job;
 use super::merging::job;
 use super::reading::tree_path;
+use crate::app::diff::readable;
 use crate::app::files::{info, losses_out};
 use crate::app::{App, Principal, parts};
 use crate::archive::{self, Rules};
@@ -27,7 +27,7 @@ use crate::failure::{Failure, Result};
 static READING: Semaphore = Semaphore::const_new(4);
 
 /// What is never part of a project.
-pub(super) const GIT: &[u8] = b".git";
+const GIT: &[u8] = b".git";
 
 /// Files that were read, as a snapshot of their own.
 pub(super) struct Files {
@@ -67,9 +67,9 @@ impl App {
             let message = "`revision` and `history` are for `git`";
             return Err(Failure::invalid(message));
         }
-        let app = self.clone();
+        let (app, turn) = (self.clone(), turn().await?);
         let importing = tokio::spawn(async move {
-            let _turn = turn().await?;
+            let _turn = turn;
             let files = match (wish.directory, wish.git, wish.snapshot) {
                 (Some(path), None, None) => app.read_directory(&target, path.into()).await?,
                 (None, None, Some(id)) => app.read_snapshot(&target, &id).await?,
@@ -105,21 +105,23 @@ impl App {
         if let Some(done) = self.imported_before(&target).await? {
             return Ok(done);
         }
-        let _turn = turn().await?;
-        let repository = self.homes.repository(who.tenant);
-        let said = info(who, format!("an archive for {}", target.project.name));
         let scratch = self.config.data_dir.join("scratch");
         let limit = self.config.limits.max_archive;
-        let read = parts::blocking(move || {
+        let unpacked = parts::blocking(move || {
             let made = std::fs::create_dir_all(&scratch);
             made.map_err(|error| Failure::internal(&error))?;
             let directory = tempfile::tempdir_in(&scratch);
             let directory = directory.map_err(|error| Failure::internal(&error))?;
             let rules = Rules { owner: None, limit };
             archive::unpack(directory.path(), "".as_ref(), from, rules)?;
-            read(&repository, directory.path(), said)
+            Ok(directory)
         });
-        let files = read.await?;
+        let unpacked = unpacked.await?;
+        // Not before: whoever sends slowly would keep others from their turn.
+        let _turn = turn().await?;
+        let repository = self.homes.repository(who.tenant);
+        let said = info(who, format!("an archive for {}", target.project.name));
+        let files = parts::blocking(move || read(&repository, unpacked.path(), said)).await?;
         self.land_files(target, LandingKind::Archive, files).await
     }
 
@@ -226,7 +228,14 @@ pub(super) async fn replace(tree: &StateTree, path: &TreePath, by: Tree) -> Resu
         tree: by,
     };
     let put = tree.put(path, entry).await;
-    put.map_err(|error| not_put(path, error))
+    put.map_err(|error| match error {
+        EngineError::NotADirectory(file) => {
+            let file = readable(file.as_bytes());
+            let message = format!("`{file}` is no directory");
+            Failure::new(ErrorCode::PathNotFound, message).about("path", file)
+        }
+        error => error.into(),
+    })
 }
 
 async fn turn() -> Result<SemaphorePermit<'static>> {
