@@ -153,6 +153,8 @@ pub(crate) enum Problem {
     },
     #[error("{} is no text", .0.display())]
     NoText(PathBuf),
+    #[error("{} is empty, and no tar", .0.display())]
+    EmptyTar(PathBuf),
     #[error("{} is larger than {limit} bytes", .path.display())]
     FileTooLarge { path: PathBuf, limit: u64 },
     #[error("the editor `{editor}` cannot be used")]

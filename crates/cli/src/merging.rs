@@ -139,7 +139,11 @@ pub(crate) fn print(call: &mut Call, result: &api::MergeResult) -> anyhow::Resul
     }
     print_landed(call, result)?;
     if result.conflict_count > 0 {
-        heading(call, "Held for review", result.conflict_count)?;
+        let text = match result.dry_run {
+            true => "Would be held for review",
+            false => "Held for review",
+        };
+        heading(call, text, result.conflict_count)?;
         for conflict in &result.conflicts {
             print_conflict(call, conflict)?;
         }

@@ -43,7 +43,7 @@ pub(crate) struct Sandbox {
 /// Each describes itself, in the file it is in.
 #[derive(Debug, Subcommand)]
 enum SandboxCommand {
-    Create(create::Create),
+    Create(Box<create::Create>),
     Ls(look::Ls),
     Show(look::Show),
     Rm(life::Rm),
@@ -61,7 +61,7 @@ enum SandboxCommand {
 pub(crate) fn run(sandbox: Sandbox) -> anyhow::Result<ExitCode> {
     let done = |()| ExitCode::SUCCESS;
     service::run(&sandbox.reach, |call| match sandbox.command {
-        SandboxCommand::Create(args) => create::create(call, args).map(done),
+        SandboxCommand::Create(args) => create::create(call, *args).map(done),
         SandboxCommand::Ls(args) => look::ls(call, &args).map(done),
         SandboxCommand::Show(args) => look::show(call, &args).map(done),
         SandboxCommand::Rm(args) => life::rm(call, args),

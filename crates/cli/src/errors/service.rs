@@ -64,6 +64,9 @@ pub(super) fn of_problem(problem: &Problem) -> Known {
             .with(json!({ "path": lossy(path) }))
             .advice("`elevo project policy NAME` prints one that can be changed"),
         Problem::NoText(path) => usage("not_text").with(json!({ "path": lossy(path) })),
+        Problem::EmptyTar(path) => usage("not_a_tar")
+            .with(json!({ "path": lossy(path) }))
+            .advice("see whether what wrote it has failed; the project was not changed"),
         Problem::FileTooLarge { path, limit } => {
             usage("file_too_large").with(json!({ "path": lossy(path), "limit": limit }))
         }

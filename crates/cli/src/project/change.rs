@@ -1,5 +1,6 @@
 //! Files into a project without a workspace, and out of it.
 
+use std::io::Cursor;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -8,6 +9,7 @@ use anyhow::Context;
 use clap::{ArgGroup, Args};
 use elevo_api as api;
 use reqwest::{Body, Method};
+use tokio::io::AsyncReadExt;
 use tokio_util::io::ReaderStream;
 
 use super::at::{resolve, resolve_some};
@@ -194,15 +196,23 @@ fn send_tar(
         path: tar.clone(),
         source,
     };
-    Ok(call.watch("importing", async {
-        let file = match tar.as_os_str() == "-" {
+    call.watch("importing", async {
+        let mut file = match tar.as_os_str() == "-" {
             true => {
                 let input = std::io::stdin().as_fd().try_clone_to_owned();
                 tokio::fs::File::from_std(input.map_err(failed)?.into())
             }
             false => tokio::fs::File::open(tar).await.map_err(failed)?,
         };
-        let body = Body::wrap_stream(ReaderStream::with_capacity(file, PIECE));
+        // What wrote it may have failed: nothing is no tar, not even an empty one.
+        let mut first = vec![0; 512];
+        let length = file.read(&mut first).await.map_err(failed)?;
+        first.truncate(length);
+        if first.is_empty() {
+            return Err(Problem::EmptyTar(tar.clone()).into());
+        }
+        let all = Cursor::new(first).chain(file);
+        let body = Body::wrap_stream(ReaderStream::with_capacity(all, PIECE));
         let request = call.client.request(Method::PUT, &path);
         let request = request
             .query(&[("path", into.unwrap_or_default())])
@@ -212,7 +222,7 @@ fn send_tar(
         let body = call.client.body(answer).await?;
         let result = serde_json::from_slice(&body);
         result.map_err(|error| anyhow::Error::from(crate::client::ClientError::Answer(error)))
-    })?)
+    })
 }
 
 fn imported(call: &mut Call, result: &api::ImportResult) -> anyhow::Result<ExitCode> {

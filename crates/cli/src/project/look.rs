@@ -130,24 +130,30 @@ pub(super) fn tree(call: &mut Call, args: &Tree) -> anyhow::Result<()> {
     let at = args.at.as_deref().unwrap_or("head");
     let at = resolve(call, &args.name, at)?;
     let start = args.path.clone().unwrap_or_default();
-    let mut open = vec![(start, None::<String>)];
-    while let Some((path, after)) = open.pop() {
-        let page = page(call, &args.name, &at, &path, after.as_deref())?;
-        // The rest of a directory comes after what is in its directories.
-        if let Some(next) = page.next {
-            open.push((path, Some(next)));
-        }
-        let mut below = Vec::new();
-        for entry in page.items {
-            print_entry(call, &entry, args.long)?;
-            if args.recursive && entry.version.kind == "directory" {
-                below.push((entry.path, None));
+    let mut open = vec![Open::Page(start, None)];
+    while let Some(next) = open.pop() {
+        match next {
+            Open::Entry(entry) => {
+                print_entry(call, &entry, args.long)?;
+                if args.recursive && entry.version.kind == "directory" {
+                    open.push(Open::Page(entry.path, None));
+                }
+            }
+            Open::Page(path, after) => {
+                let page = page(call, &args.name, &at, &path, after.as_deref())?;
+                open.extend(page.next.map(|next| Open::Page(path, Some(next))));
+                open.extend(page.items.into_iter().rev().map(Open::Entry));
             }
         }
-        below.reverse();
-        open.extend(below);
     }
     Ok(())
+}
+
+/// What is still to be listed; for each directory on the way at most a page.
+enum Open {
+    Entry(api::TreeEntry),
+    /// A directory, from its beginning or after a name.
+    Page(String, Option<String>),
 }
 
 fn page(

@@ -240,7 +240,12 @@ fn refresh(call: &mut Call, args: Refresh) -> anyhow::Result<ExitCode> {
     }
     for conflict in &done.conflicts {
         let path = first_line(&conflict.path);
-        let why = merging::why(&conflict.kind);
+        let why = match conflict.kind.as_str() {
+            "removed-by-us" | "removed-by-them" => {
+                "removed on one side, changed on the other".to_owned()
+            }
+            kind => merging::why(kind),
+        };
         call.output.line(format!("  {path}: {why}"))?;
     }
     Ok(code)

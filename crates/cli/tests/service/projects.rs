@@ -1,7 +1,8 @@
 //! Projects, workspaces on them, merges and reviews.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use serde_json::Value;
 
@@ -291,4 +292,34 @@ fn files_come_in_by_patch_tar_and_directory_and_go_out() {
     fed.text();
     let files = server.ok(["project", "ls-files", "copy", "-r"]);
     assert!(files.contains("a\n"), "{files}");
+    let nothing = server.feed(["project", "import", "site", "--tar", "-", "--json"], b"");
+    assert_eq!((nothing.code, nothing.name().as_str()), (2, "not_a_tar"));
+    let files = server.ok(["project", "ls-files", "site", "-r"]);
+    assert_eq!(files, "docs/\ndocs/a\nother\npage\n");
+}
+
+#[test]
+fn the_commands_about_projects_in_the_manual_run() {
+    let mut server = Server::new();
+    server.up();
+    server.write("site/page.md", b"text\n");
+    let manual = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/cli.md");
+    let manual = fs::read_to_string(manual).unwrap();
+    let (_, projects) = manual.split_once("\n## Projects\n").unwrap();
+    let (_, block) = projects.split_once("```sh\n").unwrap();
+    let (block, _) = block.split_once("```").unwrap();
+    let lines = block.lines().filter(|line| !line.starts_with("elevo up"));
+    let script = lines.collect::<Vec<_>>().join("\n");
+    assert!(script.lines().count() > 3, "{script}");
+    let bin = Path::new(env!("CARGO_BIN_EXE_elevo")).parent().unwrap();
+    let path = std::env::var("PATH").unwrap();
+    let mut bash = Command::new("bash");
+    bash.args(["-eu", "-c", &script])
+        .current_dir(server.directory.path())
+        .env_clear()
+        .env("PATH", format!("{}:{path}", bin.display()))
+        .env("HOME", server.directory.path())
+        .env("ELEVO_DATA", server.data());
+    let text = Ended::new(bash.output().unwrap()).text();
+    assert!(text.contains("+a line"), "{text}");
 }
