@@ -149,6 +149,13 @@ fn once_is_enough(trees: &Trees, how: &How, done: &Done) {
     let agreed = world.save(&done.merge.agreed.clone());
     let ours = done.merge.tree.clone();
     let again = how.merge(&agreed, &ours, &world.snapshot(&trees.theirs));
+    if how.limits.renames && !again.landed.is_empty() {
+        // With a later base something may be a move that was none, and what was
+        // held can follow it.
+        let first = landed(&done.merge);
+        assert!(landed(&again).iter().all(|place| !first.contains(place)));
+        return;
+    }
     assert_eq!(landed(&again), Vec::<String>::new(), "landed twice");
     assert_eq!(held(&again), done.held, "held again");
     assert_eq!(refused(&again), refused(&done.merge), "refused again");
