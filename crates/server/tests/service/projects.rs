@@ -320,6 +320,41 @@ async fn what_conflicts_is_held_and_decided_on() {
         "{after}"
     );
 
+    // A workspace keeps its own where the head has changed the same.
+    let four = workspace(&service, json!({"project": id})).await;
+    write(&two, "b.txt", "two's b\n");
+    merge(&service, &two).await;
+    write(&four, "b.txt", "four's b\n");
+    let refreshed = service
+        .expect(Method::POST, &at(&four, "refresh"), None, 200)
+        .await;
+    assert_eq!(
+        refreshed["conflicts"][0]["hunks"][0]["ours"], "two's b\n",
+        "{refreshed}"
+    );
+    assert_eq!(read(&four, "b.txt"), "four's b\n");
+    let held = merge(&service, &four).await;
+    assert_eq!(held["conflictCount"], 1, "{held}");
+    service
+        .expect(
+            Method::DELETE,
+            &format!("/api/v1/workspaces/{}", four.id),
+            None,
+            204,
+        )
+        .await;
+    let review = held["conflicts"][0]["review"].as_str().unwrap();
+    let reject = Some(json!({"resolution": "reject"}));
+    let rejected = service
+        .expect(
+            Method::POST,
+            &format!("/api/v1/reviews/{review}/resolve"),
+            reject,
+            200,
+        )
+        .await;
+    assert_eq!(rejected["state"], "rejected");
+
     let list = service
         .get(&format!("/api/v1/reviews?project={id}&state=open"))
         .await;

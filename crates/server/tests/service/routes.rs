@@ -45,7 +45,7 @@ const OF_THE_TENANT: &[(&str, &str, u16, u16)] = &[
     ("post", "/api/v1/projects/{id}/revert", 404, 404),
     ("post", "/api/v1/projects/{id}/import", 404, 404),
     ("get", "/api/v1/projects/{id}/archive", 404, 200),
-    ("put", "/api/v1/projects/{id}/archive", 404, 200),
+    ("put", "/api/v1/projects/{id}/archive", 404, 422),
     ("get", "/api/v1/workspaces", 200, 200),
     ("post", "/api/v1/workspaces", 404, 201),
     ("get", "/api/v1/workspaces/{id}", 404, 404),

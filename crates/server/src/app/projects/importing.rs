@@ -113,7 +113,12 @@ impl App {
             let directory = tempfile::tempdir_in(&scratch);
             let directory = directory.map_err(|error| Failure::internal(&error))?;
             let rules = Rules { owner: None, limit };
-            archive::unpack(directory.path(), "".as_ref(), from, rules)?;
+            let count = archive::unpack(directory.path(), "".as_ref(), from, rules)?;
+            if count == 0 {
+                // It would remove everything that it replaces.
+                let message = "there is nothing in the archive";
+                return Err(Failure::new(ErrorCode::ArchiveRefused, message));
+            }
             Ok(directory)
         });
         let unpacked = unpacked.await?;

@@ -215,6 +215,33 @@ fn refreshed(brought: &Brought) -> api::Refreshed {
         head: brought.head.to_string(),
         changed: changed.map(|landed| out::path_text(&landed.path)).collect(),
         changed_count: merge.landed.len() as u64,
-        conflicts: out::conflicts(merge, LISTED),
+        conflicts: out::conflicts(merge, LISTED)
+            .into_iter()
+            .map(seen_from_the_project)
+            .collect(),
     }
+}
+
+/// A refresh merges the head into the workspace; the API calls the head ours.
+fn seen_from_the_project(mut conflict: api::Conflict) -> api::Conflict {
+    std::mem::swap(&mut conflict.ours, &mut conflict.theirs);
+    for hunk in &mut conflict.hunks {
+        std::mem::swap(&mut hunk.ours, &mut hunk.theirs);
+        if let api::HunkPlace::Lines { ours, theirs, .. } = &mut hunk.place {
+            std::mem::swap(ours, theirs);
+        }
+    }
+    let kind = match conflict.kind.as_str() {
+        "removed-by-us" => "removed-by-them",
+        "removed-by-them" => "removed-by-us",
+        kind => kind,
+    };
+    conflict.kind = kind.to_owned();
+    let suggestion = match conflict.suggestion.as_str() {
+        "ours" => "theirs",
+        "theirs" => "ours",
+        suggestion => suggestion,
+    };
+    conflict.suggestion = suggestion.to_owned();
+    conflict
 }
