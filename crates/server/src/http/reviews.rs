@@ -81,6 +81,7 @@ pub(super) enum SideName {
 #[into_params(parameter_in = Query)]
 pub(super) struct Content {
     /// Whose version.
+    #[param(inline)]
     side: SideName,
 }
 
