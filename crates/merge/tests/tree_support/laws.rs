@@ -201,10 +201,27 @@ pub(crate) fn symmetric(trees: &Trees) {
         merge(&swapped, &How::default()),
     );
     assert_eq!(one.held, other.held);
-    assert_eq!(one.settled(), other.settled());
+    assert_eq!(
+        without_layout(one.settled()),
+        without_layout(other.settled())
+    );
     if one.held.is_empty() {
-        assert_eq!(one.tree, other.tree);
+        assert_eq!(without_layout(one.tree), without_layout(other.tree));
     }
+}
+
+/// Where both sides changed the white space of a structured file in one place,
+/// the driver keeps that of ours.
+fn without_layout(mut tree: Model) -> Model {
+    for (place, node) in &mut tree {
+        let is_structured = [".json", ".toml", ".yaml"]
+            .iter()
+            .any(|end| place.ends_with(end));
+        if let (Node::File(_, content), true) = (node, is_structured) {
+            content.retain(|byte| !byte.is_ascii_whitespace());
+        }
+    }
+    tree
 }
 
 /// Nothing happens without the access it needs, and nobody hears of what is
