@@ -192,8 +192,9 @@ impl<'a> Merge<'a> {
     /// Leaves a change out because its agent may not make it. Where something
     /// is hidden from the agent, that theirs does not have it is no change.
     fn refuse(&mut self, path: TreePath, theirs: Option<&Entry>, refusal: Refusal) {
-        if refusal.access != Access::None || theirs.is_some() {
-            self.out.refused.push(Refused { path, refusal });
+        match refusal.access == Access::None && theirs.is_none() {
+            true => self.out.hidden += 1,
+            false => self.out.refused.push(Refused { path, refusal }),
         }
     }
 

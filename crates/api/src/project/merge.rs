@@ -84,6 +84,9 @@ pub struct LandedFile {
 pub struct Conflict {
     /// Where.
     pub path: String,
+    /// Where both began with it, if one of them moved it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
     /// Why: `content`, `both-added`, `removed-by-us`, `removed-by-them`,
     /// `file-against-directory`, `kind`, `renamed`, `protected` or `too-large`.
     pub kind: String,

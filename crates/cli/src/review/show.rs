@@ -92,6 +92,7 @@ fn print_about(call: &mut Call, review: &api::Review) -> anyhow::Result<()> {
         ("state", life),
         ("project", Names::default().of(call, &review.project)),
         ("path", conflict.path.clone()),
+        ("moved from", conflict.from.clone().unwrap_or_default()),
         ("by", by.join(", ")),
         ("why", why(&conflict.kind)),
         ("suggested", format!("{suggestion}: {}", conflict.reason)),

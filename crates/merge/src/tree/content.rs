@@ -185,6 +185,7 @@ impl Merge<'_> {
         };
         self.out.conflicts.push(Conflict {
             path,
+            from: None,
             kind,
             base: three.base,
             ours: three.ours,

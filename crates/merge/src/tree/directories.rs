@@ -1,7 +1,7 @@
 //! Directories that were made, removed, replaced, or got other permissions.
 
 use elevo_core::TreePath;
-use elevo_engine::{ChangeKind, Diff, EntryKind};
+use elevo_engine::{ChangeKind, Diff, EntryKind, StateTree};
 use elevo_objects::{Entry, Mode, Tree};
 use elevo_policy::Strategy;
 
@@ -70,6 +70,7 @@ impl Merge<'_> {
     ) -> Result<Inside> {
         let (Some(base), Some(ours)) = (tree_of(&three.base), tree_of(&three.ours)) else {
             if self.renames.touch(&path) {
+                self.emptied.push(path);
                 return Ok(Inside::Enter);
             }
             self.same(&path, &three).await?;
@@ -129,7 +130,12 @@ impl Merge<'_> {
 
     /// Both have a directory, maybe with other permissions in theirs.
     pub(super) async fn directory_mode(&mut self, path: TreePath, three: &Three) -> Result<Inside> {
-        let (Some(ours), Some(theirs)) = (mode_of(&three.ours), mode_of(&three.theirs)) else {
+        let Some(theirs) = mode_of(&three.theirs) else {
+            return Ok(Inside::Enter);
+        };
+        let Some(ours) = mode_of(&three.ours) else {
+            // Ours has none whose permissions could be changed.
+            self.agree_directory(&path, theirs).await?;
             return Ok(Inside::Enter);
         };
         let base = mode_of(&three.base);
@@ -141,6 +147,10 @@ impl Merge<'_> {
             }
             // Both made it: who may not change it finds it made.
             merged = ours;
+        }
+        if merged != ours && self.rules.strategy(&path) == Strategy::Review {
+            self.hold(path, three.clone(), ConflictKind::Protected);
+            return Ok(Inside::Skip);
         }
         self.agree_directory(&path, theirs).await?;
         if merged == ours {
@@ -155,7 +165,13 @@ impl Merge<'_> {
     /// Removes the directories that theirs removed, where nothing is left.
     pub(super) async fn remove_emptied(&mut self) -> Result<()> {
         while let Some(path) = self.emptied.pop() {
-            if !self.is_empty_directory(&path).await? {
+            if !is_empty_directory(&self.out.tree, &path).await? {
+                // Ours has something in it, or has removed it.
+                if is_empty_directory(&self.out.agreed, &path).await?
+                    && !self.renames.hold_inside(&path)
+                {
+                    self.agree(&path, None).await?;
+                }
                 continue;
             }
             let base = self.base.entry(&path).await?;
@@ -178,12 +194,6 @@ impl Merge<'_> {
             }
         }
         Ok(())
-    }
-
-    async fn is_empty_directory(&self, path: &TreePath) -> Result<bool> {
-        let stat = self.out.tree.stat(path).await?;
-        Ok(stat.is_some_and(|stat| stat.kind == EntryKind::Directory)
-            && self.out.tree.list(path, None, 1).await?.is_empty())
     }
 
     async fn agree_directory(&mut self, path: &TreePath, mode: Mode) -> Result<()> {
@@ -286,4 +296,10 @@ const fn mode_of(entry: &Option<Entry>) -> Option<Mode> {
         Some(Entry::Directory { mode, .. }) => Some(*mode),
         _ => None,
     }
+}
+
+async fn is_empty_directory(tree: &StateTree, path: &TreePath) -> Result<bool> {
+    let stat = tree.stat(path).await?;
+    Ok(stat.is_some_and(|stat| stat.kind == EntryKind::Directory)
+        && tree.list(path, None, 1).await?.is_empty())
 }

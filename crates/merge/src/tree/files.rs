@@ -13,6 +13,10 @@ impl Merge<'_> {
     /// Neither the base nor theirs has a directory at `path`.
     pub(super) async fn leaf(&mut self, path: TreePath, three: Three) -> Result<()> {
         if let Err(refusal) = self.check(&path, &three) {
+            let is_gone = three.ours.is_none() && three.theirs.is_none();
+            if is_gone && refusal.access != Access::None {
+                return self.same(&path, &three).await;
+            }
             self.refuse(path, three.theirs.as_ref(), refusal);
             return Ok(());
         }
@@ -184,6 +188,7 @@ impl Merge<'_> {
         let (suggestion, reason) = suggestion(kind, &three);
         self.out.conflicts.push(Conflict {
             path,
+            from: None,
             kind,
             base: three.base,
             ours: three.ours,

@@ -28,6 +28,8 @@ pub struct TreeMerge {
     pub same: u64,
     /// Changes that are never merged; a directory counts as one.
     pub local: u64,
+    /// What theirs does not have because its agent cannot see it.
+    pub hidden: u64,
 }
 
 impl TreeMerge {
@@ -41,7 +43,14 @@ impl TreeMerge {
             overruled: Vec::new(),
             same: 0,
             local: 0,
+            hidden: 0,
         }
+    }
+
+    /// Whether every change of theirs has been dealt with: `agreed` is theirs
+    /// then, and need not be computed.
+    pub fn is_complete(&self) -> bool {
+        self.conflicts.is_empty() && self.refused.is_empty() && (self.local, self.hidden) == (0, 0)
     }
 }
 
@@ -69,6 +78,8 @@ pub struct Landed {
 pub struct Conflict {
     /// Where.
     pub path: TreePath,
+    /// Where it was in the base, if that is another place.
+    pub from: Option<TreePath>,
     /// Why.
     pub kind: ConflictKind,
     /// What both began with.

@@ -12,6 +12,8 @@ use super::files::{file, merged_mode};
 use super::{ConflictKind, Landed, Limits, Merge, Sides, Three, above_in_the_way, make_above};
 use crate::error::{Error, Result};
 
+const RENAMED: &str = "renamed";
+
 /// Files and links that moved.
 #[derive(Debug, Default)]
 pub(super) struct Renames {
@@ -132,9 +134,16 @@ impl Merge<'_> {
         let Some((to, there)) = self.where_ours_is(path, three).await? else {
             return Ok(false);
         };
-        self.renames.held.insert(path.clone());
-        self.hold(to, there, ConflictKind::Renamed);
+        self.hold_moved(path.clone(), to, there);
         Ok(true)
+    }
+
+    fn hold_moved(&mut self, from: TreePath, to: TreePath, three: Three) {
+        self.hold(to, three, ConflictKind::Renamed);
+        if let Some(conflict) = self.out.conflicts.last_mut() {
+            conflict.from = Some(from.clone());
+        }
+        self.renames.held.insert(from);
     }
 
     /// Where ours moved what was at `path`, and what it is there; nothing if it
@@ -183,10 +192,7 @@ impl Merge<'_> {
         self.renames.done.extend([from.clone(), to.clone()]);
         match three.ours {
             // Ours moved it elsewhere, or removed it.
-            None => {
-                self.renames.held.insert(from);
-                self.hold(to, three, ConflictKind::Renamed);
-            }
+            None => self.hold_moved(from, to, three),
             Some(_) => self.carry(from, to, three).await?,
         }
         Ok(true)
@@ -231,13 +237,14 @@ impl Merge<'_> {
         self.agree(&from, None).await?;
         self.agree(&to, three.theirs.as_ref()).await?;
         let after = self.out.tree.entry(&to).await?;
+        self.landed(from.clone(), three.ours.clone(), None, RENAMED);
         self.out.landed.push(Landed {
             path: to,
             from: Some(from),
             before: three.ours,
             after,
             entries: 1,
-            algorithm: "renamed",
+            algorithm: RENAMED,
         });
         Ok(())
     }

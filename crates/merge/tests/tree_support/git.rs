@@ -33,13 +33,15 @@ impl Git {
         git
     }
 
-    /// Merges by `git merge-tree`, which follows exact renames: it has no way
-    /// to follow none.
+    /// Merges by `git merge-tree`, which follows renames: it has no way to
+    /// follow none, and before 2.46 none to follow exact ones only.
     pub(crate) fn merged(&self) -> ByGit {
         let mut command = self.command(&["-c", "merge.directoryRenames=false"]);
+        // Only what has the same name is compared by content.
+        command.args(["-c", "merge.renameLimit=1"]);
         command.args(["merge-tree", "--write-tree", "--name-only", "--no-messages"]);
         let output = command
-            .args(["-z", "-X", "find-renames=100%", "ours", "theirs"])
+            .args(["-z", "ours", "theirs"])
             .output()
             .expect("git");
         let words = String::from_utf8_lossy(&output.stderr);

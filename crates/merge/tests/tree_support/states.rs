@@ -53,7 +53,7 @@ pub(crate) fn directory(case: usize) -> String {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Moves {
     Exact,
-    /// Git is told to look for exact moves only, and finds none.
+    /// Git finds none.
     Changed,
 }
 
@@ -70,16 +70,23 @@ pub(crate) fn side(cases: &[Case], moves: Moves, which: impl Fn(&Case) -> usize)
     model
 }
 
-/// Contents differ from case to case, so that nothing moves between them.
+/// Contents differ from case to case, so that nothing moves between them, and
+/// those of one case by more than half, so that git takes none for another
+/// that was moved and changed.
 fn state(name: &str, moves: Moves, case: usize) -> Vec<(&'static str, Node)> {
     let text = |first: &str, last: &str| {
+        let first = format!("{first} {case} ").repeat(40);
+        let last = match last {
+            "9" => format!("{last} {case} ").repeat(200),
+            _ => last.to_owned(),
+        };
         format!("{first}\nx\ny\ncase {case}\ny\nx\n{last}\n").into_bytes()
     };
     let file = Node::File(0o644, text("first", "last"));
     let moved = |mode, place: &str, first| {
         let mut text = text(first, "last");
         if moves == Moves::Changed {
-            text.extend_from_slice(place.as_bytes());
+            text.extend_from_slice(format!("{place} {case} ").repeat(200).as_bytes());
         }
         Node::File(mode, text)
     };

@@ -1,94 +1,12 @@
 //! Projects: merging, permissions, history, reviews, keeping up.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::harness::{Service, eventually};
-
-/// A project with files in it, and its id.
-async fn project(service: &Service, policy: Value, files: &[(&str, &str)]) -> String {
-    let made = json!({"name": "shared", "policy": policy});
-    let made = service.post("/api/v1/projects", made).await;
-    let id = made["id"].as_str().unwrap().to_owned();
-    let ws = workspace(service, json!({"project": id})).await;
-    for (path, content) in files {
-        write(&ws, path, content);
-    }
-    let done = complete(service, &ws).await;
-    assert_eq!(done["conflictCount"], 0, "{done}");
-    id
-}
-
-struct Ws {
-    id: String,
-    path: PathBuf,
-}
-
-async fn workspace(service: &Service, wish: Value) -> Ws {
-    let made = service.post("/api/v1/workspaces", wish).await;
-    Ws {
-        id: made["id"].as_str().unwrap().to_owned(),
-        path: made["path"].as_str().unwrap().into(),
-    }
-}
-
-fn write(ws: &Ws, path: &str, content: &str) {
-    let path = ws.path.join(path);
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
-    fs::write(path, content).unwrap();
-}
-
-fn read(ws: &Ws, path: &str) -> String {
-    fs::read_to_string(ws.path.join(path)).unwrap()
-}
-
-async fn merge(service: &Service, ws: &Ws) -> Value {
-    service
-        .expect(
-            Method::POST,
-            &at(ws, "merge"),
-            Some(json!({"message": "work"})),
-            200,
-        )
-        .await
-}
-
-async fn complete(service: &Service, ws: &Ws) -> Value {
-    service
-        .expect(Method::POST, &at(ws, "complete"), None, 200)
-        .await
-}
-
-fn at(ws: &Ws, what: &str) -> String {
-    format!("/api/v1/workspaces/{}/{what}", ws.id)
-}
-
-async fn file(service: &Service, project: &str, path: &str) -> Option<String> {
-    let url = format!("/api/v1/projects/{project}/file?path={path}");
-    let answer = service.request(Method::GET, &url).send().await.unwrap();
-    match answer.status().as_u16() {
-        200 => Some(answer.text().await.unwrap()),
-        _ => None,
-    }
-}
-
-async fn agent(service: &Service, name: &str) -> (String, String) {
-    let made = service.post("/api/v1/agents", json!({"name": name})).await;
-    let id = made["id"].as_str().unwrap().to_owned();
-    let wish = json!({"name": name, "agent": id, "scopes":
-        ["projects:read", "projects:write", "reviews", "files", "sandboxes:read", "sandboxes:write"]});
-    let key = service.post("/api/v1/keys", wish).await;
-    (id, key["secret"].as_str().unwrap().to_owned())
-}
-
-fn paths(list: &Value) -> Vec<String> {
-    let list = list.as_array().unwrap().iter();
-    list.map(|item| item["path"].as_str().unwrap().to_owned())
-        .collect()
-}
+use crate::shared::{Ws, agent, at, complete, file, merge, paths, project, read, workspace, write};
 
 #[tokio::test]
 async fn what_two_agents_did_comes_together() {

@@ -22,6 +22,7 @@ use serde_json::json;
 use super::merging::Reviewed;
 use super::out;
 use super::queue::Waiting;
+use super::reviews::put;
 use crate::app::App;
 use crate::app::files::SHARED;
 use crate::clock;
@@ -276,7 +277,8 @@ impl App {
     }
 
     async fn prepare(&self, base: &Base, job: &Job) -> Result<Prepared> {
-        let workspace = self.workspace_of(base, job).await?;
+        let open = self.open_reviews(job.workspace.as_deref());
+        let (workspace, open) = tokio::try_join!(self.workspace_of(base, job), open)?;
         let merge = self.merge(base, job, workspace.as_ref()).await?;
         if job.atomic && !(merge.conflicts.is_empty() && merge.refused.is_empty()) {
             return Err(out::not_atomic(&merge, base.head, &job.theirs));
@@ -300,7 +302,7 @@ impl App {
             }
         };
         let from = job.base.or(workspace.as_ref().map(|row| row.base));
-        let held = Reviewed::of(self, base_of(base, job, from), &merge).await?;
+        let held = Reviewed::of(base_of(base, job, from), open, &merge);
         let moved = match (&workspace, &job.decides) {
             (Some(row), _) => Some(base_move(base, job, row, &merge, &mut commits).await?),
             (None, Some(decision)) if merge.conflicts.is_empty() => {
@@ -383,12 +385,9 @@ impl App {
             return Ok(None);
         };
         let tree = StateTree::open(&base.repository, row.base).await?;
-        match review.sides.theirs.clone() {
-            Some(entry) => tree.put(&review.path, entry).await?,
-            None => match tree.remove(&review.path).await {
-                Ok(()) | Err(elevo_engine::Error::NotFound(_)) => {}
-                Err(error) => return Err(error.into()),
-            },
+        put(&tree, &review.path, review.sides.theirs.clone()).await?;
+        if let Some(from) = out::moved_from(review) {
+            put(&tree, &from, None).await?;
         }
         let staged = tree.staged(agreed_info(base, id)).await?;
         commits.push(staged.1);
@@ -408,24 +407,31 @@ async fn base_move(
     merge: &TreeMerge,
     commits: &mut Vec<Commit>,
 ) -> Result<BaseMove> {
-    let agreed = merge.agreed.tree().await?;
-    let theirs = base.repository.snapshot(job.theirs).await?;
-    let before = base.repository.snapshot(row.base).await?;
-    let next = if agreed == theirs.tree {
-        job.theirs
-    } else if agreed == before.tree {
-        row.base
-    } else {
-        let staged = merge.agreed.staged(agreed_info(base, &row.id)).await?;
-        commits.push(staged.1);
-        staged.0
-    };
     Ok(BaseMove {
         expected: row.base,
-        base: next,
+        base: agreed(base, job, row, merge, commits).await?,
         // A merge brings nothing into the workspace.
         synced: row.synced,
     })
+}
+
+async fn agreed(
+    base: &Base,
+    job: &Job,
+    row: &Workspace,
+    merge: &TreeMerge,
+    commits: &mut Vec<Commit>,
+) -> Result<SnapshotId> {
+    if merge.is_complete() {
+        return Ok(job.theirs);
+    }
+    let before = base.repository.snapshot(row.base).await?;
+    if merge.agreed.tree().await? == before.tree {
+        return Ok(row.base);
+    }
+    let (id, commit) = merge.agreed.staged(agreed_info(base, &row.id)).await?;
+    commits.push(commit);
+    Ok(id)
 }
 
 fn is_no_decision(waiting: &Waiting) -> bool {

@@ -48,12 +48,15 @@ impl Reviewed {
     /// Opens a review for every conflict. One that is open for the same path of
     /// the same workspace stays if nothing is new, and is superseded otherwise;
     /// one whose path is no conflict any more is superseded by nothing.
-    pub(super) async fn of(app: &App, held: Held<'_>, merge: &TreeMerge) -> Result<Self> {
+    pub(super) fn of(
+        held: Held<'_>,
+        mut open: HashMap<TreePath, Review>,
+        merge: &TreeMerge,
+    ) -> Self {
         let mut reviewed = Self::default();
         if held.decides {
-            return Ok(reviewed);
+            return reviewed;
         }
-        let mut open = app.open_reviews(held.workspace).await?;
         for conflict in &merge.conflicts {
             let sides = Sides {
                 base: conflict.base.clone(),
@@ -79,7 +82,7 @@ impl Reviewed {
         }
         let obsolete = open.into_values().map(|review| superseded(review, None));
         reviewed.changes.extend(obsolete);
-        Ok(reviewed)
+        reviewed
     }
 }
 
@@ -111,6 +114,7 @@ fn new_review(held: Held<'_>, conflict: &Conflict, sides: Sides) -> Review {
         algorithm: conflict.algorithm.to_owned(),
         state: ReviewState::Open,
         detail: out::detail(
+            conflict.from.as_ref(),
             &conflict.hunks,
             out::suggestion(&conflict.suggestion),
             conflict.reason,
@@ -126,7 +130,11 @@ fn new_review(held: Held<'_>, conflict: &Conflict, sides: Sides) -> Review {
 }
 
 impl App {
-    async fn open_reviews(&self, workspace: Option<&str>) -> Result<HashMap<TreePath, Review>> {
+    /// What is held of a workspace, by path.
+    pub(super) async fn open_reviews(
+        &self,
+        workspace: Option<&str>,
+    ) -> Result<HashMap<TreePath, Review>> {
         let mut open = HashMap::new();
         let Some(workspace) = workspace else {
             return Ok(open);

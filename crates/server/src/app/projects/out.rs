@@ -1,8 +1,8 @@
 //! Merges and their conflicts as the API shows them.
 
 use elevo_api as api;
-use elevo_catalog::{PathChange, Project, VersionKind};
-use elevo_core::ErrorCode;
+use elevo_catalog::{PathChange, Project, Review, VersionKind};
+use elevo_core::{ErrorCode, TreePath};
 use elevo_merge::{Conflict, Hunk, Landed, Place, Refused, Suggestion, TreeMerge};
 use elevo_objects::{Content, Entry, SnapshotId};
 use serde_json::{Value, json};
@@ -118,6 +118,7 @@ pub(super) fn conflicts(merge: &TreeMerge, count: usize) -> Vec<api::Conflict> {
 fn conflict(found: &Conflict, room: &mut usize) -> api::Conflict {
     api::Conflict {
         path: readable(found.path.as_bytes()),
+        from: found.from.as_ref().map(path_text),
         kind: found.kind.name().to_owned(),
         review: None,
         base: found.base.as_ref().map(version),
@@ -138,12 +139,24 @@ pub(super) const fn suggestion(suggestion: &Suggestion) -> &'static str {
 }
 
 /// What is kept of a conflict with its review.
-pub(super) fn detail(found: &[Hunk], suggestion: &str, reason: &str) -> Value {
+pub(super) fn detail(
+    from: Option<&TreePath>,
+    found: &[Hunk],
+    suggestion: &str,
+    reason: &str,
+) -> Value {
     json!({
+        // A name that is no text is not kept: the change comes up again then.
+        "from": from.and_then(|path| std::str::from_utf8(path.as_bytes()).ok()),
         "hunks": hunks(found, &mut { DETAIL_BYTES }),
         "suggestion": suggestion,
         "reason": reason,
     })
+}
+
+/// Where what a review is about was in its base, if one side moved it.
+pub(super) fn moved_from(review: &Review) -> Option<TreePath> {
+    TreePath::new(review.detail["from"].as_str()?).ok()
 }
 
 /// The first hunks of a conflict that there is room for.
@@ -237,6 +250,6 @@ pub(super) fn path_change(landed: &Landed) -> PathChange {
 }
 
 /// A path as the API shows it.
-pub(crate) fn path_text(path: &elevo_core::TreePath) -> String {
+pub(crate) fn path_text(path: &TreePath) -> String {
     readable(path.as_bytes())
 }

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use elevo_api as api;
 use elevo_api::Scope;
 use elevo_catalog::{LandingKind, Project, Review, ReviewChange, ReviewQuery, ReviewState, Sides};
-use elevo_core::ErrorCode;
+use elevo_core::{ErrorCode, TreePath};
 use elevo_engine::{Attributes, StateTree};
 use elevo_merge::{Merged, Versions};
 use elevo_objects::{Entry, SnapshotId};
@@ -78,7 +78,9 @@ impl App {
             return Ok(false);
         };
         let view = self.view_of(who, &project).await?;
-        Ok(view.access(&review.path) != Access::None)
+        let is_shown = |path: &TreePath| view.access(path) != Access::None;
+        let from = out::moved_from(review);
+        Ok(is_shown(&review.path) && from.is_none_or(|from| is_shown(&from)))
     }
 
     /// A review that this principal may see, and its project.
@@ -212,17 +214,19 @@ impl App {
         let path = &review.path;
         match wish.resolution {
             api::Resolution::Ours | api::Resolution::Reject => return Ok(ours),
-            api::Resolution::Theirs => put(&tree, review, review.sides.theirs.clone()).await?,
+            api::Resolution::Theirs => {
+                put(&tree, &review.path, review.sides.theirs.clone()).await?
+            }
             api::Resolution::Suggested => match self.suggested(review).await? {
                 Some(bytes) => write(&tree, review, bytes).await?,
                 None => match review.detail["suggestion"].as_str() {
                     Some("ours") => return Ok(ours),
-                    _ => put(&tree, review, review.sides.theirs.clone()).await?,
+                    _ => put(&tree, &review.path, review.sides.theirs.clone()).await?,
                 },
             },
             api::Resolution::Edited => match edited(wish)? {
                 Some(bytes) => write(&tree, review, bytes).await?,
-                None => put(&tree, review, None).await?,
+                None => put(&tree, &review.path, None).await?,
             },
         }
         let mut info = info(who, format!("a decision on {}", out::path_text(path)));
@@ -241,9 +245,11 @@ impl App {
 
     /// What is to be decided, if the sides are these.
     pub(super) async fn detail_of(&self, review: &Review, sides: &Sides) -> Result<Value> {
+        let from = out::moved_from(review);
+        let from = from.as_ref();
         Ok(match self.merged(review, sides).await? {
-            Merged::Conflict(found) => out::detail(&found.hunks, "merged", found.reason),
-            _ => out::detail(&[], "theirs", "it is the later one"),
+            Merged::Conflict(found) => out::detail(from, &found.hunks, "merged", found.reason),
+            _ => out::detail(from, &[], "theirs", "it is the later one"),
         })
     }
 
@@ -284,15 +290,16 @@ impl App {
     }
 }
 
-async fn put(tree: &StateTree, review: &Review, entry: Option<Entry>) -> Result<()> {
-    match entry {
-        Some(entry) => tree.put(&review.path, entry).await?,
-        None => match tree.remove(&review.path).await {
-            Ok(()) | Err(elevo_engine::Error::NotFound(_)) => {}
-            Err(error) => return Err(error.into()),
-        },
+/// Puts something at a path, or removes what may be there.
+pub(super) async fn put(tree: &StateTree, path: &TreePath, entry: Option<Entry>) -> Result<()> {
+    let done = match entry {
+        Some(entry) => tree.put(path, entry).await,
+        None => tree.remove(path).await,
+    };
+    match done {
+        Ok(()) | Err(elevo_engine::Error::NotFound(_)) => Ok(()),
+        Err(error) => Err(error.into()),
     }
-    Ok(())
 }
 
 async fn write(tree: &StateTree, review: &Review, bytes: Vec<u8>) -> Result<()> {
@@ -302,7 +309,7 @@ async fn write(tree: &StateTree, review: &Review, bytes: Vec<u8>) -> Result<()> 
             Some(Entry::File { mode, .. }) => Some(*mode),
             _ => None,
         });
-    put(tree, review, None).await?;
+    put(tree, &review.path, None).await?;
     let attributes = Attributes {
         mode,
         modified: None,
@@ -365,6 +372,7 @@ fn review_out(review: &Review) -> api::Review {
         state: state_out(review.state),
         conflict: api::Conflict {
             path: out::path_text(&review.path),
+            from: out::moved_from(review).map(|path| out::path_text(&path)),
             kind: review.kind.clone(),
             review: Some(review.id.clone()),
             base: sides.base.as_ref().map(out::version),
