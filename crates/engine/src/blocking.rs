@@ -6,7 +6,8 @@ use tokio::runtime::Handle;
 ///
 /// If the caller is inside a Tokio runtime, stores that need it find it; the
 /// caller should then be on a thread that may block.
-pub(crate) struct Workers {
+#[derive(Debug)]
+pub struct Workers {
     pool: rayon::ThreadPool,
     runtime: Option<Handle>,
 }
@@ -15,7 +16,8 @@ pub(crate) struct Workers {
 const STACK_BYTES: usize = 256 * 1024 * 1024;
 
 impl Workers {
-    pub(crate) fn start(threads: usize) -> std::io::Result<Self> {
+    /// Starts `threads` of them, at least one.
+    pub fn start(threads: usize) -> std::io::Result<Self> {
         let pool = rayon::ThreadPoolBuilder::new()
             .num_threads(threads.max(1))
             .stack_size(STACK_BYTES)
@@ -29,12 +31,12 @@ impl Workers {
     }
 
     /// Runs `work` on the workers' threads.
-    pub(crate) fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+    pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         self.pool.install(work)
     }
 
     /// Waits for a call into a store, on a worker's thread.
-    pub(crate) fn wait<T>(&self, call: impl Future<Output = T>) -> T {
+    pub fn wait<T>(&self, call: impl Future<Output = T>) -> T {
         let _inside = self.runtime.as_ref().map(Handle::enter);
         futures::executor::block_on(call)
     }

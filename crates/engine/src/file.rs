@@ -24,7 +24,7 @@ const SPILL_BYTES: usize = 8 * 1024 * 1024;
 
 /// Puts a file's content together from its chunks in order.
 #[derive(Debug, Default)]
-pub(crate) struct ContentBuilder {
+pub struct ContentBuilder {
     list: TreeBuilder<ChunkItem>,
     first: Option<ChunkItem>,
     chunks: u64,
@@ -34,15 +34,18 @@ pub(crate) struct ContentBuilder {
 
 impl ContentBuilder {
     /// Appends a chunk with its bytes.
-    pub(crate) fn push(&mut self, data: Bytes) {
+    pub fn push(&mut self, data: Bytes) {
+        let key = Kind::Chunk.key(&data);
+        self.push_object(Object { key, data });
+    }
+
+    /// Appends a chunk whose hash is known.
+    pub fn push_object(&mut self, chunk: Object) {
         let item = ChunkItem {
-            hash: Kind::Chunk.hash(&data),
-            size: data.len() as u64,
+            hash: chunk.key.hash,
+            size: chunk.data.len() as u64,
         };
-        self.objects.push(Object {
-            key: chunk_key(item.hash),
-            data,
-        });
+        self.objects.push(chunk);
         self.push_item(item);
     }
 
@@ -61,10 +64,21 @@ impl ContentBuilder {
         self.list.push_subtree(child, height);
     }
 
-    /// Chunks not taken yet. For a file of unknown size, take them now and
-    /// then; list nodes stay until [`Self::finish`].
-    pub(crate) fn take_objects(&mut self) -> Vec<Object> {
+    /// What is finished and not taken yet. For a file of unknown size, take it
+    /// now and then.
+    pub fn take_objects(&mut self) -> Vec<Object> {
+        if self.chunks > 1 {
+            self.take_list();
+        }
         std::mem::take(&mut self.objects)
+    }
+
+    fn take_list(&mut self) {
+        let nodes = self.list.take_finished().into_iter();
+        self.objects.extend(nodes.map(|new| Object {
+            key: list_key(new.hash),
+            data: new.data,
+        }));
     }
 
     fn content(&self, root: Option<Root>) -> Content {
@@ -82,15 +96,11 @@ impl ContentBuilder {
     }
 
     /// The content, and the objects not taken yet.
-    pub(crate) fn finish(mut self) -> (Content, Vec<Object>) {
+    pub fn finish(mut self) -> (Content, Vec<Object>) {
         let root = self.list.finish();
         let content = self.content(root);
         if matches!(content, Content::List { .. }) {
-            let nodes = self.list.take_finished().into_iter();
-            self.objects.extend(nodes.map(|new| Object {
-                key: list_key(new.hash),
-                data: new.data,
-            }));
+            self.take_list();
         }
         (content, self.objects)
     }
@@ -110,8 +120,8 @@ fn list_key(hash: Hash) -> ObjectKey {
     }
 }
 
-/// The content of bytes that are in memory as a whole.
-pub(crate) fn content_of(mut data: Bytes) -> (Content, Vec<Object>) {
+/// The content of bytes that are in memory as a whole, and the objects it needs.
+pub fn content_of(mut data: Bytes) -> (Content, Vec<Object>) {
     let mut builder = ContentBuilder::default();
     while !data.is_empty() {
         let chunk = data.split_to(cut(&data));
@@ -121,7 +131,8 @@ pub(crate) fn content_of(mut data: Bytes) -> (Content, Vec<Object>) {
 }
 
 /// Reads a file's chunks in order.
-pub(crate) struct ChunkReader {
+#[derive(Debug)]
+pub struct ChunkReader {
     repository: Repository,
     stack: Vec<(Arc<Node<ChunkItem>>, usize)>,
     /// Chunks fetched ahead, in reverse.
@@ -131,7 +142,7 @@ pub(crate) struct ChunkReader {
 impl ChunkReader {
     /// Opens `content` at the chunk that holds byte `offset`; returns also
     /// where that chunk starts. At or past the end, reads nothing.
-    pub(crate) async fn open(
+    pub async fn open(
         repository: &Repository,
         content: &Content,
         offset: u64,
@@ -174,7 +185,7 @@ impl ChunkReader {
     }
 
     /// The next chunk's bytes.
-    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>> {
+    pub async fn next(&mut self) -> Result<Option<Bytes>> {
         self.next_of(CHUNKS_AHEAD).await
     }
 

@@ -29,9 +29,11 @@ mod text;
 mod tree;
 mod walk;
 
+pub use blocking::Workers;
 pub use checkout::{CheckoutOptions, CheckoutReport, Owner, Present, Seed, checkout, write_layer};
 pub use diff::{Change, ChangeKind, Diff};
 pub use error::{Error, Result};
+pub use file::{ChunkReader, ContentBuilder, content_of};
 pub use import::{
     ImportOptions, Imported, Loss, LossKind, import, import_again, import_upper, look_again,
     look_upper, note_checkout,
@@ -46,3 +48,4 @@ pub use stat_cache::{NewStatCache, StatCache};
 pub use state::{Attributes, CommitInfo, EntryKind, Stat, StateTree};
 pub use store::{Commit, Expected, Object, ReferenceUpdate, Store, StoreError, StoreResult};
 pub use text::DEFAULT_MAX_TEXT_BYTES;
+pub use walk::{Visit, Walk};

@@ -34,7 +34,8 @@ impl Progress {
         self.changing.store(true, Ordering::Relaxed);
     }
 
-    pub(crate) fn add(&self, entries: u64, bytes: u64) {
+    /// Counts what was done.
+    pub fn add(&self, entries: u64, bytes: u64) {
         self.entries.fetch_add(entries, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }

@@ -93,7 +93,7 @@ impl Repository {
     }
 
     /// Chunks that must be there, in the order of `hashes`.
-    pub(crate) async fn chunks(&self, hashes: &[Hash]) -> Result<Vec<Bytes>> {
+    pub async fn chunks(&self, hashes: &[Hash]) -> Result<Vec<Bytes>> {
         let keys: Vec<_> = hashes
             .iter()
             .map(|hash| ObjectKey {

@@ -9,16 +9,23 @@ use crate::error::Result;
 use crate::repository::Repository;
 use crate::tree::{Cursor, Run};
 
-pub(crate) struct Walk {
+/// The entries of a tree, in order. Memory is bounded by its depth.
+pub struct Walk {
     repository: Repository,
     stack: Vec<Level>,
+    /// Whether the last level is of the entry that was told last.
+    entered: bool,
 }
 
 /// An entry met on a walk.
-pub(crate) struct Visit {
-    pub(crate) path: TreePath,
-    pub(crate) entry: Entry,
-    pub(crate) modified: Option<Timestamp>,
+#[derive(Clone, Debug)]
+pub struct Visit {
+    /// Where.
+    pub path: TreePath,
+    /// What.
+    pub entry: Entry,
+    /// When it was last modified, if that is known.
+    pub modified: Option<Timestamp>,
 }
 
 struct Level {
@@ -29,25 +36,35 @@ struct Level {
 }
 
 impl Walk {
-    pub(crate) async fn new(
+    /// All of `tree`, whose times are `times`.
+    pub async fn new(repository: &Repository, tree: Tree, times: Option<Hash>) -> Result<Self> {
+        Self::below(repository, TreePath::root(), tree, times).await
+    }
+
+    /// The same of a directory that is at `path`.
+    pub async fn below(
         repository: &Repository,
+        path: TreePath,
         tree: Tree,
         times: Option<Hash>,
     ) -> Result<Self> {
-        let root = Level::open(repository, TreePath::root(), tree, times).await?;
+        let root = Level::open(repository, path, tree, times).await?;
         Ok(Self {
             repository: repository.clone(),
             stack: vec![root],
+            entered: false,
         })
     }
 
-    pub(crate) async fn next(&mut self) -> Result<Option<Visit>> {
+    /// The next entry.
+    pub async fn next(&mut self) -> Result<Option<Visit>> {
         while let Some(level) = self.stack.last_mut() {
             let Some(DirItem { name, entry }) = level.next().await? else {
                 self.stack.pop();
                 continue;
             };
             let path = level.path.join(&name)?;
+            self.entered = false;
             let time = level.times.find(&name).await?.map(|item| item.entry);
             if let Entry::Directory { tree, .. } = &entry
                 && tree.root.is_some()
@@ -55,6 +72,7 @@ impl Walk {
                 let times = time.and_then(|time| time.children);
                 let below = Level::open(&self.repository, path.clone(), *tree, times).await?;
                 self.stack.push(below);
+                self.entered = true;
             }
             let modified = time.and_then(|time| time.modified);
             return Ok(Some(Visit {
@@ -64,6 +82,13 @@ impl Walk {
             }));
         }
         Ok(None)
+    }
+
+    /// Passes over what is in the directory that was told last.
+    pub fn skip_inside(&mut self) {
+        if std::mem::take(&mut self.entered) {
+            self.stack.pop();
+        }
     }
 }
 

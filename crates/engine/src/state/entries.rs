@@ -3,14 +3,14 @@
 
 use std::sync::Arc;
 
-use elevo_core::TreePath;
-use elevo_objects::{Entry, SnapshotId};
+use elevo_core::{Timestamp, TreePath};
+use elevo_objects::{Entry, Hash, Mode, SnapshotId, Tree};
 
 use super::directory::{Directory, Leaf, Slot};
 use super::seal::{Sealed, seal};
 use super::{CommitInfo, StateTree};
 use crate::error::{Error, Result};
-use crate::store::Commit;
+use crate::store::{Commit, Object};
 
 impl StateTree {
     /// The entry at `path`, as a directory names it; `None` if nothing is
@@ -53,6 +53,87 @@ impl StateTree {
         let place = self.place(path, true).await?;
         self.put_back(place, slot);
         Ok(())
+    }
+
+    /// A directory and its times, as they are or would be stored.
+    pub async fn directory(&self, path: &TreePath) -> Result<(Tree, Option<Hash>)> {
+        match self.lookup(path).await? {
+            Some(Slot::Directory { directory, .. }) if directory.changes.is_empty() => {
+                Ok((directory.tree, directory.times))
+            }
+            Some(Slot::Directory { directory, .. }) => {
+                let sealed = seal(&self.repository, &directory).await?;
+                Ok((sealed.tree, sealed.times))
+            }
+            Some(_) => Err(Error::NotADirectory(path.clone())),
+            None => Err(Error::NotFound(path.clone())),
+        }
+    }
+
+    /// Puts a file or a link whose content is stored at `path`, replacing what
+    /// is there but a directory; makes the directories it needs.
+    pub async fn put_leaf(
+        &self,
+        path: &TreePath,
+        entry: Entry,
+        modified: Option<Timestamp>,
+    ) -> Result<()> {
+        if matches!(entry, Entry::Directory { .. }) {
+            return Err(Error::NotAFile(path.clone()));
+        }
+        let place = self.place(path, true).await?;
+        place.file_mode()?;
+        let leaf = Leaf {
+            entry,
+            modified,
+            pending: None,
+        };
+        self.put_back(place, Slot::Leaf(leaf));
+        Ok(())
+    }
+
+    /// Makes what is at `path` a directory of this mode and time. One that is
+    /// there keeps what is in it; anything else is replaced.
+    pub async fn put_directory(
+        &self,
+        path: &TreePath,
+        mode: Mode,
+        modified: Option<Timestamp>,
+    ) -> Result<()> {
+        let mut place = self.place(path, true).await?;
+        let directory = match place.slot.take() {
+            Some(Slot::Directory { directory, .. }) => directory,
+            _ => Arc::default(),
+        };
+        let slot = Slot::Directory {
+            mode,
+            modified,
+            directory,
+        };
+        self.put_back(place, slot);
+        Ok(())
+    }
+
+    /// Stores objects that entries put later will need, ahead of the commit.
+    pub async fn put_objects(&self, objects: Vec<Object>) -> Result<()> {
+        let store = self.repository.store();
+        Ok(store.put(self.repository.tenant(), objects).await?)
+    }
+
+    /// Stores what has changed so far and forgets it: memory is as if the tree
+    /// had just been opened. Nothing refers to what was stored until
+    /// [`Self::commit`]. Tells the tree and its times.
+    pub async fn settle(&self) -> Result<(Tree, Option<Hash>)> {
+        let _writer = self.writer.lock().await;
+        let Sealed {
+            tree,
+            times,
+            objects,
+        } = seal(&self.repository, &self.current()).await?;
+        let rest = self.put_ahead(objects).await?;
+        self.put_objects(rest).await?;
+        self.publish(Arc::new(Directory::stored(tree, times)));
+        Ok((tree, times))
     }
 
     /// What [`Self::commit`] would hand to the store, for a caller who stores

@@ -1,0 +1,250 @@
+//! A snapshot into an archive.
+//!
+//! One thread walks the tree and fetches what is in small files, some megabytes
+//! at a time, while another writes what was fetched before. Larger files are
+//! read as they are written.
+
+mod layer;
+mod plain;
+
+use std::io::{self, Read, Write};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
+
+use bytes::{Buf, Bytes};
+use elevo_core::{Timestamp, TreePath};
+use elevo_engine::{ChunkReader, Progress, Repository, Workers};
+use elevo_objects::{Content, Entry, Hash, Snapshot};
+use rayon::prelude::*;
+
+use crate::error::{Error, Result};
+use crate::writer::{Head, HeadKind, Writer};
+use layer::Layer;
+use plain::Plain;
+
+/// How much is fetched at once.
+const ROUND_BYTES: u64 = 4 << 20;
+const ROUND_ITEMS: usize = 2048;
+/// As many files are fetched by one call.
+const SLICE: usize = 128;
+
+/// What is written.
+#[derive(Clone, Debug)]
+pub enum Form {
+    /// All of it.
+    Plain,
+    /// What differs from another snapshot, as a layer of an image.
+    Layer(Box<Snapshot>),
+}
+
+/// What has been written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Exported {
+    /// Files, directories and links, and in a layer what says that some are gone.
+    pub entries: u64,
+    /// Bytes of files.
+    pub bytes: u64,
+}
+
+/// A snapshot on its way into an archive.
+#[derive(Debug)]
+pub struct Export<'a> {
+    /// Where it is.
+    pub repository: &'a Repository,
+    /// Which one.
+    pub snapshot: &'a Snapshot,
+    /// What of it: of a directory what is in it, of anything else that by its
+    /// own name.
+    pub path: &'a TreePath,
+    /// How.
+    pub form: &'a Form,
+    /// Threads that fetch; at least 1.
+    pub threads: usize,
+}
+
+/// An entry on its way into an archive.
+struct Item {
+    name: TreePath,
+    entry: Entry,
+    modified: Timestamp,
+    /// Its content, if that is a single chunk.
+    chunk: Option<Bytes>,
+}
+
+/// Where entries come from.
+trait Source: Send {
+    fn next(&mut self, workers: &Workers) -> Result<Option<Item>>;
+}
+
+impl Export<'_> {
+    /// Writes it, without entries that `shows` denies, and what is in them.
+    /// It is asked about paths of the snapshot, and whether these are
+    /// directories.
+    ///
+    /// Blocks.
+    pub fn write(
+        &self,
+        shows: impl FnMut(&TreePath, bool) -> bool + Send,
+        out: impl Write,
+        progress: &Progress,
+    ) -> Result<Exported> {
+        let workers = Workers::start(self.threads).map_err(Error::Write)?;
+        let source: Box<dyn Source + '_> = match self.form {
+            Form::Plain => Box::new(workers.wait(Plain::open(self, shows))?),
+            Form::Layer(base) => Box::new(workers.wait(Layer::open(self, base, shows))?),
+        };
+        let (rounds, fetched) = sync_channel(1);
+        thread::scope(|scope| {
+            let workers = &workers;
+            let fetching = scope.spawn(move || self.fetch(source, workers, &rounds));
+            let written = self.write_rounds(fetched, workers, out, progress);
+            let fetching = fetching.join();
+            let fetching = fetching.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            // If fetching failed, what was written is only a part.
+            fetching.and(written)
+        })
+    }
+
+    fn fetch(
+        &self,
+        mut source: Box<dyn Source + '_>,
+        workers: &Workers,
+        rounds: &SyncSender<Vec<Item>>,
+    ) -> Result<()> {
+        loop {
+            let mut round = Vec::new();
+            let mut bytes = 0;
+            while bytes < ROUND_BYTES && round.len() < ROUND_ITEMS {
+                let Some(item) = source.next(workers)? else {
+                    break;
+                };
+                bytes += only_chunk(&item.entry).map_or(0, |(_, size)| size);
+                round.push(item);
+            }
+            if round.is_empty() {
+                return Ok(());
+            }
+            let fill = |slice: &mut [Item]| self.fill(slice, workers);
+            workers.run(|| round.par_chunks_mut(SLICE).try_for_each(fill))?;
+            if rounds.send(round).is_err() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Fetches the chunks of some entries by one call.
+    fn fill(&self, items: &mut [Item], workers: &Workers) -> Result<()> {
+        let hash = |item: &Item| only_chunk(&item.entry).map(|(hash, _)| hash);
+        let wanted: Vec<Hash> = items.iter().filter_map(hash).collect();
+        let chunks = workers.wait(self.repository.chunks(&wanted))?;
+        let wanting = items.iter_mut().filter(|item| hash(item).is_some());
+        for (item, chunk) in wanting.zip(chunks) {
+            item.chunk = Some(chunk);
+        }
+        Ok(())
+    }
+
+    fn write_rounds(
+        &self,
+        rounds: Receiver<Vec<Item>>,
+        workers: &Workers,
+        out: impl Write,
+        progress: &Progress,
+    ) -> Result<Exported> {
+        let mut writer = Writer::new(io::BufWriter::with_capacity(256 << 10, out));
+        let mut done = Exported::default();
+        for item in rounds.into_iter().flatten() {
+            let bytes = self.write_item(&mut writer, &item, workers)?;
+            done.entries += 1;
+            done.bytes += bytes;
+            progress.add(1, bytes);
+        }
+        writer.finish().map_err(Error::Write)?;
+        Ok(done)
+    }
+
+    fn write_item(
+        &self,
+        writer: &mut Writer<impl Write>,
+        item: &Item,
+        workers: &Workers,
+    ) -> Result<u64> {
+        let chunk = item.chunk.as_deref().unwrap_or_default();
+        let (kind, mode, size) = match &item.entry {
+            Entry::Directory { mode, .. } => (HeadKind::Directory, mode.bits(), 0),
+            Entry::Link(_) => (HeadKind::Symlink(chunk), 0o777, 0),
+            Entry::File { mode, content } => {
+                let size = content.size();
+                (HeadKind::File(size), mode.bits(), size)
+            }
+        };
+        let head = Head {
+            name: item.name.as_bytes(),
+            kind,
+            mode,
+            modified: item.modified,
+        };
+        let written = match &item.entry {
+            Entry::File {
+                content: content @ Content::List { .. },
+                ..
+            } => {
+                let opened = ChunkReader::open(self.repository, content, 0);
+                let (chunks, _) = workers.wait(opened)?;
+                let chunk = Bytes::new();
+                let mut content = Chunks {
+                    chunks,
+                    chunk,
+                    workers,
+                    failed: None,
+                };
+                let written = writer.append(&head, content.by_ref());
+                if let Some(failed) = content.failed {
+                    return Err(failed.into());
+                }
+                written
+            }
+            Entry::File { .. } => writer.append(&head, chunk),
+            _ => writer.append(&head, io::empty()),
+        };
+        written.map_err(Error::Write)?;
+        Ok(size)
+    }
+}
+
+/// The chunk of a link, or of a file that is a single one.
+fn only_chunk(entry: &Entry) -> Option<(Hash, u64)> {
+    match entry {
+        Entry::Link(link) => Some((link.hash, link.size)),
+        Entry::File {
+            content: Content::Chunk { hash, size },
+            ..
+        } => Some((*hash, *size)),
+        _ => None,
+    }
+}
+
+/// The content of a large file.
+struct Chunks<'a> {
+    chunks: ChunkReader,
+    chunk: Bytes,
+    workers: &'a Workers,
+    failed: Option<elevo_engine::Error>,
+}
+
+impl Read for Chunks<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if self.chunk.is_empty() {
+            match self.workers.wait(self.chunks.next()) {
+                Ok(chunk) => self.chunk = chunk.unwrap_or_default(),
+                Err(error) => {
+                    self.failed = Some(error);
+                    return Err(io::Error::other("the store failed"));
+                }
+            }
+        }
+        let length = into.len().min(self.chunk.len());
+        self.chunk.copy_to_slice(&mut into[..length]);
+        Ok(length)
+    }
+}

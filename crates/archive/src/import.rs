@@ -1,0 +1,137 @@
+//! An archive into a tree of a store.
+//!
+//! One thread reads the archive, in rounds of some megabytes; meanwhile others
+//! hash the round before, store it, and put its entries into the tree. What has
+//! piled up of the tree in memory goes to the store now and then. So an archive
+//! of any size and order takes some tens of megabytes.
+
+mod layer;
+mod round;
+
+use std::io::Read;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread;
+
+use bytes::Bytes;
+use elevo_engine::{Loss, Progress, Repository, StateTree, Workers};
+use elevo_objects::{Chunker, Hash, Tree};
+
+use crate::error::{Error, Result};
+use crate::limits::Limits;
+use crate::reader::{EntryKind, Reader};
+use round::{Builder, Piece, Round};
+
+/// A file up to this size is handed on as a whole; of a larger one, chunks are.
+const WHOLE: u64 = 1 << 20;
+
+/// How an archive is read.
+#[derive(Clone, Debug)]
+pub struct ImportOptions {
+    /// How much it may hold.
+    pub limits: Limits,
+    /// For a layer of an image, the tree it lies on, which is empty for the
+    /// first. Without one, names that mean something in a layer mean nothing.
+    pub base: Option<StateTree>,
+    /// Threads that hash; at least 1.
+    pub threads: usize,
+}
+
+/// An archive that has been read. All of it is stored, and nothing refers to
+/// it until [`StateTree::commit`].
+#[derive(Debug)]
+pub struct Received {
+    /// The tree.
+    pub state: StateTree,
+    /// The same, as it is stored.
+    pub tree: Tree,
+    /// Its times.
+    pub times: Option<Hash>,
+    /// What could not be kept, each kind once.
+    pub losses: Vec<Loss>,
+    /// How many entries the archive had.
+    pub entries: u64,
+    /// Keeps what it has stored, of which the tree is made.
+    _layer: Option<StateTree>,
+}
+
+/// Reads an archive, plain or compressed by gzip or zstd, into the store.
+/// Of two entries with the same name, the later one stays.
+///
+/// Blocks.
+pub fn import(
+    repository: &Repository,
+    from: impl Read + Send,
+    options: &ImportOptions,
+    progress: &Progress,
+) -> Result<Received> {
+    let mut reader = Reader::new(from, options.limits)?;
+    let workers = Workers::start(options.threads).map_err(Error::Read)?;
+    let base = options.base.as_ref();
+    let mut builder = Builder::new(repository, &workers, base, progress);
+    let (rounds, filled) = sync_channel::<Round>(1);
+    let (read, built) = thread::scope(|scope| {
+        let building = scope.spawn(|| {
+            let mut filled = filled.into_iter();
+            let built = filled.try_for_each(|round| builder.add(round));
+            built.map(|()| builder)
+        });
+        let read = fill(&mut reader, rounds);
+        let built = building.join();
+        (
+            read,
+            built.unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+        )
+    });
+    // If building failed, reading ended for that.
+    let builder = built?;
+    let entries = read?;
+    let (state, losses) = builder.finish();
+    let (state, layer) = match base {
+        Some(base) => {
+            let applied = workers.wait(layer::apply(&state, base.clone()))?;
+            (applied, Some(state))
+        }
+        None => (state, None),
+    };
+    let (tree, times) = workers.wait(state.settle())?;
+    Ok(Received {
+        _layer: layer,
+        state,
+        tree,
+        times,
+        losses,
+        entries,
+    })
+}
+
+/// Reads the archive to its end, a round at a time; tells how many entries it
+/// had.
+fn fill(reader: &mut Reader<'_>, rounds: SyncSender<Round>) -> Result<u64> {
+    let mut round = Round::default();
+    let mut count = 0;
+    let hand_on = |round: &mut Round| {
+        let full = std::mem::take(round);
+        rounds.send(full).is_ok()
+    };
+    while let Some(entry) = reader.next_entry()? {
+        count += 1;
+        let size = entry.size;
+        if entry.kind == EntryKind::File && size > WHOLE {
+            for chunk in Chunker::new(reader.by_ref()) {
+                round.push(Piece::Chunk(chunk.map_err(Error::read)?));
+                if round.is_full() && !hand_on(&mut round) {
+                    return Ok(count);
+                }
+            }
+            round.push(Piece::Large(entry));
+        } else {
+            let content = Bytes::from(reader.whole(size)?);
+            round.push(Piece::Whole(entry, content));
+        }
+        if round.is_full() && !hand_on(&mut round) {
+            return Ok(count);
+        }
+    }
+    hand_on(&mut round);
+    Ok(count)
+}

@@ -1,0 +1,238 @@
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use elevo_core::TreePath;
+use elevo_engine::{
+    ContentBuilder, Error as EngineError, Loss, LossKind, Object, Progress, Repository, StateTree,
+    Workers, content_of,
+};
+use elevo_objects::{Content, Entry as TreeEntry, Kind, Link, Mode};
+use rayon::prelude::*;
+
+use crate::error::{Error, Result};
+use crate::reader::{Entry, EntryKind};
+
+/// How much is read ahead of what is worked on.
+const ROUND_BYTES: usize = 4 << 20;
+const ROUND_PIECES: usize = 4096;
+
+/// What the tree may take of memory, and about what a name and a directory take.
+const TREE_BYTES: usize = 64 << 20;
+const NAME_BYTES: usize = 256;
+const DIRECTORY_BYTES: usize = 2048;
+
+/// Some of an archive.
+#[derive(Default)]
+pub(super) struct Round {
+    pieces: Vec<Piece>,
+    bytes: usize,
+}
+
+/// A piece of an archive.
+pub(super) enum Piece {
+    /// An entry with its content.
+    Whole(Entry, Bytes),
+    /// A chunk of a large file.
+    Chunk(Bytes),
+    /// The file whose chunks have come.
+    Large(Entry),
+}
+
+/// A piece that has been hashed.
+enum Hashed {
+    Whole(Entry, Content),
+    Chunk(Object),
+    Large(Entry),
+}
+
+impl Round {
+    pub(super) fn push(&mut self, piece: Piece) {
+        self.bytes += match &piece {
+            Piece::Whole(_, data) | Piece::Chunk(data) => data.len(),
+            Piece::Large(_) => 0,
+        };
+        self.pieces.push(piece);
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.bytes >= ROUND_BYTES || self.pieces.len() >= ROUND_PIECES
+    }
+}
+
+/// Puts rounds into a tree.
+pub(super) struct Builder<'a> {
+    workers: &'a Workers,
+    /// What a layer lies on, and its hard links may lead to.
+    base: Option<&'a StateTree>,
+    progress: &'a Progress,
+    state: StateTree,
+    large: ContentBuilder,
+    losses: BTreeMap<LossKind, Loss>,
+    /// About what the tree takes of memory.
+    tree_bytes: usize,
+    last: TreePath,
+}
+
+impl<'a> Builder<'a> {
+    pub(super) fn new(
+        repository: &Repository,
+        workers: &'a Workers,
+        base: Option<&'a StateTree>,
+        progress: &'a Progress,
+    ) -> Self {
+        Self {
+            workers,
+            base,
+            progress,
+            state: StateTree::empty(repository),
+            large: ContentBuilder::default(),
+            losses: BTreeMap::new(),
+            tree_bytes: 0,
+            last: TreePath::root(),
+        }
+    }
+
+    pub(super) fn finish(self) -> (StateTree, Vec<Loss>) {
+        (self.state, self.losses.into_values().collect())
+    }
+
+    pub(super) fn add(&mut self, round: Round) -> Result<()> {
+        let workers = self.workers;
+        let pieces = round.pieces;
+        let hashed: Vec<_> = workers.run(|| pieces.into_par_iter().map(hash).collect());
+        let mut objects = Vec::new();
+        for (hashed, new) in hashed {
+            objects.extend(new);
+            match hashed {
+                Hashed::Chunk(chunk) => self.large.push_object(chunk),
+                Hashed::Large(entry) => {
+                    let (content, new) = std::mem::take(&mut self.large).finish();
+                    objects.extend(new);
+                    self.put(entry, content)?;
+                }
+                Hashed::Whole(entry, content) => self.put(entry, content)?,
+            }
+        }
+        objects.extend(self.large.take_objects());
+        Ok(workers.wait(self.state.put_objects(objects))?)
+    }
+
+    /// Counts what an entry adds to the tree: the directories that the one
+    /// before it was not in may all be new.
+    fn weigh(&mut self, path: &TreePath) {
+        let mut last = self.last.names();
+        let shared = path
+            .names()
+            .take_while(|name| last.next().as_ref() == Some(name));
+        let new = path.names().count() - shared.count();
+        self.tree_bytes += NAME_BYTES + new.saturating_sub(1) * DIRECTORY_BYTES;
+        drop(last);
+        self.last = path.clone();
+    }
+
+    /// Puts an entry into the tree.
+    fn put(&mut self, entry: Entry, content: Content) -> Result<()> {
+        self.progress.add(1, content.size());
+        self.weigh(&entry.path);
+        if self.tree_bytes > TREE_BYTES {
+            self.workers.wait(self.state.settle())?;
+            self.tree_bytes = 0;
+        }
+        if entry.mode & 0o7000 != 0 {
+            self.lose(LossKind::SpecialBits, &entry.path);
+        }
+        if entry.has_attributes {
+            self.lose(LossKind::ExtendedAttributes, &entry.path);
+        }
+        let mode = Mode::from_bits(entry.mode & 0o777);
+        let leaf = match &entry.kind {
+            EntryKind::Directory if entry.path.is_root() => return Ok(()),
+            EntryKind::Directory => {
+                self.tree_bytes += DIRECTORY_BYTES;
+                let modified = Some(entry.modified);
+                let made = self.state.put_directory(&entry.path, mode, modified);
+                return self
+                    .workers
+                    .wait(made)
+                    .map_err(|error| in_the_way(&entry, error));
+            }
+            EntryKind::File => TreeEntry::File { mode, content },
+            EntryKind::Symlink(_) => match content {
+                Content::Chunk { hash, size } => TreeEntry::Link(Link { hash, size }),
+                _ => return Err(Error::Malformed("a link without a target")),
+            },
+            EntryKind::HardLink(target) => {
+                self.lose(LossKind::HardLink, &entry.path);
+                self.linked(&entry, target)?
+            }
+            EntryKind::Pipe => {
+                self.lose(LossKind::Pipe, &entry.path);
+                return Ok(());
+            }
+            EntryKind::Device => {
+                self.lose(LossKind::Device, &entry.path);
+                return Ok(());
+            }
+        };
+        let put = self.state.put_leaf(&entry.path, leaf, Some(entry.modified));
+        self.workers
+            .wait(put)
+            .map_err(|error| in_the_way(&entry, error))
+    }
+
+    /// The file that a hard link is another name of.
+    fn linked(&self, entry: &Entry, target: &TreePath) -> Result<TreeEntry> {
+        let mut found = self.workers.wait(self.state.entry(target))?;
+        if let (None, Some(base)) = (&found, self.base) {
+            found = self.workers.wait(base.entry(target))?;
+        }
+        match found {
+            Some(file @ TreeEntry::File { .. }) => Ok(file),
+            Some(link @ TreeEntry::Link(_)) => Ok(link),
+            _ => {
+                let why = "it links to a file that did not come before it";
+                Err(Error::refused(entry.path.as_bytes(), why))
+            }
+        }
+    }
+
+    fn lose(&mut self, kind: LossKind, path: &TreePath) {
+        let loss = self.losses.entry(kind).or_insert_with(|| Loss {
+            kind,
+            count: 0,
+            example: path.clone(),
+        });
+        loss.count += 1;
+    }
+}
+
+/// Hashes a piece; gives the objects that its content needs.
+fn hash(piece: Piece) -> (Hashed, Vec<Object>) {
+    match piece {
+        Piece::Whole(entry, data) => {
+            let data = match &entry.kind {
+                EntryKind::Symlink(target) => target.clone(),
+                _ => data,
+            };
+            let (content, objects) = content_of(data);
+            (Hashed::Whole(entry, content), objects)
+        }
+        Piece::Chunk(data) => {
+            let key = Kind::Chunk.key(&data);
+            (Hashed::Chunk(Object { key, data }), Vec::new())
+        }
+        Piece::Large(entry) => (Hashed::Large(entry), Vec::new()),
+    }
+}
+
+fn in_the_way(entry: &Entry, error: EngineError) -> Error {
+    let name = entry.path.as_bytes();
+    match error {
+        EngineError::NotADirectory(_) => {
+            Error::refused(name, "it leads through something that is no directory")
+        }
+        EngineError::NotAFile(_) => Error::refused(name, "a directory is in its place"),
+        EngineError::Root => Error::refused(name, "it has no name"),
+        error => error.into(),
+    }
+}

@@ -1,0 +1,26 @@
+//! Trees of the engine as tar archives, in and out, without a directory in
+//! between.
+//!
+//! Depends on `elevo-core`, `elevo-objects` and `elevo-engine`. Archives come
+//! from anywhere: whatever is in one, reading it takes bounded memory and ends
+//! within the [`Limits`] that the caller gives, and no name leads out of the
+//! tree. Knows nothing of directories on disk.
+//!
+//! [`Reader`] and [`Writer`] are the only ones of the workspace that know what
+//! a tar looks like.
+
+mod compressed;
+mod error;
+mod export;
+mod import;
+mod limits;
+mod reader;
+mod whiteout;
+mod writer;
+
+pub use error::{Error, Result};
+pub use export::{Export, Exported, Form};
+pub use import::{ImportOptions, Received, import};
+pub use limits::Limits;
+pub use reader::{Entry, EntryKind, Reader};
+pub use writer::{Head, HeadKind, Writer};
