@@ -14,6 +14,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
+use elevo_archive::Limits;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
@@ -40,12 +41,9 @@ pub(crate) enum ArchiveError {
     /// The disk is full.
     #[error("the workspace is full")]
     Full,
-    /// It holds more than was allowed.
-    #[error("the archive holds more than {0} bytes")]
-    TooLarge(u64),
-    /// The archive cannot be read to its end.
-    #[error("the archive is damaged or cut off")]
-    Damaged(#[source] io::Error),
+    /// It cannot be read, or not within its limits.
+    #[error(transparent)]
+    Archive(#[from] elevo_archive::Error),
     /// Files cannot be read or written.
     #[error("a file could not be read or written")]
     Io(#[source] io::Error),
@@ -54,6 +52,20 @@ pub(crate) enum ArchiveError {
 type Result<T> = std::result::Result<T, ArchiveError>;
 
 const DEEPEST: usize = 128;
+
+/// As many entries are taken, each of which costs memory for a moment only.
+const MOST_ENTRIES: u64 = 10_000_000;
+
+/// What an archive may hold whose files may have so many bytes.
+pub(crate) fn limits(bytes: u64) -> Limits {
+    Limits {
+        bytes,
+        entries: MOST_ENTRIES,
+        depth: DEEPEST,
+        ..Limits::LARGEST
+    }
+}
+
 const BENEATH: ResolveFlags = ResolveFlags::BENEATH
     .union(ResolveFlags::NO_SYMLINKS)
     .union(ResolveFlags::NO_MAGICLINKS);
@@ -228,7 +240,10 @@ mod tests {
         let rules = Rules { limit: 99, ..RULES };
         let result = unpack(root.path(), Path::new(""), &tar[..], rules);
         assert!(
-            matches!(result, Err(ArchiveError::TooLarge(99))),
+            matches!(
+                result,
+                Err(ArchiveError::Archive(elevo_archive::Error::TooLarge(99)))
+            ),
             "{result:?}"
         );
     }

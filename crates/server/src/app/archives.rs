@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use elevo_api as api;
 use elevo_api::Scope;
+use elevo_archive::{Limits, Received};
 use elevo_core::ErrorCode;
 use elevo_engine::{CommitInfo, ImportOptions, Loss, Progress, Repository};
 use elevo_objects::SnapshotId;
@@ -25,16 +26,11 @@ impl App {
         who.needs(Scope::Files)?;
         let repository = self.homes.repository(who.tenant);
         let info = info(who, "imported from an archive".into());
-        let scratch = self.config.data_dir.join("scratch");
-        let limit = self.config.limits.max_archive;
+        let limits = archive::limits(self.config.limits.max_archive);
         let imported = parts::blocking(move || {
-            let made = std::fs::create_dir_all(&scratch);
-            made.map_err(|error| Failure::internal(&error))?;
-            let directory = tempfile::tempdir_in(&scratch);
-            let directory = directory.map_err(|error| Failure::internal(&error))?;
-            let rules = Rules { owner: None, limit };
-            archive::unpack(directory.path(), "".as_ref(), from, rules)?;
-            import(&repository, directory.path(), info)
+            let received = receive(&repository, from, limits)?;
+            let id = block_on(received.state.commit(info))?;
+            Ok((id, received.losses))
         });
         let (id, losses) = imported.await?;
         Ok(api::Imported {
@@ -100,15 +96,43 @@ impl App {
 
 impl From<ArchiveError> for Failure {
     fn from(error: ArchiveError) -> Self {
-        let code = match &error {
-            ArchiveError::NoSuchPath(_) | ArchiveError::NotADirectory(_) => ErrorCode::PathNotFound,
-            ArchiveError::Refused { .. } | ArchiveError::Damaged(_) => ErrorCode::ArchiveRefused,
-            ArchiveError::Full => ErrorCode::DiskFull,
-            ArchiveError::TooLarge(_) => ErrorCode::PayloadTooLarge,
+        let code = match error {
+            ArchiveError::Archive(error) => return error.into(),
             ArchiveError::Io(_) => return Self::internal(&error),
+            ArchiveError::NoSuchPath(_) | ArchiveError::NotADirectory(_) => ErrorCode::PathNotFound,
+            ArchiveError::Refused { .. } => ErrorCode::ArchiveRefused,
+            ArchiveError::Full => ErrorCode::DiskFull,
         };
         Self::new(code, crate::failure::chain(&error))
     }
+}
+
+impl From<elevo_archive::Error> for Failure {
+    fn from(error: elevo_archive::Error) -> Self {
+        use elevo_archive::Error;
+        let code = match error {
+            Error::Engine(error) => return error.into(),
+            Error::TooLarge(_) | Error::TooMany(_) => ErrorCode::PayloadTooLarge,
+            Error::Write(_) => return Self::internal(&error),
+            _ => ErrorCode::ArchiveRefused,
+        };
+        Self::new(code, crate::failure::chain(&error))
+    }
+}
+
+/// Reads an archive into the store.
+pub(super) fn receive(
+    repository: &Repository,
+    from: impl io::Read + Send,
+    limits: Limits,
+) -> Result<Received> {
+    let options = elevo_archive::ImportOptions {
+        limits,
+        base: None,
+        threads: std::thread::available_parallelism().map_or(1, usize::from),
+    };
+    let received = elevo_archive::import(repository, from, &options, &Progress::new())?;
+    Ok(received)
 }
 
 /// Reads a directory into the store.

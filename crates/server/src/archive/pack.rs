@@ -4,12 +4,13 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use elevo_archive::{Head, HeadKind, Writer};
+use elevo_core::Timestamp;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
-use tar::{Builder, EntryType, Header};
 
 use super::{ArchiveError, DEEPEST, Result, failed, open_beneath, open_root};
 
@@ -17,13 +18,13 @@ use super::{ArchiveError, DEEPEST, Result, failed, open_beneath, open_root};
 /// content, or a file by its own name. Sockets, pipes and devices are left out.
 pub(crate) fn pack(root: &Path, path: &Path, out: impl Write) -> Result<()> {
     let root = open_root(root)?;
-    let mut builder = Builder::new(out);
+    let mut writer = Writer::new(out);
     let below = match path.as_os_str().is_empty() {
         true => open_beneath(root.as_fd(), Path::new("."), path),
         false => open_beneath(root.as_fd(), path, path),
     };
     match below {
-        Ok(directory) => pack_directory(&mut builder, directory, &PathBuf::new(), 0)?,
+        Ok(directory) => pack_directory(&mut writer, directory, &PathBuf::new(), 0)?,
         Err(ArchiveError::NotADirectory(_)) => {
             let parent = path.parent().unwrap_or(Path::new(""));
             let parent = match parent.as_os_str().is_empty() {
@@ -31,12 +32,12 @@ pub(crate) fn pack(root: &Path, path: &Path, out: impl Write) -> Result<()> {
                 false => open_beneath(root.as_fd(), parent, path)?,
             };
             let name = path.file_name().unwrap_or_default();
-            pack_entry(&mut builder, &parent, name, Path::new(name), 0)?;
+            pack_entry(&mut writer, &parent, name, Path::new(name), 0)?;
         }
         Err(error) => return Err(error),
     }
-    let mut out = builder.into_inner().map_err(ArchiveError::Io)?;
-    out.flush().map_err(ArchiveError::Io)
+    writer.finish().map_err(ArchiveError::Io)?;
+    Ok(())
 }
 
 /// Whether there is something at `path` that can be packed.
@@ -56,7 +57,7 @@ pub(crate) fn exists(root: &Path, path: &Path) -> Result<()> {
 }
 
 fn pack_directory(
-    builder: &mut Builder<impl Write>,
+    writer: &mut Writer<impl Write>,
     directory: OwnedFd,
     name: &Path,
     depth: usize,
@@ -79,14 +80,14 @@ fn pack_directory(
     names.sort();
     for entry in names {
         let path = name.join(&entry);
-        pack_entry(builder, &directory, &entry, &path, depth)?;
+        pack_entry(writer, &directory, &entry, &path, depth)?;
     }
     Ok(())
 }
 
 /// What has gone meanwhile is left out.
 fn pack_entry(
-    builder: &mut Builder<impl Write>,
+    writer: &mut Writer<impl Write>,
     directory: &OwnedFd,
     entry: &OsStr,
     path: &Path,
@@ -97,33 +98,30 @@ fn pack_entry(
         stat => stat.map_err(failed)?,
     };
     match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile => pack_file(builder, directory, entry, path),
+        FileType::RegularFile => pack_file(writer, directory, entry, path),
         FileType::Directory => {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let below = match rustix::fs::openat(directory, entry, flags, Mode::empty()) {
                 Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(()),
                 below => below.map_err(failed)?,
             };
-            append(builder, &stat, EntryType::Directory, path, 0, io::empty())?;
-            pack_directory(builder, below, path, depth + 1)
+            append(writer, &stat, HeadKind::Directory, path, io::empty())?;
+            pack_directory(writer, below, path, depth + 1)
         }
         FileType::Symlink => {
             let target = match rustix::fs::readlinkat(directory, entry, Vec::new()) {
                 Err(Errno::NOENT | Errno::INVAL) => return Ok(()),
                 target => target.map_err(failed)?,
             };
-            let mut header = header(&stat, EntryType::Symlink, 0);
-            let target = OsString::from_vec(target.into_bytes());
-            builder
-                .append_link(&mut header, path, target)
-                .map_err(ArchiveError::Io)
+            let kind = HeadKind::Symlink(target.as_bytes());
+            append(writer, &stat, kind, path, io::empty())
         }
         _ => Ok(()),
     }
 }
 
 fn pack_file(
-    builder: &mut Builder<impl Write>,
+    writer: &mut Writer<impl Write>,
     directory: &OwnedFd,
     entry: &OsStr,
     path: &Path,
@@ -140,27 +138,24 @@ fn pack_file(
     let size = stat.st_size as u64;
     // Exactly as long as the header says, whatever becomes of the file.
     let content = File::from(file).chain(io::repeat(0)).take(size);
-    append(builder, &stat, EntryType::Regular, path, size, content)
+    append(writer, &stat, HeadKind::File(size), path, content)
 }
 
 fn append(
-    builder: &mut Builder<impl Write>,
+    writer: &mut Writer<impl Write>,
     stat: &Stat,
-    kind: EntryType,
+    kind: HeadKind<'_>,
     path: &Path,
-    size: u64,
     content: impl Read,
 ) -> Result<()> {
-    let mut header = header(stat, kind, size);
-    let appended = builder.append_data(&mut header, path, content);
-    appended.map_err(ArchiveError::Io)
-}
-
-fn header(stat: &Stat, kind: EntryType, size: u64) -> Header {
-    let mut header = Header::new_gnu();
-    header.set_entry_type(kind);
-    header.set_mode(stat.st_mode & 0o777);
-    header.set_mtime(u64::try_from(stat.st_mtime).unwrap_or_default());
-    header.set_size(size);
-    header
+    let nanos = u32::try_from(stat.st_mtime_nsec).ok();
+    let modified = nanos.and_then(|nanos| Timestamp::new(stat.st_mtime, nanos));
+    let strange = || ArchiveError::Io(io::ErrorKind::InvalidData.into());
+    let head = Head {
+        name: path.as_os_str().as_bytes(),
+        kind,
+        mode: stat.st_mode & 0o777,
+        modified: modified.ok_or_else(strange)?,
+    };
+    writer.append(&head, content).map_err(ArchiveError::Io)
 }

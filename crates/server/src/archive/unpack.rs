@@ -4,15 +4,15 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
+use elevo_archive::{Entry, EntryKind, Limits, Reader};
+use elevo_core::{Timestamp, TreePath};
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Stat, Timespec, Timestamps, Uid};
 use rustix::io::Errno;
-use tar::EntryType;
 
-use super::{
-    ArchiveError, DEEPEST, Result, failed, io_failed, open_beneath, open_root, refused, relative,
-};
+use super::{ArchiveError, Result, failed, io_failed, limits, open_beneath, open_root, refused};
 
 /// Who owns what is unpacked, and how much that may be.
 #[derive(Clone, Copy, Debug)]
@@ -23,80 +23,59 @@ pub(crate) struct Rules {
 
 /// Unpacks a tar into the directory `path`, which is made if it is not there.
 /// What is there by the same name is replaced. Returns how many entries.
-pub(crate) fn unpack(root: &Path, path: &Path, from: impl Read, rules: Rules) -> Result<u64> {
+pub(crate) fn unpack(
+    root: &Path,
+    path: &Path,
+    from: impl Read + Send,
+    rules: Rules,
+) -> Result<u64> {
     let root = open_root(root)?;
     let target = make_directories(root, path, path, rules)?;
-    let mut archive = tar::Archive::new(from);
-    let mut room = rules.limit;
+    let limits: Limits = limits(rules.limit);
+    let mut reader = Reader::new(from, limits)?;
     let mut count = 0;
-    for entry in archive.entries().map_err(ArchiveError::Damaged)? {
-        let mut entry = entry.map_err(ArchiveError::Damaged)?;
-        let name = entry.path().map_err(ArchiveError::Damaged)?.into_owned();
-        let clean = name.to_str().and_then(|text| {
-            let absolute = text.starts_with('/');
-            relative(text).filter(|_| !absolute)
-        });
-        let bytes_only = name
-            .to_str()
-            .is_none()
-            .then(|| relative_bytes(&name))
-            .flatten();
-        let Some(clean) = clean.or(bytes_only) else {
-            return Err(refused(&name, "its name leads out of the directory"));
-        };
-        if clean.components().count() > DEEPEST {
-            return Err(refused(&name, "it is nested too deeply"));
-        }
+    while let Some(entry) = reader.next_entry()? {
         let copy = target.try_clone().map_err(ArchiveError::Io)?;
-        room = room
-            .checked_sub(entry.size())
-            .ok_or(ArchiveError::TooLarge(rules.limit))?;
-        unpack_entry(copy, &clean, &mut entry, rules)?;
+        unpack_entry(copy, &entry, &mut reader, rules)?;
         count += 1;
     }
     Ok(count)
 }
 
-fn relative_bytes(name: &Path) -> Option<PathBuf> {
-    let plain = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
-    name.components().all(plain).then(|| name.to_owned())
+fn on_disk(path: &TreePath) -> PathBuf {
+    OsStr::from_bytes(path.as_bytes()).into()
 }
 
 fn unpack_entry(
     target: OwnedFd,
-    name: &Path,
-    entry: &mut tar::Entry<'_, impl Read>,
+    entry: &Entry,
+    content: &mut impl Read,
     rules: Rules,
 ) -> Result<()> {
-    let kind = entry.header().entry_type();
-    // Words about the archive, such as the commit that `git archive` names.
-    if kind.is_pax_global_extensions() {
-        return Ok(());
-    }
-    if kind.is_dir() {
+    let name = &on_disk(&entry.path);
+    if entry.kind == EntryKind::Directory {
         let directory = make_directories(target, name, name, rules)?;
-        let mode = entry.header().mode().unwrap_or(0o755) & 0o777 | 0o700;
+        let mode = entry.mode & 0o777 | 0o700;
         return rustix::fs::fchmod(&directory, Mode::from_raw_mode(mode)).map_err(failed);
     }
     let Some(last) = name.file_name() else {
-        return Ok(());
+        return Err(refused(name, "it has no name"));
     };
     let parent = name.parent().unwrap_or(Path::new(""));
     let again = target.try_clone().map_err(ArchiveError::Io)?;
     let directory = make_directories(target, parent, name, rules)?;
-    match kind {
-        EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => {
+    match &entry.kind {
+        EntryKind::File => {
             clear(&directory, last, name)?;
-            unpack_file(&directory, last, entry, rules)
+            unpack_file(&directory, last, entry, content, rules)
         }
-        EntryType::Symlink => {
-            let link = entry.link_name().map_err(ArchiveError::Damaged)?;
-            let link = link.ok_or_else(|| refused(name, "a link to nothing"))?;
+        EntryKind::Symlink(link) => {
             clear(&directory, last, name)?;
-            rustix::fs::symlinkat(link.as_os_str(), &directory, last).map_err(failed)?;
+            let link = OsStr::from_bytes(link);
+            rustix::fs::symlinkat(link, &directory, last).map_err(failed)?;
             own_link(&directory, last, rules)
         }
-        EntryType::Link => unpack_hard_link(again, &directory, last, name, entry),
+        EntryKind::HardLink(link) => unpack_hard_link(again, &directory, last, name, link),
         _ => Err(refused(name, "it is neither file, directory nor link")),
     }
 }
@@ -104,33 +83,33 @@ fn unpack_entry(
 fn unpack_file(
     directory: &OwnedFd,
     name: &OsStr,
-    entry: &mut tar::Entry<'_, impl Read>,
+    entry: &Entry,
+    content: &mut impl Read,
     rules: Rules,
 ) -> Result<()> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = rustix::fs::openat(directory, name, flags, Mode::from_raw_mode(0o600));
     let mut file = File::from(file.map_err(failed)?);
-    copy(entry, &mut file)?;
-    let mode = entry.header().mode().unwrap_or(0o644) & 0o777;
+    copy(content, &mut file)?;
+    let mode = entry.mode & 0o777;
     rustix::fs::fchmod(&file, Mode::from_raw_mode(mode)).map_err(failed)?;
     if let Some((uid, gid)) = rules.owner {
         let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
         rustix::fs::fchown(&file, Some(uid), Some(gid)).map_err(failed)?;
     }
-    let modified = Timespec {
-        tv_sec: entry
-            .header()
-            .mtime()
-            .unwrap_or_default()
-            .try_into()
-            .unwrap_or(i64::MAX),
-        tv_nsec: 0,
-    };
+    let modified = timespec(entry.modified);
     let times = Timestamps {
         last_access: modified,
         last_modification: modified,
     };
     rustix::fs::futimens(&file, &times).map_err(failed)
+}
+
+fn timespec(time: Timestamp) -> Timespec {
+    Timespec {
+        tv_sec: time.seconds(),
+        tv_nsec: time.nanos().into(),
+    }
 }
 
 /// Tells a source that fails from a target that does.
@@ -139,7 +118,7 @@ fn copy(from: &mut impl Read, into: &mut File) -> Result<()> {
     loop {
         let length = match from.read(&mut buffer) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            length => length.map_err(ArchiveError::Damaged)?,
+            length => length.map_err(elevo_archive::Error::read)?,
         };
         if length == 0 {
             return Ok(());
@@ -153,11 +132,9 @@ fn unpack_hard_link(
     directory: &OwnedFd,
     last: &OsStr,
     name: &Path,
-    entry: &mut tar::Entry<'_, impl Read>,
+    link: &TreePath,
 ) -> Result<()> {
-    let link = entry.link_name().map_err(ArchiveError::Damaged)?;
-    let link = link.and_then(|link| relative(link.to_str()?));
-    let link = link.ok_or_else(|| refused(name, "it links to something outside"))?;
+    let link = on_disk(link);
     let Some(from_name) = link.file_name() else {
         return Err(refused(name, "it links to a directory"));
     };

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use elevo_api as api;
 use elevo_api::Scope;
+use elevo_archive::Limits;
 use elevo_catalog::{LandingKind, Project};
 use elevo_core::{ErrorCode, Name, TreePath};
 use elevo_engine::{Diff, Error as EngineError, ImportOptions, Progress, Repository, StateTree};
@@ -17,10 +18,11 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use super::landing::Job;
 use super::merging::job;
 use super::reading::tree_path;
+use crate::app::archives::receive;
 use crate::app::diff::readable;
 use crate::app::files::{info, losses_out};
 use crate::app::{App, Principal, parts};
-use crate::archive::{self, Rules};
+use crate::archive;
 use crate::failure::{Failure, Result};
 
 /// As many imports read at once; others wait.
@@ -105,28 +107,10 @@ impl App {
         if let Some(done) = self.imported_before(&target).await? {
             return Ok(done);
         }
-        let scratch = self.config.data_dir.join("scratch");
-        let limit = self.config.limits.max_archive;
-        let unpacked = parts::blocking(move || {
-            let made = std::fs::create_dir_all(&scratch);
-            made.map_err(|error| Failure::internal(&error))?;
-            let directory = tempfile::tempdir_in(&scratch);
-            let directory = directory.map_err(|error| Failure::internal(&error))?;
-            let rules = Rules { owner: None, limit };
-            let count = archive::unpack(directory.path(), "".as_ref(), from, rules)?;
-            if count == 0 {
-                // It would remove everything that it replaces.
-                let message = "there is nothing in the archive";
-                return Err(Failure::new(ErrorCode::ArchiveRefused, message));
-            }
-            Ok(directory)
-        });
-        let unpacked = unpacked.await?;
-        // Not before: whoever sends slowly would keep others from their turn.
-        let _turn = turn().await?;
+        let limits = archive::limits(self.config.limits.max_archive);
         let repository = self.homes.repository(who.tenant);
         let said = info(who, format!("an archive for {}", target.project.name));
-        let files = parts::blocking(move || read(&repository, unpacked.path(), said)).await?;
+        let files = parts::blocking(move || unpacked(&repository, from, limits, said)).await?;
         self.land_files(target, LandingKind::Archive, files).await
     }
 
@@ -274,6 +258,27 @@ fn read(repository: &Repository, path: &Path, said: elevo_engine::CommitInfo) ->
         snapshot = block_on(tree.commit(again))?;
     }
     Ok(Files { snapshot, not_kept })
+}
+
+/// Reads an archive into the store, without what git keeps in it.
+fn unpacked(
+    repository: &Repository,
+    from: impl io::Read + Send,
+    limits: Limits,
+    said: elevo_engine::CommitInfo,
+) -> Result<Files> {
+    let received = receive(repository, from, limits)?;
+    let is_left_out = received.tree.count == 0 && !received.losses.is_empty();
+    if received.entries == 0 || is_left_out {
+        // It would remove everything that it replaces.
+        let message = "there is nothing in the archive";
+        return Err(Failure::new(ErrorCode::ArchiveRefused, message));
+    }
+    block_on(without_git(&received.state))?;
+    Ok(Files {
+        snapshot: block_on(received.state.commit(said))?,
+        not_kept: losses_out(&received.losses),
+    })
 }
 
 /// Takes out `.git` wherever it is; whether there was any.
