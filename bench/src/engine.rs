@@ -1,11 +1,13 @@
 //! `elevo-bench engine`: the state engine on the local store.
 
+mod archive;
 mod checkout;
 mod clone;
 mod commit;
 mod diff;
 mod directory;
 pub(crate) mod fixture;
+mod gc;
 mod import;
 mod incremental;
 mod insert;
@@ -34,7 +36,7 @@ pub(crate) struct Arguments {
 }
 
 /// In the order in which they run.
-const MEASURES: [Measure<Bench>; 8] = [
+const MEASURES: [Measure<Bench>; 10] = [
     Measure {
         name: "commit",
         peers: &[Peer::Git],
@@ -66,6 +68,11 @@ const MEASURES: [Measure<Bench>; 8] = [
         run: checkout::run,
     },
     Measure {
+        name: "archive",
+        peers: &[Peer::Tar],
+        run: archive::run,
+    },
+    Measure {
         name: "incremental",
         peers: &[],
         run: incremental::run,
@@ -74,6 +81,11 @@ const MEASURES: [Measure<Bench>; 8] = [
         name: "insert",
         peers: &[],
         run: insert::run,
+    },
+    Measure {
+        name: "gc",
+        peers: &[],
+        run: gc::run,
     },
 ];
 
@@ -92,6 +104,8 @@ pub(crate) struct Sizes {
     pub(crate) mixed: u64,
     /// Bytes of the file that is edited.
     pub(crate) edited_file: usize,
+    /// Objects of the store that is collected.
+    pub(crate) collected: usize,
 }
 
 pub(crate) const FULL: Sizes = Sizes {
@@ -101,6 +115,7 @@ pub(crate) const FULL: Sizes = Sizes {
     directory: 1_000_000,
     mixed: 1 << 30,
     edited_file: 200_000_000,
+    collected: 10_000_000,
 };
 
 pub(crate) const QUICK: Sizes = Sizes {
@@ -110,6 +125,7 @@ pub(crate) const QUICK: Sizes = Sizes {
     directory: 100_000,
     mixed: 128 << 20,
     edited_file: 50_000_000,
+    collected: 1_000_000,
 };
 
 pub(crate) fn run(arguments: &Arguments) -> Result<Report> {

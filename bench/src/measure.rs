@@ -16,6 +16,11 @@ impl Samples {
         Self(Vec::new())
     }
 
+    /// What was measured once.
+    pub(crate) fn of(value: f64) -> Self {
+        Self(vec![value])
+    }
+
     pub(crate) fn push(&mut self, value: f64) {
         self.0.push(value);
     }

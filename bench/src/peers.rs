@@ -24,6 +24,7 @@ pub(crate) enum Peer {
     Git,
     Restic,
     Cp,
+    Tar,
     Docker,
 }
 
@@ -34,6 +35,7 @@ impl Peer {
             Self::Git => ("git", "--version", "git"),
             Self::Restic => ("restic", "version", "restic"),
             Self::Cp => ("cp", "--version", "coreutils"),
+            Self::Tar => ("tar", "--version", "tar"),
             Self::Docker => ("docker", "--version", "docker.io"),
         }
     }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use bytes::Bytes;
 use elevo_core::TenantId;
-use elevo_engine::{Commit, Object, Store, StoreResult};
+use elevo_engine::{Collection, Commit, Depth, Guard, Object, Store, StoreResult};
 use elevo_objects::{ObjectKey, Snapshot, SnapshotId};
 
 /// Passes every call on to another store. Remembering costs next to nothing; counting is done
@@ -112,5 +112,21 @@ impl Store for Recorder {
         self.below
             .list_references(tenant, prefix, after, limit)
             .await
+    }
+
+    async fn writing(&self, tenant: TenantId) -> StoreResult<Guard> {
+        self.below.writing(tenant).await
+    }
+
+    async fn hold(&self, tenant: TenantId, snapshots: &[SnapshotId]) -> StoreResult<Option<Guard>> {
+        self.below.hold(tenant, snapshots).await
+    }
+
+    async fn collection(
+        &self,
+        tenant: TenantId,
+        depth: Depth,
+    ) -> StoreResult<Box<dyn Collection + '_>> {
+        self.below.collection(tenant, depth).await
     }
 }

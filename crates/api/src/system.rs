@@ -80,6 +80,10 @@ pub struct GcResult {
     pub cleaned_sandboxes: u64,
     /// Workspaces that no sandbox had.
     pub cleaned_workspaces: u64,
+    /// Snapshots that nobody needed.
+    pub cleaned_snapshots: u64,
+    /// What only they had: pieces of files and directories.
+    pub cleaned_objects: u64,
     /// Bytes that are free now and were not before, on the data directory's
     /// disk.
     pub freed_space: u64,

@@ -9,6 +9,7 @@
 //! [`Reader`] and [`Writer`] are the only ones of the workspace that know what
 //! a tar looks like.
 
+mod anything;
 mod compressed;
 mod error;
 mod export;
@@ -18,6 +19,7 @@ mod reader;
 mod whiteout;
 mod writer;
 
+pub use anything::read_anything;
 pub use error::{Error, Result};
 pub use export::{Export, Exported, Form};
 pub use import::{ImportOptions, Received, import};

@@ -15,7 +15,10 @@ use crate::project::Project;
 use crate::review::Review;
 use crate::sandbox::Sandbox;
 use crate::shell::Shell as OpenShell;
-use crate::state::{cat, checkout, commit, diff, import, init, log, ls, show, tag};
+use crate::state::{
+    backup, cat, checkout, commit, diff, export, gc, import, init, log, ls, repair, restore, show,
+    tag, verify,
+};
 use crate::template::Template;
 use crate::up::Up;
 use crate::ws::Ws;
@@ -140,13 +143,21 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// Whether it changes the store.
+    /// Whether it is for the process that holds the store: most of these change
+    /// it.
     pub(crate) fn writes(&self) -> bool {
         match &self.command {
+            // Whoever holds the store sees it as it is.
+            StateCommand::Verify(_) | StateCommand::Repair(_) | StateCommand::Backup(_) => true,
             StateCommand::Import(_) | StateCommand::Commit(_) => true,
             StateCommand::Tag(tag) => tag.writes(),
             _ => false,
         }
+    }
+
+    /// Whether it reads standard input.
+    pub(crate) fn reads_input(&self) -> bool {
+        matches!(&self.command, StateCommand::Import(import) if import.tar.is_input())
     }
 
     /// The directory it was given, if its store may be found through it.
@@ -194,6 +205,7 @@ pub(crate) struct Global {
 pub(crate) enum StateCommand {
     Init(init::Init),
     Import(import::Import),
+    Export(export::Export),
     Commit(commit::Commit),
     Log(log::Log),
     Show(show::Show),
@@ -202,6 +214,11 @@ pub(crate) enum StateCommand {
     Cat(cat::Cat),
     Ls(ls::Ls),
     Tag(tag::Tag),
+    Gc(gc::Gc),
+    Verify(verify::Verify),
+    Repair(repair::Repair),
+    Backup(backup::Backup),
+    Restore(restore::Restore),
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
 //! Who calls: whoever runs this command, or somebody who has the server run it
 //! for them.
 
-use std::io::Write;
+use std::io::{self, Read, Write};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use elevo_engine::Store;
+use elevo_store_local::LocalStore;
 use elevo_workspace::Options;
 
 use crate::errors::Problem;
@@ -18,6 +18,8 @@ pub(crate) struct Caller {
     pub(crate) here: PathBuf,
     /// Who makes snapshots, unless a command says otherwise.
     pub(crate) author: String,
+    /// Standard input.
+    pub(crate) input: Box<dyn Read + Send>,
     pub(crate) sink: Sink,
     pub(crate) notes: Notes,
     /// What this process has open already.
@@ -35,6 +37,7 @@ impl Caller {
         Ok(Self {
             here,
             author: user(),
+            input: Box::new(io::stdin()),
             sink: Sink::stdout(),
             notes: Notes::Here,
             held: None,
@@ -77,7 +80,7 @@ impl Notes {
 pub(crate) struct Held {
     /// Where the store is.
     pub(crate) path: PathBuf,
-    pub(crate) store: Arc<dyn Store>,
+    pub(crate) store: Arc<LocalStore>,
     /// Where workspaces are.
     pub(crate) workspaces: PathBuf,
     pub(crate) options: Options,

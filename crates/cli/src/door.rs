@@ -7,7 +7,8 @@
 //!
 //! ```text
 //! frame     kind: 1 byte, length: 4 bytes (big-endian), then so many bytes
-//! kinds     R  request, JSON; the first and only one of the caller
+//! kinds     R  request, JSON; the first of the caller
+//!           I  standard input, of commands that read it; an empty one ends it
 //!           O  standard output        E  standard error
 //!           X  the exit code, 1 byte; the last one
 //! request   {"version":1, "args":[base64…], "here":base64, "author":"…",
@@ -22,11 +23,13 @@ mod frame;
 mod serve;
 
 use std::ffi::OsString;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::thread;
 use std::time::Duration;
 
 use base64::Engine;
@@ -69,6 +72,7 @@ pub(crate) fn call(
     global: &Global,
     directory: Option<&Path>,
     caller: &Caller,
+    reads_input: bool,
 ) -> anyhow::Result<Option<ExitCode>> {
     // A store that is not found is told where the command runs.
     let Ok(store) = find_store(global, &caller.here, directory) else {
@@ -87,7 +91,8 @@ pub(crate) fn call(
         colour: caller.sink.colour,
         colour_errors: anstream::AutoStream::choice(&io::stderr()) != anstream::ColorChoice::Never,
     };
-    let code = ask(&data.socket(), &request).map_err(|source| Problem::Door { store, source })?;
+    let code = ask(&data.socket(), &request, reads_input)
+        .map_err(|source| Problem::Door { store, source })?;
     Ok(Some(ExitCode::from(code)))
 }
 
@@ -123,10 +128,16 @@ fn gives(args: &[OsString], option: &str) -> bool {
     options.into_iter().any(is_it)
 }
 
-fn ask(socket: &Path, request: &Request) -> io::Result<u8> {
+fn ask(socket: &Path, request: &Request, reads_input: bool) -> io::Result<u8> {
     let mut stream = UnixStream::connect(socket)?;
     stream.set_write_timeout(Some(PATIENCE))?;
     write(&mut stream, Kind::Request, &serde_json::to_vec(request)?)?;
+    if reads_input {
+        stream.set_write_timeout(None)?;
+        let out = stream.try_clone()?;
+        // Ends with the process, however long standard input goes on.
+        thread::spawn(move || send_input(out));
+    }
     let mut input = io::BufReader::new(stream);
     loop {
         let (kind, payload) = read(&mut input)?;
@@ -138,8 +149,27 @@ fn ask(socket: &Path, request: &Request) -> io::Result<u8> {
             },
             Kind::Errors => print(&mut io::stderr().lock(), &payload)?,
             Kind::Exit => return payload.first().copied().ok_or_else(frame::strange),
-            Kind::Request => return Err(frame::strange()),
+            Kind::Request | Kind::Input => return Err(frame::strange()),
         }
+    }
+}
+
+/// Sends standard input. Where that fails, no end is sent, and the server knows
+/// that it has only a part.
+fn send_input(mut out: UnixStream) {
+    let mut send = || -> io::Result<()> {
+        let mut input = io::stdin().lock();
+        let mut buffer = vec![0; 256 << 10];
+        loop {
+            let length = input.read(&mut buffer)?;
+            write(&mut out, Kind::Input, &buffer[..length])?;
+            if length == 0 {
+                return Ok(());
+            }
+        }
+    };
+    if send().is_err() {
+        let _ = out.shutdown(Shutdown::Write);
     }
 }
 

@@ -145,6 +145,30 @@ pub(crate) fn now() -> Timestamp {
         .unwrap_or_else(|| unreachable!("the remainder is below a second"))
 }
 
+pub(crate) fn size(text: &str) -> Result<u64, String> {
+    let (number, unit) = match text.trim_end_matches(['B', 'b']) {
+        text if text.ends_with(|last: char| last.is_ascii_alphabetic()) => {
+            text.split_at(text.len() - 1)
+        }
+        text => (text, ""),
+    };
+    let shift = match unit {
+        "" => 0,
+        "K" | "k" => 10,
+        "M" | "m" => 20,
+        "G" | "g" => 30,
+        "T" | "t" => 40,
+        _ => return Err("a size is a number, with K, M, G or T if you like".into()),
+    };
+    let number: u64 = number
+        .parse()
+        .map_err(|_| "a size is a number, with K, M, G or T if you like".to_owned())?;
+    number
+        .checked_mul(1 << shift)
+        .filter(|bytes| *bytes > 0)
+        .ok_or_else(|| "no disk has that size".into())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

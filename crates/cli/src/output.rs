@@ -141,6 +141,11 @@ impl Output {
         self.out.write_all(bytes).map_err(OutputError)
     }
 
+    /// For somebody who writes bytes as they are.
+    pub(crate) fn writer(&mut self) -> &mut impl Write {
+        &mut self.out
+    }
+
     /// One line. On a terminal it shows at once.
     pub(crate) fn line(&mut self, line: impl AsRef<[u8]>) -> Result<(), OutputError> {
         self.bytes(line.as_ref())?;

@@ -1,6 +1,7 @@
 //! What every command of `elevo state` works with: its options, where it is
 //! called, the store, and the way out.
 
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,6 +28,7 @@ pub(crate) struct Session {
     /// The command, for whoever finds the store busy.
     command: &'static str,
     author: String,
+    input: Box<dyn Read + Send>,
     notes: Notes,
     held: Option<Arc<Held>>,
 }
@@ -66,6 +68,7 @@ impl Session {
             here: caller.here,
             command,
             author: caller.author,
+            input: caller.input,
             notes: caller.notes,
             held: caller.held,
         }
@@ -74,6 +77,11 @@ impl Session {
     /// Who makes a snapshot, if nobody was named.
     pub(crate) fn author(&self) -> &str {
         &self.author
+    }
+
+    /// Standard input, for one who reads all of it.
+    pub(crate) fn take_input(&mut self) -> Box<dyn Read + Send> {
+        std::mem::replace(&mut self.input, Box::new(io::empty()))
     }
 
     /// What this process holds open, if it is this store.
@@ -153,6 +161,15 @@ impl Session {
             repository,
             here: place.here(),
         })
+    }
+
+    /// Opens the store itself to read, without a cache over it.
+    pub(crate) fn read_local(&self, place: &Place) -> Result<Arc<LocalStore>, OpenError> {
+        if let Some(held) = self.held(place) {
+            return Ok(held.store.clone());
+        }
+        let store = LocalStore::open_read_only(&place.store, &self.options())?;
+        Ok(Arc::new(store))
     }
 
     /// Opens a store to write; waits a little for another writer.

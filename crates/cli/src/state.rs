@@ -1,19 +1,26 @@
 //! The commands of `elevo state`, one per file.
 
 pub(crate) mod about;
+pub(crate) mod backup;
 pub(crate) mod cat;
 pub(crate) mod checkout;
 pub(crate) mod commit;
 mod describe;
 pub(crate) mod diff;
+pub(crate) mod export;
+pub(crate) mod gc;
 mod history;
 pub(crate) mod import;
 pub(crate) mod init;
 pub(crate) mod keep;
 pub(crate) mod log;
 pub(crate) mod ls;
+mod receive;
+pub(crate) mod repair;
+pub(crate) mod restore;
 pub(crate) mod show;
 pub(crate) mod tag;
+pub(crate) mod verify;
 
 use std::process::ExitCode;
 
@@ -32,7 +39,7 @@ pub(crate) fn run(state: State) -> anyhow::Result<ExitCode> {
     let caller = Caller::local()?;
     if state.writes() {
         let directory = state.directory();
-        if let Some(code) = door::call(&state.global, directory, &caller)? {
+        if let Some(code) = door::call(&state.global, directory, &caller, state.reads_input())? {
             return Ok(code);
         }
     }
@@ -83,6 +90,7 @@ fn dispatch(session: &mut Session, command: StateCommand) -> anyhow::Result<Exit
     match command {
         StateCommand::Init(args) => init::run(session, args).map(done),
         StateCommand::Import(args) => import::run(session, args).map(done),
+        StateCommand::Export(args) => export::run(session, &args).map(done),
         StateCommand::Commit(args) => commit::run(session, args).map(done),
         StateCommand::Log(args) => log::run(session, args).map(done),
         StateCommand::Show(args) => show::run(session, &args).map(done),
@@ -91,6 +99,11 @@ fn dispatch(session: &mut Session, command: StateCommand) -> anyhow::Result<Exit
         StateCommand::Cat(args) => cat::run(session, &args).map(done),
         StateCommand::Ls(args) => ls::run(session, &args).map(done),
         StateCommand::Tag(args) => tag::run(session, args).map(done),
+        StateCommand::Verify(args) => verify::run(session, &args),
+        StateCommand::Repair(args) => repair::run(session, &args),
+        StateCommand::Backup(args) => backup::run(session, &args).map(done),
+        StateCommand::Restore(args) => restore::run(session, args).map(done),
+        StateCommand::Gc(args) => gc::run(session, &args).map(done),
     }
 }
 
@@ -98,6 +111,7 @@ const fn name(command: &StateCommand) -> &'static str {
     match command {
         StateCommand::Init(_) => "state init",
         StateCommand::Import(_) => "state import",
+        StateCommand::Export(_) => "state export",
         StateCommand::Commit(_) => "state commit",
         StateCommand::Log(_) => "state log",
         StateCommand::Show(_) => "state show",
@@ -106,6 +120,11 @@ const fn name(command: &StateCommand) -> &'static str {
         StateCommand::Cat(_) => "state cat",
         StateCommand::Ls(_) => "state ls",
         StateCommand::Tag(_) => "state tag",
+        StateCommand::Verify(_) => "state verify",
+        StateCommand::Repair(_) => "state repair",
+        StateCommand::Backup(_) => "state backup",
+        StateCommand::Restore(_) => "state restore",
+        StateCommand::Gc(_) => "state gc",
     }
 }
 

@@ -4,6 +4,7 @@
 mod keep;
 mod look;
 mod make;
+pub(crate) mod places;
 mod served;
 
 use std::path::PathBuf;
@@ -125,7 +126,7 @@ pub(crate) fn run(ws: Ws) -> anyhow::Result<ExitCode> {
     };
     let ws = Ws { command, ..ws };
     let caller = Caller::local()?;
-    match door::call(&ws.global, None, &caller)? {
+    match door::call(&ws.global, None, &caller, false)? {
         Some(code) => Ok(code),
         None => run_for(ws, caller),
     }
@@ -138,7 +139,7 @@ pub(crate) fn run_for(ws: Ws, caller: Caller) -> anyhow::Result<ExitCode> {
     let root = match (ws.workspaces, session.held(&place)) {
         (Some(path), _) => session.path(&path),
         (None, Some(held)) => held.workspaces.clone(),
-        (None, None) => place.store.with_file_name("workspaces"),
+        (None, None) => places::beside(&place.store),
     };
     let mut call = Call {
         session,

@@ -7,6 +7,12 @@ pub struct Timestamp {
 }
 
 impl Timestamp {
+    /// 1970-01-01T00:00:00Z.
+    pub const EPOCH: Self = Self {
+        seconds: 0,
+        nanos: 0,
+    };
+
     /// `None` if `nanos` is a full second or more.
     pub const fn new(seconds: i64, nanos: u32) -> Option<Self> {
         if nanos < 1_000_000_000 {
@@ -35,8 +41,8 @@ mod tests {
     fn a_time_has_less_than_a_second_of_nanoseconds_and_sorts() {
         assert_eq!(Timestamp::new(0, 1_000_000_000), None);
         let before = Timestamp::new(-1, 999_999_999).unwrap();
-        let epoch = Timestamp::new(0, 0).unwrap();
-        assert!(before < epoch);
+        assert_eq!(Timestamp::new(0, 0), Some(Timestamp::EPOCH));
+        assert!(before < Timestamp::EPOCH);
         assert_eq!((before.seconds(), before.nanos()), (-1, 999_999_999));
     }
 }

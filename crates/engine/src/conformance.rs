@@ -9,7 +9,9 @@
 //! empty. The argument makes whatever dereferences to a store, so it can hold
 //! on to a directory or a server as well. Checks panic with what they found.
 
+mod collections;
 mod commits;
+mod inspection;
 mod model;
 mod objects;
 mod references;
@@ -22,7 +24,9 @@ use elevo_core::{TenantId, Timestamp};
 use elevo_objects::{Hash, Kind, ObjectKey, Snapshot, SnapshotId, Tree};
 use futures::executor::block_on;
 
+pub use collections::*;
 pub use commits::*;
+pub use inspection::*;
 pub use model::*;
 pub use objects::*;
 pub use references::*;
@@ -63,6 +67,13 @@ macro_rules! conformance_tests {
             snapshots_are_listed_in_pages
             references_are_listed_in_pages
             references_are_listed_by_prefix
+            a_full_collection_removes_what_is_not_marked
+            what_is_written_or_found_during_a_collection_stays
+            what_comes_during_the_sweep_stays
+            a_held_snapshot_is_told_to_collections
+            a_collection_counts_those_who_wrote_before
+            a_collection_that_was_cut_short_removes_nothing
+            a_young_collection_knows_what_was_needed_before
             every_sequence_of_calls_is_answered_as_by_the_memory_store
         }
     };

@@ -57,6 +57,9 @@ pub enum Error {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// Whoever started the operation has ended it.
+    #[error("cancelled")]
+    Cancelled,
     /// The file system failed at a path of an import or a checkout.
     #[error("cannot {action} `{path}`")]
     Io {

@@ -439,10 +439,7 @@ impl Splicer {
         if self.object_bytes > SPILL_BYTES {
             let objects = std::mem::take(&mut self.objects);
             self.object_bytes = 0;
-            self.repository
-                .store()
-                .put(self.repository.tenant(), objects)
-                .await?;
+            self.repository.put_ahead(objects).await?;
         }
         Ok(())
     }

@@ -32,6 +32,7 @@ use crate::blocking::Workers;
 use crate::disk::{self, Root};
 use crate::error::{Error, Result, at_root};
 use crate::file::ContentBuilder;
+use crate::guards::Guard;
 use crate::progress::Progress;
 use crate::repository::Repository;
 use crate::stat_cache::{Fingerprint, NewStatCache, StatCache};
@@ -65,6 +66,8 @@ pub struct Imported {
     /// What could not be kept, each kind once.
     pub losses: Vec<Loss>,
     rest: Vec<Object>,
+    /// Keeps what was put or found on the way.
+    _writing: Guard,
 }
 
 /// Something about the directory that a snapshot does not keep.
@@ -138,6 +141,9 @@ struct Job<'a> {
     new_cache: Option<&'a NewStatCache>,
 }
 
+/// A tree, and the times of what is in it.
+type ReadAs = (Tree, Option<Hash>);
+
 /// What an [`Importer`] found.
 type Found = Result<(ReadDirectory, Vec<Loss>)>;
 
@@ -162,12 +168,15 @@ impl<'a> Job<'a> {
     fn into_store(self, read: impl FnOnce(Importer<'_>) -> Found) -> Result<Imported> {
         let workers = Workers::start(self.options.threads).map_err(at_root("start threads for"))?;
         let sink = Sink::store(self.repository, &workers);
+        let (store, tenant) = (self.repository.store(), self.repository.tenant());
+        let writing = workers.wait(store.writing(tenant))?;
         let (read, losses) = read(Importer::open(&self, &workers, &sink)?)?;
         Ok(Imported {
             tree: read.tree,
             times: read.times,
             losses,
             rest: sink.into_rest(),
+            _writing: writing,
         })
     }
 
@@ -304,6 +313,31 @@ impl<'a> Importer<'a> {
         let workers = self.workers;
         let read = workers.run(|| self.directory(&TreePath::root(), known))?;
         Ok((read, self.into_losses()))
+    }
+
+    /// Reads the directory as its cache knows it.
+    fn run_again(mut self) -> Found {
+        let (_held, known) = self.known()?.unzip();
+        self.run(known)
+    }
+
+    /// What the directory was read as, and what keeps it from being collected;
+    /// if that is gone already, the cache is of no use.
+    fn known(&mut self) -> Result<Option<(Guard, ReadAs)>> {
+        let Some(id) = self.cache.and_then(StatCache::snapshot) else {
+            return Ok(None);
+        };
+        match self.workers.wait(self.repository.hold(id)) {
+            Ok(held) => {
+                let snapshot = self.workers.wait(self.repository.snapshot(id))?;
+                Ok(Some((held, (snapshot.tree, snapshot.times))))
+            }
+            Err(Error::NoSuchSnapshot(_)) => {
+                self.cache = None;
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     fn into_losses(self) -> Vec<Loss> {

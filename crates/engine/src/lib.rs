@@ -15,18 +15,23 @@ mod diff;
 mod disk;
 mod error;
 mod file;
+mod gc;
+pub mod guards;
 mod import;
 mod insight;
+mod inspect;
 mod memory;
 mod patch;
 mod progress;
 mod renames;
+mod repair;
 mod repository;
 mod stat_cache;
 mod state;
 pub mod store;
 mod text;
 mod tree;
+mod verify;
 mod walk;
 
 pub use blocking::Workers;
@@ -34,18 +39,26 @@ pub use checkout::{CheckoutOptions, CheckoutReport, Owner, Present, Seed, checko
 pub use diff::{Change, ChangeKind, Diff};
 pub use error::{Error, Result};
 pub use file::{ChunkReader, ContentBuilder, content_of};
+pub use gc::{GcOptions, GcProgress, GcReport, Root, collect_garbage};
+pub use guards::Guard;
 pub use import::{
     ImportOptions, Imported, Loss, LossKind, import, import_again, import_upper, look_again,
     look_upper, note_checkout,
 };
 pub use insight::{Insight, InsightTotals};
+pub use inspect::{Inspect, Mend};
 pub use memory::MemoryStore;
 pub use patch::{PatchOptions, patch, quoted, rename_patch};
 pub use progress::Progress;
 pub use renames::{Rename, WithRenames, renames};
+pub use repair::{Repaired, Source, repair};
 pub use repository::{DEFAULT_CACHE_BYTES, Repository};
 pub use stat_cache::{NewStatCache, StatCache};
 pub use state::{Attributes, CommitInfo, EntryKind, Stat, StateTree};
-pub use store::{Commit, Expected, Object, ReferenceUpdate, Store, StoreError, StoreResult};
+pub use store::{
+    Collection, Commit, Depth, Expected, Object, ReferenceUpdate, Store, StoreError, StoreResult,
+    Swept,
+};
 pub use text::DEFAULT_MAX_TEXT_BYTES;
+pub use verify::{Damage, Place, Problem, Verified, VerifyOptions, verify};
 pub use walk::{Visit, Walk};

@@ -1,3 +1,6 @@
+mod collect;
+mod inspect;
+
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -6,13 +9,18 @@ use bytes::Bytes;
 use elevo_core::TenantId;
 use elevo_objects::{Kind, ObjectKey, Snapshot, SnapshotId};
 
-use crate::store::{Commit, Object, Store, StoreError, StoreResult, check_reference_name};
+use crate::guards::{Guard, Guards};
+use crate::store::{
+    Collection, Commit, Depth, Object, Store, StoreError, StoreResult, check_reference_name,
+};
+use collect::Marks;
 
 /// A [`Store`] in memory, for tests. Stricter than the real ones: it hashes
 /// what it is given and refuses bytes that do not match their key.
 #[derive(Debug, Default)]
 pub struct MemoryStore {
     tenants: Mutex<HashMap<TenantId, Tenant>>,
+    guards: Guards,
 }
 
 #[derive(Debug, Default)]
@@ -20,6 +28,7 @@ struct Tenant {
     objects: HashMap<ObjectKey, Bytes>,
     snapshots: BTreeMap<SnapshotId, Snapshot>,
     references: BTreeMap<String, SnapshotId>,
+    marks: Marks,
 }
 
 impl MemoryStore {
@@ -63,6 +72,7 @@ fn check_object(object: &Object) -> StoreResult<()> {
 impl Tenant {
     fn add(&mut self, objects: Vec<Object>) {
         for object in objects {
+            self.marks.keep(object.key);
             self.objects.entry(object.key).or_insert(object.data);
         }
     }
@@ -114,20 +124,24 @@ impl Store for MemoryStore {
 
     async fn contains(&self, tenant: TenantId, keys: &[ObjectKey]) -> StoreResult<Vec<bool>> {
         Ok(self.with(tenant, |tenant| {
-            keys.iter()
-                .map(|key| tenant.objects.contains_key(key))
-                .collect()
+            let find = |key: &ObjectKey| {
+                tenant.marks.keep(*key);
+                tenant.objects.contains_key(key)
+            };
+            keys.iter().map(find).collect()
         }))
     }
 
     async fn put(&self, tenant: TenantId, objects: Vec<Object>) -> StoreResult<()> {
         objects.iter().try_for_each(check_object)?;
+        let _writing = self.guards.writing(tenant);
         self.with(tenant, |tenant| tenant.add(objects));
         Ok(())
     }
 
     async fn commit(&self, tenant: TenantId, commit: Commit) -> StoreResult<Vec<SnapshotId>> {
         commit.objects.iter().try_for_each(check_object)?;
+        let _writing = self.guards.writing(tenant);
         let ids = commit
             .snapshots
             .iter()
@@ -138,6 +152,12 @@ impl Store for MemoryStore {
             tenant.check_roots(&commit)?;
             tenant.check_references(&commit)?;
             tenant.add(commit.objects);
+            for id in &ids {
+                tenant.marks.keep(ObjectKey {
+                    kind: Kind::Snapshot,
+                    hash: id.0,
+                });
+            }
             tenant
                 .snapshots
                 .extend(ids.iter().copied().zip(commit.snapshots));
@@ -197,5 +217,26 @@ impl Store for MemoryStore {
                 .take(limit)
                 .collect()
         }))
+    }
+
+    async fn writing(&self, tenant: TenantId) -> StoreResult<Guard> {
+        Ok(Guard::new(self.guards.writing(tenant)))
+    }
+
+    async fn hold(&self, tenant: TenantId, snapshots: &[SnapshotId]) -> StoreResult<Option<Guard>> {
+        let (holding, phase) = self.guards.hold(tenant, snapshots);
+        let are_there = self.with(tenant, |tenant| {
+            let mut ids = snapshots.iter();
+            ids.all(|id| tenant.snapshots.contains_key(id) && tenant.marks.may_hold(*id, phase))
+        });
+        Ok(are_there.then(|| Guard::new(holding)))
+    }
+
+    async fn collection(
+        &self,
+        tenant: TenantId,
+        depth: Depth,
+    ) -> StoreResult<Box<dyn Collection + '_>> {
+        Ok(Box::new(self.collect(tenant, depth)?))
     }
 }

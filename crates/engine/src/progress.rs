@@ -1,11 +1,14 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use crate::error::{Error, Result};
+
 /// Counters of a long operation, which another thread may watch.
 #[derive(Debug, Default)]
 pub struct Progress {
     entries: AtomicU64,
     bytes: AtomicU64,
     changing: AtomicBool,
+    cancelled: AtomicBool,
 }
 
 impl Progress {
@@ -28,6 +31,20 @@ impl Progress {
     /// failed, `false` says that the directory is as it was.
     pub fn has_changed(&self) -> bool {
         self.changing.load(Ordering::Relaxed)
+    }
+
+    /// Asks the operation to end early, with
+    /// [`Error::Cancelled`](crate::Error::Cancelled), if it is one that can.
+    pub fn cancel(&self) {
+        self.cancelled.store(true, Ordering::Relaxed);
+    }
+
+    /// Fails once the operation is to end early.
+    pub fn check(&self) -> Result<()> {
+        match self.cancelled.load(Ordering::Relaxed) {
+            true => Err(Error::Cancelled),
+            false => Ok(()),
+        }
     }
 
     pub(crate) fn begin_changes(&self) {

@@ -1,6 +1,6 @@
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -14,7 +14,8 @@ use quick_cache::sync::Cache;
 
 use crate::error::{Error, Result};
 use crate::file;
-use crate::store::{Commit, Object, Store, StoreError, StoreResult};
+use crate::guards::Guard;
+use crate::store::{Collection, Commit, Depth, Object, Store, StoreError, StoreResult};
 
 /// One tenant's objects in a store, with a cache of nodes already taken apart.
 /// Cloning is cheap and shares the cache.
@@ -23,7 +24,11 @@ pub struct Repository {
     store: Arc<dyn Store>,
     tenant: TenantId,
     cache: Arc<Cache<ObjectKey, CachedNode, ByBytes>>,
+    ahead: Arc<Ahead>,
 }
+
+/// Held by who has put objects ahead of a commit.
+type Ahead = Mutex<Option<Arc<Guard>>>;
 
 impl fmt::Debug for Repository {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -46,6 +51,7 @@ impl Repository {
             store,
             tenant,
             cache,
+            ahead: Arc::default(),
         }
     }
 
@@ -69,7 +75,41 @@ impl Repository {
             store,
             tenant: self.tenant,
             cache: self.cache.clone(),
+            ahead: self.ahead.clone(),
         }
+    }
+
+    /// The same for work of its own, which has put ahead what this has.
+    pub(crate) fn apart(&self) -> Self {
+        Self {
+            ahead: Arc::new(Mutex::new(self.ahead().clone())),
+            ..self.clone()
+        }
+    }
+
+    fn ahead(&self) -> MutexGuard<'_, Option<Arc<Guard>>> {
+        self.ahead.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Stores objects ahead of the commit that will need them, and keeps them
+    /// until [`caught_up`](Self::caught_up).
+    pub(crate) async fn put_ahead(&self, objects: Vec<Object>) -> Result<()> {
+        if self.ahead().is_none() {
+            let guard = Arc::new(self.store.writing(self.tenant).await?);
+            self.ahead().get_or_insert(guard);
+        }
+        Ok(self.store.put(self.tenant, objects).await?)
+    }
+
+    /// Notes that all that was put ahead is part of a snapshot.
+    pub(crate) fn caught_up(&self) {
+        self.ahead().take();
+    }
+
+    /// Keeps a snapshot, which must be there, and all that it needs.
+    pub async fn hold(&self, id: SnapshotId) -> Result<Guard> {
+        let held = self.store.hold(self.tenant, &[id]).await?;
+        held.ok_or(Error::NoSuchSnapshot(id))
     }
 
     /// A snapshot that must be there.
@@ -353,5 +393,21 @@ impl Store for Overlay {
         self.below
             .list_references(tenant, prefix, after, limit)
             .await
+    }
+
+    async fn writing(&self, tenant: TenantId) -> StoreResult<Guard> {
+        self.below.writing(tenant).await
+    }
+
+    async fn hold(&self, tenant: TenantId, snapshots: &[SnapshotId]) -> StoreResult<Option<Guard>> {
+        self.below.hold(tenant, snapshots).await
+    }
+
+    async fn collection(
+        &self,
+        tenant: TenantId,
+        depth: Depth,
+    ) -> StoreResult<Box<dyn Collection + '_>> {
+        self.below.collection(tenant, depth).await
     }
 }

@@ -2,10 +2,10 @@
 //! that the next time only files that changed are read.
 //!
 //! ```text
-//! "elevostat" 1                              magic, version
+//! "elevostat" 2                              magic, version
 //! { item … checksum }  …                     a block for each directory, in any order
 //! { path hash, offset, length } …            index: the blocks, sorted by hash
-//! tree, times                                what the directory was read as
+//! snapshot                                   what the directory was read as
 //! index offset, blocks, checksum of all from the index on
 //!
 //! item: name length u8, name, mode u32, size u64,
@@ -24,16 +24,16 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use elevo_core::{Name, TreePath};
-use elevo_objects::{Hash, Tree};
+use elevo_objects::{Hash, SnapshotId};
 use rustix::fs::Stat;
 
 use crate::disk;
 
-const MAGIC: &[u8] = b"elevostat\x01";
+const MAGIC: &[u8] = b"elevostat\x02";
 const CHECKSUM: usize = 16;
 const INDEX_ENTRY: usize = 16 + 8 + 4;
-/// Tree (root, count, bytes), times, index offset, blocks, checksum.
-const END: usize = (33 + 8 + 8) + 33 + 8 + 8 + CHECKSUM;
+/// Snapshot, index offset, blocks, checksum.
+const END: usize = 32 + 8 + 8 + CHECKSUM;
 /// An index larger than this is not read: some ten million directories.
 const LONGEST_INDEX: u64 = 256 << 20;
 
@@ -114,8 +114,7 @@ pub struct StatCache(Option<Open>);
 struct Open {
     file: File,
     index: Vec<u8>,
-    tree: Tree,
-    times: Option<Hash>,
+    snapshot: SnapshotId,
 }
 
 impl StatCache {
@@ -125,9 +124,10 @@ impl StatCache {
         Self(Open::read(path).ok().flatten())
     }
 
-    /// What the directory was read as.
-    pub(crate) fn known(&self) -> Option<(Tree, Option<Hash>)> {
-        self.0.as_ref().map(|open| (open.tree, open.times))
+    /// What the directory was read as. It may be gone from the store, and what
+    /// it needs with it: then the cache says nothing.
+    pub(crate) fn snapshot(&self) -> Option<SnapshotId> {
+        self.0.as_ref().map(|open| open.snapshot)
     }
 
     /// The files of a directory, to be asked for in rising order.
@@ -167,17 +167,12 @@ impl Open {
             return Ok(None);
         }
         index.truncate(index_bytes as usize);
-        let tree = Tree {
-            root: hash(&end[..33]),
-            count: number(&end[33..41]),
-            bytes: number(&end[41..49]),
-        };
-        let times = hash(&end[49..82]);
+        let mut snapshot = [0; 32];
+        snapshot.copy_from_slice(&end[..32]);
         Ok(Some(Self {
             file,
             index,
-            tree,
-            times,
+            snapshot: SnapshotId(Hash::from_bytes(snapshot)),
         }))
     }
 
@@ -202,18 +197,6 @@ fn number(bytes: &[u8]) -> u64 {
     let mut whole = [0; 8];
     whole[..bytes.len()].copy_from_slice(bytes);
     u64::from_le_bytes(whole)
-}
-
-/// A byte that says whether there is one, then 32 bytes.
-fn hash(bytes: &[u8]) -> Option<Hash> {
-    let (is_some, bytes) = bytes.split_first()?;
-    let bytes: [u8; 32] = bytes.try_into().ok()?;
-    (*is_some == 1).then(|| Hash::from_bytes(bytes))
-}
-
-fn put_hash(out: &mut Vec<u8>, hash: Option<Hash>) {
-    out.push(u8::from(hash.is_some()));
-    out.extend(hash.map_or([0; 32], |hash| *hash.as_bytes()));
 }
 
 /// The files of one directory as they were seen.
@@ -313,9 +296,9 @@ impl NewStatCache {
         }
     }
 
-    /// Puts the cache into its place, for a directory that was read as `tree`
-    /// and `times`, which must be stored by now.
-    pub fn finish(self, tree: Tree, times: Option<Hash>) -> io::Result<()> {
+    /// Puts the cache into its place, for a directory that was read as
+    /// `snapshot`, which must be stored by now.
+    pub fn finish(self, snapshot: SnapshotId) -> io::Result<()> {
         let out = self.out.into_inner();
         let Out {
             mut file,
@@ -324,10 +307,7 @@ impl NewStatCache {
         } = out.unwrap_or_else(PoisonError::into_inner);
         index.sort_unstable();
         let mut end = index.concat();
-        put_hash(&mut end, tree.root);
-        end.extend(tree.count.to_le_bytes());
-        end.extend(tree.bytes.to_le_bytes());
-        put_hash(&mut end, times);
+        end.extend(snapshot.0.as_bytes());
         end.extend(at.to_le_bytes());
         end.extend((index.len() as u64).to_le_bytes());
         end.extend(checksum(&end));
@@ -359,11 +339,7 @@ impl FilesToSee {
 mod tests {
     use super::*;
 
-    const TREE: Tree = Tree {
-        root: None,
-        count: 7,
-        bytes: 9,
-    };
+    const READ: SnapshotId = SnapshotId(Hash::from_bytes([7; 32]));
 
     fn fingerprint(n: u64) -> Fingerprint {
         Fingerprint {
@@ -387,7 +363,7 @@ mod tests {
             (0..100).for_each(|n| files.push(&name(n), &fingerprint(n)));
             new.add(&directory, files).unwrap();
         }
-        new.finish(TREE, None).unwrap();
+        new.finish(READ).unwrap();
     }
 
     #[test]
@@ -396,7 +372,7 @@ mod tests {
         let path = directory.path().join("stat");
         written(&path);
         let cache = StatCache::open(&path);
-        assert_eq!(cache.known(), Some((TREE, None)));
+        assert_eq!(cache.snapshot(), Some(READ));
         let mut files = cache.files(&TreePath::new("a").unwrap());
         for n in [3, 4, 50, 99] {
             assert_eq!(files.find(&name(n)), Some(fingerprint(n)));
@@ -419,7 +395,7 @@ mod tests {
         files.push(&name(1), &late);
         files.push(&name(2), &fingerprint(2));
         new.add(&TreePath::root(), files).unwrap();
-        new.finish(TREE, None).unwrap();
+        new.finish(READ).unwrap();
         let mut files = StatCache::open(&path).files(&TreePath::root());
         assert_eq!(files.find(&name(1)), None);
         assert_eq!(files.find(&name(2)), Some(fingerprint(2)));
@@ -439,11 +415,11 @@ mod tests {
             let mut files = cache.files(&TreePath::new("a").unwrap());
             let found = files.find(&name(50));
             assert!(found.is_none_or(|found| found == fingerprint(50)), "{at}");
-            assert!(cache.known().is_none_or(|known| known == (TREE, None)));
+            assert!(cache.snapshot().is_none_or(|read| read == READ));
         }
         for length in (0..good.len()).step_by(17) {
             fs::write(&path, &good[..length]).unwrap();
-            assert_eq!(StatCache::open(&path).known(), None);
+            assert_eq!(StatCache::open(&path).snapshot(), None);
         }
     }
 }

@@ -18,6 +18,7 @@ use tokio::sync::{Mutex, MutexGuard};
 use crate::diff::Diff;
 use crate::error::{Error, Result};
 use crate::file;
+use crate::guards::Guard;
 use crate::repository::Repository;
 use crate::store::{Commit, Expected, Object, ReferenceUpdate};
 use directory::{Directory, Leaf, Slot};
@@ -37,6 +38,8 @@ pub struct StateTree {
     repository: Repository,
     root: RwLock<Arc<Directory>>,
     writer: Mutex<()>,
+    /// Keeps the snapshot that this was opened at.
+    held: Option<Arc<Guard>>,
 }
 
 /// What is known of an entry without reading it.
@@ -142,9 +145,10 @@ impl CommitInfo {
 impl Clone for StateTree {
     fn clone(&self) -> Self {
         Self {
-            repository: self.repository.clone(),
+            repository: self.repository.apart(),
             root: RwLock::new(self.current()),
             writer: Mutex::new(()),
+            held: self.held.clone(),
         }
     }
 }
@@ -155,21 +159,26 @@ impl StateTree {
         Self::over(repository, Directory::default())
     }
 
-    /// The tree of a snapshot. Loads nothing yet.
+    /// The tree of a snapshot. Loads nothing yet, and leaves it to the caller
+    /// that nobody collects what it needs.
     pub fn at(repository: &Repository, snapshot: &Snapshot) -> Self {
         Self::over(repository, Directory::stored(snapshot.tree, snapshot.times))
     }
 
-    /// The tree of the snapshot with this id.
+    /// The tree of the snapshot with this id, which is not collected while the
+    /// tree or a clone of it is there.
     pub async fn open(repository: &Repository, id: SnapshotId) -> Result<Self> {
-        Ok(Self::at(repository, &repository.snapshot(id).await?))
+        let held = Some(Arc::new(repository.hold(id).await?));
+        let tree = Self::at(repository, &repository.snapshot(id).await?);
+        Ok(Self { held, ..tree })
     }
 
     fn over(repository: &Repository, root: Directory) -> Self {
         Self {
-            repository: repository.clone(),
+            repository: repository.apart(),
             root: RwLock::new(Arc::new(root)),
             writer: Mutex::new(()),
+            held: None,
         }
     }
 
@@ -469,6 +478,7 @@ impl StateTree {
             .store()
             .commit(self.repository.tenant(), commit)
             .await?;
+        self.repository.caught_up();
         self.publish(Arc::new(Directory::stored(tree, times)));
         Ok(id)
     }
@@ -488,10 +498,7 @@ impl StateTree {
                 .max(1);
             let rest = objects.split_off(count);
             bytes = rest.iter().map(|object| object.data.len()).sum();
-            self.repository
-                .store()
-                .put(self.repository.tenant(), objects)
-                .await?;
+            self.repository.put_ahead(objects).await?;
             objects = rest;
         }
         Ok(objects)
@@ -511,10 +518,7 @@ impl StateTree {
             leaf.prune()?;
             if leaf.pending_bytes() > MAX_PENDING_BYTES / 2 {
                 let objects = leaf.take_pending();
-                self.repository
-                    .store()
-                    .put(self.repository.tenant(), objects)
-                    .await?;
+                self.repository.put_ahead(objects).await?;
             }
         }
         Ok(leaf)

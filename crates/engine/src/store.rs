@@ -6,6 +6,8 @@ use bytes::Bytes;
 use elevo_core::TenantId;
 use elevo_objects::{ObjectKey, Snapshot, SnapshotId};
 
+use crate::guards::Guard;
+
 /// An object on its way into a store.
 #[derive(Clone, Debug)]
 pub struct Object {
@@ -116,6 +118,12 @@ pub type StoreResult<T> = Result<T, StoreError>;
 ///    value of a reference, one fails with [`StoreError::ReferenceMoved`].
 /// 8. *Batches are the unit of work*: a call may cost a network round trip,
 ///    whatever the number of keys in it.
+/// 9. *Work in flight is safe from collections*: nothing that was put or found
+///    present while a guard of [`writing`](Self::writing) was held is collected
+///    until that guard is dropped, and nothing that a snapshot needs on which
+///    there is a guard of [`hold`](Self::hold). `commit` keeps what it writes
+///    and all that its snapshots need, if it began while the objects it did not
+///    bring were kept by one of these.
 ///
 /// Calls may block the thread for as long as a disk takes; an implementation
 /// over a network suspends instead. Dropping a future leaves the store whole.
@@ -162,6 +170,95 @@ pub trait Store: Send + Sync {
         after: Option<&str>,
         limit: usize,
     ) -> StoreResult<Vec<(String, SnapshotId)>>;
+
+    /// Announces somebody who puts objects, or relies on finding some, before
+    /// the commit that needs them. A collection does not begin to mark before
+    /// those have ended who began earlier: not for long-lived work.
+    async fn writing(&self, tenant: TenantId) -> StoreResult<Guard>;
+
+    /// Keeps snapshots with all that they need; `None` if one is not stored.
+    async fn hold(&self, tenant: TenantId, snapshots: &[SnapshotId]) -> StoreResult<Option<Guard>>;
+
+    /// Begins a collection of one tenant's garbage. Refused while another one
+    /// is under way. Dropping it before its end leaves garbage and nothing else.
+    async fn collection(
+        &self,
+        tenant: TenantId,
+        depth: Depth,
+    ) -> StoreResult<Box<dyn Collection + '_>>;
+}
+
+/// What a collection looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Depth {
+    /// What is new since the last one. Finds garbage only below snapshots that
+    /// are dropped now and were not needed then.
+    Young,
+    /// Everything.
+    Full,
+}
+
+/// What became of a call to [`Collection::sweep`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Swept {
+    /// Objects that were looked at.
+    pub seen: u64,
+    /// Of these, removed ones.
+    pub removed: u64,
+}
+
+/// One tenant's garbage being collected: marking what is needed, then sweeping
+/// the rest. In this order: wait until there are no [older
+/// writers](Self::older_writers); mark whatever the roots and
+/// [arrivals](Self::arrivals) need; [close](Self::close), or mark what arrived
+/// meanwhile; [remove](Self::remove)
+/// snapshots without a mark, then what nothing needs; finish.
+///
+/// What is put, committed or found present from the beginning on counts as
+/// kept, by itself, without what it refers to.
+#[async_trait]
+pub trait Collection: Send + Sync {
+    /// What this looks at: everything also if the last one did not finish.
+    fn depth(&self) -> Depth;
+
+    /// How many are writing who began before this did.
+    fn older_writers(&self) -> usize;
+
+    /// Snapshots that are held, and were not told before.
+    fn arrivals(&self) -> Vec<SnapshotId>;
+
+    /// Which of them were marked since the last full collection began.
+    async fn marked(&self, keys: &[ObjectKey]) -> StoreResult<Vec<bool>>;
+
+    /// Marks objects and snapshots as needed, also those that are not stored.
+    /// Of each node and snapshot, whether this is the first time since the last
+    /// full collection began; of a chunk, anything.
+    async fn mark(&self, keys: &[ObjectKey]) -> StoreResult<Vec<bool>>;
+
+    /// Ends marking, unless somebody came for a snapshot that is neither marked
+    /// nor kept. From then on nobody can [hold](Store::hold) such a one.
+    fn close(&self) -> bool;
+
+    /// Snapshots that are neither marked nor kept, after `after`, at most
+    /// `limit`.
+    async fn unmarked_snapshots(
+        &self,
+        after: Option<SnapshotId>,
+        limit: usize,
+    ) -> StoreResult<Vec<SnapshotId>>;
+
+    /// Removes those of `keys`, objects and snapshots, that are neither marked
+    /// nor kept; says which. Snapshots are durably gone when this returns, since
+    /// what they need goes next.
+    async fn remove(&self, keys: &[ObjectKey]) -> StoreResult<Vec<bool>>;
+
+    /// Goes on to look at all objects in the order of the store, some at a
+    /// time, and removes what is neither marked nor kept, or counts it only;
+    /// `None` at the end.
+    async fn sweep(&mut self, only_count: bool) -> StoreResult<Option<Swept>>;
+
+    /// Ends the collection: the next one may be a young one.
+    async fn finish(self: Box<Self>) -> StoreResult<()>;
 }
 
 /// Refuses reference names no store takes: empty, too long, or with control

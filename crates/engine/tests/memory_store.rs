@@ -5,3 +5,4 @@
 use elevo_engine::MemoryStore;
 
 elevo_engine::conformance_tests!(|| Box::new(MemoryStore::new()));
+elevo_engine::inspection_tests!(|| Box::new(MemoryStore::new()));

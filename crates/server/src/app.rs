@@ -3,6 +3,7 @@
 mod archives;
 mod diff;
 mod files;
+mod garbage;
 mod keys;
 mod parts;
 mod principal;
@@ -34,6 +35,7 @@ use crate::failure::{Failure, Result};
 use parts::Tenants;
 
 pub(crate) use diff::DiffQuery;
+pub(crate) use garbage::GarbageSchedule;
 pub use parts::Parts;
 pub(crate) use principal::Principal;
 pub(crate) use processes::{Reading, Streamed, exit_code};

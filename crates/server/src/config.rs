@@ -41,10 +41,23 @@ pub struct Config {
     pub provider: Option<String>,
     /// The size of the file of the pool of workspaces, if one has to be made.
     pub pool_size: u64,
+    /// What becomes of snapshots that nobody needs.
+    pub garbage: Garbage,
     /// Limits.
     pub limits: Limits,
     /// What is logged, in the form of `RUST_LOG`.
     pub log: String,
+}
+
+/// When what nobody needs is removed from the store.
+#[derive(Clone, Debug)]
+pub struct Garbage {
+    /// How often; never if not set.
+    pub interval: Option<Duration>,
+    /// From how full a disk on, in percent.
+    pub disk_percent: u8,
+    /// How long snapshots stay that no project, workspace, review or tag needs.
+    pub keep_unnamed: Duration,
 }
 
 /// A text that is never shown.
@@ -420,6 +433,22 @@ impl Reader {
         limits
     }
 
+    fn garbage(&mut self) -> Garbage {
+        let interval = self.number("GC_INTERVAL", 24 * 3600, 0);
+        let percent = |text: &str| match text.parse() {
+            Ok(percent @ 1..=100) => Ok(percent),
+            _ => Err(format!("`{text}` is no whole number from 1 to 100")),
+        };
+        // Less could be taken from under somebody who is about to name it.
+        let least = 3600;
+        let keep = self.number("GC_KEEP_UNNAMED", 90 * 24 * 3600, least);
+        Garbage {
+            interval: (interval > 0).then(|| Duration::from_secs(interval)),
+            disk_percent: self.get("GC_DISK_PERCENT", 85, percent),
+            keep_unnamed: Duration::from_secs(keep),
+        }
+    }
+
     fn config(&mut self) -> Config {
         let data_dir = self.path("DATA_DIR").unwrap_or("/var/lib/elevo".into());
         if !data_dir.is_absolute() {
@@ -473,6 +502,7 @@ impl Reader {
             default_network: self.get("DEFAULT_NETWORK", NetworkMode::Internet, network),
             provider: self.get("WORKSPACE_PROVIDER", None, provider),
             pool_size: self.size("POOL_SIZE", 100 << 30),
+            garbage: self.garbage(),
             limits: self.limits(),
             log: self.text("RUST_LOG").unwrap_or("info".into()),
         }

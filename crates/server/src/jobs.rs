@@ -7,7 +7,7 @@ use elevo_agent_link::LinkEvent;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::task::JoinSet;
 
-use crate::app::{App, Looks};
+use crate::app::{App, GarbageSchedule, Looks};
 use crate::clock;
 use crate::failure::Result;
 
@@ -22,6 +22,8 @@ pub(crate) async fn run(app: Arc<App>) {
     jobs.spawn(
         async move { every(Duration::from_secs(600), || async { tidy(&three).await }).await },
     );
+    let collecting = app.clone();
+    jobs.spawn(async move { collect(&collecting).await });
     let links = app.clone();
     jobs.spawn(async move { watch_agents(&links).await });
     let (syncing, following) = (app.clone(), app.clone());
@@ -60,6 +62,17 @@ async fn tidy(app: &Arc<App>) -> Result<()> {
     app.expire_reviews().await?;
     app.clear_away().await?;
     app.tidy_layers().await
+}
+
+/// What nobody needs goes.
+async fn collect(app: &Arc<App>) {
+    let mut schedule = GarbageSchedule::default();
+    loop {
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        if let Err(failure) = app.collect_when_due(&mut schedule).await {
+            tracing::warn!(cause = failure.summary(), "garbage was not collected");
+        }
+    }
 }
 
 /// Agents that go may have gone with their container.

@@ -5,6 +5,8 @@
 //! chunks, nodes   tenant (16) · hash (32) · kind (1)   -> the object's bytes
 //! snapshots       tenant (16) · id (32)                -> the snapshot's bytes
 //! metadata        tenant (16) · 'r' · reference's name -> id (32)
+//!                 tenant (16) · 'g'                    -> collections: number (4) · state (1)
+//! marks           a row of chunks, nodes or snapshots  -> collection's number (4) · mark (1)
 //! ```
 
 use elevo_core::TenantId;
@@ -13,6 +15,7 @@ use elevo_objects::{Hash, Kind, ObjectKey, SnapshotId};
 const TENANT: usize = 16;
 const HASH: usize = 32;
 const REFERENCE: u8 = b'r';
+const COLLECTIONS: u8 = b'g';
 
 pub(crate) type ObjectRow = [u8; TENANT + HASH + 1];
 pub(crate) type SnapshotRow = [u8; TENANT + HASH];
@@ -33,6 +36,22 @@ pub(crate) fn object(tenant: TenantId, key: &ObjectKey) -> ObjectRow {
     row
 }
 
+/// The object in a row of chunks or nodes; `None` if it is not one.
+pub(crate) fn object_key(row: &[u8]) -> Option<ObjectKey> {
+    let hash = row.get(TENANT..TENANT + HASH)?.try_into().ok()?;
+    let kind = match row.get(TENANT + HASH..)? {
+        b"c" => Kind::Chunk,
+        b"d" => Kind::Directory,
+        b"t" => Kind::Times,
+        b"f" => Kind::ChunkList,
+        _ => return None,
+    };
+    Some(ObjectKey {
+        kind,
+        hash: Hash::from_bytes(hash),
+    })
+}
+
 pub(crate) fn snapshot(tenant: TenantId, id: SnapshotId) -> SnapshotRow {
     let mut row = [0; TENANT + HASH];
     row[..TENANT].copy_from_slice(tenant.as_bytes());
@@ -50,6 +69,13 @@ pub(crate) fn reference(tenant: TenantId, name: &str) -> Vec<u8> {
     row.extend_from_slice(tenant.as_bytes());
     row.push(REFERENCE);
     row.extend_from_slice(name.as_bytes());
+    row
+}
+
+/// What is known of a tenant's collections.
+pub(crate) fn collections(tenant: TenantId) -> [u8; TENANT + 1] {
+    let mut row = [COLLECTIONS; TENANT + 1];
+    row[..TENANT].copy_from_slice(tenant.as_bytes());
     row
 }
 

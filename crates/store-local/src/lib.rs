@@ -12,12 +12,16 @@
 //!              directory without it is no store, or not yet one
 //!   writer     locked by the one process that may write; says who that is
 //!   db/        RocksDB
+//!   checkpoint/  what a backup is being made from
 //! ```
 //!
 //! Calls do their work before they return: their futures are ready when first
 //! polled, and cost nothing over a plain call.
 
+mod backup;
+mod collect;
 mod format;
+mod inspect;
 mod keys;
 mod lock;
 mod open;
@@ -31,6 +35,7 @@ mod unlogged;
 mod value;
 mod write;
 
+pub use backup::{Backup, BackupError, Restored, all as backups, find_backup, restore};
 pub use open::OpenError;
 pub use options::Options;
 pub use store::LocalStore;

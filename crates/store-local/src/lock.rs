@@ -62,6 +62,15 @@ impl WriterLock {
     }
 }
 
+/// Whether the last holder has said that it was done, and none has come since.
+/// That is so where there never was one: in a backup.
+pub(crate) fn has_ended_orderly(store: &Path) -> bool {
+    match std::fs::metadata(store.join(FILE)) {
+        Ok(about) => about.len() == 0,
+        Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+    }
+}
+
 /// Tries again while the answer is `None`, for as long as `wait`; at least
 /// once.
 #[allow(

@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::backup;
 use crate::format;
 use crate::lock::{self, WriterLock};
 use crate::options::Options;
@@ -43,6 +44,15 @@ pub enum OpenError {
     #[error("{} is not a store; make one there first", path.display())]
     NotAStore {
         /// Which directory.
+        path: PathBuf,
+    },
+    /// A backup was to be opened for writing.
+    #[error(
+        "{} is a backup, which is never written to; restore it and open what was restored",
+        path.display()
+    )]
+    Backup {
+        /// Which one.
         path: PathBuf,
     },
     /// A store was to be made where there is one.
@@ -112,9 +122,13 @@ impl LocalStore {
     /// Opens the store in `path` to read and write. One process can; another
     /// waits for [`Options::wait`] and then gets [`OpenError::Busy`].
     pub fn open(path: &Path, options: &Options) -> Result<Self, OpenError> {
+        if backup::is_backup(path) {
+            return Err(OpenError::Backup { path: path.into() });
+        }
         format::check(path)?;
         let lock = WriterLock::take(path, &options.holder, options.wait)?;
         format::check(path)?;
+        backup::remove_checkpoint(path).map_err(|error| OpenError::io(path, error))?;
         let db = rocks::open(
             &path.join(rocks::DIRECTORY),
             options,
@@ -128,13 +142,20 @@ impl LocalStore {
     /// number of processes can. Writes nothing into the directory.
     ///
     /// What is seen is the store as it was at this moment: every commit that
-    /// had returned, none that comes later. To see those, open again.
+    /// had returned, none that comes later. To see those, open again. A backup
+    /// can be opened in the same way.
     pub fn open_read_only(path: &Path, options: &Options) -> Result<Self, OpenError> {
-        format::check(path)?;
+        if !backup::is_backup(path) {
+            format::check(path)?;
+        }
         let database = path.join(rocks::DIRECTORY);
         let attempt = || {
-            rocks::open_read_only(&database, options)
-                .map_err(|error| OpenError::database(path, error))
+            let is_whole = lock::has_ended_orderly(path);
+            match rocks::open_read_only(&database, options, is_whole) {
+                // The log that was whole is being written to now.
+                Err(_) if is_whole && !lock::has_ended_orderly(path) => Ok(None),
+                opened => opened.map_err(|error| OpenError::database(path, error)),
+            }
         };
         let db = lock::retry(options.wait, attempt)?;
         let db = db.ok_or_else(|| OpenError::Busy {
@@ -147,7 +168,7 @@ impl LocalStore {
 
 /// A store can be made where there is nothing, or what [`LocalStore::create`]
 /// leaves behind when it is killed.
-fn check_room(path: &Path) -> Result<(), OpenError> {
+pub(crate) fn check_room(path: &Path) -> Result<(), OpenError> {
     let failed = |error| OpenError::io(path, error);
     match format::read(path) {
         Ok(_) => return Err(OpenError::AlreadyAStore { path: path.into() }),
@@ -170,7 +191,7 @@ fn check_room(path: &Path) -> Result<(), OpenError> {
 
 /// Nobody has put anything into a database whose store was never finished, and
 /// RocksDB cannot go on with every half of one.
-fn remove_unfinished(database: &Path) -> io::Result<()> {
+pub(crate) fn remove_unfinished(database: &Path) -> io::Result<()> {
     match fs::remove_dir_all(database) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),

@@ -24,6 +24,9 @@ pub struct Options {
     /// How many files may be open at once. Does not hold for a store opened
     /// for reading, which keeps all table files open.
     pub open_files: u16,
+    /// Opens a store though its log is damaged. What follows the damage in the
+    /// log is lost: the newest commits.
+    pub salvage: bool,
     /// Threads that write table files in the background.
     pub background_jobs: u16,
 }
@@ -38,6 +41,7 @@ impl Default for Options {
             write_buffers: 256 << 20,
             logged_puts: 16 << 20,
             open_files: 512,
+            salvage: false,
             background_jobs: u16::try_from(cores.clamp(2, 16)).unwrap_or(2),
         }
     }

@@ -38,16 +38,37 @@ impl<'a> Rows<'a> {
 
     /// Whether there is such a row; the error is RocksDB's, in words.
     pub(crate) fn contain(&mut self, row: &[u8]) -> Result<bool, String> {
-        // SAFETY: the iterator is open; RocksDB copies `row` before it returns;
-        // the key is its own until the iterator moves, and compared before.
+        self.seek(row);
+        Ok(self.row()? == Some(row))
+    }
+
+    /// Goes to the first row at or after `row`.
+    pub(crate) fn seek(&mut self, row: &[u8]) {
+        // SAFETY: the iterator is open; RocksDB copies `row` before it returns.
+        unsafe { ffi::rocksdb_iter_seek(self.iterator, row.as_ptr().cast(), row.len()) }
+    }
+
+    /// The row this is at; `None` at the end.
+    pub(crate) fn row(&self) -> Result<Option<&[u8]>, String> {
+        // SAFETY: the iterator is open; the key is its own until it moves, for
+        // which it must be borrowed again.
         unsafe {
-            ffi::rocksdb_iter_seek(self.iterator, row.as_ptr().cast(), row.len());
             if ffi::rocksdb_iter_valid(self.iterator) == 0 {
-                return self.status().map(|()| false);
+                return self.status().map(|()| None);
             }
             let mut length = 0;
             let key = ffi::rocksdb_iter_key(self.iterator, &raw mut length);
-            Ok(std::slice::from_raw_parts(key.cast::<u8>(), length) == row)
+            Ok(Some(std::slice::from_raw_parts(key.cast::<u8>(), length)))
+        }
+    }
+
+    /// Goes to the next row; this must be at one.
+    pub(crate) fn next(&mut self) {
+        // SAFETY: the iterator is open; beyond the last row it does nothing.
+        unsafe {
+            if ffi::rocksdb_iter_valid(self.iterator) != 0 {
+                ffi::rocksdb_iter_next(self.iterator);
+            }
         }
     }
 

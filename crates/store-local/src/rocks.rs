@@ -18,6 +18,8 @@ pub(crate) const CHUNKS: &str = "chunks";
 pub(crate) const NODES: &str = "nodes";
 /// Snapshots.
 pub(crate) const SNAPSHOTS: &str = "snapshots";
+/// What a collection found to be needed.
+pub(crate) const MARKS: &str = "marks";
 /// References. The family that every RocksDB has.
 pub(crate) const METADATA: &str = rocksdb::DEFAULT_COLUMN_FAMILY_NAME;
 
@@ -30,6 +32,9 @@ const BLOB_FILE_BYTES: u64 = 256 << 20;
 const LOG_BYTES: u64 = 64 << 20;
 /// How many logs of earlier processes may be left.
 const KEPT_LOGS: usize = 32;
+
+/// Marks that are collected in memory before they go to a table file.
+const MARK_BYTES: usize = 16 << 20;
 
 const BLOOM_BITS: f64 = 10.0;
 /// Bits in memory that spare a search of what was written lately, as a share
@@ -46,6 +51,7 @@ pub(crate) fn create(path: &Path, options: &Options) -> Result<DB, Error> {
 /// `is_whole`: whether the log is known to have no end cut off by a crash.
 pub(crate) fn open(path: &Path, options: &Options, is_whole: bool) -> Result<DB, Error> {
     let mut database = database(options);
+    set_recovery(&mut database, options, is_whole);
     if is_whole && logs(path) < KEPT_LOGS {
         // Otherwise each process, however short, would leave table files for
         // what the one before it had logged. Only after an orderly end: behind
@@ -53,6 +59,8 @@ pub(crate) fn open(path: &Path, options: &Options, is_whole: bool) -> Result<DB,
         // on without a gap, and what is not logged is a gap.
         database = database.get_options_from_string("avoid_flush_during_recovery=true")?;
     }
+    // A store from before there were collections has no marks.
+    database.create_missing_column_families(true);
     DB::open_cf_descriptors(&database, path, families(options))
 }
 
@@ -69,18 +77,40 @@ fn logs(path: &Path) -> usize {
 /// not in the list yet; the rows would be missing, and newer ones there. It
 /// also adds to the manifest, so that an unchanged manifest is proof that
 /// there was none.
-pub(crate) fn open_read_only(path: &Path, options: &Options) -> Result<Option<DB>, Error> {
+pub(crate) fn open_read_only(
+    path: &Path,
+    options: &Options,
+    is_whole: bool,
+) -> Result<Option<DB>, Error> {
     let mut database = database(options);
+    set_recovery(&mut database, options, is_whole);
     // All table files now: the writer may delete one while this view needs it,
     // and an open file outlives its name.
     database.set_max_open_files(-1);
     let before = manifest(path);
-    let opened = DB::open_cf_descriptors_read_only(&database, path, families(options), false);
+    let mut families = families(options);
+    if !DB::list_cf(&database, path)?
+        .iter()
+        .any(|name| name == MARKS)
+    {
+        families.retain(|family| family.name() != MARKS);
+    }
+    let opened = DB::open_cf_descriptors_read_only(&database, path, families, false);
     if manifest(path) == before {
         opened.map(Some)
     } else {
         Ok(None)
     }
+}
+
+/// A log that is known to be whole must be. Otherwise nothing that was written
+/// after a hole may appear: a power loss may have left one.
+fn set_recovery(database: &mut rocksdb::Options, options: &Options, is_whole: bool) {
+    let mode = match is_whole && !options.salvage {
+        true => DBRecoveryMode::AbsoluteConsistency,
+        false => DBRecoveryMode::PointInTime,
+    };
+    database.set_wal_recovery_mode(mode);
 }
 
 /// The manifest's name and length.
@@ -98,8 +128,6 @@ fn database(options: &Options) -> rocksdb::Options {
     database.set_max_total_wal_size(LOG_BYTES);
     // Table files go to the disk while they are written, not all at the end.
     database.set_bytes_per_sync(1 << 20);
-    // After a power loss, nothing that was written after a hole may appear.
-    database.set_wal_recovery_mode(DBRecoveryMode::PointInTime);
     // What RocksDB says about itself.
     database.set_log_level(LogLevel::Warn);
     database.set_keep_log_file_num(2);
@@ -116,10 +144,15 @@ fn families(options: &Options) -> Vec<ColumnFamilyDescriptor> {
     let mut nodes = family_of_objects(&blocks);
     nodes.set_write_buffer_size(options.write_buffers / 8);
     let small = family(&blocks);
+    let mut marks = family(&blocks);
+    marks.set_write_buffer_size(MARK_BYTES);
+    marks.set_memtable_whole_key_filtering(true);
+    marks.set_memtable_prefix_bloom_ratio(MEMORY_BLOOM);
     vec![
         ColumnFamilyDescriptor::new(CHUNKS, chunks),
         ColumnFamilyDescriptor::new(NODES, nodes),
         ColumnFamilyDescriptor::new(SNAPSHOTS, small.clone()),
+        ColumnFamilyDescriptor::new(MARKS, marks),
         ColumnFamilyDescriptor::new(METADATA, small),
     ]
 }

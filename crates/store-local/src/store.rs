@@ -1,12 +1,15 @@
 use std::fmt;
+use std::path::PathBuf;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use elevo_core::TenantId;
-use elevo_engine::{Commit, Object, Store, StoreError, StoreResult};
+use elevo_engine::guards::Guards;
+use elevo_engine::{Collection, Commit, Depth, Guard, Object, Store, StoreError, StoreResult};
 use elevo_objects::{Kind, ObjectKey, Snapshot, SnapshotId};
 use rocksdb::{ColumnFamily, DB, ErrorKind};
 
+use crate::collect::Collections;
 use crate::lock::WriterLock;
 use crate::options::Options;
 use crate::read::Presence;
@@ -19,6 +22,8 @@ pub struct LocalStore {
     pub(crate) db: DB,
     pub(crate) unlogged: Unlogged,
     pub(crate) references: ReferenceLocks,
+    pub(crate) guards: Guards,
+    pub(crate) collections: Collections,
     /// Last, so that the next writer comes in only when RocksDB is closed.
     writer: Option<WriterLock>,
 }
@@ -38,6 +43,8 @@ impl LocalStore {
             db,
             unlogged: Unlogged::after(options.logged_puts),
             references: ReferenceLocks::default(),
+            guards: Guards::default(),
+            collections: Collections::default(),
             writer,
         }
     }
@@ -57,7 +64,17 @@ impl LocalStore {
         })
     }
 
-    fn check_writable(&self) -> StoreResult<()> {
+    pub(crate) fn is_writable(&self) -> bool {
+        self.writer.is_some()
+    }
+
+    /// Where the store is.
+    pub(crate) fn directory(&self) -> PathBuf {
+        let database = self.db.path();
+        database.parent().unwrap_or(database).to_owned()
+    }
+
+    pub(crate) fn check_writable(&self) -> StoreResult<()> {
         match self.writer {
             Some(_) => Ok(()),
             None => Err(StoreError::ReadOnly),
@@ -102,6 +119,8 @@ impl Store for LocalStore {
     }
 
     async fn contains(&self, tenant: TenantId, keys: &[ObjectKey]) -> StoreResult<Vec<bool>> {
+        // First, so that nothing found here can be swept after it was.
+        self.keep(tenant, keys.iter().copied())?;
         let mut presence = Presence::of(self, tenant);
         keys.iter().map(|key| presence.has(key)).collect()
     }
@@ -145,5 +164,22 @@ impl Store for LocalStore {
         limit: usize,
     ) -> StoreResult<Vec<(String, SnapshotId)>> {
         self.scan_references(tenant, prefix, after, limit)
+    }
+
+    async fn writing(&self, tenant: TenantId) -> StoreResult<Guard> {
+        Ok(Guard::new(self.guards.writing(tenant)))
+    }
+
+    async fn hold(&self, tenant: TenantId, snapshots: &[SnapshotId]) -> StoreResult<Option<Guard>> {
+        self.hold_now(tenant, snapshots)
+    }
+
+    async fn collection(
+        &self,
+        tenant: TenantId,
+        depth: Depth,
+    ) -> StoreResult<Box<dyn Collection + '_>> {
+        self.check_writable()?;
+        Ok(Box::new(self.collect(tenant, depth)?))
     }
 }

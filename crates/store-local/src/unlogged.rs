@@ -73,6 +73,13 @@ impl Unlogged {
         }
         Ok(())
     }
+
+    /// Runs `action` while nothing becomes durable: no commit relies on an
+    /// object that reaches the disk meanwhile.
+    pub(crate) fn hold_still<T>(&self, action: impl FnOnce() -> T) -> T {
+        let _durable = lock(&self.durable);
+        action()
+    }
 }
 
 struct Ended<'a>(&'a Unlogged);

@@ -10,6 +10,7 @@ use elevo_engine::{Commit, Object, ReferenceUpdate, StoreError, StoreResult};
 use elevo_objects::{Kind, ObjectKey, Snapshot, SnapshotId};
 use rocksdb::{FlushOptions, WriteBatch, WriteOptions};
 
+use crate::collect::snapshot_key;
 use crate::keys;
 use crate::read::Presence;
 use crate::rocks;
@@ -24,6 +25,8 @@ const SMALL_COMMIT_BYTES: usize = 64 << 10;
 
 impl LocalStore {
     pub(crate) fn put_now(&self, tenant: TenantId, objects: &[Object]) -> StoreResult<()> {
+        let _writing = self.guards.writing(tenant);
+        self.keep(tenant, objects.iter().map(|object| object.key))?;
         let mut batch = WriteBatch::default();
         self.add_objects(&mut batch, tenant, objects, true)?;
         let written = if self.unlogged.is_worth_it(batch.size_in_bytes()) {
@@ -43,12 +46,15 @@ impl LocalStore {
             .references
             .iter()
             .try_for_each(|update| check_reference_name(&update.name))?;
+        let _writing = self.guards.writing(tenant);
+        self.keep(tenant, needed(commit))?;
         self.check_roots(tenant, commit)?;
         let bytes: usize = commit.objects.iter().map(|object| object.data.len()).sum();
         let thorough = bytes >= SMALL_COMMIT_BYTES;
         let mut batch = WriteBatch::default();
         self.add_objects(&mut batch, tenant, &commit.objects, thorough)?;
         let ids = self.add_snapshots(&mut batch, tenant, &commit.snapshots)?;
+        self.keep(tenant, ids.iter().map(|id| snapshot_key(*id)))?;
         self.unlogged.make_durable(|| self.flush_objects())?;
         let _moving = self.references.lock(tenant, &commit.references);
         self.add_references(&mut batch, tenant, &commit.references)?;
@@ -89,7 +95,7 @@ impl LocalStore {
         Ok(())
     }
 
-    fn add_snapshots(
+    pub(crate) fn add_snapshots(
         &self,
         batch: &mut WriteBatch,
         tenant: TenantId,
@@ -112,15 +118,7 @@ impl LocalStore {
         let given: HashSet<_> = commit.objects.iter().map(|object| object.key).collect();
         let mut presence = Presence::of(self, tenant);
         for snapshot in &commit.snapshots {
-            let tree = snapshot.tree.root.map(|hash| ObjectKey {
-                kind: Kind::Directory,
-                hash,
-            });
-            let times = snapshot.times.map(|hash| ObjectKey {
-                kind: Kind::Times,
-                hash,
-            });
-            for root in tree.into_iter().chain(times) {
+            for root in roots(snapshot) {
                 if !given.contains(&root) && !presence.has(&root)? {
                     return Err(StoreError::Refused(format!("root {root:?} is not stored")));
                 }
@@ -169,4 +167,23 @@ impl LocalStore {
         self.db.flush_cf(chunks).map_err(write_failed)?;
         self.db.flush_cf(nodes).map_err(write_failed)
     }
+}
+
+/// The roots of a snapshot's trees.
+fn roots(snapshot: &Snapshot) -> impl Iterator<Item = ObjectKey> {
+    let tree = snapshot.tree.root.map(|hash| ObjectKey {
+        kind: Kind::Directory,
+        hash,
+    });
+    let times = snapshot.times.map(|hash| ObjectKey {
+        kind: Kind::Times,
+        hash,
+    });
+    tree.into_iter().chain(times)
+}
+
+/// What a commit brings, or finds.
+fn needed(commit: &Commit) -> impl Iterator<Item = ObjectKey> {
+    let objects = commit.objects.iter().map(|object| object.key);
+    objects.chain(commit.snapshots.iter().flat_map(roots))
 }

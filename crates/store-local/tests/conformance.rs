@@ -31,6 +31,7 @@ fn make(options: &Options) -> Temporary {
 
 mod as_by_default {
     elevo_engine::conformance_tests!(|| super::make(&super::Options::default()));
+    elevo_engine::inspection_tests!(|| super::make(&super::Options::default()));
 }
 
 mod with_nothing_logged_but_commits {

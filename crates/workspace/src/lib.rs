@@ -48,4 +48,6 @@ pub use id::{InvalidId, WorkspaceId};
 pub use probe::{Finding, choose, probe};
 pub use provider::{ProviderKind, WorkspaceProvider};
 pub use record::{Record, State};
-pub use workspaces::{Binding, Options, Refreshed, Snapshotted, Usage, Workspaces};
+pub use workspaces::{
+    Binding, Options, Refreshed, Snapshotted, Usage, Workspaces, needed_snapshots,
+};

@@ -257,15 +257,14 @@ impl Reading {
 
     /// Makes it a snapshot; durable when this returns.
     pub fn commit(self, repository: &Repository, info: CommitInfo) -> Result<SnapshotId> {
-        let (tree, times) = (self.imported.tree, self.imported.times);
         let id = block_on(self.imported.commit(repository, info))?;
         // Without it, the next reading takes longer.
-        let _ = self.cache.finish(tree, times);
+        let _ = self.cache.finish(id);
         Ok(id)
     }
 
-    /// Only remembers it, for what is stored already.
-    pub fn keep(self) {
-        let _ = self.cache.finish(self.imported.tree, self.imported.times);
+    /// Only remembers it, for what is stored already as this snapshot.
+    pub fn keep(self, id: SnapshotId) {
+        let _ = self.cache.finish(id);
     }
 }

@@ -7,6 +7,8 @@ mod refresh;
 mod restore;
 mod snapshots;
 
+pub use snapshots::needed_snapshots;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -15,7 +15,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use elevo_core::TenantId;
 use elevo_engine::{
-    Commit, ImportOptions, MemoryStore, Object, Repository, Store, StoreResult, import,
+    Collection, Commit, Depth, Guard, ImportOptions, MemoryStore, Object, Repository, Store,
+    StoreResult, import,
 };
 use elevo_objects::{Kind, ObjectKey, Snapshot, SnapshotId, Tree};
 use elevo_workspace::{Error, NeverFreeze, Options, Workspaces};
@@ -293,6 +294,22 @@ impl Store for Slow {
         self.below
             .list_references(tenant, prefix, after, limit)
             .await
+    }
+
+    async fn writing(&self, tenant: TenantId) -> StoreResult<Guard> {
+        self.below.writing(tenant).await
+    }
+
+    async fn hold(&self, tenant: TenantId, snapshots: &[SnapshotId]) -> StoreResult<Option<Guard>> {
+        self.below.hold(tenant, snapshots).await
+    }
+
+    async fn collection(
+        &self,
+        tenant: TenantId,
+        depth: Depth,
+    ) -> StoreResult<Box<dyn Collection + '_>> {
+        self.below.collection(tenant, depth).await
     }
 }
 

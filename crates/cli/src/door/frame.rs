@@ -5,13 +5,20 @@ use std::io::{self, Read, Write};
 #[repr(u8)]
 pub(super) enum Kind {
     Request = b'R',
+    Input = b'I',
     Output = b'O',
     Errors = b'E',
     Exit = b'X',
 }
 
 impl Kind {
-    const ALL: [Self; 4] = [Self::Request, Self::Output, Self::Errors, Self::Exit];
+    const ALL: [Self; 5] = [
+        Self::Request,
+        Self::Input,
+        Self::Output,
+        Self::Errors,
+        Self::Exit,
+    ];
 }
 
 /// What a frame may have.

@@ -1,7 +1,7 @@
 //! The server's side.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io::{self, Cursor, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
@@ -26,7 +26,7 @@ use crate::{state, ws};
 const MOST: usize = 16;
 /// How long a caller may take to say what it wants.
 const ASKING: Duration = Duration::from_secs(5);
-/// How long a caller may leave output unread.
+/// How long a caller may leave output unread, or send no input.
 const READING: Duration = Duration::from_secs(3600);
 
 /// Takes calls for as long as it is there.
@@ -108,17 +108,23 @@ fn answer(mut stream: UnixStream, held: Arc<Held>) -> io::Result<()> {
     if kind != Kind::Request || request.version != VERSION {
         return Err(frame::strange());
     }
+    stream.set_read_timeout(Some(READING))?;
+    let input = FrameInput {
+        stream: stream.try_clone()?,
+        payload: Cursor::default(),
+        is_at_end: false,
+    };
     let frames = Frames(Arc::new(Mutex::new(stream)));
     // A panic is this call's, and not the server's.
     let ran = thread::spawn({
         let frames = frames.clone();
-        move || run(&request, held, &frames)
+        move || run(&request, held, input, &frames)
     });
     let code = ran.join().unwrap_or(Exit::Failed as u8);
     frames.send(Kind::Exit, &[code])
 }
 
-fn run(request: &Request, held: Arc<Held>, frames: &Frames) -> u8 {
+fn run(request: &Request, held: Arc<Held>, input: FrameInput, frames: &Frames) -> u8 {
     let (Some(args), Some(here)) = (request.args(), request.here()) else {
         return Exit::Usage as u8;
     };
@@ -135,6 +141,7 @@ fn run(request: &Request, held: Arc<Held>, frames: &Frames) -> u8 {
     let caller = Caller {
         here,
         author: request.author.clone(),
+        input: Box::new(input),
         sink: Sink {
             out: Box::new(frames.stream(Kind::Output)),
             colour: request.colour,
@@ -209,5 +216,29 @@ impl Write for FrameStream {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+/// The caller's standard input.
+struct FrameInput {
+    stream: UnixStream,
+    payload: Cursor<Vec<u8>>,
+    is_at_end: bool,
+}
+
+impl Read for FrameInput {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let length = self.payload.read(into)?;
+            if length > 0 || self.is_at_end || into.is_empty() {
+                return Ok(length);
+            }
+            let (kind, payload) = read(&mut self.stream)?;
+            if kind != Kind::Input {
+                return Err(frame::strange());
+            }
+            self.is_at_end = payload.is_empty();
+            self.payload = Cursor::new(payload);
+        }
     }
 }

@@ -3,7 +3,7 @@
 use std::error::Error;
 
 use elevo_engine::StoreError;
-use elevo_store_local::OpenError;
+use elevo_store_local::{BackupError, OpenError};
 use serde_json::json;
 
 use super::{Exit, Known, lossy};
@@ -16,6 +16,10 @@ pub(super) fn known(error: &(dyn Error + 'static)) -> Option<Known> {
         Some(of_store(error))
     } else if let Some(error) = error.downcast_ref() {
         Some(of_workspace(error))
+    } else if let Some(error) = error.downcast_ref() {
+        Some(of_archive(error))
+    } else if let Some(error) = error.downcast_ref() {
+        Some(of_backup(error))
     } else {
         error.downcast_ref().map(of_open)
     }
@@ -96,6 +100,31 @@ fn of_workspace(error: &elevo_workspace::Error) -> Known {
     }
 }
 
+fn of_archive(error: &elevo_archive::Error) -> Known {
+    use elevo_archive::Error;
+    let refused = |name| Known::new(Exit::Failed, name);
+    match error {
+        Error::Refused { name, .. } => refused("archive_refused")
+            .with(json!({ "entry": name }))
+            .advice("nothing was kept; make the archive without this entry"),
+        Error::TooLarge(limit) => refused("archive_too_large")
+            .with(json!({ "limit": limit }))
+            .advice("nothing was kept; if it is to be trusted, take more with --max-size SIZE"),
+        Error::TooMany(limit) => refused("archive_too_large")
+            .with(json!({ "limit": limit }))
+            .advice("nothing was kept; if it is to be trusted, take more with --max-entries N"),
+        Error::CutOff => refused("archive_cut_off")
+            .advice("nothing was kept; see whether what wrote it has failed, or get it again"),
+        Error::Malformed(_) | Error::Read(_) => refused("archive_unreadable").advice(
+            "nothing was kept; it should be a tar, plain or compressed by gzip or zstd (without \
+             --long), that `tar t` can list",
+        ),
+        Error::Engine(error) => of_engine(error),
+        Error::Write(_) => Known::new(Exit::Failed, "io").advice("see whether the disk is full"),
+        _ => Known::new(Exit::Failed, "failed"),
+    }
+}
+
 fn of_open(error: &OpenError) -> Known {
     match error {
         OpenError::Busy { path, holder } => Known::new(Exit::Busy, "store_busy")
@@ -110,6 +139,9 @@ fn of_open(error: &OpenError) -> Known {
         OpenError::NotAStore { path } => Known::new(Exit::NotFound, "store_not_found")
             .with(json!({ "store": lossy(path) }))
             .advice("make one with `elevo state init`, or name another with --store PATH"),
+        OpenError::Backup { path } => Known::new(Exit::Conflict, "is_a_backup")
+            .with(json!({ "store": lossy(path) }))
+            .advice("`elevo state restore BACKUP DIRECTORY` makes a store of it"),
         OpenError::AlreadyAStore { path } => {
             Known::new(Exit::Conflict, "store_exists").with(json!({ "store": lossy(path) }))
         }
@@ -121,12 +153,47 @@ fn of_open(error: &OpenError) -> Known {
             .advice("see whether you may read and write there"),
         OpenError::Database { path, .. } => Known::new(Exit::Damaged, "database")
             .with(json!({ "store": lossy(path) }))
-            .advice("see whether the disk is full and you may read the store's files; if so, it is damaged"),
+            .advice(
+                "see whether the disk is full and you may read the store's files; if not, it is \
+                 damaged: `elevo state repair --from BACKUP` puts it right if it can be opened at \
+                 all, and `elevo state restore BACKUP DIRECTORY` makes another",
+            ),
+        _ => Known::new(Exit::Failed, "failed"),
+    }
+}
+
+fn of_backup(error: &BackupError) -> Known {
+    let path_of = |path: &std::path::Path| json!({ "path": lossy(path) });
+    match error {
+        BackupError::NotABackup { path } => Known::new(Exit::NotFound, "backup_not_found")
+            .with(path_of(path))
+            .advice("name a backup that `elevo state backup` made, or the directory they are in"),
+        BackupError::Damaged { path, file } => Known::new(Exit::Damaged, "backup_damaged")
+            .with(json!({ "path": lossy(path), "file": file }))
+            .advice(
+                "no store was made; take another backup, or what is left of this one with \
+                 --accept-damage",
+            ),
+        BackupError::Busy { path } => Known::new(Exit::Busy, "backup_busy")
+            .with(path_of(path))
+            .advice("wait for it to end, or back up to another directory"),
+        BackupError::Inside { path } => Known::new(Exit::Usage, "backup_inside")
+            .with(path_of(path))
+            .advice("name a directory that is not in the store, best on another disk"),
+        BackupError::Open(error) => of_open(error),
+        BackupError::Io { path, .. } => Known::new(Exit::Failed, "io")
+            .with(path_of(path))
+            .advice("see whether the disk is full and you may write there"),
+        BackupError::Database(_) => Known::new(Exit::Failed, "storage_failed").advice(
+            "see whether the disk of the store is full; `elevo state verify` looks for damage",
+        ),
         _ => Known::new(Exit::Failed, "failed"),
     }
 }
 
 fn damaged() -> Known {
-    Known::new(Exit::Damaged, "store_damaged")
-        .advice("the store has lost data: take it from a backup, and check the disk")
+    Known::new(Exit::Damaged, "store_damaged").advice(
+        "`elevo state verify` tells what is lost, `elevo state repair --from PATH` takes it from a \
+         backup, another store or a directory; check the disk",
+    )
 }

@@ -1,29 +1,42 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use elevo_engine::Expected;
+use elevo_archive::Received;
+use elevo_engine::{CommitInfo, Expected, Imported, Loss, Repository, StateTree};
+use elevo_objects::{Hash, SnapshotId, Tree};
 
 use super::about::About;
 use super::keep::{self, Kept};
+use super::receive::Tar;
 use super::tag;
 use crate::errors::Problem;
 use crate::revision::{self, TAGS};
 use crate::session::{Session, wait};
 
-/// Keep any directory as a snapshot.
+/// Keep any directory, or a tar, as a snapshot.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 The snapshot stands by itself: `head` does not move, and the directory need
 not belong to the store. Symbolic links are kept as links. What a snapshot
 cannot hold (sockets, owners and the like) is reported.
 
+A tar becomes a snapshot without a directory in between. Names that lead out of
+it, links used as directories and the like are refused.
+
 Examples:
   elevo state import ~/photos -m \"before sorting\" --tag photos
   elevo state import build --parent head --label job=42
-  elevo state import . --json")]
+  elevo state import . --json
+  elevo state import --tar site.tar.zst --tag site
+  docker export box | elevo state import --tar - -m \"the box\"
+  elevo state import --tar layer.tar --layer-on v1")]
 pub(crate) struct Import {
     /// The directory
-    directory: PathBuf,
+    #[arg(required_unless_present = "tar")]
+    directory: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) tar: Tar,
 
     #[command(flatten)]
     about: About,
@@ -38,16 +51,23 @@ pub(crate) struct Import {
 }
 
 pub(crate) fn run(session: &mut Session, args: Import) -> anyhow::Result<()> {
-    let directory = session.directory(&args.directory)?;
+    let directory = args.directory.as_deref();
+    let directory = directory.map(|path| session.directory(path)).transpose()?;
     let place = session.place(None)?;
-    keep::check_apart(&place.store, &directory)?;
+    if let Some(directory) = &directory {
+        keep::check_apart(&place.store, directory)?;
+    }
     if let Some(name) = &args.tag {
         tag::check_name(name)?;
     }
     let repository = session.write(&place)?;
-    let parents = match &args.parent {
-        Some(text) => vec![revision::resolve(&repository, place.here(), text)?.0],
-        None => Vec::new(),
+    let resolve = |text: &String| revision::resolve(&repository, place.here(), text);
+    let base = args.tar.layer_on.as_ref().map(resolve).transpose()?;
+    let base = base.map(|(id, _)| id);
+    // A layer was made of what it lies on.
+    let parents: Vec<_> = match &args.parent {
+        Some(text) => vec![resolve(text)?.0],
+        None => base.into_iter().collect(),
     };
     let reference = args.tag.as_ref().map(|name| format!("{TAGS}{name}"));
     if let (Some(name), Some(reference)) = (&args.tag, &reference)
@@ -56,12 +76,22 @@ pub(crate) fn run(session: &mut Session, args: Import) -> anyhow::Result<()> {
         let name = name.clone();
         return Err(Problem::TagExists { name, at }.into());
     }
-    let imported = keep::read_directory(session, &repository, &directory)?;
     let title = args.about.title();
     let expected = reference.clone().map(|name| (name, Expected::Absent));
+    let read = match (&directory, &args.tar.tar) {
+        (Some(directory), _) => {
+            Read::Directory(keep::read_directory(session, &repository, directory)?)
+        }
+        (None, Some(from)) => {
+            let base = base.map(|id| wait(StateTree::open(&repository, id)));
+            let base = base.transpose()?;
+            Read::Tar(args.tar.read(session, &repository, from, base)?)
+        }
+        (None, None) => unreachable!("one of them is required"),
+    };
+    let (tree, times, losses) = read.parts();
     let info = args.about.into_info(session, parents.clone(), expected);
-    let (tree, times, losses) = (imported.tree, imported.times, imported.losses.clone());
-    let id = wait(imported.commit(&repository, info))?;
+    let id = read.commit(&repository, info)?;
     let kept = Kept {
         id,
         title,
@@ -73,4 +103,26 @@ pub(crate) fn run(session: &mut Session, args: Import) -> anyhow::Result<()> {
         reference,
     };
     kept.print(session)
+}
+
+/// What has been read, and is no snapshot yet.
+enum Read {
+    Directory(Imported),
+    Tar(Received),
+}
+
+impl Read {
+    fn parts(&self) -> (Tree, Option<Hash>, Vec<Loss>) {
+        match self {
+            Self::Directory(read) => (read.tree, read.times, read.losses.clone()),
+            Self::Tar(read) => (read.tree, read.times, read.losses.clone()),
+        }
+    }
+
+    fn commit(self, repository: &Repository, info: CommitInfo) -> anyhow::Result<SnapshotId> {
+        Ok(match self {
+            Self::Directory(read) => wait(read.commit(repository, info))?,
+            Self::Tar(read) => wait(read.state.commit(info))?,
+        })
+    }
 }

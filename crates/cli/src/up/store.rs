@@ -4,7 +4,6 @@ use std::fs;
 use std::sync::Arc;
 
 use elevo_core::{ErrorCode, TenantId};
-use elevo_engine::Store;
 use elevo_server::Config;
 use elevo_store_local::{LocalStore, Options};
 use elevo_workspace::{Options as WorkspaceOptions, Owner, ProviderKind};
@@ -15,7 +14,7 @@ use crate::data::{Data, Running};
 use crate::errors::Problem;
 
 /// Opens the store, which is made if it is not there.
-pub(super) async fn open(data: &Data) -> anyhow::Result<Arc<dyn Store>> {
+pub(super) async fn open(data: &Data) -> anyhow::Result<Arc<LocalStore>> {
     let path = data.store();
     let options = Options {
         holder: format!("the server (process {})", std::process::id()),
@@ -32,7 +31,7 @@ pub(super) async fn open(data: &Data) -> anyhow::Result<Arc<dyn Store>> {
 pub(super) fn held(
     config: &Config,
     data: &Data,
-    store: Arc<dyn Store>,
+    store: Arc<LocalStore>,
     running: &Running,
 ) -> Result<Held, Problem> {
     let workspaces = config.workspace_root.join(TenantId::LOCAL.to_string());

@@ -6,11 +6,11 @@ use clap::Args;
 use elevo_workspace::{NeverFreeze, ProviderKind, WorkspaceId};
 use serde_json::json;
 
-use super::Call;
 use super::served::{self, OnProject};
+use super::{Call, places};
 use crate::args::Global;
 use crate::client::Where;
-use crate::format;
+use crate::format::{self, size};
 use crate::revision::HEAD;
 use crate::state::about::About;
 
@@ -87,6 +87,9 @@ pub(super) fn create(call: &mut Call, args: Create) -> anyhow::Result<()> {
     let needs_pool = args.limit.is_some();
     let workspaces = call.open(view.repository, args.provider, needs_pool)?;
     let id = args.id.map_or_else(new_id, Ok)?;
+    if call.held().is_none() {
+        places::note(&call.place.store, &call.root)?;
+    }
     call.watch("making the workspace", |progress| {
         workspaces.create(&id, base, format::now(), args.limit, progress)
     })?;
@@ -216,30 +219,6 @@ fn new_id() -> anyhow::Result<WorkspaceId> {
     rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
     let letters = random.map(|byte| char::from(LETTERS[usize::from(byte) % LETTERS.len()]));
     Ok(format!("ws-{}", String::from_iter(letters)).parse()?)
-}
-
-fn size(text: &str) -> Result<u64, String> {
-    let (number, unit) = match text.trim_end_matches(['B', 'b']) {
-        text if text.ends_with(|last: char| last.is_ascii_alphabetic()) => {
-            text.split_at(text.len() - 1)
-        }
-        text => (text, ""),
-    };
-    let shift = match unit {
-        "" => 0,
-        "K" | "k" => 10,
-        "M" | "m" => 20,
-        "G" | "g" => 30,
-        "T" | "t" => 40,
-        _ => return Err("a size is a number, with K, M, G or T if you like".into()),
-    };
-    let number: u64 = number
-        .parse()
-        .map_err(|_| "a size is a number, with K, M, G or T if you like".to_owned())?;
-    number
-        .checked_mul(1 << shift)
-        .filter(|bytes| *bytes > 0)
-        .ok_or_else(|| "no disk has that size".into())
 }
 
 #[cfg(test)]

@@ -3,9 +3,11 @@
 
 #![allow(clippy::disallowed_methods, reason = "what is run needs a PATH")]
 
+mod archives;
 mod checkout;
 mod commands;
 mod common;
+mod damage;
 mod diff;
 mod docs;
 mod errors;

@@ -25,7 +25,7 @@ pub fn import_again(
         new_cache: Some(new),
         ..Job::new(repository, directory, options, progress)
     };
-    job.into_store(|importer| importer.run(cache.known()))
+    job.into_store(|importer| importer.run_again())
 }
 
 /// Finds out what such a directory is now, without storing anything: its tree,
@@ -42,7 +42,7 @@ pub fn look_again(
         cache: Some(cache),
         ..Job::new(repository, directory, options, progress)
     };
-    job.into_view(|importer| importer.run(cache.known()))
+    job.into_view(|importer| importer.run_again())
 }
 
 /// Notes in `new` how the files of a directory are that holds `snapshot`

@@ -53,7 +53,7 @@ pub fn import_upper(
         new_cache: Some(new),
         ..Job::new(repository, upper, options, progress)
     };
-    job.into_store(|importer| importer.run_over(base, cache.known()))
+    job.into_store(|importer| importer.run_over(base))
 }
 
 /// The same without storing anything; see [`look_again`](crate::look_again).
@@ -69,7 +69,7 @@ pub fn look_upper(
         cache: Some(cache),
         ..Job::new(repository, upper, options, progress)
     };
-    job.into_view(|importer| importer.run_over(base, cache.known()))
+    job.into_view(|importer| importer.run_over(base))
 }
 
 /// What a directory changes in the one below it, in the order of names.
@@ -124,7 +124,8 @@ impl Found {
 }
 
 impl Importer<'_> {
-    fn run_over(self, base: &Snapshot, known: Option<State>) -> super::Found {
+    fn run_over(mut self, base: &Snapshot) -> super::Found {
+        let (_held, known) = self.known()?.unzip();
         let root = (base.tree, base.times);
         let place = Place {
             path: &TreePath::root(),

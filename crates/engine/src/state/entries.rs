@@ -116,8 +116,7 @@ impl StateTree {
 
     /// Stores objects that entries put later will need, ahead of the commit.
     pub async fn put_objects(&self, objects: Vec<Object>) -> Result<()> {
-        let store = self.repository.store();
-        Ok(store.put(self.repository.tenant(), objects).await?)
+        self.repository.put_ahead(objects).await
     }
 
     /// Stores what has changed so far and forgets it: memory is as if the tree

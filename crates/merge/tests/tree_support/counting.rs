@@ -6,7 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use async_trait::async_trait;
 use bytes::Bytes;
 use elevo_core::TenantId;
-use elevo_engine::{Attributes, Commit, MemoryStore, Object, StateTree, Store, StoreResult};
+use elevo_engine::{
+    Attributes, Collection, Commit, Depth, Guard, MemoryStore, Object, StateTree, Store,
+    StoreResult,
+};
 use elevo_objects::{Content, Entry, Mode, ObjectKey, Snapshot, SnapshotId};
 
 use crate::tree_support::{How, World, now, path};
@@ -68,6 +71,22 @@ impl Store for Counting {
         self.below
             .list_references(tenant, prefix, after, limit)
             .await
+    }
+
+    async fn writing(&self, tenant: TenantId) -> StoreResult<Guard> {
+        self.below.writing(tenant).await
+    }
+
+    async fn hold(&self, tenant: TenantId, snapshots: &[SnapshotId]) -> StoreResult<Option<Guard>> {
+        self.below.hold(tenant, snapshots).await
+    }
+
+    async fn collection(
+        &self,
+        tenant: TenantId,
+        depth: Depth,
+    ) -> StoreResult<Box<dyn Collection + '_>> {
+        self.below.collection(tenant, depth).await
     }
 }
 

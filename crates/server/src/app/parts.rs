@@ -70,6 +70,11 @@ impl Tenants {
         known.entry(tenant).or_insert_with(new).clone()
     }
 
+    /// Where a tenant's workspaces are.
+    pub(crate) fn directory(&self, tenant: TenantId) -> PathBuf {
+        self.root.join(tenant.to_string())
+    }
+
     /// Whether the disk of workspaces can be limited.
     pub(crate) fn can_limit(&self) -> bool {
         self.options.pool.is_some()
@@ -111,7 +116,7 @@ impl Tenants {
             return Ok(open);
         }
         let (repository, options) = (self.repository(tenant), self.options.clone());
-        let root = self.root.join(tenant.to_string());
+        let root = self.directory(tenant);
         let opened = blocking(move || open_at(&root, repository, &options)).await?;
         let opened = Arc::new(opened);
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);

@@ -24,6 +24,7 @@ use elevo_catalog::{
     ProjectQuery, Sandbox, SandboxChange, SandboxQuery, WorkspaceQuery, WorkspaceState,
 };
 use elevo_core::{SandboxState, TenantId};
+use elevo_engine::Depth;
 use elevo_sandbox::{Container, ContainerState};
 
 use crate::app::{App, Principal};
@@ -213,6 +214,11 @@ impl App {
         let (_, before) = self.disk();
         let expired = self.remove_expired().await?;
         let mut cleared = self.clear_away().await?;
+        for tenant in self.catalog.tenants().await? {
+            let report = self.collect_garbage(tenant.id, Depth::Full).await?;
+            cleared.cleaned_snapshots += report.snapshots_removed;
+            cleared.cleaned_objects += report.objects_removed;
+        }
         let (_, after) = self.disk();
         cleared.cleaned_sandboxes += expired;
         cleared.freed_space = after.saturating_sub(before);

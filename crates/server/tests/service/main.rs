@@ -12,6 +12,7 @@
 
 mod changes;
 mod files;
+mod garbage;
 mod harness;
 mod keys;
 mod lifecycle;

@@ -134,7 +134,8 @@ impl FullProvider {
             snapshot,
             &cache,
         )? {
-            let finished = cache.finish(snapshot.tree, snapshot.times);
+            let (id, _) = snapshot.encode().map_err(elevo_engine::Error::from)?;
+            let finished = cache.finish(id);
             finished.map_err(Error::io("write to", place))?;
         }
         Ok(())

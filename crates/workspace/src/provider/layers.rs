@@ -20,8 +20,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use elevo_engine::{CheckoutOptions, Owner, Present, Progress, Repository, checkout, write_layer};
-use elevo_objects::{Kind, Snapshot};
+use elevo_engine::{
+    CheckoutOptions, Guard, Owner, Present, Progress, Repository, checkout, write_layer,
+};
+use elevo_objects::{Kind, Snapshot, SnapshotId};
 use futures::executor::block_on;
 use serde::{Deserialize, Serialize};
 
@@ -155,9 +157,9 @@ impl Layers {
             ..self.options.clone()
         };
         let report = match &below {
-            Some((_, before)) => {
-                write_layer(repository, before, snapshot, &files, &options, progress)?
-            }
+            Some(Below {
+                snapshot: before, ..
+            }) => write_layer(repository, before, snapshot, &files, &options, progress)?,
             None => {
                 let present = Present::Unknown;
                 checkout(repository, snapshot, &files, &present, &options, progress)?
@@ -165,7 +167,7 @@ impl Layers {
         };
         let mut about = About {
             snapshot: origin.id.to_string(),
-            below: below.map(|(layer, _)| layer),
+            below: below.map(|below| below.layer),
             bytes: report.bytes,
             boot: Some(self.boot.clone()),
         };
@@ -181,31 +183,31 @@ impl Layers {
     }
 
     /// The layer that a new one goes onto, and the snapshot that it shows.
-    fn lowest_change(
-        &self,
-        snapshot: &Snapshot,
-        owner: Option<Owner>,
-    ) -> Result<Option<(String, Snapshot)>> {
+    fn lowest_change(&self, snapshot: &Snapshot, owner: Option<Owner>) -> Result<Option<Below>> {
         let mut ancestor = snapshot.parents.first().copied();
         for _ in 0..ANCESTORS {
             let Some(id) = ancestor else { break };
-            let found = block_on(self.repository.snapshot(id))?;
-            let layer = layer_id(&found, owner);
-            if let Some(chain) = self.chain(&layer) {
+            let found = match Below::at(&self.repository, id, owner) {
+                // Nobody needed it any more, nor what came before it.
+                Err(elevo_engine::Error::NoSuchSnapshot(_)) => break,
+                found => found?,
+            };
+            if let Some(chain) = self.chain(&found.layer) {
                 if chain.len() < DEEPEST {
-                    return Ok(Some((layer, found)));
+                    return Ok(Some(found));
                 }
                 return Ok(chain.last().and_then(|lowest| self.shown_by(lowest)));
             }
-            ancestor = found.parents.first().copied();
+            ancestor = found.snapshot.parents.first().copied();
         }
         Ok(None)
     }
 
-    fn shown_by(&self, layer: &str) -> Option<(String, Snapshot)> {
+    fn shown_by(&self, layer: &str) -> Option<Below> {
         let id = self.about(layer)?.snapshot.parse().ok()?;
-        let snapshot = block_on(self.repository.snapshot(id)).ok()?;
-        Some((layer.to_owned(), snapshot))
+        let below = Below::at(&self.repository, id, None).ok()?;
+        let layer = layer.to_owned();
+        Some(Below { layer, ..below })
     }
 
     /// Removes layers that no stack of `used` needs, the oldest first, until
@@ -266,6 +268,30 @@ impl Layers {
             }
         }
         Ok(layers)
+    }
+}
+
+/// A layer that a new one goes onto.
+struct Below {
+    layer: String,
+    /// What it shows.
+    snapshot: Snapshot,
+    _held: Guard,
+}
+
+impl Below {
+    fn at(
+        repository: &Repository,
+        id: SnapshotId,
+        owner: Option<Owner>,
+    ) -> elevo_engine::Result<Self> {
+        let held = block_on(repository.hold(id))?;
+        let snapshot = block_on(repository.snapshot(id))?;
+        Ok(Self {
+            layer: layer_id(&snapshot, owner),
+            snapshot,
+            _held: held,
+        })
     }
 }
 

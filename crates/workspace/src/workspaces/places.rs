@@ -147,7 +147,7 @@ impl Workspaces {
             .collect();
         let make = || {
             let _making = self.making()?;
-            let made_from = self.snapshot_of(first.origin)?;
+            let (_held, made_from) = self.held_snapshot(first.origin)?;
             fill(&paths, origin(first, &made_from))?;
             let records = places.iter().map(|(record, _)| record.clone());
             self.registry.lock()?.set_all(records.collect())

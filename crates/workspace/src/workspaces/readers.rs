@@ -86,7 +86,7 @@ impl Workspaces {
             base: snapshot,
             ..record
         };
-        let target = self.snapshot_of(snapshot)?;
+        let (_held, target) = self.held_snapshot(snapshot)?;
         let (provider, origin) = (self.provider_of(&followed), origin(&followed, &target));
         provider.prepare(&held.place, origin, progress)?;
         // Before anybody can see it: what was seen once is so for good.

@@ -55,7 +55,7 @@ impl Workspaces {
         is_known: bool,
         progress: &Progress,
     ) -> Result<CheckoutReport> {
-        let target = self.snapshot_of(snapshot)?;
+        let (_held, target) = self.held_snapshot(snapshot)?;
         let known = match is_known {
             true => Some(self.snapshot_of(record.base)?),
             false => None,

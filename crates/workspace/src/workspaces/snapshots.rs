@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use elevo_core::Timestamp;
-use elevo_engine::{Commit, CommitInfo, Progress, Repository};
+use elevo_engine::{Commit, CommitInfo, Guard, Progress, Repository};
 use elevo_objects::{Hash, Snapshot, SnapshotId, Tree};
 use futures::executor::block_on;
 
@@ -15,6 +15,25 @@ use crate::error::Result;
 use crate::id::WorkspaceId;
 use crate::provider::{Origin, Reading, WorkspaceProvider};
 use crate::record::Record;
+use crate::registry::Registry;
+
+/// The snapshots that the workspaces in `root` cannot do without; none if there
+/// are no workspaces.
+pub fn needed_snapshots(root: &Path) -> Result<Vec<SnapshotId>> {
+    let directory = root.join("registry");
+    if !directory.is_dir() {
+        return Ok(Vec::new());
+    }
+    let registry = Registry::open(&directory)?;
+    let registry = registry.lock()?;
+    let mut needed = Vec::new();
+    for record in registry.records().values() {
+        needed.extend([record.origin, record.base]);
+        needed.extend(record.home);
+        needed.extend(record.unfinished);
+    }
+    Ok(needed)
+}
 
 impl Workspaces {
     /// A workspace as `look` sees it, beside its base.
@@ -73,13 +92,20 @@ impl Workspaces {
             let mut registry = self.registry.lock()?;
             registry.set(Record { base: id, ..record })?;
         } else {
-            reading.keep();
+            reading.keep(id);
         }
         Ok(Snapshotted { id, is_new, losses })
     }
 
     pub(super) fn snapshot_of(&self, id: SnapshotId) -> Result<Snapshot> {
         Ok(block_on(self.repository.snapshot(id))?)
+    }
+
+    /// A snapshot that is not collected before somebody could note that it is
+    /// needed.
+    pub(super) fn held_snapshot(&self, id: SnapshotId) -> Result<(Guard, Snapshot)> {
+        let held = block_on(self.repository.hold(id))?;
+        Ok((held, self.snapshot_of(id)?))
     }
 
     /// The snapshot of nothing, stored if it is not yet.

@@ -1,0 +1,46 @@
+//! What must hold for any bytes at all, for fuzzers and for tests.
+
+use std::io::{self, Read};
+
+use crate::{EntryKind, Limits, Reader};
+
+/// Small, so that a fuzzer reaches them.
+const LIMITS: Limits = Limits {
+    bytes: 1 << 20,
+    entries: 100,
+    depth: 20,
+    name_bytes: 100,
+};
+
+/// Reads whatever this is as an archive.
+///
+/// # Panics
+///
+/// If what comes out is not within its limits.
+#[doc(hidden)]
+pub fn read_anything(archive: &[u8]) {
+    let Ok(mut reader) = Reader::new(archive, LIMITS) else {
+        return;
+    };
+    let (mut entries, mut bytes) = (0, 0);
+    // Some contents are passed over, some read in part.
+    while let Ok(Some(entry)) = reader.next_entry() {
+        entries += 1;
+        let wanted = match entries % 3 {
+            0 => 0,
+            1 => u64::MAX,
+            _ => entry.size / 2,
+        };
+        let read = io::copy(&mut reader.by_ref().take(wanted), &mut io::sink());
+        if let Ok(read) = read {
+            assert_eq!(read, entry.size.min(wanted), "it is as long as it says");
+        }
+        bytes += entry.size;
+        assert!(entry.kind == EntryKind::File || entry.size == 0);
+        let names: Vec<_> = entry.path.names().collect();
+        assert!(names.len() <= LIMITS.depth);
+        let fits = |name: &elevo_core::Name| name.len() <= LIMITS.name_bytes;
+        assert!(names.iter().all(fits));
+    }
+    assert!(entries <= LIMITS.entries && bytes <= LIMITS.bytes);
+}

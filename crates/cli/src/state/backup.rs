@@ -1,0 +1,86 @@
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+use elevo_engine::Progress;
+use elevo_store_local::LocalStore;
+use serde_json::json;
+
+use crate::bar::{self, Watch};
+use crate::format::{self, bytes, count, path_text};
+use crate::session::Session;
+
+/// Copy a store as it is at this moment, while it is in use.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Each backup is a directory in DIRECTORY, named by its time. It is whole by
+itself, and shares the files that did not change with the one before (as hard
+links), so that it costs what is new. One that was cut off is not taken for a
+backup. A server that holds the store goes on meanwhile.
+
+It can be verified and read with --store, restored by `elevo state restore`, and
+repaired from by `elevo state repair --from`.
+
+Examples:
+  elevo state backup /backups
+  elevo state backup /backups --keep 14
+  elevo state verify --store \"$(elevo state backup /backups --json | jq -r .backup)\"")]
+pub(crate) struct Backup {
+    /// Where backups are; made if it is not there
+    directory: PathBuf,
+
+    /// Remove the oldest backups until so many are left
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    keep: Option<u32>,
+}
+
+pub(crate) fn run(session: &mut Session, args: &Backup) -> anyhow::Result<()> {
+    let place = session.place(None)?;
+    let to = session.path(&args.directory);
+    let store: Arc<LocalStore> = match session.held(&place) {
+        Some(held) => held.store.clone(),
+        None => Arc::new(LocalStore::open(&place.store, &session.options())?),
+    };
+    let progress = Progress::new();
+    let watch = Watch {
+        doing: "backing up",
+        things: "files",
+        total: None,
+        counts: || (progress.entries(), progress.bytes()),
+    };
+    let name = name();
+    let keep = args.keep.map(|keep| keep as usize);
+    let made = bar::watch(session.hides_progress(), watch, || {
+        store.backup(&to, &name, keep, &progress)
+    })?;
+    let at = made.path.canonicalize().unwrap_or(made.path);
+    if session.output.is_json() {
+        let removed = made.removed.iter().map(|path| path.to_string_lossy());
+        session.output.value(&json!({
+            "backup": at.to_string_lossy(),
+            "files": made.files,
+            "bytes": made.bytes,
+            "new_bytes": made.new_bytes,
+            "removed": removed.collect::<Vec<_>>(),
+        }))?;
+        return Ok(());
+    }
+    let path = path_text(at.as_os_str().as_encoded_bytes());
+    let (all, new) = (bytes(made.bytes), bytes(made.new_bytes));
+    session
+        .output
+        .line(format!("Backed up {all} to {path}, {new} of it new"))?;
+    if !made.removed.is_empty() {
+        let removed = count(made.removed.len() as u64, "old backup", "old backups");
+        session.output.line(format!("Removed {removed}"))?;
+    }
+    Ok(())
+}
+
+/// The time, so that names are in order: `2026-03-01T02-00-00Z`.
+fn name() -> String {
+    let now = format::rfc3339(format::now());
+    let seconds = now.split('.').next().unwrap_or_default();
+    let seconds = seconds.trim_end_matches('Z').replace(':', "-");
+    format!("{seconds}Z")
+}

@@ -1,0 +1,126 @@
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use elevo_core::Timestamp;
+use elevo_engine::{Depth, GcOptions, GcProgress, GcReport, Root, collect_garbage};
+use elevo_objects::SnapshotId;
+use serde_json::json;
+
+use crate::bar::{self, Watch};
+use crate::format;
+use crate::record::{Held, Record};
+use crate::session::{Place, Session};
+use crate::ws::places;
+
+/// Remove what nothing needs any more.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+What stays: head and all tags with their histories, what the working directory
+and workspaces hold, and every snapshot of the last days, named or not. The rest
+goes: snapshots that nobody named, and all files that only they had.
+
+The room is given back as the store tidies its files.
+
+Examples:
+  elevo state gc --dry-run      only say what would go
+  elevo state gc
+  elevo state gc --keep 0       also what was made a moment ago
+  elevo state gc --young        quickly: look at what is new since the last time")]
+pub(crate) struct Gc {
+    /// Only say what would go
+    #[arg(short = 'n', long, conflicts_with = "young")]
+    dry_run: bool,
+
+    /// Days for which snapshots stay that nobody named
+    #[arg(long, value_name = "DAYS", default_value_t = 14)]
+    keep: u32,
+
+    /// Look only at what is new since the last time
+    #[arg(long)]
+    young: bool,
+}
+
+pub(crate) fn run(session: &mut Session, args: &Gc) -> anyhow::Result<()> {
+    let place = session.place(None)?;
+    let repository = session.write(&place)?;
+    let roots = roots(&place)?;
+    let depth = match args.young {
+        true => Depth::Young,
+        false => Depth::Full,
+    };
+    let options = GcOptions {
+        depth,
+        dry_run: args.dry_run,
+        keep_since: since(args.keep),
+    };
+    let until = Instant::now() + Duration::from_secs(session.global.wait);
+    let mut wait = |_| {
+        thread::sleep(Duration::from_millis(10));
+        Instant::now() < until
+    };
+    let progress = GcProgress::default();
+    let watch = Watch {
+        doing: "looking",
+        things: "objects",
+        total: None,
+        counts: || (progress.marked() + progress.seen(), 0),
+    };
+    let mut roots = roots.into_iter().map(Ok);
+    let report = bar::watch(session.hides_progress(), watch, || {
+        collect_garbage(&repository, &mut roots, &options, &mut wait, &progress)
+    })?;
+    print(session, args.dry_run, &report)
+}
+
+fn since(days: u32) -> Option<Timestamp> {
+    let now = format::now();
+    Timestamp::new(now.seconds() - i64::from(days) * 24 * 3600, 0)
+}
+
+/// What is needed beside what has a name.
+fn roots(place: &Place) -> anyhow::Result<Vec<Root>> {
+    let working = place.store.parent().and_then(Path::parent);
+    let record = working.and_then(Record::read);
+    let record = record.filter(|record| record.store == place.store);
+    let mut needed = match record.map(|record| record.held) {
+        Some(Held::Snapshot(id)) => vec![id],
+        Some(Held::Changing { from, to }) => from.into_iter().chain([to]).collect(),
+        None => Vec::new(),
+    };
+    for workspaces in places::all(&place.store)? {
+        needed.extend(elevo_workspace::needed_snapshots(&workspaces)?);
+    }
+    let root = |snapshot: SnapshotId| Root {
+        snapshot,
+        history: true,
+    };
+    Ok(needed.into_iter().map(root).collect())
+}
+
+fn print(session: &mut Session, dry_run: bool, report: &GcReport) -> anyhow::Result<()> {
+    let GcReport {
+        snapshots_removed,
+        objects_removed,
+        ..
+    } = *report;
+    if session.output.is_json() {
+        return Ok(session.output.value(&json!({
+            "dryRun": dry_run,
+            "full": report.depth == Depth::Full,
+            "snapshotsRemoved": snapshots_removed,
+            "objectsRemoved": objects_removed,
+            "objectsMarked": report.objects_marked,
+            "objectsSeen": report.objects_seen,
+        }))?);
+    }
+    let done = if dry_run { "Would remove" } else { "Removed" };
+    let snapshots = format::count(snapshots_removed, "snapshot", "snapshots");
+    let objects = format::count(objects_removed, "object", "objects");
+    let line = match (snapshots_removed, objects_removed) {
+        (0, 0) => "Nothing to remove".to_owned(),
+        _ => format!("{done} {snapshots} and {objects}"),
+    };
+    Ok(session.output.line(line)?)
+}

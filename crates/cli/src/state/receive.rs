@@ -1,0 +1,100 @@
+//! A tar into the store.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use clap::Args;
+use elevo_archive::{ImportOptions, Limits, Received};
+use elevo_engine::{Progress, Repository, StateTree};
+
+use super::keep::describe;
+use crate::bar::{self, Watch};
+use crate::errors::Problem;
+use crate::format::size;
+use crate::session::Session;
+
+/// A tar, and how much of it is taken.
+#[derive(Debug, Args)]
+pub(crate) struct Tar {
+    /// Instead of a directory, a tar, plain or compressed by gzip or zstd; - for standard input
+    #[arg(long, value_name = "FILE", conflicts_with = "directory")]
+    pub(super) tar: Option<PathBuf>,
+
+    /// The tar is a layer of an image, and lies on this snapshot
+    #[arg(long, value_name = "REV", requires = "tar")]
+    pub(super) layer_on: Option<String>,
+
+    /// The most that its files may hold, for instance 20G
+    #[arg(long, value_name = "SIZE", value_parser = size, requires = "tar", default_value = "1T")]
+    max_size: u64,
+
+    /// The most files, directories and links it may hold
+    #[arg(long, value_name = "N", requires = "tar", default_value_t = 10_000_000)]
+    max_entries: u64,
+}
+
+impl Tar {
+    /// Whether it comes by standard input.
+    pub(crate) fn is_input(&self) -> bool {
+        self.tar.as_deref().is_some_and(is_input)
+    }
+
+    fn limits(&self) -> Limits {
+        Limits {
+            bytes: self.max_size,
+            entries: self.max_entries,
+            ..Limits::LARGEST
+        }
+    }
+
+    /// Reads the tar `from` into the store.
+    pub(super) fn read(
+        &self,
+        session: &mut Session,
+        repository: &Repository,
+        from: &Path,
+        base: Option<StateTree>,
+    ) -> anyhow::Result<Received> {
+        let input: Box<dyn Read + Send> = match is_input(from) {
+            true => session.take_input(),
+            false => {
+                let path = session.path(from);
+                let file = File::open(&path).map_err(|source| Problem::Io {
+                    action: "read",
+                    path,
+                    source,
+                })?;
+                Box::new(file)
+            }
+        };
+        let options = ImportOptions {
+            limits: self.limits(),
+            base,
+            threads: session.threads(),
+        };
+        let progress = Progress::new();
+        let watch = Watch {
+            doing: "reading",
+            things: "entries",
+            total: None,
+            counts: || (progress.entries(), progress.bytes()),
+        };
+        let received = bar::watch(session.hides_progress(), watch, || {
+            elevo_archive::import(repository, input, &options, &progress)
+        });
+        let received = received.with_context(|| match is_input(from) {
+            true => "cannot import standard input".to_owned(),
+            false => format!("cannot import {}", from.display()),
+        })?;
+        for loss in &received.losses {
+            session.note(&describe(loss));
+        }
+        Ok(received)
+    }
+}
+
+fn is_input(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}

@@ -1,0 +1,85 @@
+use std::path::PathBuf;
+
+use clap::Args;
+use elevo_engine::Progress;
+use elevo_store_local::restore;
+use serde_json::json;
+
+use crate::bar::{self, Watch};
+use crate::errors::Problem;
+use crate::format::{bytes, path_text};
+use crate::session::{Session, store_in};
+
+/// Make a store from a backup.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+BACKUP is a backup, or a directory with backups, of which the newest is taken.
+The store goes into `.elevo/store` in DIRECTORY, or to the path that --store
+names, where none may be yet. Every file is compared with what was backed up.
+
+Examples:
+  elevo state restore /backups ~/project
+  elevo state restore /backups/2026-03-01T02-00-00Z --store /data/store
+  elevo state restore /backups ../rescued --accept-damage && elevo state verify")]
+pub(crate) struct Restore {
+    /// The backup
+    backup: PathBuf,
+
+    /// The directory to make the store in; by default the current one
+    directory: Option<PathBuf>,
+
+    /// Restore what is left of a damaged backup; `verify` then tells what is
+    /// lost
+    #[arg(long)]
+    accept_damage: bool,
+}
+
+pub(crate) fn run(session: &mut Session, args: Restore) -> anyhow::Result<()> {
+    let backup = session.directory(&args.backup)?;
+    let named = session.global.store.clone();
+    let path = match (args.directory, named) {
+        (Some(directory), _) => store_in(&session.path(&directory)),
+        (None, Some(store)) => session.path(&store),
+        (None, None) => store_in(session.here()),
+    };
+    if let Some(parent) = path.parent() {
+        std::fs::create_dir_all(parent).map_err(|source| Problem::Io {
+            action: "create",
+            path: parent.into(),
+            source,
+        })?;
+    }
+    let progress = Progress::new();
+    let watch = Watch {
+        doing: "restoring",
+        things: "files",
+        total: None,
+        counts: || (progress.entries(), progress.bytes()),
+    };
+    let options = session.options();
+    let restored = bar::watch(session.hides_progress(), watch, || {
+        restore(&backup, &path, args.accept_damage, &options, &progress)
+    })?;
+    for file in &restored.damaged {
+        session.note(&format!(
+            "`{file}` is damaged; `elevo state verify` tells what is lost"
+        ));
+    }
+    if session.output.is_json() {
+        session.output.value(&json!({
+            "store": path.to_string_lossy(),
+            "backup": restored.backup.to_string_lossy(),
+            "files": restored.files,
+            "bytes": restored.bytes,
+            "damaged": restored.damaged,
+        }))?;
+        return Ok(());
+    }
+    let shown = path_text(path.as_os_str().as_encoded_bytes());
+    let from = path_text(restored.backup.as_os_str().as_encoded_bytes());
+    let all = bytes(restored.bytes);
+    session
+        .output
+        .line(format!("Restored {all} from {from} to {shown}"))?;
+    Ok(())
+}

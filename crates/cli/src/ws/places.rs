@@ -1,0 +1,73 @@
+//! Where the workspaces of a store are: beside it, and in directories that are
+//! listed in a file beside it, one to a line, so that what they need is kept.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use crate::errors::Problem;
+
+/// The directory beside a store.
+pub(crate) fn beside(store: &Path) -> PathBuf {
+    store.with_file_name("workspaces")
+}
+
+fn list(store: &Path) -> PathBuf {
+    store.with_file_name("workspaces.elsewhere")
+}
+
+/// All directories that workspaces of a store were ever made in.
+pub(crate) fn all(store: &Path) -> Result<Vec<PathBuf>, Problem> {
+    let mut places = vec![beside(store)];
+    let path = list(store);
+    let text = match fs::read(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(places),
+        text => text.map_err(|source| Problem::Io {
+            action: "read",
+            path,
+            source,
+        })?,
+    };
+    let lines = text
+        .split(|byte| *byte == b'\n')
+        .filter(|line| !line.is_empty());
+    places.extend(lines.map(|line| std::ffi::OsString::from_vec(line.to_vec()).into()));
+    Ok(places)
+}
+
+/// Notes a directory that workspaces are made in.
+pub(crate) fn note(store: &Path, place: &Path) -> Result<(), Problem> {
+    if all(store)?.iter().any(|known| known == place) {
+        return Ok(());
+    }
+    let path = list(store);
+    let write = || {
+        let mut options = OpenOptions::new();
+        let mut file = options.append(true).create(true).open(&path)?;
+        file.write_all(&[place.as_os_str().as_bytes(), b"\n"].concat())?;
+        file.sync_all()
+    };
+    write().map_err(|source| Problem::Io {
+        action: "write",
+        path: list(store),
+        source,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_noted_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = directory.path().join("store");
+        assert_eq!(all(&store).unwrap(), [beside(&store)]);
+        let place = Path::new("/elsewhere");
+        note(&store, place).unwrap();
+        note(&store, place).unwrap();
+        note(&store, &beside(&store)).unwrap();
+        assert_eq!(all(&store).unwrap(), [beside(&store), place.into()]);
+    }
+}

@@ -1,0 +1,205 @@
+//! Collections of garbage.
+
+use elevo_objects::{Kind, ObjectKey, SnapshotId};
+
+use super::{
+    ALICE, BOB, assert_refused, bare, chunk, commit, directory, get, id, is_stored, of_snapshots,
+    put, snapshot,
+};
+use crate::store::{Collection, Commit, Depth, Object, Store};
+
+async fn begin(store: &impl Store, depth: Depth) -> Box<dyn Collection + '_> {
+    store.collection(ALICE, depth).await.expect("a collection")
+}
+
+fn key(id: SnapshotId) -> ObjectKey {
+    ObjectKey {
+        kind: Kind::Snapshot,
+        hash: id.0,
+    }
+}
+
+/// Ends marking and removes the rest.
+async fn end(mut collection: Box<dyn Collection + '_>) -> u64 {
+    assert!(collection.close(), "nothing has arrived");
+    let snapshots = collection.unmarked_snapshots(None, 1000).await;
+    let keys: Vec<_> = snapshots.expect("snapshots").into_iter().map(key).collect();
+    collection.remove(&keys).await.expect("remove");
+    let mut removed = 0;
+    while let Some(swept) = collection.sweep(false).await.expect("sweep") {
+        removed += swept.removed;
+    }
+    collection.finish().await.expect("finish");
+    removed
+}
+
+async fn mark(collection: &dyn Collection, object: &Object) -> bool {
+    collection.mark(&[object.key]).await.expect("mark")[0]
+}
+
+/// What is marked stays, everything else goes.
+pub async fn a_full_collection_removes_what_is_not_marked(store: &impl Store) {
+    let (kept, gone) = (directory("kept"), directory("gone"));
+    let (chunk_kept, chunk_gone) = (chunk("kept"), chunk("gone"));
+    put(store, &[&kept, &gone, &chunk_kept, &chunk_gone]).await;
+    let (named, unnamed) = (bare("named"), bare("unnamed"));
+    commit(store, of_snapshots(vec![named.clone(), unnamed.clone()])).await;
+    let others = chunk("gone");
+    store.put(BOB, vec![others.clone()]).await.expect("put");
+
+    let collection = begin(store, Depth::Full).await;
+    assert_eq!(collection.depth(), Depth::Full);
+    assert!(mark(&*collection, &kept).await);
+    assert!(!mark(&*collection, &kept).await, "only once");
+    mark(&*collection, &chunk_kept).await;
+    collection.mark(&[key(id(&named))]).await.expect("mark");
+    assert_eq!(end(collection).await, 2);
+
+    for (object, stays) in [
+        (&kept, true),
+        (&chunk_kept, true),
+        (&gone, false),
+        (&chunk_gone, false),
+    ] {
+        let found = get(store, ALICE, object).await;
+        assert_eq!(found.is_some(), stays, "{:?}", object.data);
+    }
+    assert!(get(store, BOB, &others).await.is_some(), "another tenant's");
+    assert!(is_stored(store, ALICE, id(&named)).await);
+    assert!(!is_stored(store, ALICE, id(&unnamed)).await);
+    put(store, &[&gone]).await;
+    let found = get(store, ALICE, &gone).await;
+    assert_eq!(found, Some(gone.data.clone()), "what went can come again");
+}
+
+/// What is put, committed or found while a collection is under way stays.
+pub async fn what_is_written_or_found_during_a_collection_stays(store: &impl Store) {
+    let (again, found, committed) = (chunk("again"), chunk("found"), directory("committed"));
+    let (new, lost) = (chunk("new"), chunk("lost"));
+    put(store, &[&again, &found, &lost]).await;
+    let collection = begin(store, Depth::Full).await;
+    put(store, &[&again, &new]).await;
+    let there = store.contains(ALICE, &[found.key]).await.expect("contains");
+    assert_eq!(there, [true]);
+    let made = snapshot(Some(committed.key.hash), "committed");
+    let objects = vec![committed.clone()];
+    let snapshots = vec![made.clone()];
+    let of = Commit {
+        objects,
+        snapshots,
+        references: Vec::new(),
+    };
+    commit(store, of).await;
+    let held = store.hold(ALICE, &[id(&made)]).await.expect("hold");
+    assert!(held.is_some(), "what is new can be held");
+    assert_eq!(end(collection).await, 1);
+    for object in [&again, &found, &new, &committed] {
+        assert!(get(store, ALICE, object).await.is_some());
+    }
+    assert!(get(store, ALICE, &lost).await.is_none());
+    assert!(is_stored(store, ALICE, id(&made)).await);
+}
+
+/// What comes while everything else is being removed stays too.
+pub async fn what_comes_during_the_sweep_stays(store: &impl Store) {
+    let objects: Vec<_> = (0..5000).map(|n| chunk(format!("{n}"))).collect();
+    put(store, &objects.iter().collect::<Vec<_>>()).await;
+    let mut collection = begin(store, Depth::Full).await;
+    assert!(collection.close());
+    for some in objects.chunks(100) {
+        put(store, &[&some[0]]).await;
+        collection.sweep(false).await.expect("sweep");
+        put(store, &[&some[1]]).await;
+    }
+    while collection.sweep(false).await.expect("sweep").is_some() {}
+    collection.finish().await.expect("finish");
+    for (place, object) in objects.iter().enumerate() {
+        let stays = place % 100 < 2;
+        assert_eq!(get(store, ALICE, object).await.is_some(), stays, "{place}");
+    }
+}
+
+/// Who holds a snapshot is heard of; nobody can hold one that goes.
+pub async fn a_held_snapshot_is_told_to_collections(store: &impl Store) {
+    let (held, later, gone) = (bare("held"), bare("later"), bare("gone"));
+    let ids = [id(&held), id(&later), id(&gone)];
+    commit(store, of_snapshots(vec![held, later, gone])).await;
+    let hold = async |id| store.hold(ALICE, &[id]).await.expect("hold");
+    let guard = hold(ids[0]).await.expect("it is there");
+    assert!(hold(id(&bare("never"))).await.is_none());
+    let collection = begin(store, Depth::Full).await;
+    assert_eq!(collection.arrivals(), [ids[0]]);
+    let second = hold(ids[1]).await.expect("it is there");
+    assert!(!collection.close(), "somebody came");
+    assert_eq!(collection.arrivals(), [ids[1]]);
+    let keys = [key(ids[0]), key(ids[1])];
+    collection.mark(&keys).await.expect("mark");
+    assert!(collection.close());
+    assert!(hold(ids[2]).await.is_none(), "too late");
+    assert!(hold(ids[1]).await.is_some(), "it is marked");
+    end(collection).await;
+    assert!(is_stored(store, ALICE, ids[0]).await);
+    assert!(!is_stored(store, ALICE, ids[2]).await);
+    drop((guard, second));
+    let collection = begin(store, Depth::Full).await;
+    assert_eq!(collection.arrivals(), [], "nobody holds it any more");
+    drop(collection);
+}
+
+/// Who was writing before is waited for, who came later is not.
+pub async fn a_collection_counts_those_who_wrote_before(store: &impl Store) {
+    let before = store.writing(ALICE).await.expect("a guard");
+    let collection = begin(store, Depth::Full).await;
+    assert_eq!(collection.older_writers(), 1);
+    let after = store.writing(ALICE).await.expect("a guard");
+    assert_eq!(collection.older_writers(), 1);
+    drop(before);
+    assert_eq!(collection.older_writers(), 0);
+    drop(after);
+    drop(collection);
+}
+
+/// One collection of a tenant at a time; one that did not finish did nothing.
+pub async fn a_collection_that_was_cut_short_removes_nothing(store: &impl Store) {
+    let object = chunk("stays");
+    put(store, &[&object]).await;
+    let first = begin(store, Depth::Full).await;
+    assert_refused(store.collection(ALICE, Depth::Full).await.map(drop));
+    assert!(store.collection(BOB, Depth::Full).await.is_ok());
+    drop(first);
+    assert!(get(store, ALICE, &object).await.is_some());
+    let second = begin(store, Depth::Young).await;
+    assert_eq!(second.depth(), Depth::Full, "the first did not finish");
+    mark(&*second, &object).await;
+    end(second).await;
+    assert!(get(store, ALICE, &object).await.is_some());
+}
+
+/// Marks last from one collection to the next, until a full one.
+pub async fn a_young_collection_knows_what_was_needed_before(store: &impl Store) {
+    let (old, new, dead) = (directory("old"), directory("new"), directory("dead"));
+    put(store, &[&old]).await;
+    let first = begin(store, Depth::Full).await;
+    mark(&*first, &old).await;
+    end(first).await;
+    put(store, &[&new, &dead]).await;
+    let second = begin(store, Depth::Young).await;
+    assert_eq!(second.depth(), Depth::Young);
+    let keys = [old.key, new.key];
+    assert_eq!(second.marked(&keys).await.expect("marked"), [true, false]);
+    assert!(!mark(&*second, &old).await);
+    assert!(mark(&*second, &new).await);
+    assert!(second.close());
+    let keys = [old.key, new.key, dead.key];
+    let removed = second.remove(&keys).await.expect("remove");
+    assert_eq!(removed, [false, false, true]);
+    second.finish().await.expect("finish");
+    assert!(get(store, ALICE, &old).await.is_some());
+    assert!(get(store, ALICE, &dead).await.is_none());
+    let third = begin(store, Depth::Full).await;
+    let keys = [old.key, new.key];
+    assert_eq!(third.marked(&keys).await.expect("marked"), [false, false]);
+    mark(&*third, &new).await;
+    assert_eq!(end(third).await, 1);
+    assert!(get(store, ALICE, &old).await.is_none());
+}

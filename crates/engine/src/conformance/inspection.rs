@@ -1,0 +1,139 @@
+//! What [`Inspect`] adds to a store.
+
+use elevo_objects::{Hash, Kind, ObjectKey};
+
+use super::{
+    ALICE, BOB, assert_refused, bare, chunk, commit, get, id, is_stored, object, of_references,
+    snapshot, update,
+};
+use crate::inspect::{Inspect, Mend};
+use crate::store::{Expected, Object};
+
+/// Expands to one test per check of what an
+/// [`Inspect`](crate::Inspect) promises.
+#[macro_export]
+macro_rules! inspection_tests {
+    ($make:expr) => {
+        $crate::conformance_tests! {
+            @each $make;
+            objects_are_listed_in_pages_by_kind
+            what_is_mended_is_there
+            what_does_not_match_its_key_is_not_mended_with
+            what_is_removed_is_gone_and_can_be_put_again
+        }
+    };
+}
+
+fn samples() -> Vec<Object> {
+    let kinds = [Kind::Chunk, Kind::Directory, Kind::Times, Kind::ChunkList];
+    let sizes = [0, 1, 300, 5000, 70_000];
+    let of_kind = |kind| sizes.map(move |size| object(kind, vec![7; size]));
+    kinds.into_iter().flat_map(of_kind).collect()
+}
+
+async fn list(store: &impl Inspect, kind: Kind, after: Option<Hash>, limit: usize) -> Vec<Hash> {
+    let listed = store.list_objects(ALICE, kind, after, limit).await;
+    listed.expect("list")
+}
+
+/// Each kind by itself, in order, whatever the page; nothing of others.
+pub async fn objects_are_listed_in_pages_by_kind(store: &impl Inspect) {
+    let all = samples();
+    store.put(ALICE, all.clone()).await.expect("put");
+    let theirs = vec![chunk("theirs")];
+    store.put(BOB, theirs.clone()).await.expect("put");
+    for kind in Kind::ALL {
+        let of_kind = all.iter().filter(|object| object.key.kind == kind);
+        let mut expected: Vec<_> = of_kind.map(|object| object.key.hash).collect();
+        expected.sort();
+        for page in 1..7 {
+            let mut found = Vec::new();
+            loop {
+                let more = list(store, kind, found.last().copied(), page).await;
+                found.extend(&more);
+                if more.len() < page {
+                    break;
+                }
+            }
+            assert_eq!(found, expected, "{kind:?} in pages of {page}");
+        }
+        assert_eq!(list(store, kind, None, 0).await, []);
+        // A place between two hashes, or before all of them.
+        let all_after = list(store, kind, Some(Hash::from_bytes([0; 32])), 99).await;
+        assert_eq!(all_after, expected);
+        let none = list(store, kind, Some(Hash::from_bytes([0xff; 32])), 99).await;
+        assert_eq!(none, []);
+    }
+    let listed = store.list_objects(BOB, Kind::Chunk, None, 9).await;
+    assert_eq!(listed.expect("list"), [theirs[0].key.hash]);
+}
+
+/// Objects, snapshots without a look at their roots, references.
+pub async fn what_is_mended_is_there(store: &impl Inspect) {
+    let (new, old) = (chunk("new"), chunk("old"));
+    store.put(ALICE, vec![old.clone()]).await.expect("put");
+    let lost = snapshot(Some(Hash::from_bytes([9; 32])), "its root is lost");
+    let mend = Mend {
+        objects: vec![new.clone(), old.clone()],
+        snapshots: vec![lost.clone()],
+        references: vec![("head".into(), id(&lost))],
+        remove: Vec::new(),
+    };
+    store.mend(ALICE, mend).await.expect("mend");
+    assert_eq!(get(store, ALICE, &new).await, Some(new.data.clone()));
+    assert_eq!(get(store, ALICE, &old).await, Some(old.data));
+    assert_eq!(get(store, BOB, &new).await, None);
+    assert!(is_stored(store, ALICE, id(&lost)).await);
+    let head = store.reference(ALICE, "head").await.expect("reference");
+    assert_eq!(head, Some(id(&lost)));
+    // It can be moved like any other.
+    let next = bare("next");
+    let to = Some(id(&next));
+    commit(store, super::of_snapshots(vec![next])).await;
+    let moved = of_references(vec![update("head", Expected::At(id(&lost)), to)]);
+    commit(store, moved).await;
+}
+
+/// All of it is refused if one object is.
+pub async fn what_does_not_match_its_key_is_not_mended_with(store: &impl Inspect) {
+    let right = chunk("right");
+    let wrong = Object {
+        key: chunk("one").key,
+        data: "another".into(),
+    };
+    let mend = Mend {
+        objects: vec![right.clone(), wrong.clone()],
+        ..Mend::default()
+    };
+    assert_refused(store.mend(ALICE, mend).await);
+    assert_eq!(get(store, ALICE, &right).await, None);
+    assert_eq!(get(store, ALICE, &wrong).await, None);
+    let nameless = Mend {
+        references: vec![(String::new(), id(&bare("a")))],
+        ..Mend::default()
+    };
+    assert_refused(store.mend(ALICE, nameless).await);
+}
+
+/// Removing takes one object of one kind and tenant.
+pub async fn what_is_removed_is_gone_and_can_be_put_again(store: &impl Inspect) {
+    let all = samples();
+    for tenant in [ALICE, BOB] {
+        store.put(tenant, all.clone()).await.expect("put");
+    }
+    let gone: Vec<ObjectKey> = all.iter().step_by(3).map(|object| object.key).collect();
+    let mend = Mend {
+        remove: gone.clone(),
+        ..Mend::default()
+    };
+    store.mend(ALICE, mend).await.expect("mend");
+    for object in &all {
+        let is_gone = gone.contains(&object.key);
+        assert_eq!(get(store, ALICE, object).await.is_none(), is_gone);
+        assert!(get(store, BOB, object).await.is_some());
+    }
+    store.put(ALICE, all.clone()).await.expect("put");
+    for object in &all {
+        assert_eq!(get(store, ALICE, object).await.as_ref(), Some(&object.data));
+    }
+}

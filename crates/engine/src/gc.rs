@@ -1,0 +1,436 @@
+//! Collecting garbage: what no root needs is removed, beside commits and reads
+//! that go on.
+//!
+//! Marks live in the store, so memory does not grow with it, and stay there:
+//! the next collection walks only what is new. One that was cut short leaves
+//! garbage, and the next one is a full one.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use elevo_core::Timestamp;
+use elevo_objects::{
+    ChunkItem, Content, DirItem, Entry, Hash, Item, Kind, Node, ObjectKey, SnapshotId, TimeItem,
+};
+use futures::executor::block_on;
+
+use crate::error::{Error, Result};
+use crate::repository::Repository;
+use crate::store::{Collection, Depth, StoreError};
+
+/// Snapshots and references are listed so many at a time.
+const PAGE: usize = 1000;
+/// Nodes are read so many at a time.
+const NODES: usize = 256;
+/// With more than this waiting, nodes are read one at a time, the deepest
+/// first: the list then grows by one path of a tree at most.
+const MANY: usize = 100_000;
+
+/// How to collect.
+#[derive(Clone, Copy, Debug)]
+pub struct GcOptions {
+    /// What to look at.
+    pub depth: Depth,
+    /// Counts what would be removed. Looks at everything.
+    pub dry_run: bool,
+    /// Snapshots from this time on stay though nobody names them: their makers
+    /// may be about to.
+    pub keep_since: Option<Timestamp>,
+}
+
+/// A snapshot that must stay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Root {
+    /// Which one.
+    pub snapshot: SnapshotId,
+    /// With those that came before it.
+    pub history: bool,
+}
+
+/// What a collection did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GcReport {
+    /// What it looked at.
+    pub depth: Depth,
+    /// Snapshots that were removed, or would be.
+    pub snapshots_removed: u64,
+    /// Objects that were found to be needed and were not known to be.
+    pub objects_marked: u64,
+    /// Objects that were looked at to see whether they are needed.
+    pub objects_seen: u64,
+    /// Objects that were removed, or would be.
+    pub objects_removed: u64,
+}
+
+/// How far a collection is; read it from another thread.
+#[derive(Debug, Default)]
+pub struct GcProgress {
+    waiting: AtomicU64,
+    marked: AtomicU64,
+    seen: AtomicU64,
+    removed: AtomicU64,
+}
+
+impl GcProgress {
+    /// Writers that it waits for.
+    pub fn waiting(&self) -> u64 {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// Objects that were marked.
+    pub fn marked(&self) -> u64 {
+        self.marked.load(Ordering::Relaxed)
+    }
+
+    /// Objects that were looked at.
+    pub fn seen(&self) -> u64 {
+        self.seen.load(Ordering::Relaxed)
+    }
+
+    /// Objects that were removed.
+    pub fn removed(&self) -> u64 {
+        self.removed.load(Ordering::Relaxed)
+    }
+}
+
+/// Removes what neither `roots` nor references need, nor anybody who holds it.
+/// `roots` are asked for once the collection has begun: whatever becomes one
+/// later is held or new. Blocks the thread.
+///
+/// `wait` is called while there are others who began to write before, with their
+/// number: it takes a little time, and says whether to go on waiting.
+pub fn collect_garbage(
+    repository: &Repository,
+    roots: &mut dyn Iterator<Item = Result<Root>>,
+    options: &GcOptions,
+    wait: &mut dyn FnMut(usize) -> bool,
+    progress: &GcProgress,
+) -> Result<GcReport> {
+    let depth = match options.dry_run {
+        true => Depth::Full,
+        false => options.depth,
+    };
+    let store = repository.store();
+    let collection = block_on(store.collection(repository.tenant(), depth))?;
+    wait_for_writers(&*collection, wait, progress)?;
+    let mut walk = Walk {
+        repository,
+        collection: &*collection,
+        waiting: Vec::new(),
+        progress,
+    };
+    block_on(walk.references())?;
+    for root in roots {
+        block_on(walk.root(root?))?;
+    }
+    if let Some(since) = options.keep_since {
+        block_on(walk.recent(since))?;
+    }
+    loop {
+        for id in collection.arrivals() {
+            block_on(walk.snapshot(id, false))?;
+        }
+        if collection.close() {
+            break;
+        }
+    }
+    block_on(finish(repository, collection, options.dry_run, progress))
+}
+
+fn wait_for_writers(
+    collection: &dyn Collection,
+    wait: &mut dyn FnMut(usize) -> bool,
+    progress: &GcProgress,
+) -> Result<()> {
+    loop {
+        let count = collection.older_writers();
+        progress.waiting.store(count as u64, Ordering::Relaxed);
+        if count == 0 {
+            return Ok(());
+        }
+        if !wait(count) {
+            let writers = if count == 1 { "writer" } else { "writers" };
+            let message =
+                format!("{count} {writers} began before and did not end; try again later");
+            return Err(StoreError::Refused(message).into());
+        }
+    }
+}
+
+/// Finds what is needed.
+struct Walk<'a> {
+    repository: &'a Repository,
+    collection: &'a dyn Collection,
+    /// Marked nodes that were not looked into yet.
+    waiting: Vec<ObjectKey>,
+    progress: &'a GcProgress,
+}
+
+impl Walk<'_> {
+    async fn references(&mut self) -> Result<()> {
+        let (store, tenant) = (self.repository.store(), self.repository.tenant());
+        let mut after: Option<String> = None;
+        loop {
+            let page = store.list_references(tenant, "", after.as_deref(), PAGE);
+            let page = page.await?;
+            for (_, snapshot) in &page {
+                let history = true;
+                let snapshot = *snapshot;
+                self.root(Root { snapshot, history }).await?;
+            }
+            match page.into_iter().nth(PAGE - 1) {
+                Some((name, _)) => after = Some(name),
+                None => return Ok(()),
+            }
+        }
+    }
+
+    async fn recent(&mut self, since: Timestamp) -> Result<()> {
+        let (store, tenant) = (self.repository.store(), self.repository.tenant());
+        let mut after = None;
+        loop {
+            let ids = store.list_snapshots(tenant, after, PAGE).await?;
+            let found = store.snapshots(tenant, &ids).await?;
+            for (id, snapshot) in ids.iter().zip(found) {
+                if snapshot.is_some_and(|snapshot| snapshot.created >= since) {
+                    self.snapshot(*id, false).await?;
+                }
+            }
+            match ids.get(PAGE - 1) {
+                Some(last) => after = Some(*last),
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// A root that is not there is damage, which must not be made worse.
+    async fn root(&mut self, root: Root) -> Result<()> {
+        match self.snapshot(root.snapshot, root.history).await? {
+            true => Ok(()),
+            false => Err(Error::NoSuchSnapshot(root.snapshot)),
+        }
+    }
+
+    /// Marks what a snapshot needs; false if it is not there.
+    async fn snapshot(&mut self, id: SnapshotId, history: bool) -> Result<bool> {
+        let mut next = vec![id];
+        let mut is_there = true;
+        while let Some(at) = next.pop() {
+            let keys = [snapshot_key(at), history_key(at)];
+            let keys = &keys[..1 + usize::from(history)];
+            let known = self.collection.marked(keys).await?;
+            if !known.contains(&false) {
+                continue;
+            }
+            let found = match self.repository.snapshot(at).await {
+                // What came before may have been dropped.
+                Err(Error::NoSuchSnapshot(_)) => {
+                    is_there &= at != id;
+                    continue;
+                }
+                found => found?,
+            };
+            // Only now: one that is not there may come later, and need a walk.
+            self.collection.mark(keys).await?;
+            if !known[0] {
+                let tree = found.tree.root.map(|hash| key(Kind::Directory, hash));
+                let times = found.times.map(|hash| key(Kind::Times, hash));
+                self.objects(tree.into_iter().chain(times).collect())
+                    .await?;
+                self.look_inside().await?;
+            }
+            if history {
+                next.extend(found.parents);
+            }
+        }
+        Ok(is_there)
+    }
+
+    async fn objects(&mut self, keys: Vec<ObjectKey>) -> Result<()> {
+        if keys.is_empty() {
+            return Ok(());
+        }
+        let first = self.collection.mark(&keys).await?;
+        let marked = &self.progress.marked;
+        marked.fetch_add(keys.len() as u64, Ordering::Relaxed);
+        let nodes = keys
+            .into_iter()
+            .zip(first)
+            .filter(|(key, first)| *first && key.kind != Kind::Chunk);
+        self.waiting.extend(nodes.map(|(key, _)| key));
+        Ok(())
+    }
+
+    async fn look_inside(&mut self) -> Result<()> {
+        while !self.waiting.is_empty() {
+            let count = if self.waiting.len() > MANY { 1 } else { NODES };
+            let nodes = take_last(&mut self.waiting, count);
+            let mut needed = Vec::new();
+            for (key, data) in nodes.iter().zip(self.read(&nodes).await?) {
+                let data = data.ok_or(Error::MissingObject(*key))?;
+                needed_by(*key, &data, &mut needed)?;
+            }
+            self.objects(needed).await?;
+        }
+        Ok(())
+    }
+
+    async fn read(&self, keys: &[ObjectKey]) -> Result<Vec<Option<bytes::Bytes>>> {
+        let store = self.repository.store();
+        Ok(store.get(self.repository.tenant(), keys).await?)
+    }
+}
+
+async fn finish(
+    repository: &Repository,
+    mut collection: Box<dyn Collection + '_>,
+    dry_run: bool,
+    progress: &GcProgress,
+) -> Result<GcReport> {
+    let mut report = GcReport {
+        depth: collection.depth(),
+        snapshots_removed: 0,
+        objects_marked: progress.marked(),
+        objects_seen: 0,
+        objects_removed: 0,
+    };
+    let mut after = None;
+    loop {
+        let ids = collection.unmarked_snapshots(after, PAGE).await?;
+        report.snapshots_removed += ids.len() as u64;
+        if !dry_run {
+            drop_snapshots(repository, &*collection, &ids, progress).await?;
+        }
+        match ids.get(PAGE - 1) {
+            Some(last) => after = Some(*last),
+            None => break,
+        }
+    }
+    if collection.depth() == Depth::Full {
+        while let Some(swept) = collection.sweep(dry_run).await? {
+            progress.seen.fetch_add(swept.seen, Ordering::Relaxed);
+            progress.removed.fetch_add(swept.removed, Ordering::Relaxed);
+        }
+    }
+    collection.finish().await?;
+    report.objects_seen = progress.seen();
+    report.objects_removed = progress.removed();
+    Ok(report)
+}
+
+/// Removes snapshots, and in a young collection what only they needed.
+async fn drop_snapshots(
+    repository: &Repository,
+    collection: &dyn Collection,
+    ids: &[SnapshotId],
+    progress: &GcProgress,
+) -> Result<()> {
+    let found = repository.store().snapshots(repository.tenant(), ids);
+    let found = found.await?;
+    let keys: Vec<_> = ids.iter().map(|id| snapshot_key(*id)).collect();
+    let removed = collection.remove(&keys).await?;
+    if collection.depth() == Depth::Full {
+        return Ok(());
+    }
+    let gone = found
+        .into_iter()
+        .zip(removed)
+        .filter(|(_, removed)| *removed);
+    for snapshot in gone.filter_map(|(snapshot, _)| snapshot) {
+        let tree = snapshot.tree.root.map(|hash| key(Kind::Directory, hash));
+        let times = snapshot.times.map(|hash| key(Kind::Times, hash));
+        let below = tree.into_iter().chain(times).collect();
+        remove_below(repository, collection, below, progress).await?;
+    }
+    Ok(())
+}
+
+/// Removes what was reached from a snapshot that is gone, down to what is
+/// needed by others or gone as well.
+async fn remove_below(
+    repository: &Repository,
+    collection: &dyn Collection,
+    mut waiting: Vec<ObjectKey>,
+    progress: &GcProgress,
+) -> Result<()> {
+    while !waiting.is_empty() {
+        let count = if waiting.len() > MANY { 1 } else { NODES };
+        let keys = take_last(&mut waiting, count);
+        let store = repository.store();
+        let nodes: Vec<_> = keys
+            .iter()
+            .filter(|key| key.kind != Kind::Chunk)
+            .copied()
+            .collect();
+        let data = store.get(repository.tenant(), &nodes).await?;
+        let data: std::collections::HashMap<_, _> = nodes.into_iter().zip(data).collect();
+        let removed = collection.remove(&keys).await?;
+        progress
+            .seen
+            .fetch_add(keys.len() as u64, Ordering::Relaxed);
+        for (key, _) in keys.iter().zip(removed).filter(|(_, removed)| *removed) {
+            match data.get(key) {
+                // An earlier collection that was cut short has been here.
+                Some(None) => continue,
+                Some(Some(data)) => needed_by(*key, data, &mut waiting)?,
+                None => {}
+            }
+            progress.removed.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    Ok(())
+}
+
+fn take_last(from: &mut Vec<ObjectKey>, count: usize) -> Vec<ObjectKey> {
+    from.split_off(from.len().saturating_sub(count))
+}
+
+fn key(kind: Kind, hash: Hash) -> ObjectKey {
+    ObjectKey { kind, hash }
+}
+
+fn snapshot_key(id: SnapshotId) -> ObjectKey {
+    key(Kind::Snapshot, id.0)
+}
+
+/// Stands for a snapshot with all that came before it. Nothing has such a hash.
+fn history_key(id: SnapshotId) -> ObjectKey {
+    Kind::Snapshot.key(id.0.as_bytes())
+}
+
+/// The objects that a node refers to.
+fn needed_by(node: ObjectKey, data: &bytes::Bytes, needed: &mut Vec<ObjectKey>) -> Result<()> {
+    match node.kind {
+        Kind::Directory => items::<DirItem>(node, data, needed, |item| match item.entry {
+            Entry::Directory { tree, .. } => tree.root.map(|hash| key(Kind::Directory, hash)),
+            Entry::Link(link) => Some(key(Kind::Chunk, link.hash)),
+            Entry::File { content, .. } => match content {
+                Content::Empty => None,
+                Content::Chunk { hash, .. } => Some(key(Kind::Chunk, hash)),
+                Content::List { hash, .. } => Some(key(Kind::ChunkList, hash)),
+            },
+        }),
+        Kind::Times => items::<TimeItem>(node, data, needed, |item| {
+            item.entry.children.map(|hash| key(Kind::Times, hash))
+        }),
+        Kind::ChunkList => {
+            items::<ChunkItem>(node, data, needed, |item| Some(key(Kind::Chunk, item.hash)))
+        }
+        Kind::Chunk | Kind::Snapshot => Ok(()),
+    }
+}
+
+fn items<I: Item>(
+    node: ObjectKey,
+    data: &bytes::Bytes,
+    needed: &mut Vec<ObjectKey>,
+    of: impl Fn(I) -> Option<ObjectKey>,
+) -> Result<()> {
+    let decoded = Node::<I>::decode(data);
+    match decoded.map_err(|source| Error::Damaged { key: node, source })? {
+        Node::Leaf(items) => needed.extend(items.into_iter().filter_map(of)),
+        Node::Index { children, .. } => {
+            needed.extend(children.into_iter().map(|child| key(I::KIND, child.hash)));
+        }
+    }
+    Ok(())
+}

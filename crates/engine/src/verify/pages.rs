@@ -1,0 +1,156 @@
+//! Lists that go on behind what cannot be read.
+
+use elevo_objects::Hash;
+
+use crate::store::StoreResult;
+
+/// How many are listed at once.
+const PAGE: usize = 4096;
+
+/// A list of hashes in the order of their bytes, page by page.
+pub(super) struct Pages {
+    after: Option<Hash>,
+    limit: usize,
+    done: bool,
+    /// Parts that could not be read.
+    pub(super) gaps: u64,
+}
+
+impl Pages {
+    pub(super) const fn new() -> Self {
+        Self {
+            after: None,
+            limit: PAGE,
+            done: false,
+            gaps: 0,
+        }
+    }
+
+    /// The next hashes; `None` at the end. `list` is asked for those after a
+    /// hash, and their number.
+    pub(super) async fn next(
+        &mut self,
+        list: impl AsyncFn(Option<Hash>, usize) -> StoreResult<Vec<Hash>>,
+    ) -> Option<Vec<Hash>> {
+        while !self.done {
+            match list(self.after, self.limit).await {
+                Ok(page) => {
+                    self.done = page.len() < self.limit;
+                    self.after = page.last().copied().or(self.after);
+                    self.limit = (self.limit * 2).min(PAGE);
+                    return Some(page);
+                }
+                // Up to the place, one by one; then behind it.
+                Err(_) if self.limit > 1 => self.limit = 1,
+                Err(_) => {
+                    self.gaps += 1;
+                    self.after = behind(self.after, &list).await;
+                    self.done = self.after.is_none();
+                }
+            }
+        }
+        None
+    }
+}
+
+/// A place behind the part of a list that begins after `after` and cannot be
+/// read, as close to it as can be found; `None` if it has no end. Hashes are
+/// spread evenly, so this is a search among numbers.
+async fn behind(
+    after: Option<Hash>,
+    list: &impl AsyncFn(Option<Hash>, usize) -> StoreResult<Vec<Hash>>,
+) -> Option<Hash> {
+    let from = after.map_or(0, number);
+    let (mut bad, mut step) = (from, 1_u128);
+    let mut good = loop {
+        let at = from.checked_add(step)?;
+        if list(Some(hash(at)), 1).await.is_ok() {
+            break at;
+        }
+        bad = at;
+        step = step.checked_mul(2)?;
+    };
+    while good - bad > 1 {
+        let middle = bad + (good - bad) / 2;
+        match list(Some(hash(middle)), 1).await {
+            Ok(_) => good = middle,
+            Err(_) => bad = middle,
+        }
+    }
+    Some(hash(good))
+}
+
+/// The first half of a hash.
+pub(super) fn number(hash: Hash) -> u128 {
+    let mut half = [0; 16];
+    half.copy_from_slice(&hash.as_bytes()[..16]);
+    u128::from_be_bytes(half)
+}
+
+fn hash(number: u128) -> Hash {
+    let mut bytes = [0; 32];
+    bytes[..16].copy_from_slice(&number.to_be_bytes());
+    Hash::from_bytes(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::ops::Bound;
+
+    use elevo_objects::Kind;
+    use futures::executor::block_on;
+
+    use super::*;
+    use crate::store::StoreError;
+
+    fn is_in(parts: &[(usize, usize)], at: usize) -> bool {
+        parts.iter().any(|(from, to)| (*from..*to).contains(&at))
+    }
+
+    /// Lists `all`, except that a page cannot come to one of `bad`.
+    fn list_around(all: &BTreeSet<Hash>, bad: &[(usize, usize)]) -> (Vec<Hash>, u64) {
+        let order: Vec<_> = all.iter().copied().collect();
+        let is_bad = |hash: &Hash| {
+            let at = order.iter().position(|other| other == hash);
+            at.is_some_and(|at| is_in(bad, at))
+        };
+        let list = async |after: Option<Hash>, limit: usize| {
+            let after = after.map_or(Bound::Unbounded, Bound::Excluded);
+            let page = all.range((after, Bound::Unbounded)).take(limit);
+            match page.clone().any(is_bad) {
+                true => Err(StoreError::Damaged("a block".into())),
+                false => Ok(page.copied().collect()),
+            }
+        };
+        let mut pages = Pages::new();
+        let mut found = Vec::new();
+        while let Some(page) = block_on(pages.next(list)) {
+            found.extend(page);
+        }
+        (found, pages.gaps)
+    }
+
+    #[test]
+    fn everything_is_listed_but_what_cannot_be_read() {
+        let all: BTreeSet<_> = (0..500_u32)
+            .map(|n| Kind::Chunk.hash(&n.to_le_bytes()))
+            .collect();
+        let bad_parts: [&[(usize, usize)]; 6] = [
+            &[],
+            &[(0, 1)],
+            &[(0, 60)],
+            &[(100, 160), (300, 301)],
+            &[(440, 500)],
+            &[(0, 500)],
+        ];
+        for bad in bad_parts {
+            let (found, gaps) = list_around(&all, bad);
+            let readable = all.iter().enumerate();
+            let readable = readable.filter(|(at, _)| !is_in(bad, *at));
+            let expected: Vec<_> = readable.map(|(_, hash)| *hash).collect();
+            assert_eq!(found, expected, "{bad:?}");
+            assert_eq!(gaps, bad.len() as u64, "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,66 @@
+use std::collections::{HashMap, HashSet};
+
+use elevo_objects::{Hash, ObjectKey};
+
+use super::pages::number;
+
+/// Bytes that one entry takes at most, room to grow included.
+const ENTRY: usize = 48;
+
+/// Objects that need not be looked at again, as many as there is memory for.
+/// Forgetting one costs time and nothing else.
+#[derive(Debug)]
+pub(super) struct Seen {
+    halves: HashSet<u128>,
+    most: usize,
+}
+
+impl Seen {
+    pub(super) fn within(bytes: usize) -> Self {
+        Self {
+            halves: HashSet::new(),
+            most: bytes / ENTRY,
+        }
+    }
+
+    pub(super) fn add(&mut self, key: ObjectKey) {
+        if self.halves.len() < self.most {
+            self.halves.insert(number(key.hash));
+        }
+    }
+
+    pub(super) fn has(&self, key: ObjectKey) -> bool {
+        self.halves.contains(&number(key.hash))
+    }
+}
+
+/// How many paths below a node are touched by damage, for as many nodes as
+/// there is memory for.
+#[derive(Debug)]
+pub(super) struct Touched {
+    counts: HashMap<Hash, u64>,
+    most: usize,
+}
+
+impl Touched {
+    pub(super) fn within(bytes: usize) -> Self {
+        Self {
+            counts: HashMap::new(),
+            most: bytes / ENTRY / 2,
+        }
+    }
+
+    pub(super) fn add(&mut self, key: ObjectKey, count: u64) {
+        if self.counts.len() < self.most {
+            self.counts.insert(key.hash, count);
+        }
+    }
+
+    pub(super) fn count(&self, key: ObjectKey) -> Option<u64> {
+        self.counts.get(&key.hash).copied()
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.counts.clear();
+    }
+}

@@ -1,0 +1,278 @@
+//! From the snapshots down: what is missing, and who needs what is damaged.
+
+use std::vec;
+
+use elevo_core::{Name, TreePath};
+use elevo_objects::{Kind, ObjectKey, Snapshot, SnapshotId};
+
+use super::edges::{self, Edge};
+use super::pages::Pages;
+use super::{Place, Problem, Verifier, judge, snapshot_key};
+use crate::error::Result;
+
+/// References that are listed at once.
+const REFERENCES: usize = 256;
+/// Sorts behind whatever else can be in a name.
+const LAST: &str = "\u{10ffff}";
+
+/// A node on the way from a snapshot's root.
+struct Frame {
+    key: ObjectKey,
+    path: TreePath,
+    edges: vec::IntoIter<Edge>,
+    touched: u64,
+}
+
+/// What is known of a node and all below it.
+enum Below {
+    Clean,
+    Touched(u64),
+    /// The node itself is damaged.
+    Damaged(Problem),
+    Unknown(Vec<Edge>),
+}
+
+impl Verifier<'_> {
+    /// Walks all snapshots and looks up all references.
+    pub(crate) async fn walk_all(&mut self) -> Result<()> {
+        self.start_again();
+        let (store, tenant) = (self.store, self.tenant);
+        let list = async |after: Option<_>, limit| {
+            let ids = store.list_snapshots(tenant, after.map(SnapshotId), limit);
+            Ok(ids.await?.into_iter().map(|id| id.0).collect())
+        };
+        let mut pages = Pages::new();
+        while let Some(page) = pages.next(list).await {
+            for hash in page {
+                self.walk_snapshot(SnapshotId(hash)).await?;
+            }
+        }
+        self.report.gaps += pages.gaps;
+        self.look_up_references(pages.gaps > 0).await
+    }
+
+    /// Forgets who needs what, and what was found missing.
+    fn start_again(&mut self) {
+        self.touched.clear();
+        self.places = 0;
+        self.damage.retain(|_, damage| {
+            damage.needed = false;
+            damage.places.clear();
+            damage.problem != Problem::Missing && damage.key.kind != Kind::Snapshot
+        });
+        self.report.gaps = self.gaps;
+        self.report.snapshots = 0;
+        self.report.references = 0;
+        self.report.snapshots_touched = 0;
+        self.report.paths_touched = 0;
+        self.report.lost_references.clear();
+        self.report.more_lost_references = 0;
+    }
+
+    /// Whether there is such a snapshot that can be read.
+    async fn walk_snapshot(&mut self, id: SnapshotId) -> Result<bool> {
+        let snapshot = match self.snapshot(id).await {
+            Some(Ok(snapshot)) => snapshot,
+            Some(Err(problem)) => {
+                self.damaged(snapshot_key(id), problem);
+                return Ok(false);
+            }
+            None => return Ok(false),
+        };
+        self.report.snapshots += 1;
+        if let Some(touched @ 1..) = self.walk(id, &snapshot).await? {
+            self.report.snapshots_touched += 1;
+            self.report.paths_touched += touched;
+        }
+        Ok(true)
+    }
+
+    /// How many paths of a snapshot are touched by damage; `None` if the
+    /// snapshot has gone meanwhile.
+    async fn walk(&mut self, id: SnapshotId, snapshot: &Snapshot) -> Result<Option<u64>> {
+        let mut stack = vec![Frame {
+            key: snapshot_key(id),
+            path: TreePath::root(),
+            edges: edges::of_snapshot(snapshot).into_iter(),
+            touched: 0,
+        }];
+        let mut touched = 0;
+        while let Some(frame) = stack.last_mut() {
+            self.progress.check()?;
+            let Some(Edge { key, name }) = frame.edges.next() else {
+                let done = stack.pop();
+                let above = stack.last_mut();
+                touched = done.map_or(0, |done| self.leave(&done, above.as_deref()));
+                if let Some(above) = above {
+                    above.touched = above.touched.saturating_add(touched);
+                }
+                continue;
+            };
+            match self.below(key).await {
+                Below::Clean => {}
+                Below::Touched(count) => frame.touched = frame.touched.saturating_add(count),
+                Below::Damaged(problem) => {
+                    frame.touched = frame.touched.saturating_add(1);
+                    let path = at(&frame.path, name.as_ref());
+                    if problem == Problem::Missing && self.snapshot(id).await.is_none() {
+                        return Ok(None);
+                    }
+                    self.damaged(key, problem);
+                    self.need(key, id, path);
+                }
+                Below::Unknown(edges) => {
+                    let path = at(&frame.path, name.as_ref());
+                    stack.push(Frame {
+                        key,
+                        path,
+                        edges: edges.into_iter(),
+                        touched: 0,
+                    });
+                }
+            }
+        }
+        Ok(Some(touched))
+    }
+
+    /// Remembers what is known of a node; how many paths it means for the one
+    /// above: a file is one path, however many of its chunks are damaged.
+    fn leave(&mut self, done: &Frame, above: Option<&Frame>) -> u64 {
+        let in_list = above.is_some_and(|above| above.key.kind == Kind::ChunkList);
+        let touched = match done.key.kind {
+            Kind::ChunkList if !in_list => done.touched.min(1),
+            _ => done.touched,
+        };
+        match touched {
+            0 => self.clean.add(done.key),
+            count => self.touched.add(done.key, count),
+        }
+        touched
+    }
+
+    async fn below(&mut self, key: ObjectKey) -> Below {
+        if self.clean.has(key) || self.whole.has(key) {
+            return Below::Clean;
+        }
+        if let Some(damage) = self.damage.get(&key) {
+            return Below::Damaged(damage.problem.clone());
+        }
+        // As long as there is room in the list of places, they are looked for.
+        if self.places >= self.listed
+            && let Some(count) = self.touched.count(key)
+        {
+            return Below::Touched(count);
+        }
+        let data = match self.read(key).await {
+            None => return Below::Damaged(Problem::Missing),
+            Some(Err(problem)) => return Below::Damaged(problem),
+            Some(Ok(data)) => data,
+        };
+        if let Err(problem) = judge(key, &data) {
+            return Below::Damaged(problem);
+        }
+        self.progress.add(1, 0);
+        match edges::of_object(key.kind, &data) {
+            Ok(_) if key.kind == Kind::Chunk => {
+                self.whole.add(key);
+                Below::Clean
+            }
+            Ok(edges) => Below::Unknown(edges),
+            Err(_) => Below::Damaged(Problem::Meaningless),
+        }
+    }
+
+    fn need(&mut self, key: ObjectKey, snapshot: SnapshotId, path: TreePath) {
+        let Some(damage) = self.damage.get_mut(&key) else {
+            return;
+        };
+        damage.needed = true;
+        if self.places < self.listed {
+            self.places += 1;
+            damage.places.push(Place { snapshot, path });
+        }
+    }
+
+    /// Looks whether references point to snapshots. With `walk`, these may have
+    /// been missed before.
+    async fn look_up_references(&mut self, walk: bool) -> Result<()> {
+        let mut after: Option<String> = None;
+        loop {
+            self.progress.check()?;
+            let name = after.as_deref();
+            let (page, is_last) = self.references(name).await;
+            for (name, id) in &page {
+                self.look_up(name, *id, walk).await?;
+            }
+            match page.last() {
+                Some((name, _)) => after = Some(name.clone()),
+                None if is_last => return Ok(()),
+                // The next one cannot be read.
+                None => {
+                    self.report.gaps += 1;
+                    match self.behind(after.unwrap_or_default()).await {
+                        Some(name) => after = Some(name),
+                        None => return Ok(()),
+                    }
+                }
+            }
+        }
+    }
+
+    /// The next references, as many as can be read; whether these are all.
+    async fn references(&self, after: Option<&str>) -> (Vec<(String, SnapshotId)>, bool) {
+        for limit in [REFERENCES, 1] {
+            let listed = self.store.list_references(self.tenant, "", after, limit);
+            if let Ok(page) = listed.await {
+                let is_last = page.len() < limit;
+                return (page, is_last);
+            }
+        }
+        (Vec::new(), false)
+    }
+
+    /// A name behind references that cannot be read, which begin after `name`.
+    async fn behind(&self, mut name: String) -> Option<String> {
+        loop {
+            let next = format!("{name}{LAST}");
+            let listed = self
+                .store
+                .list_references(self.tenant, "", Some(&next), 1)
+                .await;
+            if listed.is_ok() {
+                return Some(next);
+            }
+            name.pop()?;
+        }
+    }
+
+    async fn look_up(&mut self, name: &str, id: SnapshotId, walk: bool) -> Result<()> {
+        self.report.references += 1;
+        let is_there = match walk {
+            true => self.walk_snapshot(id).await?,
+            false => matches!(self.snapshot(id).await, Some(Ok(_))),
+        };
+        if is_there || self.store.reference(self.tenant, name).await.ok() != Some(Some(id)) {
+            return Ok(());
+        }
+        let problem = match self.snapshot(id).await {
+            Some(Err(problem)) => problem,
+            _ => Problem::Missing,
+        };
+        self.damaged(snapshot_key(id), problem);
+        if let Some(damage) = self.damage.get_mut(&snapshot_key(id)) {
+            damage.needed = true;
+        }
+        match self.report.lost_references.len() < self.listed {
+            true => self.report.lost_references.push(name.into()),
+            false => self.report.more_lost_references += 1,
+        }
+        Ok(())
+    }
+}
+
+/// A path that is too long for a tree, which a hostile one may have, is told
+/// as that of its directory.
+fn at(path: &TreePath, name: Option<&Name>) -> TreePath {
+    name.and_then(|name| path.join(name).ok())
+        .unwrap_or_else(|| path.clone())
+}

@@ -1,0 +1,301 @@
+//! `verify` names what is damaged and whom it touches; `repair` brings it back.
+#![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
+
+mod support;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use elevo_core::TreePath;
+use elevo_engine::{
+    Attributes, Commit, Error, Expected, ImportOptions, Inspect, MemoryStore, Mend, Problem,
+    Progress, ReferenceUpdate, Repository, Source, StateTree, Store, Verified, VerifyOptions,
+    import, repair, verify,
+};
+use elevo_objects::{Kind, ObjectKey, SnapshotId};
+use futures::executor::block_on;
+use proptest::prelude::*;
+use support::{TENANT, Thing, info, noise, path, read_all};
+
+fn check_with(store: &MemoryStore, options: &VerifyOptions) -> Verified {
+    block_on(verify(store, TENANT, options, &Progress::new())).unwrap()
+}
+
+fn check(store: &MemoryStore) -> Verified {
+    check_with(store, &VerifyOptions::default())
+}
+
+fn mend_from(store: &Arc<MemoryStore>, sources: &[Source<'_>]) -> elevo_engine::Repaired {
+    let store: Arc<dyn Inspect> = store.clone();
+    let options = VerifyOptions::default();
+    repair(&store, TENANT, sources, &options, &Progress::new()).unwrap()
+}
+
+fn all_keys(store: &MemoryStore) -> Vec<ObjectKey> {
+    let mut keys = Vec::new();
+    for kind in [Kind::Chunk, Kind::Directory, Kind::Times, Kind::ChunkList] {
+        let hashes = block_on(store.list_objects(TENANT, kind, None, usize::MAX)).unwrap();
+        keys.extend(hashes.into_iter().map(|hash| ObjectKey { kind, hash }));
+    }
+    keys
+}
+
+/// A store with snapshots that share most of their trees: each adds, changes
+/// and removes some files. Some are large, some directories are.
+fn build(edits: &[Vec<(String, usize)>]) -> (Arc<MemoryStore>, Vec<SnapshotId>) {
+    let (store, repository) = support::repository();
+    let tree = StateTree::empty(&repository);
+    let wide = (0..150).map(|n| (format!("wide/file{n}"), 5));
+    let deep = [
+        ("a/b/c/d/e/f".to_owned(), 2000),
+        ("large".to_owned(), 400_000),
+    ];
+    for (n, (at, length)) in wide.chain(deep).enumerate() {
+        write(&tree, &at, n as u64, length);
+    }
+    let mut ids = vec![block_on(tree.commit(info("first"))).unwrap()];
+    for (round, edit) in edits.iter().enumerate() {
+        for (at, length) in edit {
+            write(&tree, at, round as u64, *length);
+        }
+        let id = block_on(tree.commit(info(&format!("edit {round}")))).unwrap();
+        ids.push(id);
+    }
+    (store, ids)
+}
+
+fn write(tree: &StateTree, at: &str, seed: u64, length: usize) {
+    let data = Bytes::from(noise(seed + length as u64, length));
+    let attributes = Attributes {
+        mode: None,
+        modified: elevo_core::Timestamp::new(seed as i64, 0),
+    };
+    block_on(tree.write(&path(at), data, attributes)).unwrap();
+}
+
+/// What a reader of each snapshot sees, path by path; `None` for a path that
+/// cannot be read.
+type Read = BTreeMap<(SnapshotId, TreePath), Option<Bytes>>;
+
+fn read_each(store: &Arc<MemoryStore>, known: &[(SnapshotId, TreePath)]) -> Read {
+    let repository = Repository::new(store.clone(), TENANT, 1 << 20);
+    let mut trees = BTreeMap::new();
+    let mut read = Read::new();
+    for (id, path) in known {
+        let tree = trees
+            .entry(*id)
+            .or_insert_with(|| block_on(StateTree::open(&repository, *id)).unwrap());
+        let data = block_on(tree.read(path));
+        read.insert((*id, path.clone()), data.ok());
+    }
+    read
+}
+
+fn files(store: &Arc<MemoryStore>, ids: &[SnapshotId]) -> Vec<(SnapshotId, TreePath)> {
+    let repository = Repository::new(store.clone(), TENANT, 1 << 20);
+    let mut files = Vec::new();
+    for id in ids {
+        let tree = block_on(StateTree::open(&repository, *id)).unwrap();
+        let things = read_all(&tree).into_iter();
+        let things = things.filter(|(_, thing)| matches!(thing, Thing::File(..)));
+        files.extend(things.map(|(path, _)| (*id, path)));
+    }
+    files
+}
+
+fn any_edit() -> impl Strategy<Value = Vec<(String, usize)>> {
+    let at = prop_oneof![
+        (0..200_u32).prop_map(|n| format!("wide/file{n}")),
+        (0..3_u32, 0..3_u32).prop_map(|(a, b)| format!("a/b{a}/c{b}")),
+        Just("large".to_owned()),
+    ];
+    prop::collection::vec((at, 1..90_000_usize), 1..5)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn what_readers_cannot_have_is_told_and_nothing_else_and_is_repaired(
+        edits in prop::collection::vec(any_edit(), 1..4),
+        harm in prop::collection::vec((any::<prop::sample::Index>(), any::<bool>()), 0..6),
+    ) {
+        let (store, ids) = build(&edits);
+        let (twin, _) = build(&edits);
+        let known = files(&store, &ids);
+        let whole = read_each(&store, &known);
+        prop_assert!(check(&store).is_whole());
+
+        let keys = all_keys(&store);
+        let mut harmed = BTreeMap::new();
+        for (at, is_gone) in harm {
+            let key = keys[at.index(keys.len())];
+            let data = (!is_gone).then(|| Bytes::from_static(b"something else"));
+            harmed.insert(key, is_gone);
+            store.damage(TENANT, key, data);
+        }
+        let found = check(&store);
+        let told: BTreeMap<_, _> = found
+            .damage
+            .iter()
+            .map(|damage| (damage.key, damage.problem == Problem::Missing))
+            .collect();
+        // What is missing can only be told if something that refers to it is
+        // there.
+        prop_assert!(told.iter().all(|(key, gone)| harmed.get(key) == Some(gone)));
+        let unseen = harmed.iter().filter(|(key, _)| !told.contains_key(key));
+        let unseen: Vec<_> = unseen.collect();
+        prop_assert!(unseen.iter().all(|(_, gone)| **gone), "{unseen:?}");
+        prop_assert!(unseen.is_empty() || told.keys().any(|key| key.kind != Kind::Chunk));
+
+        let now = read_each(&store, &known);
+        let places: BTreeSet<_> = found
+            .damage
+            .iter()
+            .flat_map(|damage| damage.places.iter().map(|place| (damage.key.kind, place)))
+            .map(|(kind, place)| (place.snapshot, place.path.clone(), kind == Kind::Times))
+            .collect();
+        let lost: Vec<_> = known.iter().filter(|file| now[file] != whole[file]).collect();
+        let covers = |(snapshot, place, _): &(SnapshotId, TreePath, bool), (id, file): &(SnapshotId, TreePath)| {
+            snapshot == id && file.starts_with(place)
+        };
+        for file in &lost {
+            prop_assert!(places.iter().any(|place| covers(place, file)), "{file:?}");
+        }
+        // Times can be lost without anything else.
+        for place in places.iter().filter(|(_, _, is_time)| !is_time) {
+            prop_assert!(lost.iter().any(|file| covers(place, file)), "{place:?}");
+        }
+
+        // With no memory at all the answer is the same.
+        let forgetful = VerifyOptions { memory: 0, ..VerifyOptions::default() };
+        prop_assert_eq!(&check_with(&store, &forgetful), &found);
+        // With a short list, what matters is counted all the same.
+        let short = check_with(&store, &VerifyOptions { listed: 1, ..VerifyOptions::default() });
+        prop_assert_eq!(short.snapshots_touched, found.snapshots_touched);
+        prop_assert_eq!(short.paths_touched, found.paths_touched);
+        prop_assert_eq!(short.is_whole(), found.is_whole());
+
+        let other: &dyn Store = twin.as_ref();
+        let repaired = mend_from(&store, &[Source::Store(other)]);
+        prop_assert!(repaired.after.is_whole(), "{:?}", repaired.after);
+        prop_assert_eq!(read_each(&store, &known), whole);
+    }
+}
+
+#[test]
+fn a_directory_that_still_has_the_files_repairs_everything_made_from_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    fs::create_dir_all(at.join("a/b")).unwrap();
+    fs::write(at.join("a/b/small"), "small").unwrap();
+    fs::write(at.join("large"), noise(1, 600_000)).unwrap();
+    std::os::unix::fs::symlink("large", at.join("link")).unwrap();
+    let (store, repository) = support::repository();
+    let options = ImportOptions {
+        threads: 2,
+        leave_out: Vec::new(),
+    };
+    let imported = import(&repository, at, &options, &Progress::new()).unwrap();
+    let id = block_on(imported.commit(&repository, info("all"))).unwrap();
+    let keys = all_keys(&store);
+    assert!(keys.iter().any(|key| key.kind == Kind::ChunkList));
+    let known = files(&store, &[id]);
+    let whole = read_each(&store, &known);
+
+    for harmed in keys.iter().map(|key| vec![*key]).chain([keys.clone()]) {
+        for key in &harmed {
+            store.damage(TENANT, *key, None);
+        }
+        assert!(!check(&store).is_whole());
+        let repaired = mend_from(&store, &[Source::Directory(at, &options)]);
+        assert!(repaired.after.is_whole(), "{repaired:?}");
+        assert_eq!(repaired.mended, harmed.len() as u64);
+        assert_eq!(read_each(&store, &known), whole);
+    }
+
+    // A file that was changed since cannot help, and does no harm.
+    fs::write(at.join("a/b/small"), "other").unwrap();
+    let small = Kind::Chunk.key(b"small");
+    store.damage(TENANT, small, None);
+    let repaired = mend_from(&store, &[Source::Directory(at, &options)]);
+    assert_eq!(repaired.mended, 0);
+    let left = &repaired.after.damage;
+    assert_eq!(left.len(), 1);
+    assert_eq!((left[0].key, left[0].needed), (small, true));
+    assert_eq!(left[0].places[0].path, path("a/b/small"));
+    assert_eq!(left[0].places[0].snapshot, id);
+}
+
+#[test]
+fn what_is_damaged_and_nobody_needs_is_removed() {
+    let (store, _) = build(&[]);
+    let stray = Kind::Chunk.key(b"stray");
+    store.damage(TENANT, stray, Some("other".into()));
+    let found = check(&store);
+    assert_eq!(found.damage.len(), 1);
+    assert!(!found.damage[0].needed);
+    assert_eq!(found.damage[0].problem, Problem::OtherBytes);
+    let repaired = mend_from(&store, &[]);
+    assert_eq!((repaired.removed, repaired.mended), (1, 0));
+    assert!(repaired.after.is_whole());
+    let there = block_on(store.contains(TENANT, &[stray])).unwrap();
+    assert_eq!(there, [false]);
+}
+
+#[test]
+fn a_reference_to_nothing_is_told_and_repaired_from_a_store_that_has_it() {
+    let (store, _) = build(&[]);
+    let (other, repository) = support::repository();
+    let tree = StateTree::empty(&repository);
+    let id = block_on(tree.commit(info("lost"))).unwrap();
+    let lost = ReferenceUpdate {
+        name: "head".into(),
+        expected: Expected::Absent,
+        target: Some(id),
+    };
+    let commit = Commit {
+        references: vec![lost],
+        ..Commit::default()
+    };
+    block_on(store.commit(TENANT, commit)).unwrap();
+    let found = check(&store);
+    assert_eq!(found.lost_references, ["head"]);
+    assert_eq!(found.damage[0].problem, Problem::Missing);
+    assert_eq!(found.damage[0].key.hash, id.0);
+    let source: &dyn Store = other.as_ref();
+    let repaired = mend_from(&store, &[Source::Store(source)]);
+    assert!(repaired.after.is_whole(), "{repaired:?}");
+}
+
+#[test]
+fn bytes_that_mean_nothing_are_told() {
+    let (store, _) = build(&[]);
+    let mend = Mend {
+        objects: vec![elevo_engine::Object {
+            key: Kind::Directory.key(b"no node"),
+            data: "no node".into(),
+        }],
+        ..Mend::default()
+    };
+    block_on(store.mend(TENANT, mend)).unwrap();
+    let found = check(&store);
+    assert_eq!(found.damage[0].problem, Problem::Meaningless);
+}
+
+#[test]
+fn it_ends_when_it_is_told_to() {
+    let (store, _) = build(&[]);
+    let progress = Progress::new();
+    progress.cancel();
+    let ended = block_on(verify(
+        store.as_ref(),
+        TENANT,
+        &VerifyOptions::default(),
+        &progress,
+    ));
+    assert!(matches!(ended, Err(Error::Cancelled)), "{ended:?}");
+    assert!(progress.entries() < 100, "not all was read");
+}

@@ -1,0 +1,167 @@
+//! The file that makes a directory a backup:
+//!
+//! ```text
+//! elevo backup 1
+//! <BLAKE3 of the file's bytes> <size> <name>      a line for each file in db/
+//! <BLAKE3 of all lines before>
+//! ```
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{self, Read, Write as _};
+use std::path::Path;
+
+use blake3::Hash;
+
+use super::BackupError;
+
+const FILE: &str = "BACKUP";
+const WORDS: &str = "elevo backup 1\n";
+/// Larger lists are none of ours: that is some million files.
+const LARGEST: u64 = 256 << 20;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Listed {
+    pub(super) size: u64,
+    pub(super) hash: Hash,
+}
+
+/// The files of a backup.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct List(BTreeMap<String, Listed>);
+
+/// Whether there is a backup in this very directory.
+pub(crate) fn is_backup(path: &Path) -> bool {
+    path.join(FILE).is_file()
+}
+
+impl List {
+    pub(super) fn add(&mut self, name: String, file: Listed) {
+        self.0.insert(name, file);
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<&Listed> {
+        self.0.get(name)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &Listed)> {
+        self.0.iter().map(|(name, file)| (name.as_str(), file))
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.0.values().map(|file| file.size).sum()
+    }
+
+    /// The list of the backup in `path`.
+    pub(super) fn read(path: &Path) -> Result<Self, BackupError> {
+        let file = path.join(FILE);
+        let mut text = String::new();
+        let read = File::open(&file).and_then(|file| file.take(LARGEST).read_to_string(&mut text));
+        match read {
+            Err(error) if super::is_absent(&error) => {
+                return Err(BackupError::NotABackup { path: path.into() });
+            }
+            Err(error) if error.kind() != io::ErrorKind::InvalidData => {
+                return Err(BackupError::io("read", &file)(error));
+            }
+            _ => {}
+        }
+        Self::parse(&text).ok_or_else(|| BackupError::Damaged {
+            path: path.into(),
+            file: FILE.into(),
+        })
+    }
+
+    /// Makes `path` a backup, durably but for the directory itself.
+    pub(super) fn write(&self, path: &Path) -> Result<(), BackupError> {
+        let file = path.join(FILE);
+        let written = File::create_new(&file).and_then(|mut file| {
+            file.write_all(self.text().as_bytes())?;
+            file.sync_all()
+        });
+        written.map_err(BackupError::io("write", &file))
+    }
+
+    fn text(&self) -> String {
+        let mut text = WORDS.to_owned();
+        for (name, Listed { size, hash }) in self.iter() {
+            // Into a string, which takes everything.
+            let _ = writeln!(text, "{hash} {size} {name}");
+        }
+        let hash = blake3::hash(text.as_bytes());
+        text + &format!("{hash}\n")
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let body = text.strip_suffix('\n')?;
+        let (_, last) = body.rsplit_once('\n')?;
+        let lines = &text[..body.len() - last.len()];
+        if last.parse::<Hash>().ok()? != blake3::hash(lines.as_bytes()) {
+            return None;
+        }
+        let mut list = Self::default();
+        for line in lines.strip_prefix(WORDS)?.lines() {
+            let mut words = line.splitn(3, ' ');
+            let hash = words.next()?.parse().ok()?;
+            let size = words.next()?.parse().ok()?;
+            let name = words.next()?;
+            let is_plain = !name.is_empty() && !name.contains('/') && !name.starts_with("..");
+            is_plain.then(|| list.add(name.into(), Listed { size, hash }))?;
+        }
+        Some(list)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> List {
+        let mut list = List::default();
+        for (name, size) in [("CURRENT", 16), ("000012.sst", 4711), ("000013.blob", 0)] {
+            let hash = blake3::hash(name.as_bytes());
+            list.add(name.into(), Listed { size, hash });
+        }
+        list
+    }
+
+    #[test]
+    fn a_list_reads_back() {
+        for list in [List::default(), sample()] {
+            assert_eq!(List::parse(&list.text()), Some(list));
+        }
+    }
+
+    #[test]
+    fn a_list_with_a_flipped_bit_or_cut_off_is_refused() {
+        let text = sample().text();
+        for at in 0..text.len() {
+            assert_eq!(List::parse(&text[..at]), None, "cut at {at}");
+            for bit in 0..7 {
+                let mut bytes = text.clone().into_bytes();
+                bytes[at] ^= 1 << bit;
+                let flipped = String::from_utf8(bytes).unwrap();
+                let is_case = flipped.eq_ignore_ascii_case(&text);
+                assert!(
+                    is_case || List::parse(&flipped).is_none(),
+                    "bit {bit} of {at}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_list_names_only_files_in_its_directory() {
+        for name in ["../x", "a/b", "..", ""] {
+            let mut list = List::default();
+            let hash = blake3::hash(b"");
+            list.add(name.into(), Listed { size: 0, hash });
+            assert_eq!(List::parse(&list.text()), None, "{name}");
+        }
+    }
+}

@@ -1,0 +1,75 @@
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use elevo_engine::Progress;
+
+use super::files::{self, Copied};
+use super::list::List;
+use super::{BackupError, find_backup};
+use crate::format;
+use crate::lock::WriterLock;
+use crate::open::{OpenError, check_room, remove_unfinished};
+use crate::options::Options;
+use crate::rocks;
+
+/// A backup that was restored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Restored {
+    /// Which backup.
+    pub backup: PathBuf,
+    /// Its files.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Files that are damaged in the backup, and in the new store as well.
+    pub damaged: Vec<String>,
+}
+
+/// Makes a store in `path`, which must be an empty directory or not there yet,
+/// from a backup, or the newest one in a directory. Every file is compared with
+/// what was written; one that differs is refused unless `accept_damage`.
+///
+/// If it is cut off there is no store in `path`, and the same call begins anew.
+pub fn restore(
+    backup: &Path,
+    path: &Path,
+    accept_damage: bool,
+    options: &Options,
+    progress: &Progress,
+) -> Result<Restored, BackupError> {
+    let backup = find_backup(backup)?;
+    let list = List::read(&backup)?;
+    fs::create_dir_all(path).map_err(BackupError::io("make", path))?;
+    check_room(path)?;
+    let lock = WriterLock::take(path, &options.holder, options.wait)?;
+    check_room(path)?;
+    let database = path.join(rocks::DIRECTORY);
+    remove_unfinished(&database).map_err(BackupError::io("remove", &database))?;
+    fs::create_dir(&database).map_err(BackupError::io("make", &database))?;
+    let mut damaged = Vec::new();
+    for (name, listed) in list.iter() {
+        let from = backup.join(rocks::DIRECTORY).join(name);
+        let Copied { size, hash } = files::copy(&from, &database.join(name), progress)?;
+        progress.add(1, 0);
+        if (size, hash) == (listed.size, listed.hash) {
+            continue;
+        }
+        damaged.push(name.to_owned());
+        if !accept_damage {
+            return Err(BackupError::Damaged {
+                path: backup,
+                file: name.into(),
+            });
+        }
+    }
+    files::sync(&database)?;
+    format::write(path).map_err(|error| OpenError::io(path, error))?;
+    // The log is as whole as the backup's.
+    lock.end_orderly();
+    Ok(Restored {
+        backup,
+        files: list.len(),
+        bytes: list.bytes(),
+        damaged,
+    })
+}

@@ -1,0 +1,311 @@
+//! Collecting garbage beside commits.
+//!
+//! Marks are rows of a family of their own: what was found to be needed, and in
+//! which collection. They are not logged; a collection counts as finished, and
+//! its marks as whole, once they are in table files. Whatever is written or
+//! found while a collection is under way is kept in memory, and goes to the
+//! marks when it is much. Nothing is removed but under the lock over what is
+//! kept, so who keeps something either comes before, or finds it gone.
+
+mod marks;
+mod sweep;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use elevo_core::TenantId;
+use elevo_engine::guards::{Collecting, Phase};
+use elevo_engine::{Collection, Depth, Guard, StoreError, StoreResult, Swept};
+use elevo_objects::{Kind, ObjectKey, SnapshotId};
+use rocksdb::{WriteBatch, WriteOptions};
+
+use crate::keys::{self, ObjectRow};
+use crate::rocks;
+use crate::store::{LocalStore, write_failed};
+use marks::{Mark, Numbers};
+
+/// As many keys are kept in memory.
+const KEPT: usize = 200_000;
+/// As many objects are removed at a time: others wait that long.
+const REMOVED: usize = 256;
+
+/// The collections under way.
+#[derive(Debug, Default)]
+pub(crate) struct Collections {
+    count: AtomicUsize,
+    by_tenant: Mutex<HashMap<TenantId, Arc<Active>>>,
+}
+
+/// What everybody must know of a collection.
+#[derive(Debug)]
+struct Active {
+    number: u32,
+    kept: Mutex<Kept>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    keys: HashSet<ObjectKey>,
+    /// How often they went to the marks.
+    spilled: u64,
+}
+
+impl Active {
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Collections {
+    fn lock(&self) -> MutexGuard<'_, HashMap<TenantId, Arc<Active>>> {
+        self.by_tenant
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn of(&self, tenant: TenantId) -> Option<Arc<Active>> {
+        // Who begins to write after a collection did sees this: both have had
+        // the lock of the guards in between.
+        match self.count.load(Ordering::Relaxed) {
+            0 => None,
+            _ => self.lock().get(&tenant).cloned(),
+        }
+    }
+}
+
+pub(crate) fn snapshot_key(id: SnapshotId) -> ObjectKey {
+    ObjectKey {
+        kind: Kind::Snapshot,
+        hash: id.0,
+    }
+}
+
+impl LocalStore {
+    /// Keeps objects from the collection that is under way, if one is.
+    pub(crate) fn keep(
+        &self,
+        tenant: TenantId,
+        keys: impl Iterator<Item = ObjectKey>,
+    ) -> StoreResult<()> {
+        let Some(active) = self.collections.of(tenant) else {
+            return Ok(());
+        };
+        let mut kept = active.lock();
+        kept.keys.extend(keys);
+        match kept.keys.len() > KEPT {
+            true => self.spill(tenant, &active, &mut kept),
+            false => Ok(()),
+        }
+    }
+
+    pub(crate) fn hold_now(
+        &self,
+        tenant: TenantId,
+        snapshots: &[SnapshotId],
+    ) -> StoreResult<Option<Guard>> {
+        let (holding, phase) = self.guards.hold(tenant, snapshots);
+        let active = self.collections.of(tenant);
+        let active = active.filter(|_| phase == Phase::Sweeping);
+        for id in snapshots {
+            let is_safe = match &active {
+                Some(active) => {
+                    let key = snapshot_key(*id);
+                    active.lock().keys.contains(&key)
+                        || self.mark_of(tenant, &key, active.number)?.is_some()
+                }
+                None => true,
+            };
+            if !is_safe || self.snapshot(tenant, *id)?.is_none() {
+                return Ok(None);
+            }
+        }
+        Ok(Some(Guard::new(holding)))
+    }
+
+    pub(crate) fn collect(
+        &self,
+        tenant: TenantId,
+        depth: Depth,
+    ) -> StoreResult<LocalCollection<'_>> {
+        let busy = || StoreError::Refused("a collection is under way already".into());
+        let mut by_tenant = self.collections.lock();
+        if by_tenant.contains_key(&tenant) {
+            return Err(busy());
+        }
+        let Numbers { mut number, whole } = self.numbers(tenant)?;
+        let depth = if whole { depth } else { Depth::Full };
+        if depth == Depth::Full {
+            number = number.checked_add(1).ok_or_else(busy)?;
+        }
+        // Until this one ends, its marks are not to be relied on.
+        let whole = false;
+        self.set_numbers(tenant, Numbers { number, whole })?;
+        let kept = Mutex::default();
+        let active = Arc::new(Active { number, kept });
+        by_tenant.insert(tenant, active.clone());
+        self.collections.count.fetch_add(1, Ordering::Relaxed);
+        let collecting = self.guards.begin(tenant).ok_or_else(busy)?;
+        Ok(LocalCollection {
+            store: self,
+            tenant,
+            depth,
+            active,
+            collecting,
+            swept: Some(tenant.as_bytes().to_vec()),
+        })
+    }
+}
+
+pub(crate) struct LocalCollection<'a> {
+    store: &'a LocalStore,
+    tenant: TenantId,
+    depth: Depth,
+    active: Arc<Active>,
+    collecting: Collecting,
+    /// Where to go on to sweep; `None` at the end.
+    swept: Option<Vec<u8>>,
+}
+
+impl Drop for LocalCollection<'_> {
+    fn drop(&mut self) {
+        let mut by_tenant = self.store.collections.lock();
+        by_tenant.remove(&self.tenant);
+        self.store.collections.count.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl LocalCollection<'_> {
+    /// Removes what nobody needs of `candidates`, which had no mark when `kept`
+    /// had been spilled that often.
+    fn remove_unkept(
+        &self,
+        candidates: &[(ObjectKey, ObjectRow)],
+        spilled: u64,
+    ) -> StoreResult<Vec<bool>> {
+        let mut removed = Vec::with_capacity(candidates.len());
+        for some in candidates.chunks(REMOVED) {
+            let kept = self.active.lock();
+            let mut batch = WriteBatch::default();
+            for (key, row) in some {
+                let is_needed =
+                    kept.keys.contains(key) || (kept.spilled != spilled && self.has_mark(key)?);
+                removed.push(!is_needed);
+                match key.kind {
+                    _ if is_needed => {}
+                    Kind::Snapshot => {
+                        let row = keys::snapshot(self.tenant, SnapshotId(key.hash));
+                        batch.delete_cf(self.store.family(rocks::SNAPSHOTS), row);
+                    }
+                    kind => batch.delete_cf(self.store.family_of(kind), row),
+                }
+            }
+            let mut options = WriteOptions::default();
+            options.set_sync(some.iter().any(|(key, _)| key.kind == Kind::Snapshot));
+            self.store
+                .db
+                .write_opt(batch, &options)
+                .map_err(write_failed)?;
+        }
+        Ok(removed)
+    }
+
+    fn is_needed(&self, id: &SnapshotId) -> StoreResult<bool> {
+        let key = snapshot_key(*id);
+        Ok(self.active.lock().keys.contains(&key) || self.has_mark(&key)?)
+    }
+
+    fn has_mark(&self, key: &ObjectKey) -> StoreResult<bool> {
+        let mark = self.store.mark_of(self.tenant, key, self.active.number)?;
+        Ok(mark.is_some())
+    }
+}
+
+#[async_trait]
+impl Collection for LocalCollection<'_> {
+    fn depth(&self) -> Depth {
+        self.depth
+    }
+
+    fn older_writers(&self) -> usize {
+        self.collecting.older_writers()
+    }
+
+    fn arrivals(&self) -> Vec<SnapshotId> {
+        self.collecting.arrivals()
+    }
+
+    async fn marked(&self, keys: &[ObjectKey]) -> StoreResult<Vec<bool>> {
+        let marks = self.store.marks_of(self.tenant, keys, self.active.number)?;
+        let is_walked = |mark| mark == Some(Mark::Walked);
+        Ok(marks.into_iter().map(is_walked).collect())
+    }
+
+    async fn mark(&self, keys: &[ObjectKey]) -> StoreResult<Vec<bool>> {
+        self.store.mark(self.tenant, keys, self.active.number)
+    }
+
+    fn close(&self) -> bool {
+        // One that cannot be looked up is not known.
+        let is_known = |id: &SnapshotId| self.is_needed(id).unwrap_or(false);
+        self.collecting.close(is_known)
+    }
+
+    async fn unmarked_snapshots(
+        &self,
+        after: Option<SnapshotId>,
+        limit: usize,
+    ) -> StoreResult<Vec<SnapshotId>> {
+        let mut found = Vec::new();
+        let mut after = after;
+        while found.len() < limit {
+            let ids = self.store.scan_snapshots(self.tenant, after, limit)?;
+            for id in &ids {
+                if !self.is_needed(id)? {
+                    found.push(*id);
+                }
+            }
+            match ids.get(limit - 1) {
+                Some(last) => after = Some(*last),
+                None => break,
+            }
+        }
+        found.truncate(limit);
+        Ok(found)
+    }
+
+    async fn remove(&self, keys: &[ObjectKey]) -> StoreResult<Vec<bool>> {
+        let spilled = self.active.lock().spilled;
+        let mut places = Vec::new();
+        let mut candidates = Vec::new();
+        for (place, key) in keys.iter().enumerate() {
+            if !self.has_mark(key)? {
+                places.push(place);
+                candidates.push((*key, keys::object(self.tenant, key)));
+            }
+        }
+        let mut answers = vec![false; keys.len()];
+        let removed = self.remove_unkept(&candidates, spilled)?;
+        for (place, removed) in places.into_iter().zip(removed) {
+            answers[place] = removed;
+        }
+        Ok(answers)
+    }
+
+    async fn sweep(&mut self, only_count: bool) -> StoreResult<Option<Swept>> {
+        self.sweep_on(only_count)
+    }
+
+    async fn finish(self: Box<Self>) -> StoreResult<()> {
+        let store = self.store;
+        store.spill(self.tenant, &self.active, &mut self.active.lock())?;
+        let marks = store.family(rocks::MARKS);
+        store.db.flush_cf(marks).map_err(write_failed)?;
+        let numbers = Numbers {
+            number: self.active.number,
+            whole: true,
+        };
+        store.set_numbers(self.tenant, numbers)
+    }
+}

@@ -1,0 +1,137 @@
+//! Looking through all rows, and writing over damaged ones.
+
+use std::collections::BTreeSet;
+
+use async_trait::async_trait;
+use elevo_core::TenantId;
+use elevo_engine::store::check_reference_name;
+use elevo_engine::{Inspect, Mend, Object, StoreError, StoreResult};
+use elevo_objects::{Hash, Kind, ObjectKey};
+use rocksdb::{WriteBatch, WriteOptions};
+
+use crate::collect::snapshot_key;
+use crate::keys;
+use crate::presence::Rows;
+use crate::rocks;
+use crate::store::{LocalStore, write_failed};
+use crate::value::Encoder;
+
+/// Sorts behind the kinds of objects.
+const AFTER_KINDS: u8 = 0xff;
+
+#[async_trait]
+impl Inspect for LocalStore {
+    async fn list_objects(
+        &self,
+        tenant: TenantId,
+        kind: Kind,
+        after: Option<Hash>,
+        limit: usize,
+    ) -> StoreResult<Vec<Hash>> {
+        self.scan_objects(tenant, kind, after, limit)
+    }
+
+    async fn mend(&self, tenant: TenantId, mend: Mend) -> StoreResult<()> {
+        self.check_writable()?;
+        self.mend_now(tenant, &mend)
+    }
+}
+
+impl LocalStore {
+    /// Whose data is in the store, as far as its tables can be read.
+    pub fn tenants(&self) -> StoreResult<Vec<TenantId>> {
+        let mut tenants = BTreeSet::new();
+        for family in [
+            rocks::METADATA,
+            rocks::SNAPSHOTS,
+            rocks::NODES,
+            rocks::CHUNKS,
+        ] {
+            let mut rows = Rows::of(&self.db, self.family(family));
+            let mut start = Vec::new();
+            loop {
+                rows.seek(&start);
+                let Ok(Some(row)) = rows.row() else { break };
+                let Some(tenant) = row.first_chunk() else {
+                    break;
+                };
+                tenants.insert(*tenant);
+                match keys::after_prefix(tenant) {
+                    Some(next) => start = next,
+                    None => break,
+                }
+            }
+        }
+        Ok(tenants.into_iter().map(TenantId::new).collect())
+    }
+
+    fn scan_objects(
+        &self,
+        tenant: TenantId,
+        kind: Kind,
+        after: Option<Hash>,
+        limit: usize,
+    ) -> StoreResult<Vec<Hash>> {
+        let mut start = tenant.as_bytes().to_vec();
+        if let Some(after) = after {
+            start.extend_from_slice(after.as_bytes());
+            start.push(AFTER_KINDS);
+        }
+        let unreadable = |words| StoreError::Damaged(format!("a list of objects: {words}"));
+        let mut rows = Rows::of(&self.db, self.family_of(kind));
+        let mut found = Vec::new();
+        rows.seek(&start);
+        while found.len() < limit {
+            let row = rows.row().map_err(unreadable)?;
+            let Some(row) = row.filter(|row| row.starts_with(tenant.as_bytes())) else {
+                break;
+            };
+            let key = keys::object_key(row).ok_or_else(|| unreadable("not a row".into()))?;
+            if key.kind == kind {
+                found.push(key.hash);
+            }
+            // The next row may be one that cannot be read, and is not needed.
+            if found.len() < limit {
+                rows.next();
+            }
+        }
+        Ok(found)
+    }
+
+    fn mend_now(&self, tenant: TenantId, mend: &Mend) -> StoreResult<()> {
+        let _writing = self.guards.writing(tenant);
+        let mut encoder = Encoder::default();
+        let mut batch = WriteBatch::default();
+        for Object { key, data } in &mend.objects {
+            check_object(key, data)?;
+            let value = match key.kind {
+                Kind::Chunk => encoder.compressed(data),
+                _ => data,
+            };
+            batch.put_cf(self.family_of(key.kind), keys::object(tenant, key), value);
+        }
+        let ids = self.add_snapshots(&mut batch, tenant, &mend.snapshots)?;
+        for (name, id) in &mend.references {
+            check_reference_name(name)?;
+            let row = keys::reference(tenant, name);
+            batch.put_cf(self.family(rocks::METADATA), row, id.0.as_bytes());
+        }
+        for key in &mend.remove {
+            batch.delete_cf(self.family_of(key.kind), keys::object(tenant, key));
+        }
+        let objects = mend.objects.iter().map(|object| object.key);
+        let snapshots = ids.iter().map(|id| snapshot_key(*id));
+        self.keep(tenant, objects.chain(snapshots))?;
+        let mut options = WriteOptions::default();
+        options.set_sync(true);
+        self.db.write_opt(batch, &options).map_err(write_failed)
+    }
+}
+
+fn check_object(key: &ObjectKey, data: &[u8]) -> StoreResult<()> {
+    if key.kind != Kind::Snapshot && key.kind.hash(data) == key.hash {
+        return Ok(());
+    }
+    let words = format!("{key:?} does not match its bytes");
+    Err(StoreError::Refused(words))
+}

@@ -1,0 +1,295 @@
+//! Garbage goes, and nothing else.
+
+#![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
+
+mod gc_support;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use elevo_engine::{Depth, Expected, Guard, MemoryStore, Repository, Root, StateTree, Store};
+use elevo_objects::SnapshotId;
+use elevo_store_local::{LocalStore, Options};
+use futures::executor::block_on;
+use gc_support::{Files, TENANT, assert_holds, collect, edit, info, repository};
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+
+#[derive(Default)]
+struct World {
+    branches: BTreeMap<String, (SnapshotId, Files)>,
+    /// Snapshots that only a guard keeps.
+    held: Vec<(Guard, SnapshotId, Files)>,
+    /// Snapshots that a list of roots keeps.
+    roots: Vec<(Root, Files)>,
+    /// Snapshots that nothing keeps any more.
+    loose: Vec<SnapshotId>,
+}
+
+impl World {
+    fn step(&mut self, repository: &Repository, random: &mut SmallRng) {
+        let name = format!("branch{}", random.random_range(0..5));
+        match random.random_range(0..12) {
+            0..5 => {
+                let before = self.branches.get(&name).cloned();
+                let (tree, mut files) = match &before {
+                    Some((id, files)) => (
+                        block_on(StateTree::open(repository, *id)).unwrap(),
+                        files.clone(),
+                    ),
+                    None => (StateTree::empty(repository), Files::new()),
+                };
+                edit(&tree, &mut files, random);
+                let parent = before.map(|(id, _)| id);
+                let expected = parent.map_or(Expected::Absent, Expected::At);
+                let made = tree.commit(info(parent, Some((name.clone(), expected))));
+                self.branches.insert(name, (block_on(made).unwrap(), files));
+            }
+            5 => {
+                if let Some((id, _)) = self.branches.remove(&name) {
+                    move_reference(repository, &name, None);
+                    self.loose.push(id);
+                }
+            }
+            6 => {
+                let from = self.branches.values().next().cloned();
+                if let Some((id, files)) = from {
+                    move_reference(repository, &name, Some(id));
+                    self.branches.insert(name, (id, files));
+                }
+            }
+            7 => {
+                let (id, files) = unnamed(repository, random);
+                let held = block_on(repository.hold(id)).unwrap();
+                self.held.push((held, id, files));
+            }
+            8 if !self.held.is_empty() => {
+                let (_, id, _) = self.held.swap_remove(0);
+                self.loose.push(id);
+            }
+            9 => {
+                let (snapshot, files) = unnamed(repository, random);
+                let history = random.random_bool(0.5);
+                self.roots.push((Root { snapshot, history }, files));
+            }
+            10 => self.loose.push(unnamed(repository, random).0),
+            _ => {
+                let objects = gc_support::content(random);
+                let objects = vec![elevo_engine::Object {
+                    key: elevo_objects::Kind::Chunk.key(&objects),
+                    data: objects.into(),
+                }];
+                block_on(repository.store().put(TENANT, objects)).unwrap();
+            }
+        }
+    }
+
+    fn collect(&mut self, repository: &Repository, random: &mut SmallRng) {
+        let roots: Vec<_> = self.roots.iter().map(|(root, _)| *root).collect();
+        let depth = match random.random_bool(0.5) {
+            true => Depth::Full,
+            false => Depth::Young,
+        };
+        let would = random
+            .random_bool(0.3)
+            .then(|| collect(repository, depth, true, &roots));
+        let report = collect(repository, depth, false, &roots);
+        if let Some(would) = would.filter(|_| report.depth == Depth::Full) {
+            let counts = (would.snapshots_removed, would.objects_removed);
+            assert_eq!(counts, (report.snapshots_removed, report.objects_removed));
+        }
+        for (id, files) in self.branches.values() {
+            assert_holds(repository, *id, files);
+        }
+        for (_, id, files) in &self.held {
+            assert_holds(repository, *id, files);
+        }
+        for (root, files) in &self.roots {
+            assert_holds(repository, root.snapshot, files);
+        }
+        if report.depth == Depth::Full {
+            self.nothing_is_left(repository, &roots);
+        }
+        if random.random_bool(0.3) {
+            self.loose
+                .extend(self.roots.drain(..).map(|(root, _)| root.snapshot));
+        }
+    }
+
+    /// What nobody named is gone, and a second look finds nothing.
+    fn nothing_is_left(&mut self, repository: &Repository, roots: &[Root]) {
+        let again = collect(repository, Depth::Full, true, roots);
+        assert_eq!((again.snapshots_removed, again.objects_removed), (0, 0));
+        let mut named: Vec<_> = self.branches.values().map(|(id, _)| *id).collect();
+        named.extend(self.held.iter().map(|(_, id, _)| *id));
+        named.extend(self.roots.iter().map(|(root, _)| root.snapshot));
+        for id in self.loose.drain(..).filter(|id| !named.contains(id)) {
+            let found = block_on(repository.store().snapshots(TENANT, &[id])).unwrap();
+            // It may be what came before one that stays.
+            if found[0].is_some() {
+                assert!(is_history(repository, &named, id), "{id} is still there");
+            }
+        }
+    }
+}
+
+fn is_history(repository: &Repository, named: &[SnapshotId], wanted: SnapshotId) -> bool {
+    let mut next = named.to_vec();
+    while let Some(id) = next.pop() {
+        if id == wanted {
+            return true;
+        }
+        if let Ok(snapshot) = block_on(repository.snapshot(id)) {
+            next.extend(snapshot.parents);
+        }
+    }
+    false
+}
+
+fn unnamed(repository: &Repository, random: &mut SmallRng) -> (SnapshotId, Files) {
+    let (tree, mut files) = (StateTree::empty(repository), Files::new());
+    edit(&tree, &mut files, random);
+    (block_on(tree.commit(info(None, None))).unwrap(), files)
+}
+
+fn move_reference(repository: &Repository, name: &str, target: Option<SnapshotId>) {
+    let references = vec![elevo_engine::ReferenceUpdate {
+        name: name.into(),
+        expected: Expected::Any,
+        target,
+    }];
+    let commit = elevo_engine::Commit {
+        references,
+        ..elevo_engine::Commit::default()
+    };
+    block_on(repository.store().commit(TENANT, commit)).unwrap();
+}
+
+fn many_steps(make: impl Fn() -> Arc<dyn Store>, seeds: std::ops::Range<u64>) {
+    for seed in seeds {
+        let repository = repository(make());
+        let mut random = SmallRng::seed_from_u64(seed);
+        let mut world = World::default();
+        for _ in 0..8 {
+            for _ in 0..random.random_range(1..12) {
+                world.step(&repository, &mut random);
+            }
+            world.collect(&repository, &mut random);
+        }
+    }
+}
+
+#[test]
+fn only_garbage_goes_in_memory() {
+    many_steps(|| Arc::new(MemoryStore::new()), 0..60);
+}
+
+#[test]
+fn only_garbage_goes_on_disk() {
+    let directory = tempfile::tempdir().unwrap();
+    let count = std::cell::Cell::new(0);
+    let make = || -> Arc<dyn Store> {
+        count.set(count.get() + 1);
+        let path = directory.path().join(count.get().to_string());
+        Arc::new(LocalStore::create(&path, &Options::default()).unwrap())
+    };
+    many_steps(make, 0..20);
+}
+
+#[test]
+fn a_young_collection_survives_the_process() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store");
+    let options = Options::default();
+    let mut random = SmallRng::seed_from_u64(1);
+    let store = repository(Arc::new(LocalStore::create(&path, &options).unwrap()));
+    let (kept, files) = unnamed(&store, &mut random);
+    move_reference(&store, "kept", Some(kept));
+    collect(&store, Depth::Full, false, &[]);
+    drop(store);
+    let store = repository(Arc::new(LocalStore::open(&path, &options).unwrap()));
+    let (gone, _) = unnamed(&store, &mut random);
+    let report = collect(&store, Depth::Young, false, &[]);
+    assert_eq!((report.depth, report.snapshots_removed), (Depth::Young, 1));
+    assert!(report.objects_marked == 0, "what is old is not walked");
+    assert_holds(&store, kept, &files);
+    assert!(block_on(store.snapshot(gone)).is_err());
+    drop(store);
+    let store = LocalStore::open_read_only(&path, &options).unwrap();
+    assert_holds(&repository(Arc::new(store)), kept, &files);
+}
+
+#[test]
+fn commits_and_reads_race_collections() {
+    race(Duration::from_secs(4), 7);
+}
+
+/// Threads commit, fork and read while collections follow each other.
+fn race(time: Duration, seed: u64) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store");
+    let store: Arc<dyn Store> = Arc::new(LocalStore::create(&path, &Options::default()).unwrap());
+    let repository = repository(store);
+    let is_over = AtomicBool::new(false);
+    let rounds = thread::scope(|scope| {
+        for thread in 0..3_u64 {
+            let (repository, is_over) = (&repository, &is_over);
+            scope.spawn(move || {
+                let mut random = SmallRng::seed_from_u64(seed * 1000 + thread);
+                work(repository, thread, &mut random, is_over);
+            });
+        }
+        let began = Instant::now();
+        let mut rounds = [0, 0];
+        while began.elapsed() < time {
+            let is_young = rounds[0] > rounds[1];
+            let depth = if is_young { Depth::Young } else { Depth::Full };
+            collect(&repository, depth, false, &[]);
+            rounds[usize::from(is_young)] += 1;
+        }
+        is_over.store(true, Ordering::Relaxed);
+        rounds
+    });
+    assert!(rounds[0] > 3 && rounds[1] > 3, "{rounds:?} collections");
+}
+
+fn work(repository: &Repository, thread: u64, random: &mut SmallRng, is_over: &AtomicBool) {
+    let name = format!("branch{thread}");
+    let mut head: Option<(SnapshotId, Files)> = None;
+    let mut count = 0;
+    while !is_over.load(Ordering::Relaxed) {
+        count += 1;
+        let (tree, mut files) = match &head {
+            Some((id, files)) => (
+                block_on(StateTree::open(repository, *id)).unwrap(),
+                files.clone(),
+            ),
+            None => (StateTree::empty(repository), Files::new()),
+        };
+        // One that nobody names, held by a tree: what it needs must stay.
+        let fork = tree.clone();
+        let mut forked = files.clone();
+        edit(&fork, &mut forked, random);
+        let made = block_on(fork.commit(info(None, None))).unwrap();
+        let held = block_on(repository.hold(made));
+        edit(&tree, &mut files, random);
+        let parent = head.as_ref().map(|(id, _)| *id);
+        // Now and then without a past, so that there is garbage.
+        let is_new = random.random_bool(0.2);
+        let reference = Some((name.clone(), parent.map_or(Expected::Absent, Expected::At)));
+        let info = info(parent.filter(|_| !is_new), reference);
+        let id = block_on(tree.commit(info)).unwrap();
+        assert_holds(repository, id, &files);
+        if let Ok(held) = held {
+            assert_holds(repository, made, &forked);
+            drop(held);
+        }
+        head = Some((id, files));
+    }
+    let (id, files) = head.unwrap();
+    assert_holds(repository, id, &files);
+    assert!(count > 10, "{count} commits");
+}

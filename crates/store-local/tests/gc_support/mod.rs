@@ -1,0 +1,107 @@
+//! Branches of trees, what must be in them, and collections beside that.
+#![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "each test binary uses a part of it"
+)]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use elevo_core::{TenantId, Timestamp, TreePath};
+use elevo_engine::{
+    Attributes, CommitInfo, Depth, Expected, GcOptions, GcProgress, GcReport, Repository, Root,
+    StateTree, Store, collect_garbage,
+};
+use elevo_objects::SnapshotId;
+use futures::executor::block_on;
+use rand::rngs::SmallRng;
+use rand::{Rng, RngExt, SeedableRng};
+
+pub const TENANT: TenantId = TenantId::LOCAL;
+
+/// The files of a tree.
+pub type Files = BTreeMap<String, Vec<u8>>;
+
+pub fn repository(store: Arc<dyn Store>) -> Repository {
+    // Hardly a cache: what is gone from the store must be missed.
+    Repository::new(store, TENANT, 1)
+}
+
+/// Few contents, so that what is garbage now is written again a moment later.
+pub fn content(random: &mut SmallRng) -> Vec<u8> {
+    let which = random.random_range(0..60_u64);
+    let length = match which % 10 {
+        0 => 300_000,
+        1 | 2 => 20_000,
+        _ => 1 + which as usize * 7,
+    };
+    let mut bytes = vec![0; length];
+    SmallRng::seed_from_u64(which).fill_bytes(&mut bytes);
+    bytes
+}
+
+pub fn edit(tree: &StateTree, files: &mut Files, random: &mut SmallRng) {
+    for _ in 0..random.random_range(1..6) {
+        let name = format!(
+            "d{}/e{}/f{}",
+            random.random_range(0..3),
+            random.random_range(0..3),
+            random.random_range(0..6)
+        );
+        let path = TreePath::new(name.as_str()).unwrap();
+        if random.random_range(0..4) == 0 && files.remove(&name).is_some() {
+            block_on(tree.remove(&path)).unwrap();
+            continue;
+        }
+        let bytes = content(random);
+        let attributes = Attributes {
+            modified: Timestamp::new(i64::from(random.random_range(0..3)), 0),
+            ..Attributes::default()
+        };
+        block_on(tree.write(&path, bytes.clone().into(), attributes)).unwrap();
+        files.insert(name, bytes);
+    }
+}
+
+pub fn info(parent: Option<SnapshotId>, reference: Option<(String, Expected)>) -> CommitInfo {
+    CommitInfo {
+        parents: parent.into_iter().collect(),
+        author: "tester".into(),
+        message: String::new(),
+        created: Timestamp::new(0, 0).unwrap(),
+        labels: BTreeMap::new(),
+        reference,
+    }
+}
+
+/// Every byte of a snapshot is as it was.
+pub fn assert_holds(repository: &Repository, id: SnapshotId, files: &Files) {
+    let tree = block_on(StateTree::open(repository, id)).unwrap();
+    for (name, bytes) in files {
+        let path = TreePath::new(name.as_str()).unwrap();
+        let read = block_on(tree.read(&path)).unwrap();
+        assert!(read == *bytes, "{name} of {id}");
+        block_on(tree.stat(&path)).unwrap();
+    }
+}
+
+pub fn collect(repository: &Repository, depth: Depth, dry_run: bool, roots: &[Root]) -> GcReport {
+    let options = GcOptions {
+        depth,
+        dry_run,
+        keep_since: None,
+    };
+    let mut waited = 0;
+    let mut wait = |_| {
+        waited += 1;
+        thread::sleep(Duration::from_millis(1));
+        waited < 60_000
+    };
+    let mut roots = roots.iter().copied().map(Ok);
+    let progress = GcProgress::default();
+    collect_garbage(repository, &mut roots, &options, &mut wait, &progress).unwrap()
+}

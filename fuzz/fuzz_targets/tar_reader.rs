@@ -1,0 +1,6 @@
+//! Whatever an archive holds, reading it ends, within its limits and without a panic.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|archive: &[u8]| elevo_archive::read_anything(archive));
