@@ -6,8 +6,8 @@
 //! within the [`Limits`] that the caller gives, and no name leads out of the
 //! tree. Knows nothing of directories on disk.
 //!
-//! [`Reader`] and [`Writer`] are the only ones of the workspace that know what
-//! a tar looks like.
+//! [`Reader`] and [`Writer`] know what a tar looks like, for the service and the
+//! store; `elevo cp` packs and unpacks the user's own files by the crate `tar`.
 
 mod anything;
 mod compressed;

@@ -147,7 +147,7 @@ pub(super) struct Where {
     path: Option<String>,
 }
 
-/// Replace files of a project by what is in a tar
+/// Replace files of a project by what is in a tar, plain or compressed by gzip or zstd
 #[utoipa::path(
     put, path = "/api/v1/projects/{id}/archive", tag = "projects",
     params(("id" = String, Path), Where, ("Idempotency-Key" = Option<String>, Header, description = "Repeating the request with the same key imports nothing twice")),

@@ -163,7 +163,7 @@ pub(super) async fn archive_out(
     Ok((kind, body).into_response())
 }
 
-/// Unpack a tar into a workspace
+/// Unpack a tar, plain or compressed by gzip or zstd, into a workspace
 #[utoipa::path(
     put, path = "/api/v1/sandboxes/{id}/archive", tag = "files", params(("id" = String, Path), Place),
     request_body(content = Vec<u8>, content_type = "application/x-tar"),
@@ -184,7 +184,7 @@ pub(super) async fn archive_in(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Make a snapshot of a tar
+/// Make a snapshot of a tar, plain or compressed by gzip or zstd
 #[utoipa::path(
     post, path = "/api/v1/snapshots", tag = "files",
     params(("Idempotency-Key" = Option<String>, Header, description = "The same archive is expected with the same key; it is not compared")),
