@@ -122,6 +122,18 @@ fn list_key(hash: Hash) -> ObjectKey {
 
 /// The content of bytes that are in memory as a whole, and the objects it needs.
 pub fn content_of(mut data: Bytes) -> (Content, Vec<Object>) {
+    if data.is_empty() {
+        return (Content::Empty, Vec::new());
+    }
+    if cut(&data) == data.len() {
+        // Most files are, and need no list.
+        let key = Kind::Chunk.key(&data);
+        let content = Content::Chunk {
+            hash: key.hash,
+            size: data.len() as u64,
+        };
+        return (content, vec![Object { key, data }]);
+    }
     let mut builder = ContentBuilder::default();
     while !data.is_empty() {
         let chunk = data.split_to(cut(&data));

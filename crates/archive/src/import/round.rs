@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use elevo_core::TreePath;
@@ -65,7 +66,8 @@ pub(super) struct Builder<'a> {
     /// What a layer lies on, and its hard links may lead to.
     base: Option<&'a StateTree>,
     progress: &'a Progress,
-    state: StateTree,
+    /// The one that keeps what is put into the store.
+    state: Arc<StateTree>,
     large: ContentBuilder,
     losses: BTreeMap<LossKind, Loss>,
     /// About what the tree takes of memory.
@@ -84,7 +86,7 @@ impl<'a> Builder<'a> {
             workers,
             base,
             progress,
-            state: StateTree::empty(repository),
+            state: Arc::new(StateTree::empty(repository)),
             large: ContentBuilder::default(),
             losses: BTreeMap::new(),
             tree_bytes: 0,
@@ -93,7 +95,8 @@ impl<'a> Builder<'a> {
     }
 
     pub(super) fn finish(self) -> (StateTree, Vec<Loss>) {
-        (self.state, self.losses.into_values().collect())
+        let state = Arc::unwrap_or_clone(self.state);
+        (state, self.losses.into_values().collect())
     }
 
     pub(super) fn add(&mut self, round: Round) -> Result<()> {
@@ -101,6 +104,7 @@ impl<'a> Builder<'a> {
         let pieces = round.pieces;
         let hashed: Vec<_> = workers.run(|| pieces.into_par_iter().map(hash).collect());
         let mut objects = Vec::new();
+        let mut entries = Vec::with_capacity(hashed.len());
         for (hashed, new) in hashed {
             objects.extend(new);
             match hashed {
@@ -108,13 +112,24 @@ impl<'a> Builder<'a> {
                 Hashed::Large(entry) => {
                     let (content, new) = std::mem::take(&mut self.large).finish();
                     objects.extend(new);
-                    self.put(entry, content)?;
+                    entries.push((entry, content));
                 }
-                Hashed::Whole(entry, content) => self.put(entry, content)?,
+                Hashed::Whole(entry, content) => entries.push((entry, content)),
             }
         }
         objects.extend(self.large.take_objects());
-        Ok(workers.wait(self.state.put_objects(objects))?)
+        let state = Arc::clone(&self.state);
+        let (stored, put) = workers.run(|| {
+            rayon::join(
+                || workers.wait(state.put_objects(objects)),
+                || {
+                    let mut entries = entries.into_iter();
+                    entries.try_for_each(|(entry, content)| self.put(entry, content))
+                },
+            )
+        });
+        stored?;
+        put
     }
 
     /// Counts what an entry adds to the tree: the directories that the one
