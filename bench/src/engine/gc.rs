@@ -71,10 +71,8 @@ pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
     let report = report.context("it ran")??;
     say(&format!("{report:?} in {first:.1} s"));
     let dead = (objects / 2) as u64;
-    ensure!(
-        report.objects_removed.abs_diff(dead) < dead / 100,
-        "half of it goes"
-    );
+    // And what the commits before it left.
+    ensure!(report.objects_removed > dead * 99 / 100, "half of it goes");
 
     let tree = block_on(StateTree::open(&repository, live))?;
     commit(&tree, "second", u64::MAX)?;

@@ -8,6 +8,7 @@
 //! kept, so who keeps something either comes before, or finds it gone.
 
 mod marks;
+mod reclaim;
 mod sweep;
 
 use std::collections::{HashMap, HashSet};
@@ -154,6 +155,8 @@ impl LocalStore {
             active,
             collecting,
             swept: Some(tenant.as_bytes().to_vec()),
+            seen: 0,
+            removed: 0,
         })
     }
 }
@@ -166,6 +169,8 @@ pub(crate) struct LocalCollection<'a> {
     collecting: Collecting,
     /// Where to go on to sweep; `None` at the end.
     swept: Option<Vec<u8>>,
+    seen: u64,
+    removed: u64,
 }
 
 impl Drop for LocalCollection<'_> {
@@ -306,6 +311,12 @@ impl Collection for LocalCollection<'_> {
             number: self.active.number,
             whole: true,
         };
-        store.set_numbers(self.tenant, numbers)
+        // A backup has this row only with all marks.
+        let unlogged = &store.unlogged;
+        unlogged.hold_still(|| store.set_numbers(self.tenant, numbers))?;
+        match reclaim::is_worth_it(self.seen, self.removed) {
+            true => store.reclaim(self.tenant),
+            false => Ok(()),
+        }
     }
 }

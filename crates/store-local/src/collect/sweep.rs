@@ -27,8 +27,10 @@ impl LocalCollection<'_> {
             let gone = self.remove_unkept(&found.unmarked, spilled)?;
             removed = gone.into_iter().filter(|gone| *gone).count() as u64;
             self.forget(&found.stale)?;
+            self.removed += removed;
         }
         let seen = found.seen;
+        self.seen += seen;
         Ok(Some(Swept { seen, removed }))
     }
 

@@ -1,5 +1,6 @@
 //! Branches of trees, what must be in them, and collections beside that.
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
+#![allow(clippy::disallowed_methods, reason = "a race takes its time")]
 #![allow(
     dead_code,
     unreachable_pub,
@@ -8,8 +9,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use elevo_core::{TenantId, Timestamp, TreePath};
 use elevo_engine::{
@@ -17,6 +19,7 @@ use elevo_engine::{
     StateTree, Store, collect_garbage,
 };
 use elevo_objects::SnapshotId;
+use elevo_store_local::{LocalStore, Options};
 use futures::executor::block_on;
 use rand::rngs::SmallRng;
 use rand::{Rng, RngExt, SeedableRng};
@@ -104,4 +107,71 @@ pub fn collect(repository: &Repository, depth: Depth, dry_run: bool, roots: &[Ro
     let mut roots = roots.iter().copied().map(Ok);
     let progress = GcProgress::default();
     collect_garbage(repository, &mut roots, &options, &mut wait, &progress).unwrap()
+}
+
+/// Threads commit, fork and read while collections follow each other.
+pub fn race(time: Duration, seed: u64) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store");
+    let store: Arc<dyn Store> = Arc::new(LocalStore::create(&path, &Options::default()).unwrap());
+    let repository = repository(store);
+    let is_over = AtomicBool::new(false);
+    let rounds = thread::scope(|scope| {
+        for thread in 0..3_u64 {
+            let (repository, is_over) = (&repository, &is_over);
+            scope.spawn(move || {
+                let mut random = SmallRng::seed_from_u64(seed.wrapping_add(thread));
+                work(repository, thread, &mut random, is_over);
+            });
+        }
+        let began = Instant::now();
+        let mut rounds = [0, 0];
+        while began.elapsed() < time {
+            let is_young = rounds[0] > rounds[1];
+            let depth = if is_young { Depth::Young } else { Depth::Full };
+            collect(&repository, depth, false, &[]);
+            rounds[usize::from(is_young)] += 1;
+        }
+        is_over.store(true, Ordering::Relaxed);
+        rounds
+    });
+    assert!(rounds[0] > 3 && rounds[1] > 3, "{rounds:?} collections");
+}
+
+fn work(repository: &Repository, thread: u64, random: &mut SmallRng, is_over: &AtomicBool) {
+    let name = format!("branch{thread}");
+    let mut head: Option<(SnapshotId, Files)> = None;
+    let mut count = 0;
+    while !is_over.load(Ordering::Relaxed) {
+        count += 1;
+        let (tree, mut files) = match &head {
+            Some((id, files)) => (
+                block_on(StateTree::open(repository, *id)).unwrap(),
+                files.clone(),
+            ),
+            None => (StateTree::empty(repository), Files::new()),
+        };
+        // One that nobody names, held by a tree: what it needs must stay.
+        let fork = tree.clone();
+        let mut forked = files.clone();
+        edit(&fork, &mut forked, random);
+        let made = block_on(fork.commit(info(None, None))).unwrap();
+        let held = block_on(repository.hold(made));
+        edit(&tree, &mut files, random);
+        let parent = head.as_ref().map(|(id, _)| *id);
+        // Now and then without a past, so that there is garbage.
+        let is_new = random.random_bool(0.2);
+        let reference = Some((name.clone(), parent.map_or(Expected::Absent, Expected::At)));
+        let info = info(parent.filter(|_| !is_new), reference);
+        let id = block_on(tree.commit(info)).unwrap();
+        assert_holds(repository, id, &files);
+        if let Ok(held) = held {
+            assert_holds(repository, made, &forked);
+            drop(held);
+        }
+        head = Some((id, files));
+    }
+    let (id, files) = head.unwrap();
+    assert_holds(repository, id, &files);
+    assert!(count > 10, "{count} commits");
 }

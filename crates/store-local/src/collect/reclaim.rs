@@ -1,0 +1,42 @@
+//! Giving the room of what was removed back to the disk.
+//!
+//! RocksDB rewrites its tables as rows come and go, but leaves the files with
+//! large values alone as long as one of them is needed: commits would pay for
+//! moving values that stay. So that is done here, once, after much was removed.
+
+use elevo_core::TenantId;
+use elevo_engine::StoreResult;
+use rocksdb::{BottommostLevelCompaction, CompactOptions};
+
+use crate::keys;
+use crate::rocks;
+use crate::store::{LocalStore, write_failed};
+
+const COLLECT: &str = "enable_blob_garbage_collection";
+const AGE: &str = "blob_garbage_collection_age_cutoff";
+
+/// Whether a tenth of all went.
+pub(super) const fn is_worth_it(seen: u64, removed: u64) -> bool {
+    removed > 0 && removed >= seen / 10
+}
+
+impl LocalStore {
+    /// Rewrites the tables of a tenant, and what is still needed of its values.
+    pub(super) fn reclaim(&self, tenant: TenantId) -> StoreResult<()> {
+        let start = tenant.as_bytes().as_slice();
+        let end = keys::after_prefix(start);
+        for family in [rocks::NODES, rocks::CHUNKS] {
+            let family = self.family(family);
+            let set = |options: [(&str, &str); 2]| self.db.set_options_cf(family, &options);
+            set([(COLLECT, "true"), (AGE, "1.0")]).map_err(write_failed)?;
+            let mut options = CompactOptions::default();
+            options.set_exclusive_manual_compaction(false);
+            options.set_bottommost_level_compaction(BottommostLevelCompaction::ForceOptimized);
+            let end = end.as_deref();
+            self.db
+                .compact_range_cf_opt(family, Some(start), end, &options);
+            set([(COLLECT, "false"), (AGE, "0.25")]).map_err(write_failed)?;
+        }
+        Ok(())
+    }
+}
