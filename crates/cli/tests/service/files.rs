@@ -180,3 +180,26 @@ fn commands_that_write_to_the_servers_store_go_through_the_server() {
     assert!(!server.data().join("elevo.sock").exists());
     server.ok(["state", "--store", store, "tag", "v2", newer]);
 }
+
+#[test]
+fn the_servers_store_is_verified_and_backed_up_while_the_server_holds_it() {
+    let server = Server::start();
+    let store = server.data().join("store");
+    let store = store.to_str().unwrap();
+    server.write("work/file", b"one\n");
+    server.ok(["state", "--store", store, "import", "work", "--tag", "v1"]);
+    let made = server.ok(["state", "--store", store, "backup", "backups", "--json"]);
+    let made: Value = serde_json::from_str(&made).unwrap();
+    let backup = made["backup"].as_str().unwrap();
+    assert!(Path::new(backup).join("BACKUP").is_file());
+    for store in [store, backup] {
+        let found = server.ok(["state", "--store", store, "verify", "--json"]);
+        let found: Value = serde_json::from_str(found.lines().next().unwrap()).unwrap();
+        assert_eq!(found["whole"], true);
+    }
+    let repaired = server.ok(["state", "--store", store, "repair", "--from", "backups"]);
+    assert!(repaired.contains("Nothing is damaged"), "{repaired}");
+    server.ok(["state", "--store", "restored", "restore", "backups"]);
+    let read = server.ok(["state", "--store", "restored", "cat", "v1", "file"]);
+    assert_eq!(read, "one\n");
+}
