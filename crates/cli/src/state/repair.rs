@@ -40,6 +40,15 @@ enum Opened {
     Files(PathBuf),
 }
 
+impl Opened {
+    fn source<'a>(&'a self, files: &'a ImportOptions) -> Source<'a> {
+        match self {
+            Self::Store(store) => Source::Store(store.as_ref()),
+            Self::Files(path) => Source::Directory(path, files),
+        }
+    }
+}
+
 pub(crate) fn run(session: &mut Session, args: &Repair) -> anyhow::Result<ExitCode> {
     let place = session.place(None)?;
     let from = args.from.iter().map(|path| open(session, path));
@@ -56,11 +65,7 @@ pub(crate) fn run(session: &mut Session, args: &Repair) -> anyhow::Result<ExitCo
         threads: session.threads(),
         leave_out: left_out(),
     };
-    let source = |opened| match opened {
-        &Opened::Store(ref store) => Source::Store(store.as_ref()),
-        &Opened::Files(ref path) => Source::Directory(path, &files),
-    };
-    let sources: Vec<_> = from.iter().map(source).collect();
+    let sources: Vec<_> = from.iter().map(|opened| opened.source(&files)).collect();
     let mut is_whole = true;
     for tenant in verify::tenants(&store)? {
         let progress = Progress::new();

@@ -23,20 +23,20 @@ fn backed_up() -> (Place, PathBuf) {
     let made = place.json_one(["backup", "../backups"]);
     let names = ["backup", "bytes", "files", "new_bytes", "removed"];
     assert_eq!(fields(&made), names);
-    let backup = made["backup"].as_str().unwrap().into();
+    let backup = made["backup"].as_str().expect("a path").into();
     (place, backup)
 }
 
 /// Flips a bit in the middle of the file with large values.
 fn harm(database: &Path) {
-    let entries = fs::read_dir(database).unwrap();
-    let mut paths = entries.map(|entry| entry.unwrap().path());
+    let entries = fs::read_dir(database).expect("a database");
+    let mut paths = entries.map(|entry| entry.expect("an entry").path());
     let is_blob = |path: &PathBuf| path.extension().is_some_and(|end| end == "blob");
     let blob = paths.find(is_blob).expect("a blob file");
-    let mut bytes = fs::read(&blob).unwrap();
+    let mut bytes = fs::read(&blob).expect("it can be read");
     let middle = bytes.len() / 2;
     bytes[middle] ^= 8;
-    fs::write(&blob, bytes).unwrap();
+    fs::write(&blob, bytes).expect("it can be written");
 }
 
 #[test]
