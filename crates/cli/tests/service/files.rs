@@ -1,7 +1,9 @@
 //! Files of sandboxes: there and back, forked, kept and compared.
 
 use std::fs;
+use std::io::Write;
 use std::path::Path;
+use std::process::Stdio;
 
 use serde_json::Value;
 
@@ -202,4 +204,38 @@ fn the_servers_store_is_verified_and_backed_up_while_the_server_holds_it() {
     server.ok(["state", "--store", "restored", "restore", "backups"]);
     let read = server.ok(["state", "--store", "restored", "cat", "v1", "file"]);
     assert_eq!(read, "one\n");
+}
+
+#[test]
+fn a_tar_reaches_the_servers_store_by_standard_input() {
+    let server = Server::start();
+    let store = server.data().join("store");
+    let store = store.to_str().unwrap();
+    // More than a frame holds.
+    let large: Vec<u8> = (0..3_000_000u32).flat_map(u32::to_le_bytes).collect();
+    server.write("work/large", &large);
+    server.ok(["state", "--store", store, "import", "work", "--tag", "v1"]);
+    server.ok([
+        "state", "--store", store, "export", "v1", "--tar", "out.tar",
+    ]);
+    let archive = server.read("out.tar");
+    let send = |archive: &[u8], tag| {
+        let args = ["state", "--store", store, "import", "--tar", "-", "--tag"];
+        let mut command = server.command(args.into_iter().chain([tag]));
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut input = child.stdin.take().unwrap();
+        // Whoever refuses it need not read all of it.
+        let _ = input.write_all(archive);
+        drop(input);
+        child.wait().unwrap().code()
+    };
+    assert_eq!(send(&archive, "v2"), Some(0));
+    let differences = server.ok(["state", "--store", store, "diff", "v1", "v2"]);
+    assert_eq!(differences, "");
+    assert_eq!(send(&archive[..archive.len() / 2], "v3"), Some(1));
 }
