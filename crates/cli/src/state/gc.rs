@@ -75,6 +75,9 @@ pub(crate) fn run(session: &mut Session, args: &Gc) -> anyhow::Result<()> {
 }
 
 fn since(days: u32) -> Option<Timestamp> {
+    if days == 0 {
+        return None;
+    }
     let now = format::now();
     Timestamp::new(now.seconds() - i64::from(days) * 24 * 3600, 0)
 }
@@ -107,12 +110,12 @@ fn print(session: &mut Session, dry_run: bool, report: &GcReport) -> anyhow::Res
     } = *report;
     if session.output.is_json() {
         return Ok(session.output.value(&json!({
-            "dryRun": dry_run,
+            "dry_run": dry_run,
             "full": report.depth == Depth::Full,
-            "snapshotsRemoved": snapshots_removed,
-            "objectsRemoved": objects_removed,
-            "objectsMarked": report.objects_marked,
-            "objectsSeen": report.objects_seen,
+            "snapshots_removed": snapshots_removed,
+            "objects_removed": objects_removed,
+            "objects_marked": report.objects_marked,
+            "objects_seen": report.objects_seen,
         }))?);
     }
     let done = if dry_run { "Would remove" } else { "Removed" };

@@ -11,6 +11,7 @@ mod damage;
 mod diff;
 mod docs;
 mod errors;
+mod gc;
 mod hostile;
 mod terminal;
 mod unprivileged;
