@@ -85,7 +85,8 @@ pub(crate) fn run(session: &mut Session, args: Import) -> anyhow::Result<()> {
         (None, Some(from)) => {
             let base = base.map(|id| wait(StateTree::open(&repository, id)));
             let base = base.transpose()?;
-            Read::Tar(args.tar.read(session, &repository, from, base)?)
+            let read = args.tar.read(session, &repository, from, base)?;
+            Read::Tar(Box::new(read))
         }
         (None, None) => unreachable!("one of them is required"),
     };
@@ -108,7 +109,7 @@ pub(crate) fn run(session: &mut Session, args: Import) -> anyhow::Result<()> {
 /// What has been read, and is no snapshot yet.
 enum Read {
     Directory(Imported),
-    Tar(Received),
+    Tar(Box<Received>),
 }
 
 impl Read {
