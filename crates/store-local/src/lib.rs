@@ -36,6 +36,7 @@ mod value;
 mod write;
 
 pub use backup::{Backup, BackupError, Restored, all as backups, find_backup, restore};
+pub use lock::{Still, keep_still};
 pub use open::OpenError;
 pub use options::Options;
 pub use store::LocalStore;

@@ -36,17 +36,7 @@ impl WriterLock {
             .truncate(false)
             .open(store.join(FILE))
             .map_err(failed)?;
-        let locked = retry(wait, || match file.try_lock() {
-            Ok(()) => Ok(Some(())),
-            Err(TryLockError::WouldBlock) => Ok(None),
-            Err(TryLockError::Error(error)) => Err(failed(error)),
-        })?;
-        if locked.is_none() {
-            return Err(OpenError::Busy {
-                path: store.into(),
-                holder: self::holder(store),
-            });
-        }
+        lock(&file, store, wait)?;
         let after_orderly_end = file.metadata().map_err(failed)?.len() == 0;
         sign(&file, holder).map_err(failed)?;
         Ok(Self {
@@ -60,6 +50,36 @@ impl WriterLock {
         // If this fails, the next one looks for itself.
         let _ = self.file.set_len(0);
     }
+}
+
+/// Keeps writers out of a store until dropped, without being one.
+#[derive(Debug)]
+pub struct Still(#[expect(dead_code, reason = "the lock goes with it")] Option<File>);
+
+/// Waits until nobody writes to the store at `path`, and keeps writers out.
+/// Writes nothing. Where there never was a writer, as in a backup, nobody is
+/// kept out.
+pub fn keep_still(path: &Path, wait: Duration) -> Result<Still, OpenError> {
+    match File::open(path.join(FILE)) {
+        Ok(file) => {
+            lock(&file, path, wait)?;
+            Ok(Still(Some(file)))
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Still(None)),
+        Err(error) => Err(OpenError::io(path, error)),
+    }
+}
+
+fn lock(file: &File, store: &Path, wait: Duration) -> Result<(), OpenError> {
+    let locked = retry(wait, || match file.try_lock() {
+        Ok(()) => Ok(Some(())),
+        Err(TryLockError::WouldBlock) => Ok(None),
+        Err(TryLockError::Error(error)) => Err(OpenError::io(store, error)),
+    })?;
+    locked.ok_or_else(|| OpenError::Busy {
+        path: store.into(),
+        holder: self::holder(store),
+    })
 }
 
 /// Whether the last holder has said that it was done, and none has come since.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use elevo_core::TenantId;
 use elevo_engine::{Commit, Store, StoreError};
-use elevo_store_local::{LocalStore, OpenError, Options};
+use elevo_store_local::{LocalStore, OpenError, Options, keep_still};
 use elevo_testkit::commits;
 use elevo_testkit::crash::{Running, Victim};
 use futures::executor::block_on;
@@ -375,4 +375,26 @@ fn readers_come_and_go_beside_a_busy_writer() {
         }
         assert!(opened > 5, "opened {opened} times");
     });
+}
+
+#[test]
+fn who_keeps_a_store_still_keeps_writers_out_and_writes_nothing() {
+    let (_directory, path) = place();
+    let store = LocalStore::create(&path, &options()).unwrap();
+    commit(&store, 1);
+    let busy = keep_still(&path, Duration::ZERO);
+    assert!(matches!(busy, Err(OpenError::Busy { .. })), "{busy:?}");
+    drop(store);
+    let before = files(&path);
+    let still = keep_still(&path, Duration::ZERO).unwrap();
+    let refused = LocalStore::open(&path, &options());
+    assert!(
+        matches!(refused, Err(OpenError::Busy { .. })),
+        "{refused:?}"
+    );
+    let reader = LocalStore::open_read_only(&path, &options()).unwrap();
+    commits::assert_whole(&reader, TENANT, 1);
+    assert_eq!(files(&path), before);
+    drop(still);
+    commit(&LocalStore::open(&path, &options()).unwrap(), 2);
 }

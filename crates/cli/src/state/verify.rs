@@ -5,7 +5,7 @@ use clap::Args;
 use elevo_core::TenantId;
 use elevo_engine::{Damage, Progress, Verified, VerifyOptions, verify};
 use elevo_objects::{Kind, SnapshotId};
-use elevo_store_local::LocalStore;
+use elevo_store_local::{LocalStore, keep_still};
 use serde_json::{Value, json};
 
 use crate::bar::{self, Watch};
@@ -40,6 +40,11 @@ pub(crate) struct Verify {
 
 pub(crate) fn run(session: &mut Session, args: &Verify) -> anyhow::Result<ExitCode> {
     let place = session.place(None)?;
+    // What a writer removes meanwhile would be told as damage.
+    let _still = match session.held(&place) {
+        Some(_) => None,
+        None => Some(keep_still(&place.store, session.options().wait)?),
+    };
     let store = session.read_local(&place)?;
     let mut is_whole = true;
     for tenant in tenants(&store)? {
