@@ -1,0 +1,6 @@
+//! Whatever three versions hold, the driver `crdt` merges them or says why not.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|versions: &[u8]| elevo_fuzz::merge("crdt", versions));
