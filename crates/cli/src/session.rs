@@ -120,6 +120,24 @@ impl Session {
         &self.here
     }
 
+    /// Where a new store goes: into a directory that was given, where the
+    /// options say, or into the current directory; what is above it is made.
+    pub(crate) fn new_store(&self, directory: Option<&Path>) -> Result<PathBuf, Problem> {
+        let path = match (directory, &self.global.store) {
+            (Some(directory), _) => store_in(&self.path(directory)),
+            (None, Some(store)) => self.path(store),
+            (None, None) => store_in(self.here()),
+        };
+        if let Some(parent) = path.parent() {
+            std::fs::create_dir_all(parent).map_err(|source| Problem::Io {
+                action: "create",
+                path: parent.into(),
+                source,
+            })?;
+        }
+        Ok(path)
+    }
+
     /// The store: the one that was named, else that of `directory` if it has
     /// one, else the one found from the current directory upwards.
     pub(crate) fn place(&self, directory: Option<&Path>) -> Result<Place, Problem> {

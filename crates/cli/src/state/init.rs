@@ -4,10 +4,9 @@ use clap::Args;
 use elevo_store_local::LocalStore;
 use serde_json::json;
 
-use crate::errors::Problem;
 use crate::format::path_text;
 use crate::record::RESERVED;
-use crate::session::{Session, store_in};
+use crate::session::Session;
 
 /// Make an empty store.
 #[derive(Debug, Args)]
@@ -25,19 +24,7 @@ pub(crate) struct Init {
 }
 
 pub(crate) fn run(session: &mut Session, args: Init) -> anyhow::Result<()> {
-    let named = session.global.store.clone();
-    let path = match (args.directory, named) {
-        (Some(directory), _) => store_in(&session.path(&directory)),
-        (None, Some(store)) => session.path(&store),
-        (None, None) => store_in(session.here()),
-    };
-    if let Some(parent) = path.parent() {
-        std::fs::create_dir_all(parent).map_err(|source| Problem::Io {
-            action: "create",
-            path: parent.into(),
-            source,
-        })?;
-    }
+    let path = session.new_store(args.directory.as_deref())?;
     LocalStore::create(&path, &session.options())?;
     let path = path.canonicalize().unwrap_or(path);
     if session.output.is_json() {

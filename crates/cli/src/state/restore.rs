@@ -6,9 +6,8 @@ use elevo_store_local::restore;
 use serde_json::json;
 
 use crate::bar::{self, Watch};
-use crate::errors::Problem;
 use crate::format::{bytes, path_text};
-use crate::session::{Session, store_in};
+use crate::session::Session;
 
 /// Make a store from a backup.
 #[derive(Debug, Args)]
@@ -36,19 +35,7 @@ pub(crate) struct Restore {
 
 pub(crate) fn run(session: &mut Session, args: Restore) -> anyhow::Result<()> {
     let backup = session.directory(&args.backup)?;
-    let named = session.global.store.clone();
-    let path = match (args.directory, named) {
-        (Some(directory), _) => store_in(&session.path(&directory)),
-        (None, Some(store)) => session.path(&store),
-        (None, None) => store_in(session.here()),
-    };
-    if let Some(parent) = path.parent() {
-        std::fs::create_dir_all(parent).map_err(|source| Problem::Io {
-            action: "create",
-            path: parent.into(),
-            source,
-        })?;
-    }
+    let path = session.new_store(args.directory.as_deref())?;
     let progress = Progress::new();
     let watch = Watch {
         doing: "restoring",
