@@ -3,4 +3,4 @@
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|versions: &[u8]| elevo_fuzz::merge("text", versions));
+fuzz_target!(|versions: &[u8]| elevo_fuzz::merge::merge("text", versions));

@@ -3,4 +3,4 @@
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|versions: &[u8]| elevo_fuzz::merge("yaml", versions));
+fuzz_target!(|versions: &[u8]| elevo_fuzz::merge::merge("yaml", versions));

@@ -1,26 +1,13 @@
-//! What the targets share.
+//! What must hold for any bytes at all. A target of the fuzzers and the ordinary test that reads its
+//! corpus again run the same code, so each part is a file that the tests of a crate can include.
+//!
+//! What reads bytes that no caller can reach has such a function in its own crate, in `anything.rs`.
 
-use elevo_merge::{Drivers, Merged, Versions};
-
-/// Merges three versions, which a byte that is in no text separates: neither panics nor goes on for
-/// ever, and keeps what every driver promises.
-#[allow(clippy::expect_used, reason = "a panic is the report")]
-pub fn merge(driver: &str, data: &[u8]) {
-    let drivers = Drivers::standard();
-    let driver = drivers.named(driver).expect("a driver of that name");
-    let mut parts = data.splitn(3, |byte| *byte == 0xff);
-    let mut part = || parts.next().unwrap_or_default();
-    let (base, ours, theirs) = (part(), part(), part());
-    let merge = |base, ours, theirs| driver.merge(&Versions { base, ours, theirs });
-    let merged = merge(Some(base), ours, theirs);
-    assert_eq!(merged, merge(Some(base), ours, theirs), "twice the same");
-    merge(None, ours, theirs);
-    if merged != Merged::NotMine {
-        let unchanged = merge(Some(base), base, theirs);
-        assert_eq!(
-            unchanged,
-            Merged::Clean(theirs.to_vec()),
-            "only theirs changed"
-        );
-    }
-}
+#[cfg(feature = "merge")]
+pub mod merge;
+#[cfg(feature = "objects")]
+pub mod objects;
+#[cfg(feature = "core")]
+pub mod path;
+#[cfg(feature = "policy")]
+pub mod policy;
