@@ -15,7 +15,7 @@
 //! itself, can be read as a store is, and costs what is new.
 
 mod files;
-mod list;
+pub(crate) mod list;
 mod restore;
 
 use std::fs::{self, File};

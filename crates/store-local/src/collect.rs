@@ -7,7 +7,7 @@
 //! marks when it is much. Nothing is removed but under the lock over what is
 //! kept, so who keeps something either comes before, or finds it gone.
 
-mod marks;
+pub(crate) mod marks;
 mod reclaim;
 mod sweep;
 

@@ -18,6 +18,7 @@
 //! Calls do their work before they return: their futures are ready when first
 //! polled, and cost nothing over a plain call.
 
+mod anything;
 mod backup;
 mod collect;
 mod format;
@@ -35,6 +36,8 @@ mod unlogged;
 mod value;
 mod write;
 
+#[doc(hidden)]
+pub use anything::{read_any_backup, read_any_chunk, read_any_row};
 pub use backup::{Backup, BackupError, Restored, all as backups, find_backup, restore};
 pub use lock::{Still, keep_still};
 pub use open::OpenError;

@@ -22,14 +22,14 @@ const WORDS: &str = "elevo backup 1\n";
 const LARGEST: u64 = 256 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Listed {
-    pub(super) size: u64,
-    pub(super) hash: Hash,
+pub(crate) struct Listed {
+    pub(crate) size: u64,
+    pub(crate) hash: Hash,
 }
 
 /// The files of a backup.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct List(BTreeMap<String, Listed>);
+pub(crate) struct List(BTreeMap<String, Listed>);
 
 /// Whether there is a backup in this very directory.
 pub(crate) fn is_backup(path: &Path) -> bool {
@@ -45,7 +45,7 @@ impl List {
         self.0.get(name)
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &Listed)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &Listed)> {
         self.0.iter().map(|(name, file)| (name.as_str(), file))
     }
 
@@ -53,8 +53,9 @@ impl List {
         self.0.len() as u64
     }
 
-    pub(super) fn bytes(&self) -> u64 {
-        self.0.values().map(|file| file.size).sum()
+    pub(crate) fn bytes(&self) -> u64 {
+        let sizes = self.0.values().map(|file| file.size);
+        sizes.fold(0, u64::saturating_add)
     }
 
     /// The list of the backup in `path`.
@@ -87,7 +88,7 @@ impl List {
         written.map_err(BackupError::io("write", &file))
     }
 
-    fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let mut text = WORDS.to_owned();
         for (name, Listed { size, hash }) in self.iter() {
             // Into a string, which takes everything.
@@ -97,7 +98,8 @@ impl List {
         text + &format!("{hash}\n")
     }
 
-    fn parse(text: &str) -> Option<Self> {
+    /// Takes only what [`Self::text`] gives.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let body = text.strip_suffix('\n')?;
         let (_, last) = body.rsplit_once('\n')?;
         let lines = &text[..body.len() - last.len()];
@@ -110,10 +112,10 @@ impl List {
             let hash = words.next()?.parse().ok()?;
             let size = words.next()?.parse().ok()?;
             let name = words.next()?;
-            let is_plain = !name.is_empty() && !name.contains('/') && !name.starts_with("..");
+            let is_plain = !name.contains(['/', '\0']) && !matches!(name, "" | "." | "..");
             is_plain.then(|| list.add(name.into(), Listed { size, hash }))?;
         }
-        Some(list)
+        (list.text() == text).then_some(list)
     }
 }
 
@@ -146,18 +148,40 @@ mod tests {
                 let mut bytes = text.clone().into_bytes();
                 bytes[at] ^= 1 << bit;
                 let flipped = String::from_utf8(bytes).unwrap();
-                let is_case = flipped.eq_ignore_ascii_case(&text);
-                assert!(
-                    is_case || List::parse(&flipped).is_none(),
-                    "bit {bit} of {at}"
-                );
+                assert_eq!(List::parse(&flipped), None, "bit {bit} of {at}");
             }
         }
     }
 
     #[test]
+    fn a_list_is_written_in_one_way_only() {
+        let hash = blake3::hash(b"");
+        let line = |size: &str, name: &str| format!("{hash} {size} {name}\n");
+        let sealed = |lines: &str| {
+            let text = format!("{WORDS}{lines}");
+            let hash = blake3::hash(text.as_bytes());
+            text + &format!("{hash}\n")
+        };
+        let both = line("1", "a") + &line("2", "b");
+        assert!(List::parse(&sealed(&both)).is_some());
+        let backwards = line("2", "b") + &line("1", "a");
+        let twice = line("1", "a") + &line("2", "a");
+        for other in [&backwards, &twice, &line("+1", "a"), &line("01", "a")] {
+            assert_eq!(List::parse(&sealed(other)), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn sizes_beyond_all_disks_are_added_up() {
+        let mut list = sample();
+        let (size, hash) = (u64::MAX, blake3::hash(b""));
+        list.add("large".into(), Listed { size, hash });
+        assert_eq!(list.bytes(), u64::MAX);
+    }
+
+    #[test]
     fn a_list_names_only_files_in_its_directory() {
-        for name in ["../x", "a/b", "..", ""] {
+        for name in ["../x", "a/b", "..", ".", "", "a\0b", "a\r"] {
             let mut list = List::default();
             let hash = blake3::hash(b"");
             list.add(name.into(), Listed { size: 0, hash });

@@ -14,7 +14,7 @@ use crate::store::{LocalStore, read_failed, write_failed};
 
 /// Why something is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mark {
+pub(crate) enum Mark {
     /// Somebody wrote it or found it there.
     Kept,
     /// A root needs it, and what it refers to is marked as well.
@@ -31,7 +31,7 @@ pub(super) struct Numbers {
 }
 
 /// Number and mark of a row.
-pub(super) fn decode(value: &[u8]) -> Option<(u32, Mark)> {
+pub(crate) fn decode(value: &[u8]) -> Option<(u32, Mark)> {
     let (number, mark) = value.split_first_chunk()?;
     let mark = match mark {
         [1] => Mark::Kept,
@@ -41,7 +41,7 @@ pub(super) fn decode(value: &[u8]) -> Option<(u32, Mark)> {
     Some((u32::from_le_bytes(*number), mark))
 }
 
-fn encode(number: u32, mark: Mark) -> [u8; 5] {
+pub(crate) fn encode(number: u32, mark: Mark) -> [u8; 5] {
     let mut value = [match mark {
         Mark::Kept => 1,
         Mark::Walked => 2,

@@ -1,0 +1,81 @@
+//! What must hold for any bytes at all, for fuzzers and for tests.
+
+use elevo_core::TenantId;
+
+use crate::backup::list::List;
+use crate::collect::marks;
+use crate::keys;
+use crate::value::{self, Encoder};
+
+/// Reads whatever this is as a chunk as it is on disk.
+///
+/// # Panics
+///
+/// If what comes out is not what was written, or larger than LZ4 makes it.
+#[doc(hidden)]
+pub fn read_any_chunk(value: &[u8]) {
+    let Some(chunk) = value::decode(value) else {
+        return;
+    };
+    assert!(chunk.len() <= value.len() * 255);
+    let mut encoder = Encoder::default();
+    let plain = encoder.plain(&chunk);
+    assert_eq!(value::decode(plain).as_ref(), Some(&chunk));
+    assert!(value[0] != plain[0] || value == plain, "one plain form");
+    let compressed = encoder.compressed(&chunk);
+    assert!(compressed.len() <= chunk.len() + 1);
+    assert_eq!(value::decode(compressed), Some(chunk));
+}
+
+/// Reads whatever this is as a key or a small value of the database.
+///
+/// # Panics
+///
+/// If what comes out is written in another way.
+#[doc(hidden)]
+pub fn read_any_row(row: &[u8]) {
+    if let Some((tenant, rest)) = row.split_first_chunk() {
+        let tenant = TenantId::new(*tenant);
+        if let Some(key) = keys::object_key(row) {
+            assert_eq!(keys::object(tenant, &key)[..], *row);
+        }
+        if let Some(id) = keys::snapshot_id(row) {
+            assert_eq!(keys::snapshot(tenant, id)[..], *row);
+        }
+        // Whoever lists references asks for this range only.
+        if let (Some(name), Some(b'r')) = (keys::reference_name(row), rest.first()) {
+            assert_eq!(keys::reference(tenant, name), row);
+        }
+    }
+    if let Some((number, mark)) = marks::decode(row) {
+        assert_eq!(marks::encode(number, mark)[..], *row);
+    }
+    if let Some(id) = keys::id(row) {
+        assert_eq!(id.0.as_bytes()[..], *row);
+    }
+    if let Some(after) = keys::after_prefix(row) {
+        assert!(*after > *row && !after.starts_with(row) && after.len() <= row.len());
+    }
+}
+
+/// Reads whatever this is as the list of a backup, of which only the hash at its end is right.
+///
+/// # Panics
+///
+/// If what comes out is not a list of files in one directory, or is written in another way.
+#[doc(hidden)]
+pub fn read_any_backup(lines: &[u8]) {
+    let Ok(lines) = str::from_utf8(lines) else {
+        return;
+    };
+    let text = format!("{lines}{}\n", blake3::hash(lines.as_bytes()));
+    let Some(list) = List::parse(&text) else {
+        return;
+    };
+    assert_eq!(list.text(), text);
+    let largest = list.iter().map(|(_, file)| file.size).max();
+    assert!(list.bytes() >= largest.unwrap_or(0));
+    for (name, _) in list.iter() {
+        assert!(!name.contains(['/', '\0']) && !matches!(name, "" | "." | ".."));
+    }
+}
