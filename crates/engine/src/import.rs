@@ -6,40 +6,30 @@
 //! (not their entries), one window of entries of each, and one batch.
 
 mod again;
+mod directory;
 mod earlier;
+mod leaf;
 mod names;
 mod sink;
 mod upper;
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs::File;
-use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use bytes::Bytes;
-use elevo_core::{Name, Timestamp, TreePath};
-use elevo_objects::{
-    Chunker, Content, DirItem, Entry, Hash, Kind, Link, MAX_LINK_BYTES, MIN_CHUNK, Mode,
-    SnapshotId, TimeEntry, TimeItem, Tree, TreeBuilder,
-};
-use rayon::prelude::*;
-use rustix::fs::{AtFlags, FileType, Mode as Bits, OFlags, Stat};
-use rustix::io::Errno;
+use elevo_core::{Name, TreePath};
+use elevo_objects::{Entry, Hash, Mode, SnapshotId, TimeEntry, Tree};
+use rustix::fs::Stat;
 
 use crate::blocking::Workers;
 use crate::disk::{self, Root};
 use crate::error::{Error, Result, at_root};
-use crate::file::ContentBuilder;
 use crate::guards::Guard;
 use crate::progress::Progress;
 use crate::repository::Repository;
-use crate::stat_cache::{Fingerprint, NewStatCache, StatCache};
+use crate::stat_cache::{Fingerprint, NewStatCache, Noted, Seen, StatCache};
 use crate::state::CommitInfo;
 use crate::store::Object;
-use earlier::Earlier;
-use names::Names;
 use sink::Sink;
 
 pub use again::{import_again, look_again, note_checkout};
@@ -113,7 +103,7 @@ pub fn import(
     progress: &Progress,
 ) -> Result<Imported> {
     let job = Job::new(repository, directory, options, progress);
-    job.into_store(|importer| importer.run(None))
+    job.into_store(|importer| importer.run(Before::default()))
 }
 
 /// Hashes `directory` without storing anything but its directory nodes, and
@@ -124,10 +114,14 @@ pub(crate) fn scan(
     directory: &Path,
     options: &ImportOptions,
     progress: &Progress,
-    known: Option<(Tree, Option<Hash>)>,
+    known: Option<ReadAs>,
 ) -> Result<(Tree, Nodes)> {
     let job = Job::new(repository, directory, options, progress);
-    let (read, nodes) = job.into_memory(|importer| importer.run(known))?;
+    let before = Before {
+        read_as: known,
+        noted: None,
+    };
+    let (read, nodes) = job.into_memory(|importer| importer.run(before))?;
     Ok((read.tree, nodes))
 }
 
@@ -142,7 +136,7 @@ struct Job<'a> {
 }
 
 /// A tree, and the times of what is in it.
-type ReadAs = (Tree, Option<Hash>);
+pub(crate) type ReadAs = (Tree, Option<Hash>);
 
 /// What an [`Importer`] found.
 type Found = Result<(ReadDirectory, Vec<Loss>)>;
@@ -222,8 +216,6 @@ impl Imported {
 const WINDOW: usize = 1024;
 /// Files that one thread reads in a row.
 const SLICE: usize = 32;
-/// Chunks of a large file that are held before they go to the sink.
-const CHUNKS_HELD: usize = 16;
 
 struct Importer<'a> {
     repository: &'a Repository,
@@ -238,20 +230,34 @@ struct Importer<'a> {
     losses: Mutex<BTreeMap<LossKind, Loss>>,
 }
 
+/// What is known of a directory before it is read.
+#[derive(Clone, Copy, Default)]
+struct Before {
+    read_as: Option<ReadAs>,
+    /// What was seen in it.
+    noted: Option<Noted>,
+}
+
 /// A directory that has been read.
 struct ReadDirectory {
-    mode: Mode,
-    modified: Option<Timestamp>,
+    /// What it was like before.
+    stat: Stat,
     tree: Tree,
     times: Option<Hash>,
+    /// What was seen in it now.
+    noted: Option<Noted>,
+    /// Whether everything in it is as it was seen before.
+    is_same: bool,
 }
 
 /// An entry that has been read.
 struct ReadEntry {
     entry: Entry,
     time: TimeEntry,
-    /// What a file was like before it was read.
+    /// What it was like before it was read.
     fingerprint: Option<Fingerprint>,
+    /// What was seen in it, if it is a directory.
+    noted: Option<Noted>,
 }
 
 /// What an earlier scan or snapshot says of some names.
@@ -260,14 +266,18 @@ type Known = HashMap<Name, KnownEntry>;
 struct KnownEntry {
     entry: Entry,
     time: Option<TimeEntry>,
-    seen: Option<Fingerprint>,
+    seen: Option<Seen>,
 }
 
 impl KnownEntry {
-    fn directory(&self) -> Option<(Tree, Option<Hash>)> {
-        match self.entry {
-            Entry::Directory { tree, .. } => Some((tree, self.time.and_then(|time| time.children))),
-            _ => None,
+    fn directory(&self) -> Before {
+        let times = self.time.and_then(|time| time.children);
+        Before {
+            read_as: match self.entry {
+                Entry::Directory { tree, .. } => Some((tree, times)),
+                _ => None,
+            },
+            noted: self.seen.and_then(|seen| seen.below),
         }
     }
 }
@@ -276,14 +286,15 @@ impl ReadEntry {
     fn directory(read: &ReadDirectory) -> Self {
         Self {
             entry: Entry::Directory {
-                mode: read.mode,
+                mode: Mode::from_bits(disk::mode(&read.stat)),
                 tree: read.tree,
             },
             time: TimeEntry {
-                modified: read.modified,
+                modified: disk::modified(&read.stat),
                 children: read.times,
             },
-            fingerprint: None,
+            fingerprint: Some(Fingerprint::of(&read.stat)),
+            noted: read.noted,
         }
     }
 }
@@ -309,28 +320,42 @@ impl<'a> Importer<'a> {
         })
     }
 
-    fn run(self, known: Option<(Tree, Option<Hash>)>) -> Found {
+    fn run(self, before: Before) -> Found {
         let workers = self.workers;
-        let read = workers.run(|| self.directory(&TreePath::root(), known))?;
-        Ok((read, self.into_losses()))
+        let read = workers.run(|| self.directory(&TreePath::root(), before))?;
+        self.finish(read)
     }
 
     /// Reads the directory as its cache knows it.
     fn run_again(mut self) -> Found {
-        let (_held, known) = self.known()?.unzip();
-        self.run(known)
+        let (_held, before) = self.known()?.unzip();
+        self.run(before.unwrap_or_default())
+    }
+
+    fn finish(self, read: ReadDirectory) -> Found {
+        if let (Some(new), Some(noted)) = (self.new_cache, read.noted) {
+            new.set_root(noted);
+        }
+        Ok((read, self.into_losses()))
     }
 
     /// What the directory was read as, and what keeps it from being collected;
     /// if that is gone already, the cache is of no use.
-    fn known(&mut self) -> Result<Option<(Guard, ReadAs)>> {
-        let Some(id) = self.cache.and_then(StatCache::snapshot) else {
+    fn known(&mut self) -> Result<Option<(Guard, Before)>> {
+        let Some(cache) = self.cache else {
+            return Ok(None);
+        };
+        let Some(id) = cache.snapshot() else {
             return Ok(None);
         };
         match self.workers.wait(self.repository.hold(id)) {
             Ok(held) => {
                 let snapshot = self.workers.wait(self.repository.snapshot(id))?;
-                Ok(Some((held, (snapshot.tree, snapshot.times))))
+                let before = Before {
+                    read_as: Some((snapshot.tree, snapshot.times)),
+                    noted: cache.root(),
+                };
+                Ok(Some((held, before)))
             }
             Err(Error::NoSuchSnapshot(_)) => {
                 self.cache = None;
@@ -358,373 +383,5 @@ impl<'a> Importer<'a> {
                 example,
             })
             .count += 1;
-    }
-
-    fn directory(
-        &self,
-        path: &TreePath,
-        known: Option<(Tree, Option<Hash>)>,
-    ) -> Result<ReadDirectory> {
-        let fail = |action| {
-            move |source| Error::Io {
-                action,
-                path: path.clone(),
-                source,
-            }
-        };
-        let fd = self.root.open_directory(path).map_err(fail("open"))?;
-        let stat = rustix::fs::fstat(&fd).map_err(|error| fail("look at")(error.into()))?;
-        self.note_attributes(&stat, fd.as_fd(), path, None);
-        let mut names = Names::read(fd.as_fd()).map_err(fail("list"))?;
-        if path.is_root() {
-            names.leave_out(&self.options.leave_out);
-        }
-        let seen = self.cache.map(|cache| cache.files(path));
-        let earlier = Earlier::open(self.repository, known, seen.unwrap_or_default());
-        let mut earlier = self.workers.wait(earlier)?;
-        let mut files = self.new_cache.map(NewStatCache::files);
-        let mut entries = TreeBuilder::<DirItem>::new();
-        let mut times = TreeBuilder::<TimeItem>::new();
-        let mut fd = Some(fd);
-        for window in names.windows(WINDOW) {
-            let window = window.map_err(fail("list"))?;
-            let known = self.workers.wait(earlier.known(&window))?;
-            for (name, read) in self.window(path, &mut fd, window, &known)? {
-                let ReadEntry {
-                    entry,
-                    time,
-                    fingerprint,
-                } = read;
-                if let (Some(files), Some(fingerprint)) = (&mut files, &fingerprint) {
-                    files.push(&name, fingerprint);
-                }
-                if time.modified.is_some() || time.children.is_some() {
-                    times.push(TimeItem {
-                        name: name.clone(),
-                        entry: time,
-                    });
-                }
-                entries.push(DirItem { name, entry });
-            }
-            if names.len() > WINDOW {
-                self.sink.add_nodes(entries.take_finished())?;
-                self.sink.add_nodes(times.take_finished())?;
-            }
-        }
-        let root = entries.finish();
-        let times_root = times.finish().map(|root| root.hash);
-        // What was stored before need not be looked for in the store.
-        let (known_root, known_times) = match (self.cache, known) {
-            (Some(_), Some((tree, times))) => (tree.root, times),
-            _ => (None, None),
-        };
-        if known_root.is_none() || root.as_ref().map(|root| root.hash) != known_root {
-            self.sink.add_nodes(entries.take_finished())?;
-        }
-        if known_times.is_none() || times_root != known_times {
-            self.sink.add_nodes(times.take_finished())?;
-        }
-        if let (Some(new), Some(files)) = (self.new_cache, files) {
-            new.add(path, files).map_err(fail("note the files of"))?;
-        }
-        Ok(ReadDirectory {
-            mode: Mode::from_bits(disk::mode(&stat)),
-            modified: disk::modified(&stat),
-            tree: root.map_or(Tree::EMPTY, |root| Tree {
-                root: Some(root.hash),
-                count: root.totals.count,
-                bytes: root.totals.bytes,
-            }),
-            times: times_root,
-        })
-    }
-
-    /// Reads some entries of a directory. Its descriptor is closed while the
-    /// directories below are read, so that depth costs no descriptors.
-    fn window(
-        &self,
-        path: &TreePath,
-        fd: &mut Option<OwnedFd>,
-        window: Vec<(Name, FileType)>,
-        known: &Known,
-    ) -> Result<Vec<(Name, ReadEntry)>> {
-        let (directories, leaves): (Vec<_>, Vec<_>) = window
-            .into_iter()
-            .partition(|(_, kind)| *kind == FileType::Directory);
-        let mut read = if leaves.is_empty() {
-            Vec::new()
-        } else {
-            if fd.is_none() {
-                let opened = self.root.open_directory(path);
-                *fd = Some(opened.map_err(|source| Error::Io {
-                    action: "open",
-                    path: path.clone(),
-                    source,
-                })?);
-            }
-            let Some(open) = fd.as_ref().map(AsFd::as_fd) else {
-                return Ok(Vec::new());
-            };
-            self.leaves(path, open, leaves, known)?
-        };
-        if !directories.is_empty() {
-            *fd = None;
-            let below: Vec<_> = directories
-                .into_par_iter()
-                .with_max_len(1)
-                .map(|(name, _)| self.subdirectory(path, name, known))
-                .collect::<Result<_>>()?;
-            read.extend(below.into_iter().flatten());
-            read.sort_by(|(a, _), (b, _)| a.cmp(b));
-        }
-        self.progress.add(read.len() as u64, 0);
-        Ok(read)
-    }
-
-    fn subdirectory(
-        &self,
-        path: &TreePath,
-        name: Name,
-        known: &Known,
-    ) -> Result<Option<(Name, ReadEntry)>> {
-        let known = known.get(&name).and_then(KnownEntry::directory);
-        let read = match self.directory(&path.join(&name)?, known) {
-            Err(Error::Io {
-                source, path: at, ..
-            }) if disk::is_absent(&source) && at.starts_with(path) => {
-                self.lose(LossKind::Vanished, path, Some(&name));
-                return Ok(None);
-            }
-            other => other?,
-        };
-        Ok(Some((name, ReadEntry::directory(&read))))
-    }
-
-    fn leaves(
-        &self,
-        path: &TreePath,
-        fd: BorrowedFd<'_>,
-        leaves: Vec<(Name, FileType)>,
-        known: &Known,
-    ) -> Result<Vec<(Name, ReadEntry)>> {
-        let read: Vec<Option<(Name, ReadEntry)>> = leaves
-            .into_par_iter()
-            .with_min_len(SLICE)
-            .map(|(name, kind)| {
-                let known = known.get(&name);
-                let read = self.leaf(path, fd, &name, kind, known)?;
-                Ok(read.map(|entry| (name, entry)))
-            })
-            .collect::<Result<_>>()?;
-        Ok(read.into_iter().flatten().collect())
-    }
-
-    /// Reads one entry that is no directory; `None` if it cannot be kept.
-    fn leaf(
-        &self,
-        path: &TreePath,
-        fd: BorrowedFd<'_>,
-        name: &Name,
-        kind: FileType,
-        known: Option<&KnownEntry>,
-    ) -> Result<Option<ReadEntry>> {
-        let read = match kind {
-            FileType::RegularFile => self.file(path, fd, name, known),
-            FileType::Symlink => self.link(fd, name),
-            other => {
-                let kind = match other {
-                    FileType::Socket => LossKind::Socket,
-                    FileType::Fifo => LossKind::Pipe,
-                    FileType::CharacterDevice | FileType::BlockDevice => LossKind::Device,
-                    _ => LossKind::Vanished,
-                };
-                self.lose(kind, path, Some(name));
-                return Ok(None);
-            }
-        };
-        match read {
-            Ok(read) => Ok(Some(read)),
-            Err(ReadError::Engine(error)) => Err(error),
-            Err(ReadError::Io(error)) if disk::is_absent(&error) => {
-                self.lose(LossKind::Vanished, path, Some(name));
-                Ok(None)
-            }
-            Err(ReadError::Io(source)) => Err(Error::Io {
-                action: "read",
-                path: path.join(name)?,
-                source,
-            }),
-        }
-    }
-
-    fn file(
-        &self,
-        path: &TreePath,
-        fd: BorrowedFd<'_>,
-        name: &Name,
-        known: Option<&KnownEntry>,
-    ) -> std::result::Result<ReadEntry, ReadError> {
-        if let Some(known) = known
-            && let Some(read) = self.unchanged(fd, name, known)?
-        {
-            return Ok(read);
-        }
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        let fd = rustix::fs::openat(fd, name.as_bytes(), flags, Bits::empty())?;
-        let stat = rustix::fs::fstat(&fd)?;
-        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-            return Err(ReadError::Io(Errno::NOENT.into()));
-        }
-        self.note_attributes(&stat, fd.as_fd(), path, Some(name));
-        let content = self.content(fd, stat.st_size as u64)?;
-        self.progress.add(0, content.size());
-        Ok(read_file(&stat, content))
-    }
-
-    /// A file that is known, if it has not changed: to the last detail where
-    /// there is a cache, otherwise in size and modification time.
-    fn unchanged(
-        &self,
-        fd: BorrowedFd<'_>,
-        name: &Name,
-        known: &KnownEntry,
-    ) -> io::Result<Option<ReadEntry>> {
-        let Entry::File { content, .. } = known.entry else {
-            return Ok(None);
-        };
-        if self.cache.is_some() && known.seen.is_none() {
-            return Ok(None);
-        }
-        let stat = rustix::fs::statat(fd, name.as_bytes(), AtFlags::SYMLINK_NOFOLLOW)?;
-        let same = match &known.seen {
-            Some(seen) => *seen == Fingerprint::of(&stat),
-            None => has_known_time(&stat, known, content.size()),
-        };
-        Ok(same.then(|| read_file(&stat, content)))
-    }
-
-    fn content(&self, fd: OwnedFd, size: u64) -> std::result::Result<Content, ReadError> {
-        if size == 0 {
-            return Ok(Content::Empty);
-        }
-        if size <= MIN_CHUNK as u64 {
-            let data = Bytes::from(disk::read_up_to(fd, size as usize)?);
-            if data.is_empty() {
-                return Ok(Content::Empty);
-            }
-            let key = Kind::Chunk.key(&data);
-            let content = Content::Chunk {
-                hash: key.hash,
-                size: data.len() as u64,
-            };
-            self.sink.add(vec![Object { key, data }])?;
-            return Ok(content);
-        }
-        let mut builder = ContentBuilder::default();
-        for (at, chunk) in Chunker::new(File::from(fd)).enumerate() {
-            builder.push(chunk?);
-            if at % CHUNKS_HELD == CHUNKS_HELD - 1 {
-                self.sink.add(builder.take_objects())?;
-            }
-        }
-        let (content, objects) = builder.finish();
-        self.sink.add(objects)?;
-        Ok(content)
-    }
-
-    fn link(&self, fd: BorrowedFd<'_>, name: &Name) -> std::result::Result<ReadEntry, ReadError> {
-        let stat = rustix::fs::statat(fd, name.as_bytes(), AtFlags::SYMLINK_NOFOLLOW)?;
-        let target = rustix::fs::readlinkat(fd, name.as_bytes(), Vec::with_capacity(256))?;
-        let data = Bytes::from(target.into_bytes());
-        if data.is_empty() || data.len() > MAX_LINK_BYTES {
-            return Err(ReadError::Engine(Error::LinkTarget));
-        }
-        let key = Kind::Chunk.key(&data);
-        let link = Link {
-            hash: key.hash,
-            size: data.len() as u64,
-        };
-        self.sink.add(vec![Object { key, data }])?;
-        let time = TimeEntry {
-            modified: disk::modified(&stat),
-            children: None,
-        };
-        Ok(ReadEntry {
-            entry: Entry::Link(link),
-            time,
-            fingerprint: Some(Fingerprint::of(&stat)),
-        })
-    }
-
-    fn note_attributes(
-        &self,
-        stat: &Stat,
-        fd: BorrowedFd<'_>,
-        path: &TreePath,
-        name: Option<&Name>,
-    ) {
-        self.note_bits(stat, path, name);
-        if disk::has_attributes(fd) {
-            self.lose(LossKind::ExtendedAttributes, path, name);
-        }
-    }
-
-    fn note_bits(&self, stat: &Stat, path: &TreePath, name: Option<&Name>) {
-        let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
-        for (kind, found) in [
-            (LossKind::HardLink, is_file && stat.st_nlink > 1),
-            (LossKind::SpecialBits, stat.st_mode & 0o7000 != 0),
-            (LossKind::Owner, stat.st_uid != self.owner),
-        ] {
-            if found {
-                self.lose(kind, path, name);
-            }
-        }
-    }
-}
-
-fn read_file(stat: &Stat, content: Content) -> ReadEntry {
-    ReadEntry {
-        entry: Entry::File {
-            mode: Mode::from_bits(disk::mode(stat)),
-            content,
-        },
-        time: TimeEntry {
-            modified: disk::modified(stat),
-            children: None,
-        },
-        fingerprint: Some(Fingerprint::of(stat)),
-    }
-}
-
-/// Whether a file still has the size and modification time it is known by.
-fn has_known_time(stat: &Stat, known: &KnownEntry, size: u64) -> bool {
-    let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
-    let modified = disk::modified(stat);
-    let known = known.time.and_then(|time| time.modified);
-    is_file && stat.st_size as u64 == size && modified.is_some() && modified == known
-}
-
-/// An error on the way from a file to the sink.
-enum ReadError {
-    Io(io::Error),
-    Engine(Error),
-}
-
-impl From<io::Error> for ReadError {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
-}
-
-impl From<Errno> for ReadError {
-    fn from(error: Errno) -> Self {
-        Self::Io(error.into())
-    }
-}
-
-impl From<Error> for ReadError {
-    fn from(error: Error) -> Self {
-        Self::Engine(error)
     }
 }

@@ -4,25 +4,25 @@ use std::path::Path;
 
 use elevo_objects::{Snapshot, Tree};
 
-use super::{ImportOptions, Imported, Job};
+use super::{Before, ImportOptions, Imported, Job};
 use crate::error::Result;
 use crate::progress::Progress;
 use crate::repository::Repository;
 use crate::stat_cache::{NewStatCache, StatCache};
 
 /// As [`import`](crate::import()): files that are as `cache` has them are not
-/// read again. Notes in `new` how they are now.
+/// read again. Notes there how they are now.
 pub fn import_again(
     repository: &Repository,
     directory: &Path,
     options: &ImportOptions,
     progress: &Progress,
-    cache: &StatCache,
-    new: &NewStatCache,
+    cache: &NewStatCache,
 ) -> Result<Imported> {
+    let old = cache.old();
     let job = Job {
-        cache: Some(cache),
-        new_cache: Some(new),
+        cache: Some(&old),
+        new_cache: Some(cache),
         ..Job::new(repository, directory, options, progress)
     };
     job.into_store(|importer| importer.run_again())
@@ -60,7 +60,10 @@ pub fn note_checkout(
         new_cache: Some(new),
         ..Job::new(repository, directory, options, progress)
     };
-    let known = Some((snapshot.tree, snapshot.times));
-    let (read, _) = job.into_memory(|importer| importer.run(known))?;
+    let before = Before {
+        read_as: Some((snapshot.tree, snapshot.times)),
+        noted: None,
+    };
+    let (read, _) = job.into_memory(|importer| importer.run(before))?;
     Ok(read.tree == snapshot.tree)
 }

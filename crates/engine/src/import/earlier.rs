@@ -1,36 +1,39 @@
 use elevo_core::Name;
-use elevo_objects::{DirItem, Hash, TimeItem, Tree};
+use elevo_objects::{DirItem, TimeItem};
 
-use super::{Known, KnownEntry};
+use super::{Known, KnownEntry, ReadAs};
 use crate::error::Result;
 use crate::repository::Repository;
-use crate::stat_cache::SeenFiles;
+use crate::stat_cache::SeenDirectory;
 use crate::tree::Run;
 
 /// A directory in an earlier snapshot, read alongside the one on disk.
 pub(super) struct Earlier {
     entries: Option<Run<DirItem>>,
     times: Option<Run<TimeItem>>,
-    files: SeenFiles,
+    seen: Option<SeenDirectory>,
 }
 
 impl Earlier {
     pub(super) async fn open(
         repository: &Repository,
-        known: Option<(Tree, Option<Hash>)>,
-        files: SeenFiles,
+        known: Option<ReadAs>,
+        mut seen: Option<SeenDirectory>,
     ) -> Result<Self> {
+        if let Some(seen) = &mut seen {
+            seen.rewind();
+        }
         let Some((tree, times)) = known else {
             return Ok(Self {
                 entries: None,
                 times: None,
-                files,
+                seen,
             });
         };
         Ok(Self {
             entries: Some(Run::open(repository, tree.root).await?),
             times: Some(Run::open(repository, times).await?),
-            files,
+            seen,
         })
     }
 
@@ -45,7 +48,7 @@ impl Earlier {
                 continue;
             };
             let time = times.find(name).await?.map(|item| item.entry);
-            let seen = self.files.find(name);
+            let seen = self.seen.as_mut().and_then(|seen| seen.find(name));
             let entry = item.entry;
             known.insert(item.name, KnownEntry { entry, time, seen });
         }

@@ -64,15 +64,24 @@ impl Names {
         &self,
         size: usize,
     ) -> impl Iterator<Item = io::Result<Vec<(Name, FileType)>>> + '_ {
-        self.entries.chunks(size).map(|window| {
+        self.slices(size).map(|window| {
             window
-                .iter()
-                .map(|entry| {
-                    let name = Name::copy_from(entry.name(&self.bytes));
-                    Ok((name.map_err(io::Error::other)?, entry.kind))
+                .map(|(name, kind)| {
+                    let name = Name::copy_from(name);
+                    Ok((name.map_err(io::Error::other)?, kind))
                 })
                 .collect()
         })
+    }
+
+    /// The same where they are.
+    pub(super) fn slices(
+        &self,
+        size: usize,
+    ) -> impl Iterator<Item = impl ExactSizeIterator<Item = (&[u8], FileType)>> {
+        let named = |entry: &Packed| (entry.name(&self.bytes), entry.kind);
+        let windows = self.entries.chunks(size);
+        windows.map(move |window| window.iter().map(named))
     }
 }
 

@@ -14,43 +14,41 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use elevo_core::{Name, TreePath};
-use elevo_objects::{DirItem, Entry, Hash, Mode, Snapshot, TimeEntry, TimeItem, Tree};
+use elevo_objects::{DirItem, Entry, Snapshot, TimeEntry, TimeItem, Tree};
 use rayon::prelude::*;
 use rustix::fs::{AtFlags, FileType, Stat};
 
 use super::earlier::Earlier;
 use super::names::Names;
 use super::{
-    ImportOptions, Imported, Importer, Job, KnownEntry, LossKind, ReadDirectory, ReadEntry,
+    Before, ImportOptions, Imported, Importer, Job, KnownEntry, LossKind, ReadAs, ReadDirectory,
+    ReadEntry,
 };
 use super::{SLICE, WINDOW};
 use crate::disk;
 use crate::error::{Error, Result, at_root};
 use crate::progress::Progress;
 use crate::repository::Repository;
-use crate::stat_cache::{Fingerprint, NewStatCache, StatCache};
+use crate::stat_cache::{DirectoryToSee, Fingerprint, NewStatCache, Noted, StatCache};
 use crate::tree;
-
-/// A directory and the times beside it.
-type State = (Tree, Option<Hash>);
 
 /// Reads the upper directory of an overlay whose lower directories hold
 /// `base`: the result is what the overlay shows. Blocks.
 ///
 /// As with [`import_again`](crate::import_again), files that are as `cache`
-/// has them are not read, and `new` notes how they are now.
+/// has them are not read, and it notes how they are now.
 pub fn import_upper(
     repository: &Repository,
     upper: &Path,
     base: &Snapshot,
     options: &ImportOptions,
     progress: &Progress,
-    cache: &StatCache,
-    new: &NewStatCache,
+    cache: &NewStatCache,
 ) -> Result<Imported> {
+    let old = cache.old();
     let job = Job {
-        cache: Some(cache),
-        new_cache: Some(new),
+        cache: Some(&old),
+        new_cache: Some(cache),
         ..Job::new(repository, upper, options, progress)
     };
     job.into_store(|importer| importer.run_over(base))
@@ -100,11 +98,11 @@ impl Edits {
 struct Place<'a> {
     path: &'a TreePath,
     /// All that is below the overlay.
-    root: State,
+    root: ReadAs,
     /// What of it shows in this directory.
-    below: Option<State>,
+    below: Option<ReadAs>,
     /// What it was when it was last read.
-    known: Option<State>,
+    before: Before,
     /// Whether nobody has added, removed or renamed anything in it since.
     is_same: bool,
 }
@@ -118,20 +116,21 @@ struct Found {
 }
 
 impl Found {
-    fn fingerprint(&self) -> Option<Fingerprint> {
-        self.read.as_ref()?.fingerprint
+    fn to_note(&self) -> Option<(Name, Fingerprint, Option<Noted>)> {
+        let read = self.read.as_ref()?;
+        Some((self.name.clone(), read.fingerprint?, read.noted))
     }
 }
 
 impl Importer<'_> {
     fn run_over(mut self, base: &Snapshot) -> super::Found {
-        let (_held, known) = self.known()?.unzip();
+        let (_held, before) = self.known()?.unzip();
         let root = (base.tree, base.times);
         let place = Place {
             path: &TreePath::root(),
             root,
             below: Some(root),
-            known,
+            before: before.unwrap_or_default(),
             is_same: false,
         };
         let workers = self.workers;
@@ -140,17 +139,12 @@ impl Importer<'_> {
             .open_directory(place.path)
             .map_err(at_root("open"))?;
         let stat = rustix::fs::fstat(&fd).map_err(|error| at_root("look at")(error.into()))?;
-        let (read, _) = workers.run(|| self.upper_directory(fd, &stat, &place))?;
-        Ok((read, self.into_losses()))
+        let read = workers.run(|| self.upper_directory(fd, stat, &place))?;
+        self.finish(read)
     }
 
-    /// What a directory shows, and whether it is as it was.
-    fn upper_directory(
-        &self,
-        fd: OwnedFd,
-        stat: &Stat,
-        place: &Place<'_>,
-    ) -> Result<(ReadDirectory, bool)> {
+    /// What a directory shows.
+    fn upper_directory(&self, fd: OwnedFd, stat: Stat, place: &Place<'_>) -> Result<ReadDirectory> {
         let path = place.path;
         let fail = |action| {
             move |source| Error::Io {
@@ -160,11 +154,10 @@ impl Importer<'_> {
             }
         };
         let names = Names::read(fd.as_fd()).map_err(fail("list"))?;
-        let seen = self
-            .cache
-            .map(|cache| cache.files(path))
-            .unwrap_or_default();
-        let earlier = Earlier::open(self.repository, place.known, seen);
+        let seen = self.cache.zip(place.before.noted);
+        let seen = seen.and_then(|(cache, noted)| cache.directory(noted));
+        let noting = self.new_cache.map(|new| new.directory(seen.as_ref()));
+        let earlier = Earlier::open(self.repository, place.before.read_as, seen);
         let mut earlier = self.workers.wait(earlier)?;
         let mut found = Vec::with_capacity(names.len());
         let mut fd = Some(fd);
@@ -173,30 +166,32 @@ impl Importer<'_> {
             let known = self.workers.wait(earlier.known(&window))?;
             found.extend(self.upper_window(place, &mut fd, window, &known)?);
         }
-        if let Some(new) = self.new_cache {
-            let mut files = new.files();
-            for found in &found {
-                if let Some(fingerprint) = found.fingerprint() {
-                    files.push(&found.name, &fingerprint);
-                }
-            }
-            new.add(path, files).map_err(fail("note the files of"))?;
-        }
+        let noted: Vec<_> = match noting {
+            Some(_) => found.iter().filter_map(Found::to_note).collect(),
+            None => Vec::new(),
+        };
         let is_same = place.is_same && found.iter().all(|found| found.is_same);
-        let (tree, times) = match place.known {
+        let (tree, times) = match place.before.read_as {
             Some(known) if is_same => known,
             _ => self.apply(place.below.unwrap_or((Tree::EMPTY, None)), found)?,
         };
-        let read = ReadDirectory {
-            mode: Mode::from_bits(disk::mode(stat)),
-            modified: disk::modified(stat),
+        let note = |mut noting: DirectoryToSee<'_>| {
+            for (name, fingerprint, below) in noted {
+                noting.push(&name, fingerprint, below)?;
+            }
+            noting.finish((tree, times))
+        };
+        let noted = noting.map(note).transpose();
+        Ok(ReadDirectory {
+            stat,
             tree,
             times,
-        };
-        Ok((read, is_same))
+            noted: noted.map_err(fail("note the files of"))?,
+            is_same,
+        })
     }
 
-    fn apply(&self, (tree, times): State, found: Vec<Found>) -> Result<State> {
+    fn apply(&self, (tree, times): ReadAs, found: Vec<Found>) -> Result<ReadAs> {
         if found.is_empty() {
             return Ok((tree, times));
         }
@@ -343,15 +338,13 @@ impl Importer<'_> {
             path: &path,
             root: place.root,
             below,
-            known: known.and_then(KnownEntry::directory),
-            is_same: known.is_some_and(|known| known.seen == Some(fingerprint)),
+            before: known.map(KnownEntry::directory).unwrap_or_default(),
+            is_same: known
+                .and_then(|known| known.seen)
+                .is_some_and(|seen| seen.fingerprint == fingerprint),
         };
-        let (read, is_same) = self.upper_directory(fd, &stat, &inside)?;
-        let read = ReadEntry {
-            fingerprint: Some(fingerprint),
-            ..ReadEntry::directory(&read)
-        };
-        Ok((read, is_same))
+        let read = self.upper_directory(fd, stat, &inside)?;
+        Ok((ReadEntry::directory(&read), read.is_same))
     }
 
     /// What of the tree below shows in a directory of the upper.
@@ -360,7 +353,7 @@ impl Importer<'_> {
         fd: BorrowedFd<'_>,
         name: &Name,
         place: &Place<'_>,
-    ) -> std::result::Result<Option<State>, AttributeError> {
+    ) -> std::result::Result<Option<ReadAs>, AttributeError> {
         let marks = Marks::of(fd)?;
         if marks.has_others {
             self.lose(LossKind::ExtendedAttributes, place.path, Some(name));
@@ -368,7 +361,7 @@ impl Importer<'_> {
         if marks.is_opaque {
             return Ok(None);
         }
-        let find = |state: Option<State>, name: &[u8]| {
+        let find = |state: Option<ReadAs>, name: &[u8]| {
             self.workers
                 .wait(directory_in(self.repository, state, name))
         };
@@ -388,6 +381,7 @@ impl Importer<'_> {
 /// Whether a file or link is as it was seen last.
 fn is_seen(known: Option<&KnownEntry>, read: Option<&ReadEntry>) -> bool {
     let seen = known.and_then(|known| known.seen);
+    let seen = seen.map(|seen| seen.fingerprint);
     let now = read.and_then(|read| read.fingerprint);
     seen.is_some() && seen == now
 }
@@ -436,9 +430,9 @@ impl Marks {
 
 async fn directory_in(
     repository: &Repository,
-    state: Option<State>,
+    state: Option<ReadAs>,
     name: &[u8],
-) -> Result<Option<State>> {
+) -> Result<Option<ReadAs>> {
     let Some((tree, times)) = state else {
         return Ok(None);
     };

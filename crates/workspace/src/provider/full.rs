@@ -343,15 +343,11 @@ impl WorkspaceProvider for FullProvider {
     }
 
     fn read(&self, place: &Path, _: Origin<'_>, progress: &Progress) -> Result<Reading> {
-        let old = StatCache::open(&cache(place));
-        let new = self.begin_cache(place)?;
+        let cache = self.begin_cache(place)?;
         let options = self.options();
         let files = self.files(place);
-        let imported = import_again(&self.repository, &files, &options, progress, &old, &new)?;
-        Ok(Reading {
-            imported,
-            cache: new,
-        })
+        let imported = import_again(&self.repository, &files, &options, progress, &cache)?;
+        Ok(Reading { imported, cache })
     }
 
     fn look(&self, place: &Path, _: Origin<'_>, progress: &Progress) -> Result<(Tree, Repository)> {

@@ -228,8 +228,7 @@ impl WorkspaceProvider for OverlayProvider {
     fn read(&self, place: &Path, origin: Origin<'_>, progress: &Progress) -> Result<Reading> {
         let room = self.room(place);
         let stat = self.cache(place);
-        let old = StatCache::open(&stat);
-        let new = NewStatCache::begin(&stat).map_err(Error::io("write", &stat))?;
+        let cache = NewStatCache::begin(&stat).map_err(Error::io("write", &stat))?;
         let (repository, options) = (&self.repository, self.options());
         let pool = self.pool_of(place);
         let reading = pool.map(|pool| pool.reading(id(place))).transpose()?;
@@ -237,11 +236,8 @@ impl WorkspaceProvider for OverlayProvider {
             .as_ref()
             .map_or(room.join("upper"), |reading| reading.upper());
         let base = origin.snapshot;
-        let imported = import_upper(repository, &upper, base, &options, progress, &old, &new)?;
-        Ok(Reading {
-            imported,
-            cache: new,
-        })
+        let imported = import_upper(repository, &upper, base, &options, progress, &cache)?;
+        Ok(Reading { imported, cache })
     }
 
     fn look(

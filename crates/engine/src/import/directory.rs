@@ -1,0 +1,301 @@
+//! A directory: whether it is as it was seen, and what it is if it is not.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use elevo_core::{Name, TreePath};
+use elevo_objects::{DirItem, TimeItem, Tree, TreeBuilder};
+use rayon::prelude::*;
+use rustix::fs::{AtFlags, FileType};
+
+use super::earlier::Earlier;
+use super::names::Names;
+use super::{Before, Importer, Known, KnownEntry, LossKind, ReadDirectory, ReadEntry};
+use super::{SLICE, WINDOW};
+use crate::disk;
+use crate::error::{Error, Result};
+use crate::stat_cache::{Fingerprint, Seen, SeenDirectory};
+
+/// Entries that have been read.
+type Entries = Vec<(Name, ReadEntry)>;
+
+/// Where a directory is not as it was seen.
+#[derive(Default)]
+struct Difference {
+    /// Windows of names before it.
+    windows: usize,
+    /// The directories of the next window, if they have been read.
+    below: Option<Entries>,
+}
+
+impl Importer<'_> {
+    pub(super) fn directory(&self, path: &TreePath, before: Before) -> Result<ReadDirectory> {
+        let fail = |action| failed(action, path);
+        let fd = self.root.open_directory(path).map_err(fail("open"))?;
+        let stat = rustix::fs::fstat(&fd).map_err(|error| fail("look at")(error.into()))?;
+        self.note_attributes(&stat, fd.as_fd(), path, None);
+        let mut names = Names::read(fd.as_fd()).map_err(fail("list"))?;
+        if path.is_root() {
+            names.leave_out(&self.options.leave_out);
+        }
+        let mut fd = Some(fd);
+        let seen = self.cache.zip(before.noted);
+        let mut seen = seen.and_then(|(cache, noted)| cache.directory(noted));
+        let difference = match &mut seen {
+            Some(seen) => match self.difference(path, &mut fd, &names, seen)? {
+                Some(difference) => difference,
+                None => {
+                    let (tree, times) = seen.read_as();
+                    return Ok(ReadDirectory {
+                        stat,
+                        tree,
+                        times,
+                        noted: before.noted,
+                        is_same: true,
+                    });
+                }
+            },
+            None => Difference::default(),
+        };
+        let known = seen.as_ref().map(SeenDirectory::read_as);
+        let known = known.or(before.read_as);
+        let note = fail("note the files of");
+        let mut noting = self.new_cache.map(|new| new.directory(seen.as_ref()));
+        let earlier = Earlier::open(self.repository, known, seen);
+        let mut earlier = self.workers.wait(earlier)?;
+        let mut entries = TreeBuilder::<DirItem>::new();
+        let mut times = TreeBuilder::<TimeItem>::new();
+        let Difference { windows, mut below } = difference;
+        for (at, window) in names.windows(WINDOW).enumerate() {
+            let window = window.map_err(fail("list"))?;
+            let known = self.workers.wait(earlier.known(&window))?;
+            let read = match (at < windows).then(|| as_known(&window, &known)).flatten() {
+                Some(read) => read,
+                None => {
+                    let below = below.take_if(|_| at == windows);
+                    self.window(path, &mut fd, window, &known, below)?
+                }
+            };
+            for (name, read) in read {
+                let ReadEntry {
+                    entry,
+                    time,
+                    fingerprint,
+                    noted,
+                } = read;
+                if let (Some(noting), Some(fingerprint)) = (&mut noting, fingerprint) {
+                    noting.push(&name, fingerprint, noted).map_err(&note)?;
+                }
+                if time.modified.is_some() || time.children.is_some() {
+                    times.push(TimeItem {
+                        name: name.clone(),
+                        entry: time,
+                    });
+                }
+                entries.push(DirItem { name, entry });
+            }
+            if names.len() > WINDOW {
+                self.sink.add_nodes(entries.take_finished())?;
+                self.sink.add_nodes(times.take_finished())?;
+            }
+        }
+        let root = entries.finish();
+        let times_root = times.finish().map(|root| root.hash);
+        // What was stored before need not be looked for in the store.
+        let (known_root, known_times) = match (self.cache, known) {
+            (Some(_), Some((tree, times))) => (tree.root, times),
+            _ => (None, None),
+        };
+        if known_root.is_none() || root.as_ref().map(|root| root.hash) != known_root {
+            self.sink.add_nodes(entries.take_finished())?;
+        }
+        if known_times.is_none() || times_root != known_times {
+            self.sink.add_nodes(times.take_finished())?;
+        }
+        let tree = root.map_or(Tree::EMPTY, |root| Tree {
+            root: Some(root.hash),
+            count: root.totals.count,
+            bytes: root.totals.bytes,
+        });
+        let noted = noting.map(|noting| noting.finish((tree, times_root)));
+        Ok(ReadDirectory {
+            stat,
+            tree,
+            times: times_root,
+            noted: noted.transpose().map_err(&note)?,
+            is_same: false,
+        })
+    }
+
+    /// Where a directory is not as it was seen; `None` if it is, at every
+    /// depth.
+    fn difference(
+        &self,
+        path: &TreePath,
+        fd: &mut Option<OwnedFd>,
+        names: &Names,
+        seen: &mut SeenDirectory,
+    ) -> Result<Option<Difference>> {
+        let mut windows = 0;
+        for window in names.slices(WINDOW) {
+            let different = |below| Ok(Some(Difference { windows, below }));
+            let (mut leaves, mut directories) = (Vec::with_capacity(window.len()), Vec::new());
+            for (name, kind) in window {
+                let Some(Seen { fingerprint, below }) = seen.next(name) else {
+                    return different(None);
+                };
+                match (kind, below) {
+                    (FileType::Directory, Some(below)) => {
+                        let before = Before {
+                            read_as: None,
+                            noted: Some(below),
+                        };
+                        directories.push((name, fingerprint, before));
+                    }
+                    (FileType::Directory, None) => return different(None),
+                    _ => leaves.push((name, fingerprint)),
+                }
+            }
+            let open = self.opened(path, fd)?;
+            if !are_as_seen(open, &leaves) {
+                return different(None);
+            }
+            self.progress.add(leaves.len() as u64, 0);
+            if !directories.is_empty() {
+                *fd = None;
+                let below: Vec<_> = directories
+                    .into_par_iter()
+                    .with_max_len(1)
+                    .map(|(name, fingerprint, before)| {
+                        let name = Name::copy_from(name).map_err(io::Error::other);
+                        let name = name.map_err(failed("list", path))?;
+                        let read = self.subdirectory(path, name, before)?;
+                        let is_same = read.as_ref().is_some_and(|(_, read)| {
+                            let now = Fingerprint::of(&read.stat);
+                            read.is_same && fingerprint.is_kept_alike(&now)
+                        });
+                        Ok((read, is_same))
+                    })
+                    .collect::<Result<_>>()?;
+                self.progress.add(below.len() as u64, 0);
+                if !below.iter().all(|(_, is_same)| *is_same) {
+                    let below = below.into_iter().filter_map(|(read, _)| read);
+                    let below = below.map(|(name, read)| (name, ReadEntry::directory(&read)));
+                    return different(Some(below.collect()));
+                }
+            }
+            windows += 1;
+        }
+        let is_same = seen.is_at_end();
+        Ok((!is_same).then_some(Difference {
+            windows,
+            below: None,
+        }))
+    }
+
+    /// The directory's descriptor, which is closed while those below are read,
+    /// so that depth costs no descriptors.
+    fn opened<'a>(&self, path: &TreePath, fd: &'a mut Option<OwnedFd>) -> Result<BorrowedFd<'a>> {
+        let open = match fd.take() {
+            Some(open) => open,
+            None => {
+                let opened = self.root.open_directory(path);
+                opened.map_err(failed("open", path))?
+            }
+        };
+        let open: &OwnedFd = fd.insert(open);
+        Ok(open.as_fd())
+    }
+
+    /// Reads some entries of a directory; its directories may have been.
+    fn window(
+        &self,
+        path: &TreePath,
+        fd: &mut Option<OwnedFd>,
+        window: Vec<(Name, FileType)>,
+        known: &Known,
+        below: Option<Entries>,
+    ) -> Result<Entries> {
+        let (directories, leaves): (Vec<_>, Vec<_>) = window
+            .into_iter()
+            .partition(|(_, kind)| *kind == FileType::Directory);
+        let mut read = match leaves.is_empty() {
+            true => Vec::new(),
+            false => self.leaves(path, self.opened(path, fd)?, leaves, known)?,
+        };
+        self.progress.add(read.len() as u64, 0);
+        let below = match below {
+            Some(below) => below,
+            None if directories.is_empty() => Vec::new(),
+            None => {
+                *fd = None;
+                let below: Vec<_> = directories
+                    .into_par_iter()
+                    .with_max_len(1)
+                    .map(|(name, _)| {
+                        let before = known.get(&name).map(KnownEntry::directory);
+                        self.subdirectory(path, name, before.unwrap_or_default())
+                    })
+                    .collect::<Result<_>>()?;
+                self.progress.add(below.len() as u64, 0);
+                let below = below.into_iter().flatten();
+                let below = below.map(|(name, read)| (name, ReadEntry::directory(&read)));
+                below.collect()
+            }
+        };
+        if !below.is_empty() {
+            read.extend(below);
+            read.sort_by(|(a, _), (b, _)| a.cmp(b));
+        }
+        Ok(read)
+    }
+
+    fn subdirectory(
+        &self,
+        path: &TreePath,
+        name: Name,
+        before: Before,
+    ) -> Result<Option<(Name, ReadDirectory)>> {
+        match self.directory(&path.join(&name)?, before) {
+            Err(Error::Io {
+                source, path: at, ..
+            }) if disk::is_absent(&source) && at.starts_with(path) => {
+                self.lose(LossKind::Vanished, path, Some(&name));
+                Ok(None)
+            }
+            read => Ok(Some((name, read?))),
+        }
+    }
+}
+
+fn failed(action: &'static str, path: &TreePath) -> impl Fn(io::Error) -> Error {
+    move |source| Error::Io {
+        action,
+        path: path.clone(),
+        source,
+    }
+}
+
+/// Whether files and links are as they were seen.
+fn are_as_seen(directory: BorrowedFd<'_>, leaves: &[(&[u8], Fingerprint)]) -> bool {
+    let is_as_seen = |(name, seen): &(&[u8], Fingerprint)| {
+        let stat = rustix::fs::statat(directory, *name, AtFlags::SYMLINK_NOFOLLOW);
+        stat.is_ok_and(|stat| Fingerprint::of(&stat) == *seen)
+    };
+    leaves.par_iter().with_min_len(SLICE).all(is_as_seen)
+}
+
+/// Entries that are as they were seen, if what they were read as is known.
+fn as_known(window: &[(Name, FileType)], known: &Known) -> Option<Entries> {
+    let entry = |(name, _): &(Name, FileType)| {
+        let known = known.get(name)?;
+        let read = ReadEntry {
+            entry: known.entry.clone(),
+            time: known.time?,
+            fingerprint: known.seen.map(|seen| seen.fingerprint),
+            noted: known.seen.and_then(|seen| seen.below),
+        };
+        Some((name.clone(), read))
+    };
+    window.iter().map(entry).collect()
+}

@@ -1,0 +1,256 @@
+//! Files and links.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use bytes::Bytes;
+use elevo_core::{Name, TreePath};
+use elevo_objects::{
+    Chunker, Content, Entry, Kind, Link, MAX_LINK_BYTES, MIN_CHUNK, Mode, TimeEntry,
+};
+use rayon::prelude::*;
+use rustix::fs::{AtFlags, FileType, Mode as Bits, OFlags, Stat};
+use rustix::io::Errno;
+
+use super::{Importer, Known, KnownEntry, LossKind, ReadEntry, SLICE};
+use crate::disk;
+use crate::error::{Error, Result};
+use crate::file::ContentBuilder;
+use crate::stat_cache::Fingerprint;
+use crate::store::Object;
+
+/// Chunks of a large file that are held before they go to the sink.
+const CHUNKS_HELD: usize = 16;
+
+impl Importer<'_> {
+    pub(super) fn leaves(
+        &self,
+        path: &TreePath,
+        fd: BorrowedFd<'_>,
+        leaves: Vec<(Name, FileType)>,
+        known: &Known,
+    ) -> Result<Vec<(Name, ReadEntry)>> {
+        let read: Vec<Option<(Name, ReadEntry)>> = leaves
+            .into_par_iter()
+            .with_min_len(SLICE)
+            .map(|(name, kind)| {
+                let known = known.get(&name);
+                let read = self.leaf(path, fd, &name, kind, known)?;
+                Ok(read.map(|entry| (name, entry)))
+            })
+            .collect::<Result<_>>()?;
+        Ok(read.into_iter().flatten().collect())
+    }
+
+    /// Reads one entry that is no directory; `None` if it cannot be kept.
+    pub(super) fn leaf(
+        &self,
+        path: &TreePath,
+        fd: BorrowedFd<'_>,
+        name: &Name,
+        kind: FileType,
+        known: Option<&KnownEntry>,
+    ) -> Result<Option<ReadEntry>> {
+        let read = match kind {
+            FileType::RegularFile => self.file(path, fd, name, known),
+            FileType::Symlink => self.link(fd, name),
+            other => {
+                let kind = match other {
+                    FileType::Socket => LossKind::Socket,
+                    FileType::Fifo => LossKind::Pipe,
+                    FileType::CharacterDevice | FileType::BlockDevice => LossKind::Device,
+                    _ => LossKind::Vanished,
+                };
+                self.lose(kind, path, Some(name));
+                return Ok(None);
+            }
+        };
+        match read {
+            Ok(read) => Ok(Some(read)),
+            Err(ReadError::Engine(error)) => Err(error),
+            Err(ReadError::Io(error)) if disk::is_absent(&error) => {
+                self.lose(LossKind::Vanished, path, Some(name));
+                Ok(None)
+            }
+            Err(ReadError::Io(source)) => Err(Error::Io {
+                action: "read",
+                path: path.join(name)?,
+                source,
+            }),
+        }
+    }
+
+    fn file(
+        &self,
+        path: &TreePath,
+        fd: BorrowedFd<'_>,
+        name: &Name,
+        known: Option<&KnownEntry>,
+    ) -> std::result::Result<ReadEntry, ReadError> {
+        if let Some(known) = known
+            && let Some(read) = self.unchanged(fd, name, known)?
+        {
+            return Ok(read);
+        }
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let fd = rustix::fs::openat(fd, name.as_bytes(), flags, Bits::empty())?;
+        let stat = rustix::fs::fstat(&fd)?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Err(ReadError::Io(Errno::NOENT.into()));
+        }
+        self.note_attributes(&stat, fd.as_fd(), path, Some(name));
+        let content = self.content(fd, stat.st_size as u64)?;
+        self.progress.add(0, content.size());
+        Ok(read_file(&stat, content))
+    }
+
+    /// A file that is known, if it has not changed: to the last detail where
+    /// there is a cache, otherwise in size and modification time.
+    fn unchanged(
+        &self,
+        fd: BorrowedFd<'_>,
+        name: &Name,
+        known: &KnownEntry,
+    ) -> io::Result<Option<ReadEntry>> {
+        let Entry::File { content, .. } = known.entry else {
+            return Ok(None);
+        };
+        if self.cache.is_some() && known.seen.is_none() {
+            return Ok(None);
+        }
+        let stat = rustix::fs::statat(fd, name.as_bytes(), AtFlags::SYMLINK_NOFOLLOW)?;
+        let same = match &known.seen {
+            Some(seen) => seen.fingerprint == Fingerprint::of(&stat),
+            None => has_known_time(&stat, known, content.size()),
+        };
+        Ok(same.then(|| read_file(&stat, content)))
+    }
+
+    fn content(&self, fd: OwnedFd, size: u64) -> std::result::Result<Content, ReadError> {
+        if size == 0 {
+            return Ok(Content::Empty);
+        }
+        if size <= MIN_CHUNK as u64 {
+            let data = Bytes::from(disk::read_up_to(fd, size as usize)?);
+            if data.is_empty() {
+                return Ok(Content::Empty);
+            }
+            let key = Kind::Chunk.key(&data);
+            let content = Content::Chunk {
+                hash: key.hash,
+                size: data.len() as u64,
+            };
+            self.sink.add(vec![Object { key, data }])?;
+            return Ok(content);
+        }
+        let mut builder = ContentBuilder::default();
+        for (at, chunk) in Chunker::new(File::from(fd)).enumerate() {
+            builder.push(chunk?);
+            if at % CHUNKS_HELD == CHUNKS_HELD - 1 {
+                self.sink.add(builder.take_objects())?;
+            }
+        }
+        let (content, objects) = builder.finish();
+        self.sink.add(objects)?;
+        Ok(content)
+    }
+
+    fn link(&self, fd: BorrowedFd<'_>, name: &Name) -> std::result::Result<ReadEntry, ReadError> {
+        let stat = rustix::fs::statat(fd, name.as_bytes(), AtFlags::SYMLINK_NOFOLLOW)?;
+        let target = rustix::fs::readlinkat(fd, name.as_bytes(), Vec::with_capacity(256))?;
+        let data = Bytes::from(target.into_bytes());
+        if data.is_empty() || data.len() > MAX_LINK_BYTES {
+            return Err(ReadError::Engine(Error::LinkTarget));
+        }
+        let key = Kind::Chunk.key(&data);
+        let link = Link {
+            hash: key.hash,
+            size: data.len() as u64,
+        };
+        self.sink.add(vec![Object { key, data }])?;
+        let time = TimeEntry {
+            modified: disk::modified(&stat),
+            children: None,
+        };
+        Ok(ReadEntry {
+            entry: Entry::Link(link),
+            time,
+            fingerprint: Some(Fingerprint::of(&stat)),
+            noted: None,
+        })
+    }
+
+    pub(super) fn note_attributes(
+        &self,
+        stat: &Stat,
+        fd: BorrowedFd<'_>,
+        path: &TreePath,
+        name: Option<&Name>,
+    ) {
+        self.note_bits(stat, path, name);
+        if disk::has_attributes(fd) {
+            self.lose(LossKind::ExtendedAttributes, path, name);
+        }
+    }
+
+    pub(super) fn note_bits(&self, stat: &Stat, path: &TreePath, name: Option<&Name>) {
+        let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+        for (kind, found) in [
+            (LossKind::HardLink, is_file && stat.st_nlink > 1),
+            (LossKind::SpecialBits, stat.st_mode & 0o7000 != 0),
+            (LossKind::Owner, stat.st_uid != self.owner),
+        ] {
+            if found {
+                self.lose(kind, path, name);
+            }
+        }
+    }
+}
+
+fn read_file(stat: &Stat, content: Content) -> ReadEntry {
+    ReadEntry {
+        entry: Entry::File {
+            mode: Mode::from_bits(disk::mode(stat)),
+            content,
+        },
+        time: TimeEntry {
+            modified: disk::modified(stat),
+            children: None,
+        },
+        fingerprint: Some(Fingerprint::of(stat)),
+        noted: None,
+    }
+}
+
+/// Whether a file still has the size and modification time it is known by.
+fn has_known_time(stat: &Stat, known: &KnownEntry, size: u64) -> bool {
+    let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+    let modified = disk::modified(stat);
+    let known = known.time.and_then(|time| time.modified);
+    is_file && stat.st_size as u64 == size && modified.is_some() && modified == known
+}
+
+/// An error on the way from a file to the sink.
+enum ReadError {
+    Io(io::Error),
+    Engine(Error),
+}
+
+impl From<io::Error> for ReadError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<Errno> for ReadError {
+    fn from(error: Errno) -> Self {
+        Self::Io(error.into())
+    }
+}
+
+impl From<Error> for ReadError {
+    fn from(error: Error) -> Self {
+        Self::Engine(error)
+    }
+}

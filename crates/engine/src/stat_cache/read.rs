@@ -1,0 +1,192 @@
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use elevo_objects::SnapshotId;
+
+use super::format::{self, Item, MAGIC, Record, SLOT, SLOTS, Slot};
+use super::{Fingerprint, Noted};
+use crate::import::ReadAs;
+
+/// What an earlier scan noted.
+#[derive(Clone, Debug, Default)]
+pub struct StatCache(pub(super) Option<Open>);
+
+/// A cache with a state that counts.
+#[derive(Clone, Debug)]
+pub(super) struct Open {
+    pub(super) file: Arc<File>,
+    pub(super) slot: Slot,
+    /// Which of the two slots that is.
+    pub(super) at: usize,
+}
+
+impl StatCache {
+    /// The cache in the file at `path`; an empty one if there is none that can
+    /// be used.
+    pub fn open(path: &Path) -> Self {
+        Self(File::open(path).ok().and_then(Open::read))
+    }
+
+    /// What the directory was read as. It may be gone from the store, and what
+    /// it needs with it: then the cache says nothing.
+    pub(crate) fn snapshot(&self) -> Option<SnapshotId> {
+        self.0.as_ref().map(|open| open.slot.snapshot)
+    }
+
+    /// The directory that was read.
+    pub(crate) fn root(&self) -> Option<Noted> {
+        self.0.as_ref().map(|open| open.slot.root)
+    }
+
+    /// What was seen in a directory.
+    pub(crate) fn directory(&self, noted: Noted) -> Option<SeenDirectory> {
+        self.0.as_ref()?.directory(noted)
+    }
+}
+
+impl Open {
+    pub(super) fn read(file: File) -> Option<Self> {
+        let mut magic = [0; MAGIC.len()];
+        file.read_exact_at(&mut magic, 0).ok()?;
+        if magic != *MAGIC {
+            return None;
+        }
+        let file = Arc::new(file);
+        let mut states: Vec<_> = (0..SLOTS.len())
+            .filter_map(|at| {
+                let mut bytes = [0; SLOT];
+                file.read_exact_at(&mut bytes, SLOTS[at]).ok()?;
+                let (file, slot) = (Arc::clone(&file), Slot::decode(&bytes)?);
+                Some(Self { file, slot, at })
+            })
+            .collect();
+        states.sort_by_key(|open| std::cmp::Reverse(open.slot.number));
+        // The newest may have lost what it leads to, with the power.
+        let mut states = states.into_iter();
+        states.find(|open| open.record(open.slot.root).is_some())
+    }
+
+    pub(super) fn directory(&self, noted: Noted) -> Option<SeenDirectory> {
+        Some(SeenDirectory {
+            file: Arc::clone(&self.file),
+            end: self.slot.end,
+            noted,
+            record: self.record(noted)?,
+            next_page: 0,
+            page: Vec::new(),
+            at: 0,
+        })
+    }
+
+    fn record(&self, noted: Noted) -> Option<Record> {
+        let bytes = read(&self.file, self.slot.end, noted.offset, noted.length)?;
+        Record::decode(&bytes)
+    }
+}
+
+/// Some bytes of a cache. Whoever asks for more than there are would have had
+/// them reserved.
+fn read(file: &File, end: u64, offset: u64, length: u32) -> Option<Vec<u8>> {
+    if offset.checked_add(length.into())? > end {
+        return None;
+    }
+    let mut bytes = vec![0; length as usize];
+    let read: io::Result<()> = file.read_exact_at(&mut bytes, offset);
+    read.ok().map(|()| bytes)
+}
+
+/// What was seen of one name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) fingerprint: Fingerprint,
+    /// What was seen in it, if it is a directory.
+    pub(crate) below: Option<Noted>,
+}
+
+/// A directory as it was seen.
+#[derive(Debug)]
+pub(crate) struct SeenDirectory {
+    file: Arc<File>,
+    end: u64,
+    pub(super) noted: Noted,
+    pub(super) record: Record,
+    next_page: usize,
+    page: Vec<u8>,
+    at: usize,
+}
+
+impl SeenDirectory {
+    /// What it was read as.
+    pub(crate) const fn read_as(&self) -> ReadAs {
+        self.record.read_as
+    }
+
+    /// Begins anew.
+    pub(crate) fn rewind(&mut self) {
+        self.next_page = 0;
+        self.page.clear();
+        self.at = 0;
+    }
+
+    /// What was seen of `name`. Names must be asked for in rising order.
+    pub(crate) fn find(&mut self, name: &[u8]) -> Option<Seen> {
+        loop {
+            let (item, next) = self.peek()?;
+            if item.name > name {
+                return None;
+            }
+            let found = (item.name == name).then_some(Seen {
+                fingerprint: item.fingerprint,
+                below: item.below,
+            });
+            self.at = next;
+            if found.is_some() {
+                return found;
+            }
+        }
+    }
+
+    /// The same if it is the next name of all.
+    pub(crate) fn next(&mut self, name: &[u8]) -> Option<Seen> {
+        match self.peek()?.0.name == name {
+            true => self.find(name),
+            false => None,
+        }
+    }
+
+    /// Whether there is no name behind those that were asked for.
+    pub(crate) fn is_at_end(&mut self) -> bool {
+        self.peek().is_none()
+    }
+
+    /// The next item, and where the one after it is.
+    fn peek(&mut self) -> Option<(Item<'_>, usize)> {
+        if self.at >= self.page.len() {
+            self.next_page()?;
+        }
+        let mut rest = &self.page[self.at..];
+        let item = Item::decode(&mut rest)?;
+        Some((item, self.page.len() - rest.len()))
+    }
+
+    /// The items of the next page; those that are damaged are left out.
+    pub(super) fn next_page(&mut self) -> Option<&[u8]> {
+        loop {
+            let page = self.record.pages.get(self.next_page)?;
+            self.next_page += 1;
+            let bytes = read(&self.file, self.end, page.offset, page.length);
+            if let Some(mut bytes) = bytes
+                && let Some((items, sum)) = format::checked(&bytes)
+                && sum == page.checksum
+            {
+                let items = items.len();
+                bytes.truncate(items);
+                (self.page, self.at) = (bytes, 0);
+                return Some(&self.page);
+            }
+        }
+    }
+}

@@ -1,0 +1,325 @@
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use elevo_core::Name;
+use elevo_objects::SnapshotId;
+use rustix::fs::{Timespec, Timestamps, UTIME_NOW};
+
+use super::format::{
+    BEGIN, Checksum, Item, MAGIC, PAGE_BYTES, PageRef, Record, SLOTS, Slot, checksum,
+};
+use super::read::{Open, SeenDirectory, StatCache};
+use super::{Fingerprint, Noted};
+use crate::import::ReadAs;
+
+/// How much may be of earlier states before the rest is copied, whatever its
+/// share.
+const SPARE: u64 = 1 << 20;
+/// What is collected before it goes to the file.
+const BUFFER: usize = 256 << 10;
+
+/// A cache that is being written by the scan under way.
+#[derive(Debug)]
+pub struct NewStatCache {
+    path: PathBuf,
+    /// What it goes on from.
+    old: Option<Open>,
+    /// The clock of the file system when the scan began.
+    began: (i64, u32),
+    out: Mutex<Out>,
+}
+
+#[derive(Debug)]
+struct Out {
+    file: File,
+    buffer: Vec<u8>,
+    /// Where the buffer goes.
+    at: u64,
+    root: Option<Noted>,
+}
+
+impl NewStatCache {
+    /// Goes on with the cache at `path`, which must be on the file system of
+    /// the directory that is scanned; one writer at a time. To be called before
+    /// anything of that directory is read. Until it is finished, who opens
+    /// the cache finds what was there.
+    pub fn begin(path: &Path) -> io::Result<Self> {
+        let (file, old) = match Self::go_on(path)? {
+            Some((file, old)) => (file, Some(old)),
+            None => {
+                let file = File::create(path)?;
+                file.write_all_at(MAGIC, 0)?;
+                (file, None)
+            }
+        };
+        const NOW: Timespec = Timespec {
+            tv_sec: 0,
+            tv_nsec: UTIME_NOW,
+        };
+        let now = Timestamps {
+            last_access: NOW,
+            last_modification: NOW,
+        };
+        rustix::fs::futimens(&file, &now)?;
+        let stat = file.metadata()?;
+        let at = old.as_ref().map_or(BEGIN, |old| old.slot.end);
+        Ok(Self {
+            path: path.into(),
+            old,
+            began: (stat.ctime(), stat.ctime_nsec() as u32),
+            out: Mutex::new(Out {
+                file,
+                buffer: Vec::new(),
+                at,
+                root: None,
+            }),
+        })
+    }
+
+    /// The cache that is there, in a file that is nobody else's.
+    fn go_on(path: &Path) -> io::Result<Option<(File, Open)>> {
+        let open = || match File::options().read(true).write(true).open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            file => file.map(Some),
+        };
+        let Some(mut file) = open()? else {
+            return Ok(None);
+        };
+        if file.metadata()?.nlink() > 1 {
+            let own = Self::unfinished(path);
+            fs::copy(path, &own)?;
+            fs::rename(&own, path)?;
+            let Some(copy) = open()? else {
+                return Ok(None);
+            };
+            file = copy;
+        }
+        Ok(Open::read(file.try_clone()?).map(|old| (file, old)))
+    }
+
+    /// What was there when it was begun.
+    pub fn old(&self) -> StatCache {
+        StatCache(self.old.clone())
+    }
+
+    /// Where a cache is while it is copied; it stays there if that is never
+    /// finished.
+    pub fn unfinished(path: &Path) -> PathBuf {
+        path.with_extension("new")
+    }
+
+    /// A directory with nothing noted yet, and how it was seen before.
+    pub(crate) fn directory(&self, seen: Option<&SeenDirectory>) -> DirectoryToSee<'_> {
+        let old = seen.map(|seen| (seen.noted, seen.record.clone()));
+        let pages = old.iter().flat_map(|(_, record)| &record.pages);
+        let old_pages = pages.map(|page| (page.checksum, *page)).collect();
+        DirectoryToSee {
+            cache: self,
+            old,
+            old_pages,
+            page: Vec::new(),
+            pages: Vec::new(),
+            below: 0,
+        }
+    }
+
+    /// Which directory was read.
+    pub(crate) fn set_root(&self, root: Noted) {
+        self.out().root = Some(root);
+    }
+
+    fn out(&self) -> MutexGuard<'_, Out> {
+        self.out.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts what was noted into its place, for a directory that was read as
+    /// `snapshot`, which must be stored by now.
+    pub fn finish(self, snapshot: SnapshotId) -> io::Result<()> {
+        let out = self.out.into_inner();
+        let mut out = out.unwrap_or_else(PoisonError::into_inner);
+        let Some(root) = out.root else { return Ok(()) };
+        out.flush()?;
+        let (number, at) = match &self.old {
+            Some(old) if old.slot.root == root && old.slot.snapshot == snapshot => return Ok(()),
+            Some(old) => (old.slot.number + 1, 1 - old.at),
+            None => (1, 0),
+        };
+        let slot = Slot {
+            number,
+            end: out.at,
+            root,
+            snapshot,
+        };
+        out.file.write_all_at(&slot.encode(), SLOTS[at])?;
+        if out.at - BEGIN > 2 * root.live + SPARE {
+            let file = Arc::new(out.file);
+            compact(&Open { file, slot, at }, &self.path)?;
+        }
+        Ok(())
+    }
+}
+
+impl Out {
+    fn add(&mut self, bytes: &[u8]) -> io::Result<u64> {
+        if self.buffer.len() + bytes.len() > BUFFER {
+            self.flush()?;
+        }
+        let offset = self.at + self.buffer.len() as u64;
+        self.buffer.extend_from_slice(bytes);
+        Ok(offset)
+    }
+
+    fn add_record(&mut self, record: &Record) -> io::Result<Noted> {
+        let bytes = record.encode();
+        Ok(Noted {
+            offset: self.add(&bytes)?,
+            length: u32::try_from(bytes.len()).map_err(io::Error::other)?,
+            live: record.live + bytes.len() as u64,
+        })
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.write_all_at(&self.buffer, self.at)?;
+        self.at += self.buffer.len() as u64;
+        self.buffer.clear();
+        Ok(())
+    }
+}
+
+/// A directory on its way into a cache.
+#[derive(Debug)]
+pub(crate) struct DirectoryToSee<'a> {
+    cache: &'a NewStatCache,
+    old: Option<(Noted, Record)>,
+    old_pages: HashMap<Checksum, PageRef>,
+    page: Vec<u8>,
+    pages: Vec<PageRef>,
+    /// Live bytes of the directories in it.
+    below: u64,
+}
+
+impl DirectoryToSee<'_> {
+    /// Notes a name, as it was before it was read. Names come in rising order.
+    pub(crate) fn push(
+        &mut self,
+        name: &Name,
+        fingerprint: Fingerprint,
+        below: Option<Noted>,
+    ) -> io::Result<()> {
+        let began = self.cache.began;
+        // Otherwise it may be changed again without a trace.
+        let is_sure = fingerprint.changed < began && fingerprint.modified < began;
+        let item = Item {
+            name,
+            fingerprint: match is_sure {
+                true => fingerprint,
+                false => fingerprint.unsure(),
+            },
+            below,
+        };
+        item.encode(&mut self.page);
+        self.below += below.map_or(0, |below| below.live);
+        if Item::ends_page(name) || self.page.len() >= PAGE_BYTES {
+            self.end_page()?;
+        }
+        Ok(())
+    }
+
+    fn end_page(&mut self) -> io::Result<()> {
+        let checksum = checksum(&self.page);
+        let page = match self.old_pages.get(&checksum) {
+            Some(page) => *page,
+            None => {
+                self.page.extend(checksum);
+                PageRef {
+                    offset: self.cache.out().add(&self.page)?,
+                    length: self.page.len() as u32,
+                    checksum,
+                }
+            }
+        };
+        self.pages.push(page);
+        self.page.clear();
+        Ok(())
+    }
+
+    /// Notes what the directory was read as. Says where it is now.
+    pub(crate) fn finish(mut self, read_as: ReadAs) -> io::Result<Noted> {
+        if !self.page.is_empty() {
+            self.end_page()?;
+        }
+        let pages = self.pages.iter().map(|page| u64::from(page.length));
+        let record = Record {
+            read_as,
+            live: pages.sum::<u64>() + self.below,
+            pages: self.pages,
+        };
+        match self.old {
+            Some((place, old)) if old == record => Ok(place),
+            _ => self.cache.out().add_record(&record),
+        }
+    }
+}
+
+/// Copies what counts to a new file, which takes the place of the old.
+fn compact(old: &Open, path: &Path) -> io::Result<()> {
+    let unfinished = NewStatCache::unfinished(path);
+    let file = File::create(&unfinished)?;
+    file.write_all_at(MAGIC, 0)?;
+    let mut out = Out {
+        file,
+        buffer: Vec::new(),
+        at: BEGIN,
+        root: None,
+    };
+    let Some(root) = copy(old, old.slot.root, &mut out)? else {
+        return Ok(());
+    };
+    out.flush()?;
+    let slot = Slot {
+        end: out.at,
+        root,
+        ..old.slot
+    };
+    out.file.write_all_at(&slot.encode(), SLOTS[old.at])?;
+    fs::rename(unfinished, path)
+}
+
+/// Copies a directory and all below it; `None` if it is damaged.
+fn copy(old: &Open, place: Noted, out: &mut Out) -> io::Result<Option<Noted>> {
+    let Some(mut seen) = old.directory(place) else {
+        return Ok(None);
+    };
+    let (mut pages, mut page) = (Vec::new(), Vec::new());
+    let mut live = 0;
+    while let Some(mut items) = seen.next_page() {
+        while let Some(item) = Item::decode(&mut items) {
+            let below = match item.below {
+                Some(below) => copy(old, below, out)?,
+                None => None,
+            };
+            live += below.map_or(0, |below| below.live);
+            Item { below, ..item }.encode(&mut page);
+        }
+        let checksum = checksum(&page);
+        page.extend(checksum);
+        live += page.len() as u64;
+        pages.push(PageRef {
+            offset: out.add(&page)?,
+            length: page.len() as u32,
+            checksum,
+        });
+        page.clear();
+    }
+    let read_as = seen.read_as();
+    let record = Record {
+        read_as,
+        live,
+        pages,
+    };
+    out.add_record(&record).map(Some)
+}
