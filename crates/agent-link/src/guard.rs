@@ -41,7 +41,7 @@ struct GateState {
 }
 
 impl Gate {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(Arc::new(GateState {
             state: AtomicU8::new(UNPROVEN),
             reader: AtomicWaker::new(),

@@ -13,6 +13,7 @@
 //!                                               connection)   server)
 //! ```
 
+mod anything;
 mod calls;
 mod error;
 mod guard;
@@ -24,6 +25,8 @@ mod receive;
 mod service;
 mod types;
 
+#[doc(hidden)]
+pub use anything::receive_anything;
 pub use error::{LinkError, StartFailure};
 pub use link::AgentLink;
 pub use links::{AgentLinks, Authenticate, LinkEvent, Settings};

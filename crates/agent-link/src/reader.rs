@@ -54,11 +54,13 @@ impl Queue {
         if offset != state.next {
             return Err(Violation("output out of order"));
         }
+        let next = offset.checked_add(data.len() as u64);
+        let next = next.ok_or(Violation("output beyond the last offset"))?;
         state.bytes += data.len();
         if state.bytes > self.window || state.events.len() >= MAX_CHUNKS_IN_FLIGHT {
             return Err(Violation("more output than a reader's window"));
         }
-        state.next += data.len() as u64;
+        state.next = next;
         let data = match data.len() {
             ..COPY_BELOW => Bytes::copy_from_slice(&data),
             _ => data,

@@ -12,10 +12,10 @@ use crate::reader::{Queue, Violation};
 use crate::types::{Exit, Process, Stream, Usage};
 
 /// Most processes that an agent may have; it keeps to far fewer.
-const MAX_PROCESSES: usize = 1024;
+pub(crate) const MAX_PROCESSES: usize = 1024;
 
 /// Longest id of a process.
-const MAX_ID: usize = 256;
+pub(crate) const MAX_ID: usize = 256;
 
 /// Most bytes in the text of a failure.
 const MAX_TEXT: usize = 4096;

@@ -11,6 +11,7 @@
 //! in one file. No database shows through the traits, and no call spans two
 //! stores.
 
+mod anything;
 mod bounds;
 mod catalog;
 mod change;
@@ -26,6 +27,8 @@ pub mod secret;
 mod sqlite;
 mod stored;
 
+#[doc(hidden)]
+pub use anything::read_any_row;
 pub use bounds::{
     MAX_BATCH, MAX_BODY_BYTES, MAX_CHANGES, MAX_COUNTS_BYTES, MAX_DETAIL_BYTES, MAX_LISTED,
     MAX_NAME_BYTES, MAX_PAGE, MAX_POLICY_BYTES, MAX_REASON_BYTES, MAX_REVIEWS, MAX_SPEC_BYTES,

@@ -48,6 +48,8 @@ pub use id::{InvalidId, WorkspaceId};
 pub use probe::{Finding, choose, probe};
 pub use provider::{ProviderKind, WorkspaceProvider};
 pub use record::{Record, State};
+#[doc(hidden)]
+pub use registry::read_any_registry;
 pub use workspaces::{
     Binding, Options, Refreshed, Snapshotted, Usage, Workspaces, needed_snapshots,
 };

@@ -41,6 +41,31 @@ enum Line {
     Remove(String),
 }
 
+impl Line {
+    fn text(&self) -> Vec<u8> {
+        let mut text = serde_json::to_vec(self).unwrap_or_else(|_| unreachable!("plain data"));
+        text.push(b'\n');
+        text
+    }
+}
+
+impl Known {
+    fn apply(&mut self, line: &[u8]) -> Option<()> {
+        match serde_json::from_slice(line).ok()? {
+            Line::Set(written) => {
+                let records = written.into_iter().map(Written::read);
+                for record in records.collect::<Option<Vec<_>>>()? {
+                    self.records.insert(record.id.clone(), record);
+                }
+            }
+            Line::Remove(id) => {
+                self.records.remove(&id.parse().ok()?);
+            }
+        }
+        Some(())
+    }
+}
+
 /// The registry, locked.
 pub(crate) struct Locked<'a> {
     registry: &'a Registry,
@@ -128,8 +153,7 @@ impl Locked<'_> {
     }
 
     fn append(&mut self, line: &Line) -> Result<()> {
-        let mut text = serde_json::to_vec(line).unwrap_or_else(|_| unreachable!("plain data"));
-        text.push(b'\n');
+        let text = line.text();
         let written = self
             .log
             .write_all(&text)
@@ -152,7 +176,7 @@ impl Locked<'_> {
         let whole = whole.map_or(0, |end| end + 1);
         for line in text[..whole].split_inclusive(|byte| *byte == b'\n') {
             self.known.lines += 1;
-            self.apply(line).ok_or_else(|| Error::Registry {
+            self.known.apply(line).ok_or_else(|| Error::Registry {
                 path: self.registry.log.clone(),
                 line: self.known.lines,
             })?;
@@ -181,21 +205,6 @@ impl Locked<'_> {
         Ok(text)
     }
 
-    fn apply(&mut self, line: &[u8]) -> Option<()> {
-        match serde_json::from_slice(line).ok()? {
-            Line::Set(written) => {
-                let records = written.into_iter().map(Written::read);
-                for record in records.collect::<Option<Vec<_>>>()? {
-                    self.known.records.insert(record.id.clone(), record);
-                }
-            }
-            Line::Remove(id) => {
-                self.known.records.remove(&id.parse().ok()?);
-            }
-        }
-        Some(())
-    }
-
     /// Writes the log anew, if most of it is of the past.
     fn compact(mut self) -> Result<()> {
         if self.known.lines < self.known.records.len() + SPARE_LINES {
@@ -205,9 +214,7 @@ impl Locked<'_> {
         let new = log.with_extension("new");
         let mut text = Vec::new();
         for record in self.known.records.values() {
-            let line = Line::Set(vec![Written::from(record)]);
-            text.extend(serde_json::to_vec(&line).unwrap_or_else(|_| unreachable!("plain data")));
-            text.push(b'\n');
+            text.extend(Line::Set(vec![Written::from(record)]).text());
         }
         let write = || {
             let mut file = File::create(&new)?;
@@ -221,6 +228,29 @@ impl Locked<'_> {
         *self.known = Known::default();
         Ok(())
     }
+}
+
+/// Reads whatever this is as the log of a registry, for fuzzers and for tests.
+///
+/// # Panics
+///
+/// If what comes out would be written as something else.
+#[doc(hidden)]
+pub fn read_any_registry(log: &[u8]) {
+    let mut known = Known::default();
+    for line in log.split_inclusive(|byte| *byte == b'\n') {
+        if known.apply(line).is_none() {
+            break;
+        }
+    }
+    let written = known.records.values().map(Written::from).collect();
+    let mut again = Known::default();
+    assert!(again.apply(&Line::Set(written).text()).is_some());
+    assert_eq!(again.records, known.records);
+    for id in known.records.keys() {
+        assert!(again.apply(&Line::Remove(id.to_string()).text()).is_some());
+    }
+    assert!(again.records.is_empty());
 }
 
 #[cfg(test)]

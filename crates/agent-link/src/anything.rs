@@ -1,0 +1,126 @@
+//! What must hold for any bytes at all, for fuzzers and for tests.
+
+use std::sync::Arc;
+
+use elevo_agent_proto::v1::agent_message::Payload;
+use elevo_agent_proto::v1::server_message::Payload as ServerPayload;
+use elevo_agent_proto::v1::{AgentMessage, KillCommandRequest};
+use elevo_agent_proto::{MAX_CHUNKS_IN_FLIGHT, MAX_SHOWN_COMMAND, Message};
+use futures::FutureExt;
+use tokio::sync::mpsc;
+
+use crate::error::LinkError;
+use crate::guard::Gate;
+use crate::link::Link;
+use crate::outgoing::Notes;
+use crate::reader::{Output, Violation};
+use crate::receive::{MAX_ID, MAX_PROCESSES};
+use crate::types::Event;
+
+/// Small, so that a fuzzer reaches it.
+const WINDOW: u32 = 1000;
+
+/// Takes in whatever this is as messages of an agent, each behind its length, with one reader that
+/// keeps up and one that does not.
+///
+/// # Panics
+///
+/// If more is kept than may be, or a reader is told what cannot be.
+#[doc(hidden)]
+pub fn receive_anything(mut messages: &[u8]) {
+    let (requests, _taken) = mpsc::channel(1);
+    let parts = (requests, Arc::new(Notes::default()), Gate::new());
+    let link = Link::new("sandbox".into(), "1".into(), 0, WINDOW, parts);
+    let link = Arc::new(link);
+    let (Ok(quick), Ok(slow)) = (link.begin_reader(0), link.begin_reader(7)) else {
+        unreachable!("there is room for two");
+    };
+    // Its answer may come; whoever asked is gone.
+    let kill = ServerPayload::KillCommand(KillCommandRequest::default());
+    let _ = link.request(kill).now_or_never();
+    let mut quick = Reading::new(quick);
+    while let Ok(message) = AgentMessage::decode_length_delimited(&mut messages) {
+        reads_back(&message);
+        if take_in(&link, message).is_err() {
+            break;
+        }
+        quick.read();
+        let state = link.lock();
+        assert!(state.processes.len() <= MAX_PROCESSES);
+        for (id, entry) in &state.processes {
+            assert!(id.len() <= MAX_ID && entry.process.command.len() <= MAX_SHOWN_COMMAND);
+        }
+    }
+    link.close();
+    let mut slow = Reading::new(slow);
+    slow.read();
+    assert!(slow.bytes <= WINDOW as usize && slow.events <= MAX_CHUNKS_IN_FLIGHT + 1);
+    for reading in [&mut quick, &mut slow] {
+        reading.read();
+        assert!(reading.end.is_some(), "a reader is told of the end");
+    }
+}
+
+/// As the service does: what an agent has at its beginning comes with its registration.
+fn take_in(link: &Link, message: AgentMessage) -> Result<(), Violation> {
+    if let Some(Payload::Register(register)) = message.payload {
+        let mut state = link.lock();
+        let mut processes = register.processes.into_iter();
+        return processes.try_for_each(|process| state.put_process(process));
+    }
+    link.receive(message)
+}
+
+/// Protobuf has many encodings of a message; what ours means must not change.
+fn reads_back(message: &AgentMessage) {
+    let encoded = message.encode_to_vec();
+    let again = AgentMessage::decode(&encoded[..]).map(|again| again.encode_to_vec());
+    assert_eq!(again.as_ref(), Ok(&encoded));
+}
+
+/// What a reader was told.
+struct Reading {
+    output: Output,
+    bytes: usize,
+    events: usize,
+    end: Option<LinkError>,
+}
+
+impl Reading {
+    fn new(output: Output) -> Self {
+        Self {
+            output,
+            bytes: 0,
+            events: 0,
+            end: None,
+        }
+    }
+
+    /// Reads all that has come: each piece begins where the one before ended.
+    fn read(&mut self) {
+        loop {
+            let at = self.output.offset();
+            match self.output.next().now_or_never() {
+                None => return,
+                Some(Err(end)) => {
+                    self.end = Some(end);
+                    return;
+                }
+                Some(Ok(event)) => self.take(at, &event),
+            }
+        }
+    }
+
+    fn take(&mut self, at: u64, event: &Event) {
+        self.events += 1;
+        match event {
+            Event::Data { offset, data, .. } => {
+                assert_eq!(*offset, at);
+                self.bytes += data.len();
+            }
+            Event::Gap { from, to } => assert!(*from == at && to > from),
+            Event::Exit(_) => {}
+        }
+        assert!(self.output.offset() >= at);
+    }
+}

@@ -1,0 +1,10 @@
+//! What the fuzzer kept is received again.
+
+#[allow(unreachable_pub, reason = "it is a part of the fuzzers as well")]
+#[path = "../../../fuzz/src/corpus.rs"]
+mod corpus;
+
+#[test]
+fn every_message_of_the_corpus_is_received_within_bounds() {
+    corpus::replay("agent_messages", elevo_agent_link::receive_anything);
+}

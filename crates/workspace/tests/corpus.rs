@@ -1,0 +1,10 @@
+//! What the fuzzer kept is read again.
+
+#[allow(unreachable_pub, reason = "it is a part of the fuzzers as well")]
+#[path = "../../../fuzz/src/corpus.rs"]
+mod corpus;
+
+#[test]
+fn every_log_of_the_corpus_is_read_as_it_would_be_written() {
+    corpus::replay("workspace_registry", elevo_workspace::read_any_registry);
+}

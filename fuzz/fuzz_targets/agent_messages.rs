@@ -1,0 +1,6 @@
+//! Whatever an agent sends, the server keeps no more of it than its bounds, or ends the connection.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| elevo_agent_link::receive_anything(data));
