@@ -1,5 +1,6 @@
 //! `elevo-bench engine`: the state engine on the local store.
 
+mod again;
 mod archive;
 mod checkout;
 mod clone;
@@ -36,7 +37,7 @@ pub(crate) struct Arguments {
 }
 
 /// In the order in which they run.
-const MEASURES: [Measure<Bench>; 10] = [
+const MEASURES: [Measure<Bench>; 11] = [
     Measure {
         name: "commit",
         peers: &[Peer::Git],
@@ -61,6 +62,11 @@ const MEASURES: [Measure<Bench>; 10] = [
         name: "import",
         peers: &[Peer::Git, Peer::Restic],
         run: import::run,
+    },
+    Measure {
+        name: "again",
+        peers: &[Peer::Git],
+        run: again::run,
     },
     Measure {
         name: "checkout",

@@ -5,6 +5,7 @@ mod git;
 mod hash;
 mod restic;
 mod rocksdb;
+mod walk;
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -17,6 +18,7 @@ pub(crate) use command::{clean_command, time_to_run};
 pub(crate) use git::Git;
 pub(crate) use hash::read_and_hash;
 pub(crate) use restic::Restic;
+pub(crate) use walk::walk;
 
 /// A program that a measure needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -53,6 +53,17 @@ impl Git {
         time_to_run(self.command().args(["add", "-A"]))
     }
 
+    /// How long `git status` takes where git remembers the directories it has seen.
+    pub(crate) fn time_of_status(&self) -> Result<f64> {
+        let status = ["-c", "core.untrackedCache=true", "status", "--porcelain"];
+        time_to_run(self.command().args(status))
+    }
+
+    /// How long `git add -A` and `git commit` take together.
+    pub(crate) fn time_to_commit_all(&self) -> Result<f64> {
+        self.time_to_commit("-A")
+    }
+
     /// How long `git add FILE` and `git commit` take together.
     pub(crate) fn time_to_commit(&self, file: &str) -> Result<f64> {
         let add = time_to_run(self.command().args(["add", file]))?;

@@ -1,18 +1,17 @@
 //! What was changed in a workspace becomes a durable snapshot.
 
 use std::fs;
-use std::path::Path;
 
 use anyhow::{Result, ensure};
 use elevo_engine::Progress;
 use elevo_workspace::{NeverFreeze, WorkspaceId, Workspaces};
-use rayon::prelude::*;
 
 use super::{CHANGED, change, id, now, open, sizes};
 use crate::data::{Dataset, noise};
 use crate::engine::fixture::{Bench, commit_info};
 use crate::engine::short;
 use crate::measure::{Contender, Samples, interleave, timed};
+use crate::peers::walk;
 use crate::report::{Bar, Row, Unit};
 
 const ROUNDS: usize = 30;
@@ -106,17 +105,4 @@ fn large_upper(bench: &mut Bench) -> Result<Row> {
         peer: Some(("lstat walk", floor.figure())),
         bar: Some(Bar::AtMostTimes(1.5)),
     })
-}
-
-/// Looks at everything in a directory, on all processors.
-fn walk(directory: &Path) -> std::io::Result<u64> {
-    let entries: Vec<_> = fs::read_dir(directory)?.collect::<std::io::Result<_>>()?;
-    let below = entries.into_par_iter().map(|entry| {
-        let stat = entry.path().symlink_metadata()?;
-        match stat.is_dir() {
-            true => walk(&entry.path()),
-            false => Ok(stat.len().min(1)),
-        }
-    });
-    below.try_reduce(|| 0, |one, other| Ok(one + other))
 }

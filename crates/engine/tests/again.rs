@@ -1,0 +1,160 @@
+//! Directories that are read again and again while they change: always as if
+//! they had never been read before.
+#![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, UNIX_EPOCH};
+
+use elevo_engine::{
+    ImportOptions, NewStatCache, Progress, Repository, StatCache, import, import_again, look_again,
+};
+use elevo_objects::SnapshotId;
+use futures::executor::block_on;
+use proptest::prelude::*;
+use support::{info, repository};
+
+fn options() -> ImportOptions {
+    ImportOptions {
+        threads: 2,
+        leave_out: Vec::new(),
+    }
+}
+
+/// Something that happens to the directory.
+#[derive(Clone, Copy, Debug)]
+enum Change {
+    Write,
+    WriteSameSize,
+    Remove,
+    Rename,
+    Directory,
+    Mode,
+    Link,
+    Touch,
+    /// A great many files at once.
+    Many,
+}
+
+fn changes() -> impl Strategy<Value = Vec<(Change, u8, u8)>> {
+    let change = prop_oneof![
+        8 => Just(Change::Write),
+        8 => Just(Change::WriteSameSize),
+        2 => Just(Change::Remove),
+        2 => Just(Change::Rename),
+        6 => Just(Change::Directory),
+        1 => Just(Change::Mode),
+        1 => Just(Change::Link),
+        1 => Just(Change::Touch),
+        1 => Just(Change::Many),
+    ];
+    prop::collection::vec((change, any::<u8>(), any::<u8>()), 0..6)
+}
+
+/// One of few places, so that changes meet.
+fn place(root: &Path, n: u8) -> PathBuf {
+    let names = ["a", "b", "c", "dd"];
+    let depth = usize::from(n / 64);
+    let parts = (0..=depth).map(|at| names[usize::from(n >> (2 * at)) % 4]);
+    parts.fold(root.into(), |path: PathBuf, part| path.join(part))
+}
+
+fn remove(path: &Path) {
+    let _ = fs::remove_file(path);
+    let _ = fs::remove_dir_all(path);
+}
+
+/// What cannot be done where it is to be done, is not.
+fn apply(root: &Path, (change, one, other): (Change, u8, u8)) {
+    let (path, to) = (place(root, one), place(root, other));
+    match change {
+        Change::Write => drop(fs::write(&path, vec![other; other.into()])),
+        Change::WriteSameSize => drop(fs::write(&path, [other])),
+        Change::Remove => remove(&path),
+        Change::Rename => drop(fs::rename(&path, &to)),
+        Change::Directory => {
+            if path.is_file() {
+                remove(&path);
+            }
+            drop(fs::create_dir_all(&path));
+        }
+        Change::Mode => {
+            let mode = fs::Permissions::from_mode(0o700 | u32::from(other & 0o77));
+            drop(fs::set_permissions(&path, mode));
+        }
+        Change::Link => drop(symlink(format!("to-{other}"), &path)),
+        Change::Touch => {
+            let time = UNIX_EPOCH + Duration::from_secs(other.into());
+            drop(fs::File::open(&path).map(|file| file.set_modified(time)));
+        }
+        Change::Many => {
+            if fs::create_dir_all(&path).is_ok() {
+                for n in 0..1_100 {
+                    drop(fs::write(path.join(format!("{n}-{other}")), "many"));
+                }
+            }
+        }
+    }
+}
+
+fn read_again(repository: &Repository, root: &Path, stat: &Path) -> (SnapshotId, u64) {
+    let progress = Progress::new();
+    let cache = NewStatCache::begin(stat).unwrap();
+    let again = import_again(repository, root, &options(), &progress, &cache).unwrap();
+    let new = import(repository, root, &options(), &Progress::new()).unwrap();
+    assert_eq!((again.tree, again.times), (new.tree, new.times));
+    // Everything it needs is there, whatever was not read.
+    let id = block_on(again.commit(repository, info("again"))).unwrap();
+    cache.finish(id).unwrap();
+    (id, progress.bytes())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    #[test]
+    fn reading_again_is_reading_anew(rounds in prop::collection::vec(changes(), 1..10)) {
+        let directory = tempfile::tempdir().unwrap();
+        let (root, stat) = (directory.path().join("files"), directory.path().join("stat"));
+        fs::create_dir(&root).unwrap();
+        let (_, repository) = repository();
+        for changes in rounds {
+            changes.into_iter().for_each(|change| apply(&root, change));
+            let cache = StatCache::open(&stat);
+            let looked = look_again(&repository, &root, &options(), &Progress::new(), &cache);
+            let (id, _) = read_again(&repository, &root, &stat);
+            let snapshot = block_on(repository.snapshot(id)).unwrap();
+            prop_assert_eq!(looked.unwrap().0, snapshot.tree);
+        }
+    }
+}
+
+#[test]
+fn what_is_as_it_was_is_not_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let (root, stat) = (
+        directory.path().join("files"),
+        directory.path().join("stat"),
+    );
+    for n in 0..3 {
+        let inside = root.join(format!("{n}/inside"));
+        fs::create_dir_all(&inside).unwrap();
+        (0..1_200).for_each(|m| fs::write(inside.join(m.to_string()), [n; 10]).unwrap());
+    }
+    let (_, repository) = repository();
+    assert_eq!(read_again(&repository, &root, &stat).1, 36_000);
+    // What was written in the last tick is read once more.
+    thread::sleep(Duration::from_millis(50));
+    read_again(&repository, &root, &stat);
+    assert_eq!(read_again(&repository, &root, &stat).1, 0);
+    fs::write(root.join("1/inside/700"), "0123456789abc").unwrap();
+    assert_eq!(read_again(&repository, &root, &stat).1, 13);
+    fs::remove_file(root.join("2/inside/1")).unwrap();
+    fs::remove_file(root.join("2/inside/999")).unwrap();
+    let (_, read) = read_again(&repository, &root, &stat);
+    assert!(read == 0 || read == 13, "{read}");
+}
