@@ -3,6 +3,10 @@
 //!
 //! What reads bytes that no caller can reach has such a function in its own crate, in `anything.rs`.
 
+#[cfg(feature = "door")]
+pub mod door;
+#[cfg(feature = "events")]
+pub mod events;
 #[cfg(feature = "merge")]
 pub mod merge;
 #[cfg(feature = "objects")]

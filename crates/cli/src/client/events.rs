@@ -1,13 +1,15 @@
 //! Server-sent events, a piece at a time.
 
+mod parser;
+
 use reqwest::Response;
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
 use super::{Client, ClientError, Result, SILENCE};
+use parser::{Broken, LARGEST, Parser};
 
-/// What one event may have: the server sends output in far smaller pieces.
-const LARGEST: usize = 16 << 20;
+pub(crate) use parser::Event;
 
 /// The events of an answer.
 #[derive(Debug)]
@@ -15,13 +17,6 @@ pub(crate) struct Events {
     answer: Response,
     client: Client,
     parser: Parser,
-}
-
-/// An event: its id, and its data.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Event {
-    pub(crate) id: Option<String>,
-    data: String,
 }
 
 impl Event {
@@ -42,7 +37,7 @@ impl Events {
     /// The next event; none at the end of the answer.
     pub(crate) async fn next(&mut self) -> Result<Option<Event>> {
         loop {
-            if let Some(event) = self.parser.next()? {
+            if let Some(event) = self.parser.next().map_err(failure)? {
                 return Ok(Some(event));
             }
             let Ok(piece) = timeout(SILENCE, self.answer.chunk()).await else {
@@ -50,117 +45,16 @@ impl Events {
                 return Err(ClientError::Told { message });
             };
             match piece.map_err(|error| self.client.lost(error))? {
-                Some(piece) => self.parser.add(&piece)?,
+                Some(piece) => self.parser.add(&piece).map_err(failure)?,
                 None => return Ok(None),
             }
         }
     }
 }
 
-/// Takes pieces, cut anywhere, and gives events.
-#[derive(Debug, Default)]
-struct Parser {
-    buffer: Vec<u8>,
-    /// How much of the buffer has been read.
-    read: usize,
-    /// How much of it has no end of an event in it.
-    searched: usize,
-}
-
-impl Parser {
-    fn add(&mut self, piece: &[u8]) -> Result<()> {
-        self.buffer.drain(..self.read);
-        self.searched = self.searched.saturating_sub(self.read);
-        self.read = 0;
-        if self.buffer.len() + piece.len() > LARGEST {
-            return Err(ClientError::TooLarge(LARGEST));
-        }
-        self.buffer.extend_from_slice(piece);
-        Ok(())
-    }
-
-    /// Where the event that comes next ends, in an empty line.
-    fn end(&self) -> Option<usize> {
-        // The first of the two line ends may be the last that was searched.
-        let mut from = self.searched.saturating_sub(1).max(self.read);
-        loop {
-            let rest = &self.buffer[from..];
-            let at = from + rest.iter().position(|byte| *byte == b'\n')?;
-            match self.buffer.get(at + 1)? {
-                b'\n' => return Some(at),
-                _ => from = at + 1,
-            }
-        }
-    }
-
-    /// The next event that has come as a whole. Comments are left out.
-    fn next(&mut self) -> Result<Option<Event>> {
-        loop {
-            let Some(end) = self.end() else {
-                self.searched = self.buffer.len();
-                return Ok(None);
-            };
-            let text = std::str::from_utf8(&self.buffer[self.read..end]);
-            let text = text.map_err(|_| ClientError::Stream("an event that is no text"))?;
-            let event = parse(text);
-            self.read = end + 2;
-            self.searched = self.read;
-            if !event.data.is_empty() {
-                return Ok(Some(event));
-            }
-        }
-    }
-}
-
-fn parse(text: &str) -> Event {
-    let mut event = Event::default();
-    for line in text.lines() {
-        let (field, value) = line.split_once(':').unwrap_or((line, ""));
-        let value = value.strip_prefix(' ').unwrap_or(value);
-        match field {
-            "id" => event.id = Some(value.to_owned()),
-            "data" => {
-                if !event.data.is_empty() {
-                    event.data.push('\n');
-                }
-                event.data.push_str(value);
-            }
-            _ => {}
-        }
-    }
-    event
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn events_are_read_wherever_they_are_cut() {
-        let stream =
-            b": still there\n\nid: 5\ndata: {\"a\":1}\n\nevent: x\ndata:one\ndata: two\n\n";
-        for cut in 0..stream.len() {
-            let mut parser = Parser::default();
-            let mut events = Vec::new();
-            for piece in [&stream[..cut], &stream[cut..]] {
-                parser.add(piece).unwrap();
-                while let Some(event) = parser.next().unwrap() {
-                    events.push(event);
-                }
-            }
-            let ids: Vec<_> = events.iter().map(|event| event.id.as_deref()).collect();
-            assert_eq!(ids, [Some("5"), None], "{cut}");
-            assert_eq!(events[0].data, "{\"a\":1}");
-            assert_eq!(events[1].data, "one\ntwo");
-        }
-    }
-
-    #[test]
-    fn an_event_without_end_is_refused() {
-        let mut parser = Parser::default();
-        let piece = vec![b'x'; LARGEST / 2];
-        parser.add(&piece).unwrap();
-        parser.add(&piece).unwrap();
-        assert!(parser.add(b"x").is_err());
+fn failure(broken: Broken) -> ClientError {
+    match broken {
+        Broken::TooLarge => ClientError::TooLarge(LARGEST),
+        Broken::NoText => ClientError::Stream("an event that is no text"),
     }
 }

@@ -1,0 +1,21 @@
+//! What the fuzzers kept is read again.
+
+#[allow(unreachable_pub, reason = "it is a part of the fuzzers as well")]
+#[path = "../../../fuzz/src/corpus.rs"]
+mod corpus;
+#[allow(unreachable_pub, reason = "it is a part of the fuzzers as well")]
+#[path = "../../../fuzz/src/door.rs"]
+mod door;
+#[allow(unreachable_pub, reason = "it is a part of the fuzzers as well")]
+#[path = "../../../fuzz/src/events.rs"]
+mod events;
+
+#[test]
+fn every_call_of_the_corpus_is_frames_as_they_are_written() {
+    corpus::replay("door_frames", door::frames);
+}
+
+#[test]
+fn every_stream_of_the_corpus_is_the_same_events_wherever_it_is_cut() {
+    corpus::replay("events_stream", events::stream);
+}

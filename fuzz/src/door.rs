@@ -1,0 +1,14 @@
+//! Frames of calls that a server carries out for its user's command line.
+
+#[path = "../../crates/cli/src/door/frame.rs"]
+mod frame;
+
+/// Reads frames to the first that is none: what was read is what would be written.
+pub fn frames(data: &[u8]) {
+    let (mut rest, mut again) = (data, Vec::new());
+    while let Ok((kind, payload)) = frame::read(&mut rest) {
+        assert!(payload.len() <= frame::LARGEST);
+        assert!(frame::write(&mut again, kind, &payload).is_ok());
+        assert_eq!(again, data[..data.len() - rest.len()]);
+    }
+}
