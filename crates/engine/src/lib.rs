@@ -53,6 +53,8 @@ pub use progress::Progress;
 pub use renames::{Rename, WithRenames, renames};
 pub use repair::{Repaired, Source, repair};
 pub use repository::{DEFAULT_CACHE_BYTES, Repository};
+#[doc(hidden)]
+pub use stat_cache::read_any_stat_cache;
 pub use stat_cache::{NewStatCache, StatCache};
 pub use state::{Attributes, CommitInfo, EntryKind, Stat, StateTree};
 pub use store::{

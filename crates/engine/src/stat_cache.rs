@@ -24,12 +24,15 @@
 //! needed: one that is missing, torn or damaged counts as empty. Nothing is
 //! synced, for the same reason; what a power loss leaves is told by checksums.
 
+mod anything;
 mod format;
 mod read;
 mod write;
 
 use rustix::fs::Stat;
 
+#[doc(hidden)]
+pub use anything::read_any_stat_cache;
 pub use read::StatCache;
 pub(crate) use read::{Seen, SeenDirectory};
 pub(crate) use write::DirectoryToSee;

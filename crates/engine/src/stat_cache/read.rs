@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use elevo_objects::SnapshotId;
 
-use super::format::{self, Item, MAGIC, Record, SLOT, SLOTS, Slot};
+use super::format::{self, BEGIN, Item, MAGIC, Record, SLOT, SLOTS, Slot};
 use super::{Fingerprint, Noted};
 use crate::import::ReadAs;
 
@@ -54,13 +54,15 @@ impl Open {
         if magic != *MAGIC {
             return None;
         }
+        let length = file.metadata().ok()?.len();
         let file = Arc::new(file);
         let mut states: Vec<_> = (0..SLOTS.len())
             .filter_map(|at| {
                 let mut bytes = [0; SLOT];
                 file.read_exact_at(&mut bytes, SLOTS[at]).ok()?;
-                let (file, slot) = (Arc::clone(&file), Slot::decode(&bytes)?);
-                Some(Self { file, slot, at })
+                let (file, mut slot) = (Arc::clone(&file), Slot::decode(&bytes)?);
+                slot.end = slot.end.min(length);
+                (slot.end >= BEGIN).then_some(Self { file, slot, at })
             })
             .collect();
         states.sort_by_key(|open| std::cmp::Reverse(open.slot.number));

@@ -5,7 +5,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use elevo_core::Name;
+use elevo_core::{MAX_PATH_BYTES, Name};
 use elevo_objects::SnapshotId;
 use rustix::fs::{Timespec, Timestamps, UTIME_NOW};
 
@@ -98,7 +98,10 @@ impl NewStatCache {
             };
             file = copy;
         }
-        Ok(Open::read(file.try_clone()?).map(|old| (file, old)))
+        let old = Open::read(file.try_clone()?);
+        // No state comes after the last number.
+        let old = old.filter(|old| old.slot.number < u64::MAX);
+        Ok(old.map(|old| (file, old)))
     }
 
     /// What was there when it was begun.
@@ -155,7 +158,8 @@ impl NewStatCache {
             snapshot,
         };
         out.file.write_all_at(&slot.encode(), SLOTS[at])?;
-        if out.at - BEGIN > 2 * root.live + SPARE {
+        let limit = root.live.saturating_mul(2).saturating_add(SPARE);
+        if out.at - BEGIN > limit {
             let file = Arc::new(out.file);
             compact(&Open { file, slot, at }, &self.path)?;
         }
@@ -168,9 +172,13 @@ impl Out {
         if self.buffer.len() + bytes.len() > BUFFER {
             self.flush()?;
         }
-        let offset = self.at + self.buffer.len() as u64;
+        let offset = self.end();
         self.buffer.extend_from_slice(bytes);
         Ok(offset)
+    }
+
+    fn end(&self) -> u64 {
+        self.at + self.buffer.len() as u64
     }
 
     fn add_record(&mut self, record: &Record) -> io::Result<Noted> {
@@ -178,7 +186,7 @@ impl Out {
         Ok(Noted {
             offset: self.add(&bytes)?,
             length: u32::try_from(bytes.len()).map_err(io::Error::other)?,
-            live: record.live + bytes.len() as u64,
+            live: record.live.saturating_add(bytes.len() as u64),
         })
     }
 
@@ -222,7 +230,8 @@ impl DirectoryToSee<'_> {
             below,
         };
         item.encode(&mut self.page);
-        self.below += below.map_or(0, |below| below.live);
+        let live = below.map_or(0, |below| below.live);
+        self.below = self.below.saturating_add(live);
         if Item::ends_page(name) || self.page.len() >= PAGE_BYTES {
             self.end_page()?;
         }
@@ -255,7 +264,7 @@ impl DirectoryToSee<'_> {
         let pages = self.pages.iter().map(|page| u64::from(page.length));
         let record = Record {
             read_as,
-            live: pages.sum::<u64>() + self.below,
+            live: self.below.saturating_add(pages.sum()),
             pages: self.pages,
         };
         match self.old {
@@ -266,7 +275,7 @@ impl DirectoryToSee<'_> {
 }
 
 /// Copies what counts to a new file, which takes the place of the old.
-fn compact(old: &Open, path: &Path) -> io::Result<()> {
+pub(super) fn compact(old: &Open, path: &Path) -> io::Result<()> {
     let unfinished = NewStatCache::unfinished(path);
     let file = File::create(&unfinished)?;
     file.write_all_at(MAGIC, 0)?;
@@ -276,7 +285,7 @@ fn compact(old: &Open, path: &Path) -> io::Result<()> {
         at: BEGIN,
         root: None,
     };
-    let Some(root) = copy(old, old.slot.root, &mut out)? else {
+    let Some(root) = copy(old, old.slot.root, 0, &mut out)? else {
         return Ok(());
     };
     out.flush()?;
@@ -289,8 +298,13 @@ fn compact(old: &Open, path: &Path) -> io::Result<()> {
     fs::rename(unfinished, path)
 }
 
-/// Copies a directory and all below it; `None` if it is damaged.
-fn copy(old: &Open, place: Noted, out: &mut Out) -> io::Result<Option<Noted>> {
+/// Copies a directory and all below it; `None` if it is damaged. Whatever the
+/// old cache says, this ends: what is in a directory was written before it, no
+/// path is longer than paths can be, and there is no more than there was.
+fn copy(old: &Open, place: Noted, depth: usize, out: &mut Out) -> io::Result<Option<Noted>> {
+    if depth > MAX_PATH_BYTES || out.end() > old.slot.end {
+        return Ok(None);
+    }
     let Some(mut seen) = old.directory(place) else {
         return Ok(None);
     };
@@ -299,8 +313,8 @@ fn copy(old: &Open, place: Noted, out: &mut Out) -> io::Result<Option<Noted>> {
     while let Some(mut items) = seen.next_page() {
         while let Some(item) = Item::decode(&mut items) {
             let below = match item.below {
-                Some(below) => copy(old, below, out)?,
-                None => None,
+                Some(below) if below.offset < place.offset => copy(old, below, depth + 1, out)?,
+                _ => None,
             };
             live += below.map_or(0, |below| below.live);
             Item { below, ..item }.encode(&mut page);

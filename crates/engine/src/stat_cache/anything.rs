@@ -1,0 +1,204 @@
+//! What must hold for any bytes at all, for fuzzers and for tests.
+
+use std::fs;
+use std::path::Path;
+
+use elevo_core::Name;
+use elevo_objects::{Hash, SnapshotId, Tree};
+
+use super::format::{BEGIN, Item, MAGIC, PageRef, Record, SLOTS, Slot, checksum, take};
+use super::read::{Open, StatCache};
+use super::write::{NewStatCache, compact};
+use super::{Fingerprint, Noted};
+
+const READ: SnapshotId = SnapshotId(Hash::from_bytes([7; 32]));
+const MOST_DIRECTORIES: usize = 200;
+
+/// Reads whatever this is as a stat cache, and goes on with it, in the file at `path`: bytes as they
+/// are behind a 0, and parts that get the checksums they need behind any other byte.
+///
+/// # Panics
+///
+/// If it is read as what it is not, or what is noted is not found again.
+#[doc(hidden)]
+pub fn read_any_stat_cache(path: &Path, data: &[u8]) {
+    let bytes = match data.split_first() {
+        None => return,
+        Some((0, raw)) => raw.to_vec(),
+        Some((_, parts)) => sealed(parts),
+    };
+    fs::write(path, bytes).expect("there is room for it");
+    if let StatCache(Some(open)) = StatCache::open(path) {
+        walk(&open);
+        copied(&open, &path.with_extension("copy"));
+    }
+    gone_on_with(path);
+    fs::remove_file(path).expect("it is there");
+}
+
+/// A file of parts: `p`, length (2) and items are a page; `r`, what is live (8) and how many of the
+/// last pages are a record; `s`, number (8) and whether to tell the end are a slot for the last
+/// record; `x` and a slot without its checksum are that slot.
+fn sealed(mut parts: &[u8]) -> Vec<u8> {
+    let mut file = MAGIC.to_vec();
+    file.resize(BEGIN as usize, 0);
+    let mut pages = Vec::new();
+    let mut root = Noted {
+        offset: BEGIN,
+        length: 0,
+        live: 0,
+    };
+    while part(&mut parts, &mut file, &mut pages, &mut root).is_some() {}
+    file
+}
+
+fn part(
+    parts: &mut &[u8],
+    file: &mut Vec<u8>,
+    pages: &mut Vec<PageRef>,
+    root: &mut Noted,
+) -> Option<()> {
+    let offset = file.len() as u64;
+    match take(parts)? {
+        [b'p'] => {
+            let length = usize::from(u16::from_le_bytes(take(parts)?));
+            let (items, rest) = parts.split_at_checked(length)?;
+            *parts = rest;
+            let checksum = checksum(items);
+            file.extend(items);
+            file.extend(checksum);
+            pages.push(PageRef {
+                offset,
+                length: (length + checksum.len()) as u32,
+                checksum,
+            });
+        }
+        [b'r'] => {
+            let live = u64::from_le_bytes(take(parts)?);
+            let [count] = take(parts)?;
+            let first = pages.len().saturating_sub(count.into());
+            let record = Record {
+                read_as: (Tree::EMPTY, None),
+                live,
+                pages: pages[first..].to_vec(),
+            };
+            let bytes = record.encode();
+            let length = bytes.len() as u32;
+            file.extend(bytes);
+            *root = Noted {
+                offset,
+                length,
+                live,
+            };
+        }
+        [b's'] => {
+            let number = u64::from_le_bytes(take(parts)?);
+            let [is_told] = take(parts)?;
+            let slot = Slot {
+                number,
+                end: if is_told == 0 { u64::MAX } else { offset },
+                root: *root,
+                snapshot: READ,
+            };
+            put_slot(file, number, &slot.encode());
+        }
+        [b'x'] => {
+            let bytes: [u8; 68] = take(parts)?;
+            let sum = checksum(&bytes);
+            put_slot(file, bytes[0].into(), &[&bytes[..], &sum].concat());
+        }
+        _ => return None,
+    }
+    Some(())
+}
+
+fn put_slot(file: &mut [u8], number: u64, slot: &[u8]) {
+    let at = SLOTS[(number % 2) as usize] as usize;
+    file[at..at + slot.len()].copy_from_slice(slot);
+}
+
+/// Reads every directory, up to a number: each is what would be written for it.
+fn walk(open: &Open) {
+    assert_eq!(Slot::decode(&open.slot.encode()), Some(open.slot));
+    let mut places = vec![open.slot.root];
+    for _ in 0..MOST_DIRECTORIES {
+        let Some(mut seen) = places.pop().and_then(|place| open.directory(place)) else {
+            continue;
+        };
+        assert_eq!(
+            Record::decode(&seen.record.encode()).as_ref(),
+            Some(&seen.record)
+        );
+        let mut names = Vec::new();
+        while let Some(mut items) = seen.next_page() {
+            while let before = items
+                && let Some(item) = Item::decode(&mut items)
+            {
+                let mut again = Vec::new();
+                item.encode(&mut again);
+                assert_eq!(again, before[..before.len() - items.len()]);
+                names.push(item.name.to_vec());
+                places.extend(item.below);
+            }
+            // No page is written that ends within an item, or has none.
+            if !items.is_empty() || names.is_empty() {
+                break;
+            }
+        }
+        seen.rewind();
+        if names.is_sorted_by(|one, next| one < next) {
+            assert!(names.iter().all(|name| seen.find(name).is_some()));
+        }
+    }
+}
+
+/// A copy has the same state, or there is none.
+fn copied(open: &Open, path: &Path) {
+    compact(open, path).expect("there is room for it");
+    if let StatCache(Some(copy)) = StatCache::open(path) {
+        assert_eq!(copy.slot.snapshot, open.slot.snapshot);
+        assert_eq!(copy.slot.number, open.slot.number);
+        assert!(copy.slot.end <= 2 * open.slot.end, "it is no larger");
+        walk(&copy);
+    }
+    for path in [path, &NewStatCache::unfinished(path)] {
+        // One of them is there.
+        let _ = fs::remove_file(path);
+    }
+}
+
+/// What is noted beside what was there is found, and the cache is that of its snapshot.
+fn gone_on_with(path: &Path) {
+    let new = NewStatCache::begin(path).expect("it can be written");
+    let old = new.old();
+    let seen = old.root().and_then(|root| old.directory(root));
+    let names = [&b"a"[..], b"b", b"c"].map(|name| Name::copy_from(name).expect("a name"));
+    let fingerprint = Fingerprint {
+        mode: 0o100_644,
+        size: 5,
+        modified: (1, 2),
+        changed: (3, 4),
+        inode: 6,
+    };
+    let mut noting = new.directory(seen.as_ref());
+    for (name, below) in names.iter().zip([None, old.root(), None]) {
+        noting
+            .push(name, fingerprint, below)
+            .expect("it can be written");
+    }
+    let root = noting
+        .finish((Tree::EMPTY, None))
+        .expect("it can be written");
+    new.set_root(root);
+    let other = SnapshotId(Hash::from_bytes([9; 32]));
+    new.finish(other).expect("it can be written");
+    let cache = StatCache::open(path);
+    assert_eq!(cache.snapshot(), Some(other));
+    let seen = cache.root().and_then(|root| cache.directory(root));
+    let mut seen = seen.expect("it was noted");
+    for name in &names {
+        let found = seen.find(name).map(|seen| seen.fingerprint);
+        assert_eq!(found, Some(fingerprint));
+    }
+    assert!(seen.is_at_end());
+}
