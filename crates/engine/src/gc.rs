@@ -5,6 +5,7 @@
 //! the next collection walks only what is new. One that was cut short leaves
 //! garbage, and the next one is a full one.
 
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use elevo_core::Timestamp;
@@ -105,45 +106,18 @@ pub fn collect_garbage(
     wait: &mut dyn FnMut(usize) -> bool,
     progress: &GcProgress,
 ) -> Result<GcReport> {
-    let depth = match options.dry_run {
-        true => Depth::Full,
-        false => options.depth,
-    };
-    let store = repository.store();
-    let collection = block_on(store.collection(repository.tenant(), depth))?;
-    wait_for_writers(&*collection, wait, progress)?;
-    let mut walk = Walk {
-        repository,
-        collection: &*collection,
-        waiting: Vec::new(),
-        progress,
-    };
-    block_on(walk.references())?;
+    let mut run = block_on(GcRun::begin(repository, options, progress))?;
+    wait_for_writers(&run, wait)?;
+    block_on(run.references())?;
     for root in roots {
-        block_on(walk.root(root?))?;
+        block_on(run.root(root?))?;
     }
-    if let Some(since) = options.keep_since {
-        block_on(walk.recent(since))?;
-    }
-    loop {
-        for id in collection.arrivals() {
-            block_on(walk.snapshot(id, false))?;
-        }
-        if collection.close() {
-            break;
-        }
-    }
-    block_on(finish(repository, collection, options.dry_run, progress))
+    block_on(run.finish())
 }
 
-fn wait_for_writers(
-    collection: &dyn Collection,
-    wait: &mut dyn FnMut(usize) -> bool,
-    progress: &GcProgress,
-) -> Result<()> {
+fn wait_for_writers(run: &GcRun<'_>, wait: &mut dyn FnMut(usize) -> bool) -> Result<()> {
     loop {
-        let count = collection.older_writers();
-        progress.waiting.store(count as u64, Ordering::Relaxed);
+        let count = run.older_writers();
         if count == 0 {
             return Ok(());
         }
@@ -156,17 +130,57 @@ fn wait_for_writers(
     }
 }
 
-/// Finds what is needed.
-struct Walk<'a> {
+/// What [`collect_garbage`] does, a step at a time, for those who must not
+/// block. Begin; wait until there are no older writers; mark what references
+/// need and what other roots do; finish. Dropping it in between leaves garbage.
+pub struct GcRun<'a> {
     repository: &'a Repository,
-    collection: &'a dyn Collection,
+    collection: Box<dyn Collection + 'a>,
     /// Marked nodes that were not looked into yet.
     waiting: Vec<ObjectKey>,
+    options: GcOptions,
     progress: &'a GcProgress,
 }
 
-impl Walk<'_> {
-    async fn references(&mut self) -> Result<()> {
+impl fmt::Debug for GcRun<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GcRun")
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'a> GcRun<'a> {
+    /// From now on, what is written or found is kept.
+    pub async fn begin(
+        repository: &'a Repository,
+        options: &GcOptions,
+        progress: &'a GcProgress,
+    ) -> Result<Self> {
+        let depth = match options.dry_run {
+            true => Depth::Full,
+            false => options.depth,
+        };
+        let store = repository.store();
+        let collection = store.collection(repository.tenant(), depth).await?;
+        Ok(Self {
+            repository,
+            collection,
+            waiting: Vec::new(),
+            options: *options,
+            progress,
+        })
+    }
+
+    /// How many are writing who began before: mark nothing until there are none.
+    pub fn older_writers(&self) -> usize {
+        let count = self.collection.older_writers();
+        self.progress.waiting.store(count as u64, Ordering::Relaxed);
+        count
+    }
+
+    /// Marks what references need, with their histories.
+    pub async fn references(&mut self) -> Result<()> {
         let (store, tenant) = (self.repository.store(), self.repository.tenant());
         let mut after: Option<String> = None;
         loop {
@@ -202,8 +216,9 @@ impl Walk<'_> {
         }
     }
 
-    /// A root that is not there is damage, which must not be made worse.
-    async fn root(&mut self, root: Root) -> Result<()> {
+    /// Marks what a root needs. One that is not there is damage, which must not
+    /// be made worse.
+    pub async fn root(&mut self, root: Root) -> Result<()> {
         match self.snapshot(root.snapshot, root.history).await? {
             true => Ok(()),
             false => Err(Error::NoSuchSnapshot(root.snapshot)),
@@ -278,9 +293,26 @@ impl Walk<'_> {
         let store = self.repository.store();
         Ok(store.get(self.repository.tenant(), keys).await?)
     }
+
+    /// Marks what is young or held, and removes the rest.
+    pub async fn finish(mut self) -> Result<GcReport> {
+        if let Some(since) = self.options.keep_since {
+            self.recent(since).await?;
+        }
+        loop {
+            for id in self.collection.arrivals() {
+                self.snapshot(id, false).await?;
+            }
+            if self.collection.close() {
+                break;
+            }
+        }
+        let dry_run = self.options.dry_run;
+        remove_rest(self.repository, self.collection, dry_run, self.progress).await
+    }
 }
 
-async fn finish(
+async fn remove_rest(
     repository: &Repository,
     mut collection: Box<dyn Collection + '_>,
     dry_run: bool,

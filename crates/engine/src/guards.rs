@@ -7,7 +7,7 @@
 //! [`Store::collection`]: crate::Store::collection
 
 use std::any::Any;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -53,8 +53,9 @@ struct Tenant {
     next: u64,
     /// Those who put objects ahead of a commit, by when they began.
     writers: BTreeSet<u64>,
-    /// Snapshots, and by how many they are held.
-    held: HashMap<SnapshotId, usize>,
+    /// Snapshots, and by how many they are held; in order, so that a
+    /// collection walks them in the same order in every run.
+    held: BTreeMap<SnapshotId, usize>,
     /// Snapshots that the collection has not heard of.
     arrived: Vec<SnapshotId>,
 }
@@ -65,7 +66,7 @@ impl Default for Tenant {
             phase: Phase::Idle,
             next: 0,
             writers: BTreeSet::new(),
-            held: HashMap::new(),
+            held: BTreeMap::new(),
             arrived: Vec::new(),
         }
     }

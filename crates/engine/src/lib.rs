@@ -39,7 +39,7 @@ pub use checkout::{CheckoutOptions, CheckoutReport, Owner, Present, Seed, checko
 pub use diff::{Change, ChangeKind, Diff};
 pub use error::{Error, Result};
 pub use file::{ChunkReader, ContentBuilder, content_of};
-pub use gc::{GcOptions, GcProgress, GcReport, Root, collect_garbage};
+pub use gc::{GcOptions, GcProgress, GcReport, GcRun, Root, collect_garbage};
 pub use guards::Guard;
 pub use import::{
     ImportOptions, Imported, Loss, LossKind, import, import_again, import_upper, look_again,
