@@ -67,9 +67,19 @@ impl Repository {
 
     /// The same, with `objects` visible as if they were stored.
     pub(crate) fn overlay(&self, objects: Arc<HashMap<ObjectKey, Bytes>>) -> Self {
+        self.overlay_while(objects, Vec::new())
+    }
+
+    /// The same, with guards that last as long as it does.
+    pub(crate) fn overlay_while(
+        &self,
+        objects: Arc<HashMap<ObjectKey, Bytes>>,
+        held: Vec<Arc<Guard>>,
+    ) -> Self {
         let store = Arc::new(Overlay {
             objects,
             below: self.store.clone(),
+            _held: held,
         });
         Self {
             store,
@@ -323,6 +333,7 @@ impl Weighter<ObjectKey, CachedNode> for ByBytes {
 struct Overlay {
     objects: Arc<HashMap<ObjectKey, Bytes>>,
     below: Arc<dyn Store>,
+    _held: Vec<Arc<Guard>>,
 }
 
 #[async_trait]

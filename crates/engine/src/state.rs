@@ -36,9 +36,15 @@ use seal::{Sealed, seal};
 #[derive(Debug)]
 pub struct StateTree {
     repository: Repository,
-    root: RwLock<Arc<Directory>>,
+    root: RwLock<State>,
     writer: Mutex<()>,
-    /// Keeps the snapshot that this was opened at.
+}
+
+/// What a tree is at a moment. Whoever reads it keeps what is stored of it.
+#[derive(Clone, Debug)]
+struct State {
+    root: Arc<Directory>,
+    /// Keeps the snapshot that the tree was opened at or committed as.
     held: Option<Arc<Guard>>,
 }
 
@@ -148,7 +154,6 @@ impl Clone for StateTree {
             repository: self.repository.apart(),
             root: RwLock::new(self.current()),
             writer: Mutex::new(()),
-            held: self.held.clone(),
         }
     }
 }
@@ -166,31 +171,35 @@ impl StateTree {
     }
 
     /// The tree of the snapshot with this id, which is not collected while the
-    /// tree or a clone of it is there.
+    /// tree or a clone of it is there and has not been committed as another.
     pub async fn open(repository: &Repository, id: SnapshotId) -> Result<Self> {
         let held = Some(Arc::new(repository.hold(id).await?));
         let tree = Self::at(repository, &repository.snapshot(id).await?);
-        Ok(Self { held, ..tree })
+        let root = tree.current().root;
+        tree.publish(State { root, held });
+        Ok(tree)
     }
 
     fn over(repository: &Repository, root: Directory) -> Self {
         Self {
             repository: repository.apart(),
-            root: RwLock::new(Arc::new(root)),
+            root: RwLock::new(State {
+                root: Arc::new(root),
+                held: None,
+            }),
             writer: Mutex::new(()),
-            held: None,
         }
     }
 
-    fn current(&self) -> Arc<Directory> {
+    fn current(&self) -> State {
         self.root
             .read()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
     }
 
-    fn publish(&self, root: Arc<Directory>) {
-        *self.root.write().unwrap_or_else(PoisonError::into_inner) = root;
+    fn publish(&self, state: State) {
+        *self.root.write().unwrap_or_else(PoisonError::into_inner) = state;
     }
 
     /// What is at `path`; `None` if nothing is.
@@ -203,7 +212,8 @@ impl StateTree {
                 modified: None,
             }));
         }
-        Ok(self.lookup(path).await?.and_then(|slot| slot.stat()))
+        let found = self.current().lookup(&self.repository, path).await?;
+        Ok(found.and_then(|slot| slot.stat()))
     }
 
     /// The whole of a file, for one that fits into memory.
@@ -213,7 +223,8 @@ impl StateTree {
 
     /// Up to `length` bytes of a file from `offset`; fewer where it ends.
     pub async fn read_at(&self, path: &TreePath, offset: u64, length: usize) -> Result<Bytes> {
-        let leaf = self.file(path).await?;
+        let state = self.current();
+        let leaf = state.file(&self.repository, path).await?;
         let Entry::File { content, .. } = &leaf.entry else {
             return Err(Error::NotAFile(path.clone()));
         };
@@ -222,7 +233,8 @@ impl StateTree {
 
     /// The target of a symbolic link.
     pub async fn read_link(&self, path: &TreePath) -> Result<Bytes> {
-        match self.lookup(path).await? {
+        let state = self.current();
+        match state.lookup(&self.repository, path).await? {
             Some(Slot::Leaf(leaf)) => match leaf.entry {
                 Entry::Link(link) => {
                     let found = self.with_pending(&leaf).chunks(&[link.hash]).await?;
@@ -243,7 +255,8 @@ impl StateTree {
         after: Option<&Name>,
         limit: usize,
     ) -> Result<Vec<(Name, Stat)>> {
-        let directory = match self.lookup(path).await? {
+        let state = self.current();
+        let directory = match state.lookup(&self.repository, path).await? {
             Some(Slot::Directory { directory, .. }) => directory,
             Some(_) => return Err(Error::NotADirectory(path.clone())),
             None => return Err(Error::NotFound(path.clone())),
@@ -423,11 +436,8 @@ impl StateTree {
     /// the directories it needs.
     pub async fn rename(&self, from: &TreePath, to: &TreePath) -> Result<()> {
         if from == to {
-            return self
-                .lookup(from)
-                .await?
-                .map(drop)
-                .ok_or_else(|| Error::NotFound(from.clone()));
+            let found = self.current().lookup(&self.repository, from).await?;
+            return found.map(drop).ok_or_else(|| Error::NotFound(from.clone()));
         }
         if to.starts_with(from) {
             return Err(Error::IntoItself(from.clone()));
@@ -449,17 +459,21 @@ impl StateTree {
     /// The tree's identity as it is now: equal content gives an equal root.
     /// Writes nothing.
     pub async fn tree(&self) -> Result<Tree> {
-        Ok(seal(&self.repository, &self.current()).await?.tree)
+        Ok(seal(&self.repository, &self.current().root).await?.tree)
     }
 
     /// What changed from this tree to `other`, which must be of the same
     /// repository. Uncommitted changes count on both sides.
     pub async fn diff(&self, other: &StateTree) -> Result<Diff> {
-        let before = seal(&self.repository, &self.current()).await?;
-        let after = seal(&self.repository, &other.current()).await?;
+        let states = [self.current(), other.current()];
+        let before = seal(&self.repository, &states[0].root).await?;
+        let after = seal(&self.repository, &states[1].root).await?;
         let objects = before.objects.into_iter().chain(after.objects);
         let objects = objects.map(|object| (object.key, object.data)).collect();
-        let repository = self.repository.overlay(Arc::new(objects));
+        let held = states.into_iter().filter_map(|state| state.held);
+        let repository = self
+            .repository
+            .overlay_while(Arc::new(objects), held.collect());
         Ok(Diff::new(&repository, before.tree, after.tree))
     }
 
@@ -471,15 +485,23 @@ impl StateTree {
             tree,
             times,
             objects,
-        } = seal(&self.repository, &self.current()).await?;
+        } = seal(&self.repository, &self.current().root).await?;
         let objects = self.put_ahead(objects).await?;
         let (id, commit) = info.into_commit(tree, times, objects)?;
-        self.repository
-            .store()
-            .commit(self.repository.tenant(), commit)
-            .await?;
+        let (store, tenant) = (self.repository.store(), self.repository.tenant());
+        // Until the snapshot is held, so that no collection comes in between.
+        let writing = store.writing(tenant).await?;
+        store.commit(tenant, commit).await?;
+        let held = match store.hold(tenant, &[id]).await {
+            Ok(Some(held)) => held,
+            // It is stored, so this is no failure; what is written is safe too.
+            Ok(None) | Err(_) => writing,
+        };
+        self.publish(State {
+            root: Arc::new(Directory::stored(tree, times)),
+            held: Some(Arc::new(held)),
+        });
         self.repository.caught_up();
-        self.publish(Arc::new(Directory::stored(tree, times)));
         Ok(id)
     }
 
@@ -524,28 +546,6 @@ impl StateTree {
         Ok(leaf)
     }
 
-    async fn file(&self, path: &TreePath) -> Result<Leaf> {
-        match self.lookup(path).await? {
-            Some(Slot::Leaf(leaf)) => Ok(leaf),
-            Some(_) => Err(Error::NotAFile(path.clone())),
-            None => Err(Error::NotFound(path.clone())),
-        }
-    }
-
-    async fn lookup(&self, path: &TreePath) -> Result<Option<Slot>> {
-        let mut slot = Slot::root(self.current());
-        for name in path.names() {
-            let Slot::Directory { directory, .. } = &slot else {
-                return Ok(None);
-            };
-            match directory.find(&self.repository, &name).await? {
-                Some(found) => slot = found,
-                None => return Ok(None),
-            }
-        }
-        Ok(Some(slot))
-    }
-
     /// Finds where to write, and keeps other writers out until it is done.
     async fn place(&self, path: &TreePath, make_parents: bool) -> Result<Place<'_>> {
         let guard = self.writer.lock().await;
@@ -555,7 +555,7 @@ impl StateTree {
 
     async fn place_in<'a>(
         &'a self,
-        root: Arc<Directory>,
+        state: State,
         path: &TreePath,
         make_parents: bool,
         guard: MutexGuard<'a, ()>,
@@ -563,6 +563,7 @@ impl StateTree {
         let Some((parent, name)) = path.split_last() else {
             return Err(Error::Root);
         };
+        let State { root, held } = state;
         let mut directory = root;
         let mut above = Vec::new();
         for step in parent.names() {
@@ -592,13 +593,38 @@ impl StateTree {
             name,
             slot,
             path: path.clone(),
+            held,
             guard,
         })
     }
 
     fn put_back(&self, place: Place<'_>, slot: Slot) {
-        let (root, _guard) = place.replaced_by(slot);
-        self.publish(root);
+        let (state, _guard) = place.replaced_by(slot);
+        self.publish(state);
+    }
+}
+
+impl State {
+    async fn file(&self, repository: &Repository, path: &TreePath) -> Result<Leaf> {
+        match self.lookup(repository, path).await? {
+            Some(Slot::Leaf(leaf)) => Ok(leaf),
+            Some(_) => Err(Error::NotAFile(path.clone())),
+            None => Err(Error::NotFound(path.clone())),
+        }
+    }
+
+    async fn lookup(&self, repository: &Repository, path: &TreePath) -> Result<Option<Slot>> {
+        let mut slot = Slot::root(self.root.clone());
+        for name in path.names() {
+            let Slot::Directory { directory, .. } = &slot else {
+                return Ok(None);
+            };
+            match directory.find(repository, &name).await? {
+                Some(found) => slot = found,
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(slot))
     }
 }
 
@@ -628,6 +654,7 @@ struct Place<'a> {
     /// What is there now.
     slot: Option<Slot>,
     path: TreePath,
+    held: Option<Arc<Guard>>,
     guard: MutexGuard<'a, ()>,
 }
 
@@ -653,7 +680,7 @@ impl<'a> Place<'a> {
     }
 
     /// The root of the tree with `slot` in this place.
-    fn replaced_by(self, slot: Slot) -> (Arc<Directory>, MutexGuard<'a, ()>) {
+    fn replaced_by(self, slot: Slot) -> (State, MutexGuard<'a, ()>) {
         let mut changed = Arc::new(self.directory.with(self.name, slot));
         for above in self.above.into_iter().rev() {
             let slot = Slot::Directory {
@@ -663,7 +690,11 @@ impl<'a> Place<'a> {
             };
             changed = Arc::new(above.directory.with(above.name, slot));
         }
-        (changed, self.guard)
+        let state = State {
+            root: changed,
+            held: self.held,
+        };
+        (state, self.guard)
     }
 }
 

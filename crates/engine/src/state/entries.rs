@@ -8,7 +8,7 @@ use elevo_objects::{Entry, Hash, Mode, SnapshotId, Tree};
 
 use super::directory::{Directory, Leaf, Slot};
 use super::seal::{Sealed, seal};
-use super::{CommitInfo, StateTree};
+use super::{CommitInfo, State, StateTree};
 use crate::error::{Error, Result};
 use crate::store::{Commit, Object};
 
@@ -19,7 +19,8 @@ impl StateTree {
         if path.is_root() {
             return Err(Error::Root);
         }
-        Ok(match self.lookup(path).await? {
+        let state = self.current();
+        Ok(match state.lookup(&self.repository, path).await? {
             Some(Slot::Leaf(leaf)) => Some(leaf.entry),
             Some(Slot::Directory {
                 mode, directory, ..
@@ -57,7 +58,8 @@ impl StateTree {
 
     /// A directory and its times, as they are or would be stored.
     pub async fn directory(&self, path: &TreePath) -> Result<(Tree, Option<Hash>)> {
-        match self.lookup(path).await? {
+        let state = self.current();
+        match state.lookup(&self.repository, path).await? {
             Some(Slot::Directory { directory, .. }) if directory.changes.is_empty() => {
                 Ok((directory.tree, directory.times))
             }
@@ -128,10 +130,12 @@ impl StateTree {
             tree,
             times,
             objects,
-        } = seal(&self.repository, &self.current()).await?;
+        } = seal(&self.repository, &self.current().root).await?;
         let rest = self.put_ahead(objects).await?;
         self.put_objects(rest).await?;
-        self.publish(Arc::new(Directory::stored(tree, times)));
+        let root = Arc::new(Directory::stored(tree, times));
+        let held = self.current().held;
+        self.publish(State { root, held });
         Ok((tree, times))
     }
 
@@ -143,7 +147,7 @@ impl StateTree {
             tree,
             times,
             objects,
-        } = seal(&self.repository, &self.current()).await?;
+        } = seal(&self.repository, &self.current().root).await?;
         let objects = self.put_ahead(objects).await?;
         info.into_commit(tree, times, objects)
     }
