@@ -13,7 +13,7 @@ const ACCESSES: [Access; 5] = [
 const AGENT: &str = "ada";
 const ROLE: &str = "dev";
 const DEFAULT: Access = Access::Append;
-const MOST_RULES: usize = 16;
+const MOST_RULES: usize = 6;
 
 /// Asks a policy about a path: the last line, with a rule in each line before. A rule is a byte,
 /// which says what it allows and to whom, and a pattern.
