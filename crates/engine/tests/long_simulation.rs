@@ -1,0 +1,22 @@
+//! The engine under simulated delays, errors and crashes, ten thousand times.
+//! `ELEVO_LONG` says how many (see CONTRIBUTING.md), `ELEVO_SEED` where they
+//! begin.
+
+mod sim;
+
+use elevo_testkit::long;
+
+#[test]
+fn ten_thousand_seeds_run_without_a_fault_of_ours() {
+    let first = long::seed();
+    let count = long::rounds(10_000, 100);
+    let (mut crashes, mut commits) = (0, 0);
+    for at in 0..count {
+        let outcome = sim::run(first.wrapping_add(at.into()), false);
+        crashes += outcome.crashes;
+        commits += outcome.commits;
+    }
+    long::note(format_args!(
+        "{count} seeds, {crashes} crashes, {commits} commits"
+    ));
+}

@@ -1,0 +1,398 @@
+//! Those who commit, fork and read, all at once.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use elevo_core::TreePath;
+use elevo_engine::{
+    Commit, CommitInfo, Error, Expected, ReferenceUpdate, Repository, Result, StateTree, StoreError,
+};
+use elevo_objects::SnapshotId;
+use rand::rngs::SmallRng;
+use rand::{Rng, RngExt, SeedableRng};
+
+use super::executor::{Sim, timestamp};
+use super::model::{Files, Model, Move, Needed};
+use super::{SHARED, Settings, TENANT};
+
+/// References that one client has for itself.
+const OWN: usize = 3;
+
+#[derive(Clone)]
+pub struct Client {
+    pub sim: Sim,
+    pub settings: Settings,
+    pub model: Rc<RefCell<Model>>,
+    /// Over one store, with and without puts ahead of commits.
+    pub repositories: [Repository; 2],
+    pub number: usize,
+    /// How many are at work.
+    pub working: Rc<Cell<usize>>,
+}
+
+/// A tree that a client works on, what must be in it, and the commit it is at.
+pub struct Work {
+    pub tree: StateTree,
+    pub files: Files,
+    at: Option<(usize, SnapshotId)>,
+}
+
+/// Where a commit goes.
+#[derive(Clone, Copy)]
+enum Target<'a> {
+    Unnamed,
+    /// A reference that is at the commit that the work is at.
+    Next(&'a str),
+    /// The same, which gives up what came before.
+    Alone(&'a str),
+    /// A reference that is not there.
+    New(&'a str),
+}
+
+/// Only what the storage may do to anybody is no defect.
+pub fn is_injected(error: &Error) -> bool {
+    matches!(error, Error::Store(StoreError::Storage(_)))
+}
+
+impl Client {
+    /// Works for a while.
+    pub async fn work(self) {
+        for _ in 0..self.settings.actions {
+            let action = self.sim.below(100);
+            self.sim.note("action", (self.number, action));
+            let done = match action {
+                0..25 => self.commit_to_shared().await,
+                25..45 => self.commit_to_own().await,
+                45..65 => self.fork().await,
+                65..80 => self.read().await,
+                80..85 => self.read_unnamed().await,
+                85..95 => self.remove_own().await,
+                _ => self.remove_root().await,
+            };
+            match done {
+                Err(error) if !is_injected(&error) => panic!("action {action}: {error:?}"),
+                _ => self.pause().await,
+            }
+        }
+        self.working.set(self.working.get() - 1);
+    }
+
+    async fn pause(&self) {
+        let micros = self.sim.random(|random| match random.random_range(0..10) {
+            0..6 => 0,
+            6..9 => random.random_range(0..2000),
+            _ => random.random_range(0..60_000),
+        });
+        self.sim.sleep(micros).await;
+    }
+
+    pub fn repository(&self) -> &Repository {
+        &self.repositories[self.sim.below(2)]
+    }
+
+    fn own(&self) -> String {
+        format!("own{}-{}", self.number, self.sim.below(OWN))
+    }
+
+    async fn commit_to_shared(&self) -> Result<()> {
+        let Some(mut work) = self.open(SHARED).await? else {
+            return Ok(());
+        };
+        for _ in 0..=self.sim.below(2) {
+            self.edit(&mut work).await?;
+            self.pause().await;
+            if !self.commit(&mut work, Target::Next(SHARED)).await? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    async fn commit_to_own(&self) -> Result<()> {
+        let name = self.own();
+        let Some(mut work) = self.open(&name).await? else {
+            return Ok(());
+        };
+        for _ in 0..=self.sim.below(3) {
+            self.edit(&mut work).await?;
+            self.pause().await;
+            let target = match self.sim.chance(0.3) {
+                true => Target::Alone(&name),
+                false => Target::Next(&name),
+            };
+            assert!(self.commit(&mut work, target).await?, "{name} has moved");
+        }
+        Ok(())
+    }
+
+    /// Goes on from what somebody else has, without a name for a while.
+    async fn fork(&self) -> Result<()> {
+        let names: Vec<_> = self.model.borrow().references.keys().cloned().collect();
+        let Some(name) = self.sim.pick(&names) else {
+            return Ok(());
+        };
+        let Some(original) = self.open(&name).await? else {
+            return Ok(());
+        };
+        let mut work = Work {
+            tree: original.tree.clone(),
+            files: original.files.clone(),
+            at: original.at,
+        };
+        self.edit(&mut work).await?;
+        let mut diff = original.tree.diff(&work.tree).await?;
+        drop(original);
+        self.pause().await;
+        for _ in 0..=self.sim.below(2) {
+            self.commit(&mut work, Target::Unnamed).await?;
+            self.pause().await;
+            self.become_root(&work).await?;
+            self.edit(&mut work).await?;
+        }
+        while diff.next().await?.is_some() {}
+        self.assert_holds(&work.tree, &work.files, 3).await?;
+        let own = self.own();
+        if self.is_absent(&own) {
+            let made = self.commit(&mut work, Target::New(&own)).await?;
+            assert!(made, "{own} is not there");
+        }
+        Ok(())
+    }
+
+    fn is_absent(&self, name: &str) -> bool {
+        let model = self.model.borrow();
+        let reference = model.references.get(name);
+        reference.is_none_or(|reference| reference.settled() == Some(None))
+    }
+
+    /// Has the catalog name a snapshot, while it is held.
+    async fn become_root(&self, work: &Work) -> Result<()> {
+        if self.sim.chance(0.7) {
+            return Ok(());
+        }
+        let Some((attempt, id)) = work.at else {
+            return Ok(());
+        };
+        let held = match self.repository().hold(id).await {
+            Err(Error::NoSuchSnapshot(_)) => return Ok(()),
+            held => held?,
+        };
+        self.pause().await;
+        self.sim.note("root", attempt);
+        self.model.borrow_mut().roots.insert(attempt);
+        drop(held);
+        Ok(())
+    }
+
+    async fn remove_root(&self) -> Result<()> {
+        let roots: Vec<_> = self.model.borrow().roots.iter().copied().collect();
+        if let Some(attempt) = self.sim.pick(&roots) {
+            self.model.borrow_mut().roots.remove(&attempt);
+        }
+        Ok(())
+    }
+
+    /// Reads something that a reference or the catalog keeps.
+    async fn read(&self) -> Result<()> {
+        let (needed, roots) = {
+            let model = self.model.borrow();
+            let roots: Vec<_> = model.roots.iter().copied().collect();
+            (model.needed(), roots)
+        };
+        let needed = self.sim.pick(&needed);
+        let root = self.sim.pick(&roots).filter(|_| self.sim.chance(0.3));
+        let Some(attempt) = root.or(needed.as_ref().map(|needed| needed.attempt)) else {
+            return Ok(());
+        };
+        let must_be_there = |model: &Model| match (root, &needed) {
+            (Some(root), _) => model.roots.contains(&root),
+            (None, Some(needed)) => model.is_needed(needed),
+            (None, None) => false,
+        };
+        self.read_attempt(attempt, must_be_there).await
+    }
+
+    async fn read_unnamed(&self) -> Result<()> {
+        let Some(keep) = self.settings.keep else {
+            return Ok(());
+        };
+        let unnamed = self.model.borrow().unnamed.clone();
+        let Some(attempt) = self.sim.pick(&unnamed) else {
+            return Ok(());
+        };
+        let is_young = |model: &Model| model.attempts[attempt].created + keep >= self.sim.now();
+        self.read_attempt(attempt, is_young).await
+    }
+
+    async fn read_attempt(
+        &self,
+        attempt: usize,
+        must_be_there: impl Fn(&Model) -> bool,
+    ) -> Result<()> {
+        let (id, files) = {
+            let attempt = &self.model.borrow().attempts[attempt];
+            (attempt.id, attempt.files.clone())
+        };
+        let Some(id) = id else { return Ok(()) };
+        match StateTree::open(self.repository(), id).await {
+            Err(Error::NoSuchSnapshot(_)) => {
+                let model = self.model.borrow();
+                assert!(!must_be_there(&model), "commit {attempt} is gone");
+                Ok(())
+            }
+            tree => {
+                let tree = tree?;
+                self.pause().await;
+                self.assert_holds(&tree, &files, 4).await
+            }
+        }
+    }
+
+    async fn remove_own(&self) -> Result<()> {
+        let name = self.own();
+        let (from, id) = {
+            let model = self.model.borrow();
+            let reference = model.references.get(&name);
+            let Some(from) = reference.and_then(|found| found.settled()).flatten() else {
+                return Ok(());
+            };
+            (from, model.attempts[from].id.expect("it was acknowledged"))
+        };
+        let step = Move::new(Some(from), None, true);
+        self.model.borrow_mut().begin(&name, step);
+        let update = ReferenceUpdate {
+            name: name.clone(),
+            expected: Expected::At(id),
+            target: None,
+        };
+        let commit = Commit {
+            references: vec![update],
+            ..Commit::default()
+        };
+        let done = self.repository().store().commit(TENANT, commit).await;
+        self.model.borrow_mut().end(&name, None, done.is_ok());
+        done?;
+        Ok(())
+    }
+
+    /// The tree of a reference, or an empty one; `None` if it was removed
+    /// between two calls.
+    async fn open(&self, name: &str) -> Result<Option<Work>> {
+        let repository = self.repository();
+        let watched = self.model.borrow().watch(name, 0);
+        let found = repository.store().reference(TENANT, name).await?;
+        let Some(id) = found else {
+            return Ok(Some(Work {
+                tree: StateTree::empty(repository),
+                files: Files::default(),
+                at: None,
+            }));
+        };
+        let tree = match StateTree::open(repository, id).await {
+            Err(Error::NoSuchSnapshot(_)) => {
+                self.assert_was_dropped(&watched);
+                return Ok(None);
+            }
+            tree => tree?,
+        };
+        let attempt = number_of(&repository.snapshot(id).await?.message);
+        let files = self.model.borrow().attempts[attempt].files.clone();
+        let at = Some((attempt, id));
+        Ok(Some(Work { tree, files, at }))
+    }
+
+    fn assert_was_dropped(&self, watched: &Needed) {
+        let is_needed = self.model.borrow().is_needed(watched);
+        assert!(!is_needed, "what {} points to is gone", watched.name);
+    }
+
+    /// Commits; false if the reference has moved.
+    async fn commit(&self, work: &mut Work, target: Target<'_>) -> Result<bool> {
+        let created = self.sim.now();
+        let at = work.at.map(|(attempt, _)| attempt);
+        let number = {
+            let mut model = self.model.borrow_mut();
+            let before = match (target, at) {
+                (Target::Next(_), Some(at)) => model.attempts[at].history.clone(),
+                // What came before it may be nobody's by now.
+                (Target::New(_), Some(at)) => vec![at],
+                _ => Vec::new(),
+            };
+            model.attempt(work.files.clone(), &before, created)
+        };
+        let (name, from, drops) = match target {
+            Target::Unnamed => (None, None, false),
+            Target::Next(name) => (Some(name), work.at, false),
+            Target::Alone(name) => (Some(name), work.at, true),
+            Target::New(name) => (Some(name), None, false),
+        };
+        if let Some(name) = name {
+            let step = Move::new(from.map(|(from, _)| from), Some(number), drops);
+            self.model.borrow_mut().begin(name, step);
+        }
+        let expected = from.map_or(Expected::Absent, |(_, id)| Expected::At(id));
+        let parent = work.at.map(|(_, id)| id);
+        let info = CommitInfo {
+            parents: parent.filter(|_| !drops).into_iter().collect(),
+            author: "client".into(),
+            message: number.to_string(),
+            created: timestamp(created),
+            labels: BTreeMap::new(),
+            reference: name.map(|name| (name.into(), expected)),
+        };
+        let done = work.tree.commit(info).await;
+        self.note_commit(number, name, &done);
+        match done {
+            Ok(id) => {
+                work.at = Some((number, id));
+                Ok(true)
+            }
+            Err(Error::Store(StoreError::ReferenceMoved { .. })) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// An error says that nothing of a commit has happened.
+    fn note_commit(&self, number: usize, name: Option<&str>, done: &Result<SnapshotId>) {
+        let mut model = self.model.borrow_mut();
+        if let Ok(id) = done {
+            model.attempts[number].id = Some(*id);
+        }
+        match name {
+            Some(name) => model.end(name, Some(number), done.is_ok()),
+            None if done.is_ok() => model.unnamed.push(number),
+            None => {}
+        }
+        self.sim.note("acknowledged", (number, done.is_ok()));
+    }
+
+    /// Some files of a tree are as they should be.
+    async fn assert_holds(&self, tree: &StateTree, files: &Files, count: usize) -> Result<()> {
+        let names: Vec<_> = files.files.keys().cloned().collect();
+        for _ in 0..count {
+            let Some(name) = self.sim.pick(&names) else {
+                break;
+            };
+            let read = tree.read(&path(&name)).await?;
+            assert!(read == files.files[&name].bytes, "{name} has other bytes");
+        }
+        Ok(())
+    }
+}
+
+pub fn path(text: &str) -> TreePath {
+    TreePath::new(text).expect("a path")
+}
+
+pub fn number_of(message: &str) -> usize {
+    message.parse().expect("a commit of the simulation")
+}
+
+/// Bytes that differ by `which`.
+pub fn bytes(which: u64, length: usize) -> Bytes {
+    let mut bytes = vec![0; length];
+    SmallRng::seed_from_u64(which).fill_bytes(&mut bytes);
+    bytes.into()
+}

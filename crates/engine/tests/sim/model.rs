@@ -1,0 +1,204 @@
+//! What must be in the store, by what clients were told: plain maps.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use elevo_core::Timestamp;
+use elevo_objects::SnapshotId;
+
+/// What a tree holds.
+#[derive(Clone, Debug, Default)]
+pub struct Files {
+    pub files: BTreeMap<String, File>,
+    pub directories: BTreeSet<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct File {
+    pub bytes: Bytes,
+    pub modified: Option<Timestamp>,
+}
+
+impl Files {
+    pub fn write(&mut self, path: &str, file: File) {
+        for (at, _) in path.match_indices('/') {
+            self.directories.insert(path[..at].into());
+        }
+        self.files.insert(path.into(), file);
+    }
+
+    /// Removes a directory with all that is in it.
+    pub fn remove_directory(&mut self, path: &str) {
+        let below = format!("{path}/");
+        self.files.retain(|name, _| !name.starts_with(&below));
+        let is_gone = |name: &String| name == path || name.starts_with(&below);
+        self.directories.retain(|name| !is_gone(name));
+    }
+}
+
+/// A commit that was tried. Its number is its message.
+#[derive(Debug)]
+pub struct Attempt {
+    pub files: Files,
+    /// Itself and those before it that a reference to it keeps.
+    pub history: Vec<usize>,
+    pub created: u64,
+    /// Known when it was acknowledged or found.
+    pub id: Option<SnapshotId>,
+    /// Whether every byte of it was compared.
+    pub is_checked: bool,
+}
+
+/// A reference being moved.
+#[derive(Clone, Copy, Debug)]
+pub struct Move {
+    pub from: Option<usize>,
+    pub to: Option<usize>,
+    /// Whether it gives up what it kept.
+    pub drops: bool,
+    is_acknowledged: bool,
+}
+
+impl Move {
+    pub fn new(from: Option<usize>, to: Option<usize>, drops: bool) -> Self {
+        Self {
+            from,
+            to,
+            drops,
+            is_acknowledged: false,
+        }
+    }
+}
+
+/// Where a reference was last known to be, and what was tried since.
+#[derive(Debug, Default)]
+pub struct Reference {
+    base: Option<usize>,
+    moves: Vec<Move>,
+    drops: u64,
+}
+
+impl Reference {
+    /// Where it is, if nothing is under way.
+    pub fn settled(&self) -> Option<Option<usize>> {
+        self.moves.is_empty().then_some(self.base)
+    }
+
+    /// Changes when the reference may have given something up.
+    fn era(&self) -> Option<u64> {
+        let is_dropping = self.moves.iter().any(|step| step.drops);
+        (!is_dropping).then_some(self.drops)
+    }
+
+    /// Follows what is known to have happened.
+    fn advance(&mut self) {
+        let next = |step: &Move, base| step.is_acknowledged && step.from == base;
+        while let Some(at) = self.moves.iter().position(|step| next(step, self.base)) {
+            self.base = self.moves.remove(at).to;
+        }
+    }
+
+    /// It is found at `now`: everything acknowledged must be on the way there.
+    fn settle(&mut self, name: &str, now: Option<usize>) {
+        let mut left = std::mem::take(&mut self.moves);
+        let mut at = now;
+        while at != self.base || left.iter().any(|step| step.is_acknowledged) {
+            let Some(place) = left.iter().position(|step| step.to == at) else {
+                panic!(
+                    "{name} is at {now:?}, was at {:?} before {left:?}",
+                    self.base
+                );
+            };
+            at = left.remove(place).from;
+        }
+        self.base = now;
+    }
+}
+
+#[derive(Debug, Default)]
+pub struct Model {
+    pub attempts: Vec<Attempt>,
+    pub references: BTreeMap<String, Reference>,
+    /// Roots that are not in the store, as a catalog has them.
+    pub roots: BTreeSet<usize>,
+    /// Acknowledged commits that nothing names.
+    pub unnamed: Vec<usize>,
+}
+
+/// Something that must be there, as long as its era lasts.
+#[derive(Clone, Debug)]
+pub struct Needed {
+    pub attempt: usize,
+    pub name: String,
+    era: Option<u64>,
+}
+
+impl Model {
+    pub fn attempt(&mut self, files: Files, before: &[usize], created: u64) -> usize {
+        let number = self.attempts.len();
+        let history = [&[number], before].concat();
+        self.attempts.push(Attempt {
+            files,
+            history,
+            created,
+            id: None,
+            is_checked: false,
+        });
+        number
+    }
+
+    pub fn begin(&mut self, name: &str, step: Move) {
+        let reference = self.references.entry(name.into()).or_default();
+        reference.drops += u64::from(step.drops);
+        reference.moves.push(step);
+    }
+
+    pub fn end(&mut self, name: &str, to: Option<usize>, has_happened: bool) {
+        let reference = self.references.entry(name.into()).or_default();
+        let place = reference.moves.iter().position(|step| step.to == to);
+        let place = place.expect("it has begun");
+        match has_happened {
+            true => reference.moves[place].is_acknowledged = true,
+            false => drop(reference.moves.remove(place)),
+        }
+        reference.advance();
+    }
+
+    /// What a crash or the end has left of a reference.
+    pub fn settle(&mut self, name: &str, now: Option<usize>) {
+        let reference = self.references.entry(name.into()).or_default();
+        reference.settle(name, now);
+    }
+
+    /// What the reference promises now.
+    pub fn watch(&self, name: &str, attempt: usize) -> Needed {
+        Needed {
+            attempt,
+            name: name.into(),
+            era: self.references.get(name).and_then(Reference::era),
+        }
+    }
+
+    /// Whether something must still be there.
+    pub fn is_needed(&self, needed: &Needed) -> bool {
+        let reference = self.references.get(&needed.name);
+        let era = reference.and_then(Reference::era);
+        era.is_some() && era == needed.era
+    }
+
+    /// All that references keep.
+    pub fn needed(&self) -> Vec<Needed> {
+        let mut all = Vec::new();
+        for (name, reference) in &self.references {
+            if reference.era().is_none() {
+                continue;
+            }
+            let done = reference.moves.iter().filter(|step| step.is_acknowledged);
+            for head in done.map(|step| step.to).chain([reference.base]).flatten() {
+                let history = self.attempts[head].history.iter();
+                all.extend(history.map(|at| self.watch(name, *at)));
+            }
+        }
+        all
+    }
+}

@@ -1,0 +1,271 @@
+//! A store whose calls take time, fail, and end with the machine: a memory
+//! store, and what of it would be lost with the power.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use elevo_core::TenantId;
+use elevo_engine::{
+    Collection, Commit, Depth, Guard, MemoryStore, Object, Store, StoreError, StoreResult,
+};
+use elevo_objects::{ObjectKey, Snapshot, SnapshotId};
+
+use super::collection::SimCollection;
+use super::executor::Sim;
+use super::{Settings, TENANT};
+
+/// What stays when everything else ends. Commits, removals of snapshots and
+/// ends of collections are durable at once; puts are with the next commit that
+/// begins after them, and removals of objects whenever they are.
+#[derive(Debug, Default)]
+pub struct Disk {
+    pub memory: Arc<MemoryStore>,
+    unsynced: Mutex<Unsynced>,
+}
+
+#[derive(Debug, Default)]
+struct Unsynced {
+    /// Objects that were put, and when.
+    puts: BTreeMap<ObjectKey, u64>,
+    next: u64,
+    /// Objects that were removed.
+    removed: BTreeMap<ObjectKey, Bytes>,
+}
+
+impl Disk {
+    fn lock(&self) -> MutexGuard<'_, Unsynced> {
+        self.unsynced.lock().expect("nobody panics with it")
+    }
+
+    async fn put(&self, objects: Vec<Object>) -> StoreResult<()> {
+        let keys: Vec<_> = objects.iter().map(|object| object.key).collect();
+        let found = self.memory.get(TENANT, &keys).await?;
+        {
+            let mut unsynced = self.lock();
+            unsynced.next += 1;
+            let next = unsynced.next;
+            for (key, _) in keys.iter().zip(found).filter(|(_, data)| data.is_none()) {
+                unsynced.puts.insert(*key, next);
+                unsynced.removed.remove(key);
+            }
+        }
+        self.memory.put(TENANT, objects).await
+    }
+
+    async fn commit(&self, commit: Commit, began: u64) -> StoreResult<Vec<SnapshotId>> {
+        let keys: Vec<_> = commit.objects.iter().map(|object| object.key).collect();
+        let ids = self.memory.commit(TENANT, commit).await?;
+        let mut unsynced = self.lock();
+        unsynced.puts.retain(|_, put| *put > began);
+        for key in keys {
+            unsynced.puts.remove(&key);
+            unsynced.removed.remove(&key);
+        }
+        Ok(ids)
+    }
+
+    /// Notes that an object is gone.
+    pub fn removed(&self, key: ObjectKey, data: Bytes) {
+        let mut unsynced = self.lock();
+        if unsynced.puts.remove(&key).is_none() {
+            unsynced.removed.insert(key, data);
+        }
+    }
+
+    /// Leaves what a crash leaves: of what was not durable, any part.
+    pub fn lose_power(&self, sim: &Sim) {
+        let Unsynced { puts, removed, .. } = std::mem::take(&mut *self.lock());
+        let part = sim.pick(&[0.0, 0.5, 1.0]).unwrap_or_default();
+        for key in puts.into_keys() {
+            if !sim.chance(part) {
+                self.memory.damage(TENANT, key, None);
+            }
+        }
+        for (key, data) in removed {
+            if sim.chance(part) {
+                self.memory.damage(TENANT, key, Some(data));
+            }
+        }
+    }
+}
+
+/// The store that the engine sees.
+#[derive(Clone)]
+pub struct SimStore {
+    pub sim: Sim,
+    pub disk: Arc<Disk>,
+    pub settings: Settings,
+    /// Commits as an import does: puts what is not found, then the rest.
+    pub puts_ahead: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("the simulated storage failed")]
+struct Injected;
+
+impl SimStore {
+    /// Takes a while, in which others go on or all ends.
+    pub async fn takes_time(&self) {
+        self.sim.step().await;
+        let micros = self.sim.random(|random| self.settings.latency(random));
+        if micros > 0 {
+            self.sim.sleep(micros).await;
+            self.sim.step().await;
+        }
+    }
+
+    /// Takes a while, and may fail.
+    pub async fn may_fail(&self, what: &str) -> StoreResult<()> {
+        self.takes_time().await;
+        if self.settings.errors > 0.0 && self.sim.chance(self.settings.errors) {
+            self.sim.note("failed", what);
+            return Err(StoreError::Storage(Box::new(Injected)));
+        }
+        Ok(())
+    }
+
+    /// A call that changes nothing.
+    async fn read<T>(
+        &self,
+        what: &str,
+        count: usize,
+        call: impl Future<Output = StoreResult<T>>,
+    ) -> StoreResult<T> {
+        self.may_fail(what).await?;
+        self.sim.note(what, count);
+        let answer = call.await?;
+        self.takes_time().await;
+        Ok(answer)
+    }
+
+    async fn put_some(&self, mut objects: Vec<Object>) -> StoreResult<()> {
+        // They come in the order of a hash map.
+        objects.sort_unstable_by_key(|object| object.key);
+        self.may_fail("put").await?;
+        let some = self.sim.below(objects.len() + 1);
+        let rest = objects.split_off(some);
+        self.sim.note("put", (objects.len(), rest.len()));
+        self.disk.put(objects).await?;
+        self.may_fail("put").await?;
+        self.disk.put(rest).await?;
+        self.takes_time().await;
+        Ok(())
+    }
+
+    async fn commit_all(&self, mut commit: Commit) -> StoreResult<Vec<SnapshotId>> {
+        let began = self.disk.lock().next;
+        commit.objects.sort_unstable_by_key(|object| object.key);
+        self.may_fail("commit").await?;
+        if self.sim.chance(0.2) {
+            // An error that follows leaves objects, and nothing else.
+            let some = self.sim.below(commit.objects.len() + 1);
+            self.disk.put(commit.objects[..some].to_vec()).await?;
+            self.may_fail("commit").await?;
+        }
+        let count = commit.objects.len();
+        let ids = self.disk.commit(commit, began).await;
+        let told: Vec<_> = ids.iter().flatten().map(|id| id.0).collect();
+        self.sim.note("commit", (count, told));
+        self.takes_time().await;
+        ids
+    }
+
+    async fn commit_after_puts(&self, mut commit: Commit) -> StoreResult<Vec<SnapshotId>> {
+        let _writing = self.writing(TENANT).await?;
+        let mut objects = std::mem::take(&mut commit.objects);
+        objects.sort_unstable_by_key(|object| object.key);
+        let size = 1 + self.sim.below(8);
+        for some in objects.chunks(size) {
+            let keys: Vec<_> = some.iter().map(|object| object.key).collect();
+            let found = self.contains(TENANT, &keys).await?;
+            let missing = some.iter().zip(found).filter(|(_, found)| !found);
+            let missing: Vec<_> = missing.map(|(object, _)| object.clone()).collect();
+            if !missing.is_empty() {
+                self.put_some(missing).await?;
+            }
+        }
+        self.commit_all(commit).await
+    }
+}
+
+#[async_trait]
+impl Store for SimStore {
+    async fn get(&self, tenant: TenantId, keys: &[ObjectKey]) -> StoreResult<Vec<Option<Bytes>>> {
+        let call = self.disk.memory.get(tenant, keys);
+        self.read("get", keys.len(), call).await
+    }
+
+    async fn contains(&self, tenant: TenantId, keys: &[ObjectKey]) -> StoreResult<Vec<bool>> {
+        let call = self.disk.memory.contains(tenant, keys);
+        self.read("contains", keys.len(), call).await
+    }
+
+    async fn put(&self, _: TenantId, objects: Vec<Object>) -> StoreResult<()> {
+        self.put_some(objects).await
+    }
+
+    async fn commit(&self, _: TenantId, commit: Commit) -> StoreResult<Vec<SnapshotId>> {
+        match self.puts_ahead {
+            true => self.commit_after_puts(commit).await,
+            false => self.commit_all(commit).await,
+        }
+    }
+
+    async fn snapshots(
+        &self,
+        tenant: TenantId,
+        ids: &[SnapshotId],
+    ) -> StoreResult<Vec<Option<Snapshot>>> {
+        let call = self.disk.memory.snapshots(tenant, ids);
+        self.read("snapshots", ids.len(), call).await
+    }
+
+    async fn list_snapshots(
+        &self,
+        tenant: TenantId,
+        after: Option<SnapshotId>,
+        limit: usize,
+    ) -> StoreResult<Vec<SnapshotId>> {
+        let call = self.disk.memory.list_snapshots(tenant, after, limit);
+        self.read("list snapshots", limit, call).await
+    }
+
+    async fn reference(&self, tenant: TenantId, name: &str) -> StoreResult<Option<SnapshotId>> {
+        let call = self.disk.memory.reference(tenant, name);
+        self.read("reference", name.len(), call).await
+    }
+
+    async fn list_references(
+        &self,
+        tenant: TenantId,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> StoreResult<Vec<(String, SnapshotId)>> {
+        let memory = &self.disk.memory;
+        let call = memory.list_references(tenant, prefix, after, limit);
+        self.read("list references", limit, call).await
+    }
+
+    async fn writing(&self, tenant: TenantId) -> StoreResult<Guard> {
+        let call = self.disk.memory.writing(tenant);
+        self.read("writing", 0, call).await
+    }
+
+    async fn hold(&self, tenant: TenantId, snapshots: &[SnapshotId]) -> StoreResult<Option<Guard>> {
+        let call = self.disk.memory.hold(tenant, snapshots);
+        self.read("hold", snapshots.len(), call).await
+    }
+
+    async fn collection(
+        &self,
+        tenant: TenantId,
+        depth: Depth,
+    ) -> StoreResult<Box<dyn Collection + '_>> {
+        let call = self.disk.memory.collection(tenant, depth);
+        let below = self.read("collection", 0, call).await?;
+        Ok(Box::new(SimCollection::new(self, below)))
+    }
+}
