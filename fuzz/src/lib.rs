@@ -11,6 +11,8 @@ pub mod events;
 pub mod merge;
 #[cfg(feature = "objects")]
 pub mod objects;
+#[cfg(feature = "patch")]
+pub mod patch;
 #[cfg(feature = "core")]
 pub mod path;
 #[cfg(feature = "policy")]

@@ -1,235 +1,36 @@
-//! Patches as `git diff` writes them, read and applied to the byte: a hunk
-//! fits where it says it does, or the patch is refused.
+//! Patches that somebody sent, and how it is told that one is refused.
+
+mod reader;
 
 use bytes::Bytes;
-use diffy::Line;
-use diffy::patch_set::{FileMode, FileOperation, FilePatch, ParseOptions, PatchKind, PatchSet};
 use elevo_core::{ErrorCode, TreePath};
 
 use crate::app::diff::readable;
 use crate::failure::{Failure, Result};
+use reader::Refused;
 
-/// The longest line that names two files.
-const HEADER_BYTES: usize = 10_000;
-
-/// And the most spaces in it: each may be where the second name begins.
-const HEADER_SPACES: usize = 256;
-
-/// What a patch does to one file.
-#[derive(Debug)]
-pub(super) struct Edit {
-    pub(super) kind: EditKind,
-    /// The kind and mode that it has afterwards, if that is said.
-    pub(super) mode: Option<FileMode>,
-    pub(super) hunks: Vec<Hunk>,
-}
-
-/// Which files an edit is about.
-#[derive(Debug)]
-pub(super) enum EditKind {
-    Create(TreePath),
-    Remove(TreePath),
-    Modify(TreePath),
-    Rename { from: TreePath, to: TreePath },
-    Copy { from: TreePath, to: TreePath },
-}
-
-/// Lines that are replaced.
-#[derive(Debug)]
-pub(super) struct Hunk {
-    /// Lines before it.
-    before: usize,
-    lines: Vec<Change>,
-}
-
-#[derive(Debug)]
-enum Change {
-    Keep(Bytes),
-    Remove(Bytes),
-    Insert(Bytes),
-}
-
-impl Edit {
-    /// The path that a refusal names.
-    pub(super) fn path(&self) -> &TreePath {
-        match &self.kind {
-            EditKind::Create(path) | EditKind::Remove(path) | EditKind::Modify(path) => path,
-            EditKind::Rename { to, .. } | EditKind::Copy { to, .. } => to,
-        }
-    }
-}
+pub(super) use reader::{Edit, EditKind, patched};
 
 /// Takes a patch apart.
 pub(super) fn read(patch: &Bytes) -> Result<Vec<Edit>> {
-    let headers = check_lines(patch)?;
-    let options = match headers.is_git {
-        true => ParseOptions::gitdiff(),
-        false => ParseOptions::unidiff(),
-    };
-    let mut edits = Vec::new();
-    for file in PatchSet::parse_bytes(patch, options) {
-        let file = file.map_err(|error| refused(format!("this is no patch: {error}")))?;
-        edits.push(edit(patch, &file)?);
-    }
-    // The reader passes over what it takes for words between files.
-    if edits.iter().map(|edit| edit.hunks.len()).sum::<usize>() != headers.hunks {
-        return Err(refused("a hunk is out of its place"));
-    }
-    Ok(edits)
-}
-
-struct Headers {
-    is_git: bool,
-    hunks: usize,
-}
-
-fn check_lines(patch: &[u8]) -> Result<Headers> {
-    let mut headers = Headers {
-        is_git: false,
-        hunks: 0,
-    };
-    for line in patch.split(|byte| *byte == b'\n') {
-        headers.hunks += usize::from(line.starts_with(b"@@ "));
-        if line.starts_with(b"diff --git ") {
-            headers.is_git = true;
-            let spaces = line.iter().filter(|byte| **byte == b' ').count();
-            if line.len() > HEADER_BYTES || spaces > HEADER_SPACES {
-                return Err(refused("a line with the names of files is too long"));
-            }
-        }
-    }
-    Ok(headers)
-}
-
-fn edit(patch: &Bytes, file: &FilePatch<'_, [u8]>) -> Result<Edit> {
-    let kind = kind(file.operation())?;
-    let mut edit = Edit {
-        kind,
-        mode: file.new_mode().copied(),
-        hunks: Vec::new(),
-    };
-    let modes = [file.old_mode(), file.new_mode()];
-    if modes.contains(&Some(&FileMode::Gitlink)) {
-        return Err(refused_at(edit.path(), "it is a submodule"));
-    }
-    let PatchKind::Text(text) = file.patch() else {
-        return Err(refused_at(edit.path(), "it is a binary patch").remediation(
-            "Send the file as it shall be, in `files` with `base64`, instead of a patch.",
-        ));
-    };
-    for (number, found) in text.hunks().iter().enumerate() {
-        let range = found.old_range();
-        // Of no lines, it is the line before that is named.
-        let before = match range.is_empty() {
-            true => Some(range.start()),
-            false => range.start().checked_sub(1),
-        };
-        let before = before.ok_or_else(|| misfit(edit.path(), number))?;
-        let keep = |line: &[u8]| patch.slice_ref(line);
-        let lines = found.lines().iter().map(|line| match line {
-            Line::Context(line) => Change::Keep(keep(line)),
-            Line::Delete(line) => Change::Remove(keep(line)),
-            Line::Insert(line) => Change::Insert(keep(line)),
-        });
-        let lines = lines.collect();
-        edit.hunks.push(Hunk { before, lines });
-    }
-    let is_nothing = edit.hunks.is_empty() && edit.mode.is_none();
-    match matches!(edit.kind, EditKind::Modify(_)) && is_nothing {
-        true => Err(refused_at(edit.path(), "the patch says nothing of it")),
-        false => Ok(edit),
-    }
-}
-
-fn kind(operation: &FileOperation<'_, [u8]>) -> Result<EditKind> {
-    Ok(match operation {
-        FileOperation::Create(path) => EditKind::Create(below(path)?),
-        FileOperation::Delete(path) => EditKind::Remove(below(path)?),
-        FileOperation::Modify { original, modified } => {
-            let (original, modified) = (below(original)?, below(modified)?);
-            if original != modified {
-                return Err(refused_at(&modified, "it has two names"));
-            }
-            EditKind::Modify(modified)
-        }
-        FileOperation::Rename { from, to } => EditKind::Rename {
-            from: checked(from)?,
-            to: checked(to)?,
-        },
-        FileOperation::Copy { from, to } => EditKind::Copy {
-            from: checked(from)?,
-            to: checked(to)?,
-        },
-    })
-}
-
-/// A path with `a/` or `b/` before it.
-fn below(path: &[u8]) -> Result<TreePath> {
-    let slash = path.iter().position(|byte| *byte == b'/');
-    match slash {
-        Some(slash) => checked(&path[slash + 1..]),
-        None => Err(refused(format!(
-            "`{}` has no `a/` or `b/` before it",
-            shown(path)
-        ))),
-    }
+    reader::read(patch).map_err(failure)
 }
 
 /// A path that something may be written to.
 pub(super) fn checked(path: &[u8]) -> Result<TreePath> {
-    let invalid = |why: &str| refused(format!("`{}`: {why}", shown(path)));
-    let found = TreePath::new(path).map_err(|error| invalid(&error.to_string()))?;
-    if found.is_root() {
-        return Err(invalid("a file needs a name"));
-    }
-    let is_git = found.names().any(|name| name.eq_ignore_ascii_case(b".git"));
-    match is_git {
-        true => Err(invalid("`.git` is never part of a project")),
-        false => Ok(found),
-    }
+    reader::checked(path).map_err(failure)
 }
 
-fn shown(path: &[u8]) -> String {
-    readable(&path[..path.len().min(200)])
-}
-
-/// A file with hunks applied; the number of the first that does not fit, from 0.
-pub(super) fn patched(old: &[u8], hunks: &[Hunk]) -> Result<Vec<u8>, usize> {
-    let mut rest = old.split_inclusive(|byte| *byte == b'\n');
-    let (mut new, mut at) = (Vec::with_capacity(old.len()), 0);
-    for (number, hunk) in hunks.iter().enumerate() {
-        let skipped = hunk.before.checked_sub(at).ok_or(number)?;
-        for _ in 0..skipped {
-            add(&mut new, rest.next().ok_or(number)?).ok_or(number)?;
-        }
-        at = hunk.before;
-        for change in &hunk.lines {
-            match change {
-                Change::Insert(line) => add(&mut new, line).ok_or(number)?,
-                Change::Keep(line) | Change::Remove(line) => {
-                    at += 1;
-                    let found = rest.next().filter(|found| found == line);
-                    let found = found.ok_or(number)?;
-                    if matches!(change, Change::Keep(_)) {
-                        add(&mut new, found).ok_or(number)?;
-                    }
-                }
-            }
-        }
+fn failure(why: Refused) -> Failure {
+    match why {
+        Refused::Patch(why) => refused(why),
+        Refused::Name { name, why } => refused(format!("`{}`: {why}", readable(&name))),
+        Refused::File(path, why) => refused_at(&path, why),
+        Refused::Binary(path) => refused_at(&path, "it is a binary patch").remediation(
+            "Send the file as it shall be, in `files` with `base64`, instead of a patch.",
+        ),
+        Refused::Misfit(path, hunk) => misfit(&path, hunk),
     }
-    for line in rest {
-        add(&mut new, line).ok_or(hunks.len().saturating_sub(1))?;
-    }
-    Ok(new)
-}
-
-/// Only the last line may be without an end.
-fn add(new: &mut Vec<u8>, line: &[u8]) -> Option<()> {
-    if new.last().is_some_and(|last| *last != b'\n') {
-        return None;
-    }
-    new.extend_from_slice(line);
-    Some(())
 }
 
 pub(super) fn refused(message: impl Into<String>) -> Failure {
@@ -246,85 +47,4 @@ pub(super) fn misfit(path: &TreePath, hunk: usize) -> Failure {
     let number = hunk + 1;
     let why = format!("hunk {number} does not fit what is there");
     refused_at(path, &why).about("hunk", number)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn apply(old: &str, patch: &str) -> Option<String> {
-        let edits = read(&Bytes::copy_from_slice(patch.as_bytes())).ok()?;
-        let new = patched(old.as_bytes(), &edits[0].hunks).ok()?;
-        Some(String::from_utf8(new).unwrap())
-    }
-
-    fn of(hunks: &str) -> String {
-        format!("diff --git a/f b/f\n--- a/f\n+++ b/f\n{hunks}")
-    }
-
-    #[test]
-    fn a_hunk_fits_where_it_says_or_nowhere() {
-        let old = "a\nb\nc\nd\n";
-        let patch = of("@@ -2,2 +2,2 @@\n b\n-c\n+C\n");
-        assert_eq!(apply(old, &patch).unwrap(), "a\nb\nC\nd\n");
-        assert_eq!(apply("a\na\nb\nc\n", &patch), None, "a line further down");
-        assert_eq!(apply("a\nb\n", &patch), None, "beyond the end");
-        assert_eq!(
-            apply("a\r\nb\r\nc\r\n", &patch),
-            None,
-            "other ends of lines"
-        );
-        let insert = of("@@ -1,0 +2 @@\n+x\n");
-        assert_eq!(apply(old, &insert).unwrap(), "a\nx\nb\nc\nd\n");
-        let crlf = of("@@ -1,2 +1,2 @@\n a\r\n-b\r\n+B\r\n");
-        assert_eq!(apply("a\r\nb\r\n", &crlf).unwrap(), "a\r\nB\r\n");
-    }
-
-    #[test]
-    fn the_end_of_the_last_line_counts() {
-        let end = "\\ No newline at end of file\n";
-        let patch = of(&format!("@@ -1 +1 @@\n-a\n{end}+a\n"));
-        assert_eq!(apply("a", &patch).unwrap(), "a\n");
-        assert_eq!(apply("a\n", &patch), None);
-        let patch = of(&format!("@@ -1 +1,2 @@\n a\n+b\n{end}"));
-        assert_eq!(apply("a\n", &patch).unwrap(), "a\nb");
-        let glued = of(&format!("@@ -1 +1 @@\n-a\n+A\n{end}"));
-        assert_eq!(apply("a\nb\n", &glued), None, "in the midst of a file");
-    }
-
-    #[test]
-    fn hostile_patches_are_refused() {
-        let huge = usize::MAX;
-        let far = of("@@ -4000000000,1 +1 @@\n-a\n+b\n");
-        assert_eq!(apply("a\n", &far), None);
-        for hunks in [
-            format!("@@ -{huge},{huge} +1 @@\n-a\n+b\n"),
-            "@@ -1,4000000000 +1,4000000000 @@\n-a\n+b\n".into(),
-            "@@ -0,1 +1 @@\n-a\n+b\n".into(),
-            "@@ -1,2 +1,2 @@\n a\n-b\n+B\n@@ -2,2 +2,2 @@\n-b\n+X\n c\n".into(),
-            "@@ -3 +3 @@\n-c\n+C\n@@ -1 +1 @@\n-a\n+A\n".into(),
-            "@@ -1 +1 @@\n-a\n+A\nwords\n@@ -2 +2 @@\n-b\n+B\n".into(),
-        ] {
-            assert_eq!(apply("a\nb\nc\n", &of(&hunks)), None, "{hunks}");
-        }
-        let long = format!("diff --git {}\n", " ".repeat(1 << 20));
-        assert!(read(&long.into()).is_err());
-        for name in [
-            "../x",
-            "/etc/x",
-            "x/../../y",
-            ".git/config",
-            "a/.GIT/x",
-            "x\\000y",
-        ] {
-            let patch = format!(
-                "diff --git \"a/{name}\" \"b/{name}\"\nnew file mode 100644\n--- /dev/null\n+++ \"b/{name}\"\n@@ -0,0 +1 @@\n+x\n"
-            );
-            assert!(read(&patch.into()).is_err(), "{name}");
-            let patch = format!(
-                "diff --git a/x b/y\nsimilarity index 100%\nrename from x\nrename to \"{name}\"\n"
-            );
-            assert!(read(&patch.into()).is_err(), "{name}");
-        }
-    }
 }
