@@ -72,6 +72,7 @@ macro_rules! conformance_tests {
             what_comes_during_the_sweep_stays
             a_held_snapshot_is_told_to_collections
             a_collection_counts_those_who_wrote_before
+            what_an_older_writer_commits_is_told_to_the_collection
             a_collection_that_was_cut_short_removes_nothing
             a_young_collection_knows_what_was_needed_before
             every_sequence_of_calls_is_answered_as_by_the_memory_store

@@ -51,6 +51,8 @@ pub struct Guards(Arc<Mutex<HashMap<TenantId, Tenant>>>);
 struct Tenant {
     phase: Phase,
     next: u64,
+    /// Who began up to here did so before the collection.
+    older: u64,
     /// Those who put objects ahead of a commit, by when they began.
     writers: BTreeSet<u64>,
     /// Snapshots, and by how many they are held; in order, so that a
@@ -65,6 +67,7 @@ impl Default for Tenant {
         Self {
             phase: Phase::Idle,
             next: 0,
+            older: 0,
             writers: BTreeSet::new(),
             held: BTreeMap::new(),
             arrived: Vec::new(),
@@ -127,13 +130,26 @@ impl Guards {
         (holding, phase)
     }
 
+    /// Notes snapshots that were committed, before the guard of whoever did it
+    /// is dropped. If somebody is writing who began before the collection did,
+    /// they may need what was put before it began, and is not kept: then they
+    /// have to be walked.
+    pub fn committed(&self, tenant: TenantId, snapshots: &[SnapshotId]) {
+        self.with(tenant, |tenant| {
+            let mut older = tenant.writers.range(..=tenant.older);
+            if tenant.phase == Phase::Marking && older.next().is_some() {
+                tenant.arrived.extend(snapshots);
+            }
+        });
+    }
+
     /// Begins a collection; `None` if one is under way.
     pub fn begin(&self, tenant: TenantId) -> Option<Collecting> {
         self.with(tenant, |tenant| {
             if tenant.phase != Phase::Idle {
                 return None;
             }
-            tenant.phase = Phase::Marking;
+            (tenant.phase, tenant.older) = (Phase::Marking, tenant.next);
             tenant.arrived = tenant.held.keys().copied().collect();
             Some(tenant.next)
         })

@@ -148,7 +148,7 @@ impl Store for MemoryStore {
             .map(|snapshot| snapshot.encode().map(|(id, _)| id))
             .collect::<Result<Vec<_>, _>>()
             .map_err(|error| StoreError::Refused(error.to_string()))?;
-        self.with(tenant, |tenant| {
+        let ids = self.with(tenant, |tenant| {
             tenant.check_roots(&commit)?;
             tenant.check_references(&commit)?;
             tenant.add(commit.objects);
@@ -167,8 +167,10 @@ impl Store for MemoryStore {
                     None => tenant.references.remove(&update.name),
                 };
             }
-            Ok(ids)
-        })
+            Ok::<_, StoreError>(ids)
+        })?;
+        self.guards.committed(tenant, &ids);
+        Ok(ids)
     }
 
     async fn snapshots(

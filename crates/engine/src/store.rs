@@ -224,7 +224,8 @@ pub trait Collection: Send + Sync {
     /// How many are writing who began before this did.
     fn older_writers(&self) -> usize;
 
-    /// Snapshots that are held, and were not told before.
+    /// Snapshots that are held, and those that were committed while there were
+    /// older writers; each is told once.
     fn arrivals(&self) -> Vec<SnapshotId>;
 
     /// Which of them were marked since the last full collection began.

@@ -62,6 +62,7 @@ impl LocalStore {
         options.set_sync(true);
         self.db.write_opt(batch, &options).map_err(write_failed)?;
         self.unlogged.start_again();
+        self.guards.committed(tenant, &ids);
         Ok(ids)
     }
 

@@ -159,6 +159,23 @@ pub async fn a_collection_counts_those_who_wrote_before(store: &impl Store) {
     drop(collection);
 }
 
+/// What somebody put before a collection began has no mark and is not kept: a
+/// snapshot that needs it must be walked.
+pub async fn what_an_older_writer_commits_is_told_to_the_collection(store: &impl Store) {
+    let before = store.writing(ALICE).await.expect("a guard");
+    let root = directory("put before");
+    put(store, &[&root]).await;
+    let collection = begin(store, Depth::Full).await;
+    let made = snapshot(Some(root.key.hash), "committed meanwhile");
+    commit(store, of_snapshots(vec![made.clone()])).await;
+    drop(before);
+    assert_eq!(collection.older_writers(), 0);
+    assert_eq!(collection.arrivals(), [id(&made)]);
+    commit(store, of_snapshots(vec![bare("later")])).await;
+    assert_eq!(collection.arrivals(), [], "nobody older writes");
+    drop(collection);
+}
+
 /// One collection of a tenant at a time; one that did not finish did nothing.
 pub async fn a_collection_that_was_cut_short_removes_nothing(store: &impl Store) {
     let object = chunk("stays");
