@@ -37,6 +37,8 @@ pub struct Work {
     pub tree: StateTree,
     pub files: Files,
     at: Option<(usize, SnapshotId)>,
+    /// Whether the tree keeps that commit.
+    holds: bool,
 }
 
 /// Where a commit goes.
@@ -140,6 +142,7 @@ impl Client {
             tree: original.tree.clone(),
             files: original.files.clone(),
             at: original.at,
+            holds: true,
         };
         self.edit(&mut work).await?;
         let mut diff = original.tree.diff(&work.tree).await?;
@@ -288,6 +291,7 @@ impl Client {
                 tree: StateTree::empty(repository),
                 files: Files::default(),
                 at: None,
+                holds: true,
             }));
         };
         let tree = match StateTree::open(repository, id).await {
@@ -299,8 +303,12 @@ impl Client {
         };
         let attempt = number_of(&repository.snapshot(id).await?.message);
         let files = self.model.borrow().attempts[attempt].files.clone();
-        let at = Some((attempt, id));
-        Ok(Some(Work { tree, files, at }))
+        Ok(Some(Work {
+            tree,
+            files,
+            at: Some((attempt, id)),
+            holds: true,
+        }))
     }
 
     fn assert_was_dropped(&self, watched: &Needed) {
@@ -317,7 +325,7 @@ impl Client {
             let before = match (target, at) {
                 (Target::Next(_), Some(at)) => model.attempts[at].history.clone(),
                 // What came before it may be nobody's by now.
-                (Target::New(_), Some(at)) => vec![at],
+                (Target::New(_), Some(at)) if work.holds => vec![at],
                 _ => Vec::new(),
             };
             model.attempt(work.files.clone(), &before, created)
@@ -342,16 +350,28 @@ impl Client {
             labels: BTreeMap::new(),
             reference: name.map(|name| (name.into(), expected)),
         };
-        let done = work.tree.commit(info).await;
+        // As a server does that stores several snapshots together.
+        let is_staged = self.sim.chance(0.3);
+        let done = match is_staged {
+            true => self.commit_staged(&work.tree, info).await,
+            false => work.tree.commit(info).await,
+        };
         self.note_commit(number, name, &done);
         match done {
             Ok(id) => {
                 work.at = Some((number, id));
+                work.holds = !is_staged;
                 Ok(true)
             }
             Err(Error::Store(StoreError::ReferenceMoved { .. })) => Ok(false),
             Err(error) => Err(error),
         }
+    }
+
+    async fn commit_staged(&self, tree: &StateTree, info: CommitInfo) -> Result<SnapshotId> {
+        let (id, commit) = tree.staged(info).await?;
+        tree.repository().store().commit(TENANT, commit).await?;
+        Ok(id)
     }
 
     /// An error says that nothing of a commit has happened.
@@ -375,6 +395,7 @@ impl Client {
             let Some(name) = self.sim.pick(&names) else {
                 break;
             };
+            self.pause().await;
             let read = tree.read(&path(&name)).await?;
             assert!(read == files.files[&name].bytes, "{name} has other bytes");
         }
