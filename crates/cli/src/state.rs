@@ -18,6 +18,7 @@ pub(crate) mod ls;
 mod receive;
 pub(crate) mod repair;
 pub(crate) mod restore;
+mod seen;
 pub(crate) mod show;
 pub(crate) mod tag;
 pub(crate) mod verify;

@@ -255,9 +255,7 @@ struct ReadEntry {
     entry: Entry,
     time: TimeEntry,
     /// What it was like before it was read.
-    fingerprint: Option<Fingerprint>,
-    /// What was seen in it, if it is a directory.
-    noted: Option<Noted>,
+    seen: Option<Seen>,
 }
 
 /// What an earlier scan or snapshot says of some names.
@@ -293,8 +291,12 @@ impl ReadEntry {
                 modified: disk::modified(&read.stat),
                 children: read.times,
             },
-            fingerprint: Some(Fingerprint::of(&read.stat)),
-            noted: read.noted,
+            seen: Some(Seen {
+                fingerprint: Fingerprint::of(&read.stat),
+                // Directories are always looked at.
+                has_attributes: false,
+                below: read.noted,
+            }),
         }
     }
 }

@@ -9,7 +9,7 @@
 //! slot:   number, end, where the record of the root is, snapshot, checksum
 //! page:   item … checksum                     some names of one directory, in their order
 //! record: tree, times, live bytes, { page's place, checksum } …, checksum
-//! item:   name, mode, size, modified, changed, inode, for a directory: where its record is
+//! item:   name, mode, size, modified, changed, inode, flags, for a directory: where its record is
 //! ```
 //!
 //! A scan adds pages and records behind `end`, and then writes the older slot.
@@ -33,8 +33,8 @@ use rustix::fs::Stat;
 
 #[doc(hidden)]
 pub use anything::read_any_stat_cache;
+pub(crate) use read::SeenDirectory;
 pub use read::StatCache;
-pub(crate) use read::{Seen, SeenDirectory};
 pub(crate) use write::DirectoryToSee;
 pub use write::NewStatCache;
 
@@ -76,6 +76,16 @@ impl Fingerprint {
             ..self
         }
     }
+}
+
+/// What was seen of one name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) fingerprint: Fingerprint,
+    /// Whether it has attributes that a snapshot does not keep.
+    pub(crate) has_attributes: bool,
+    /// What was seen in it, if it is a directory.
+    pub(crate) below: Option<Noted>,
 }
 
 /// Where the record of a directory is.

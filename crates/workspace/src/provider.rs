@@ -249,8 +249,7 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// What a snapshot of the workspace does not keep, each kind once. Files
-    /// that were not read again are not counted again.
+    /// What a snapshot of the workspace does not keep, each kind once.
     pub fn losses(&self) -> &[Loss] {
         &self.imported.losses
     }

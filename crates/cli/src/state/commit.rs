@@ -70,21 +70,25 @@ pub(crate) fn run(session: &mut Session, args: Commit) -> anyhow::Result<()> {
         let here = parent_id;
         return Err(Problem::HeadElsewhere { here, head }.into());
     }
-    let imported = keep::read_directory(session, &repository, &directory)?;
+    let read = keep::read_directory(session, &repository, &place.store, &directory)?;
+    let imported = &read.imported;
     let title = args.about.title();
     let (tree, times, losses) = (imported.tree, imported.times, imported.losses.clone());
     let unchanged = parent
         .as_ref()
-        .filter(|(_, parent)| !args.allow_empty && is_equal(parent, &imported))
+        .filter(|(_, parent)| !args.allow_empty && is_equal(parent, imported))
         .map(|(id, _)| *id);
     let id = match unchanged {
-        Some(id) => id,
+        Some(id) => {
+            read.keep(id);
+            id
+        }
         None => {
             let expected = head.map_or(Expected::Absent, Expected::At);
             let reference = (!args.detach).then(|| (HEAD.to_owned(), expected));
             let parents = parent_id.into_iter().collect();
             let info = args.about.into_info(session, parents, reference);
-            wait(imported.commit(&repository, info))?
+            read.commit(&repository, info)?
         }
     };
     Record::new(&place.store, Held::Snapshot(id)).write(&directory)?;

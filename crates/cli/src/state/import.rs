@@ -2,7 +2,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use elevo_archive::Received;
-use elevo_engine::{CommitInfo, Expected, Imported, Loss, Repository, StateTree};
+use elevo_engine::{CommitInfo, Expected, Loss, Repository, StateTree};
 use elevo_objects::{Hash, SnapshotId, Tree};
 
 use super::about::About;
@@ -80,7 +80,8 @@ pub(crate) fn run(session: &mut Session, args: Import) -> anyhow::Result<()> {
     let expected = reference.clone().map(|name| (name, Expected::Absent));
     let read = match (&directory, &args.tar.tar) {
         (Some(directory), _) => {
-            Read::Directory(keep::read_directory(session, &repository, directory)?)
+            let read = keep::read_directory(session, &repository, &place.store, directory)?;
+            Read::Directory(Box::new(read))
         }
         (None, Some(from)) => {
             let base = base.map(|id| wait(StateTree::open(&repository, id)));
@@ -108,21 +109,24 @@ pub(crate) fn run(session: &mut Session, args: Import) -> anyhow::Result<()> {
 
 /// What has been read, and is no snapshot yet.
 enum Read {
-    Directory(Imported),
+    Directory(Box<keep::Read>),
     Tar(Box<Received>),
 }
 
 impl Read {
     fn parts(&self) -> (Tree, Option<Hash>, Vec<Loss>) {
         match self {
-            Self::Directory(read) => (read.tree, read.times, read.losses.clone()),
+            Self::Directory(read) => {
+                let read = &read.imported;
+                (read.tree, read.times, read.losses.clone())
+            }
             Self::Tar(read) => (read.tree, read.times, read.losses.clone()),
         }
     }
 
     fn commit(self, repository: &Repository, info: CommitInfo) -> anyhow::Result<SnapshotId> {
         Ok(match self {
-            Self::Directory(read) => wait(read.commit(repository, info))?,
+            Self::Directory(read) => read.commit(repository, info)?,
             Self::Tar(read) => wait(read.state.commit(info))?,
         })
     }

@@ -4,16 +4,20 @@
 use std::path::Path;
 
 use anyhow::Context;
-use elevo_engine::{ImportOptions, Imported, Loss, LossKind, Progress, Repository, import};
+use elevo_engine::{
+    CommitInfo, ImportOptions, Imported, Loss, LossKind, NewStatCache, Progress, Repository,
+    import, import_again,
+};
 use elevo_objects::{Hash, SnapshotId, Tree};
 use serde::Serialize;
 
+use super::seen;
 use crate::bar::{self, Watch};
 use crate::errors::Problem;
 use crate::format::{self, path_text};
 use crate::output::IDENTITY;
 use crate::record::RESERVED;
-use crate::session::{Session, left_out};
+use crate::session::{Session, left_out, wait};
 use crate::shapes::PathShape;
 
 /// Refuses a directory that the store is part of, or that is part of it,
@@ -29,12 +33,43 @@ pub(super) fn check_apart(store: &Path, directory: &Path) -> Result<(), Problem>
     Ok(())
 }
 
-/// Reads a directory into the store.
+/// A directory that was read into the store, and how its files were then.
+pub(super) struct Read {
+    pub(super) imported: Imported,
+    cache: Option<NewStatCache>,
+}
+
+impl Read {
+    /// Makes it a snapshot; durable when this returns.
+    pub(super) fn commit(
+        self,
+        repository: &Repository,
+        info: CommitInfo,
+    ) -> anyhow::Result<SnapshotId> {
+        let id = wait(self.imported.commit(repository, info))?;
+        remember(self.cache, id);
+        Ok(id)
+    }
+
+    /// Only remembers it, for what is stored already as this snapshot.
+    pub(super) fn keep(self, id: SnapshotId) {
+        remember(self.cache, id);
+    }
+}
+
+fn remember(cache: Option<NewStatCache>, id: SnapshotId) {
+    // Without it, the next reading takes longer.
+    let _ = cache.map(|cache| cache.finish(id));
+}
+
+/// Reads a directory into the store; of one that was read before, what has
+/// changed since.
 pub(super) fn read_directory(
     session: &Session,
     repository: &Repository,
+    store: &Path,
     directory: &Path,
-) -> anyhow::Result<Imported> {
+) -> anyhow::Result<Read> {
     let options = ImportOptions {
         threads: session.threads(),
         leave_out: left_out(),
@@ -46,14 +81,16 @@ pub(super) fn read_directory(
         total: None,
         counts: || (progress.entries(), progress.bytes()),
     };
-    let imported = bar::watch(session.hides_progress(), watch, || {
-        import(repository, directory, &options, &progress)
+    let cache = seen::cache_of(store, directory);
+    let imported = bar::watch(session.hides_progress(), watch, || match &cache {
+        Some(cache) => import_again(repository, directory, &options, &progress, cache),
+        None => import(repository, directory, &options, &progress),
     });
     let imported = imported.with_context(|| format!("cannot read {}", directory.display()))?;
     for loss in &imported.losses {
         session.note(&describe(loss));
     }
-    Ok(imported)
+    Ok(Read { imported, cache })
 }
 
 /// A snapshot that was made, or need not be.

@@ -1,8 +1,10 @@
 //! Each command, as a user sees it and as a program does.
 
 use std::fs;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::process::Stdio;
+use std::thread;
+use std::time::Duration;
 
 use serde_json::json;
 
@@ -85,6 +87,37 @@ fn import_reports_what_a_snapshot_cannot_hold() {
     assert!(ended.stderr.starts_with("note: "), "{}", ended.stderr);
     let ended = place.run(["import", ".", "--quiet"]);
     assert_eq!(ended.stderr, "");
+}
+
+#[test]
+fn what_was_read_before_is_read_again_if_it_changed() {
+    let place = Place::new();
+    let other = place.root().join("other");
+    fs::create_dir(&other).unwrap();
+    (0..50).for_each(|n| fs::write(other.join(n.to_string()), "some text").unwrap());
+    fs::hard_link(other.join("1"), other.join("one")).unwrap();
+    let file = fs::File::options().write(true).open(other.join("7"));
+    let other = other.to_str().unwrap();
+    let first = place.json_one(["import", other]);
+    thread::sleep(Duration::from_millis(50));
+    for _ in 0..2 {
+        let again = place.json_one(["import", other]);
+        assert_eq!(again["tree"], first["tree"]);
+        assert_eq!(again["losses"], first["losses"], "told each time");
+    }
+    // As large and as old as before.
+    let mut file = file.unwrap();
+    let time = file.metadata().unwrap().modified().unwrap();
+    file.write_all(b"same text").unwrap();
+    file.set_modified(time).unwrap();
+    let changed = place.json_one(["import", other, "--tag", "changed"]);
+    assert_ne!(changed["tree"], first["tree"]);
+    assert_eq!(place.ok(["cat", "changed", "7"]), "same text");
+    let caches = place.path(".elevo/store/stat");
+    for cache in fs::read_dir(caches).unwrap() {
+        fs::write(cache.unwrap().path(), "damaged").unwrap();
+    }
+    assert_eq!(place.json_one(["import", other])["tree"], changed["tree"]);
 }
 
 #[test]

@@ -9,6 +9,7 @@ use rayon::prelude::*;
 use rustix::fs::{AtFlags, FileType};
 
 use super::earlier::Earlier;
+use super::leaf::losses;
 use super::names::Names;
 use super::{Before, Importer, Known, KnownEntry, LossKind, ReadDirectory, ReadEntry};
 use super::{SLICE, WINDOW};
@@ -77,14 +78,9 @@ impl Importer<'_> {
                 }
             };
             for (name, read) in read {
-                let ReadEntry {
-                    entry,
-                    time,
-                    fingerprint,
-                    noted,
-                } = read;
-                if let (Some(noting), Some(fingerprint)) = (&mut noting, fingerprint) {
-                    noting.push(&name, fingerprint, noted).map_err(&note)?;
+                let ReadEntry { entry, time, seen } = read;
+                if let (Some(noting), Some(seen)) = (&mut noting, seen) {
+                    noting.push(&name, seen).map_err(&note)?;
                 }
                 if time.modified.is_some() || time.children.is_some() {
                     times.push(TimeItem {
@@ -141,24 +137,27 @@ impl Importer<'_> {
             let different = |below| Ok(Some(Difference { windows, below }));
             let (mut leaves, mut directories) = (Vec::with_capacity(window.len()), Vec::new());
             for (name, kind) in window {
-                let Some(Seen { fingerprint, below }) = seen.next(name) else {
+                let Some(seen) = seen.next(name) else {
                     return different(None);
                 };
-                match (kind, below) {
+                match (kind, seen.below) {
                     (FileType::Directory, Some(below)) => {
                         let before = Before {
                             read_as: None,
                             noted: Some(below),
                         };
-                        directories.push((name, fingerprint, before));
+                        directories.push((name, seen.fingerprint, before));
                     }
                     (FileType::Directory, None) => return different(None),
-                    _ => leaves.push((name, fingerprint)),
+                    _ => leaves.push((name, seen)),
                 }
             }
             let open = self.opened(path, fd)?;
-            if !are_as_seen(open, &leaves) {
+            let Some(losses) = as_seen(open, self.owner, &leaves) else {
                 return different(None);
+            };
+            for (kind, name) in losses {
+                self.lose(kind, path, Name::copy_from(name).ok().as_ref());
             }
             self.progress.add(leaves.len() as u64, 0);
             if !directories.is_empty() {
@@ -276,13 +275,27 @@ fn failed(action: &'static str, path: &TreePath) -> impl Fn(io::Error) -> Error 
     }
 }
 
-/// Whether files and links are as they were seen.
-fn are_as_seen(directory: BorrowedFd<'_>, leaves: &[(&[u8], Fingerprint)]) -> bool {
-    let is_as_seen = |(name, seen): &(&[u8], Fingerprint)| {
-        let stat = rustix::fs::statat(directory, *name, AtFlags::SYMLINK_NOFOLLOW);
-        stat.is_ok_and(|stat| Fingerprint::of(&stat) == *seen)
+/// What a snapshot does not keep of files and links, if they are as they were
+/// seen.
+fn as_seen<'a>(
+    directory: BorrowedFd<'_>,
+    owner: u32,
+    leaves: &[(&'a [u8], Seen)],
+) -> Option<Vec<(LossKind, &'a [u8])>> {
+    let look = |(name, seen): &(&'a [u8], Seen)| {
+        let stat = rustix::fs::statat(directory, *name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        if Fingerprint::of(&stat) != seen.fingerprint {
+            return None;
+        }
+        let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+        let lost = losses(&stat, owner, seen.has_attributes);
+        Some(lost.filter(|_| is_file).map(|kind| (kind, *name)).collect())
     };
-    leaves.par_iter().with_min_len(SLICE).all(is_as_seen)
+    let looked = leaves.par_iter().with_min_len(SLICE).map(look);
+    looked.try_reduce(Vec::new, |mut all, some: Vec<_>| {
+        all.extend(some);
+        Some(all)
+    })
 }
 
 /// Entries that are as they were seen, if what they were read as is known.
@@ -292,8 +305,7 @@ fn as_known(window: &[(Name, FileType)], known: &Known) -> Option<Entries> {
         let read = ReadEntry {
             entry: known.entry.clone(),
             time: known.time?,
-            fingerprint: known.seen.map(|seen| seen.fingerprint),
-            noted: known.seen.and_then(|seen| seen.below),
+            seen: known.seen,
         };
         Some((name.clone(), read))
     };

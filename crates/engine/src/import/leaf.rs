@@ -17,7 +17,7 @@ use super::{Importer, Known, KnownEntry, LossKind, ReadEntry, SLICE};
 use crate::disk;
 use crate::error::{Error, Result};
 use crate::file::ContentBuilder;
-use crate::stat_cache::Fingerprint;
+use crate::stat_cache::{Fingerprint, Seen};
 use crate::store::Object;
 
 /// Chunks of a large file that are held before they go to the sink.
@@ -89,7 +89,7 @@ impl Importer<'_> {
         known: Option<&KnownEntry>,
     ) -> std::result::Result<ReadEntry, ReadError> {
         if let Some(known) = known
-            && let Some(read) = self.unchanged(fd, name, known)?
+            && let Some(read) = self.unchanged(path, fd, name, known)?
         {
             return Ok(read);
         }
@@ -99,16 +99,17 @@ impl Importer<'_> {
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             return Err(ReadError::Io(Errno::NOENT.into()));
         }
-        self.note_attributes(&stat, fd.as_fd(), path, Some(name));
+        let has_attributes = self.note_attributes(&stat, fd.as_fd(), path, Some(name));
         let content = self.content(fd, stat.st_size as u64)?;
         self.progress.add(0, content.size());
-        Ok(read_file(&stat, content))
+        Ok(read_file(&stat, content, has_attributes))
     }
 
     /// A file that is known, if it has not changed: to the last detail where
     /// there is a cache, otherwise in size and modification time.
     fn unchanged(
         &self,
+        path: &TreePath,
         fd: BorrowedFd<'_>,
         name: &Name,
         known: &KnownEntry,
@@ -124,7 +125,14 @@ impl Importer<'_> {
             Some(seen) => seen.fingerprint == Fingerprint::of(&stat),
             None => has_known_time(&stat, known, content.size()),
         };
-        Ok(same.then(|| read_file(&stat, content)))
+        if !same {
+            return Ok(None);
+        }
+        let has_attributes = known.seen.is_some_and(|seen| seen.has_attributes);
+        for kind in losses(&stat, self.owner, has_attributes) {
+            self.lose(kind, path, Some(name));
+        }
+        Ok(Some(read_file(&stat, content, has_attributes)))
     }
 
     fn content(&self, fd: OwnedFd, size: u64) -> std::result::Result<Content, ReadError> {
@@ -176,8 +184,7 @@ impl Importer<'_> {
         Ok(ReadEntry {
             entry: Entry::Link(link),
             time,
-            fingerprint: Some(Fingerprint::of(&stat)),
-            noted: None,
+            seen: Some(leaf_seen(&stat, false)),
         })
     }
 
@@ -187,28 +194,47 @@ impl Importer<'_> {
         fd: BorrowedFd<'_>,
         path: &TreePath,
         name: Option<&Name>,
-    ) {
-        self.note_bits(stat, path, name);
-        if disk::has_attributes(fd) {
-            self.lose(LossKind::ExtendedAttributes, path, name);
+    ) -> bool {
+        let has_attributes = disk::has_attributes(fd);
+        for kind in losses(stat, self.owner, has_attributes) {
+            self.lose(kind, path, name);
         }
+        has_attributes
     }
 
     pub(super) fn note_bits(&self, stat: &Stat, path: &TreePath, name: Option<&Name>) {
-        let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
-        for (kind, found) in [
-            (LossKind::HardLink, is_file && stat.st_nlink > 1),
-            (LossKind::SpecialBits, stat.st_mode & 0o7000 != 0),
-            (LossKind::Owner, stat.st_uid != self.owner),
-        ] {
-            if found {
-                self.lose(kind, path, name);
-            }
+        for kind in losses(stat, self.owner, false) {
+            self.lose(kind, path, name);
         }
     }
 }
 
-fn read_file(stat: &Stat, content: Content) -> ReadEntry {
+/// What a snapshot does not keep of a file or directory.
+pub(super) fn losses(
+    stat: &Stat,
+    owner: u32,
+    has_attributes: bool,
+) -> impl Iterator<Item = LossKind> {
+    let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+    let losses = [
+        (LossKind::HardLink, is_file && stat.st_nlink > 1),
+        (LossKind::SpecialBits, stat.st_mode & 0o7000 != 0),
+        (LossKind::Owner, stat.st_uid != owner),
+        (LossKind::ExtendedAttributes, has_attributes),
+    ];
+    let found = losses.into_iter().filter(|(_, found)| *found);
+    found.map(|(kind, _)| kind)
+}
+
+fn leaf_seen(stat: &Stat, has_attributes: bool) -> Seen {
+    Seen {
+        fingerprint: Fingerprint::of(stat),
+        has_attributes,
+        below: None,
+    }
+}
+
+fn read_file(stat: &Stat, content: Content, has_attributes: bool) -> ReadEntry {
     ReadEntry {
         entry: Entry::File {
             mode: Mode::from_bits(disk::mode(stat)),
@@ -218,8 +244,7 @@ fn read_file(stat: &Stat, content: Content) -> ReadEntry {
             modified: disk::modified(stat),
             children: None,
         },
-        fingerprint: Some(Fingerprint::of(stat)),
-        noted: None,
+        seen: Some(leaf_seen(stat, has_attributes)),
     }
 }
 

@@ -29,7 +29,7 @@ use crate::disk;
 use crate::error::{Error, Result, at_root};
 use crate::progress::Progress;
 use crate::repository::Repository;
-use crate::stat_cache::{DirectoryToSee, Fingerprint, NewStatCache, Noted, StatCache};
+use crate::stat_cache::{DirectoryToSee, Fingerprint, NewStatCache, Seen, StatCache};
 use crate::tree;
 
 /// Reads the upper directory of an overlay whose lower directories hold
@@ -116,9 +116,9 @@ struct Found {
 }
 
 impl Found {
-    fn to_note(&self) -> Option<(Name, Fingerprint, Option<Noted>)> {
-        let read = self.read.as_ref()?;
-        Some((self.name.clone(), read.fingerprint?, read.noted))
+    fn to_note(&self) -> Option<(Name, Seen)> {
+        let seen = self.read.as_ref()?.seen?;
+        Some((self.name.clone(), seen))
     }
 }
 
@@ -176,8 +176,8 @@ impl Importer<'_> {
             _ => self.apply(place.below.unwrap_or((Tree::EMPTY, None)), found)?,
         };
         let note = |mut noting: DirectoryToSee<'_>| {
-            for (name, fingerprint, below) in noted {
-                noting.push(&name, fingerprint, below)?;
+            for (name, seen) in noted {
+                noting.push(&name, seen)?;
             }
             noting.finish((tree, times))
         };
@@ -382,7 +382,8 @@ impl Importer<'_> {
 fn is_seen(known: Option<&KnownEntry>, read: Option<&ReadEntry>) -> bool {
     let seen = known.and_then(|known| known.seen);
     let seen = seen.map(|seen| seen.fingerprint);
-    let now = read.and_then(|read| read.fingerprint);
+    let now = read.and_then(|read| read.seen);
+    let now = now.map(|seen| seen.fingerprint);
     seen.is_some() && seen == now
 }
 

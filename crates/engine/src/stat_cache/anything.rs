@@ -9,7 +9,7 @@ use elevo_objects::{Hash, SnapshotId, Tree};
 use super::format::{BEGIN, Item, MAGIC, PageRef, Record, SLOTS, Slot, checksum, take};
 use super::read::{Open, StatCache};
 use super::write::{NewStatCache, compact};
-use super::{Fingerprint, Noted};
+use super::{Fingerprint, Noted, Seen};
 
 const READ: SnapshotId = SnapshotId(Hash::from_bytes([7; 32]));
 const MOST_DIRECTORIES: usize = 200;
@@ -138,7 +138,7 @@ fn walk(open: &Open) {
                 item.encode(&mut again);
                 assert_eq!(again, before[..before.len() - items.len()]);
                 names.push(item.name.to_vec());
-                places.extend(item.below);
+                places.extend(item.seen.below);
             }
             // No page is written that ends within an item, or has none.
             if !items.is_empty() || names.is_empty() {
@@ -182,9 +182,12 @@ fn gone_on_with(path: &Path) {
     };
     let mut noting = new.directory(seen.as_ref());
     for (name, below) in names.iter().zip([None, old.root(), None]) {
-        noting
-            .push(name, fingerprint, below)
-            .expect("it can be written");
+        let seen = Seen {
+            fingerprint,
+            has_attributes: false,
+            below,
+        };
+        noting.push(name, seen).expect("it can be written");
     }
     let root = noting
         .finish((Tree::EMPTY, None))

@@ -3,7 +3,7 @@
 use elevo_core::Name;
 use elevo_objects::{Hash, Kind, SnapshotId, Tree};
 
-use super::{Fingerprint, Noted};
+use super::{Fingerprint, Noted, Seen};
 use crate::import::ReadAs;
 
 pub(super) const MAGIC: &[u8; 10] = b"elevostat\x03";
@@ -176,8 +176,7 @@ fn decode_hash(bytes: &mut &[u8]) -> Option<Option<Hash>> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Item<'a> {
     pub(super) name: &'a [u8],
-    pub(super) fingerprint: Fingerprint,
-    pub(super) below: Option<Noted>,
+    pub(super) seen: Seen,
 }
 
 impl<'a> Item<'a> {
@@ -188,7 +187,7 @@ impl<'a> Item<'a> {
             modified,
             changed,
             inode,
-        } = self.fingerprint;
+        } = self.seen.fingerprint;
         out.push(self.name.len() as u8);
         out.extend_from_slice(self.name);
         out.extend(mode.to_le_bytes());
@@ -198,8 +197,9 @@ impl<'a> Item<'a> {
             out.extend(nanoseconds.to_le_bytes());
         }
         out.extend(inode.to_le_bytes());
-        out.push(u8::from(self.below.is_some()));
-        if let Some(below) = self.below {
+        let has_attributes = u8::from(self.seen.has_attributes);
+        out.push(u8::from(self.seen.below.is_some()) | has_attributes << 1);
+        if let Some(below) = self.seen.below {
             below.encode(out);
         }
     }
@@ -215,16 +215,20 @@ impl<'a> Item<'a> {
             changed: time(bytes)?,
             inode: number(bytes)?,
         };
-        let below = match take(bytes)? {
-            [0] => None,
-            [1] => Some(Noted::decode(bytes)?),
-            _ => return None,
-        };
-        Some(Self {
-            name,
+        let [flags] = take(bytes)?;
+        if flags > 3 {
+            return None;
+        }
+        let is_directory = flags & 1 == 1;
+        let seen = Seen {
             fingerprint,
-            below,
-        })
+            has_attributes: flags & 2 == 2,
+            below: match is_directory {
+                true => Some(Noted::decode(bytes)?),
+                false => None,
+            },
+        };
+        Some(Self { name, seen })
     }
 
     /// Whether a page ends behind it.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use elevo_objects::SnapshotId;
 
 use super::format::{self, BEGIN, Item, MAGIC, Record, SLOT, SLOTS, Slot};
-use super::{Fingerprint, Noted};
+use super::{Noted, Seen};
 use crate::import::ReadAs;
 
 /// What an earlier scan noted.
@@ -100,14 +100,6 @@ fn read(file: &File, end: u64, offset: u64, length: u32) -> Option<Vec<u8>> {
     read.ok().map(|()| bytes)
 }
 
-/// What was seen of one name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Seen {
-    pub(crate) fingerprint: Fingerprint,
-    /// What was seen in it, if it is a directory.
-    pub(crate) below: Option<Noted>,
-}
-
 /// A directory as it was seen.
 #[derive(Debug)]
 pub(crate) struct SeenDirectory {
@@ -140,10 +132,7 @@ impl SeenDirectory {
             if item.name > name {
                 return None;
             }
-            let found = (item.name == name).then_some(Seen {
-                fingerprint: item.fingerprint,
-                below: item.below,
-            });
+            let found = (item.name == name).then_some(item.seen);
             self.at = next;
             if found.is_some() {
                 return found;

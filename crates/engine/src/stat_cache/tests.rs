@@ -19,6 +19,14 @@ fn fingerprint(n: u64) -> Fingerprint {
     }
 }
 
+const fn noted_as(fingerprint: Fingerprint, below: Option<Noted>) -> Seen {
+    Seen {
+        fingerprint,
+        has_attributes: true,
+        below,
+    }
+}
+
 fn name(n: u64) -> Name {
     Name::copy_from(format!("{n:04}").as_bytes()).unwrap()
 }
@@ -43,7 +51,7 @@ fn write(path: &Path, changed: impl Fn(&str, u64) -> bool) {
             if changed(directory, n) {
                 fingerprint.size += 1;
             }
-            noting.push(&name(n), fingerprint, None).unwrap();
+            noting.push(&name(n), noted_as(fingerprint, None)).unwrap();
         }
     };
     let mut noting = new.directory(seen.as_ref());
@@ -54,7 +62,9 @@ fn write(path: &Path, changed: impl Fn(&str, u64) -> bool) {
         note(directory, &mut inside);
         let inside = inside.finish((tree(FILES), None)).unwrap();
         let name = Name::copy_from(directory.as_bytes()).unwrap();
-        noting.push(&name, fingerprint(1), Some(inside)).unwrap();
+        noting
+            .push(&name, noted_as(fingerprint(1), Some(inside)))
+            .unwrap();
     }
     new.set_root(noting.finish((tree(1), None)).unwrap());
     new.finish(READ).unwrap();
@@ -138,8 +148,10 @@ fn a_file_changed_since_the_scan_began_is_never_the_same() {
     };
     let late = late(fs::metadata(&path).unwrap());
     let mut noting = new.directory(None);
-    noting.push(&name(1), late, None).unwrap();
-    noting.push(&name(2), fingerprint(2), None).unwrap();
+    noting.push(&name(1), noted_as(late, None)).unwrap();
+    noting
+        .push(&name(2), noted_as(fingerprint(2), None))
+        .unwrap();
     new.set_root(noting.finish((tree(2), None)).unwrap());
     new.finish(READ).unwrap();
     let mut seen = root(&StatCache::open(&path)).unwrap();
@@ -156,7 +168,11 @@ fn until_it_is_finished_the_old_one_counts() {
     write(&path, |_, _| false);
     let new = NewStatCache::begin(&path).unwrap();
     let mut noting = new.directory(None);
-    (0..9_999).for_each(|n| noting.push(&name(n), fingerprint(n), None).unwrap());
+    (0..9_999).for_each(|n| {
+        noting
+            .push(&name(n), noted_as(fingerprint(n), None))
+            .unwrap()
+    });
     noting.finish((tree(2), None)).unwrap();
     drop(new);
     let cache = StatCache::open(&path);

@@ -13,7 +13,7 @@ use super::format::{
     BEGIN, Checksum, Item, MAGIC, PAGE_BYTES, PageRef, Record, SLOTS, Slot, checksum,
 };
 use super::read::{Open, SeenDirectory, StatCache};
-use super::{Fingerprint, Noted};
+use super::{Fingerprint, Noted, Seen};
 use crate::import::ReadAs;
 
 /// How much may be of earlier states before the rest is copied, whatever its
@@ -212,25 +212,17 @@ pub(crate) struct DirectoryToSee<'a> {
 
 impl DirectoryToSee<'_> {
     /// Notes a name, as it was before it was read. Names come in rising order.
-    pub(crate) fn push(
-        &mut self,
-        name: &Name,
-        fingerprint: Fingerprint,
-        below: Option<Noted>,
-    ) -> io::Result<()> {
+    pub(crate) fn push(&mut self, name: &Name, mut seen: Seen) -> io::Result<()> {
         let began = self.cache.began;
+        let Fingerprint {
+            changed, modified, ..
+        } = seen.fingerprint;
         // Otherwise it may be changed again without a trace.
-        let is_sure = fingerprint.changed < began && fingerprint.modified < began;
-        let item = Item {
-            name,
-            fingerprint: match is_sure {
-                true => fingerprint,
-                false => fingerprint.unsure(),
-            },
-            below,
-        };
-        item.encode(&mut self.page);
-        let live = below.map_or(0, |below| below.live);
+        if changed >= began || modified >= began {
+            seen.fingerprint = seen.fingerprint.unsure();
+        }
+        Item { name, seen }.encode(&mut self.page);
+        let live = seen.below.map_or(0, |below| below.live);
         self.below = self.below.saturating_add(live);
         if Item::ends_page(name) || self.page.len() >= PAGE_BYTES {
             self.end_page()?;
@@ -312,12 +304,13 @@ fn copy(old: &Open, place: Noted, depth: usize, out: &mut Out) -> io::Result<Opt
     let mut live = 0;
     while let Some(mut items) = seen.next_page() {
         while let Some(item) = Item::decode(&mut items) {
-            let below = match item.below {
+            let below = match item.seen.below {
                 Some(below) if below.offset < place.offset => copy(old, below, depth + 1, out)?,
                 _ => None,
             };
             live += below.map_or(0, |below| below.live);
-            Item { below, ..item }.encode(&mut page);
+            let seen = Seen { below, ..item.seen };
+            Item { seen, ..item }.encode(&mut page);
         }
         let checksum = checksum(&page);
         page.extend(checksum);
