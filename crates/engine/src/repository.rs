@@ -111,6 +111,11 @@ impl Repository {
         Ok(self.store.put(self.tenant, objects).await?)
     }
 
+    /// What keeps that which was put ahead until now.
+    pub(crate) fn put_ahead_so_far(&self) -> Option<Arc<Guard>> {
+        self.ahead().clone()
+    }
+
     /// Notes that all that was put ahead is part of a snapshot.
     pub(crate) fn caught_up(&self) {
         self.ahead().take();

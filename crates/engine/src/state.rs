@@ -46,6 +46,8 @@ struct State {
     root: Arc<Directory>,
     /// Keeps the snapshot that the tree was opened at or committed as.
     held: Option<Arc<Guard>>,
+    /// Keeps what was put ahead of the next commit.
+    ahead: Option<Arc<Guard>>,
 }
 
 /// What is known of an entry without reading it.
@@ -176,7 +178,7 @@ impl StateTree {
         let held = Some(Arc::new(repository.hold(id).await?));
         let tree = Self::at(repository, &repository.snapshot(id).await?);
         let root = tree.current().root;
-        tree.publish(State { root, held });
+        tree.publish(root, held);
         Ok(tree)
     }
 
@@ -186,6 +188,7 @@ impl StateTree {
             root: RwLock::new(State {
                 root: Arc::new(root),
                 held: None,
+                ahead: None,
             }),
             writer: Mutex::new(()),
         }
@@ -198,7 +201,9 @@ impl StateTree {
             .clone()
     }
 
-    fn publish(&self, state: State) {
+    fn publish(&self, root: Arc<Directory>, held: Option<Arc<Guard>>) {
+        let ahead = self.repository.put_ahead_so_far();
+        let state = State { root, held, ahead };
         *self.root.write().unwrap_or_else(PoisonError::into_inner) = state;
     }
 
@@ -470,7 +475,10 @@ impl StateTree {
         let after = seal(&self.repository, &states[1].root).await?;
         let objects = before.objects.into_iter().chain(after.objects);
         let objects = objects.map(|object| (object.key, object.data)).collect();
-        let held = states.into_iter().filter_map(|state| state.held);
+        let held = states
+            .into_iter()
+            .flat_map(|state| [state.held, state.ahead])
+            .flatten();
         let repository = self
             .repository
             .overlay_while(Arc::new(objects), held.collect());
@@ -497,11 +505,9 @@ impl StateTree {
             // It is stored, so this is no failure; what is written is safe too.
             Ok(None) | Err(_) => writing,
         };
-        self.publish(State {
-            root: Arc::new(Directory::stored(tree, times)),
-            held: Some(Arc::new(held)),
-        });
         self.repository.caught_up();
+        let root = Arc::new(Directory::stored(tree, times));
+        self.publish(root, Some(Arc::new(held)));
         Ok(id)
     }
 
@@ -563,7 +569,7 @@ impl StateTree {
         let Some((parent, name)) = path.split_last() else {
             return Err(Error::Root);
         };
-        let State { root, held } = state;
+        let State { root, held, .. } = state;
         let mut directory = root;
         let mut above = Vec::new();
         for step in parent.names() {
@@ -600,7 +606,7 @@ impl StateTree {
 
     fn put_back(&self, place: Place<'_>, slot: Slot) {
         let (state, _guard) = place.replaced_by(slot);
-        self.publish(state);
+        self.publish(state.root, state.held);
     }
 }
 
@@ -693,6 +699,7 @@ impl<'a> Place<'a> {
         let state = State {
             root: changed,
             held: self.held,
+            ahead: None,
         };
         (state, self.guard)
     }

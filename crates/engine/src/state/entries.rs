@@ -8,7 +8,7 @@ use elevo_objects::{Entry, Hash, Mode, SnapshotId, Tree};
 
 use super::directory::{Directory, Leaf, Slot};
 use super::seal::{Sealed, seal};
-use super::{CommitInfo, State, StateTree};
+use super::{CommitInfo, StateTree};
 use crate::error::{Error, Result};
 use crate::store::{Commit, Object};
 
@@ -134,8 +134,7 @@ impl StateTree {
         let rest = self.put_ahead(objects).await?;
         self.put_objects(rest).await?;
         let root = Arc::new(Directory::stored(tree, times));
-        let held = self.current().held;
-        self.publish(State { root, held });
+        self.publish(root, self.current().held);
         Ok((tree, times))
     }
 
