@@ -129,6 +129,9 @@ pub struct Outcome {
     pub commits: usize,
 }
 
+const REPLAY: &str =
+    "cargo nextest run -p elevo-engine --test simulation --no-capture some_hundred";
+
 /// Says how to see a run again that fails.
 struct Replay(u64);
 
@@ -136,7 +139,7 @@ impl Drop for Replay {
     fn drop(&mut self) {
         if thread::panicking() {
             long::note(format_args!(
-                "To see it again:\n  ELEVO_SEED={} cargo nextest run -p elevo-engine --test simulation a_seed",
+                "To see it again:\n  ELEVO_SEED={} {REPLAY}",
                 self.0
             ));
         }
