@@ -155,7 +155,7 @@ impl SeenDirectory {
 
     /// The next item, and where the one after it is.
     fn peek(&mut self) -> Option<(Item<'_>, usize)> {
-        if self.at >= self.page.len() {
+        while self.at >= self.page.len() {
             self.next_page()?;
         }
         let mut rest = &self.page[self.at..];

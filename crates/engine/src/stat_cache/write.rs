@@ -278,7 +278,7 @@ pub(super) fn compact(old: &Open, path: &Path) -> io::Result<()> {
         root: None,
     };
     let Some(root) = copy(old, old.slot.root, 0, &mut out)? else {
-        return Ok(());
+        return fs::remove_file(unfinished);
     };
     out.flush()?;
     let slot = Slot {
