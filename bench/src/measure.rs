@@ -30,6 +30,13 @@ impl Samples {
         self.0.extend(&other.0);
     }
 
+    /// What all but one in a hundred stay below.
+    pub(crate) fn p99(&self) -> Self {
+        let mut sorted = self.0.clone();
+        sorted.sort_by(f64::total_cmp);
+        Self(vec![quantile(&sorted, 0.99)])
+    }
+
     /// The median and the quartiles; not a number if nothing was measured.
     pub(crate) fn figure(&self) -> Figure {
         let mut sorted = self.0.clone();

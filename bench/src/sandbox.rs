@@ -6,8 +6,9 @@ mod alive;
 mod commands;
 mod create;
 mod stream;
+mod warm;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::Args;
@@ -29,7 +30,7 @@ pub(crate) struct Arguments {
 }
 
 /// In the order in which they run.
-const MEASURES: [Measure<Bench>; 5] = [
+const MEASURES: [Measure<Bench>; 6] = [
     Measure {
         name: "create",
         peers: &[Peer::Docker],
@@ -39,6 +40,11 @@ const MEASURES: [Measure<Bench>; 5] = [
         name: "burst",
         peers: &[Peer::Docker],
         run: create::burst,
+    },
+    Measure {
+        name: "warm",
+        peers: &[Peer::Docker],
+        run: warm::run,
     },
     Measure {
         name: "commands",
@@ -62,6 +68,7 @@ pub(crate) struct Bench {
     server: Server,
     runtime: tokio::runtime::Runtime,
     quick: bool,
+    scratch: PathBuf,
 }
 
 impl Bench {
@@ -77,11 +84,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Report> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()?;
-        let server = runtime.block_on(Server::with_template(scratch))?;
+        let server = runtime.block_on(Server::with_template(scratch, &[]))?;
         Ok(Bench {
             server,
             runtime,
             quick,
+            scratch: scratch.into(),
         })
     };
     suite::run(&MEASURES, &arguments.only, &arguments.settings, bench)

@@ -5,12 +5,12 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 
-use crate::peers::clean_command;
+use crate::peers::{clean_command, time_to_run};
 
 const KEY: &str = "bench-key-0123456789-0123456789-0123456789";
 
@@ -31,6 +31,11 @@ fn needed(name: &str, how: &str) -> Result<String> {
 impl Server {
     /// Starts one whose data is in the directory `data` of `scratch`.
     pub(crate) fn start(scratch: &Path) -> Result<Self> {
+        Self::start_with(scratch, &[])
+    }
+
+    /// The same with settings of its own.
+    pub(crate) fn start_with(scratch: &Path, settings: &[(&str, &str)]) -> Result<Self> {
         let services = "run scripts/services up docker && eval \"$(scripts/services env docker)\"";
         let docker_host = needed("DOCKER_HOST", services)?;
         let image = needed("ELEVO_TEST_IMAGE", services)?;
@@ -62,6 +67,7 @@ impl Server {
                 ("POOL_SIZE", "20g"),
                 ("MAX_CONCURRENT_CREATIONS", "10"),
             ])
+            .envs(settings.iter().copied())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()?;
@@ -69,6 +75,8 @@ impl Server {
         let url = listening(&mut lines)?;
         let mut log = File::create(scratch.join("log"))?;
         std::thread::spawn(move || std::io::copy(&mut lines, &mut log));
+        // An error is that it was chosen before.
+        let _ = rustls::crypto::ring::default_provider().install_default();
         let http = reqwest::Client::builder()
             .pool_max_idle_per_host(128)
             .build()?;
@@ -83,8 +91,8 @@ impl Server {
     }
 
     /// Starts one with the template `base`.
-    pub(crate) async fn with_template(scratch: &Path) -> Result<Self> {
-        let server = Self::start(scratch)?;
+    pub(crate) async fn with_template(scratch: &Path, settings: &[(&str, &str)]) -> Result<Self> {
+        let server = Self::start_with(scratch, settings)?;
         let wish = json!({"name": "base", "image": server.image});
         server.post("/api/v1/templates", &wish).await?;
         Ok(server)
@@ -153,6 +161,21 @@ impl Server {
     /// What a bare container costs, to compare with.
     pub(crate) fn bare_run(&self) -> Command {
         self.docker(&["run", "--rm", &self.image, "true"])
+    }
+
+    /// How long many of them take at once.
+    pub(crate) fn bare_runs(&self, count: usize) -> Result<f64> {
+        let began = Instant::now();
+        std::thread::scope(|scope| {
+            let runs: Vec<_> = (0..count)
+                .map(|_| scope.spawn(|| time_to_run(&mut self.bare_run())))
+                .collect();
+            runs.into_iter().try_for_each(|run| match run.join() {
+                Ok(ran) => ran.map(drop),
+                Err(_) => bail!("a thread has panicked"),
+            })
+        })?;
+        Ok(began.elapsed().as_secs_f64())
     }
 
     /// The process of a sandbox's agent on this machine.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use bytes::Bytes;
 use elevo_core::TenantId;
-use elevo_engine::{Collection, Commit, Depth, Guard, Object, Store, StoreResult};
+use elevo_engine::{Collection, Commit, Committed, Depth, Guard, Object, Store, StoreResult};
 use elevo_objects::{ObjectKey, Snapshot, SnapshotId};
 
 /// Passes every call on to another store. Remembering costs next to nothing; counting is done
@@ -76,7 +76,7 @@ impl Store for Recorder {
         self.below.put(tenant, objects).await
     }
 
-    async fn commit(&self, tenant: TenantId, commit: Commit) -> StoreResult<Vec<SnapshotId>> {
+    async fn commit(&self, tenant: TenantId, commit: Commit) -> StoreResult<Committed> {
         lock(&self.log).commits.push(commit.clone());
         self.below.commit(tenant, commit).await
     }

@@ -39,6 +39,9 @@ pub enum Scope {
     /// Decide on changes that wait for review.
     #[serde(rename = "reviews")]
     Reviews,
+    /// Be told of events by HTTP.
+    #[serde(rename = "webhooks")]
+    Webhooks,
     /// Statistics of the whole server, and clearing away.
     #[serde(rename = "system")]
     System,
@@ -46,7 +49,7 @@ pub enum Scope {
 
 impl Scope {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::SandboxesRead,
         Self::SandboxesWrite,
         Self::Process,
@@ -58,6 +61,7 @@ impl Scope {
         Self::ProjectsWrite,
         Self::ProjectsAdmin,
         Self::Reviews,
+        Self::Webhooks,
         Self::System,
     ];
 
@@ -85,6 +89,7 @@ impl Scope {
             Self::ProjectsWrite => "projects:write",
             Self::ProjectsAdmin => "projects:admin",
             Self::Reviews => "reviews",
+            Self::Webhooks => "webhooks",
             Self::System => "system",
         }
     }

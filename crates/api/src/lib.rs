@@ -7,6 +7,7 @@
 //! refused and not ignored; answers may grow.
 
 mod error;
+mod event;
 mod keys;
 mod process;
 mod project;
@@ -15,9 +16,11 @@ mod sandbox;
 mod size;
 mod system;
 mod template;
+mod webhook;
 mod workspace;
 
 pub use error::{ErrorBody, ErrorEnvelope};
+pub use event::{Event, EventPage};
 pub use keys::{
     Agent, AgentList, CreateAgent, CreateKey, CreateTenant, Key, KeyLimits, KeyList, NewKey,
     NewTenant, Scope, Tenant, TenantList,
@@ -30,8 +33,9 @@ pub use project::{
     Apply, ApplyFile, Blame, BlamedLines, ChangeProject, Conflict, ConflictHunk, CreateProject,
     CreateWorkspace, FileRefused, FileVersion, HunkPlace, ImportResult, ImportSource, LandedFile,
     LineRange, LogEntry, LogPage, Merge, MergeResult, Project, ProjectPage, ProjectPolicy, Refresh,
-    Refreshed, Resolution, ResolveReview, Revert, Review, ReviewPage, ReviewState, SetPolicy, Sync,
-    SyncMode, TreeEntry, TreePage, Version, VersionPage, Workspace, WorkspacePage, WorkspaceState,
+    Refreshed, Resolution, ResolveReview, Retention, Revert, Review, ReviewPage, ReviewState,
+    SetPolicy, SetTag, Sync, SyncMode, Tag, TagPage, TreeEntry, TreePage, Version, VersionPage,
+    Workspace, WorkspacePage, WorkspaceState,
 };
 pub use pty::{ClientMessage, CreatePty, PtySession, Resize, ServerMessage};
 pub use sandbox::{
@@ -41,9 +45,11 @@ pub use sandbox::{
 };
 pub use size::{InvalidSize, format_size, parse_cpu, parse_size};
 pub use system::{
-    GcResult, Health, Ready, ReadyCheck, SandboxCounts, SystemResources, SystemStats,
+    Gc, GcCurrent, GcPhase, GcReport, GcResult, GcStatus, Health, PoolStats, Ready, ReadyCheck,
+    SandboxCounts, SystemResources, SystemStats,
 };
 pub use template::{AddTemplate, PullEvent, Template, TemplateList};
+pub use webhook::{CreateWebhook, Delivery, DeliveryPage, Webhook, WebhookList};
 pub use workspace::{
     Change, ChangeKind, Diff, DiffStat, DiffTotals, FileStat, Imported, Restore, Snapshot,
     SnapshotTaken, TakeSnapshot,

@@ -1,7 +1,9 @@
 //! Projects, their history, and what is read from them.
 
 mod merge;
+mod retention;
 mod review;
+mod tag;
 mod workspaces;
 
 use serde::{Deserialize, Serialize};
@@ -11,7 +13,9 @@ pub use merge::{
     Apply, ApplyFile, Conflict, ConflictHunk, FileRefused, HunkPlace, ImportResult, ImportSource,
     LandedFile, LineRange, Merge, MergeResult, Revert, Version,
 };
+pub use retention::Retention;
 pub use review::{Resolution, ResolveReview, Review, ReviewPage, ReviewState};
+pub use tag::{SetTag, Tag, TagPage};
 pub use workspaces::{
     CreateWorkspace, Refresh, Refreshed, Sync, SyncMode, Workspace, WorkspacePage, WorkspaceState,
 };
@@ -33,6 +37,9 @@ pub struct CreateProject {
     /// Who may do what with which paths; everybody everything by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<elevo_policy::Policy>,
+    /// Which versions keep their content; all by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retention: Option<Retention>,
 }
 
 /// What of a project shall be another.
@@ -47,6 +54,9 @@ pub struct ChangeProject {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 1000)]
     pub description: Option<String>,
+    /// Which versions keep their content from now on. What is gone stays gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retention: Option<Retention>,
 }
 
 /// A shared, versioned tree of files.
@@ -70,6 +80,8 @@ pub struct Project {
     pub bytes: u64,
     /// How often the policy was set.
     pub policy_version: u64,
+    /// Which versions keep their content.
+    pub retention: Retention,
     /// When it was made.
     pub created_at: String,
     /// When its head last moved, or something else of it was changed.
@@ -132,6 +144,10 @@ pub struct LogEntry {
     pub changed: u64,
     /// When.
     pub created_at: String,
+    /// When the content of the snapshot was dropped, if the project's retention
+    /// did not keep it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dropped_at: Option<String>,
 }
 
 /// Steps of a project's head, a page of them.
@@ -201,6 +217,10 @@ pub struct Blame {
     pub snapshot: String,
     /// Runs of lines, in order.
     pub lines: Vec<BlamedLines>,
+    /// The step whose version before was dropped: of lines that are older, it
+    /// is not known which step they came with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub known_since: Option<u64>,
 }
 
 /// Lines that came with one step.
@@ -211,7 +231,8 @@ pub struct BlamedLines {
     pub start: u32,
     /// How many.
     pub count: u32,
-    /// The step they came with; none if they are older than the history.
+    /// The step they came with; none if they are older than the history, or
+    /// than what is kept of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sequence: Option<u64>,
     /// The agent whose work they are.

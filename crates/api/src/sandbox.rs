@@ -74,6 +74,16 @@ pub enum NetworkMode {
     Internet,
 }
 
+impl NetworkMode {
+    /// As it is written.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Internet => "internet",
+        }
+    }
+}
+
 /// What a workspace holds at first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

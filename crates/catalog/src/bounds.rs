@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::error::{Error, Result};
 use crate::query::SandboxQuery;
-use crate::records::{Agent, ApiKey, Sandbox, Template, Tenant};
+use crate::records::{Agent, ApiKey, NewEvent, Sandbox, Template, Tenant, Webhook};
 use crate::request::IdempotentRequest;
 
 pub(crate) use projects::*;
@@ -38,6 +38,10 @@ pub const MAX_BATCH: usize = 1000;
 /// How many there may be of what is listed whole: tenants, templates, and for
 /// each tenant agents and keys.
 pub const MAX_LISTED: u32 = 100_000;
+/// How many webhooks a tenant may have.
+pub const MAX_WEBHOOKS: u32 = 20;
+/// The longest data of an event, as JSON.
+pub(crate) const MAX_EVENT_BYTES: usize = 64 << 10;
 
 pub(crate) fn tenant(tenant: &Tenant) -> Result<()> {
     name("the name of a tenant", &tenant.name)?;
@@ -117,6 +121,19 @@ pub(crate) fn limit(limit: u32) -> Result<()> {
         return refuse(format!("1 to {MAX_PAGE} are listed at once"));
     }
     Ok(())
+}
+
+pub(crate) fn event(event: &NewEvent) -> Result<()> {
+    name("what an event is about", &event.subject)?;
+    micros(event.at)?;
+    json("the data of an event", &event.data, MAX_EVENT_BYTES).map(drop)
+}
+
+pub(crate) fn webhook(webhook: &Webhook) -> Result<()> {
+    name("the id of a webhook", &webhook.id)?;
+    text("the address of a webhook", &webhook.url)?;
+    text("the secret of a webhook", &webhook.secret)?;
+    micros(webhook.created).map(drop)
 }
 
 /// A specification as it is kept.

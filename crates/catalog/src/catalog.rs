@@ -9,13 +9,14 @@ use elevo_core::{SandboxState, TenantId, Timestamp};
 
 use crate::change::SandboxChange;
 use crate::error::Result;
+use crate::events::Events;
 use crate::projects::Projects;
 use crate::query::{AddLimits, Page, SandboxQuery};
 use crate::records::{Agent, ApiKey, Sandbox, Template, Tenant};
 use crate::request::{Begun, IdempotentRequest};
 
 /// Tenants, agents, keys, sandboxes, templates, answered requests, settings;
-/// and [`Projects`].
+/// [`Projects`] and [`Events`].
 ///
 /// Promises, kept by every implementation:
 ///
@@ -41,7 +42,7 @@ use crate::request::{Begun, IdempotentRequest};
 /// A future that is dropped leaves the catalog whole: its change happened or
 /// did not.
 #[async_trait]
-pub trait Catalog: Projects + fmt::Debug + Send + Sync {
+pub trait Catalog: Projects + Events + fmt::Debug + Send + Sync {
     /// Adds a tenant. `Exists` if its id or name is taken.
     async fn add_tenant(&self, tenant: &Tenant) -> Result<()>;
 
@@ -103,7 +104,7 @@ pub trait Catalog: Projects + fmt::Debug + Send + Sync {
     ) -> Result<Sandbox>;
 
     /// Forgets a sandbox; false if there is none.
-    async fn remove_sandbox(&self, id: &str) -> Result<bool>;
+    async fn remove_sandbox(&self, id: &str, now: Timestamp) -> Result<bool>;
 
     /// How many sandboxes, of one tenant or of all, are in each state. Those
     /// being removed do not count; every state has a number.

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::bounds;
 use crate::error::{Error, Result};
-use crate::records::Sandbox;
+use crate::records::{EventKind, Sandbox};
 
 /// What to change in a sandbox, if it is in a state that allows it. What is
 /// `None` stays as it is.
@@ -36,6 +36,8 @@ pub struct SandboxChange {
     pub keep_workspace: Option<bool>,
     /// What was asked for.
     pub spec: Option<Value>,
+    /// What is told of it.
+    pub tells: Vec<EventKind>,
 }
 
 impl SandboxChange {

@@ -9,6 +9,7 @@
 //! must hold no catalog yet. Checks panic with what they found.
 
 mod changes;
+mod events;
 mod landings;
 mod limits;
 mod lists;
@@ -17,10 +18,12 @@ mod project_text;
 mod projects;
 mod refusals;
 mod requests;
+mod retention;
 mod reviews;
 mod roots;
 mod samples;
 mod sandboxes;
+mod tags;
 mod text;
 mod versions;
 mod whole;
@@ -32,6 +35,7 @@ use elevo_core::{SandboxState, TenantId, Timestamp};
 use serde_json::json;
 
 pub use changes::*;
+pub use events::*;
 pub use landings::*;
 pub use limits::*;
 pub use lists::*;
@@ -40,9 +44,11 @@ pub use project_text::*;
 pub use projects::*;
 pub use refusals::*;
 pub use requests::*;
+pub use retention::*;
 pub use reviews::*;
 pub use roots::*;
 pub use sandboxes::*;
+pub use tags::*;
 pub use text::*;
 pub use versions::*;
 pub use whole::*;
@@ -144,6 +150,25 @@ macro_rules! conformance_tests {
             reviews_are_listed_oldest_first
             open_reviews_are_found
             all_snapshots_that_must_stay_are_found
+            versions_that_are_not_kept_are_found
+            what_is_dropped_stays_in_the_log
+            what_something_needs_is_not_dropped
+            nothing_comes_to_need_what_was_dropped
+            versions_are_dropped_only_as_expected
+            a_version_that_came_back_counts_as_the_last_time
+            of_a_drop_and_a_workspace_at_once_one_wins
+            what_is_dropped_is_no_root
+            a_tag_comes_back_as_it_was_set
+            a_tag_moves_only_when_it_may
+            tags_are_listed_by_name
+            what_happens_to_a_sandbox_is_told
+            what_a_landing_does_is_told
+            events_are_found_by_what_they_are
+            events_are_seen_in_the_order_of_their_numbers
+            a_webhook_comes_back_as_it_was_added
+            a_webhook_is_told_of_what_is_its_own
+            deliveries_are_noted_and_replayed
+            only_what_everybody_was_told_is_forgotten
             any_text_of_a_project_comes_back_as_it_was
             text_of_a_project_out_of_bounds_is_refused
             text_that_no_project_has_finds_nothing

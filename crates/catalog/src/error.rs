@@ -54,6 +54,13 @@ pub enum Error {
         /// How many times it has moved.
         sequence: u64,
     },
+    /// The content of a version was dropped, and nothing can come to need it;
+    /// nothing changed.
+    #[error("the content of version {snapshot} was dropped")]
+    Dropped {
+        /// The version's snapshot.
+        snapshot: SnapshotId,
+    },
     /// A step of that name was carried out before; nothing changed.
     #[error("the request `{request}` was carried out before")]
     Repeated {
@@ -113,6 +120,10 @@ pub enum Kind {
     Workspace,
     /// A review.
     Review,
+    /// A tag of a project.
+    Tag,
+    /// A webhook.
+    Webhook,
 }
 
 impl fmt::Display for Kind {
@@ -127,6 +138,8 @@ impl fmt::Display for Kind {
             Self::Project => "project",
             Self::Workspace => "workspace",
             Self::Review => "review",
+            Self::Tag => "tag",
+            Self::Webhook => "webhook",
         })
     }
 }
@@ -146,6 +159,10 @@ pub enum Limit {
     Keys,
     /// Templates.
     Templates,
+    /// Tags of one project.
+    Tags,
+    /// Webhooks of one tenant.
+    Webhooks,
 }
 
 impl fmt::Display for Limit {
@@ -157,6 +174,8 @@ impl fmt::Display for Limit {
             Self::Agents => "agents of a tenant",
             Self::Keys => "keys of a tenant",
             Self::Templates => "templates",
+            Self::Tags => "tags of a project",
+            Self::Webhooks => "webhooks of a tenant",
         })
     }
 }

@@ -5,9 +5,10 @@
 //! Depends on `elevo-core` and `elevo-objects`. Reads no clock, no random source
 //! and no environment: times, ids and secrets are passed in. Names snapshots but
 //! never reads one; keeps policies but never interprets one. Knows nothing of
-//! containers, directories or HTTP, and never keeps a secret: only its hash.
+//! containers, directories or HTTP, and never keeps a secret but its hash; what
+//! webhooks sign with excepted, which has to be known to sign.
 //!
-//! [`Catalog`] and [`Projects`] say what is promised; [`SqliteCatalog`] keeps it
+//! [`Catalog`], [`Projects`] and [`Events`] say what is promised; [`SqliteCatalog`] keeps it
 //! in one file. No database shows through the traits, and no call spans two
 //! stores.
 
@@ -18,6 +19,7 @@ mod change;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 mod error;
+mod events;
 mod projects;
 mod query;
 mod records;
@@ -32,18 +34,21 @@ pub use anything::read_any_row;
 pub use bounds::{
     MAX_BATCH, MAX_BODY_BYTES, MAX_CHANGES, MAX_COUNTS_BYTES, MAX_DETAIL_BYTES, MAX_LISTED,
     MAX_NAME_BYTES, MAX_PAGE, MAX_POLICY_BYTES, MAX_REASON_BYTES, MAX_REVIEWS, MAX_SPEC_BYTES,
-    MAX_STEPS, MAX_SYNC_BYTES, MAX_TEXT_BYTES, MAX_WORDS,
+    MAX_STEPS, MAX_SYNC_BYTES, MAX_TEXT_BYTES, MAX_WEBHOOKS, MAX_WORDS,
 };
 pub use catalog::Catalog;
 pub use change::SandboxChange;
 pub use error::{Error, Kind, Limit, Result};
+pub use events::Events;
 pub use projects::Projects;
 pub use query::{AddLimits, Page, Position, SandboxQuery};
 pub use records::{
-    Agent, ApiKey, BaseMove, FileVersion, KeyLimits, Landed, LandedStep, Landing, LandingKind,
-    LogEntry, PathChange, Project, ProjectChange, ProjectPolicy, ProjectQuery, Review,
-    ReviewChange, ReviewQuery, ReviewState, ReviewStep, Sandbox, Sides, Step, Template, Tenant,
-    VersionKind, Workspace, WorkspaceChange, WorkspaceQuery, WorkspaceState,
+    Agent, ApiKey, Attempt, BaseMove, Delivery, DeliveryState, Event, EventKind, EventQuery,
+    FileVersion, KeyLimits, Landed, LandedStep, Landing, LandingKind, LogEntry, NewEvent,
+    PathChange, Project, ProjectChange, ProjectPolicy, ProjectQuery, Retention, Review,
+    ReviewChange, ReviewQuery, ReviewState, ReviewStep, Sandbox, Sides, Step, Tag, Template,
+    Tenant, Unkept, UnkeptQuery, VersionKind, Webhook, Workspace, WorkspaceChange, WorkspaceQuery,
+    WorkspaceState,
 };
 pub use request::{Begun, IdempotentRequest};
 pub use roots::{RootPlace, Roots};

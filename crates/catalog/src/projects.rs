@@ -1,6 +1,8 @@
 //! Projects and what is theirs, behind one trait, for the same databases as
 //! [`Catalog`](crate::Catalog).
 
+use std::collections::HashSet;
+
 use async_trait::async_trait;
 use elevo_core::{TenantId, Timestamp, TreePath};
 use elevo_objects::SnapshotId;
@@ -10,7 +12,8 @@ use crate::error::Result;
 use crate::query::Page;
 use crate::records::{
     FileVersion, Landed, LandedStep, Landing, LogEntry, Project, ProjectChange, ProjectPolicy,
-    ProjectQuery, Review, ReviewChange, ReviewQuery, Workspace, WorkspaceChange, WorkspaceQuery,
+    ProjectQuery, Review, ReviewChange, ReviewQuery, Tag, Unkept, UnkeptQuery, Workspace,
+    WorkspaceChange, WorkspaceQuery,
 };
 use crate::roots::{RootPlace, Roots};
 
@@ -28,6 +31,12 @@ use crate::roots::{RootPlace, Roots};
 /// 14. *A request lands once*: a step whose request was carried out before does
 ///     nothing, however often it comes.
 /// 15. *A workspace has at most one open review for a path.*
+/// 16. *Nothing needs what was dropped*: the head, tags, bases of workspaces and
+///     what they have seen, and the sides of open reviews are not dropped, and
+///     nothing comes to need a version of its project that was. Of a drop and
+///     something that would need the version, at once, one succeeds.
+/// 17. *The log stays*: dropping takes nothing from it, nor from the history of
+///     paths.
 ///
 /// Calls that name a project without its tenant are for those who have looked
 /// it up before; of one that is not there they find nothing. Paths come in the order of [`TreePath`].
@@ -46,7 +55,7 @@ pub trait Projects {
     /// A page of projects, newest first.
     async fn projects(&self, query: &ProjectQuery) -> Result<Page<Project>>;
 
-    /// Changes name or description; returns what it is then. `NotFound`,
+    /// Changes name, description or retention; returns what it is then. `NotFound`,
     /// `BeingRemoved`, or `Exists` if the tenant has another of that name.
     async fn change_project(
         &self,
@@ -88,7 +97,8 @@ pub trait Projects {
     /// if a step's request is known; `BeingRemoved`; `HeadMoved` if the head is
     /// not the expected one; then for each step `NotFound`, `Changed` or
     /// `Refused` if a review or the workspace is not as expected, `Exists` if
-    /// a review of that id or place is there.
+    /// a review of that id or place is there. `Dropped` if a step would need a
+    /// version that was, before any of these.
     async fn land(&self, landing: &Landing) -> Result<Landed>;
 
     /// What became of a step, by what it was called.
@@ -154,7 +164,8 @@ pub trait Projects {
 
     /// Changes a review without a landing; returns what it is then. `NotFound`,
     /// `Changed` if it is not in the expected state, `Refused` if it cannot go
-    /// to the new one, `Exists` if it would be the second that is open.
+    /// to the new one, `Exists` if it would be the second that is open, `Dropped`
+    /// if a side of it is and it would be open.
     async fn change_review(
         &self,
         id: &str,
@@ -163,7 +174,8 @@ pub trait Projects {
     ) -> Result<Review>;
 
     /// Adds a workspace. `Exists` if its id is taken, `NotFound` if its tenant,
-    /// project, agent or key is not there, `BeingRemoved` if its project is.
+    /// project, agent or key is not there, `BeingRemoved` if its project is,
+    /// `Dropped` if its base is, or what it has seen.
     async fn add_workspace(&self, workspace: &Workspace) -> Result<()>;
 
     /// A tenant's workspace by its id.
@@ -173,7 +185,8 @@ pub trait Projects {
     async fn workspaces(&self, query: &WorkspaceQuery) -> Result<Page<Workspace>>;
 
     /// Changes a workspace if it is as `change` expects; returns what it is
-    /// then. `NotFound`, `Changed`, or `BeingRemoved` if it should come back.
+    /// then. `NotFound`, `Changed`, `BeingRemoved` if it should come back, or
+    /// `Dropped`.
     async fn change_workspace(
         &self,
         tenant: TenantId,
@@ -185,8 +198,45 @@ pub trait Projects {
     /// Forgets a workspace; false if there is none. Its reviews stay.
     async fn remove_workspace(&self, tenant: TenantId, id: &str) -> Result<bool>;
 
-    /// Snapshots of a tenant that must stay: heads and all that were, bases of
-    /// workspaces and what they have seen, the three sides of open reviews.
+    /// Sets a tag. `Exists` if there is one of that name, unless it may move;
+    /// `NotFound` if the tenant has no such project, `BeingRemoved`, `Dropped`,
+    /// `LimitReached` if there are [`MAX_LISTED`](crate::MAX_LISTED).
+    async fn set_tag(&self, tenant: TenantId, tag: &Tag, may_move: bool) -> Result<()>;
+
+    /// A tag of a project by its name.
+    async fn tag(&self, project: &str, name: &str) -> Result<Option<Tag>>;
+
+    /// The tags of a project by name: those after a name, or all; `limit` is 1
+    /// to [`MAX_PAGE`](crate::MAX_PAGE).
+    async fn tags(&self, project: &str, after: Option<&str>, limit: u32) -> Result<Vec<Tag>>;
+
+    /// Forgets a tag; false if there is none.
+    async fn remove_tag(&self, project: &str, name: &str) -> Result<bool>;
+
+    /// Versions of a project, oldest first, that its retention does not keep and
+    /// that were not dropped; what needs them is looked at when they are. One
+    /// that was the head several times counts as the last of them.
+    async fn unkept_versions(&self, project: &Project, query: &UnkeptQuery) -> Result<Unkept>;
+
+    /// What a project needs, whatever its retention says.
+    async fn needed_versions(&self, project: &Project) -> Result<HashSet<SnapshotId>>;
+
+    /// Drops versions, up to [`MAX_PAGE`](crate::MAX_PAGE), but for those that
+    /// something needs or that were dropped before; returns which. `NotFound`,
+    /// `BeingRemoved`, or `Changed` if the retention is no longer the given
+    /// project's.
+    async fn drop_versions(
+        &self,
+        project: &Project,
+        snapshots: &[SnapshotId],
+        now: Timestamp,
+    ) -> Result<Vec<SnapshotId>>;
+
+    /// The projects of a tenant, by id, that have dropped a snapshot.
+    async fn dropped_from(&self, tenant: TenantId, snapshot: SnapshotId) -> Result<Vec<String>>;
+
+    /// Snapshots of a tenant that must stay: heads and all that were and are not
+    /// dropped, tags, bases of workspaces and what they have seen, the three sides of open reviews.
     /// From a place on, or from the beginning; `limit`, 1 to
     /// [`MAX_PAGE`](crate::MAX_PAGE), is how many records are read. Some
     /// snapshots come more than once.

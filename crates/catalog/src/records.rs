@@ -1,8 +1,11 @@
 //! What a catalog keeps, as its callers see it.
 
+mod event;
 mod landing;
 mod project;
+mod retention;
 mod review;
+mod tag;
 mod version;
 mod workspace;
 
@@ -12,9 +15,15 @@ use serde_json::Value;
 
 use crate::query::Position;
 
+pub use event::{
+    Attempt, Delivery, DeliveryState, Event, EventKind, EventQuery, NewEvent, Webhook,
+};
 pub use landing::{BaseMove, Landed, LandedStep, Landing, LandingKind, LogEntry, ReviewStep, Step};
 pub use project::{Project, ProjectChange, ProjectPolicy, ProjectQuery};
+pub(crate) use retention::Earlier;
+pub use retention::{Retention, Unkept, UnkeptQuery};
 pub use review::{Review, ReviewChange, ReviewQuery, ReviewState, Sides};
+pub use tag::Tag;
 pub use version::{FileVersion, PathChange, VersionKind};
 pub use workspace::{Workspace, WorkspaceChange, WorkspaceQuery, WorkspaceState};
 

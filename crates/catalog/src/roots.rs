@@ -7,6 +7,8 @@ use elevo_objects::SnapshotId;
 pub struct Roots {
     /// Some of them. May be none though there are more.
     pub snapshots: Vec<SnapshotId>,
+    /// Whether they are here only as versions of projects.
+    pub versions: bool,
     /// Where to go on; `None` at the end.
     pub next: Option<RootPlace>,
 }
@@ -23,6 +25,8 @@ pub(crate) enum Place {
     Heads { after: String },
     /// A landing, by project and number.
     Landings { project: String, sequence: u64 },
+    /// A tag, by project and name.
+    Tags { project: String, name: String },
     /// A workspace, by id.
     Workspaces { after: String },
     /// An open review, by id.

@@ -7,6 +7,7 @@
 //! may open the same file: they wait for one another.
 
 mod database;
+mod events;
 mod failure;
 mod keys;
 mod landing;
@@ -16,16 +17,19 @@ mod owners;
 mod projects;
 mod removal;
 mod requests;
+mod retention;
 mod reviews;
 mod roots;
 mod rows;
 mod sandboxes;
 mod settings;
 mod shared;
+mod tags;
 mod templates;
 #[cfg(test)]
 mod tests;
 mod versions;
+mod webhooks;
 mod workspaces;
 
 use std::collections::BTreeMap;
@@ -155,8 +159,8 @@ impl Catalog for SqliteCatalog {
         sandboxes::change(&self.database, id, change, now).await
     }
 
-    async fn remove_sandbox(&self, id: &str) -> Result<bool> {
-        sandboxes::remove(&self.database, id).await
+    async fn remove_sandbox(&self, id: &str, now: Timestamp) -> Result<bool> {
+        sandboxes::remove(&self.database, id, now).await
     }
 
     async fn count_by_state(

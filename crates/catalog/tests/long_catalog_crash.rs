@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use elevo_catalog::{
     AddLimits, ApiKey, BaseMove, Catalog, Error, KeyLimits, Landed, Landing, LandingKind, MAX_PAGE,
-    PathChange, Project, Projects, Sandbox, SandboxChange, SqliteCatalog, SqliteOptions, Step,
-    Tenant, VersionKind, Workspace, WorkspaceState,
+    PathChange, Project, Projects, Retention, Sandbox, SandboxChange, SqliteCatalog, SqliteOptions,
+    Step, Tenant, VersionKind, Workspace, WorkspaceState,
 };
 use elevo_core::{SandboxState, TenantId, Timestamp, TreePath};
 use elevo_objects::{Kind, SnapshotId};
@@ -128,7 +128,7 @@ async fn live(catalog: &SqliteCatalog, victim: &Victim, pair: &str, steps: usize
         victim.acknowledge(format_args!("{pair} {step}"));
     }
     if steps == 3 {
-        catalog.remove_sandbox(&ids[0]).await.unwrap();
+        catalog.remove_sandbox(&ids[0], NOW).await.unwrap();
         victim.acknowledge(format_args!("{pair} removed"));
     }
 }
@@ -142,6 +142,7 @@ fn project() -> Project {
         head: snapshot_of("nothing"),
         sequence: 0,
         policy_version: 0,
+        retention: Retention::All,
         created: NOW,
         updated: NOW,
         removing: false,

@@ -53,6 +53,7 @@ impl Client {
         found: Option<crate::data::Data>,
     ) -> std::result::Result<Self, ClientError> {
         let base = address(base)?;
+        elevo_server::choose_cryptography();
         let http = reqwest::Client::builder()
             .connect_timeout(CONNECT)
             .redirect(reqwest::redirect::Policy::none())

@@ -6,6 +6,8 @@ mod life;
 mod look;
 mod past;
 mod policy;
+mod retention;
+mod tag;
 
 use std::process::ExitCode;
 
@@ -24,8 +26,8 @@ A project is a tree of files with a history. Every agent works in a workspace of
 its own, and merges it into the project; what two have changed alike is held for
 review. `elevo up` starts the server that these commands ask.
 
-SNAPSHOT names a state of the project: `head`, the number of a step, or the id of
-a snapshot or the first digits of it (at least 6), as `log` prints them.
+SNAPSHOT names a state of the project: `head`, a tag, the number of a step, or the
+id of a snapshot or the first digits of it (at least 6), as `log` prints them.
 
 Examples:
   elevo project create site && elevo project import site --directory .
@@ -51,6 +53,8 @@ enum ProjectCommand {
     Rename(life::Rename),
     Rm(life::Rm),
     Policy(policy::Policy),
+    Retention(retention::Retention),
+    Tag(tag::Tag),
     Log(past::Log),
     History(past::History),
     Blame(past::Blame),
@@ -73,6 +77,8 @@ pub(crate) fn run(project: Project) -> anyhow::Result<ExitCode> {
         ProjectCommand::Rename(args) => life::rename(call, args).map(done),
         ProjectCommand::Rm(args) => life::rm(call, &args).map(done),
         ProjectCommand::Policy(args) => policy::run(call, &args).map(done),
+        ProjectCommand::Retention(args) => retention::run(call, &args).map(done),
+        ProjectCommand::Tag(args) => tag::run(call, args).map(done),
         ProjectCommand::Log(args) => past::log(call, &args).map(done),
         ProjectCommand::History(args) => past::history(call, &args).map(done),
         ProjectCommand::Blame(args) => past::blame(call, &args).map(done),

@@ -163,7 +163,9 @@ mod tests {
             snapshots: (0..count).map(snapshot).collect(),
             ..Commit::default()
         };
-        let ids = wait(repository.store().commit(TenantId::LOCAL, commit)).unwrap();
+        let ids = wait(repository.store().commit(TenantId::LOCAL, commit))
+            .unwrap()
+            .ids;
         (repository, ids)
     }
 

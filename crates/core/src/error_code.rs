@@ -131,6 +131,10 @@ error_codes! {
         "Make the patch against the snapshot that `base` names, as `git diff` writes it.";
     WorkspaceReadOnly = 3011, "WORKSPACE_READ_ONLY", 409, "FAILED_PRECONDITION", Never,
         "Nothing can be changed in it, so there is nothing to merge; make another workspace.";
+    VersionDropped = 3012, "VERSION_DROPPED", 410, "NOT_FOUND", Never,
+        "The project's retention let its content go. Choose a version that `elevo project log` shows as kept; tags keep versions.";
+    TagNotFound = 3013, "TAG_NOT_FOUND", 404, "NOT_FOUND", Never,
+        "List the tags with `elevo project tag NAME`.";
     ProcessTimeout = 4001, "PROCESS_TIMEOUT", 408, "DEADLINE_EXCEEDED", Never,
         "Give a longer `timeout`, or run it in the background and attach to it.";
     CommandFailed = 4002, "COMMAND_FAILED", 422, "FAILED_PRECONDITION", Never,
@@ -169,6 +173,8 @@ error_codes! {
         "Wait as long as `Retry-After` says.";
     StorageFailed = 9012, "STORAGE_FAILED", 503, "UNAVAILABLE", Later,
         "Check the data directory's disk; the server's log has the cause.";
+    CollectionRunning = 9013, "COLLECTION_RUNNING", 409, "ABORTED", Later,
+        "Wait until it is done; `GET /api/v1/gc` says how far it is.";
 }
 
 impl fmt::Display for ErrorCode {

@@ -73,6 +73,7 @@ macro_rules! conformance_tests {
             a_held_snapshot_is_told_to_collections
             a_collection_counts_those_who_wrote_before
             what_an_older_writer_commits_is_told_to_the_collection
+            what_was_committed_is_held_by_whoever_did
             a_collection_that_was_cut_short_removes_nothing
             a_young_collection_knows_what_was_needed_before
             every_sequence_of_calls_is_answered_as_by_the_memory_store
@@ -192,7 +193,7 @@ async fn put(store: &impl Store, objects: &[&Object]) {
 }
 
 async fn commit(store: &impl Store, commit: Commit) -> Vec<SnapshotId> {
-    store.commit(ALICE, commit).await.expect("commit")
+    store.commit(ALICE, commit).await.expect("commit").ids
 }
 
 fn assert_refused<T: std::fmt::Debug>(result: StoreResult<T>) {

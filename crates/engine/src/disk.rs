@@ -109,6 +109,26 @@ impl<'a> Parents<'a> {
     }
 }
 
+/// The number of a device.
+pub(crate) type Device = rustix::fs::Dev;
+
+/// Whether a directory's own times tell of every name that comes or goes.
+#[cfg(target_os = "linux")]
+pub(crate) fn tells_changed_names(directory: impl AsFd) -> bool {
+    const EXT4: u64 = 0xef53;
+    const XFS: u64 = 0x5846_5342;
+    const BTRFS: u64 = 0x9123_683e;
+    const TMPFS: u64 = 0x0102_1994;
+    const F2FS: u64 = 0xf2f5_2010;
+    let found = rustix::fs::fstatfs(directory);
+    found.is_ok_and(|found| [EXT4, XFS, BTRFS, TMPFS, F2FS].contains(&(found.f_type as u64)))
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn tells_changed_names(_: impl AsFd) -> bool {
+    false
+}
+
 /// Whether an error says that there is nothing at a path: no such name, or a
 /// link or file where a directory would have to be.
 pub(crate) fn is_absent(error: &io::Error) -> bool {

@@ -5,6 +5,7 @@
 //! the next collection walks only what is new. One that was cut short leaves
 //! garbage, and the next one is a full one.
 
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -367,26 +368,30 @@ async fn drop_snapshots(
         .into_iter()
         .zip(removed)
         .filter(|(_, removed)| *removed);
+    let mut needed = HashSet::new();
     for snapshot in gone.filter_map(|(snapshot, _)| snapshot) {
         let tree = snapshot.tree.root.map(|hash| key(Kind::Directory, hash));
         let times = snapshot.times.map(|hash| key(Kind::Times, hash));
         let below = tree.into_iter().chain(times).collect();
-        remove_below(repository, collection, below, progress).await?;
+        remove_below(repository, collection, below, &mut needed, progress).await?;
     }
     Ok(())
 }
 
 /// Removes what was reached from a snapshot that is gone, down to what is
-/// needed by others or gone as well.
+/// needed by others or gone as well. Versions of a tree share most of what is
+/// in it: `known` is what was found to be needed.
 async fn remove_below(
     repository: &Repository,
     collection: &dyn Collection,
     mut waiting: Vec<ObjectKey>,
+    known: &mut HashSet<ObjectKey>,
     progress: &GcProgress,
 ) -> Result<()> {
     while !waiting.is_empty() {
         let count = if waiting.len() > MANY { 1 } else { NODES };
-        let keys = take_last(&mut waiting, count);
+        let mut keys = take_last(&mut waiting, count);
+        keys.retain(|key| !known.contains(key));
         let store = repository.store();
         let nodes: Vec<_> = keys
             .iter()
@@ -394,12 +399,19 @@ async fn remove_below(
             .copied()
             .collect();
         let data = store.get(repository.tenant(), &nodes).await?;
-        let data: std::collections::HashMap<_, _> = nodes.into_iter().zip(data).collect();
+        let data: HashMap<_, _> = nodes.into_iter().zip(data).collect();
         let removed = collection.remove(&keys).await?;
         progress
             .seen
             .fetch_add(keys.len() as u64, Ordering::Relaxed);
-        for (key, _) in keys.iter().zip(removed).filter(|(_, removed)| *removed) {
+        if known.len() > MANY {
+            known.clear();
+        }
+        for (key, removed) in keys.iter().zip(removed) {
+            if !removed {
+                known.insert(*key);
+                continue;
+            }
             match data.get(key) {
                 // An earlier collection that was cut short has been here.
                 Some(None) => continue,

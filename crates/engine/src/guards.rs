@@ -122,25 +122,32 @@ impl Guards {
             }
             tenant.phase
         });
-        let holding = Holding {
-            guards: self.clone(),
-            tenant,
-            snapshots: snapshots.to_vec(),
-        };
-        (holding, phase)
+        (self.holding(tenant, snapshots), phase)
     }
 
-    /// Notes snapshots that were committed, before the guard of whoever did it
-    /// is dropped. If somebody is writing who began before the collection did,
-    /// they may need what was put before it began, and is not kept: then they
-    /// have to be walked.
-    pub fn committed(&self, tenant: TenantId, snapshots: &[SnapshotId]) {
+    /// Holds snapshots that were committed; to be called before the guard of
+    /// whoever did it is dropped. They are kept. But if somebody is writing who
+    /// began before the collection did, they may need what was put before it
+    /// began, and is not kept: then they have to be walked.
+    pub fn committed(&self, tenant: TenantId, snapshots: &[SnapshotId]) -> Holding {
         self.with(tenant, |tenant| {
+            for id in snapshots {
+                *tenant.held.entry(*id).or_default() += 1;
+            }
             let mut older = tenant.writers.range(..=tenant.older);
             if tenant.phase == Phase::Marking && older.next().is_some() {
                 tenant.arrived.extend(snapshots);
             }
         });
+        self.holding(tenant, snapshots)
+    }
+
+    fn holding(&self, tenant: TenantId, snapshots: &[SnapshotId]) -> Holding {
+        Holding {
+            guards: self.clone(),
+            tenant,
+            snapshots: snapshots.to_vec(),
+        }
     }
 
     /// Begins a collection; `None` if one is under way.

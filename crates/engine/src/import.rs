@@ -14,6 +14,7 @@ mod sink;
 mod upper;
 
 use std::collections::{BTreeMap, HashMap};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -22,7 +23,7 @@ use elevo_objects::{Entry, Hash, Mode, SnapshotId, TimeEntry, Tree};
 use rustix::fs::Stat;
 
 use crate::blocking::Workers;
-use crate::disk::{self, Root};
+use crate::disk::{self, Device, Root};
 use crate::error::{Error, Result, at_root};
 use crate::guards::Guard;
 use crate::progress::Progress;
@@ -119,7 +120,7 @@ pub(crate) fn scan(
     let job = Job::new(repository, directory, options, progress);
     let before = Before {
         read_as: known,
-        noted: None,
+        ..Before::default()
     };
     let (read, nodes) = job.into_memory(|importer| importer.run(before))?;
     Ok((read.tree, nodes))
@@ -221,6 +222,9 @@ struct Importer<'a> {
     repository: &'a Repository,
     root: Root,
     owner: u32,
+    /// The device, if its directories need not be listed while their own times
+    /// are unchanged.
+    listed_once: Option<Device>,
     options: &'a ImportOptions,
     progress: &'a Progress,
     cache: Option<&'a StatCache>,
@@ -234,6 +238,8 @@ struct Importer<'a> {
 #[derive(Clone, Copy, Default)]
 struct Before {
     read_as: Option<ReadAs>,
+    /// How it was seen itself.
+    seen: Option<Seen>,
     /// What was seen in it.
     noted: Option<Noted>,
 }
@@ -242,6 +248,9 @@ struct Before {
 struct ReadDirectory {
     /// What it was like before.
     stat: Stat,
+    has_attributes: bool,
+    /// Whether all of its names were noted.
+    is_whole: bool,
     tree: Tree,
     times: Option<Hash>,
     /// What was seen in it now.
@@ -275,6 +284,7 @@ impl KnownEntry {
                 Entry::Directory { tree, .. } => Some((tree, times)),
                 _ => None,
             },
+            seen: self.seen,
             noted: self.seen.and_then(|seen| seen.below),
         }
     }
@@ -282,6 +292,11 @@ impl KnownEntry {
 
 impl ReadEntry {
     fn directory(read: &ReadDirectory) -> Self {
+        let mut fingerprint = Fingerprint::of(&read.stat);
+        if !read.is_whole {
+            // Its names are to be listed again.
+            fingerprint = fingerprint.unsure();
+        }
         Self {
             entry: Entry::Directory {
                 mode: Mode::from_bits(disk::mode(&read.stat)),
@@ -292,9 +307,8 @@ impl ReadEntry {
                 children: read.times,
             },
             seen: Some(Seen {
-                fingerprint: Fingerprint::of(&read.stat),
-                // Directories are always looked at.
-                has_attributes: false,
+                fingerprint,
+                has_attributes: read.has_attributes,
                 below: read.noted,
             }),
         }
@@ -304,14 +318,14 @@ impl ReadEntry {
 impl<'a> Importer<'a> {
     fn open(job: &Job<'a>, workers: &'a Workers, sink: &'a Sink<'a>) -> Result<Self> {
         let root = Root::open(job.directory).map_err(at_root("open"))?;
-        let owner = root
-            .open_directory(&TreePath::root())
-            .and_then(|fd| Ok(rustix::fs::fstat(fd)?.st_uid))
-            .map_err(at_root("open"))?;
+        let look = |fd: OwnedFd| Ok((rustix::fs::fstat(&fd)?, disk::tells_changed_names(fd)));
+        let opened = root.open_directory(&TreePath::root()).and_then(look);
+        let (stat, tells_names) = opened.map_err(at_root("open"))?;
         Ok(Self {
             repository: job.repository,
             root,
-            owner,
+            owner: stat.st_uid,
+            listed_once: tells_names.then_some(stat.st_dev),
             options: job.options,
             progress: job.progress,
             cache: job.cache,
@@ -355,6 +369,7 @@ impl<'a> Importer<'a> {
                 let snapshot = self.workers.wait(self.repository.snapshot(id))?;
                 let before = Before {
                     read_as: Some((snapshot.tree, snapshot.times)),
+                    seen: None,
                     noted: cache.root(),
                 };
                 Ok(Some((held, before)))

@@ -58,8 +58,8 @@ pub use stat_cache::read_any_stat_cache;
 pub use stat_cache::{NewStatCache, StatCache};
 pub use state::{Attributes, CommitInfo, EntryKind, Stat, StateTree};
 pub use store::{
-    Collection, Commit, Depth, Expected, Object, ReferenceUpdate, Store, StoreError, StoreResult,
-    Swept,
+    Collection, Commit, Committed, Depth, Expected, Object, ReferenceUpdate, Store, StoreError,
+    StoreResult, Swept,
 };
 pub use text::DEFAULT_MAX_TEXT_BYTES;
 pub use verify::{Damage, Place, Problem, Verified, VerifyOptions, verify};

@@ -11,7 +11,8 @@ use elevo_objects::{Kind, ObjectKey, Snapshot, SnapshotId};
 
 use crate::guards::{Guard, Guards};
 use crate::store::{
-    Collection, Commit, Depth, Object, Store, StoreError, StoreResult, check_reference_name,
+    Collection, Commit, Committed, Depth, Object, Store, StoreError, StoreResult,
+    check_reference_name,
 };
 use collect::Marks;
 
@@ -139,7 +140,7 @@ impl Store for MemoryStore {
         Ok(())
     }
 
-    async fn commit(&self, tenant: TenantId, commit: Commit) -> StoreResult<Vec<SnapshotId>> {
+    async fn commit(&self, tenant: TenantId, commit: Commit) -> StoreResult<Committed> {
         commit.objects.iter().try_for_each(check_object)?;
         let _writing = self.guards.writing(tenant);
         let ids = commit
@@ -169,8 +170,8 @@ impl Store for MemoryStore {
             }
             Ok::<_, StoreError>(ids)
         })?;
-        self.guards.committed(tenant, &ids);
-        Ok(ids)
+        let held = Guard::new(self.guards.committed(tenant, &ids));
+        Ok(Committed { ids, held })
     }
 
     async fn snapshots(
@@ -226,12 +227,15 @@ impl Store for MemoryStore {
     }
 
     async fn hold(&self, tenant: TenantId, snapshots: &[SnapshotId]) -> StoreResult<Option<Guard>> {
-        let (holding, phase) = self.guards.hold(tenant, snapshots);
-        let are_there = self.with(tenant, |tenant| {
+        // All under the lock: the phase is that of the collection whose marks
+        // are looked at.
+        Ok(self.with(tenant, |found| {
+            let (holding, phase) = self.guards.hold(tenant, snapshots);
             let mut ids = snapshots.iter();
-            ids.all(|id| tenant.snapshots.contains_key(id) && tenant.marks.may_hold(*id, phase))
-        });
-        Ok(are_there.then(|| Guard::new(holding)))
+            let are_there =
+                ids.all(|id| found.snapshots.contains_key(id) && found.marks.may_hold(*id, phase));
+            are_there.then(|| Guard::new(holding))
+        }))
     }
 
     async fn collection(

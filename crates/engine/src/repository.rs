@@ -15,7 +15,7 @@ use quick_cache::sync::Cache;
 use crate::error::{Error, Result};
 use crate::file;
 use crate::guards::Guard;
-use crate::store::{Collection, Commit, Depth, Object, Store, StoreError, StoreResult};
+use crate::store::{Collection, Commit, Committed, Depth, Object, Store, StoreError, StoreResult};
 
 /// One tenant's objects in a store, with a cache of nodes already taken apart.
 /// Cloning is cheap and shares the cache.
@@ -374,7 +374,7 @@ impl Store for Overlay {
         self.below.put(tenant, objects).await
     }
 
-    async fn commit(&self, _: TenantId, _: Commit) -> StoreResult<Vec<SnapshotId>> {
+    async fn commit(&self, _: TenantId, _: Commit) -> StoreResult<Committed> {
         Err(StoreError::ReadOnly)
     }
 

@@ -69,7 +69,7 @@ impl Fingerprint {
     }
 
     /// The same as nothing will be.
-    const fn unsure(self) -> Self {
+    pub(crate) const fn unsure(self) -> Self {
         Self {
             changed: (0, 0),
             inode: 0,

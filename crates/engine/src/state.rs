@@ -1,11 +1,13 @@
 //! The tree that a search works on: a stored state and what was changed since,
 //! in memory. See [`StateTree`].
 
+mod commit;
 mod directory;
 mod entries;
+mod place;
 mod seal;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use bytes::Bytes;
@@ -13,16 +15,17 @@ use elevo_core::{Name, Timestamp, TreePath};
 use elevo_objects::{
     Content, Entry, Kind, Link, MAX_LINK_BYTES, Mode, ObjectKey, Snapshot, SnapshotId, Tree,
 };
-use tokio::sync::{Mutex, MutexGuard};
+use tokio::sync::Mutex;
 
 use crate::diff::Diff;
 use crate::error::{Error, Result};
 use crate::file;
 use crate::guards::Guard;
 use crate::repository::Repository;
-use crate::store::{Commit, Expected, Object, ReferenceUpdate};
+use crate::store::Object;
+pub use commit::CommitInfo;
 use directory::{Directory, Leaf, Slot};
-use seal::{Sealed, seal};
+use seal::seal;
 
 /// A tree of files in memory, over a stored one.
 ///
@@ -93,61 +96,6 @@ pub struct Attributes {
     /// Its modification time; otherwise none is kept, and a checkout leaves
     /// the time at which it writes the file.
     pub modified: Option<Timestamp>,
-}
-
-/// What a commit says about itself.
-#[derive(Clone, Debug)]
-pub struct CommitInfo {
-    /// The snapshots it was made from.
-    pub parents: Vec<SnapshotId>,
-    /// Who made it.
-    pub author: String,
-    /// Why.
-    pub message: String,
-    /// When.
-    pub created: Timestamp,
-    /// What else it should be found by.
-    pub labels: BTreeMap<String, String>,
-    /// A reference to move to it in the same step.
-    pub reference: Option<(String, Expected)>,
-}
-
-impl CommitInfo {
-    /// The snapshot of `tree` and `times` that this describes.
-    pub(crate) fn into_commit(
-        self,
-        tree: Tree,
-        times: Option<elevo_objects::Hash>,
-        objects: Vec<Object>,
-    ) -> Result<(SnapshotId, Commit)> {
-        let snapshot = Snapshot {
-            tree,
-            times,
-            parents: self.parents,
-            author: self.author,
-            message: self.message,
-            created: self.created,
-            labels: self.labels,
-        };
-        let (id, _) = snapshot.encode()?;
-        let references = self
-            .reference
-            .map(|(name, expected)| ReferenceUpdate {
-                name,
-                expected,
-                target: Some(id),
-            })
-            .into_iter()
-            .collect();
-        Ok((
-            id,
-            Commit {
-                objects,
-                snapshots: vec![snapshot],
-                references,
-            },
-        ))
-    }
 }
 
 impl Clone for StateTree {
@@ -485,53 +433,6 @@ impl StateTree {
         Ok(Diff::new(&repository, before.tree, after.tree))
     }
 
-    /// Stores the tree as a snapshot: all that is new, in one atomic batch that
-    /// is durable when this returns. Writers wait; readers go on.
-    pub async fn commit(&self, info: CommitInfo) -> Result<SnapshotId> {
-        let _writer = self.writer.lock().await;
-        let Sealed {
-            tree,
-            times,
-            objects,
-        } = seal(&self.repository, &self.current().root).await?;
-        let objects = self.put_ahead(objects).await?;
-        let (id, commit) = info.into_commit(tree, times, objects)?;
-        let (store, tenant) = (self.repository.store(), self.repository.tenant());
-        // Until the snapshot is held, so that no collection comes in between.
-        let writing = store.writing(tenant).await?;
-        store.commit(tenant, commit).await?;
-        let held = match store.hold(tenant, &[id]).await {
-            Ok(Some(held)) => held,
-            // It is stored, so this is no failure; what is written is safe too.
-            Ok(None) | Err(_) => writing,
-        };
-        self.repository.caught_up();
-        let root = Arc::new(Directory::stored(tree, times));
-        self.publish(root, Some(Arc::new(held)));
-        Ok(id)
-    }
-
-    /// Keeps the batch of a commit small: the bulk of a large one goes first.
-    async fn put_ahead(&self, mut objects: Vec<Object>) -> Result<Vec<Object>> {
-        let mut bytes: usize = objects.iter().map(|object| object.data.len()).sum();
-        while bytes > MAX_COMMIT_BYTES {
-            let mut taken = 0;
-            let count = objects
-                .iter()
-                .take_while(|object| {
-                    taken += object.data.len();
-                    taken <= MAX_COMMIT_BYTES
-                })
-                .count()
-                .max(1);
-            let rest = objects.split_off(count);
-            bytes = rest.iter().map(|object| object.data.len()).sum();
-            self.repository.put_ahead(objects).await?;
-            objects = rest;
-        }
-        Ok(objects)
-    }
-
     fn with_pending(&self, leaf: &Leaf) -> Repository {
         match &leaf.pending {
             Some(pending) => self.repository.overlay(pending.clone()),
@@ -550,63 +451,6 @@ impl StateTree {
             }
         }
         Ok(leaf)
-    }
-
-    /// Finds where to write, and keeps other writers out until it is done.
-    async fn place(&self, path: &TreePath, make_parents: bool) -> Result<Place<'_>> {
-        let guard = self.writer.lock().await;
-        self.place_in(self.current(), path, make_parents, guard)
-            .await
-    }
-
-    async fn place_in<'a>(
-        &'a self,
-        state: State,
-        path: &TreePath,
-        make_parents: bool,
-        guard: MutexGuard<'a, ()>,
-    ) -> Result<Place<'a>> {
-        let Some((parent, name)) = path.split_last() else {
-            return Err(Error::Root);
-        };
-        let State { root, held, .. } = state;
-        let mut directory = root;
-        let mut above = Vec::new();
-        for step in parent.names() {
-            let found = directory.find(&self.repository, &step).await?;
-            let (mode, modified, child) = match found {
-                Some(Slot::Directory {
-                    mode,
-                    modified,
-                    directory,
-                }) => (mode, modified, directory),
-                None if make_parents => (Mode::EXECUTABLE, None, Arc::default()),
-                None => return Err(Error::NotFound(path.clone())),
-                Some(_) => return Err(Error::NotADirectory(parent.clone())),
-            };
-            above.push(Above {
-                directory,
-                name: step,
-                mode,
-                modified,
-            });
-            directory = child;
-        }
-        let slot = directory.find(&self.repository, &name).await?;
-        Ok(Place {
-            above,
-            directory,
-            name,
-            slot,
-            path: path.clone(),
-            held,
-            guard,
-        })
-    }
-
-    fn put_back(&self, place: Place<'_>, slot: Slot) {
-        let (state, _guard) = place.replaced_by(slot);
-        self.publish(state.root, state.held);
     }
 }
 
@@ -637,9 +481,6 @@ impl State {
 /// What one file may keep in memory before it is looked over.
 const MAX_PENDING_BYTES: usize = 8 * 1024 * 1024;
 
-/// The largest batch a commit hands to the store in one piece.
-const MAX_COMMIT_BYTES: usize = 64 * 1024 * 1024;
-
 fn pending(objects: Vec<Object>) -> Option<Arc<HashMap<ObjectKey, Bytes>>> {
     if objects.is_empty() {
         return None;
@@ -650,59 +491,6 @@ fn pending(objects: Vec<Object>) -> Option<Arc<HashMap<ObjectKey, Bytes>>> {
             .map(|object| (object.key, object.data))
             .collect(),
     ))
-}
-
-/// Where a write goes: the entry, and the directories on the way to it.
-struct Place<'a> {
-    above: Vec<Above>,
-    directory: Arc<Directory>,
-    name: Name,
-    /// What is there now.
-    slot: Option<Slot>,
-    path: TreePath,
-    held: Option<Arc<Guard>>,
-    guard: MutexGuard<'a, ()>,
-}
-
-struct Above {
-    directory: Arc<Directory>,
-    name: Name,
-    mode: Mode,
-    modified: Option<Timestamp>,
-}
-
-impl<'a> Place<'a> {
-    /// The mode of the file that a write would replace. A directory is not
-    /// replaced.
-    fn file_mode(&self) -> Result<Option<Mode>> {
-        match &self.slot {
-            Some(Slot::Directory { .. }) => Err(Error::NotAFile(self.path.clone())),
-            Some(Slot::Leaf(Leaf {
-                entry: Entry::File { mode, .. },
-                ..
-            })) => Ok(Some(*mode)),
-            _ => Ok(None),
-        }
-    }
-
-    /// The root of the tree with `slot` in this place.
-    fn replaced_by(self, slot: Slot) -> (State, MutexGuard<'a, ()>) {
-        let mut changed = Arc::new(self.directory.with(self.name, slot));
-        for above in self.above.into_iter().rev() {
-            let slot = Slot::Directory {
-                mode: above.mode,
-                modified: above.modified,
-                directory: changed,
-            };
-            changed = Arc::new(above.directory.with(above.name, slot));
-        }
-        let state = State {
-            root: changed,
-            held: self.held,
-            ahead: None,
-        };
-        (state, self.guard)
-    }
 }
 
 impl Leaf {

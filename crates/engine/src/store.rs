@@ -29,6 +29,16 @@ pub struct Commit {
     pub references: Vec<ReferenceUpdate>,
 }
 
+/// What was committed.
+#[derive(Debug)]
+pub struct Committed {
+    /// The snapshots, in their order.
+    pub ids: Vec<SnapshotId>,
+    /// Keeps them with all that they need, from before anybody could collect
+    /// them.
+    pub held: Guard,
+}
+
 /// Moves a reference, if it is where the caller thinks it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReferenceUpdate {
@@ -123,7 +133,8 @@ pub type StoreResult<T> = Result<T, StoreError>;
 ///    until that guard is dropped, and nothing that a snapshot needs on which
 ///    there is a guard of [`hold`](Self::hold). `commit` keeps what it writes
 ///    and all that its snapshots need, if it began while the objects it did not
-///    bring were kept by one of these.
+///    bring were kept by one of these; the guard that it answers with is one
+///    of `hold` on its snapshots.
 ///
 /// Calls may block the thread for as long as a disk takes; an implementation
 /// over a network suspends instead. Dropping a future leaves the store whole.
@@ -139,8 +150,8 @@ pub trait Store: Send + Sync {
     async fn put(&self, tenant: TenantId, objects: Vec<Object>) -> StoreResult<()>;
 
     /// Stores objects and snapshots and moves references, atomically; returns
-    /// when all of it is durable. The ids are those of `commit.snapshots`.
-    async fn commit(&self, tenant: TenantId, commit: Commit) -> StoreResult<Vec<SnapshotId>>;
+    /// when all of it is durable.
+    async fn commit(&self, tenant: TenantId, commit: Commit) -> StoreResult<Committed>;
 
     /// Snapshots by id, `None` for each that is not stored.
     async fn snapshots(

@@ -6,12 +6,14 @@ mod support;
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, UNIX_EPOCH};
 
 use elevo_engine::{
-    ImportOptions, NewStatCache, Progress, Repository, StatCache, import, import_again, look_again,
+    ImportOptions, Imported, LossKind, NewStatCache, Progress, Repository, StatCache, import,
+    import_again, look_again,
 };
 use elevo_objects::SnapshotId;
 use futures::executor::block_on;
@@ -36,6 +38,9 @@ enum Change {
     Mode,
     Link,
     Touch,
+    /// Something that a snapshot does not keep.
+    Socket,
+    Attribute,
     /// A great many files at once.
     Many,
 }
@@ -50,6 +55,8 @@ fn changes() -> impl Strategy<Value = Vec<(Change, u8, u8)>> {
         1 => Just(Change::Mode),
         1 => Just(Change::Link),
         1 => Just(Change::Touch),
+        1 => Just(Change::Socket),
+        1 => Just(Change::Attribute),
         1 => Just(Change::Many),
     ];
     prop::collection::vec((change, any::<u8>(), any::<u8>()), 0..6)
@@ -91,6 +98,12 @@ fn apply(root: &Path, (change, one, other): (Change, u8, u8)) {
             let time = UNIX_EPOCH + Duration::from_secs(other.into());
             drop(fs::File::open(&path).map(|file| file.set_modified(time)));
         }
+        Change::Socket => drop(UnixListener::bind(&path)),
+        Change::Attribute => {
+            let flags = rustix::fs::XattrFlags::empty();
+            let value = b"kept nowhere";
+            let _ = rustix::fs::lsetxattr(&path, "user.note", value, flags);
+        }
         Change::Many => {
             if fs::create_dir_all(&path).is_ok() {
                 for n in 0..1_100 {
@@ -101,12 +114,18 @@ fn apply(root: &Path, (change, one, other): (Change, u8, u8)) {
     }
 }
 
+fn counts(imported: &Imported) -> Vec<(LossKind, u64)> {
+    let losses = imported.losses.iter();
+    losses.map(|loss| (loss.kind, loss.count)).collect()
+}
+
 fn read_again(repository: &Repository, root: &Path, stat: &Path) -> (SnapshotId, u64) {
     let progress = Progress::new();
     let cache = NewStatCache::begin(stat).unwrap();
     let again = import_again(repository, root, &options(), &progress, &cache).unwrap();
     let new = import(repository, root, &options(), &Progress::new()).unwrap();
     assert_eq!((again.tree, again.times), (new.tree, new.times));
+    assert_eq!(counts(&again), counts(&new));
     // Everything it needs is there, whatever was not read.
     let id = block_on(again.commit(repository, info("again"))).unwrap();
     cache.finish(id).unwrap();
@@ -117,13 +136,19 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
     #[test]
-    fn reading_again_is_reading_anew(rounds in prop::collection::vec(changes(), 1..10)) {
+    fn reading_again_is_reading_anew(rounds in prop::collection::vec((changes(), any::<bool>()), 1..10)) {
         let directory = tempfile::tempdir().unwrap();
         let (root, stat) = (directory.path().join("files"), directory.path().join("stat"));
         fs::create_dir(&root).unwrap();
         let (_, repository) = repository();
-        for changes in rounds {
+        for (changes, wait) in rounds {
             changes.into_iter().for_each(|change| apply(&root, change));
+            if wait {
+                // Until the clock of the file system has gone on, so that what
+                // is there counts as seen, and directories are not listed.
+                thread::sleep(Duration::from_millis(20));
+                read_again(&repository, &root, &stat);
+            }
             let cache = StatCache::open(&stat);
             let looked = look_again(&repository, &root, &options(), &Progress::new(), &cache);
             let (id, _) = read_again(&repository, &root, &stat);
@@ -157,4 +182,38 @@ fn what_is_as_it_was_is_not_read() {
     fs::remove_file(root.join("2/inside/999")).unwrap();
     let (_, read) = read_again(&repository, &root, &stat);
     assert!(read == 0 || read == 13, "{read}");
+}
+
+#[test]
+fn names_that_come_and_go_are_seen_in_directories_that_are_not_listed() {
+    let directory = tempfile::tempdir().unwrap();
+    let (root, stat) = (
+        directory.path().join("files"),
+        directory.path().join("stat"),
+    );
+    let inside = root.join("above/inside");
+    fs::create_dir_all(&inside).unwrap();
+    fs::write(inside.join("a"), "first").unwrap();
+    let (_, repository) = repository();
+    let settle = || {
+        for _ in 0..3 {
+            thread::sleep(Duration::from_millis(20));
+            read_again(&repository, &root, &stat);
+        }
+    };
+    settle();
+    fs::write(inside.join("b"), "second").unwrap();
+    settle();
+    fs::rename(inside.join("a"), inside.join("c")).unwrap();
+    settle();
+    // What was written in place changes no time of its directory.
+    fs::write(inside.join("b"), "in place").unwrap();
+    settle();
+    // What is not kept is told each time.
+    let _socket = UnixListener::bind(inside.join("socket")).unwrap();
+    settle();
+    fs::remove_file(inside.join("b")).unwrap();
+    fs::rename(root.join("above"), root.join("elsewhere")).unwrap();
+    fs::create_dir(root.join("above")).unwrap();
+    settle();
 }

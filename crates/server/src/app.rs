@@ -2,10 +2,13 @@
 
 mod archives;
 mod diff;
+mod events;
 mod files;
 mod garbage;
+mod kept;
 mod keys;
 mod parts;
+mod pool;
 mod principal;
 mod processes;
 mod projects;
@@ -17,6 +20,7 @@ mod system;
 mod templates;
 mod tenants;
 mod terminals;
+mod webhooks;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -28,19 +32,24 @@ use elevo_catalog::{Catalog, Sandbox};
 use elevo_core::{ErrorCode, SandboxState};
 use elevo_merge::Drivers;
 use elevo_sandbox::SandboxRuntime;
-use tokio::sync::{Mutex, Semaphore, watch};
+use elevo_workspace::Slots;
+use tokio::sync::{Mutex, Notify, Semaphore, watch};
 
 use crate::config::Config;
 use crate::failure::{Failure, Result};
 use parts::Tenants;
+use pool::Pool;
 
 pub(crate) use diff::DiffQuery;
+pub(crate) use events::{EventsQuery, Following, out as event_out};
 pub(crate) use garbage::GarbageSchedule;
 pub use parts::Parts;
+pub(crate) use pool::Pool as WarmPool;
 pub(crate) use principal::Principal;
 pub(crate) use processes::{Reading, Streamed, exit_code};
 pub(crate) use projects::{Looks, PageQuery, ReviewsQuery, Side};
 pub(crate) use sandboxes::{ListQuery, LogsQuery};
+pub(crate) use webhooks::DeliveriesQuery;
 
 /// Everything that the use cases need.
 pub struct App {
@@ -51,12 +60,19 @@ pub struct App {
     pub(crate) homes: Tenants,
     /// How many sandboxes are made at the same time.
     creations: Semaphore,
+    pool: Arc<Pool>,
+    slots: Arc<Slots>,
     /// Sandboxes that something is being done to: one thing at a time.
     held: Mutex<HashMap<String, Arc<Mutex<()>>>>,
     policies: projects::Policies,
     queues: projects::Queues,
     drivers: Drivers,
     heads: projects::Heads,
+    collecting: garbage::Collecting,
+    /// The number of the newest event, for those who wait for the next.
+    pulse: watch::Sender<u64>,
+    /// Something about webhooks has changed.
+    pub(crate) hooks: Notify,
     /// Terminals that somebody looks at.
     pub(crate) watched: terminals::Watched,
     stopping: AtomicBool,
@@ -78,6 +94,8 @@ impl App {
     pub fn new(config: Config, parts: Parts) -> Self {
         Self {
             creations: Semaphore::new(config.limits.max_concurrent_creations as usize),
+            pool: parts.pool,
+            slots: Arc::new(Slots::new(config.data_dir.join("slots"))),
             catalog: parts.catalog,
             runtime: parts.runtime,
             links: parts.links,
@@ -87,6 +105,9 @@ impl App {
             queues: projects::Queues::default(),
             drivers: Drivers::standard(),
             heads: projects::Heads::default(),
+            collecting: garbage::Collecting::default(),
+            pulse: watch::Sender::new(0),
+            hooks: Notify::new(),
             watched: terminals::Watched::default(),
             stopping: AtomicBool::new(false),
             stop: watch::Sender::new(false),
@@ -106,6 +127,11 @@ impl App {
         self.stop.send_replace(true);
     }
 
+    /// The number of the newest event, whenever there is one.
+    pub(crate) fn pulse(&self) -> watch::Receiver<u64> {
+        self.pulse.subscribe()
+    }
+
     /// Waits until the server is about to end.
     pub(crate) async fn stopped(&self) {
         let mut stop = self.stop.subscribe();
@@ -122,14 +148,23 @@ impl App {
 
     /// The agent of a sandbox that runs.
     pub(crate) async fn agent_of(&self, who: &Principal, id: &str) -> Result<AgentLink> {
+        Ok(self.agent_and_row(who, id).await?.0)
+    }
+
+    pub(crate) async fn agent_and_row(
+        &self,
+        who: &Principal,
+        id: &str,
+    ) -> Result<(AgentLink, Sandbox)> {
         let sandbox = self.visible(who, id).await?;
         if sandbox.state != SandboxState::Running {
             return Err(wrong_state(&sandbox, "run"));
         }
-        match self.links.get(id) {
-            Some(link) => Ok(link),
-            None => self.wait_for_agent(&sandbox).await,
-        }
+        let link = match self.links.get(id) {
+            Some(link) => link,
+            None => self.wait_for_agent(&sandbox).await?,
+        };
+        Ok((link, sandbox))
     }
 
     /// After a restart of the server, agents come back within moments.

@@ -44,6 +44,19 @@ pub(crate) fn text(time: Timestamp) -> String {
     format!("{time:.3}")
 }
 
+/// The same of microseconds since 1970.
+pub(crate) fn text_of_micros(micros: i64) -> String {
+    let time = jiff::Timestamp::from_microsecond(micros);
+    format!("{:.3}", time.unwrap_or(jiff::Timestamp::MAX))
+}
+
+/// A time some seconds before another.
+pub(crate) fn before(time: Timestamp, duration: Duration) -> Timestamp {
+    let seconds = i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
+    let seconds = time.seconds().saturating_sub(seconds);
+    Timestamp::new(seconds, time.nanos()).unwrap_or(time)
+}
+
 /// A time that RFC 3339 text names.
 pub(crate) fn parse(text: &str) -> Option<Timestamp> {
     let time: jiff::Timestamp = text.parse().ok()?;

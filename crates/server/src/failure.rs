@@ -120,7 +120,7 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
 
 impl From<elevo_catalog::Error> for Failure {
     fn from(error: elevo_catalog::Error) -> Self {
-        use elevo_catalog::Error;
+        use elevo_catalog::{Error, Limit};
         let code = match &error {
             Error::NotFound { .. } => ErrorCode::NotFound,
             Error::Exists { .. } => ErrorCode::NameTaken,
@@ -128,8 +128,16 @@ impl From<elevo_catalog::Error> for Failure {
                 ErrorCode::VersionConflict
             }
             Error::BeingRemoved { .. } => ErrorCode::NotFound,
+            Error::Dropped { .. } => ErrorCode::VersionDropped,
             Error::WrongState { .. } | Error::Removing => ErrorCode::SandboxWrongState,
-            Error::LimitReached { .. } => ErrorCode::SandboxLimitExceeded,
+            Error::LimitReached {
+                which: Limit::Sandboxes | Limit::SandboxesOfKey,
+                ..
+            } => ErrorCode::SandboxLimitExceeded,
+            Error::LimitReached { .. } => {
+                let failure = Self::new(ErrorCode::ResourceRefused, error.to_string());
+                return failure.remediation("Remove those that are no longer needed.");
+            }
             Error::Refused(_) => ErrorCode::InvalidRequest,
             Error::Busy => ErrorCode::Overloaded,
             _ => {

@@ -2,6 +2,7 @@
 
 mod answer;
 mod changes;
+mod events;
 mod files;
 mod history;
 mod idempotent;
@@ -16,7 +17,9 @@ mod reviews;
 mod sandboxes;
 mod stream;
 mod system;
+mod tags;
 mod templates;
+mod webhooks;
 mod workspaces;
 
 use std::sync::Arc;
@@ -65,6 +68,7 @@ const BODY: usize = 2 << 20;
         (name = "reviews", description = "Changes that wait for a decision"),
         (name = "templates", description = "Images that sandboxes start from"),
         (name = "keys", description = "Keys and agents of a tenant"),
+        (name = "events", description = "What happens to sandboxes and projects"),
         (name = "system", description = "The server itself")
     )
 )]
@@ -100,6 +104,8 @@ fn routes() -> OpenApiRouter<Shared> {
         .routes(routes!(projects::create, projects::list))
         .routes(routes!(projects::get, projects::change, projects::delete))
         .routes(routes!(projects::policy, projects::set_policy))
+        .routes(routes!(tags::set, tags::list))
+        .routes(routes!(tags::remove))
         .routes(routes!(history::log))
         .routes(routes!(history::step))
         .routes(routes!(history::history))
@@ -123,8 +129,13 @@ fn routes() -> OpenApiRouter<Shared> {
         .routes(routes!(keys::revoke))
         .routes(routes!(keys::create_agent, keys::list_agents))
         .routes(routes!(keys::create_tenant, keys::list_tenants))
+        .routes(routes!(events::events))
+        .routes(routes!(webhooks::create, webhooks::list))
+        .routes(routes!(webhooks::remove))
+        .routes(routes!(webhooks::deliveries))
+        .routes(routes!(webhooks::replay))
         .routes(routes!(system::stats))
-        .routes(routes!(system::gc))
+        .routes(routes!(system::gc_status, system::gc))
         .routes(routes!(system::health))
         .routes(routes!(system::ready))
 }

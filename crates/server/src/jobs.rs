@@ -1,9 +1,11 @@
 //! What the server does by itself.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use elevo_agent_link::LinkEvent;
+use elevo_catalog::EventKind;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::task::JoinSet;
 
@@ -22,8 +24,13 @@ pub(crate) async fn run(app: Arc<App>) {
     jobs.spawn(
         async move { every(Duration::from_secs(600), || async { tidy(&three).await }).await },
     );
-    let collecting = app.clone();
+    let (warming, collecting) = (app.clone(), app.clone());
+    jobs.spawn(async move { warming.tend_pools().await });
     jobs.spawn(async move { collect(&collecting).await });
+    let (telling, pulsing) = (app.clone(), app.clone());
+    jobs.spawn(async move { tell_expiring(&telling).await });
+    jobs.spawn(async move { pulsing.watch_events().await });
+    jobs.spawn(crate::deliveries::run(app.clone()));
     let links = app.clone();
     jobs.spawn(async move { watch_agents(&links).await });
     let (syncing, following) = (app.clone(), app.clone());
@@ -59,6 +66,7 @@ async fn look_after(app: &Arc<App>) -> Result<()> {
 
 async fn tidy(app: &Arc<App>) -> Result<()> {
     app.catalog.forget_idempotent(clock::now()).await?;
+    app.forget_events().await?;
     app.expire_reviews().await?;
     app.clear_away().await?;
     app.tidy_layers().await
@@ -75,14 +83,36 @@ async fn collect(app: &Arc<App>) {
     }
 }
 
+/// Sandboxes that end soon.
+async fn tell_expiring(app: &Arc<App>) {
+    let mut told = HashSet::new();
+    loop {
+        if let Err(failure) = app.tell_expiring(&mut told).await {
+            tracing::warn!(cause = failure.summary(), "not told what expires");
+        }
+        tokio::time::sleep(Duration::from_secs(5)).await;
+    }
+}
+
+async fn tell_of_agent(app: &Arc<App>, sandbox: &str, kind: EventKind) {
+    if let Err(failure) = app.tell(sandbox, kind).await {
+        let cause = failure.summary();
+        tracing::warn!(sandbox, cause, "an event is lost");
+    }
+}
+
 /// Agents that go may have gone with their container.
 async fn watch_agents(app: &Arc<App>) {
     let mut events = app.links.events();
     loop {
         let gone = match events.recv().await {
-            Ok(LinkEvent::Disconnected { sandbox }) => sandbox,
+            Ok(LinkEvent::Disconnected { sandbox }) => {
+                tell_of_agent(app, &sandbox, EventKind::AgentDisconnected).await;
+                sandbox
+            }
             Ok(LinkEvent::Connected { sandbox }) => {
                 app.note_terminals(&sandbox);
+                tell_of_agent(app, &sandbox, EventKind::AgentConnected).await;
                 continue;
             }
             // Those that were missed are found by the regular look.

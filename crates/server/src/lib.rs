@@ -14,15 +14,18 @@ mod app;
 mod archive;
 mod clock;
 mod config;
+mod deliveries;
 mod failure;
 mod http;
 mod jobs;
 mod listen;
 mod metrics;
+mod outgoing;
 mod serve;
 
 pub use app::{App, Parts};
 pub use config::{Config, InvalidConfig, Limits, Secret, Tls, settings};
 pub use failure::Failure;
 pub use http::openapi_json;
+pub use outgoing::choose_cryptography;
 pub use serve::{Addresses, Server};

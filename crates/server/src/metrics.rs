@@ -3,7 +3,8 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use elevo_api::SandboxCounts;
+use elevo_api::{PoolStats, SandboxCounts};
+use elevo_catalog::DeliveryState;
 use metrics::{counter, gauge, histogram};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 
@@ -72,6 +73,34 @@ pub(crate) fn sandboxes(counts: &SandboxCounts) {
     for (state, count) in by_state {
         gauge!("sandbox_total", "state" => state).set(count as f64);
     }
+}
+
+/// Somebody who wanted a sandbox found a warm one, or did not.
+pub(crate) fn taken(warm: bool) {
+    let result = if warm { "warm" } else { "cold" };
+    counter!("sandbox_pool_claims_total", "result" => result).increment(1);
+}
+
+pub(crate) fn pools(pools: &[PoolStats]) {
+    for pool in pools {
+        let labels = [
+            ("template", pool.template.clone()),
+            ("network", pool.network.name().into()),
+            ("runtime", pool.runtime.clone().unwrap_or_default()),
+        ];
+        gauge!("sandbox_pool_size", &labels).set(pool.size);
+        gauge!("sandbox_pool_ready", &labels).set(pool.ready);
+    }
+}
+
+/// An event was sent to a webhook, or was not.
+pub(crate) fn delivered(state: DeliveryState) {
+    let result = match state {
+        DeliveryState::Delivered => "delivered",
+        DeliveryState::Pending => "again",
+        DeliveryState::Failed => "failed",
+    };
+    counter!("webhook_deliveries_total", "result" => result).increment(1);
 }
 
 pub(crate) fn merged(elapsed: Duration) {

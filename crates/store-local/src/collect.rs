@@ -8,16 +8,17 @@
 //! kept, so who keeps something either comes before, or finds it gone.
 
 pub(crate) mod marks;
+mod pace;
 mod reclaim;
 mod sweep;
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use elevo_core::TenantId;
-use elevo_engine::guards::{Collecting, Phase};
+use elevo_engine::guards::{Collecting, Holding, Phase};
 use elevo_engine::{Collection, Depth, Guard, StoreError, StoreResult, Swept};
 use elevo_objects::{Kind, ObjectKey, SnapshotId};
 use rocksdb::{WriteBatch, WriteOptions};
@@ -26,6 +27,7 @@ use crate::keys::{self, ObjectRow};
 use crate::rocks;
 use crate::store::{LocalStore, write_failed};
 use marks::{Mark, Numbers};
+use pace::Pace;
 
 /// As many keys are kept in memory.
 const KEPT: usize = 200_000;
@@ -36,6 +38,8 @@ const REMOVED: usize = 256;
 #[derive(Debug, Default)]
 pub(crate) struct Collections {
     count: AtomicUsize,
+    /// How often others wrote or came for something while there was one.
+    calls: AtomicU64,
     by_tenant: Mutex<HashMap<TenantId, Arc<Active>>>,
 }
 
@@ -71,8 +75,18 @@ impl Collections {
         // the lock of the guards in between.
         match self.count.load(Ordering::Relaxed) {
             0 => None,
-            _ => self.lock().get(&tenant).cloned(),
+            _ => {
+                self.calls.fetch_add(1, Ordering::Relaxed);
+                self.lock().get(&tenant).cloned()
+            }
         }
+    }
+
+    /// Whether a collection is still under way.
+    fn has(&self, tenant: TenantId, active: &Arc<Active>) -> bool {
+        let by_tenant = self.lock();
+        let found = by_tenant.get(&tenant);
+        found.is_some_and(|found| Arc::ptr_eq(found, active))
     }
 }
 
@@ -106,15 +120,13 @@ impl LocalStore {
         tenant: TenantId,
         snapshots: &[SnapshotId],
     ) -> StoreResult<Option<Guard>> {
-        let (holding, phase) = self.guards.hold(tenant, snapshots);
-        let active = self.collections.of(tenant);
-        let active = active.filter(|_| phase == Phase::Sweeping);
+        let (holding, sweeping) = self.hold_beside_collections(tenant, snapshots);
         for id in snapshots {
-            let is_safe = match &active {
+            let is_safe = match &sweeping {
+                // The marks of one that has ended may be those of the next,
+                // which knows who holds what.
                 Some(active) => {
-                    let key = snapshot_key(*id);
-                    active.lock().keys.contains(&key)
-                        || self.mark_of(tenant, &key, active.number)?.is_some()
+                    self.is_needed(tenant, active, *id)? || !self.collections.has(tenant, active)
                 }
                 None => true,
             };
@@ -123,6 +135,27 @@ impl LocalStore {
             }
         }
         Ok(Some(Guard::new(holding)))
+    }
+
+    fn is_needed(&self, tenant: TenantId, active: &Active, id: SnapshotId) -> StoreResult<bool> {
+        let key = snapshot_key(id);
+        let is_kept = active.lock().keys.contains(&key);
+        Ok(is_kept || self.mark_of(tenant, &key, active.number)?.is_some())
+    }
+
+    /// Holds snapshots; with the collection that had begun to remove by then.
+    fn hold_beside_collections(
+        &self,
+        tenant: TenantId,
+        snapshots: &[SnapshotId],
+    ) -> (Holding, Option<Arc<Active>>) {
+        self.collections.calls.fetch_add(1, Ordering::Relaxed);
+        // Locked until both are known: otherwise one collection could end in
+        // between, and the phase be taken for that of the next one.
+        let by_tenant = self.collections.lock();
+        let (holding, phase) = self.guards.hold(tenant, snapshots);
+        let active = by_tenant.get(&tenant).cloned();
+        (holding, active.filter(|_| phase == Phase::Sweeping))
     }
 
     pub(crate) fn collect(
@@ -147,13 +180,19 @@ impl LocalStore {
         let active = Arc::new(Active { number, kept });
         by_tenant.insert(tenant, active.clone());
         self.collections.count.fetch_add(1, Ordering::Relaxed);
-        let collecting = self.guards.begin(tenant).ok_or_else(busy)?;
+        let collecting = self.guards.begin(tenant);
+        let collecting = collecting.unwrap_or_else(|| unreachable!("the one before has left"));
         Ok(LocalCollection {
             store: self,
             tenant,
             depth,
             active,
             collecting,
+            _entry: Entry {
+                store: self,
+                tenant,
+            },
+            pace: Pace::new(self.collections.calls.load(Ordering::Relaxed)),
             swept: Some(tenant.as_bytes().to_vec()),
             seen: 0,
             removed: 0,
@@ -167,13 +206,22 @@ pub(crate) struct LocalCollection<'a> {
     depth: Depth,
     active: Arc<Active>,
     collecting: Collecting,
+    /// Dropped after `collecting`: who sees its phase finds it.
+    _entry: Entry<'a>,
+    pace: Pace,
     /// Where to go on to sweep; `None` at the end.
     swept: Option<Vec<u8>>,
     seen: u64,
     removed: u64,
 }
 
-impl Drop for LocalCollection<'_> {
+/// A collection among those under way, until dropped.
+struct Entry<'a> {
+    store: &'a LocalStore,
+    tenant: TenantId,
+}
+
+impl Drop for Entry<'_> {
     fn drop(&mut self) {
         let mut by_tenant = self.store.collections.lock();
         by_tenant.remove(&self.tenant);
@@ -182,6 +230,12 @@ impl Drop for LocalCollection<'_> {
 }
 
 impl LocalCollection<'_> {
+    /// To be called after each step.
+    fn give_way(&self) {
+        let calls = self.store.collections.calls.load(Ordering::Relaxed);
+        self.pace.rest(calls);
+    }
+
     /// Removes what nobody needs of `candidates`, which had no mark when `kept`
     /// had been spilled that often.
     fn remove_unkept(
@@ -217,8 +271,7 @@ impl LocalCollection<'_> {
     }
 
     fn is_needed(&self, id: &SnapshotId) -> StoreResult<bool> {
-        let key = snapshot_key(*id);
-        Ok(self.active.lock().keys.contains(&key) || self.has_mark(&key)?)
+        self.store.is_needed(self.tenant, &self.active, *id)
     }
 
     fn has_mark(&self, key: &ObjectKey) -> StoreResult<bool> {
@@ -248,7 +301,9 @@ impl Collection for LocalCollection<'_> {
     }
 
     async fn mark(&self, keys: &[ObjectKey]) -> StoreResult<Vec<bool>> {
-        self.store.mark(self.tenant, keys, self.active.number)
+        let answers = self.store.mark(self.tenant, keys, self.active.number)?;
+        self.give_way();
+        Ok(answers)
     }
 
     fn close(&self) -> bool {
@@ -284,8 +339,9 @@ impl Collection for LocalCollection<'_> {
         let spilled = self.active.lock().spilled;
         let mut places = Vec::new();
         let mut candidates = Vec::new();
-        for (place, key) in keys.iter().enumerate() {
-            if !self.has_mark(key)? {
+        let marks = self.store.marks_of(self.tenant, keys, self.active.number)?;
+        for (place, (key, mark)) in keys.iter().zip(marks).enumerate() {
+            if mark.is_none() {
                 places.push(place);
                 candidates.push((*key, keys::object(self.tenant, key)));
             }
@@ -295,11 +351,14 @@ impl Collection for LocalCollection<'_> {
         for (place, removed) in places.into_iter().zip(removed) {
             answers[place] = removed;
         }
+        self.give_way();
         Ok(answers)
     }
 
     async fn sweep(&mut self, only_count: bool) -> StoreResult<Option<Swept>> {
-        self.sweep_on(only_count)
+        let swept = self.sweep_on(only_count)?;
+        self.give_way();
+        Ok(swept)
     }
 
     async fn finish(self: Box<Self>) -> StoreResult<()> {

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use rocksdb::{
-    BlockBasedOptions, Cache, ColumnFamilyDescriptor, DB, DBCompressionType, DBRecoveryMode, Error,
-    LogLevel,
+    BlockBasedIndexType, BlockBasedOptions, Cache, ColumnFamilyDescriptor, DB, DBCompressionType,
+    DBRecoveryMode, Error, LogLevel,
 };
 
 use crate::options::Options;
@@ -175,6 +175,11 @@ fn family(blocks: &Cache) -> rocksdb::Options {
     tables.set_bloom_filter(BLOOM_BITS, false);
     tables.set_cache_index_and_filter_blocks(true);
     tables.set_pin_l0_filter_and_index_blocks_in_cache(true);
+    // A table of a million keys has a filter of more than a megabyte, which no
+    // shard of the cache has room for: each look-up would read all of it.
+    tables.set_index_type(BlockBasedIndexType::TwoLevelIndexSearch);
+    tables.set_partition_filters(true);
+    tables.set_pin_top_level_index_and_filter(true);
     tables.set_format_version(6);
     let mut family = rocksdb::Options::default();
     family.set_block_based_table_factory(&tables);

@@ -5,7 +5,9 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use elevo_core::TenantId;
 use elevo_engine::guards::Guards;
-use elevo_engine::{Collection, Commit, Depth, Guard, Object, Store, StoreError, StoreResult};
+use elevo_engine::{
+    Collection, Commit, Committed, Depth, Guard, Object, Store, StoreError, StoreResult,
+};
 use elevo_objects::{Kind, ObjectKey, Snapshot, SnapshotId};
 use rocksdb::{ColumnFamily, DB, ErrorKind};
 
@@ -130,7 +132,7 @@ impl Store for LocalStore {
         self.put_now(tenant, &objects)
     }
 
-    async fn commit(&self, tenant: TenantId, commit: Commit) -> StoreResult<Vec<SnapshotId>> {
+    async fn commit(&self, tenant: TenantId, commit: Commit) -> StoreResult<Committed> {
         self.check_writable()?;
         self.commit_now(tenant, &commit)
     }

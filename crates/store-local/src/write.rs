@@ -6,7 +6,7 @@ use std::collections::HashSet;
 
 use elevo_core::TenantId;
 use elevo_engine::store::check_reference_name;
-use elevo_engine::{Commit, Object, ReferenceUpdate, StoreError, StoreResult};
+use elevo_engine::{Commit, Committed, Guard, Object, ReferenceUpdate, StoreError, StoreResult};
 use elevo_objects::{Kind, ObjectKey, Snapshot, SnapshotId};
 use rocksdb::{FlushOptions, WriteBatch, WriteOptions};
 
@@ -37,11 +37,7 @@ impl LocalStore {
         written.map_err(write_failed)
     }
 
-    pub(crate) fn commit_now(
-        &self,
-        tenant: TenantId,
-        commit: &Commit,
-    ) -> StoreResult<Vec<SnapshotId>> {
+    pub(crate) fn commit_now(&self, tenant: TenantId, commit: &Commit) -> StoreResult<Committed> {
         commit
             .references
             .iter()
@@ -62,8 +58,8 @@ impl LocalStore {
         options.set_sync(true);
         self.db.write_opt(batch, &options).map_err(write_failed)?;
         self.unlogged.start_again();
-        self.guards.committed(tenant, &ids);
-        Ok(ids)
+        let held = Guard::new(self.guards.committed(tenant, &ids));
+        Ok(Committed { ids, held })
     }
 
     /// If `thorough`, chunks are compressed, and objects that are there already

@@ -4,6 +4,7 @@
 
 mod gc_support;
 
+use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
@@ -122,7 +123,7 @@ fn collections_survive_being_killed() {
     }
     let directory = tempfile::tempdir().unwrap();
     let kills = Kills::new(NAME, directory.path(), long::rounds(200, 5));
-    let mut known = 0;
+    let (mut known, mut begun) = (0, 0);
     kills
         .longest_life(Duration::from_millis(1500))
         .run(|done: &Acknowledged| {
@@ -131,6 +132,11 @@ fn collections_survive_being_killed() {
             let new = &done.all()[known..];
             known = done.all().len();
             check(directory.path(), new);
+            // A check looks at all there is: begin anew before that is much.
+            if known - begun > 1000 {
+                begun = known;
+                fs::remove_dir_all(directory.path().join("store")).unwrap();
+            }
         });
 }
 
@@ -145,23 +151,29 @@ fn collections_survive_the_loss_of_power() {
     }
     let directory = tempfile::tempdir().unwrap();
     let mut random = SmallRng::seed_from_u64(long::seed());
-    let disk = Disk::make(directory.path(), "disk", DISK_BYTES);
-    let mut victim = Running::start(NAME, disk.path(), random.random());
-    let mut acknowledged = Vec::new();
     let rounds = long::rounds(30, 3);
-    for _ in 0..rounds {
-        thread::sleep(random.random_range(Duration::ZERO..Duration::from_millis(500)));
-        acknowledged.extend(victim.acknowledged());
-        acknowledged.push(victim.wait_for_next());
-        victim.pause();
-        let after = disk.lose_power("after");
-        victim.resume();
-        check(after.path(), &acknowledged);
-        after.discard();
+    let (mut left, mut count) = (rounds, 0);
+    while left > 0 {
+        let disk = Disk::make(directory.path(), "disk", DISK_BYTES);
+        let mut victim = Running::start(NAME, disk.path(), random.random());
+        let mut acknowledged = Vec::new();
+        // A check looks at all there is: begin anew before that is much.
+        while left > 0 && acknowledged.len() < 1000 {
+            thread::sleep(random.random_range(Duration::ZERO..Duration::from_millis(1500)));
+            acknowledged.extend(victim.acknowledged());
+            acknowledged.push(victim.wait_for_next());
+            victim.pause();
+            let after = disk.lose_power("after");
+            check(after.path(), &acknowledged);
+            after.discard();
+            victim.resume();
+            left -= 1;
+        }
+        count += acknowledged.len();
+        victim.kill();
+        disk.discard();
     }
-    let count = acknowledged.len();
     long::note(format_args!("{rounds} power losses, {count} commits"));
-    victim.kill();
 }
 
 #[test]

@@ -20,7 +20,8 @@
 //!
 //! A container is given a workspace by binding its [`path`](Workspaces::path),
 //! with no propagation. One that [shares](Workspaces::shares) what it follows
-//! has to be bound in another way: see [`bind`](Workspaces::bind).
+//! has to be bound in another way: see [`bind`](Workspaces::bind). One that is
+//! started before there is a workspace for it is given a [slot](Slots).
 //!
 //! A workspace exists from the moment its line is in the log. What is in `live`
 //! without one is half-made or half-removed, and goes at the next start.
@@ -33,10 +34,14 @@ mod freeze;
 mod home;
 mod id;
 mod lock;
+#[cfg(target_os = "linux")]
+mod mounts;
 mod probe;
 pub mod provider;
 mod record;
 mod registry;
+#[cfg(target_os = "linux")]
+mod slots;
 mod trash;
 mod workspaces;
 
@@ -50,6 +55,8 @@ pub use provider::{ProviderKind, WorkspaceProvider};
 pub use record::{Record, State};
 #[doc(hidden)]
 pub use registry::read_any_registry;
+#[cfg(target_os = "linux")]
+pub use slots::{Slot, Slots};
 pub use workspaces::{
     Binding, Options, Refreshed, Snapshotted, Usage, Workspaces, needed_snapshots,
 };

@@ -15,8 +15,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use elevo_core::TenantId;
 use elevo_engine::{
-    Collection, Commit, Depth, Guard, ImportOptions, MemoryStore, Object, Repository, Store,
-    StoreResult, import,
+    Collection, Commit, Committed, Depth, Guard, ImportOptions, MemoryStore, Object, Repository,
+    Store, StoreResult, import,
 };
 use elevo_objects::{Kind, ObjectKey, Snapshot, SnapshotId, Tree};
 use elevo_workspace::{Error, NeverFreeze, Options, Workspaces};
@@ -259,7 +259,7 @@ impl Store for Slow {
         self.below.put(tenant, objects).await
     }
 
-    async fn commit(&self, tenant: TenantId, commit: Commit) -> StoreResult<Vec<SnapshotId>> {
+    async fn commit(&self, tenant: TenantId, commit: Commit) -> StoreResult<Committed> {
         self.below.commit(tenant, commit).await
     }
 

@@ -16,6 +16,8 @@ use crate::reader::{Entry, EntryKind};
 /// How much is read ahead of what is worked on.
 const ROUND_BYTES: usize = 4 << 20;
 const ROUND_PIECES: usize = 4096;
+/// How much of that is stored in a call.
+const PART_BYTES: usize = 256 << 10;
 
 /// What the tree may take of memory, and about what a name and a directory take.
 const TREE_BYTES: usize = 64 << 20;
@@ -121,7 +123,10 @@ impl<'a> Builder<'a> {
         let state = Arc::clone(&self.state);
         let (stored, put) = workers.run(|| {
             rayon::join(
-                || workers.wait(state.put_objects(objects)),
+                || {
+                    let parts = in_parts(objects).into_par_iter();
+                    parts.try_for_each(|part| workers.wait(state.put_objects(part)))
+                },
                 || {
                     let mut entries = entries.into_iter();
                     entries.try_for_each(|(entry, content)| self.put(entry, content))
@@ -219,6 +224,23 @@ impl<'a> Builder<'a> {
         });
         loss.count += 1;
     }
+}
+
+/// What is stored by one thread at a time: the store compresses it.
+fn in_parts(objects: Vec<Object>) -> Vec<Vec<Object>> {
+    let mut parts: Vec<Vec<Object>> = Vec::new();
+    let mut bytes = 0;
+    for object in objects {
+        bytes += object.data.len();
+        match parts.last_mut() {
+            Some(part) if bytes <= PART_BYTES => part.push(object),
+            _ => {
+                bytes = object.data.len();
+                parts.push(vec![object]);
+            }
+        }
+    }
+    parts
 }
 
 /// Hashes a piece; gives the objects that its content needs.

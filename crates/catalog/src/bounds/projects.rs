@@ -6,7 +6,9 @@ use elevo_core::Timestamp;
 
 use super::{json, micros, name, number, refuse, text};
 use crate::error::Result;
-use crate::records::{Landing, PathChange, Project, Review, ReviewState, Step, Workspace};
+use crate::records::{
+    Landing, PathChange, Project, Retention, Review, ReviewState, Step, Tag, Workspace,
+};
 
 /// The longest policy, as JSON.
 pub const MAX_POLICY_BYTES: usize = 1 << 20;
@@ -30,7 +32,18 @@ pub(crate) fn project(project: &Project) -> Result<()> {
         text("the description of a project", description)?;
     }
     number("the version of a policy", project.policy_version)?;
+    if let Retention::Last(0) | Retention::Daily(0) = project.retention {
+        return refuse("retention keeps at least 1");
+    }
     times([Some(project.created), Some(project.updated)])
+}
+
+pub(crate) fn tag(tag: &Tag) -> Result<()> {
+    name("the name of a tag", &tag.name)?;
+    name("the key of a tag", &tag.key)?;
+    optional_name("the agent of a tag", &tag.agent)?;
+    text("the message of a tag", &tag.message)?;
+    times([Some(tag.created)])
 }
 
 pub(crate) fn workspace(workspace: &Workspace) -> Result<()> {

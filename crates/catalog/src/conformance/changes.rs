@@ -38,6 +38,7 @@ pub async fn a_change_changes_what_it_says_and_nothing_else(place: &impl Place) 
         removing: Some(false),
         keep_workspace: Some(true),
         spec: Some(json!({})),
+        tells: Vec::new(),
     };
     let changed = catalog.change_sandbox("a", &everything, at(102)).await;
     let changed = changed.expect("it was starting");

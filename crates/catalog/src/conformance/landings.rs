@@ -90,6 +90,7 @@ pub async fn a_landing_changes_all_it_says(place: &impl Place) {
         request: Some("request".into()),
         counts: json!({ "added": 2 }),
         created: at(200),
+        dropped: None,
     };
     let log = whole_log(&catalog, &one).await;
     assert_eq!(log, std::slice::from_ref(&entry));

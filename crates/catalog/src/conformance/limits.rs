@@ -102,7 +102,7 @@ pub async fn what_is_being_removed_does_not_count(place: &impl Place) {
     marked.expect("mark it");
     let added = catalog.add_sandbox(&third, limits).await;
     added.expect("one is on its way out");
-    catalog.remove_sandbox("b").await.expect("remove");
+    catalog.remove_sandbox("b", at(900)).await.expect("remove");
     let added = catalog.add_sandbox(&sandbox(ALICE, "d"), limits).await;
     added.expect("one is gone");
     let none = AddLimits {

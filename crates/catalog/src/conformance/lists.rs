@@ -188,7 +188,10 @@ pub async fn a_walk_sees_everything_once_while_others_add_and_remove(place: &imp
         .clone();
         seen.extend(page.items.into_iter().map(|one| one.id));
         add(&catalog, &aged(100 + round)).await;
-        catalog.remove_sandbox(&gone.id).await.expect("remove");
+        catalog
+            .remove_sandbox(&gone.id, at(900))
+            .await
+            .expect("remove");
     }
     let expected: Vec<_> = (0..30).rev().map(|n| aged(n).id).collect();
     assert_eq!(seen, expected);

@@ -15,7 +15,7 @@ use super::{
 use crate::bounds::{MAX_PAGE, MAX_POLICY_BYTES};
 use crate::error::{Error, Kind};
 use crate::projects::Projects;
-use crate::records::{Project, ProjectChange, ProjectPolicy, ProjectQuery, Step};
+use crate::records::{Project, ProjectChange, ProjectPolicy, ProjectQuery, Retention, Step};
 use crate::records::{ReviewQuery, WorkspaceQuery};
 
 /// Every part of it, with promises 4 and 10.
@@ -25,6 +25,7 @@ pub async fn a_project_comes_back_as_it_was_added(place: &impl Place) {
         description: Some("words".into()),
         head: snapshot(7),
         policy_version: 9,
+        retention: Retention::Daily(u32::MAX),
         created: Timestamp::new(-1, 999_999_000).expect("a time"),
         updated: Timestamp::new(1, 1_000).expect("a time"),
         removing: true,
@@ -134,6 +135,7 @@ pub async fn a_project_is_renamed_and_described(place: &impl Place) {
         let change = ProjectChange {
             name: name.map(Into::into),
             description,
+            ..ProjectChange::default()
         };
         catalog.change_project(tenant, id, &change, at(101)).await
     };
@@ -252,6 +254,11 @@ pub async fn a_removed_project_leaves_nothing(place: &impl Place) {
             ..step(snapshot(1))
         };
         land(&catalog, one, vec![many, held]).await;
+        let named = super::tags::tag(&one.id, "v", 1);
+        catalog.set_tag(ALICE, &named, false).await.expect("set");
+        let now = get_project(&catalog, one).await;
+        let dropped = catalog.drop_versions(&now, &[snapshot(9)], at(101)).await;
+        assert_eq!(dropped.expect("dropped"), [snapshot(9)]);
         open(&catalog, one, vec![review(one, &name(2), None, "g")]).await;
     }
     let marked = catalog.begin_removal(ALICE, "gone", at(101)).await;
@@ -280,6 +287,9 @@ pub async fn a_removed_project_leaves_nothing(place: &impl Place) {
         }
     }
     assert_eq!(catalog.policy(ALICE, "gone").await.expect("policy"), None);
+    assert_eq!(catalog.tag("gone", "v").await.expect("tag"), None);
+    let dropped = catalog.dropped_from(ALICE, snapshot(9)).await;
+    assert_eq!(dropped.expect("projects"), ["other"]);
     add_project(&catalog, &gone).await;
     assert!(whole_log(&catalog, &gone).await.is_empty());
 }

@@ -8,13 +8,18 @@ use elevo_objects::SnapshotId;
 use super::samples::{
     add_project, add_workspace, land, open, project, review, snapshot, step, workspace,
 };
+use super::tags::tag;
 use super::{ALICE, BOB, Place, assert_refused, at, furnished};
 use crate::bounds::MAX_PAGE;
 use crate::catalog::Catalog;
 use crate::projects::Projects;
 use crate::records::{Review, ReviewChange, ReviewState, Sides};
 
-async fn all_roots(catalog: &impl Catalog, tenant: TenantId, limit: u32) -> BTreeSet<SnapshotId> {
+pub(super) async fn all_roots(
+    catalog: &impl Catalog,
+    tenant: TenantId,
+    limit: u32,
+) -> BTreeSet<SnapshotId> {
     let mut seen = BTreeSet::new();
     let mut after = None;
     loop {
@@ -68,6 +73,12 @@ pub async fn all_snapshots_that_must_stay_are_found(place: &impl Place) {
             let ended = catalog.change_review(&(id + "x"), &end, at(301)).await;
             ended.expect("ended");
             expected.extend([60, 61, 62].map(|k| snapshot(number + k)));
+            for (k, name) in [(80, "b"), (81, "a")].into_iter().take(n as usize) {
+                let named = tag(&one.id, name, number + k);
+                let set = catalog.set_tag(*tenant, &named, false).await;
+                set.expect("set");
+                expected.insert(named.snapshot);
+            }
         }
     }
     for (tenant, expected) in &expected {

@@ -7,8 +7,8 @@ use serde_json::json;
 use super::{KEY, at};
 use crate::catalog::Catalog;
 use crate::records::{
-    BaseMove, Landed, Landing, LandingKind, LogEntry, PathChange, Project, Review, ReviewState,
-    Sides, Step, VersionKind, Workspace, WorkspaceState,
+    BaseMove, Landed, Landing, LandingKind, LogEntry, PathChange, Project, Retention, Review,
+    ReviewState, Sides, Step, VersionKind, Workspace, WorkspaceState,
 };
 
 /// A snapshot that no other number has.
@@ -57,6 +57,7 @@ pub(super) fn project(tenant: TenantId, id: &str) -> Project {
         head: first(),
         sequence: 0,
         policy_version: 0,
+        retention: Retention::All,
         created: at(100),
         updated: at(100),
         removing: false,

@@ -94,8 +94,8 @@ pub async fn a_removed_sandbox_is_gone(place: &impl Place) {
     let catalog = furnished(place).await;
     let sandbox = sandbox(ALICE, "a");
     add(&catalog, &sandbox).await;
-    assert!(catalog.remove_sandbox("a").await.expect("remove"));
-    assert!(!catalog.remove_sandbox("a").await.expect("remove"));
+    assert!(catalog.remove_sandbox("a", at(900)).await.expect("remove"));
+    assert!(!catalog.remove_sandbox("a", at(900)).await.expect("remove"));
     assert_eq!(get(&catalog, "a").await, None);
     assert!(list(&catalog, &of_tenant(ALICE)).await.is_empty());
     add(&catalog, &sandbox).await;

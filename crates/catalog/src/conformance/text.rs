@@ -128,7 +128,10 @@ pub async fn text_that_nothing_has_finds_nothing(place: &impl Place) {
         assert_eq!(found, None);
         assert_eq!(catalog.setting(unknown).await.expect("setting"), None);
         assert_eq!(catalog.template(unknown).await.expect("template"), None);
-        let removed = catalog.remove_sandbox(unknown).await.expect("remove");
+        let removed = catalog
+            .remove_sandbox(unknown, at(900))
+            .await
+            .expect("remove");
         assert!(!removed);
         let query = SandboxQuery {
             agent: Some(unknown.into()),

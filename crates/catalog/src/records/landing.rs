@@ -139,4 +139,6 @@ pub struct LogEntry {
     pub counts: Value,
     /// When it landed.
     pub created: Timestamp,
+    /// When the content of its snapshot was dropped, if it was.
+    pub dropped: Option<Timestamp>,
 }

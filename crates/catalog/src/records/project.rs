@@ -2,6 +2,7 @@ use elevo_core::{TenantId, Timestamp};
 use elevo_objects::SnapshotId;
 use serde_json::Value;
 
+use super::retention::Retention;
 use crate::query::Position;
 
 /// A shared, versioned tree of files.
@@ -22,6 +23,8 @@ pub struct Project {
     /// How many times its policy was set since it was made: who has read the
     /// policy of that version need not read it again.
     pub policy_version: u64,
+    /// Which versions keep their content.
+    pub retention: Retention,
     /// When it was made.
     pub created: Timestamp,
     /// When something of this was last changed.
@@ -57,6 +60,8 @@ pub struct ProjectChange {
     pub name: Option<String>,
     /// What it is for.
     pub description: Option<Option<String>>,
+    /// Which versions keep their content.
+    pub retention: Option<Retention>,
 }
 
 /// Which projects to list, newest first: by the time they were made, then by

@@ -75,6 +75,13 @@ pub struct Sides {
     pub theirs_snapshot: SnapshotId,
 }
 
+impl Sides {
+    /// All that must stay for as long as the review is open.
+    pub(crate) fn snapshots(&self) -> [SnapshotId; 3] {
+        [self.base_snapshot, self.ours_snapshot, self.theirs_snapshot]
+    }
+}
+
 /// Whether a review is open, or how it ended.
 ///
 /// ```text

@@ -1,13 +1,14 @@
 //! How a head moves.
 
 use elevo_objects::SnapshotId;
+use serde_json::json;
 use sqlx::SqliteConnection;
 
 use super::database::{self, Database};
-use super::{failure, log, reviews, rows, versions, workspaces};
+use super::{events, failure, log, retention, reviews, rows, versions, workspaces};
 use crate::bounds::{self, MAX_COUNTS_BYTES, micros};
 use crate::error::{Error, Kind, Result};
-use crate::records::{Landed, LandedStep, Landing, ReviewStep, Step};
+use crate::records::{EventKind, Landed, LandedStep, Landing, NewEvent, ReviewStep, Step};
 
 const INSERT: &str = concat!(
     "INSERT INTO landings (",
@@ -67,7 +68,22 @@ async fn check(connection: &mut SqliteConnection, landing: &Landing) -> Result<u
     if head != landing.expected_head {
         return Err(Error::HeadMoved { head, sequence });
     }
+    let needed = landing.steps.iter().flat_map(needed_by);
+    retention::check_kept(connection, &landing.project, needed).await?;
     Ok(sequence)
+}
+
+/// What a step makes the project need.
+fn needed_by(step: &Step) -> impl Iterator<Item = SnapshotId> {
+    let base = step
+        .base
+        .iter()
+        .flat_map(|moved| [moved.base, moved.synced]);
+    let opened = step
+        .opens
+        .iter()
+        .flat_map(|review| review.sides.snapshots());
+    [step.snapshot].into_iter().chain(base).chain(opened)
 }
 
 async fn check_requests(connection: &mut SqliteConnection, landing: &Landing) -> Result<()> {
@@ -99,6 +115,15 @@ async fn carry_out(
             insert(connection, landing, step, parent, sequence).await?;
             let project = &landing.project;
             versions::insert(connection, project, sequence, &step.changes).await?;
+            let event = NewEvent {
+                tenant: landing.tenant,
+                agent: step.agent.clone(),
+                kind: EventKind::ProjectLanded,
+                subject: project.clone(),
+                at: landing.now,
+                data: json!({ "projectId": project, "sequence": sequence }),
+            };
+            events::insert(connection, &event).await?;
         }
         None => note_held(connection, landing, step).await?,
     }
@@ -109,10 +134,12 @@ async fn carry_out(
             let what = Kind::Review;
             return Err(Error::NotFound { what });
         }
-        reviews::update(connection, &change.apply(review, landing.now)?).await?;
+        reviews::apply(connection, id, change, landing.now).await?;
     }
     for review in &step.opens {
         reviews::insert(connection, review).await?;
+        let opened = EventKind::ReviewOpened;
+        reviews::tell(connection, review, opened, landing.now).await?;
     }
     move_base(connection, landing, step).await
 }

@@ -18,22 +18,33 @@ macro_rules! columns {
 }
 pub(super) use columns;
 
+/// The same, and whether the content is there.
+macro_rules! selected {
+    () => {
+        concat!(
+            columns!(),
+            ", (SELECT dropped FROM dropped_versions one WHERE one.project = landings.project \
+             AND one.snapshot = landings.snapshot) AS dropped"
+        )
+    };
+}
+
 const SELECT_ONE: &str = concat!(
     "SELECT ",
-    columns!(),
+    selected!(),
     " FROM landings WHERE project = ? AND sequence = ?"
 );
 
 pub(super) const SELECT_BY_SNAPSHOT: &str = concat!(
     "SELECT ",
-    columns!(),
+    selected!(),
     " FROM landings INDEXED BY landings_by_snapshot \
       WHERE project = ? AND snapshot = ? ORDER BY sequence DESC LIMIT 1"
 );
 
 pub(super) const SELECT_PAGE: &str = concat!(
     "SELECT ",
-    columns!(),
+    selected!(),
     " FROM landings WHERE project = ? AND sequence < ? ORDER BY sequence DESC LIMIT ?"
 );
 

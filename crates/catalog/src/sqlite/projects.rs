@@ -13,7 +13,8 @@ use crate::records::{Project, ProjectChange, ProjectPolicy, ProjectQuery};
 
 macro_rules! columns {
     () => {
-        "id, tenant, name, description, head, sequence, policy_version, created, updated, removing"
+        "id, tenant, name, description, head, sequence, policy_version, retention, \
+         retention_count, created, updated, removing"
     };
 }
 
@@ -32,12 +33,12 @@ const SELECT_BY_NAME: &str = concat!(
 const INSERT: &str = concat!(
     "INSERT INTO projects (",
     columns!(),
-    ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 );
 
 /// All that changes without a landing.
 const UPDATE: &str = "UPDATE projects SET name = ?, description = ?, policy_version = ?, \
-                      updated = ?, removing = ? WHERE id = ?";
+                      retention = ?, retention_count = ?, updated = ?, removing = ? WHERE id = ?";
 
 pub(super) async fn add(database: &Database, project: &Project, policy: &Value) -> Result<()> {
     bounds::project(project)?;
@@ -45,6 +46,7 @@ pub(super) async fn add(database: &Database, project: &Project, policy: &Value) 
         return Err(Error::Refused("a new project has no landings".into()));
     }
     let policy = policy_text(policy)?;
+    let (retention, count) = rows::retention_as_kept(project.retention);
     let mut transaction = database.write().await?;
     sqlx::query(INSERT)
         .bind(&project.id)
@@ -54,6 +56,8 @@ pub(super) async fn add(database: &Database, project: &Project, policy: &Value) 
         .bind(&project.head.0.as_bytes()[..])
         .bind(0)
         .bind(project.policy_version as i64)
+        .bind(retention)
+        .bind(count)
         .bind(micros(project.created)?)
         .bind(micros(project.updated)?)
         .bind(project.removing)
@@ -138,6 +142,7 @@ pub(super) async fn change(
     let project = Project {
         name: change.name.unwrap_or(project.name),
         description: change.description.unwrap_or(project.description),
+        retention: change.retention.unwrap_or(project.retention),
         updated: bounds::kept(now),
         ..project
     };
@@ -240,10 +245,13 @@ pub(super) async fn staying(
 }
 
 async fn update(connection: &mut SqliteConnection, project: &Project) -> Result<()> {
+    let (retention, count) = rows::retention_as_kept(project.retention);
     sqlx::query(UPDATE)
         .bind(&project.name)
         .bind(&project.description)
         .bind(project.policy_version as i64)
+        .bind(retention)
+        .bind(count)
         .bind(micros(project.updated)?)
         .bind(project.removing)
         .bind(&project.id)

@@ -11,13 +11,17 @@ const BATCH: u32 = 500;
 
 /// What belongs to a project, what refers to something else first. What is
 /// found by tenant and project is of the project's own tenant.
-pub(super) const DELETE: [&str; 5] = [
+pub(super) const DELETE: [&str; 7] = [
     "DELETE FROM versions WHERE (project, sequence, path) IN \
         (SELECT project, sequence, path FROM versions WHERE project = ? LIMIT ?)",
     "DELETE FROM landings WHERE (project, sequence) IN \
         (SELECT project, sequence FROM landings WHERE project = ? LIMIT ?)",
     "DELETE FROM held_requests WHERE (project, request) IN \
         (SELECT project, request FROM held_requests WHERE project = ? LIMIT ?)",
+    "DELETE FROM dropped_versions WHERE (project, snapshot) IN \
+        (SELECT project, snapshot FROM dropped_versions WHERE project = ? LIMIT ?)",
+    "DELETE FROM tags WHERE (project, name) IN \
+        (SELECT project, name FROM tags WHERE project = ? LIMIT ?)",
     "DELETE FROM reviews WHERE id IN (SELECT id FROM reviews \
         WHERE (tenant, project) = (SELECT tenant, id FROM projects WHERE id = ?) LIMIT ?)",
     "DELETE FROM workspaces WHERE id IN (SELECT id FROM workspaces \

@@ -2,14 +2,15 @@
 
 use elevo_core::{TenantId, Timestamp, TreePath};
 use elevo_objects::Entry;
+use serde_json::json;
 use sqlx::{QueryBuilder, Sqlite, SqliteConnection};
 
 use super::database::{self, Database};
-use super::{failure, lists, rows};
+use super::{events, failure, lists, retention, rows};
 use crate::bounds::{self, micros};
 use crate::error::{Error, Kind, Result};
 use crate::query::Page;
-use crate::records::{Review, ReviewChange, ReviewQuery, ReviewState};
+use crate::records::{EventKind, NewEvent, Review, ReviewChange, ReviewQuery, ReviewState};
 use crate::stored;
 
 macro_rules! columns {
@@ -94,6 +95,9 @@ pub(super) async fn held(connection: &mut SqliteConnection, id: &str) -> Result<
 pub(super) async fn update(connection: &mut SqliteConnection, review: &Review) -> Result<()> {
     let (detail, resolution) = bounds::review_texts(review)?;
     let sides = &review.sides;
+    if review.state == ReviewState::Open {
+        retention::check_kept(connection, &review.project, sides.snapshots()).await?;
+    }
     sqlx::query(UPDATE)
         .bind(entry(&sides.base))
         .bind(entry(&sides.ours))
@@ -123,10 +127,53 @@ pub(super) async fn change(
     now: Timestamp,
 ) -> Result<Review> {
     let mut transaction = database.write().await?;
-    let review = change.apply(held(&mut transaction, id).await?, now)?;
-    update(&mut transaction, &review).await?;
+    let review = apply(&mut transaction, id, change, now).await?;
     database::commit(transaction).await?;
     Ok(review)
+}
+
+/// Changes a review, and tells of it if it was opened or has ended.
+pub(super) async fn apply(
+    connection: &mut SqliteConnection,
+    id: &str,
+    change: &ReviewChange,
+    now: Timestamp,
+) -> Result<Review> {
+    let before = held(connection, id).await?;
+    let was = before.state;
+    let review = change.apply(before, now)?;
+    update(connection, &review).await?;
+    let kind = match (was, review.state) {
+        (ReviewState::Open, ReviewState::Open) => return Ok(review),
+        (_, ReviewState::Open) => EventKind::ReviewOpened,
+        (ReviewState::Open, _) => EventKind::ReviewClosed,
+        _ => return Ok(review),
+    };
+    tell(connection, &review, kind, now).await?;
+    Ok(review)
+}
+
+pub(super) async fn tell(
+    connection: &mut SqliteConnection,
+    review: &Review,
+    kind: EventKind,
+    at: Timestamp,
+) -> Result<()> {
+    let event = NewEvent {
+        tenant: review.tenant,
+        agent: review.agent.clone(),
+        kind,
+        subject: review.project.clone(),
+        at,
+        data: json!({
+            "projectId": review.project,
+            "reviewId": review.id,
+            "workspaceId": review.workspace,
+            "kind": review.kind,
+            "state": rows::to_word(review.state),
+        }),
+    };
+    events::insert(connection, &event).await.map(drop)
 }
 
 pub(super) async fn get(database: &Database, tenant: TenantId, id: &str) -> Result<Option<Review>> {

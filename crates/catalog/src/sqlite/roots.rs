@@ -2,7 +2,8 @@
 
 use elevo_core::TenantId;
 use elevo_objects::SnapshotId;
-use sqlx::sqlite::SqliteRow;
+use sqlx::Sqlite;
+use sqlx::sqlite::{SqliteArguments, SqliteRow};
 
 use super::database::{self, Database};
 use super::{failure, rows};
@@ -13,15 +14,46 @@ use crate::roots::{Place, RootPlace, Roots};
 pub(super) const SELECT_HEADS: &str =
     "SELECT id, head FROM projects WHERE tenant = ? AND id > ? ORDER BY id LIMIT ?";
 
+macro_rules! landings {
+    () => {
+        "SELECT landings.project, landings.sequence, landings.snapshot, parent, \
+         EXISTS (SELECT 1 FROM dropped_versions gone WHERE gone.project = id \
+          AND gone.snapshot = landings.snapshot) AS dropped, \
+         EXISTS (SELECT 1 FROM dropped_versions gone WHERE gone.project = id \
+          AND gone.snapshot = parent) AS parent_dropped \
+         FROM projects CROSS JOIN landings ON project = id "
+    };
+}
+
 /// The rest of the project that was read last.
-pub(super) const SELECT_LANDINGS: &str = "SELECT project, landings.sequence, snapshot, parent FROM projects \
-     CROSS JOIN landings ON project = id \
-     WHERE tenant = ? AND id = ? AND landings.sequence > ? ORDER BY landings.sequence LIMIT ?";
+pub(super) const SELECT_LANDINGS: &str = concat!(
+    landings!(),
+    "WHERE tenant = ? AND id = ? AND landings.sequence > ? ORDER BY landings.sequence LIMIT ?"
+);
 
 /// Those of the projects that come after it.
-pub(super) const SELECT_MORE_LANDINGS: &str = "SELECT project, landings.sequence, snapshot, parent FROM projects \
-     CROSS JOIN landings ON project = id \
-     WHERE tenant = ? AND id > ? ORDER BY id, landings.sequence LIMIT ?";
+pub(super) const SELECT_MORE_LANDINGS: &str = concat!(
+    landings!(),
+    "WHERE tenant = ? AND id > ? ORDER BY id, landings.sequence LIMIT ?"
+);
+
+macro_rules! tags {
+    () => {
+        "SELECT project, tags.name, snapshot FROM projects CROSS JOIN tags ON project = id "
+    };
+}
+
+/// The rest of the project that was read last.
+pub(super) const SELECT_TAGS: &str = concat!(
+    tags!(),
+    "WHERE tenant = ? AND id = ? AND tags.name > ? ORDER BY tags.name LIMIT ?"
+);
+
+/// Those of the projects that come after it.
+pub(super) const SELECT_MORE_TAGS: &str = concat!(
+    tags!(),
+    "WHERE tenant = ? AND id > ? ORDER BY id, tags.name LIMIT ?"
+);
 
 pub(super) const SELECT_WORKSPACES: &str =
     "SELECT id, base, synced FROM workspaces WHERE tenant = ? AND id > ? ORDER BY id LIMIT ?";
@@ -52,6 +84,7 @@ pub(super) async fn page(
         Place::Landings { project, sequence } => {
             landings(database, tenant, &project, sequence, limit).await
         }
+        Place::Tags { project, name } => tags(database, tenant, &project, &name, limit).await,
         Place::Workspaces { after } => {
             let rows = by_id(database, SELECT_WORKSPACES, tenant, &after, limit).await?;
             let then = Place::Reviews {
@@ -105,6 +138,7 @@ fn roots(
     };
     Ok(Roots {
         snapshots,
+        versions: false,
         next: next.map(RootPlace),
     })
 }
@@ -116,31 +150,22 @@ async fn landings(
     sequence: u64,
     limit: u32,
 ) -> Result<Roots> {
-    let mut transaction = database.readers().begin().await.map_err(failure::of)?;
-    let mut rows = sqlx::query(SELECT_LANDINGS)
+    let rest = sqlx::query(SELECT_LANDINGS)
         .bind(&tenant.as_bytes()[..])
         .bind(project)
-        .bind(sequence as i64)
-        .bind(limit)
-        .fetch_all(&mut *transaction)
-        .await
-        .map_err(failure::of)?;
+        .bind(sequence as i64);
     let more = sqlx::query(SELECT_MORE_LANDINGS)
         .bind(&tenant.as_bytes()[..])
-        .bind(project)
-        .bind(limit - rows.len() as u32)
-        .fetch_all(&mut *transaction)
-        .await
-        .map_err(failure::of)?;
-    database::commit(transaction).await?;
-    rows.extend(more);
+        .bind(project);
+    let rows = of_projects(database, rest, more, limit).await?;
     let next = match rows.last() {
         Some(last) if rows.len() == limit as usize => Place::Landings {
             project: rows::get(last, "project")?,
             sequence: rows::number(last, "sequence")?,
         },
-        _ => Place::Workspaces {
-            after: String::new(),
+        _ => Place::Tags {
+            project: String::new(),
+            name: String::new(),
         },
     };
     let mut snapshots = Vec::with_capacity(rows.len() + 1);
@@ -149,16 +174,72 @@ async fn landings(
     }
     Ok(Roots {
         snapshots,
+        versions: true,
         next: Some(RootPlace(next)),
     })
+}
+
+async fn tags(
+    database: &Database,
+    tenant: TenantId,
+    project: &str,
+    name: &str,
+    limit: u32,
+) -> Result<Roots> {
+    let rest = sqlx::query(SELECT_TAGS)
+        .bind(&tenant.as_bytes()[..])
+        .bind(project)
+        .bind(name);
+    let more = sqlx::query(SELECT_MORE_TAGS)
+        .bind(&tenant.as_bytes()[..])
+        .bind(project);
+    let rows = of_projects(database, rest, more, limit).await?;
+    let next = match rows.last() {
+        Some(last) if rows.len() == limit as usize => Place::Tags {
+            project: rows::get(last, "project")?,
+            name: rows::get(last, "name")?,
+        },
+        _ => Place::Workspaces {
+            after: String::new(),
+        },
+    };
+    let snapshots = rows.iter().map(|row| rows::snapshot(row, "snapshot"));
+    Ok(Roots {
+        snapshots: snapshots.collect::<Result<_>>()?,
+        versions: false,
+        next: Some(RootPlace(next)),
+    })
+}
+
+type Select<'a> = sqlx::query::Query<'a, Sqlite, SqliteArguments>;
+
+/// The rest of one project, and of those after it, at one moment.
+async fn of_projects(
+    database: &Database,
+    rest: Select<'_>,
+    more: Select<'_>,
+    limit: u32,
+) -> Result<Vec<SqliteRow>> {
+    let mut transaction = database.readers().begin().await.map_err(failure::of)?;
+    let rest = rest.bind(limit).fetch_all(&mut *transaction).await;
+    let mut rows = rest.map_err(failure::of)?;
+    let left = limit - rows.len() as u32;
+    let more = more.bind(left).fetch_all(&mut *transaction).await;
+    rows.extend(more.map_err(failure::of)?);
+    database::commit(transaction).await?;
+    Ok(rows)
 }
 
 /// Every parent is the snapshot of the landing before, but for the first one.
 fn of_landing(row: &SqliteRow) -> Result<impl Iterator<Item = SnapshotId>> {
     let is_first = rows::number(row, "sequence")? == 1;
-    let parent = rows::snapshot(row, "parent")?;
+    let is_dropped: bool = rows::get(row, "dropped")?;
+    let is_parent_dropped: bool = rows::get(row, "parent_dropped")?;
     let snapshot = rows::snapshot(row, "snapshot")?;
-    Ok([Some(snapshot), is_first.then_some(parent)]
-        .into_iter()
-        .flatten())
+    let parent = rows::snapshot(row, "parent")?;
+    let roots = [
+        (!is_dropped).then_some(snapshot),
+        (is_first && !is_parent_dropped).then_some(parent),
+    ];
+    Ok(roots.into_iter().flatten())
 }

@@ -10,7 +10,7 @@ use sqlx::{Decode, Row, Sqlite, Type};
 
 use super::failure;
 use crate::error::{Error, Result};
-use crate::records::{Agent, ApiKey, Sandbox, Template, Tenant};
+use crate::records::{Agent, ApiKey, Event, NewEvent, Sandbox, Template, Tenant, Webhook};
 
 pub(super) use projects::*;
 
@@ -80,6 +80,34 @@ pub(super) fn template(row: &SqliteRow) -> Result<Template> {
     })
 }
 
+pub(super) fn event(row: &SqliteRow) -> Result<Event> {
+    let kind: &str = get(row, "kind")?;
+    Ok(Event {
+        id: number(row, "id")?,
+        event: NewEvent {
+            tenant: tenant_id(row, "tenant")?,
+            agent: get(row, "agent")?,
+            kind: kind.parse().map_err(Error::Damaged)?,
+            subject: get(row, "subject")?,
+            at: time(row, "at")?,
+            data: json(row, "data")?,
+        },
+    })
+}
+
+pub(super) fn webhook(row: &SqliteRow) -> Result<Webhook> {
+    let tenant: Option<&[u8]> = get(row, "tenant")?;
+    Ok(Webhook {
+        id: get(row, "id")?,
+        tenant: tenant.map(|_| tenant_id(row, "tenant")).transpose()?,
+        agent: get(row, "agent")?,
+        url: get(row, "url")?,
+        secret: get(row, "secret")?,
+        kinds: json(row, "kinds")?,
+        created: time(row, "created")?,
+    })
+}
+
 pub(super) fn state(row: &SqliteRow) -> Result<SandboxState> {
     let name: &str = get(row, "state")?;
     name.parse().map_err(Error::Damaged)
@@ -116,11 +144,11 @@ pub(super) fn to_json(value: &impl serde::Serialize) -> Result<String> {
     serde_json::to_string(value).map_err(|error| Error::Failed(Box::new(error)))
 }
 
-fn time(row: &SqliteRow, column: &str) -> Result<Timestamp> {
+pub(super) fn time(row: &SqliteRow, column: &str) -> Result<Timestamp> {
     get(row, column).map(of_micros)
 }
 
-fn optional_time(row: &SqliteRow, column: &str) -> Result<Option<Timestamp>> {
+pub(super) fn optional_time(row: &SqliteRow, column: &str) -> Result<Option<Timestamp>> {
     Ok(get::<Option<i64>>(row, column)?.map(of_micros))
 }
 

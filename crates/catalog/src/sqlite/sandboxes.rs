@@ -6,12 +6,12 @@ use elevo_core::Timestamp;
 use sqlx::SqliteConnection;
 
 use super::database::{self, Database};
-use super::{failure, rows};
+use super::{events, failure, rows};
 use crate::bounds::{self, MAX_BATCH, micros};
 use crate::change::SandboxChange;
 use crate::error::{Error, Kind, Limit, Result};
 use crate::query::AddLimits;
-use crate::records::Sandbox;
+use crate::records::{EventKind, Sandbox};
 
 macro_rules! columns {
     () => {
@@ -60,6 +60,8 @@ pub(super) async fn add(
     let mut transaction = database.write().await?;
     for sandbox in sandboxes {
         insert(&mut transaction, sandbox).await?;
+        let starting = EventKind::SandboxStarting;
+        events::tell(&mut transaction, sandbox, starting, sandbox.created).await?;
     }
     check_limits(&mut transaction, sandboxes, limits).await?;
     database::commit(transaction).await
@@ -160,15 +162,27 @@ pub(super) async fn change(
         .execute(&mut *transaction)
         .await
         .map_err(failure::of)?;
+    for kind in &change.tells {
+        events::tell(&mut transaction, &sandbox, *kind, now).await?;
+    }
     database::commit(transaction).await?;
     Ok(sandbox)
 }
 
-pub(super) async fn remove(database: &Database, id: &str) -> Result<bool> {
-    let done = sqlx::query("DELETE FROM sandboxes WHERE id = ?")
+pub(super) async fn remove(database: &Database, id: &str, now: Timestamp) -> Result<bool> {
+    let mut transaction = database.write().await?;
+    let found = sqlx::query(SELECT_ONE).bind(id);
+    let found = found.fetch_optional(&mut *transaction).await;
+    let Some(found) = found.map_err(failure::of)? else {
+        return Ok(false);
+    };
+    let deleted = EventKind::SandboxDeleted;
+    events::tell(&mut transaction, &rows::sandbox(&found)?, deleted, now).await?;
+    sqlx::query("DELETE FROM sandboxes WHERE id = ?")
         .bind(id)
-        .execute(database.writer())
+        .execute(&mut *transaction)
         .await
         .map_err(failure::of)?;
-    Ok(done.rows_affected() > 0)
+    database::commit(transaction).await?;
+    Ok(true)
 }

@@ -1,17 +1,24 @@
-//! Projects and what is theirs, on SQLite.
+//! Projects and what is theirs, and events, on SQLite.
+
+use std::collections::HashSet;
 
 use async_trait::async_trait;
 use elevo_core::{TenantId, Timestamp, TreePath};
 use elevo_objects::SnapshotId;
 use serde_json::Value;
 
-use super::{SqliteCatalog, landing, log, projects, removal, reviews, roots, versions, workspaces};
+use super::{
+    SqliteCatalog, events, landing, log, projects, removal, retention, reviews, roots, tags,
+    versions, webhooks, workspaces,
+};
 use crate::error::Result;
+use crate::events::Events;
 use crate::projects::Projects;
 use crate::query::Page;
 use crate::records::{
-    FileVersion, Landed, LandedStep, Landing, LogEntry, Project, ProjectChange, ProjectPolicy,
-    ProjectQuery, Review, ReviewChange, ReviewQuery, Workspace, WorkspaceChange, WorkspaceQuery,
+    Attempt, Delivery, DeliveryState, Event, EventQuery, FileVersion, Landed, LandedStep, Landing,
+    LogEntry, NewEvent, Project, ProjectChange, ProjectPolicy, ProjectQuery, Review, ReviewChange,
+    ReviewQuery, Tag, Unkept, UnkeptQuery, Webhook, Workspace, WorkspaceChange, WorkspaceQuery,
 };
 use crate::roots::{RootPlace, Roots};
 
@@ -171,6 +178,43 @@ impl Projects for SqliteCatalog {
         workspaces::remove(&self.database, tenant, id).await
     }
 
+    async fn set_tag(&self, tenant: TenantId, tag: &Tag, may_move: bool) -> Result<()> {
+        tags::set(&self.database, tenant, tag, may_move).await
+    }
+
+    async fn tag(&self, project: &str, name: &str) -> Result<Option<Tag>> {
+        tags::get(&self.database, project, name).await
+    }
+
+    async fn tags(&self, project: &str, after: Option<&str>, limit: u32) -> Result<Vec<Tag>> {
+        tags::list(&self.database, project, after, limit).await
+    }
+
+    async fn remove_tag(&self, project: &str, name: &str) -> Result<bool> {
+        tags::remove(&self.database, project, name).await
+    }
+
+    async fn unkept_versions(&self, project: &Project, query: &UnkeptQuery) -> Result<Unkept> {
+        retention::unkept(&self.database, project, query).await
+    }
+
+    async fn needed_versions(&self, project: &Project) -> Result<HashSet<SnapshotId>> {
+        retention::needed(self.database.readers(), project).await
+    }
+
+    async fn drop_versions(
+        &self,
+        project: &Project,
+        snapshots: &[SnapshotId],
+        now: Timestamp,
+    ) -> Result<Vec<SnapshotId>> {
+        retention::drop_versions(&self.database, project, snapshots, now).await
+    }
+
+    async fn dropped_from(&self, tenant: TenantId, snapshot: SnapshotId) -> Result<Vec<String>> {
+        retention::dropped_from(&self.database, tenant, snapshot).await
+    }
+
     async fn roots(
         &self,
         tenant: TenantId,
@@ -178,5 +222,71 @@ impl Projects for SqliteCatalog {
         limit: u32,
     ) -> Result<Roots> {
         roots::page(&self.database, tenant, after, limit).await
+    }
+}
+
+#[async_trait]
+impl Events for SqliteCatalog {
+    async fn add_event(&self, event: &NewEvent) -> Result<u64> {
+        events::add(&self.database, event).await
+    }
+
+    async fn events(&self, query: &EventQuery) -> Result<Vec<Event>> {
+        events::list(&self.database, query).await
+    }
+
+    async fn last_event(&self) -> Result<u64> {
+        events::last(&self.database).await
+    }
+
+    async fn forget_events(&self, before: Timestamp) -> Result<u64> {
+        events::forget(&self.database, before).await
+    }
+
+    async fn add_webhook(&self, webhook: &Webhook) -> Result<()> {
+        webhooks::add(&self.database, webhook).await
+    }
+
+    async fn webhook(&self, id: &str) -> Result<Option<Webhook>> {
+        webhooks::get(&self.database, id).await
+    }
+
+    async fn webhooks(&self, tenant: Option<TenantId>) -> Result<Vec<Webhook>> {
+        webhooks::list(&self.database, tenant).await
+    }
+
+    async fn remove_webhook(&self, id: &str) -> Result<bool> {
+        webhooks::remove(&self.database, id).await
+    }
+
+    async fn queue_deliveries(&self, webhook: &str, limit: u32, now: Timestamp) -> Result<u64> {
+        webhooks::queue(&self.database, webhook, limit, now).await
+    }
+
+    async fn pending_deliveries(&self, webhook: &str, limit: u32) -> Result<Vec<Delivery>> {
+        webhooks::pending(&self.database, webhook, limit).await
+    }
+
+    async fn note_attempts(
+        &self,
+        webhook: &str,
+        attempts: &[Attempt],
+        now: Timestamp,
+    ) -> Result<()> {
+        webhooks::note(&self.database, webhook, attempts, now).await
+    }
+
+    async fn deliveries(
+        &self,
+        webhook: &str,
+        state: Option<DeliveryState>,
+        before: Option<u64>,
+        limit: u32,
+    ) -> Result<Vec<Delivery>> {
+        webhooks::list_deliveries(&self.database, webhook, state, before, limit).await
+    }
+
+    async fn replay(&self, webhook: &str, event: u64, now: Timestamp) -> Result<bool> {
+        webhooks::replay(&self.database, webhook, event, now).await
     }
 }

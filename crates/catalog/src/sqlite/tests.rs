@@ -5,6 +5,7 @@ mod file;
 mod format;
 mod plans;
 mod version_2;
+mod version_4;
 
 use std::path::PathBuf;
 

@@ -4,7 +4,7 @@ use elevo_core::{TenantId, Timestamp};
 use sqlx::{QueryBuilder, Sqlite, SqliteConnection};
 
 use super::database::{self, Database};
-use super::{failure, lists, projects, rows};
+use super::{failure, lists, projects, retention, rows};
 use crate::bounds::{self, MAX_SYNC_BYTES, micros};
 use crate::error::{Error, Kind, Result};
 use crate::query::Page;
@@ -44,6 +44,7 @@ pub(super) async fn add(database: &Database, workspace: &Workspace) -> Result<()
             found => found?,
         };
     }
+    check_kept(&mut transaction, workspace).await?;
     sqlx::query(INSERT)
         .bind(&workspace.id)
         .bind(&workspace.tenant.as_bytes()[..])
@@ -127,9 +128,20 @@ pub(super) async fn change(
     let mut transaction = database.write().await?;
     let workspace = held(&mut transaction, tenant, id).await?;
     let workspace = change.apply(workspace, now)?;
+    check_kept(&mut transaction, &workspace).await?;
     update(&mut transaction, &workspace).await?;
     database::commit(transaction).await?;
     Ok(workspace)
+}
+
+async fn check_kept(connection: &mut SqliteConnection, workspace: &Workspace) -> Result<()> {
+    match &workspace.project {
+        Some(project) => {
+            let needed = [workspace.base, workspace.synced];
+            retention::check_kept(connection, project, needed).await
+        }
+        None => Ok(()),
+    }
 }
 
 /// A workspace that nobody else changes until the transaction ends.

@@ -162,7 +162,7 @@ fn of_api(body: &elevo_api::ErrorBody) -> Known {
     let status = body.code().map_or(500, |code| code.http());
     let exit = match status {
         400 | 413 | 415 | 422 => Exit::Usage,
-        404 => Exit::NotFound,
+        404 | 410 => Exit::NotFound,
         409 => Exit::Conflict,
         429 | 503 => Exit::Busy,
         _ => Exit::Failed,

@@ -24,14 +24,14 @@ pub(super) fn resolve(call: &Call, project: &str, text: &str) -> anyhow::Result<
         Some(found.head)
     } else if let Some(step) = text.parse().ok().filter(|_| digits < LEAST) {
         call.wait(of_step(&call.client, project, step))?
-    } else if digits >= WHOLE || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        // The server knows best what is wrong with it.
+    } else if !(LEAST..WHOLE).contains(&digits)
+        || !text.bytes().all(|byte| byte.is_ascii_hexdigit())
+    {
+        // A tag, or the server knows best what is wrong with it.
         return Ok(text.to_owned());
-    } else if digits >= LEAST {
+    } else {
         let finding = by_first_digits(&call.client, project, text);
         call.watch("looking for the snapshot", finding)?
-    } else {
-        None
     };
     found.ok_or_else(|| {
         let (project, text) = (project.to_owned(), text.to_owned());

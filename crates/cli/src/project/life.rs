@@ -6,7 +6,7 @@ use clap::Args;
 use elevo_api as api;
 use reqwest::Method;
 
-use super::{policy, project_path};
+use super::{policy, project_path, retention};
 use crate::format;
 use crate::service::{Call, Table, field, pages, relative};
 
@@ -37,6 +37,10 @@ pub(super) struct Create {
     /// Who may do what with which paths: a file in JSON, or in TOML if so named
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
+
+    /// Which versions keep their content: all, last:N, daily:N or named
+    #[arg(long, value_name = "RULE", value_parser = retention::parse)]
+    retention: Option<api::Retention>,
 }
 
 pub(super) fn create(call: &mut Call, args: Create) -> anyhow::Result<()> {
@@ -46,6 +50,7 @@ pub(super) fn create(call: &mut Call, args: Create) -> anyhow::Result<()> {
         description: args.description,
         snapshot: args.from_snapshot,
         policy,
+        retention: args.retention,
     };
     let asking = call.client.create(&PROJECTS, &wish);
     let made: api::Project = call.watch("making the project", asking)?;
@@ -122,6 +127,7 @@ fn print(call: &mut Call, project: &api::Project) -> anyhow::Result<()> {
         ("steps", project.sequence.to_string()),
         ("holds", format::totals(project.entries, project.bytes)),
         ("policy", format!("version {}", project.policy_version)),
+        ("keeps", retention::words(project.retention)),
         ("created", time(&project.created_at)),
         ("changed", time(&project.updated_at)),
     ];
@@ -156,6 +162,7 @@ pub(super) fn rename(call: &mut Call, args: Rename) -> anyhow::Result<()> {
     let wish = api::ChangeProject {
         name: args.new,
         description: args.description,
+        retention: None,
     };
     let path = project_path(&args.name, &[]);
     let request = call.client.request(Method::PATCH, &path).json(&wish);

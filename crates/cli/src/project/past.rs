@@ -80,6 +80,9 @@ fn print_step(call: &mut Call, step: &api::LogEntry) -> anyhow::Result<()> {
     if !by.is_empty() {
         about += &format!(", {by}");
     }
+    if step.dropped_at.is_some() {
+        about += ", content dropped";
+    }
     let about = call.output.styled(FAINT, format!("({about})"));
     let message = first_line(&step.message).into_owned();
     let mut line = [&number[..], b"  ", &id, b"  "].concat();

@@ -88,8 +88,8 @@ mod tests {
             snapshots: vec![snapshot],
             ..Commit::default()
         };
-        let ids = wait(repository.store().commit(TenantId::LOCAL, commit));
-        ids.unwrap()[0]
+        let committed = wait(repository.store().commit(TenantId::LOCAL, commit));
+        committed.unwrap().ids[0]
     }
 
     /// The messages in the order of a walk, and how many parents are missing.

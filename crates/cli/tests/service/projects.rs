@@ -323,3 +323,35 @@ fn the_commands_about_projects_in_the_manual_run() {
     let text = Ended::new(bash.output().unwrap()).text();
     assert!(text.contains("+a line"), "{text}");
 }
+
+#[test]
+fn versions_are_tagged_and_retention_is_chosen() {
+    let server = with_site();
+    assert_eq!(server.ok(["project", "retention", "site"]).trim(), "all");
+    let chosen = server.ok(["project", "retention", "site", "last:5", "--json"]);
+    assert_eq!(
+        lines(&chosen),
+        [serde_json::json!({"keep": "last", "count": 5})]
+    );
+    assert!(server.ok(["project", "show", "site"]).contains("last:5"));
+    assert_eq!(
+        server.run(["project", "retention", "site", "last:0"]).code,
+        2
+    );
+
+    server.ok(["project", "tag", "site", "v1", "1", "-m", "as shown"]);
+    let page = server.ok(["project", "cat", "site", "page", "--at", "v1"]);
+    assert!(page.starts_with("one"), "{page}");
+    let listed = server.ok(["project", "tag", "site", "--json"]);
+    let listed = lines(&listed);
+    assert_eq!(
+        (&listed[0]["name"], &listed[0]["sequence"]),
+        (&"v1".into(), &1.into())
+    );
+    let taken = server.run(["project", "tag", "site", "v1", "head"]);
+    assert_eq!(taken.code, 4, "{}", taken.stderr);
+    server.ok(["project", "tag", "site", "v1", "head", "--move"]);
+    server.ok(["project", "tag", "site", "v1", "--delete"]);
+    let gone = server.run(["project", "cat", "site", "page", "--at", "v1"]);
+    assert_eq!(gone.code, 3, "{}", gone.stderr);
+}

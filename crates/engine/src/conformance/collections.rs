@@ -1,6 +1,6 @@
 //! Collections of garbage.
 
-use elevo_objects::{Kind, ObjectKey, SnapshotId};
+use elevo_objects::{Kind, ObjectKey, Snapshot, SnapshotId};
 
 use super::{
     ALICE, BOB, assert_refused, bare, chunk, commit, directory, get, id, is_stored, of_snapshots,
@@ -174,6 +174,33 @@ pub async fn what_an_older_writer_commits_is_told_to_the_collection(store: &impl
     commit(store, of_snapshots(vec![bare("later")])).await;
     assert_eq!(collection.arrivals(), [], "nobody older writes");
     drop(collection);
+}
+
+/// The guard that a commit answers with is one on its snapshots, whenever it was
+/// made.
+pub async fn what_was_committed_is_held_by_whoever_did(store: &impl Store) {
+    let (before, during) = (bare("before"), bare("during"));
+    let make = async |made: &Snapshot| {
+        let made = store.commit(ALICE, of_snapshots(vec![made.clone()])).await;
+        made.expect("commit").held
+    };
+    let held = make(&before).await;
+    let collection = begin(store, Depth::Full).await;
+    assert_eq!(collection.arrivals(), [id(&before)]);
+    let also_held = make(&during).await;
+    collection.mark(&[key(id(&before))]).await.expect("mark");
+    end(collection).await;
+    for made in [&before, &during] {
+        assert!(is_stored(store, ALICE, id(made)).await);
+    }
+    drop(held);
+    let collection = begin(store, Depth::Full).await;
+    assert_eq!(collection.arrivals(), [id(&during)], "only one is held");
+    drop(also_held);
+    end(collection).await;
+    for made in [&before, &during] {
+        assert!(!is_stored(store, ALICE, id(made)).await);
+    }
 }
 
 /// One collection of a tenant at a time; one that did not finish did nothing.

@@ -100,7 +100,7 @@ pub async fn of_commits_that_expect_the_same_reference_one_wins(store: &impl Sto
         for (thread, outcome) in outcomes.into_iter().enumerate() {
             let id = id(&record(round, thread));
             if id == winner {
-                assert_eq!(outcome.expect("the winner was told so"), [id]);
+                assert_eq!(outcome.expect("the winner was told so").ids, [id]);
             } else {
                 assert_moved(outcome, Some(winner));
             }

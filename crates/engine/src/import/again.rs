@@ -62,7 +62,7 @@ pub fn note_checkout(
     };
     let before = Before {
         read_as: Some((snapshot.tree, snapshot.times)),
-        noted: None,
+        ..Before::default()
     };
     let (read, _) = job.into_memory(|importer| importer.run(before))?;
     Ok(read.tree == snapshot.tree)

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use elevo_core::{Name, TreePath};
 use elevo_objects::{DirItem, TimeItem, Tree, TreeBuilder};
 use rayon::prelude::*;
-use rustix::fs::{AtFlags, FileType};
+use rustix::fs::{AtFlags, FileType, Stat};
 
 use super::earlier::Earlier;
 use super::leaf::losses;
@@ -34,14 +34,31 @@ impl Importer<'_> {
         let fail = |action| failed(action, path);
         let fd = self.root.open_directory(path).map_err(fail("open"))?;
         let stat = rustix::fs::fstat(&fd).map_err(|error| fail("look at")(error.into()))?;
-        self.note_attributes(&stat, fd.as_fd(), path, None);
-        let mut names = Names::read(fd.as_fd()).map_err(fail("list"))?;
-        if path.is_root() {
-            names.leave_out(&self.options.leave_out);
-        }
-        let mut fd = Some(fd);
         let seen = self.cache.zip(before.noted);
         let mut seen = seen.and_then(|(cache, noted)| cache.directory(noted));
+        let itself = before.seen.filter(|before| {
+            let is_as_seen = before.fingerprint == Fingerprint::of(&stat);
+            self.listed_once == Some(stat.st_dev) && is_as_seen
+        });
+        let has_attributes = match itself {
+            Some(itself) => {
+                self.note_losses(&stat, itself.has_attributes, path, None);
+                itself.has_attributes
+            }
+            None => self.note_attributes(&stat, fd.as_fd(), path, None),
+        };
+        let names = seen.as_mut().filter(|_| itself.is_some());
+        let names = match names.and_then(Names::seen) {
+            Some(names) => names,
+            None => {
+                let mut names = Names::read(fd.as_fd()).map_err(fail("list"))?;
+                if path.is_root() {
+                    names.leave_out(&self.options.leave_out);
+                }
+                names
+            }
+        };
+        let mut fd = Some(fd);
         let difference = match &mut seen {
             Some(seen) => match self.difference(path, &mut fd, &names, seen)? {
                 Some(difference) => difference,
@@ -49,6 +66,8 @@ impl Importer<'_> {
                     let (tree, times) = seen.read_as();
                     return Ok(ReadDirectory {
                         stat,
+                        has_attributes,
+                        is_whole: true,
                         tree,
                         times,
                         noted: before.noted,
@@ -67,6 +86,7 @@ impl Importer<'_> {
         let mut entries = TreeBuilder::<DirItem>::new();
         let mut times = TreeBuilder::<TimeItem>::new();
         let Difference { windows, mut below } = difference;
+        let mut noted_names = 0;
         for (at, window) in names.windows(WINDOW).enumerate() {
             let window = window.map_err(fail("list"))?;
             let known = self.workers.wait(earlier.known(&window))?;
@@ -77,6 +97,7 @@ impl Importer<'_> {
                     self.window(path, &mut fd, window, &known, below)?
                 }
             };
+            noted_names += read.len();
             for (name, read) in read {
                 let ReadEntry { entry, time, seen } = read;
                 if let (Some(noting), Some(seen)) = (&mut noting, seen) {
@@ -116,6 +137,8 @@ impl Importer<'_> {
         let noted = noting.map(|noting| noting.finish((tree, times_root)));
         Ok(ReadDirectory {
             stat,
+            has_attributes,
+            is_whole: noted_names == names.len(),
             tree,
             times: times_root,
             noted: noted.transpose().map_err(&note)?,
@@ -141,13 +164,7 @@ impl Importer<'_> {
                     return different(None);
                 };
                 match (kind, seen.below) {
-                    (FileType::Directory, Some(below)) => {
-                        let before = Before {
-                            read_as: None,
-                            noted: Some(below),
-                        };
-                        directories.push((name, seen.fingerprint, before));
-                    }
+                    (FileType::Directory, Some(_)) => directories.push((name, seen)),
                     (FileType::Directory, None) => return different(None),
                     _ => leaves.push((name, seen)),
                 }
@@ -165,13 +182,17 @@ impl Importer<'_> {
                 let below: Vec<_> = directories
                     .into_par_iter()
                     .with_max_len(1)
-                    .map(|(name, fingerprint, before)| {
+                    .map(|(name, seen)| {
                         let name = Name::copy_from(name).map_err(io::Error::other);
                         let name = name.map_err(failed("list", path))?;
+                        let before = Before {
+                            read_as: None,
+                            seen: Some(seen),
+                            noted: seen.below,
+                        };
                         let read = self.subdirectory(path, name, before)?;
                         let is_same = read.as_ref().is_some_and(|(_, read)| {
-                            let now = Fingerprint::of(&read.stat);
-                            read.is_same && fingerprint.is_kept_alike(&now)
+                            read.is_same && self.is_as_noted(&seen.fingerprint, &read.stat)
                         });
                         Ok((read, is_same))
                     })
@@ -190,6 +211,16 @@ impl Importer<'_> {
             windows,
             below: None,
         }))
+    }
+
+    /// Whether what was noted of a directory itself can stay.
+    fn is_as_noted(&self, noted: &Fingerprint, stat: &Stat) -> bool {
+        let now = Fingerprint::of(stat);
+        match self.new_cache {
+            // Otherwise it would be listed each time.
+            Some(_) if self.listed_once == Some(stat.st_dev) => *noted == now,
+            _ => noted.is_kept_alike(&now),
+        }
     }
 
     /// The directory's descriptor, which is closed while those below are read,

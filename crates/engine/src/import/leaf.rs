@@ -129,9 +129,7 @@ impl Importer<'_> {
             return Ok(None);
         }
         let has_attributes = known.seen.is_some_and(|seen| seen.has_attributes);
-        for kind in losses(&stat, self.owner, has_attributes) {
-            self.lose(kind, path, Some(name));
-        }
+        self.note_losses(&stat, has_attributes, path, Some(name));
         Ok(Some(read_file(&stat, content, has_attributes)))
     }
 
@@ -196,14 +194,18 @@ impl Importer<'_> {
         name: Option<&Name>,
     ) -> bool {
         let has_attributes = disk::has_attributes(fd);
-        for kind in losses(stat, self.owner, has_attributes) {
-            self.lose(kind, path, name);
-        }
+        self.note_losses(stat, has_attributes, path, name);
         has_attributes
     }
 
-    pub(super) fn note_bits(&self, stat: &Stat, path: &TreePath, name: Option<&Name>) {
-        for kind in losses(stat, self.owner, false) {
+    pub(super) fn note_losses(
+        &self,
+        stat: &Stat,
+        has_attributes: bool,
+        path: &TreePath,
+        name: Option<&Name>,
+    ) {
+        for kind in losses(stat, self.owner, has_attributes) {
             self.lose(kind, path, name);
         }
     }

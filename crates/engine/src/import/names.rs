@@ -5,8 +5,11 @@ use elevo_core::Name;
 use rustix::fs::{AtFlags, Dir, FileType};
 use rustix::io::Errno;
 
+use crate::stat_cache::SeenDirectory;
+
 /// The names in a directory, sorted. All of them are held, packed (a million
 /// take some thirty megabytes): file systems list them in no useful order.
+#[derive(Default)]
 pub(super) struct Names {
     bytes: Vec<u8>,
     entries: Vec<Packed>,
@@ -20,10 +23,7 @@ struct Packed {
 
 impl Names {
     pub(super) fn read(directory: BorrowedFd<'_>) -> io::Result<Self> {
-        let mut names = Self {
-            bytes: Vec::new(),
-            entries: Vec::new(),
-        };
+        let mut names = Self::default();
         for entry in Dir::read_from(directory)? {
             let entry = entry?;
             let name = entry.file_name().to_bytes();
@@ -37,17 +37,33 @@ impl Names {
                 },
                 kind => kind,
             };
-            let length = u8::try_from(name.len()).map_err(|_| Errno::NAMETOOLONG)?;
-            names.entries.push(Packed {
-                start: names.bytes.len(),
-                length,
-                kind,
-            });
-            names.bytes.extend_from_slice(name);
+            names.push(name, kind)?;
         }
         let Self { bytes, entries } = &mut names;
         entries.sort_unstable_by(|a, b| a.name(bytes).cmp(b.name(bytes)));
         Ok(names)
+    }
+
+    /// The names that a directory had, if all of them are known.
+    pub(super) fn seen(seen: &mut SeenDirectory) -> Option<Self> {
+        let mut names = Self::default();
+        let is_whole = seen.each(|name, mode| {
+            let last = names.entries.last().map(|last| last.name(&names.bytes));
+            last.is_none_or(|last| last < name)
+                && names.push(name, FileType::from_raw_mode(mode)).is_ok()
+        });
+        is_whole.then_some(names)
+    }
+
+    fn push(&mut self, name: &[u8], kind: FileType) -> rustix::io::Result<()> {
+        let length = u8::try_from(name.len()).map_err(|_| Errno::NAMETOOLONG)?;
+        self.entries.push(Packed {
+            start: self.bytes.len(),
+            length,
+            kind,
+        });
+        self.bytes.extend_from_slice(name);
+        Ok(())
     }
 
     pub(super) fn len(&self) -> usize {

@@ -188,6 +188,8 @@ impl Importer<'_> {
             times,
             noted: noted.map_err(fail("note the files of"))?,
             is_same,
+            has_attributes: false,
+            is_whole: false,
         })
     }
 
@@ -327,7 +329,7 @@ impl Importer<'_> {
         let fd = self.root.open_directory(&path).map_err(fail)?;
         let stat = rustix::fs::fstat(&fd).map_err(|error| fail(error.into()))?;
         let fingerprint = Fingerprint::of(&stat);
-        self.note_bits(&stat, place.path, Some(name));
+        self.note_losses(&stat, false, place.path, Some(name));
         let below = self
             .shown_in(fd.as_fd(), name, place)
             .map_err(|error| match error {

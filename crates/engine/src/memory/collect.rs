@@ -35,7 +35,8 @@ impl Marks {
 
     /// Whether a snapshot is safe for who came in this phase.
     pub(super) fn may_hold(&self, id: SnapshotId, phase: Phase) -> bool {
-        phase != Phase::Sweeping || self.has(&snapshot_key(id))
+        let is_sweeping = phase == Phase::Sweeping && self.is_collecting;
+        !is_sweeping || self.has(&snapshot_key(id))
     }
 }
 

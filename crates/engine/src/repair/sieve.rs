@@ -17,7 +17,7 @@ use crate::inspect::{Inspect, Mend};
 use crate::progress::Progress;
 use crate::repository::Repository;
 use crate::state::CommitInfo;
-use crate::store::{Collection, Commit, Depth, Object, Store, StoreError, StoreResult};
+use crate::store::{Collection, Commit, Committed, Depth, Object, Store, StoreError, StoreResult};
 
 /// An import makes nodes and never reads any.
 const CACHE_BYTES: u64 = 1 << 20;
@@ -86,9 +86,11 @@ impl Store for Sieve {
         Ok(())
     }
 
-    async fn commit(&self, tenant: TenantId, commit: Commit) -> StoreResult<Vec<SnapshotId>> {
+    async fn commit(&self, tenant: TenantId, commit: Commit) -> StoreResult<Committed> {
+        let held = self.below.writing(tenant).await?;
         self.put(tenant, commit.objects).await?;
-        Ok(Vec::new())
+        let ids = Vec::new();
+        Ok(Committed { ids, held })
     }
 
     async fn get(&self, tenant: TenantId, keys: &[ObjectKey]) -> StoreResult<Vec<Option<Bytes>>> {

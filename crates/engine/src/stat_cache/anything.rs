@@ -130,22 +130,32 @@ fn walk(open: &Open) {
             Some(&seen.record)
         );
         let mut names = Vec::new();
-        while let Some(mut items) = seen.next_page() {
-            while let before = items
-                && let Some(item) = Item::decode(&mut items)
-            {
+        'pages: while let Some(mut items) = seen.next_page() {
+            while !items.is_empty() {
+                let before = items;
+                // Nothing behind what cannot be read is found.
+                let Some(item) = Item::decode(&mut items) else {
+                    break 'pages;
+                };
                 let mut again = Vec::new();
                 item.encode(&mut again);
                 assert_eq!(again, before[..before.len() - items.len()]);
                 names.push(item.name.to_vec());
                 places.extend(item.seen.below);
             }
-            // No page is written that ends within an item, or has none.
-            if !items.is_empty() || names.is_empty() {
+            // No page is written that has none.
+            if names.is_empty() {
                 break;
             }
         }
         seen.rewind();
+        let mut listed = Vec::new();
+        if seen.each(|name, _| {
+            listed.push(name.to_vec());
+            true
+        }) {
+            assert!(listed.starts_with(&names), "all of them are told");
+        }
         if names.is_sorted_by(|one, next| one < next) {
             assert!(names.iter().all(|name| seen.find(name).is_some()));
         }

@@ -1,5 +1,4 @@
 use std::fs::File;
-use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +16,7 @@ pub struct StatCache(pub(super) Option<Open>);
 /// A cache with a state that counts.
 #[derive(Clone, Debug)]
 pub(super) struct Open {
-    pub(super) file: Arc<File>,
+    pub(super) file: Source,
     pub(super) slot: Slot,
     /// Which of the two slots that is.
     pub(super) at: usize,
@@ -55,12 +54,12 @@ impl Open {
             return None;
         }
         let length = file.metadata().ok()?.len();
-        let file = Arc::new(file);
+        let file = Source::of(file, length);
         let mut states: Vec<_> = (0..SLOTS.len())
             .filter_map(|at| {
                 let mut bytes = [0; SLOT];
-                file.read_exact_at(&mut bytes, SLOTS[at]).ok()?;
-                let (file, mut slot) = (Arc::clone(&file), Slot::decode(&bytes)?);
+                file.file.read_exact_at(&mut bytes, SLOTS[at]).ok()?;
+                let (file, mut slot) = (file.clone(), Slot::decode(&bytes)?);
                 slot.end = slot.end.min(length);
                 (slot.end >= BEGIN).then_some(Self { file, slot, at })
             })
@@ -73,7 +72,7 @@ impl Open {
 
     pub(super) fn directory(&self, noted: Noted) -> Option<SeenDirectory> {
         Some(SeenDirectory {
-            file: Arc::clone(&self.file),
+            file: self.file.clone(),
             end: self.slot.end,
             noted,
             record: self.record(noted)?,
@@ -84,26 +83,56 @@ impl Open {
     }
 
     fn record(&self, noted: Noted) -> Option<Record> {
-        let bytes = read(&self.file, self.slot.end, noted.offset, noted.length)?;
+        let bytes = self.file.read(self.slot.end, noted.offset, noted.length)?;
         Record::decode(&bytes)
     }
 }
 
-/// Some bytes of a cache. Whoever asks for more than there are would have had
-/// them reserved.
-fn read(file: &File, end: u64, offset: u64, length: u32) -> Option<Vec<u8>> {
-    if offset.checked_add(length.into())? > end {
-        return None;
+/// A cache up to this size is read in one go: that of some hundred thousand
+/// files.
+const IN_ONE_GO: u64 = 32 << 20;
+
+/// The bytes of a cache.
+#[derive(Clone, Debug)]
+pub(super) struct Source {
+    file: Arc<File>,
+    /// All of them, unless there are many.
+    bytes: Option<Arc<Vec<u8>>>,
+}
+
+impl Source {
+    pub(super) fn of(file: File, length: u64) -> Self {
+        let all = || {
+            let mut bytes = vec![0; length as usize];
+            file.read_exact_at(&mut bytes, 0).ok()?;
+            Some(Arc::new(bytes))
+        };
+        let bytes = (length <= IN_ONE_GO).then(all).flatten();
+        let file = Arc::new(file);
+        Self { file, bytes }
     }
-    let mut bytes = vec![0; length as usize];
-    let read: io::Result<()> = file.read_exact_at(&mut bytes, offset);
-    read.ok().map(|()| bytes)
+
+    /// Some of them. Whoever asks for more than there are would have had them
+    /// reserved.
+    fn read(&self, end: u64, offset: u64, length: u32) -> Option<Vec<u8>> {
+        let after = offset.checked_add(length.into())?;
+        if after > end {
+            return None;
+        }
+        if let Some(bytes) = &self.bytes {
+            let some = bytes.get(offset as usize..after as usize)?;
+            return Some(some.to_vec());
+        }
+        let mut bytes = vec![0; length as usize];
+        self.file.read_exact_at(&mut bytes, offset).ok()?;
+        Some(bytes)
+    }
 }
 
 /// A directory as it was seen.
 #[derive(Debug)]
 pub(crate) struct SeenDirectory {
-    file: Arc<File>,
+    file: Source,
     end: u64,
     pub(super) noted: Noted,
     pub(super) record: Record,
@@ -120,9 +149,33 @@ impl SeenDirectory {
 
     /// Begins anew.
     pub(crate) fn rewind(&mut self) {
-        self.next_page = 0;
-        self.page.clear();
         self.at = 0;
+        // The first page may still be there, and most have no other.
+        if self.next_page != 1 {
+            self.next_page = 0;
+            self.page.clear();
+        }
+    }
+
+    /// Hands on all names with their modes, as long as `take` says so; false if
+    /// it did not, or if some are damaged. Begins anew.
+    pub(crate) fn each(&mut self, mut take: impl FnMut(&[u8], u32) -> bool) -> bool {
+        self.next_page = 0;
+        let mut is_whole = true;
+        for page in 1..=self.record.pages.len() {
+            let Some(mut rest) = self.next_page() else {
+                is_whole = false;
+                break;
+            };
+            while !rest.is_empty() && is_whole {
+                let item = Item::decode(&mut rest);
+                is_whole = item.is_some_and(|item| take(item.name, item.seen.fingerprint.mode));
+            }
+            // Damaged ones are left out.
+            is_whole &= self.next_page == page;
+        }
+        self.rewind();
+        is_whole
     }
 
     /// What was seen of `name`. Names must be asked for in rising order.
@@ -168,7 +221,7 @@ impl SeenDirectory {
         loop {
             let page = self.record.pages.get(self.next_page)?;
             self.next_page += 1;
-            let bytes = read(&self.file, self.end, page.offset, page.length);
+            let bytes = self.file.read(self.end, page.offset, page.length);
             if let Some(mut bytes) = bytes
                 && let Some((items, sum)) = format::checked(&bytes)
                 && sum == page.checksum

@@ -79,6 +79,16 @@ fn below(cache: &StatCache, name: &str) -> Option<SeenDirectory> {
     cache.directory(seen.below?)
 }
 
+/// How many names a directory has, and whether these are all.
+fn names(seen: &mut SeenDirectory) -> (bool, u64) {
+    let mut count = 0;
+    let is_whole = seen.each(|_, _| {
+        count += 1;
+        true
+    });
+    (is_whole, count)
+}
+
 fn find(seen: &mut SeenDirectory, n: u64) -> Option<Fingerprint> {
     seen.find(&name(n)).map(|seen| seen.fingerprint)
 }
@@ -207,7 +217,8 @@ fn a_damaged_cache_lacks_something_or_is_the_one_before() {
     write(&path, |_, _| false);
     write(&path, |_, n| n == 50);
     let good = fs::read(&path).unwrap();
-    let check = |at: usize| {
+    let mut damaged = false;
+    let mut check = |at: usize| {
         let cache = StatCache::open(&path);
         for directory in ["a", "b"] {
             let Some(mut inside) = below(&cache, directory) else {
@@ -224,6 +235,9 @@ fn a_damaged_cache_lacks_something_or_is_the_one_before() {
             );
             let found = find(&mut inside, 60);
             assert!(found.is_none_or(|found| found == fingerprint(60)), "{at}");
+            let (is_whole, names) = names(&mut inside);
+            assert!(!is_whole || names == FILES, "{at}");
+            damaged |= !is_whole;
         }
         assert!(cache.snapshot().is_none_or(|read| read == READ));
     };
@@ -241,4 +255,5 @@ fn a_damaged_cache_lacks_something_or_is_the_one_before() {
         let mut inside = below(&StatCache::open(&path), "a").unwrap();
         assert_eq!(find(&mut inside, 7).unwrap().size, 8);
     }
+    assert!(damaged, "some directory lacks a page");
 }

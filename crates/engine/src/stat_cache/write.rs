@@ -3,7 +3,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use elevo_core::{MAX_PATH_BYTES, Name};
 use elevo_objects::SnapshotId;
@@ -12,7 +12,7 @@ use rustix::fs::{Timespec, Timestamps, UTIME_NOW};
 use super::format::{
     BEGIN, Checksum, Item, MAGIC, PAGE_BYTES, PageRef, Record, SLOTS, Slot, checksum,
 };
-use super::read::{Open, SeenDirectory, StatCache};
+use super::read::{Open, SeenDirectory, Source, StatCache};
 use super::{Fingerprint, Noted, Seen};
 use crate::import::ReadAs;
 
@@ -160,7 +160,7 @@ impl NewStatCache {
         out.file.write_all_at(&slot.encode(), SLOTS[at])?;
         let limit = root.live.saturating_mul(2).saturating_add(SPARE);
         if out.at - BEGIN > limit {
-            let file = Arc::new(out.file);
+            let file = Source::of(out.file, out.at);
             compact(&Open { file, slot, at }, &self.path)?;
         }
         Ok(())

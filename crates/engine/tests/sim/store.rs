@@ -8,7 +8,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use elevo_core::TenantId;
 use elevo_engine::{
-    Collection, Commit, Depth, Guard, MemoryStore, Object, Store, StoreError, StoreResult,
+    Collection, Commit, Committed, Depth, Guard, MemoryStore, Object, Store, StoreError,
+    StoreResult,
 };
 use elevo_objects::{ObjectKey, Snapshot, SnapshotId};
 
@@ -54,16 +55,16 @@ impl Disk {
         self.memory.put(TENANT, objects).await
     }
 
-    async fn commit(&self, commit: Commit, began: u64) -> StoreResult<Vec<SnapshotId>> {
+    async fn commit(&self, commit: Commit, began: u64) -> StoreResult<Committed> {
         let keys: Vec<_> = commit.objects.iter().map(|object| object.key).collect();
-        let ids = self.memory.commit(TENANT, commit).await?;
+        let committed = self.memory.commit(TENANT, commit).await?;
         let mut unsynced = self.lock();
         unsynced.puts.retain(|_, put| *put > began);
         for key in keys {
             unsynced.puts.remove(&key);
             unsynced.removed.remove(&key);
         }
-        Ok(ids)
+        Ok(committed)
     }
 
     /// Notes that an object is gone.
@@ -154,7 +155,7 @@ impl SimStore {
         Ok(())
     }
 
-    async fn commit_all(&self, mut commit: Commit) -> StoreResult<Vec<SnapshotId>> {
+    async fn commit_all(&self, mut commit: Commit) -> StoreResult<Committed> {
         let began = self.disk.lock().next;
         commit.objects.sort_unstable_by_key(|object| object.key);
         self.may_fail("commit").await?;
@@ -165,14 +166,15 @@ impl SimStore {
             self.may_fail("commit").await?;
         }
         let count = commit.objects.len();
-        let ids = self.disk.commit(commit, began).await;
-        let told: Vec<_> = ids.iter().flatten().map(|id| id.0).collect();
+        let committed = self.disk.commit(commit, began).await;
+        let ids = committed.iter().flat_map(|committed| &committed.ids);
+        let told: Vec<_> = ids.map(|id| id.0).collect();
         self.sim.note("commit", (count, told));
         self.takes_time().await;
-        ids
+        committed
     }
 
-    async fn commit_after_puts(&self, mut commit: Commit) -> StoreResult<Vec<SnapshotId>> {
+    async fn commit_after_puts(&self, mut commit: Commit) -> StoreResult<Committed> {
         let _writing = self.writing(TENANT).await?;
         let mut objects = std::mem::take(&mut commit.objects);
         objects.sort_unstable_by_key(|object| object.key);
@@ -206,7 +208,7 @@ impl Store for SimStore {
         self.put_some(objects).await
     }
 
-    async fn commit(&self, _: TenantId, commit: Commit) -> StoreResult<Vec<SnapshotId>> {
+    async fn commit(&self, _: TenantId, commit: Commit) -> StoreResult<Committed> {
         match self.puts_ahead {
             true => self.commit_after_puts(commit).await,
             false => self.commit_all(commit).await,

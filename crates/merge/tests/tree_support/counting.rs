@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use elevo_core::TenantId;
 use elevo_engine::{
-    Attributes, Collection, Commit, Depth, Guard, MemoryStore, Object, StateTree, Store,
+    Attributes, Collection, Commit, Committed, Depth, Guard, MemoryStore, Object, StateTree, Store,
     StoreResult,
 };
 use elevo_objects::{Content, Entry, Mode, ObjectKey, Snapshot, SnapshotId};
@@ -36,7 +36,7 @@ impl Store for Counting {
         self.below.put(tenant, objects).await
     }
 
-    async fn commit(&self, tenant: TenantId, commit: Commit) -> StoreResult<Vec<SnapshotId>> {
+    async fn commit(&self, tenant: TenantId, commit: Commit) -> StoreResult<Committed> {
         self.below.commit(tenant, commit).await
     }
 

@@ -16,6 +16,10 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Others change the table too, and a change that was planned before theirs
 /// may fail.
 const TRIES: usize = 3;
+/// The engine takes the way to its chain out and puts it in again whenever it
+/// makes a network: looked at so often, with so long in between.
+const LOOKS: usize = 10;
+const BETWEEN: Duration = Duration::from_millis(50);
 /// Where the tools are, if the path of a service leaves these out.
 const PLACES: [&str; 3] = ["/usr/sbin", "/sbin", "/usr/local/sbin"];
 /// Without this, packets between two ports of one bridge pass no rules.
@@ -26,7 +30,7 @@ const V6: &str = "/proc/net/if_inet6";
 /// Whether rules can be set and would be obeyed.
 pub(super) async fn probe() -> Result<()> {
     bridges_are_filtered().await?;
-    forwarding_is_hooked(&save(Family::V4).await?)
+    saved_with_hook().await.map(drop)
 }
 
 /// Puts the rules for a network in place, if they are not.
@@ -49,9 +53,14 @@ async fn bridges_are_filtered() -> Result<()> {
     ))
 }
 
-fn forwarding_is_hooked(saved: &str) -> Result<()> {
-    if rules::has_docker_chain(saved) {
-        return Ok(());
+/// The rules, if what is forwarded passes the engine's chain.
+async fn saved_with_hook() -> Result<String> {
+    for _ in 0..LOOKS {
+        let saved = save(Family::V4).await?;
+        if rules::has_docker_chain(&saved) {
+            return Ok(saved);
+        }
+        tokio::time::sleep(BETWEEN).await;
     }
     Err(unable(
         "what is forwarded does not pass the engine's chain DOCKER-USER in iptables: let the \
@@ -72,10 +81,10 @@ async fn bring(family: Family, rules: Rules) -> Result<()> {
     }
     let mut last = Ok(());
     for _ in 0..TRIES {
-        let saved = save(family).await?;
-        if family == Family::V4 && !rules.is_empty() {
-            forwarding_is_hooked(&saved)?;
-        }
+        let saved = match family == Family::V4 && !rules.is_empty() {
+            true => saved_with_hook().await?,
+            false => save(family).await?,
+        };
         let Some(script) = rules.changes_from(&saved) else {
             return Ok(());
         };

@@ -93,16 +93,18 @@ impl Installation {
         image
     }
 
-    /// A small sandbox that runs this script.
+    /// A small sandbox that runs this script. Errors go where output goes: an engine reads the two by
+    /// themselves, so that what was written later may be told first.
     pub(crate) fn spec(&self, script: &str) -> ContainerSpec {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let script = format!("exec 2>&1; {script}");
         ContainerSpec {
             sandbox: format!("sbx-{}-{number}", self.server),
             image: docker::tiny_image(),
             user: User { uid: UID, gid: UID },
             mounts: Vec::new(),
             working_dir: "/tmp".to_owned(),
-            command: ["/bin/sh", "-c", script].map(str::to_owned).to_vec(),
+            command: ["/bin/sh", "-c", &script].map(str::to_owned).to_vec(),
             env: BTreeMap::new(),
             cpu_millis: 1000,
             memory: 64 * MIB,

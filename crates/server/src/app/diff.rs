@@ -49,8 +49,8 @@ impl App {
                 true => workspaces.contents(&workspace, &progress)?,
                 false => workspaces.changes(&workspace, &progress)?,
             };
-            let (base, before) = match from {
-                Some(from) => (from, block_on(repository.snapshot(from))?.tree),
+            let (base, before) = match &from {
+                Some(from) => (from.id, block_on(repository.snapshot(from.id))?.tree),
                 None => (changes.base, changes.before()),
             };
             let diff = elevo_engine::Diff::new(changes.repository(), before, changes.tree);

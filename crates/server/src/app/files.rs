@@ -10,16 +10,17 @@ use elevo_api::Scope;
 use elevo_catalog::Sandbox;
 use elevo_core::ErrorCode;
 use elevo_engine::{CommitInfo, Loss, LossKind, Progress};
-use elevo_objects::SnapshotId;
 use elevo_sandbox::{ContainerId, SandboxRuntime};
 use elevo_workspace::Freeze;
+use futures::executor::block_on;
 
+use crate::app::kept::{Kept, no_snapshot, writing};
 use crate::app::sandboxes::{container_of, failed};
 use crate::app::spec::{self, Spec};
 use crate::app::starting::Source;
 use crate::app::{App, Principal, archives, keys, parts};
 use crate::clock;
-use crate::failure::{Failure, Result, short};
+use crate::failure::{Failure, Result};
 
 /// Holds the processes of a sandbox still.
 pub(super) struct Frozen {
@@ -95,8 +96,8 @@ impl App {
                     read_only: project.read_only,
                     sync: project.sync,
                 };
-                let row = self.new_workspace(who, &wish, String::new()).await?;
-                Ok(Source::Project(Box::new(row)))
+                let new = self.new_workspace(who, &wish, String::new()).await?;
+                Ok(Source::Project(Box::new(new)))
             }
             Some(api::WorkspaceSource::Fork(from)) => {
                 let origin = self.visible(who, from).await?;
@@ -114,28 +115,17 @@ impl App {
 
     /// A snapshot that this principal may take files from. An agent has those
     /// that were made for it: others may hold what a policy hides from it.
-    pub(super) async fn snapshot_id(&self, who: &Principal, text: &str) -> Result<SnapshotId> {
-        let id = self.known_snapshot(who, text).await?;
+    pub(super) async fn snapshot_id(&self, who: &Principal, text: &str) -> Result<Kept> {
+        let kept = self.known_snapshot(who, text).await?;
         let Some(agent) = &who.agent else {
-            return Ok(id);
+            return Ok(kept);
         };
-        let snapshot = self.homes.repository(who.tenant).snapshot(id).await?;
+        let repository = self.homes.repository(who.tenant);
+        let snapshot = repository.snapshot(kept.id).await?;
         let is_shared = snapshot.labels.contains_key(SHARED);
         match snapshot.author == *agent && !is_shared {
-            true => Ok(id),
+            true => Ok(kept),
             false => Err(no_snapshot(text)),
-        }
-    }
-
-    /// Any snapshot of the tenant.
-    pub(super) async fn known_snapshot(&self, who: &Principal, text: &str) -> Result<SnapshotId> {
-        let missing = || no_snapshot(text);
-        let id: SnapshotId = text.parse().map_err(|_| missing())?;
-        let repository = self.homes.repository(who.tenant);
-        match repository.snapshot(id).await {
-            Ok(_) => Ok(id),
-            Err(elevo_engine::Error::NoSuchSnapshot(_)) => Err(missing()),
-            Err(error) => Err(error.into()),
         }
     }
 
@@ -146,8 +136,12 @@ impl App {
         }
         let repository = self.homes.repository(who.tenant);
         let info = info(who, format!("imported from {}", path.display()));
-        let imported = parts::blocking(move || archives::import(&repository, &path, info)).await?;
-        Ok(Source::Snapshot(imported.0))
+        let imported = parts::blocking(move || {
+            let _writing = writing(&repository)?;
+            let (id, ..) = archives::import(&repository, &path, info)?;
+            block_on(Kept::of(&repository, id))
+        });
+        Ok(Source::Snapshot(imported.await?))
     }
 
     /// Forks the files of a sandbox into new sandboxes.
@@ -176,12 +170,14 @@ impl App {
                 1 => name.clone(),
                 _ => format!("{name}-{number}"),
             });
-            new.push(self.new_row(who, &origin.template, name, &spec)?);
+            let warm = self.take_warm(&spec);
+            new.push(self.new_row(who, &origin.template, name, &spec, warm)?);
         }
         let rows: Vec<_> = new.iter().map(|new| new.row.clone()).collect();
         self.catalog
             .add_sandboxes(&rows, self.add_limits(who))
             .await?;
+        new.iter_mut().for_each(super::sandboxes::NewSandbox::added);
         let app = self.clone();
         let who = who.clone();
         let forking = tokio::spawn(async move {
@@ -266,7 +262,7 @@ impl App {
         let workspace = parts::workspace_id(&sandbox.workspace)?;
         let frozen = self.frozen(&sandbox);
         let restored = self.homes.with(sandbox.tenant, move |workspaces| {
-            workspaces.restore(&workspace, snapshot, &frozen, &Progress::new())?;
+            workspaces.restore(&workspace, snapshot.id, &frozen, &Progress::new())?;
             Ok(())
         });
         restored.await?;
@@ -276,11 +272,6 @@ impl App {
 
 /// The label of snapshots that belong to a project, and not to who made them.
 pub(super) const SHARED: &str = "project";
-
-fn no_snapshot(text: &str) -> Failure {
-    let message = format!("there is no snapshot `{}`", short(text));
-    Failure::new(ErrorCode::SnapshotNotFound, message).about("snapshotId", short(text))
-}
 
 pub(super) fn info(who: &Principal, message: String) -> CommitInfo {
     CommitInfo {

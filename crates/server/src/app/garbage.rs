@@ -1,19 +1,24 @@
 //! What nobody needs any more is removed from the store: on a schedule, when
 //! the disk fills, and when asked.
 
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use elevo_catalog::RootPlace;
-use elevo_core::{TenantId, Timestamp};
+use elevo_api as api;
+use elevo_api::Scope;
+use elevo_catalog::{Catalog, RootPlace};
+use elevo_core::{ErrorCode, TenantId, Timestamp};
 use elevo_engine::{
     Depth, Error as EngineError, GcOptions, GcProgress, GcReport, Root, StoreError, collect_garbage,
 };
 use elevo_objects::SnapshotId;
 use tokio::runtime::Handle;
 
-use crate::app::{App, parts};
+use crate::app::projects::Dropping;
+use crate::app::{App, Principal, parts};
 use crate::clock;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 
 /// How long those are waited for who write.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -21,6 +26,10 @@ const PATIENCE: Duration = Duration::from_secs(300);
 const FULL_EVERY: u32 = 7;
 /// How soon a full disk is looked at again.
 const AGAIN: Duration = Duration::from_secs(3600);
+/// Roots are asked for so many at a time.
+const PAGE: u32 = 1000;
+/// The setting that keeps what became of the last collection.
+const LAST: &str = "garbage.last";
 
 /// When collections are due.
 #[derive(Debug)]
@@ -38,9 +47,77 @@ impl Default for GarbageSchedule {
     }
 }
 
+/// The collection that is under way: one at a time.
+#[derive(Debug, Default)]
+pub(crate) struct Collecting {
+    turn: Arc<tokio::sync::Mutex<()>>,
+    now: Mutex<Option<Running>>,
+}
+
+#[derive(Clone, Debug)]
+struct Running {
+    started: Timestamp,
+    how: How,
+    /// Of the tenants that are done, and of the one that is not, once its
+    /// versions are dropped.
+    tenants: Vec<Arc<GcProgress>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct How {
+    depth: Depth,
+    dry_run: bool,
+}
+
+impl How {
+    const fn is_full(self) -> bool {
+        matches!(self.depth, Depth::Full) || self.dry_run
+    }
+}
+
+impl Collecting {
+    fn lock(&self) -> MutexGuard<'_, Option<Running>> {
+        self.now.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The counters of one more tenant.
+    fn next(&self) -> Arc<GcProgress> {
+        let progress = Arc::new(GcProgress::default());
+        if let Some(running) = &mut *self.lock() {
+            running.tenants.push(progress.clone());
+        }
+        progress
+    }
+}
+
+impl Running {
+    fn out(&self) -> api::GcCurrent {
+        let sum = |count: fn(&GcProgress) -> u64| self.tenants.iter().map(|it| count(it)).sum();
+        let phase = match self.tenants.last() {
+            None => api::GcPhase::Dropping,
+            Some(one) if one.waiting() > 0 => api::GcPhase::Waiting,
+            Some(one) if one.seen() > 0 => api::GcPhase::Removing,
+            Some(_) => api::GcPhase::Marking,
+        };
+        api::GcCurrent {
+            started_at: clock::text(self.started),
+            dry_run: self.how.dry_run,
+            full: self.how.is_full(),
+            phase,
+            writers: self.tenants.last().map_or(0, |one| one.waiting()),
+            marked: sum(GcProgress::marked),
+            seen: sum(GcProgress::seen),
+            removed: sum(GcProgress::removed),
+        }
+    }
+}
+
 impl App {
     /// Collects if it is time to, or if the disk is filling.
-    pub(crate) async fn collect_when_due(&self, schedule: &mut GarbageSchedule) -> Result<()> {
+    pub(crate) async fn collect_when_due(
+        self: &Arc<Self>,
+        schedule: &mut GarbageSchedule,
+    ) -> Result<()> {
         let settings = &self.config.garbage;
         let since = schedule.last.elapsed();
         let (total, free) = self.disk();
@@ -58,51 +135,128 @@ impl App {
             true => Depth::Full,
             false => Depth::Young,
         };
-        for tenant in self.catalog.tenants().await? {
-            let report = self.collect_garbage(tenant.id, depth).await?;
-            tracing::info!(
-                tenant = %tenant.id,
-                snapshots = report.snapshots_removed,
-                objects = report.objects_removed,
-                full = report.depth == Depth::Full,
-                "garbage collected"
-            );
-        }
+        let turn = self.collecting.turn.clone().lock_owned().await;
+        let dry_run = false;
+        let report = self.collect_all(turn, How { depth, dry_run }).await?;
+        tracing::info!(
+            versions = report.dropped_versions,
+            snapshots = report.cleaned_snapshots,
+            objects = report.cleaned_objects,
+            full = depth == Depth::Full,
+            "garbage collected"
+        );
         Ok(())
     }
 
-    /// Removes what neither the catalog nor a workspace needs.
-    pub(crate) async fn collect_garbage(&self, tenant: TenantId, depth: Depth) -> Result<GcReport> {
-        let repository = self.homes.repository(tenant);
-        let (catalog, workspaces) = (self.catalog.clone(), self.homes.directory(tenant));
-        let keep = self.config.garbage.keep_unnamed;
+    /// Clears away what has expired or belongs to nobody.
+    pub(crate) async fn gc(
+        self: &Arc<Self>,
+        who: &Principal,
+        wish: api::Gc,
+    ) -> Result<api::GcResult> {
+        who.needs(Scope::System)?;
+        let Ok(turn) = self.collecting.turn.clone().try_lock_owned() else {
+            let message = "a collection is under way already";
+            return Err(Failure::new(ErrorCode::CollectionRunning, message).retry_after(10));
+        };
+        let how = How {
+            depth: match wish.full.unwrap_or(true) {
+                true => Depth::Full,
+                false => Depth::Young,
+            },
+            dry_run: wish.dry_run,
+        };
+        if how.dry_run {
+            return self.collect_all(turn, how).await;
+        }
+        let (_, before) = self.disk();
+        let expired = self.remove_expired().await?;
+        let cleared = self.clear_away().await?;
+        let collected = self.collect_all(turn, how).await?;
+        let (_, after) = self.disk();
+        Ok(api::GcResult {
+            cleaned_sandboxes: cleared.cleaned_sandboxes + expired,
+            cleaned_workspaces: cleared.cleaned_workspaces,
+            freed_space: after.saturating_sub(before),
+            ..collected
+        })
+    }
+
+    /// What collections are at.
+    pub(crate) async fn gc_status(&self, who: &Principal) -> Result<api::GcStatus> {
+        who.needs(Scope::System)?;
+        let current = self.collecting.lock().as_ref().map(Running::out);
+        let last = self.catalog.setting(LAST).await?;
+        Ok(api::GcStatus {
+            running: current.is_some(),
+            current,
+            last: last.and_then(|text| serde_json::from_str(&text).ok()),
+        })
+    }
+
+    /// Collects the garbage of all tenants, to the end whatever becomes of the
+    /// caller.
+    async fn collect_all(
+        self: &Arc<Self>,
+        turn: tokio::sync::OwnedMutexGuard<()>,
+        how: How,
+    ) -> Result<api::GcResult> {
+        let app = self.clone();
+        let collecting = tokio::spawn(async move {
+            let _turn = turn;
+            let started = clock::now();
+            *app.collecting.lock() = Some(Running {
+                started,
+                how,
+                tenants: Vec::new(),
+            });
+            let done = app.collect_each(how).await;
+            *app.collecting.lock() = None;
+            let report = api::GcReport {
+                started_at: clock::text(started),
+                finished_at: clock::text(clock::now()),
+                dry_run: how.dry_run,
+                full: how.is_full(),
+                result: done.as_ref().ok().cloned(),
+                error: done.as_ref().err().map(|failure| failure.message.clone()),
+            };
+            let text = serde_json::to_string(&report).unwrap_or_default();
+            app.catalog.set_setting(LAST, &text).await?;
+            done
+        });
+        collecting
+            .await
+            .map_err(|error| Failure::internal(&error))?
+    }
+
+    async fn collect_each(&self, how: How) -> Result<api::GcResult> {
+        let mut all = api::GcResult::default();
+        for tenant in self.catalog.tenants().await? {
+            let (dropped, report) = self.collect_garbage(tenant.id, how).await?;
+            all.dropped_versions += dropped;
+            all.cleaned_snapshots += report.snapshots_removed;
+            all.cleaned_objects += report.objects_removed;
+        }
+        Ok(all)
+    }
+
+    /// Lets go of versions that no project keeps, how many is told, and removes
+    /// what neither the catalog nor a workspace needs.
+    async fn collect_garbage(&self, tenant: TenantId, how: How) -> Result<(u64, GcReport)> {
+        let since = before(self.config.garbage.keep_unnamed);
+        let How { depth, dry_run } = how;
+        let dropped = self.drop_versions(tenant, Dropping { since, dry_run });
+        let dropped = dropped.await?;
         let options = GcOptions {
             depth,
-            dry_run: false,
-            keep_since: Some(before(keep)),
+            dry_run,
+            keep_since: Some(since),
         };
-        let handle = Handle::current();
+        let repository = self.homes.repository(tenant);
+        let (catalog, workspaces) = (self.catalog.clone(), self.homes.directory(tenant));
+        let (handle, progress) = (Handle::current(), self.collecting.next());
         parts::blocking(move || {
-            // Asked for once the collection has begun, in pages.
-            let mut after: Option<RootPlace> = None;
-            let mut is_over = false;
-            let catalogued = std::iter::from_fn(move || {
-                if is_over {
-                    return None;
-                }
-                let page = handle.block_on(catalog.roots(tenant, after.as_ref(), PAGE));
-                match page {
-                    Ok(page) => {
-                        is_over = page.next.is_none();
-                        after = page.next;
-                        Some(Ok(page.snapshots))
-                    }
-                    Err(error) => {
-                        is_over = true;
-                        Some(Err(unreadable(error)))
-                    }
-                }
-            });
+            let catalogued = catalogued(handle, catalog, tenant, dropped.would_be);
             let workspaces = std::iter::once_with(move || {
                 elevo_workspace::needed_snapshots(&workspaces).map_err(unreadable)
             });
@@ -112,12 +266,42 @@ impl App {
                 std::thread::sleep(Duration::from_millis(20));
                 began.elapsed() < PATIENCE
             };
-            let progress = GcProgress::default();
-            let report = collect_garbage(&repository, &mut roots, &options, &mut wait, &progress)?;
-            Ok(report)
+            let report = collect_garbage(&repository, &mut roots, &options, &mut wait, &progress);
+            Ok((dropped.count, report.map_err(not_collected)?))
         })
         .await
     }
+}
+
+/// What the catalog needs, without the versions that a dry run would drop. It is
+/// asked for once the collection has begun, in pages.
+fn catalogued(
+    handle: Handle,
+    catalog: Arc<dyn Catalog>,
+    tenant: TenantId,
+    without: HashSet<SnapshotId>,
+) -> impl Iterator<Item = Page> {
+    let mut after: Option<RootPlace> = None;
+    let mut is_over = false;
+    std::iter::from_fn(move || {
+        if is_over {
+            return None;
+        }
+        match handle.block_on(catalog.roots(tenant, after.as_ref(), PAGE)) {
+            Ok(mut page) => {
+                is_over = page.next.is_none();
+                after = page.next;
+                if page.versions {
+                    page.snapshots.retain(|id| !without.contains(id));
+                }
+                Some(Ok(page.snapshots))
+            }
+            Err(error) => {
+                is_over = true;
+                Some(Err(unreadable(error)))
+            }
+        }
+    })
 }
 
 /// So long ago.
@@ -126,9 +310,6 @@ fn before(ago: Duration) -> Timestamp {
     let seconds = now.seconds().saturating_sub_unsigned(ago.as_secs());
     Timestamp::new(seconds, 0).unwrap_or(now)
 }
-
-/// Roots are asked for so many at a time.
-const PAGE: u32 = 1000;
 
 type Page = std::result::Result<Vec<SnapshotId>, EngineError>;
 
@@ -145,4 +326,14 @@ fn roots(page: Page) -> Vec<std::result::Result<Root, EngineError>> {
 
 fn unreadable(error: impl std::error::Error + Send + Sync + 'static) -> EngineError {
     EngineError::Store(StoreError::Storage(Box::new(error)))
+}
+
+/// Others may be in the way of a collection; that is no failure of the store.
+fn not_collected(error: EngineError) -> Failure {
+    match error {
+        EngineError::Store(StoreError::Refused(why)) => {
+            Failure::new(ErrorCode::Overloaded, why).retry_after(60)
+        }
+        error => error.into(),
+    }
 }

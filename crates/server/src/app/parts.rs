@@ -11,6 +11,7 @@ use elevo_engine::{DEFAULT_CACHE_BYTES, Repository, Store};
 use elevo_sandbox::SandboxRuntime;
 use elevo_workspace::{Options, Owner, ProviderKind, WorkspaceId, Workspaces};
 
+use crate::app::pool::Pool;
 use crate::config::Config;
 use crate::failure::{Failure, Result};
 
@@ -23,6 +24,8 @@ pub struct Parts {
     pub runtime: Arc<dyn SandboxRuntime>,
     /// Agents.
     pub links: AgentLinks,
+    /// Sandboxes that are started ahead.
+    pub(crate) pool: Arc<Pool>,
     /// Snapshots.
     pub store: Arc<dyn Store>,
 }

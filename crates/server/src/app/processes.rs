@@ -83,8 +83,9 @@ impl App {
         wish: api::RunCommand,
     ) -> Result<Streamed> {
         who.needs(Scope::Process)?;
-        let command = self.command(&wish)?;
-        let link = self.agent_of(who, id).await?;
+        let mut command = self.command(&wish)?;
+        let (link, sandbox) = self.agent_and_row(who, id).await?;
+        command.envs = spec::with_envs(&sandbox, command.envs)?;
         let process = command.id.clone();
         let output = link.run(command).await?;
         let Some(output) = output else {

@@ -14,8 +14,10 @@ mod policies;
 mod queue;
 mod reading;
 mod refresh;
+mod retention;
 mod reviews;
 mod syncing;
+mod tags;
 mod workspaces;
 
 use elevo_api as api;
@@ -23,10 +25,10 @@ use elevo_api::Scope;
 use elevo_catalog::{Position, Project, ProjectChange, ProjectQuery};
 use elevo_core::{ErrorCode, TenantId};
 use elevo_engine::StateTree;
-use elevo_objects::SnapshotId;
 use elevo_policy::View;
 
 use crate::app::files::info;
+use crate::app::kept::Kept;
 use crate::app::keys::check_name;
 use crate::app::{App, Principal, parts};
 use crate::clock;
@@ -35,8 +37,10 @@ use crate::failure::{Failure, Result, short};
 pub(crate) use heads::Heads;
 pub(crate) use policies::Policies;
 pub(crate) use queue::Queues;
+pub(crate) use retention::Dropping;
 pub(crate) use reviews::{ReviewsQuery, Side};
 pub(crate) use syncing::Looks;
+pub(crate) use workspaces::NewWorkspace;
 
 /// Where a page of a list begins.
 #[derive(Clone, Debug)]
@@ -67,9 +71,10 @@ impl App {
             tenant: who.tenant,
             name: wish.name,
             description: wish.description,
-            head,
+            head: head.id,
             sequence: 0,
             policy_version: 1,
+            retention: retention::read(wish.retention.unwrap_or_default())?,
             created: now,
             updated: now,
             removing: false,
@@ -79,12 +84,11 @@ impl App {
         self.project_out(&project).await
     }
 
-    async fn empty_head(&self, who: &Principal) -> Result<SnapshotId> {
+    async fn empty_head(&self, who: &Principal) -> Result<Kept> {
         let repository = self.homes.repository(who.tenant);
         let tree = StateTree::empty(&repository);
-        Ok(tree
-            .commit(info(who, "the beginning of a project".into()))
-            .await?)
+        let said = info(who, "the beginning of a project".into());
+        applying::committed(&tree, said).await
     }
 
     /// A project that this principal may see, by id or name.
@@ -147,6 +151,7 @@ impl App {
         let change = ProjectChange {
             name: wish.name,
             description: wish.description.map(Some),
+            retention: wish.retention.map(retention::read).transpose()?,
         };
         let changed = self
             .catalog
@@ -233,6 +238,7 @@ impl App {
             entries: tree.count,
             bytes: tree.bytes,
             policy_version: project.policy_version,
+            retention: retention::out(project.retention),
             created_at: clock::text(project.created),
             updated_at: clock::text(project.updated),
         })

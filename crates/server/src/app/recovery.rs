@@ -11,7 +11,7 @@
 //! running     none          error
 //! stopping    any           stopped
 //! stopped     running       stopped, again
-//! none        any           the container is removed
+//! none        any           the container is removed, with its slot
 //! none        –             its workspace is removed, unless it was kept
 //! ```
 
@@ -19,15 +19,13 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use elevo_api as api;
-use elevo_api::Scope;
 use elevo_catalog::{
-    ProjectQuery, Sandbox, SandboxChange, SandboxQuery, WorkspaceQuery, WorkspaceState,
+    EventKind, ProjectQuery, Sandbox, SandboxChange, SandboxQuery, WorkspaceQuery, WorkspaceState,
 };
 use elevo_core::{SandboxState, TenantId};
-use elevo_engine::Depth;
 use elevo_sandbox::{Container, ContainerState};
 
-use crate::app::{App, Principal};
+use crate::app::App;
 use crate::clock;
 use crate::failure::Result;
 
@@ -193,6 +191,7 @@ impl App {
             let mark = SandboxChange {
                 from: Some(from.collect()),
                 removing: Some(true),
+                tells: vec![EventKind::SandboxExpired],
                 ..SandboxChange::default()
             };
             // It may have been extended or removed by now.
@@ -209,39 +208,25 @@ impl App {
         Ok(removed)
     }
 
-    pub(crate) async fn gc(self: &Arc<Self>, who: &Principal) -> Result<api::GcResult> {
-        who.needs(Scope::System)?;
-        let (_, before) = self.disk();
-        let expired = self.remove_expired().await?;
-        let mut cleared = self.clear_away().await?;
-        for tenant in self.catalog.tenants().await? {
-            let report = self.collect_garbage(tenant.id, Depth::Full).await?;
-            cleared.cleaned_snapshots += report.snapshots_removed;
-            cleared.cleaned_objects += report.objects_removed;
-        }
-        let (_, after) = self.disk();
-        cleared.cleaned_sandboxes += expired;
-        cleared.freed_space = after.saturating_sub(before);
-        Ok(cleared)
-    }
-
     /// Removes containers and workspaces that no row has, and finishes removals
     /// that were cut off.
     pub(crate) async fn clear_away(&self) -> Result<api::GcResult> {
         let mut cleared = api::GcResult::default();
         self.clear_projects().await?;
-        // First what is there, then the rows: what is made meanwhile has its row
-        // before anything else.
+        // First what is there, then the rows, then what is warm: what is made
+        // meanwhile has its row, or is known to be warm, before anything else.
         let containers = self.runtime.list().await?;
         let workspaces = self.all_workspaces().await?;
         let rows = self.all_sandboxes().await?;
         let known: HashSet<_> = rows.iter().map(|row| row.id.as_str()).collect();
-        for container in containers {
-            if !known.contains(container.sandbox.as_str()) {
-                self.runtime.remove(&container.id).await?;
-                cleared.cleaned_sandboxes += 1;
-            }
-        }
+        let warm = self.pool.ids();
+        let unknown = containers.into_iter().map(|container| container.sandbox);
+        let unknown: Vec<_> = unknown
+            .filter(|name| !known.contains(name.as_str()) && !warm.contains(name))
+            .collect();
+        cleared.cleaned_sandboxes += unknown.len() as u64;
+        self.discard_all(unknown).await?;
+        self.clear_slots(&known).await?;
         for row in rows.iter().filter(|row| row.removing) {
             self.remove(row).await?;
         }
@@ -291,6 +276,7 @@ impl App {
     /// Takes networks and rules away if there is no sandbox to need them again:
     /// a server that is gone for good leaves nothing on its machine.
     pub(crate) async fn leave_engine(&self) -> Result<()> {
+        self.drain_pools().await?;
         let query = SandboxQuery {
             limit: 1,
             ..SandboxQuery::default()

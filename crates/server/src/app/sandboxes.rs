@@ -6,12 +6,13 @@ use std::time::Duration;
 use elevo_api as api;
 use elevo_api::Scope;
 use elevo_catalog::secret::SandboxToken;
-use elevo_catalog::{AddLimits, Sandbox, SandboxChange, SandboxQuery};
+use elevo_catalog::{AddLimits, EventKind, Sandbox, SandboxChange, SandboxQuery};
 use elevo_core::{ErrorCode, SandboxState, TenantId};
 use elevo_sandbox::ContainerId;
 use elevo_workspace::WorkspaceId;
 
 use crate::app::keys::check_name;
+use crate::app::pool::Taken;
 use crate::app::spec::{self, Spec};
 use crate::app::starting::Source;
 use crate::app::{App, Principal, parts, recovery, wrong_state};
@@ -39,6 +40,17 @@ pub(crate) struct LogsQuery {
 pub(crate) struct NewSandbox {
     pub(crate) row: Sandbox,
     pub(crate) token: SandboxToken,
+    /// The container that it takes over, if there is one for it.
+    pub(crate) warm: Option<Taken>,
+}
+
+impl NewSandbox {
+    /// The row was added.
+    pub(crate) fn added(&mut self) {
+        if let Some(warm) = &mut self.warm {
+            warm.used();
+        }
+    }
 }
 
 impl App {
@@ -56,14 +68,20 @@ impl App {
         let template = template.ok_or_else(|| no_template(&wish.template))?;
         let mut spec = Spec::decide(&self.config, &wish, &template, self.homes.can_limit())?;
         let mut source = self.source(who, &wish, &mut spec).await?;
-        let mut new = self.new_row(who, &wish.template, wish.name, &spec)?;
-        if let Source::Project(row) = &mut source {
-            row.id = new.row.workspace.clone();
-            new.row.agent = row.agent.clone();
+        let warm = match &source {
+            // What follows a project has a mount of another kind.
+            Source::Project(made) if made.row.read_only => None,
+            _ => self.take_warm(&spec),
+        };
+        let mut new = self.new_row(who, &wish.template, wish.name, &spec, warm)?;
+        if let Source::Project(made) = &mut source {
+            made.row.id = new.row.workspace.clone();
+            new.row.agent = made.row.agent.clone();
         }
         self.catalog
             .add_sandbox(&new.row, self.add_limits(who))
             .await?;
+        new.added();
         // Goes on even if nobody waits for it any more.
         let app = self.clone();
         let making = tokio::spawn(async move { app.make(new, spec, source).await });
@@ -84,12 +102,17 @@ impl App {
         template: &str,
         name: Option<String>,
         spec: &Spec,
+        warm: Option<Taken>,
     ) -> Result<NewSandbox> {
-        let id = clock::id("sbx-");
         let now = clock::now();
         let token = SandboxToken::from_random(clock::random());
+        let (id, token_hash) = match &warm {
+            Some(warm) => (warm.id().to_owned(), warm.token_hash()),
+            None => (clock::id("sbx-"), token.hash()),
+        };
         let row = Sandbox {
             workspace: id.clone(),
+            container: warm.is_some().then(|| id.clone()),
             id,
             tenant: who.tenant,
             agent: who.agent.clone(),
@@ -98,8 +121,7 @@ impl App {
             state: SandboxState::Starting,
             reason: None,
             template: template.into(),
-            container: None,
-            token_hash: token.hash(),
+            token_hash,
             created: now,
             expires: clock::after(now, Duration::from_secs(spec.timeout)),
             updated: now,
@@ -107,7 +129,7 @@ impl App {
             keep_workspace: false,
             spec: serde_json::to_value(spec).map_err(|error| Failure::internal(&error))?,
         };
-        Ok(NewSandbox { row, token })
+        Ok(NewSandbox { row, token, warm })
     }
 
     pub(crate) async fn get(&self, who: &Principal, id: &str) -> Result<api::Sandbox> {
@@ -166,10 +188,7 @@ impl App {
     /// interrupted is done again from the start.
     pub(crate) async fn remove(&self, sandbox: &Sandbox) -> Result<()> {
         let _held = self.hold(&sandbox.id).await;
-        if let Some(container) = container_of(sandbox) {
-            self.runtime.remove(&container).await?;
-        }
-        self.links.forget(&sandbox.id);
+        self.remove_container(&sandbox.id).await?;
         match sandbox.keep_workspace {
             true if self.is_on_project(sandbox).await? => {}
             true => {
@@ -184,7 +203,9 @@ impl App {
                     .await?;
             }
         }
-        self.catalog.remove_sandbox(&sandbox.id).await?;
+        self.catalog
+            .remove_sandbox(&sandbox.id, clock::now())
+            .await?;
         tracing::info!(sandbox = sandbox.id, "sandbox removed");
         Ok(())
     }
@@ -293,13 +314,26 @@ impl App {
         to: SandboxState,
         reason: Option<String>,
     ) -> Result<Sandbox> {
+        let tells = match to {
+            SandboxState::Starting => vec![EventKind::SandboxStarting],
+            SandboxState::Running => vec![EventKind::SandboxRunning],
+            SandboxState::Stopping => Vec::new(),
+            SandboxState::Stopped => vec![EventKind::SandboxStopped],
+            SandboxState::Error => vec![EventKind::SandboxError],
+        };
         let change = SandboxChange {
             from: Some(from.to_vec()),
             to: Some(to),
             reason: Some(reason),
+            tells,
             ..SandboxChange::default()
         };
-        let changed = self.catalog.change_sandbox(id, &change, clock::now()).await;
+        self.change_as(id, &change).await
+    }
+
+    pub(super) async fn change_as(&self, id: &str, change: &SandboxChange) -> Result<Sandbox> {
+        let to = change.to.map_or("another state", SandboxState::name);
+        let changed = self.catalog.change_sandbox(id, change, clock::now()).await;
         match changed {
             Ok(sandbox) => Ok(sandbox),
             Err(elevo_catalog::Error::NotFound { .. } | elevo_catalog::Error::Removing) => {

@@ -64,6 +64,17 @@ impl Spec {
         })
     }
 
+    /// Whether a container of this one does for the other.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        let container = |spec: &Self| {
+            let limits = (spec.cpu, spec.memory, spec.pids);
+            (spec.writable_root, limits, spec.network)
+        };
+        self.image == other.image
+            && self.runtime == other.runtime
+            && container(self) == container(other)
+    }
+
     fn resources(&self) -> api::Resources {
         let cpu = match self.cpu % 1000 {
             0 => (self.cpu / 1000).to_string(),
@@ -167,6 +178,17 @@ fn refused(name: &str, most: u64) -> Failure {
     Failure::new(ErrorCode::ResourceRefused, message)
         .about("resource", name)
         .about("limit", most)
+}
+
+/// The variables of a command: those of its sandbox, and its own over them. The
+/// container of a sandbox may be older than the sandbox, and have none of them.
+pub(crate) fn with_envs(
+    sandbox: &Sandbox,
+    own: BTreeMap<String, String>,
+) -> Result<BTreeMap<String, String>> {
+    let mut envs = Spec::of(sandbox)?.envs;
+    envs.extend(own);
+    Ok(envs)
 }
 
 /// Variables that an environment can hold, and not those of the agent.

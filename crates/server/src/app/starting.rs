@@ -4,13 +4,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use elevo_catalog::secret::SandboxToken;
-use elevo_catalog::{Sandbox, SandboxChange, Workspace};
+use elevo_catalog::{EventKind, Sandbox, SandboxChange};
 use elevo_core::{ErrorCode, SandboxState};
 use elevo_engine::Progress;
-use elevo_objects::SnapshotId;
 use elevo_sandbox::{ContainerId, ContainerSpec, Mount, Network, User};
-use elevo_workspace::Binding;
+use elevo_workspace::{Binding, Slot};
 
+use crate::app::kept::Kept;
+use crate::app::projects::NewWorkspace;
 use crate::app::sandboxes::NewSandbox;
 use crate::app::spec::Spec;
 use crate::app::{App, Principal, parts};
@@ -21,9 +22,9 @@ use crate::failure::{Failure, Result};
 #[derive(Clone, Debug)]
 pub(crate) enum Source {
     Empty,
-    Snapshot(SnapshotId),
+    Snapshot(Kept),
     /// A workspace on a project, whose row is to be added.
-    Project(Box<Workspace>),
+    Project(Box<NewWorkspace>),
     /// What is in the workspace of another sandbox, and who asks for it.
     Fork(Box<(Principal, Sandbox)>),
     /// It is there already.
@@ -31,12 +32,26 @@ pub(crate) enum Source {
 }
 
 /// Directories of a workspace on this machine.
-struct Places {
-    files: PathBuf,
-    home: PathBuf,
+pub(super) struct Places {
+    pub(super) files: PathBuf,
+    pub(super) home: PathBuf,
     read_only: bool,
     /// What follows a project is shown once the container runs.
     binding: Option<Binding>,
+    /// Whether these are empty, and are filled once the container runs.
+    is_slot: bool,
+}
+
+impl Places {
+    pub(super) fn of_slot(slot: Slot) -> Self {
+        Self {
+            files: slot.workspace,
+            home: slot.home,
+            read_only: false,
+            binding: None,
+            is_slot: true,
+        }
+    }
 }
 
 /// Why one is `starting` that has run before. A new one has no reason, which is
@@ -100,14 +115,71 @@ impl App {
             self.fork_workspace(who, origin, std::slice::from_ref(sandbox))
                 .await?;
         }
-        let _turn = self.turn_to_create().await?;
-        if let Source::Project(row) = &source {
-            self.catalog.add_workspace(row).await?;
+        if let Source::Project(new) = &source {
+            self.catalog.add_workspace(&new.row).await?;
         }
+        if new.warm.is_none() {
+            return self.make_cold(new, spec, source).await;
+        }
+        let places = self.make_workspace(sandbox, spec, source).await?;
+        if let Err(failure) = self.use_warm(&sandbox.id, &places).await {
+            let cause = failure.summary();
+            tracing::warn!(sandbox = sandbox.id, cause, "started anew");
+            self.remove_container(&sandbox.id).await?;
+            return self.make_cold(new, spec, Source::Made).await;
+        }
+        self.runs_now(sandbox, &[EventKind::AgentConnected]).await
+    }
+
+    /// Commands can run in a sandbox from now on.
+    async fn runs_now(&self, sandbox: &Sandbox, before: &[EventKind]) -> Result<Sandbox> {
+        let mut tells = before.to_vec();
+        tells.push(EventKind::SandboxRunning);
+        if sandbox.reason.as_deref() != Some(AGAIN) {
+            tells.push(EventKind::SandboxCreated);
+        }
+        let change = SandboxChange {
+            from: Some(vec![SandboxState::Starting]),
+            to: Some(SandboxState::Running),
+            reason: Some(None),
+            tells,
+            ..SandboxChange::default()
+        };
+        self.change_as(&sandbox.id, &change).await
+    }
+
+    /// Shows a workspace in a container that was started ahead.
+    async fn use_warm(&self, id: &str, places: &Places) -> Result<()> {
+        if places.read_only {
+            let message = "what can only be read is not shown in a container that runs";
+            return Err(Failure::new(ErrorCode::SandboxStartFailed, message));
+        }
+        self.fill_slot(id, places).await?;
+        match self.links.get(id) {
+            Some(_) => Ok(()),
+            None => {
+                let message = "the agent has gone";
+                Err(Failure::new(ErrorCode::AgentUnreachable, message))
+            }
+        }
+    }
+
+    async fn make_cold(&self, new: &NewSandbox, spec: &Spec, source: Source) -> Result<Sandbox> {
+        let sandbox = &new.row;
+        let _turn = self.turn_to_create().await?;
         let places = self.make_workspace(sandbox, spec, source).await?;
         self.make_container(sandbox, spec, &places, &new.token)
             .await?;
         self.start_container(sandbox, places).await
+    }
+
+    /// Removes the container of a sandbox, and what only that needed.
+    pub(super) async fn remove_container(&self, id: &str) -> Result<()> {
+        if let Some(container) = ContainerId::new(id) {
+            self.runtime.remove(&container).await?;
+        }
+        self.links.forget(id);
+        self.remove_slot(id).await
     }
 
     async fn make_workspace(&self, row: &Sandbox, spec: &Spec, source: Source) -> Result<Places> {
@@ -118,13 +190,13 @@ impl App {
             let files = match source {
                 Source::Empty => workspaces.create_empty(&id, created, limit)?,
                 Source::Snapshot(base) => {
-                    workspaces.create(&id, base, created, limit, &progress)?
+                    workspaces.create(&id, base.id, created, limit, &progress)?
                 }
-                Source::Project(row) if row.read_only => {
-                    workspaces.create_read_only(&id, row.base, created, limit, &progress)?
+                Source::Project(new) if new.row.read_only => {
+                    workspaces.create_read_only(&id, new.row.base, created, limit, &progress)?
                 }
-                Source::Project(row) => {
-                    workspaces.create(&id, row.base, created, limit, &progress)?
+                Source::Project(new) => {
+                    workspaces.create(&id, new.row.base, created, limit, &progress)?
                 }
                 Source::Fork(_) | Source::Made => workspaces.path(&id)?,
             };
@@ -141,6 +213,7 @@ impl App {
                 home,
                 read_only: workspaces.get(&id)?.read_only,
                 binding,
+                is_slot: false,
             })
         });
         made.await
@@ -164,14 +237,14 @@ impl App {
         self.catalog
             .change_sandbox(&sandbox.id, &change, now)
             .await?;
-        let spec = self.container_spec(sandbox, spec, places, token);
+        let spec = self.container_spec(&sandbox.id, spec, places, token);
         self.runtime.create(&spec).await?;
         Ok(())
     }
 
-    fn container_spec(
+    pub(super) fn container_spec(
         &self,
-        sandbox: &Sandbox,
+        id: &str,
         spec: &Spec,
         places: &Places,
         token: &SandboxToken,
@@ -182,20 +255,23 @@ impl App {
         env.entry("HOME".into()).or_insert(HOME.into());
         env.extend([
             ("WORKSPACE_SERVER".into(), server),
-            ("SANDBOX_ID".into(), sandbox.id.clone()),
+            ("SANDBOX_ID".into(), id.into()),
             ("SANDBOX_TOKEN".into(), token.reveal()),
         ]);
         ContainerSpec {
-            sandbox: sandbox.id.clone(),
+            sandbox: id.into(),
             image: spec.image.clone(),
             user: User { uid, gid },
             mounts: vec![
                 Mount {
                     read_only: places.read_only,
-                    follow: places.binding.is_some(),
+                    follow: places.binding.is_some() || places.is_slot,
                     ..Mount::writable(&places.files, "/workspace")
                 },
-                Mount::writable(&places.home, HOME),
+                Mount {
+                    follow: places.is_slot,
+                    ..Mount::writable(&places.home, HOME)
+                },
                 Mount::read_only(self.config.data_dir.join("agent"), AGENT_DIR),
                 Mount::read_only(self.config.data_dir.join("run/agents"), SOCKET_DIR),
             ],
@@ -212,7 +288,7 @@ impl App {
             runtime: spec.runtime.clone(),
             writable_root: spec.writable_root,
             tmpfs: vec![("/tmp".into(), (spec.memory / 2).max(1 << 20))],
-            hostname: Some(sandbox.id.clone()),
+            hostname: Some(id.into()),
         }
     }
 
@@ -228,9 +304,7 @@ impl App {
             shown.await?;
         }
         self.wait_for_start(id).await?;
-        let starting = [SandboxState::Starting];
-        self.change(id, &starting, SandboxState::Running, None)
-            .await
+        self.runs_now(sandbox, &[]).await
     }
 
     /// Waits for the agent, as long as the sandbox is wanted.
@@ -287,8 +361,11 @@ impl App {
         self.links.forget(&sandbox.id);
         if keep {
             self.runtime.kill(&container).await?;
+            if self.has_slot(&sandbox.id)? {
+                self.fill_slot(&sandbox.id, &places).await?;
+            }
         } else {
-            self.runtime.remove(&container).await?;
+            self.remove_container(&sandbox.id).await?;
             let token = SandboxToken::from_random(clock::random());
             self.make_container(sandbox, &spec, &places, &token).await?;
         }

@@ -45,6 +45,7 @@ impl App {
             resources: self.resources(),
             uptime: self.started.elapsed().as_secs(),
             agents: self.links.count() as u64,
+            pools: self.pools(),
         })
     }
 

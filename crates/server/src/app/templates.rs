@@ -50,6 +50,7 @@ impl App {
                 created: clock::now(),
             };
             app.catalog.put_template(&template).await?;
+            app.look_at_pools();
             Ok(out(template))
         });
         adding.await.map_err(|error| Failure::internal(&error))?
@@ -88,7 +89,10 @@ impl App {
     pub(crate) async fn remove_template(&self, who: &Principal, name: &str) -> Result<()> {
         who.needs(Scope::TemplatesWrite)?;
         match self.catalog.remove_template(name).await? {
-            true => Ok(()),
+            true => {
+                self.look_at_pools();
+                Ok(())
+            }
             false => Err(no_template(name)),
         }
     }

@@ -58,7 +58,12 @@ impl App {
         };
         self.catalog.add_tenant(&tenant).await?;
         let secret = ApiKeySecret::from_random(clock::random());
-        let own = [Scope::Keys, Scope::ProjectsAdmin, Scope::Reviews];
+        let own = [
+            Scope::Keys,
+            Scope::ProjectsAdmin,
+            Scope::Reviews,
+            Scope::Webhooks,
+        ];
         let scopes = [&Scope::ORDINARY[..], &own].concat();
         self.add_owner_key(tenant.id, "owner", secret.hash(), &scopes)
             .await?;

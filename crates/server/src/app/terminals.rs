@@ -70,14 +70,14 @@ impl App {
         check_cwd(wish.shell.as_deref())
             .map_err(|_| Failure::invalid("`shell` must be an absolute path"))?;
         spec::check_envs(&wish.envs)?;
-        let link = self.agent_of(who, id).await?;
+        let (link, sandbox) = self.agent_and_row(who, id).await?;
         let terminal = Terminal {
             id: clock::id("pty-"),
             cols: wish.cols,
             rows: wish.rows,
             shell: wish.shell,
             cwd: wish.cwd,
-            envs: wish.envs,
+            envs: spec::with_envs(&sandbox, wish.envs)?,
         };
         let name = terminal.id.clone();
         link.open_terminal(terminal)

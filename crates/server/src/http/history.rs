@@ -108,7 +108,7 @@ pub(super) async fn history(
 pub(super) struct At {
     /// The file.
     path: String,
-    /// A snapshot that is or was the head; the head by default.
+    /// A snapshot that is or was the head, or a tag; the head by default.
     snapshot: Option<String>,
 }
 
@@ -162,7 +162,7 @@ pub(super) async fn file(
 pub(super) struct Directory {
     /// The directory; the whole project by default.
     path: Option<String>,
-    /// A snapshot that is or was the head; the head by default.
+    /// A snapshot that is or was the head, or a tag; the head by default.
     snapshot: Option<String>,
     /// Only names after this one: `next` of the page before.
     after: Option<String>,
@@ -202,9 +202,9 @@ pub(super) enum DiffFormat {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Between {
-    /// A snapshot that is or was the head; the one before `to` by default.
+    /// A snapshot that is or was the head, or a tag; the one before `to` by default.
     from: Option<String>,
-    /// A snapshot that is or was the head; the head by default.
+    /// A snapshot that is or was the head, or a tag; the head by default.
     to: Option<String>,
     /// `json`, `patch` as `git apply` takes it, or `stat` for counted lines.
     #[param(inline)]

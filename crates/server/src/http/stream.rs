@@ -45,6 +45,11 @@ pub(super) fn answer(
             () = app.stopped() => {}
         }
     });
+    of_pieces(receiver)
+}
+
+/// Answers with events as they come, and signs of life in between.
+pub(super) fn of_pieces(receiver: mpsc::Receiver<Bytes>) -> Response {
     let body = Body::from_stream(futures::stream::unfold(receiver, next_piece));
     let headers = [
         (header::CONTENT_TYPE, "text/event-stream"),

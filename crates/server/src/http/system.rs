@@ -6,7 +6,7 @@ use elevo_api as api;
 
 use crate::http::Shared;
 use crate::http::answer::Answer;
-use crate::http::request::Who;
+use crate::http::request::{MaybeBody, Who};
 
 /// See how busy the server is
 #[utoipa::path(
@@ -20,13 +20,32 @@ pub(super) async fn stats(
     Ok(Json(shared.app.system_stats(&who).await?))
 }
 
+/// See what collections of garbage are at
+#[utoipa::path(
+    get, path = "/api/v1/gc", tag = "system",
+    responses((status = 200, body = api::GcStatus), (status = "4XX", body = api::ErrorEnvelope))
+)]
+pub(super) async fn gc_status(
+    State(shared): State<Shared>,
+    Who(who): Who,
+) -> Answer<Json<api::GcStatus>> {
+    Ok(Json(shared.app.gc_status(&who).await?))
+}
+
 /// Clear away what has expired or belongs to nobody
+///
+/// Answers when it is done; `GET` says how far it is. One at a time.
 #[utoipa::path(
     post, path = "/api/v1/gc", tag = "system",
+    request_body = api::Gc,
     responses((status = 200, body = api::GcResult), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
 )]
-pub(super) async fn gc(State(shared): State<Shared>, Who(who): Who) -> Answer<Json<api::GcResult>> {
-    Ok(Json(shared.app.gc(&who).await?))
+pub(super) async fn gc(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    MaybeBody(wish): MaybeBody<api::Gc>,
+) -> Answer<Json<api::GcResult>> {
+    Ok(Json(shared.app.gc(&who, wish).await?))
 }
 
 /// See that the process is alive

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use elevo_server::{Config, Server};
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::{self, client::IntoClientRequest};
@@ -20,6 +21,8 @@ pub(crate) struct Service {
     pub(crate) data: PathBuf,
     pub(crate) http: reqwest::Client,
     settings: Vec<(String, String)>,
+    /// The server, if it is no process of its own.
+    here: Option<Server>,
     _directory: tempfile::TempDir,
 }
 
@@ -63,6 +66,25 @@ impl Service {
 
     /// Starts one without a template.
     pub(crate) fn start_bare(settings: &[(&str, &str)]) -> Self {
+        let mut service = Self::new(settings);
+        service.run();
+        service
+    }
+
+    /// Starts one in this process, without a template, with settings that no
+    /// environment can give it.
+    pub(crate) async fn start_here(change: impl FnOnce(&mut Config)) -> Self {
+        let mut service = Self::new(&[]);
+        let mut config = Config::read(None, service.settings.clone()).unwrap();
+        change(&mut config);
+        let server = Server::start(config).await.unwrap();
+        service.url = format!("http://{}", server.addresses().api);
+        service.here = Some(server);
+        service
+    }
+
+    fn new(settings: &[(&str, &str)]) -> Self {
+        elevo_server::choose_cryptography();
         let directory = tempfile::Builder::new()
             .prefix("elevo-service-")
             .tempdir()
@@ -88,17 +110,16 @@ impl Service {
                 .iter()
                 .map(|(n, v)| ((*n).to_owned(), (*v).to_owned())),
         );
-        let mut service = Self {
+        Self {
             child: None,
             url: String::new(),
             metrics: String::new(),
             data,
             http: reqwest::Client::new(),
             settings: all,
+            here: None,
             _directory: directory,
-        };
-        service.run();
-        service
+        }
     }
 
     /// Runs the server, and learns where it listens from its log.
@@ -295,6 +316,7 @@ impl Drop for Service {
             let _ = child.kill();
             let _ = child.wait();
         }
+        drop(self.here.take());
         if std::thread::panicking() {
             let log = std::fs::read_to_string(self.data.with_file_name("log"));
             let log = log.unwrap_or_default();

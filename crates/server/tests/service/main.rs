@@ -11,6 +11,7 @@
 #![allow(clippy::disallowed_methods, reason = "what is run needs settings")]
 
 mod changes;
+mod events;
 mod files;
 mod garbage;
 mod harness;
@@ -21,7 +22,10 @@ mod process;
 mod projects;
 mod pty;
 mod recovery;
+mod retention;
 mod routes;
 mod shared;
 mod templates;
 mod tls;
+mod warm;
+mod webhooks;

@@ -34,6 +34,9 @@ const OF_THE_TENANT: &[(&str, &str, u16, u16)] = &[
     ("delete", "/api/v1/projects/{id}", 404, 403),
     ("get", "/api/v1/projects/{id}/policy", 404, 403),
     ("put", "/api/v1/projects/{id}/policy", 404, 403),
+    ("get", "/api/v1/projects/{id}/tags", 404, 200),
+    ("post", "/api/v1/projects/{id}/tags", 404, 201),
+    ("delete", "/api/v1/projects/{id}/tags/{name}", 404, 404),
     ("get", "/api/v1/projects/{id}/log", 404, 200),
     ("get", "/api/v1/projects/{id}/log/{sequence}", 404, 200),
     ("get", "/api/v1/projects/{id}/history", 404, 200),
@@ -46,6 +49,17 @@ const OF_THE_TENANT: &[(&str, &str, u16, u16)] = &[
     ("post", "/api/v1/projects/{id}/import", 404, 404),
     ("get", "/api/v1/projects/{id}/archive", 404, 200),
     ("put", "/api/v1/projects/{id}/archive", 404, 422),
+    ("get", "/api/v1/events", 200, 200),
+    ("get", "/api/v1/webhooks", 200, 403),
+    ("post", "/api/v1/webhooks", 201, 403),
+    ("delete", "/api/v1/webhooks/{id}", 404, 403),
+    ("get", "/api/v1/webhooks/{id}/deliveries", 404, 403),
+    (
+        "post",
+        "/api/v1/webhooks/{id}/deliveries/{event}/replay",
+        404,
+        403,
+    ),
     ("get", "/api/v1/workspaces", 200, 200),
     ("post", "/api/v1/workspaces", 404, 201),
     ("get", "/api/v1/workspaces/{id}", 404, 404),
@@ -59,8 +73,12 @@ const OF_THE_TENANT: &[(&str, &str, u16, u16)] = &[
     ("get", "/api/v1/reviews/{id}/content", 404, 404),
     ("post", "/api/v1/reviews/{id}/resolve", 404, 404),
     ("get", "/api/v1/stats", 403, 403),
+    ("get", "/api/v1/gc", 403, 403),
     ("post", "/api/v1/gc", 403, 403),
 ];
+
+/// Where nothing is sent: it is no public address.
+const NOWHERE: &str = "http://localhost:1/hook";
 
 struct Route {
     method: String,
@@ -89,6 +107,7 @@ fn request(service: &Service, route: &Route, ids: &Ids, template: &str) -> Reque
         .path
         .replace("{cmdId}", "cmd-1")
         .replace("{ptyId}", "pty-1")
+        .replace("{event}", "1")
         .replace("{name}", "base");
     let path = match route.path.as_str() {
         "/api/v1/keys/{id}" => path.replace("{id}", &ids.key),
@@ -96,6 +115,7 @@ fn request(service: &Service, route: &Route, ids: &Ids, template: &str) -> Reque
             .replace("{id}", &ids.project)
             .replace("{sequence}", "1"),
         _ if path.starts_with("/api/v1/workspaces/") => path.replace("{id}", &ids.workspace),
+        _ if path.starts_with("/api/v1/webhooks/") => path.replace("{id}", &ids.webhook),
         _ if path.starts_with("/api/v1/reviews/") => path.replace("{id}", &ids.review),
         _ => path.replace("{id}", sandbox),
     };
@@ -111,6 +131,8 @@ fn request(service: &Service, route: &Route, ids: &Ids, template: &str) -> Reque
     let body = match route.path.rsplit('/').next().unwrap() {
         "projects" if route.method == "post" => json!({"name": "another"}),
         "workspaces" if route.method == "post" => json!({"project": ids.project}),
+        "webhooks" if route.method == "post" => json!({"url": NOWHERE}),
+        "tags" if route.method == "post" => json!({"name": "v1"}),
         "policy" if route.method == "put" => json!({"policy": {}}),
         "{id}" if route.method == "patch" => json!({"name": "another"}),
         "resolve" => json!({"resolution": "theirs"}),
@@ -153,6 +175,7 @@ struct Ids {
     project: String,
     workspace: String,
     review: String,
+    webhook: String,
 }
 
 impl Ids {
@@ -193,7 +216,11 @@ impl Ids {
             .as_str()
             .unwrap()
             .to_owned();
+        let webhook = service
+            .post("/api/v1/webhooks", json!({"url": NOWHERE}))
+            .await;
         Self {
+            webhook: webhook["id"].as_str().unwrap().to_owned(),
             sandbox: sandbox.to_owned(),
             key: key.to_owned(),
             project,

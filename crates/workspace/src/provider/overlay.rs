@@ -32,11 +32,12 @@ use rustix::mount::{MountFlags, mount};
 
 use super::layers::{Layers, Stack, layer_id};
 use super::pool::Pool;
-use super::readers::{Readers, unmount_all};
+use super::readers::Readers;
 use super::views::Views;
 use super::{Origin, ProviderKind, Reading, WorkspaceProvider, place_id as id};
 use crate::error::{Error, Result};
 use crate::home::give;
+use crate::mounts::unmount_all;
 
 /// Mounts overlays.
 #[derive(Debug)]

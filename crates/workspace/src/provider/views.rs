@@ -24,10 +24,10 @@ use rustix::mount::{MountFlags, MountPropagationFlags, mount_change};
 
 use super::layers::Stack;
 use super::overlay::{Indexed, mount_overlay_with};
-use super::readers::{is_mount, unmount_all};
 use crate::error::{Error, Result};
 use crate::home::give;
 use crate::lock;
+use crate::mounts::{is_mount, unmount_all};
 use crate::trash;
 
 /// The read-only overlays.

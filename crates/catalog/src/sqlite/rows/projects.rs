@@ -9,7 +9,8 @@ use sqlx::sqlite::SqliteRow;
 use super::{bytes, damaged, get, json, number, optional_time, tenant_id, time};
 use crate::error::Result;
 use crate::records::{
-    FileVersion, LogEntry, PathChange, Project, ProjectPolicy, Review, Sides, Workspace,
+    FileVersion, LogEntry, PathChange, Project, ProjectPolicy, Retention, Review, Sides, Tag,
+    Workspace,
 };
 use crate::stored;
 
@@ -22,9 +23,45 @@ pub(in crate::sqlite) fn project(row: &SqliteRow) -> Result<Project> {
         head: snapshot(row, "head")?,
         sequence: number(row, "sequence")?,
         policy_version: number(row, "policy_version")?,
+        retention: retention(row)?,
         created: time(row, "created")?,
         updated: time(row, "updated")?,
         removing: get(row, "removing")?,
+    })
+}
+
+fn retention(row: &SqliteRow) -> Result<Retention> {
+    let count: Option<u32> = get(row, "retention_count")?;
+    match (get(row, "retention")?, count) {
+        ("all", None) => Ok(Retention::All),
+        ("last", Some(count)) => Ok(Retention::Last(count)),
+        ("daily", Some(days)) => Ok(Retention::Daily(days)),
+        ("named", None) => Ok(Retention::Named),
+        _ => Err(damaged("retention")),
+    }
+}
+
+/// What [`retention`] reads back.
+pub(in crate::sqlite) const fn retention_as_kept(
+    retention: Retention,
+) -> (&'static str, Option<u32>) {
+    match retention {
+        Retention::All => ("all", None),
+        Retention::Last(count) => ("last", Some(count)),
+        Retention::Daily(days) => ("daily", Some(days)),
+        Retention::Named => ("named", None),
+    }
+}
+
+pub(in crate::sqlite) fn tag(row: &SqliteRow) -> Result<Tag> {
+    Ok(Tag {
+        project: get(row, "project")?,
+        name: get(row, "name")?,
+        snapshot: snapshot(row, "snapshot")?,
+        key: get(row, "api_key")?,
+        agent: get(row, "agent")?,
+        message: get(row, "message")?,
+        created: time(row, "created")?,
     })
 }
 
@@ -70,6 +107,7 @@ pub(in crate::sqlite) fn log_entry(row: &SqliteRow) -> Result<LogEntry> {
         request: get(row, "request")?,
         counts: json(row, "counts")?,
         created: time(row, "created")?,
+        dropped: optional_time(row, "dropped")?,
     })
 }
 

@@ -21,7 +21,8 @@ const ROW: &str = "
 ";
 
 const PROJECT: &str = "
-    INSERT INTO projects VALUES ('p', zeroblob(16), 'p', NULL, zeroblob(32), 1, 0, 1, 1, 0);
+    INSERT INTO projects VALUES ('p', zeroblob(16), 'p', NULL, zeroblob(32), 1, 0, 1, 1, 0,
+        'all', NULL);
     INSERT INTO policies VALUES ('p', '{}');
     INSERT INTO workspaces VALUES ('w', zeroblob(16), 'p', NULL, 'k', NULL, zeroblob(32),
         zeroblob(32), 0, '{}', 0, 0, 'live', NULL, 1, 1);
@@ -78,6 +79,9 @@ async fn values_of_projects_that_nobody_wrote_are_damage() {
     let a = TreePath::new("a").unwrap();
     for meddling in [
         "",
+        "UPDATE projects SET retention = 'some'",
+        "UPDATE projects SET retention = 'last'",
+        "UPDATE projects SET retention_count = 1",
         "UPDATE policies SET policy = '{'",
         "UPDATE workspaces SET state = 'dancing'",
         "UPDATE workspaces SET sync = ''",
@@ -98,6 +102,7 @@ async fn values_of_projects_that_nobody_wrote_are_damage() {
         let catalog = place.open().await;
         let table = meddling.split(' ').nth(1).unwrap_or_default();
         let found = [
+            ("projects", catalog.project(tenant, "p").await.map(drop)),
             ("policies", catalog.policy(tenant, "p").await.map(drop)),
             ("workspaces", catalog.workspace(tenant, "w").await.map(drop)),
             ("landings", catalog.landing("p", 1).await.map(drop)),

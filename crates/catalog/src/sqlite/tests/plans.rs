@@ -216,7 +216,8 @@ async fn reviews_are_listed_in_the_order_of_the_best_index() {
 #[tokio::test]
 async fn a_walk_over_all_snapshots_goes_on_where_it_was() {
     use super::super::roots::{
-        SELECT_HEADS, SELECT_LANDINGS, SELECT_MORE_LANDINGS, SELECT_REVIEWS, SELECT_WORKSPACES,
+        SELECT_HEADS, SELECT_LANDINGS, SELECT_MORE_LANDINGS, SELECT_MORE_TAGS, SELECT_REVIEWS,
+        SELECT_TAGS, SELECT_WORKSPACES,
     };
     assert_plans(&[
         (SELECT_HEADS, &["(tenant=? AND id>?)"]),
@@ -231,8 +232,51 @@ async fn a_walk_over_all_snapshots_goes_on_where_it_was() {
                 "landings USING PRIMARY KEY (project=?)",
             ],
         ),
+        (
+            SELECT_TAGS,
+            &["tags USING PRIMARY KEY (project=? AND name>?)"],
+        ),
+        (
+            SELECT_MORE_TAGS,
+            &["(tenant=? AND id>?)", "tags USING PRIMARY KEY (project=?)"],
+        ),
         (SELECT_WORKSPACES, &["workspaces_by_id (tenant=? AND id>?)"]),
         (SELECT_REVIEWS, &["reviews_open_by_id (tenant=? AND id>?)"]),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn what_is_dropped_is_found_by_an_index() {
+    use super::super::retention::{
+        SELECT_DROPPED, SELECT_DROPPED_FROM, SELECT_EARLIER, SELECT_NEEDED,
+    };
+    assert_plans(&[
+        (
+            SELECT_EARLIER,
+            &[
+                "landings USING PRIMARY KEY (project=? AND sequence>?)",
+                "gone USING PRIMARY KEY (project=? AND snapshot=?)",
+                "later USING COVERING INDEX landings_by_snapshot (project=? AND snapshot=? AND sequence>?)",
+                "own USING PRIMARY KEY (project=? AND sequence=?)",
+            ],
+        ),
+        (
+            SELECT_NEEDED,
+            &[
+                "workspaces_by_project (tenant=? AND project=?)",
+                "reviews_open_of_project (tenant=? AND project=?)",
+            ],
+        ),
+        (
+            super::super::tags::SELECT_PAGE,
+            &["tags USING PRIMARY KEY (project=? AND name>?)"],
+        ),
+        (SELECT_DROPPED, &["(project=? AND snapshot=?)"]),
+        (
+            SELECT_DROPPED_FROM,
+            &["dropped_versions_by_snapshot (snapshot=?)"],
+        ),
     ])
     .await;
 }

@@ -9,13 +9,13 @@ use super::Temporary;
 use crate::conformance::Place;
 use crate::projects::Projects;
 use crate::records::{
-    FileVersion, LandedStep, LandingKind, LogEntry, PathChange, Project, ProjectPolicy, Review,
-    ReviewState, Sides, VersionKind, Workspace, WorkspaceState,
+    FileVersion, LandedStep, LandingKind, LogEntry, PathChange, Project, ProjectPolicy, Retention,
+    Review, ReviewState, Sides, VersionKind, Workspace, WorkspaceState,
 };
 
-const TENANT: TenantId = TenantId::new([0xa1; 16]);
+pub(super) const TENANT: TenantId = TenantId::new([0xa1; 16]);
 
-fn at(seconds: i64) -> Timestamp {
+pub(super) fn at(seconds: i64) -> Timestamp {
     Timestamp::new(1_700_000_000 + seconds, 123_456_000).unwrap()
 }
 
@@ -23,7 +23,7 @@ fn hash(byte: u8) -> Hash {
     Hash::from_bytes([byte; 32])
 }
 
-fn snapshot(byte: u8) -> SnapshotId {
+pub(super) fn snapshot(byte: u8) -> SnapshotId {
     SnapshotId(hash(byte))
 }
 
@@ -31,7 +31,7 @@ fn path(text: &str) -> TreePath {
     TreePath::new(text).unwrap()
 }
 
-fn project() -> Project {
+pub(super) fn project() -> Project {
     Project {
         id: "prj-1".into(),
         tenant: TENANT,
@@ -40,6 +40,7 @@ fn project() -> Project {
         head: snapshot(2),
         sequence: 2,
         policy_version: 3,
+        retention: Retention::All,
         created: at(0),
         updated: at(3),
         removing: false,
@@ -67,7 +68,7 @@ fn workspace() -> Workspace {
     }
 }
 
-fn log() -> [LogEntry; 2] {
+pub(super) fn log() -> [LogEntry; 2] {
     let import = LogEntry {
         project: "prj-1".into(),
         sequence: 1,
@@ -81,6 +82,7 @@ fn log() -> [LogEntry; 2] {
         request: None,
         counts: json!({}),
         created: at(2),
+        dropped: None,
     };
     let merge = LogEntry {
         sequence: 2,

@@ -12,8 +12,8 @@ use elevo_api as api;
 use elevo_api::Scope;
 use elevo_catalog::{LandingKind, Project};
 use elevo_core::{ErrorCode, TreePath};
-use elevo_engine::{Attributes, Error as EngineError, StateTree};
-use elevo_objects::{Entry, Mode, SnapshotId, Tree};
+use elevo_engine::{Attributes, CommitInfo, Error as EngineError, StateTree};
+use elevo_objects::{Entry, Mode, Tree};
 
 use super::landing::{Done, Job};
 use super::merging::job;
@@ -22,6 +22,7 @@ use super::patch::{self, Edit, EditKind, checked, misfit, patched, refused, refu
 use super::reading::tree_path;
 use crate::app::diff::readable;
 use crate::app::files::info;
+use crate::app::kept::Kept;
 use crate::app::{App, Principal, parts};
 use crate::failure::{Failure, Result};
 
@@ -61,7 +62,7 @@ impl App {
         let job = Job {
             kind: LandingKind::Apply,
             base: Some(base),
-            ..job(who, &wish.merge, tree.commit(said).await?, request)
+            ..job(who, &wish.merge, committed(&tree, said).await?, request)
         };
         self.settle(&project, job, wish.merge.dry_run).await
     }
@@ -95,15 +96,13 @@ impl App {
         who: &Principal,
         project: &Project,
         at: Option<&str>,
-    ) -> Result<(SnapshotId, StateTree)> {
-        let base = match at {
-            Some(text) => self.head_of(who, project, text).await?,
-            None => project.head,
-        };
+    ) -> Result<(Kept, StateTree)> {
+        let base = self.version(project, at).await?;
         let view = self.view_of(who, project).await?;
-        let base = self.visible_part(who, base, &view).await?;
+        let base = self.visible_part(who, &base, &view).await?;
         let repository = self.homes.repository(who.tenant);
-        Ok((base, StateTree::open(&repository, base).await?))
+        let tree = StateTree::open(&repository, base.id).await?;
+        Ok((base, tree))
     }
 
     /// Takes back what one step has changed, or makes a path what it was.
@@ -126,7 +125,7 @@ impl App {
         };
         let mut wish = wish.merge;
         if wish.message.is_empty() {
-            wish.message = format!("back to {theirs}");
+            wish.message = format!("back to {}", theirs.id);
         }
         let job = Job {
             kind: LandingKind::Revert,
@@ -142,16 +141,18 @@ impl App {
         who: &Principal,
         project: &Project,
         snapshot: &str,
-    ) -> Result<(SnapshotId, SnapshotId)> {
-        let after = self.head_of(who, project, snapshot).await?;
-        let landed = self.catalog.landing_of_snapshot(&project.id, after).await?;
+    ) -> Result<(Kept, Kept)> {
+        let after = self.version(project, Some(snapshot)).await?;
+        let landed = self.catalog.landing_of_snapshot(&project.id, after.id);
+        let landed = landed.await?;
         let landed = landed.ok_or_else(|| {
             let message = "the project began with this snapshot, so nothing can be taken back";
             Failure::new(ErrorCode::SnapshotNotFound, message)
         })?;
         let view = self.view_of(who, project).await?;
-        let base = self.visible_part(who, after, &view).await?;
-        let theirs = self.visible_part(who, landed.parent, &view).await?;
+        let before = self.keep_version(project, landed.parent).await?;
+        let base = self.visible_part(who, &after, &view).await?;
+        let theirs = self.visible_part(who, &before, &view).await?;
         Ok((base, theirs))
     }
 
@@ -162,7 +163,7 @@ impl App {
         project: &Project,
         snapshot: &str,
         path: &str,
-    ) -> Result<(SnapshotId, SnapshotId)> {
+    ) -> Result<(Kept, Kept)> {
         let path = tree_path(path)?;
         if path.is_root() {
             return Err(Failure::invalid("`path` is a file or a directory in it"));
@@ -181,8 +182,14 @@ impl App {
         };
         put.map_err(|error| not_put(&path, error))?;
         let said = format!("{} as it was", readable(path.as_bytes()));
-        Ok((base, tree.commit(info(who, said)).await?))
+        Ok((base, committed(&tree, info(who, said)).await?))
     }
+}
+
+/// Stores a tree as a snapshot, and keeps that.
+pub(super) async fn committed(tree: &StateTree, said: CommitInfo) -> Result<Kept> {
+    let id = tree.commit(said).await?;
+    Kept::of(tree.repository(), id).await
 }
 
 fn patch_of(wish: &api::Apply) -> Result<Option<Bytes>> {

@@ -6,15 +6,17 @@ use std::sync::Arc;
 use elevo_api as api;
 use elevo_catalog::LandingKind;
 use elevo_core::{ErrorCode, Timestamp};
-use elevo_engine::{Repository, StateTree};
+use elevo_engine::{Guard, Repository, StateTree};
 use elevo_git::{Commit, Reader, Source};
-use elevo_objects::{Snapshot, SnapshotId, Tree};
+use elevo_objects::{Snapshot, Tree};
 use tokio::sync::mpsc;
 
+use super::applying::committed;
 use super::importing::{Files, Target, replace};
 use super::landing::Job;
 use super::merging::job;
 use crate::app::files::info;
+use crate::app::kept::{Kept, writing};
 use crate::app::{App, Principal, parts};
 use crate::clock;
 use crate::failure::{Failure, Result, chain};
@@ -39,6 +41,8 @@ struct Read {
     /// How many are read after it.
     left: usize,
     submodules: u64,
+    /// Keeps what was put into the store, until that is in a snapshot.
+    _writing: Guard,
 }
 
 impl App {
@@ -54,14 +58,15 @@ impl App {
             let source = Source::open(&path, &revision)?;
             let commit = source.tip()?;
             let mut reader = Reader::new(&source, &store);
+            let writing = writing(&store)?;
             let tree = reader.read(&commit)?;
-            Ok((commit, tree, reader.submodules()))
+            Ok((commit, tree, reader.submodules(), writing))
         });
-        let (commit, tree, submodules) = read.await?;
+        let (commit, tree, submodules, _writing) = read.await?;
         let tree = tree_at(&repository, &target.who, tree);
         let said = info(&target.who, format!("commit {}", commit.id));
         Ok(Files {
-            snapshot: tree.commit(said).await?,
+            snapshot: committed(&tree, said).await?,
             not_kept: not_kept(submodules),
         })
     }
@@ -106,7 +111,7 @@ impl App {
             let mut landing = Vec::new();
             for read in &batch {
                 let theirs = snapshot_of(target, &around, read).await?;
-                let job = step(target, read, base, theirs);
+                let job = step(target, read, base, theirs.clone());
                 landing.push(self.settle(project, job, false));
                 base = theirs;
             }
@@ -131,11 +136,13 @@ fn read_all(
     let mut history = source.history(COMMITS)?;
     while let Some(commit) = history.next() {
         let commit = commit?;
+        let writing = writing(store)?;
         let read = Read {
             tree: reader.read(&commit)?,
             commit,
             left: history.len(),
             submodules: reader.submodules(),
+            _writing: writing,
         };
         if sender.blocking_send(read).is_err() {
             return Ok(());
@@ -145,7 +152,7 @@ fn read_all(
 }
 
 /// The project as it was, with the files of a commit in it.
-async fn snapshot_of(target: &Target, around: &StateTree, read: &Read) -> Result<SnapshotId> {
+async fn snapshot_of(target: &Target, around: &StateTree, read: &Read) -> Result<Kept> {
     let Target { who, path, .. } = target;
     let tree = match path.is_root() {
         true => tree_at(around.repository(), who, read.tree),
@@ -156,10 +163,10 @@ async fn snapshot_of(target: &Target, around: &StateTree, read: &Read) -> Result
         }
     };
     let said = info(who, format!("commit {}", read.commit.id));
-    Ok(tree.commit(said).await?)
+    committed(&tree, said).await
 }
 
-fn step(target: &Target, read: &Read, base: SnapshotId, theirs: SnapshotId) -> Job {
+fn step(target: &Target, read: &Read, base: Kept, theirs: Kept) -> Job {
     let wish = api::Merge {
         message: message(&read.commit),
         ..api::Merge::default()

@@ -6,6 +6,7 @@ use std::ops::Range;
 use elevo_api as api;
 use elevo_catalog::{FileVersion, LogEntry, MAX_PAGE};
 use elevo_core::{ErrorCode, TreePath};
+use elevo_engine::Error as EngineError;
 use elevo_merge::carried_lines;
 use elevo_objects::Entry;
 
@@ -145,11 +146,12 @@ impl App {
             .landing_of_snapshot(&seen.project.id, seen.snapshot)
             .await?;
         let before = Some(landed.map_or(0, |entry| entry.sequence) + 1);
-        let lines = self.blamed(&seen, &path, content, before).await?;
+        let (lines, known_since) = self.blamed(&seen, &path, content, before).await?;
         Ok(api::Blame {
             path: readable(path.as_bytes()),
             snapshot: seen.snapshot.to_string(),
             lines,
+            known_since,
         })
     }
 
@@ -171,14 +173,15 @@ impl App {
     }
 
     /// Goes back through the versions of a file until each of its lines is
-    /// found to be new in one of them.
+    /// found to be new in one of them, or until what it was before is dropped:
+    /// then also says at which step.
     async fn blamed(
         &self,
         seen: &Seen,
         path: &TreePath,
         content: bytes::Bytes,
         mut before: Option<u64>,
-    ) -> Result<Vec<api::BlamedLines>> {
+    ) -> Result<(Vec<api::BlamedLines>, Option<u64>)> {
         let mut path = path.clone();
         let mut content = content;
         let count = lines(&content);
@@ -199,7 +202,10 @@ impl App {
             before = Some(version.sequence);
             let earlier = match &version.change.before {
                 Some(entry @ Entry::File { content, .. }) if content.size() <= BLAMED => {
-                    Some(seen.repository().bytes(entry).await?)
+                    match self.bytes_before(seen, &version, entry).await? {
+                        Some(bytes) => Some(bytes),
+                        None => return Ok((runs(&found), Some(version.sequence))),
+                    }
                 }
                 _ => None,
             };
@@ -222,7 +228,31 @@ impl App {
                 path = from.clone();
             }
         }
-        Ok(runs(&found))
+        Ok((runs(&found), None))
+    }
+
+    /// What a file was before a step; `None` if that was dropped. Nobody keeps
+    /// it while it is read: what is there is right, and what is gone was dropped
+    /// before.
+    async fn bytes_before(
+        &self,
+        seen: &Seen,
+        version: &FileVersion,
+        entry: &Entry,
+    ) -> Result<Option<bytes::Bytes>> {
+        let missing = match seen.repository().bytes(entry).await {
+            Err(error @ EngineError::MissingObject(_)) => error,
+            read => return Ok(Some(read?)),
+        };
+        let step = self.catalog.landing(&seen.project.id, version.sequence);
+        let Some(step) = step.await? else {
+            return Err(missing.into());
+        };
+        let dropped = self.catalog.dropped_from(seen.project.tenant, step.parent);
+        match dropped.await?.contains(&seen.project.id) {
+            true => Ok(None),
+            false => Err(missing.into()),
+        }
     }
 }
 
@@ -271,6 +301,7 @@ fn log_out(entry: &LogEntry) -> api::LogEntry {
         message: entry.message.clone(),
         changed: entry.counts["landed"].as_u64().unwrap_or_default(),
         created_at: clock::text(entry.created),
+        dropped_at: entry.dropped.map(clock::text),
     }
 }
 

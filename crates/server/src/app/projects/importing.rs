@@ -11,16 +11,18 @@ use elevo_archive::Limits;
 use elevo_catalog::{LandingKind, Project};
 use elevo_core::{ErrorCode, Name, TreePath};
 use elevo_engine::{Diff, Error as EngineError, ImportOptions, Progress, Repository, StateTree};
-use elevo_objects::{Entry, Mode, SnapshotId, Tree};
+use elevo_objects::{Entry, Mode, Tree};
 use futures::executor::block_on;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
+use super::applying::committed;
 use super::landing::Job;
 use super::merging::job;
 use super::reading::tree_path;
 use crate::app::archives::receive;
 use crate::app::diff::readable;
 use crate::app::files::{info, losses_out};
+use crate::app::kept::{Kept, writing};
 use crate::app::{App, Principal, parts};
 use crate::archive;
 use crate::failure::{Failure, Result};
@@ -33,7 +35,7 @@ const GIT: &[u8] = b".git";
 
 /// Files that were read, as a snapshot of their own.
 pub(super) struct Files {
-    pub(super) snapshot: SnapshotId,
+    pub(super) snapshot: Kept,
     pub(super) not_kept: Vec<String>,
 }
 
@@ -148,15 +150,15 @@ impl App {
     }
 
     async fn read_snapshot(&self, target: &Target, id: &str) -> Result<Files> {
-        let id = self.snapshot_id(&target.who, id).await?;
+        let kept = self.snapshot_id(&target.who, id).await?;
         let repository = self.homes.repository(target.who.tenant);
-        let tree = StateTree::open(&repository, id).await?;
+        let tree = StateTree::open(&repository, kept.id).await?;
         let snapshot = match without_git(&tree).await? {
             true => {
-                tree.commit(info(&target.who, format!("{id} without git")))
-                    .await?
+                let said = format!("{} without git", kept.id);
+                committed(&tree, info(&target.who, said)).await?
             }
-            false => id,
+            false => kept,
         };
         Ok(Files {
             snapshot,
@@ -172,7 +174,7 @@ impl App {
         files: Files,
     ) -> Result<api::ImportResult> {
         let Target { who, project, .. } = &target;
-        let (base, theirs) = self.replaced(&target, files.snapshot).await?;
+        let (base, theirs) = self.replaced(&target, &files.snapshot).await?;
         let wish = api::Merge {
             message: target.message.clone(),
             ..api::Merge::default()
@@ -191,22 +193,18 @@ impl App {
     }
 
     /// The head, and the head with the target's directory replaced.
-    async fn replaced(
-        &self,
-        target: &Target,
-        files: SnapshotId,
-    ) -> Result<(SnapshotId, SnapshotId)> {
+    async fn replaced(&self, target: &Target, files: &Kept) -> Result<(Kept, Kept)> {
         let Target {
             who, project, path, ..
         } = target;
         let (base, tree) = self.changeable(who, project, None).await?;
         if path.is_root() {
-            return Ok((base, files));
+            return Ok((base, files.clone()));
         }
-        let replacing = tree.repository().snapshot(files).await?.tree;
+        let replacing = tree.repository().snapshot(files.id).await?.tree;
         replace(&tree, path, replacing).await?;
         let said = info(who, format!("files for {}", project.name));
-        Ok((base, tree.commit(said).await?))
+        Ok((base, committed(&tree, said).await?))
     }
 }
 
@@ -252,10 +250,13 @@ fn read(repository: &Repository, path: &Path, said: elevo_engine::CommitInfo) ->
     let imported = elevo_engine::import(repository, path, &options, &Progress::new())?;
     let not_kept = losses_out(&imported.losses);
     let again = said.clone();
-    let mut snapshot = block_on(imported.commit(repository, said))?;
-    let tree = block_on(StateTree::open(repository, snapshot))?;
+    let writing = writing(repository)?;
+    let id = block_on(imported.commit(repository, said))?;
+    let mut snapshot = block_on(Kept::of(repository, id))?;
+    drop(writing);
+    let tree = block_on(StateTree::open(repository, snapshot.id))?;
     if block_on(without_git(&tree))? {
-        snapshot = block_on(tree.commit(again))?;
+        snapshot = block_on(committed(&tree, again))?;
     }
     Ok(Files { snapshot, not_kept })
 }
@@ -276,7 +277,7 @@ fn unpacked(
     }
     block_on(without_git(&received.state))?;
     Ok(Files {
-        snapshot: block_on(received.state.commit(said))?,
+        snapshot: block_on(committed(&received.state, said))?,
         not_kept: losses_out(&received.losses),
     })
 }

@@ -13,7 +13,7 @@ use elevo_catalog::{
     ReviewState, ReviewStep, Sides as ReviewSides, Step, Workspace,
 };
 use elevo_core::{ErrorCode, TenantId, TreePath};
-use elevo_engine::{Commit, CommitInfo, Object, Repository, StateTree};
+use elevo_engine::{Commit, CommitInfo, Guard, Object, Repository, StateTree};
 use elevo_merge::{Limits, Precedence, Rules, Sides, TreeMerge, merge_trees};
 use elevo_objects::{ObjectKey, SnapshotId};
 use elevo_policy::{Compiled, Strategy};
@@ -25,6 +25,7 @@ use super::queue::Waiting;
 use super::reviews::put;
 use crate::app::App;
 use crate::app::files::SHARED;
+use crate::app::kept::Kept;
 use crate::clock;
 use crate::failure::{Failure, Result};
 
@@ -36,9 +37,9 @@ const ATTEMPTS: usize = 16;
 pub(super) struct Job {
     pub(super) kind: LandingKind,
     /// What was changed, if it is not a workspace's base.
-    pub(super) base: Option<SnapshotId>,
+    pub(super) base: Option<Kept>,
     /// What it was changed to.
-    pub(super) theirs: SnapshotId,
+    pub(super) theirs: Kept,
     /// The workspace whose base moves.
     pub(super) workspace: Option<String>,
     /// Whose work it is.
@@ -88,6 +89,8 @@ struct Base {
     repository: Repository,
     head: SnapshotId,
     tree: StateTree,
+    /// The head that the first of them is merged into.
+    _kept: Kept,
 }
 
 impl App {
@@ -140,10 +143,14 @@ impl App {
         if prepared.is_empty() {
             return None;
         }
-        if let Err(failure) = store(&base.repository, &mut prepared).await {
-            answer_all(waiting, &failure);
-            return None;
-        }
+        // Until the catalog names what was made, nobody else keeps it.
+        let _made = match store(&base.repository, &mut prepared).await {
+            Ok(made) => made,
+            Err(failure) => {
+                answer_all(waiting, &failure);
+                return None;
+            }
+        };
         let landing = Landing {
             tenant,
             project: project.to_owned(),
@@ -205,17 +212,15 @@ impl App {
     }
 
     async fn base(&self, tenant: TenantId, project: &str) -> Result<Base> {
-        let found = self.catalog.project(tenant, project).await?;
-        let found = found.filter(|project| !project.removing);
-        let project = found.ok_or_else(|| super::no_project(project))?;
+        let (project, kept) = self.with_head(tenant, project).await?;
         let repository = self.homes.repository(tenant);
-        let snapshot = repository.snapshot(project.head).await?;
         Ok(Base {
             policy: self.policy_of(&project).await?,
             head: project.head,
-            tree: StateTree::at(&repository, &snapshot),
+            tree: StateTree::open(&repository, project.head).await?,
             repository,
             project,
+            _kept: kept,
         })
     }
 
@@ -247,8 +252,9 @@ impl App {
         job: &Job,
         workspace: Option<&Workspace>,
     ) -> Result<TreeMerge> {
-        let from = job.base.or(workspace.map(|workspace| workspace.base));
-        let from = from.unwrap_or(base.head);
+        let from = from(base, job, workspace);
+        // A refresh may move the base of a workspace meanwhile.
+        let _from = base.repository.hold(from).await?;
         let precedence = ByPriority {
             app: self,
             base,
@@ -271,7 +277,7 @@ impl App {
         let sides = Sides {
             base: &base.repository.snapshot(from).await?,
             ours: &base.tree,
-            theirs: &base.repository.snapshot(job.theirs).await?,
+            theirs: &base.repository.snapshot(job.theirs.id).await?,
         };
         Ok(merge_trees(&sides, &rules, &self.drivers, &limits).await?)
     }
@@ -281,7 +287,7 @@ impl App {
         let (workspace, open) = tokio::try_join!(self.workspace_of(base, job), open)?;
         let merge = self.merge(base, job, workspace.as_ref()).await?;
         if job.atomic && !(merge.conflicts.is_empty() && merge.refused.is_empty()) {
-            return Err(out::not_atomic(&merge, base.head, &job.theirs));
+            return Err(out::not_atomic(&merge, base.head, &job.theirs.id));
         }
         if merge.conflicts.len() >= elevo_catalog::MAX_REVIEWS {
             let message = format!("{} conflicts at once", merge.conflicts.len());
@@ -301,7 +307,7 @@ impl App {
                 staged.0
             }
         };
-        let from = job.base.or(workspace.as_ref().map(|row| row.base));
+        let from = from(base, job, workspace.as_ref());
         let held = Reviewed::of(base_of(base, job, from), open, &merge);
         let moved = match (&workspace, &job.decides) {
             (Some(row), _) => Some(base_move(base, job, row, &merge, &mut commits).await?),
@@ -423,7 +429,7 @@ async fn agreed(
     commits: &mut Vec<Commit>,
 ) -> Result<SnapshotId> {
     if merge.is_complete() {
-        return Ok(job.theirs);
+        return Ok(job.theirs.id);
     }
     let before = base.repository.snapshot(row.base).await?;
     if merge.agreed.tree().await? == before.tree {
@@ -449,15 +455,22 @@ fn agreed_info(base: &Base, workspace: &str) -> CommitInfo {
     }
 }
 
-fn base_of<'a>(base: &'a Base, job: &'a Job, from: Option<SnapshotId>) -> super::merging::Held<'a> {
+/// What a job has changed.
+fn from(base: &Base, job: &Job, workspace: Option<&Workspace>) -> SnapshotId {
+    let given = job.base.as_ref().map(|kept| kept.id);
+    let from = given.or(workspace.map(|row| row.base));
+    from.unwrap_or(base.head)
+}
+
+fn base_of<'a>(base: &'a Base, job: &'a Job, from: SnapshotId) -> super::merging::Held<'a> {
     super::merging::Held {
         project: &base.project,
         workspace: job.workspace.as_deref(),
         agent: job.agent.as_deref(),
         decides: job.decides.is_some(),
-        base: from.unwrap_or(base.head),
+        base: from,
         ours: base.head,
-        theirs: job.theirs,
+        theirs: job.theirs.id,
     }
 }
 
@@ -475,8 +488,8 @@ fn head_info(base: &Base, job: &Job) -> CommitInfo {
     }
 }
 
-/// Stores what all of them need in one batch.
-async fn store(repository: &Repository, prepared: &mut [Prepared]) -> Result<()> {
+/// Stores what all of them need in one batch, and keeps it.
+async fn store(repository: &Repository, prepared: &mut [Prepared]) -> Result<Option<Guard>> {
     let mut objects: HashMap<ObjectKey, Object> = HashMap::new();
     let mut order = Vec::new();
     let mut snapshots = Vec::new();
@@ -490,7 +503,7 @@ async fn store(repository: &Repository, prepared: &mut [Prepared]) -> Result<()>
         snapshots.extend(commit.snapshots);
     }
     if snapshots.is_empty() {
-        return Ok(());
+        return Ok(None);
     }
     let objects = order.iter().filter_map(|key| objects.remove(key)).collect();
     let commit = Commit {
@@ -499,9 +512,8 @@ async fn store(repository: &Repository, prepared: &mut [Prepared]) -> Result<()>
         references: Vec::new(),
     };
     let stored = repository.store().commit(repository.tenant(), commit).await;
-    stored
-        .map_err(|error| elevo_engine::Error::from(error).into())
-        .map(drop)
+    let stored = stored.map_err(elevo_engine::Error::from)?;
+    Ok(Some(stored.held))
 }
 
 fn answer_all(jobs: Vec<Waiting>, failure: &Failure) {

@@ -16,6 +16,7 @@ use elevo_policy::Strategy;
 
 use super::landing::{Done, Job};
 use super::out;
+use crate::app::kept::Kept;
 use crate::app::{App, Principal};
 use crate::clock;
 use crate::failure::{Failure, Result};
@@ -184,7 +185,6 @@ impl App {
         let job = Job {
             kind: LandingKind::Merge,
             base: None,
-            theirs: taken,
             workspace: Some(row.id.clone()),
             agent: row.agent.clone(),
             rights: row.agent.clone(),
@@ -200,7 +200,7 @@ impl App {
         job: Job,
         dry_run: bool,
     ) -> Result<api::MergeResult> {
-        let theirs = job.theirs;
+        let theirs = job.theirs.id;
         if dry_run {
             let (head, merge) = self.rehearse(project, &job).await?;
             let done = Done {
@@ -263,7 +263,7 @@ impl App {
 pub(super) fn job(
     who: &Principal,
     wish: &api::Merge,
-    theirs: SnapshotId,
+    theirs: Kept,
     request: Option<String>,
 ) -> Job {
     Job {

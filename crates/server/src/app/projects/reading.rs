@@ -11,6 +11,7 @@ use elevo_policy::{Access, View};
 
 use super::out;
 use crate::app::diff::{change_out, count, readable};
+use crate::app::kept::Kept;
 use crate::app::{App, Principal};
 use crate::failure::{Failure, Result, short};
 
@@ -39,16 +40,13 @@ impl App {
         who.needs(Scope::ProjectsRead)?;
         let project = self.project_of(who, project).await?;
         let view = self.view_of(who, &project).await?;
-        let snapshot = match at {
-            Some(text) => self.head_of(who, &project, text).await?,
-            None => project.head,
-        };
+        let version = self.version(&project, at).await?;
         let repository = self.homes.repository(who.tenant);
-        let tree = StateTree::open(&repository, snapshot).await?;
+        let tree = StateTree::open(&repository, version.id).await?;
         Ok(Seen {
             project,
             view,
-            snapshot,
+            snapshot: version.id,
             tree,
         })
     }
@@ -139,7 +137,7 @@ impl App {
     ) -> Result<api::Diff> {
         let (mut diff, seen, base) = self.states(who, project, from, to).await?;
         let mut out = api::Diff {
-            base: base.to_string(),
+            base: base.id.to_string(),
             changes: Vec::new(),
             totals: api::DiffTotals::default(),
             truncated: false,
@@ -162,7 +160,7 @@ impl App {
         project: &str,
         (from, to): (Option<&str>, Option<&str>),
     ) -> Result<Vec<u8>> {
-        let (mut diff, seen, _) = self.states(who, project, from, to).await?;
+        let (mut diff, seen, _base) = self.states(who, project, from, to).await?;
         let (mut bytes, options) = (Vec::new(), PatchOptions::default());
         let repository = diff.repository().clone();
         while let Some(change) = seen.next_of(&mut diff).await? {
@@ -186,7 +184,7 @@ impl App {
         let (mut diff, seen, base) = self.states(who, project, from, to).await?;
         let repository = diff.repository().clone();
         let mut out = api::DiffStat {
-            base: base.to_string(),
+            base: base.id.to_string(),
             ..api::DiffStat::default()
         };
         while let Some(change) = seen.next_of(&mut diff).await? {
@@ -216,24 +214,25 @@ impl App {
         project: &str,
         from: Option<&str>,
         to: Option<&str>,
-    ) -> Result<(Diff, Seen, SnapshotId)> {
+    ) -> Result<(Diff, Seen, Kept)> {
         let after = self.seen(who, project, to).await?;
         let from = match from {
-            Some(text) => self.head_of(who, &after.project, text).await?,
+            Some(_) => self.version(&after.project, from).await?,
             None => self.before(&after).await?,
         };
         let repository = after.tree.repository().clone();
-        let before = repository.snapshot(from).await?.tree;
+        let before = repository.snapshot(from.id).await?.tree;
         let diff = Diff::new(&repository, before, after.tree.tree().await?);
         Ok((diff, after, from))
     }
 
     /// The head before this one.
-    async fn before(&self, seen: &Seen) -> Result<SnapshotId> {
+    async fn before(&self, seen: &Seen) -> Result<Kept> {
         let landed = self
             .catalog
             .landing_of_snapshot(&seen.project.id, seen.snapshot);
-        Ok(landed.await?.map_or(seen.snapshot, |entry| entry.parent))
+        let before = landed.await?.map_or(seen.snapshot, |entry| entry.parent);
+        self.keep_version(&seen.project, before).await
     }
 }
 

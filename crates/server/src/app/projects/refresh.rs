@@ -11,8 +11,10 @@ use elevo_merge::{LaterFirst, Limits, Rules, Sides, TreeMerge, merge_trees};
 use elevo_objects::SnapshotId;
 use elevo_policy::Policy;
 
+use super::applying::committed;
 use super::{out, policies};
 use crate::app::files::info;
+use crate::app::kept::Kept;
 use crate::app::{App, Principal, parts};
 use crate::clock;
 use crate::failure::{Failure, Result};
@@ -27,11 +29,11 @@ const LISTED: usize = 1000;
 struct Brought {
     merge: TreeMerge,
     /// The head that it was made with.
-    head: SnapshotId,
+    head: Kept,
     /// What the workspace should hold.
-    target: SnapshotId,
+    target: Kept,
     /// What it and the project agree on then.
-    base: SnapshotId,
+    base: Kept,
 }
 
 impl App {
@@ -72,7 +74,7 @@ impl App {
         }
         if dry_run {
             let taken = self.snapshot_of_workspace(who, row).await?;
-            let brought = self.bring(who, row, &project, taken).await?;
+            let brought = self.bring(who, row, &project, taken.id).await?;
             return Ok(Some(refreshed(&brought)));
         }
         let _held = self.hold(&row.id).await;
@@ -88,7 +90,7 @@ impl App {
             let mut brought = None;
             workspaces.refresh::<Failure>(&id, info, &frozen, &Progress::new(), |taken| {
                 let made = handle.block_on(app.bring(&who, &copy, &project, taken))?;
-                let target = made.target;
+                let target = made.target.id;
                 brought = Some(made);
                 Ok(Some(target))
             })?;
@@ -97,7 +99,10 @@ impl App {
         let Some(brought) = brought.await? else {
             return Ok(None);
         };
-        match self.move_base(row, brought.base, brought.head).await? {
+        match self
+            .move_base(row, brought.base.id, brought.head.id)
+            .await?
+        {
             true => Ok(Some(refreshed(&brought))),
             false => Ok(None),
         }
@@ -113,14 +118,16 @@ impl App {
     ) -> Result<Option<api::Refreshed>> {
         let policy = self.policy_of(project).await?;
         let view = policy.for_agent(row.agent.as_deref());
-        let target = self.visible_part(who, project.head, &view).await?;
+        let head = self.keep_head(project).await?;
+        let kept = self.visible_part(who, &head, &view).await?;
+        let (head, target) = (head.id, kept.id);
         let done = api::Refreshed {
-            head: project.head.to_string(),
+            head: head.to_string(),
             changed: Vec::new(),
             changed_count: u64::from(target != row.base),
             conflicts: Vec::new(),
         };
-        if dry_run || (target == row.base && project.head == row.synced) {
+        if dry_run || (target == row.base && head == row.synced) {
             return Ok(Some(done));
         }
         let _held = self.hold(&row.id).await;
@@ -129,7 +136,7 @@ impl App {
             Ok(workspaces.follow(&id, target, &Progress::new())?)
         });
         followed.await?;
-        let moved = self.move_base(row, target, project.head).await?;
+        let moved = self.move_base(row, target, head).await?;
         Ok(moved.then_some(done))
     }
 
@@ -165,8 +172,14 @@ impl App {
     ) -> Result<Brought> {
         let policy = self.policy_of(project).await?;
         let view = policy.for_agent(row.agent.as_deref());
-        let theirs = self.visible_part(who, project.head, &view).await?;
+        let head = self.keep_head(project).await?;
+        let theirs = self.visible_part(who, &head, &view).await?;
         let repository = self.homes.repository(row.tenant);
+        let (taken, before) = (
+            self.keep(row.tenant, taken),
+            self.keep(row.tenant, row.base),
+        );
+        let (taken, before) = tokio::try_join!(taken, before)?;
         // What the head has, everybody may have who may see it.
         let everything = policies::compile(&Policy::default())?;
         let rules = Rules {
@@ -178,13 +191,13 @@ impl App {
             precedence: &LaterFirst,
         };
         let sides = Sides {
-            base: &repository.snapshot(row.base).await?,
-            ours: &StateTree::open(&repository, taken).await?,
-            theirs: &repository.snapshot(theirs).await?,
+            base: &repository.snapshot(before.id).await?,
+            ours: &StateTree::open(&repository, taken.id).await?,
+            theirs: &repository.snapshot(theirs.id).await?,
         };
         let merge = merge_trees(&sides, &rules, &self.drivers, &Limits::default()).await?;
         let told = |what: &str| CommitInfo {
-            parents: vec![taken],
+            parents: vec![taken.id],
             author: "elevo".into(),
             message: format!("{what} of {}", row.id),
             created: clock::now(),
@@ -192,16 +205,16 @@ impl App {
             reference: None,
         };
         let target = match merge.landed.is_empty() {
-            true => taken,
-            false => merge.tree.clone().commit(told("refresh")).await?,
+            true => taken.clone(),
+            false => committed(&merge.tree.clone(), told("refresh")).await?,
         };
         let base = match merge.agreed.tree().await? == sides.theirs.tree {
             true => theirs,
-            false => merge.agreed.clone().commit(told("base")).await?,
+            false => committed(&merge.agreed.clone(), told("base")).await?,
         };
         Ok(Brought {
             merge,
-            head: project.head,
+            head,
             target,
             base,
         })
@@ -212,7 +225,7 @@ fn refreshed(brought: &Brought) -> api::Refreshed {
     let merge = &brought.merge;
     let changed = merge.landed.iter().take(LISTED);
     api::Refreshed {
-        head: brought.head.to_string(),
+        head: brought.head.id.to_string(),
         changed: changed.map(|landed| out::path_text(&landed.path)).collect(),
         changed_count: merge.landed.len() as u64,
         conflicts: out::conflicts(merge, LISTED)

@@ -8,17 +8,19 @@ use elevo_api as api;
 use elevo_api::Scope;
 use elevo_catalog::{LandingKind, Project, Review, ReviewChange, ReviewQuery, ReviewState, Sides};
 use elevo_core::{ErrorCode, TreePath};
-use elevo_engine::{Attributes, StateTree};
+use elevo_engine::{Attributes, Error as EngineError, StateTree};
 use elevo_merge::{Merged, Versions};
-use elevo_objects::{Entry, SnapshotId};
+use elevo_objects::Entry;
 use elevo_policy::Access;
 use serde_json::{Value, json};
 
 use super::PageQuery;
+use super::applying::committed;
 use super::landing::{Decision, Job};
 use super::merging::job;
 use super::out;
 use crate::app::files::{SHARED, info};
+use crate::app::kept::Kept;
 use crate::app::{App, Principal};
 use crate::clock;
 use crate::failure::{Failure, Result, short};
@@ -121,8 +123,15 @@ impl App {
         match entry {
             None | Some(Entry::Directory { .. }) => Ok(None),
             Some(entry) => {
-                let bytes = self.homes.repository(who.tenant).bytes(&entry).await?;
-                Ok(Some(bytes))
+                let bytes = self.homes.repository(who.tenant).bytes(&entry).await;
+                match bytes {
+                    // Only an open review keeps its sides.
+                    Err(EngineError::MissingObject(_)) if review.state != ReviewState::Open => {
+                        let message = "the review is closed, and this side of it was dropped";
+                        Err(Failure::new(ErrorCode::VersionDropped, message))
+                    }
+                    bytes => Ok(Some(bytes?)),
+                }
             }
         }
     }
@@ -144,7 +153,8 @@ impl App {
             return Err(closed(&review));
         }
         let decision = self.decision(who, &review, &wish);
-        let theirs = self.resolved_tree(who, &review, &wish).await?;
+        let ours = self.keep(who.tenant, review.sides.ours_snapshot).await?;
+        let theirs = self.resolved_tree(who, &review, &ours, &wish).await?;
         let wish = api::Merge {
             message: match wish.message.is_empty() {
                 true => format!("decided on {}", out::path_text(&review.path)),
@@ -154,7 +164,7 @@ impl App {
         };
         let job = Job {
             kind: LandingKind::Resolve,
-            base: Some(review.sides.ours_snapshot),
+            base: Some(ours),
             agent: review.agent.clone(),
             decides: Some(decision),
             ..job(who, &wish, theirs, request)
@@ -206,21 +216,21 @@ impl App {
         &self,
         who: &Principal,
         review: &Review,
+        ours: &Kept,
         wish: &api::ResolveReview,
-    ) -> Result<SnapshotId> {
-        let ours = review.sides.ours_snapshot;
+    ) -> Result<Kept> {
         let repository = self.homes.repository(who.tenant);
-        let tree = StateTree::open(&repository, ours).await?;
+        let tree = StateTree::open(&repository, ours.id).await?;
         let path = &review.path;
         match wish.resolution {
-            api::Resolution::Ours | api::Resolution::Reject => return Ok(ours),
+            api::Resolution::Ours | api::Resolution::Reject => return Ok(ours.clone()),
             api::Resolution::Theirs => {
                 put(&tree, &review.path, review.sides.theirs.clone()).await?
             }
             api::Resolution::Suggested => match self.suggested(review).await? {
                 Some(bytes) => write(&tree, review, bytes).await?,
                 None => match review.detail["suggestion"].as_str() {
-                    Some("ours") => return Ok(ours),
+                    Some("ours") => return Ok(ours.clone()),
                     _ => put(&tree, &review.path, review.sides.theirs.clone()).await?,
                 },
             },
@@ -231,7 +241,7 @@ impl App {
         }
         let mut info = info(who, format!("a decision on {}", out::path_text(path)));
         info.labels.insert(SHARED.into(), review.project.clone());
-        Ok(tree.commit(info).await?)
+        committed(&tree, info).await
     }
 
     /// What the driver that found the conflict suggests.

@@ -13,10 +13,19 @@ use elevo_policy::{Access, View};
 
 use super::PageQuery;
 use crate::app::files::info;
+use crate::app::kept::Kept;
 use crate::app::keys::check_name;
 use crate::app::{App, Principal, parts, spec};
 use crate::clock;
 use crate::failure::{Failure, Result, short};
+
+/// The row of a workspace that is to be made.
+#[derive(Clone, Debug)]
+pub(crate) struct NewWorkspace {
+    pub(crate) row: Workspace,
+    /// Until the catalog has it, nobody else keeps what it holds.
+    _kept: [Kept; 2],
+}
 
 impl App {
     /// Makes a workspace for an agent that somebody else runs.
@@ -31,8 +40,9 @@ impl App {
         }
         let limit =
             spec::workspace_disk(&self.config, wish.disk.as_deref(), self.homes.can_limit())?;
-        let row = self.new_workspace(who, &wish, clock::id("ws-")).await?;
-        self.catalog.add_workspace(&row).await?;
+        let new = self.new_workspace(who, &wish, clock::id("ws-")).await?;
+        self.catalog.add_workspace(&new.row).await?;
+        let row = new.row;
         let made = self.make_directory(&row, limit).await;
         if let Err(failure) = made {
             self.forget_workspace(&row).await?;
@@ -47,27 +57,24 @@ impl App {
         who: &Principal,
         wish: &api::CreateWorkspace,
         id: String,
-    ) -> Result<Workspace> {
+    ) -> Result<NewWorkspace> {
         let agent = self.agent_for(who, wish.agent.as_deref()).await?;
         let project = self.project_of(who, &wish.project).await?;
-        let synced = match &wish.snapshot {
-            None => project.head,
-            Some(text) => self.head_of(who, &project, text).await?,
-        };
+        let synced = self.version(&project, wish.snapshot.as_deref()).await?;
         let view = self.policy_of(&project).await?.for_agent(agent.as_deref());
-        let base = self.visible_part(who, synced, &view).await?;
+        let base = self.visible_part(who, &synced, &view).await?;
         let now = clock::now();
         let read_only = wish.read_only || view.is_read_only();
         let sync = serde_json::to_value(check_sync(wish.sync)?);
-        Ok(Workspace {
+        let row = Workspace {
             id,
             tenant: who.tenant,
             project: Some(project.id.clone()),
             agent,
             key: who.key.clone(),
             name: wish.name.clone(),
-            base,
-            synced,
+            base: base.id,
+            synced: synced.id,
             merges: 0,
             sync: sync.map_err(|error| Failure::internal(&error))?,
             read_only,
@@ -76,7 +83,9 @@ impl App {
             last_merge: None,
             created: now,
             updated: now,
-        })
+        };
+        let _kept = [synced, base];
+        Ok(NewWorkspace { row, _kept })
     }
 
     async fn agent_for(&self, who: &Principal, wanted: Option<&str>) -> Result<Option<String>> {
@@ -97,16 +106,17 @@ impl App {
         }
     }
 
-    /// A snapshot that is or was the project's head.
-    pub(crate) async fn head_of(
-        &self,
-        who: &Principal,
-        project: &Project,
-        text: &str,
-    ) -> Result<SnapshotId> {
-        let id = self.known_snapshot(who, text).await?;
+    /// The project's head, or a snapshot that is or was it, by its id or a tag.
+    pub(crate) async fn version(&self, project: &Project, text: Option<&str>) -> Result<Kept> {
+        let Some(text) = text else {
+            return self.keep_head(project).await;
+        };
+        let id = match text.parse() {
+            Ok(id) => id,
+            Err(_) => self.tagged(project, text).await?,
+        };
         if id == project.head || self.was_head(project, id).await? {
-            return Ok(id);
+            return self.keep_version(project, id).await;
         }
         let message = format!("snapshot `{}` was never the project's head", short(text));
         let failure = Failure::new(ErrorCode::SnapshotNotFound, message);
@@ -127,22 +137,22 @@ impl App {
     pub(crate) async fn visible_part(
         &self,
         who: &Principal,
-        of: SnapshotId,
+        of: &Kept,
         view: &View,
-    ) -> Result<SnapshotId> {
+    ) -> Result<Kept> {
         if !view.hides_anything() {
-            return Ok(of);
+            return Ok(of.clone());
         }
         let repository = self.homes.repository(who.tenant);
-        let snapshot = repository.snapshot(of).await?;
+        let snapshot = repository.snapshot(of.id).await?;
         let tree = StateTree::at(&repository, &snapshot);
         hide(&tree, view).await?;
         if tree.tree().await? == snapshot.tree {
-            return Ok(of);
+            return Ok(of.clone());
         }
-        let mut info = info(who, format!("what may be seen of {of}"));
+        let mut info = info(who, format!("what may be seen of {}", of.id));
         info.created = snapshot.created;
-        Ok(tree.commit(info).await?)
+        Kept::of(&repository, tree.commit(info).await?).await
     }
 
     async fn make_directory(&self, row: &Workspace, limit: Option<u64>) -> Result<PathBuf> {
@@ -279,7 +289,7 @@ impl App {
         &self,
         who: &Principal,
         row: &Workspace,
-    ) -> Result<SnapshotId> {
+    ) -> Result<Kept> {
         let _held = self.hold(&row.id).await;
         let frozen = match self.catalog.sandbox(row.tenant, &row.id).await? {
             Some(sandbox) => self.frozen(&sandbox),
@@ -292,7 +302,7 @@ impl App {
                 .snapshot(&id, info, &frozen, &Progress::new())?
                 .id)
         });
-        taken.await
+        self.keep(row.tenant, taken.await?).await
     }
 
     pub(super) async fn workspaces_on(

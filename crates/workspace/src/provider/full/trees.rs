@@ -21,11 +21,12 @@ use elevo_engine::Progress;
 
 use super::{FullProvider, refuse_limit};
 use crate::error::{Error, Result};
+#[cfg(target_os = "linux")]
+use crate::mounts::unmount_all;
 use crate::provider::Origin;
 #[cfg(target_os = "linux")]
 use crate::provider::place_id;
-#[cfg(target_os = "linux")]
-use crate::provider::readers::{Readers, unmount_all};
+use crate::provider::readers::Readers;
 use crate::trash;
 
 const UNFINISHED: &str = "unfinished";

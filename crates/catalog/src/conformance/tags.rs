@@ -1,0 +1,141 @@
+//! Names of versions.
+
+use futures::future::join_all;
+
+use super::samples::{add_project, project, snapshot};
+use super::text::HOSTILE;
+use super::{
+    AGENT, ALICE, BOB, KEY, Place, assert_being_removed, assert_exists, assert_not_found,
+    assert_refused, at, furnished,
+};
+use crate::bounds::{MAX_NAME_BYTES, MAX_PAGE, MAX_TEXT_BYTES};
+use crate::error::{Error, Kind};
+use crate::projects::Projects;
+use crate::records::Tag;
+
+pub(super) fn tag(project: &str, name: &str, version: u64) -> Tag {
+    Tag {
+        project: project.into(),
+        name: name.into(),
+        snapshot: snapshot(version),
+        key: KEY.into(),
+        agent: None,
+        message: String::new(),
+        created: at(200),
+    }
+}
+
+/// With every part of it, and none but of its project.
+pub async fn a_tag_comes_back_as_it_was_set(place: &impl Place) {
+    let catalog = furnished(place).await;
+    for id in ["p", "q"] {
+        add_project(&catalog, &project(ALICE, id)).await;
+    }
+    let full = Tag {
+        agent: Some(AGENT.into()),
+        message: "why\nnot".into(),
+        ..tag("p", "v1", 1)
+    };
+    catalog.set_tag(ALICE, &full, false).await.expect("set");
+    let bare = tag("q", "v1", 2);
+    catalog.set_tag(ALICE, &bare, true).await.expect("set");
+    let found = catalog.tag("p", "v1").await.expect("tag");
+    assert_eq!(found.as_ref(), Some(&full));
+    let found = catalog.tags("q", None, 10).await.expect("tags");
+    assert_eq!(found, [bare]);
+    for (project, name) in [("p", "v2"), ("p", "V1"), ("x", "v1"), ("p", "")] {
+        assert_eq!(catalog.tag(project, name).await.expect("tag"), None);
+        assert!(!catalog.remove_tag(project, name).await.expect("none"));
+    }
+    assert!(catalog.remove_tag("p", "v1").await.expect("removed"));
+    assert!(!catalog.remove_tag("p", "v1").await.expect("gone"));
+    assert_eq!(catalog.tag("p", "v1").await.expect("tag"), None);
+}
+
+/// Only if it is said that it may.
+pub async fn a_tag_moves_only_when_it_may(place: &impl Place) {
+    let handles = [furnished(place).await, place.open().await];
+    let catalog = &handles[0];
+    add_project(catalog, &project(ALICE, "p")).await;
+    let tries = (1..=8).map(|n| {
+        let catalog = &handles[n % 2];
+        async move {
+            let set = catalog
+                .set_tag(ALICE, &tag("p", "v", n as u64), false)
+                .await;
+            match set {
+                Ok(()) => Some(n as u64),
+                Err(Error::Exists { what: Kind::Tag }) => None,
+                Err(other) => panic!("{other:?}"),
+            }
+        }
+    });
+    let won: Vec<_> = join_all(tries).await.into_iter().flatten().collect();
+    assert_eq!(won.len(), 1, "one of them");
+    let found = catalog.tag("p", "v").await.expect("tag");
+    assert_eq!(found, Some(tag("p", "v", won[0])));
+    let moved = tag("p", "v", 9);
+    catalog.set_tag(ALICE, &moved, true).await.expect("moved");
+    let again = catalog.set_tag(ALICE, &moved, false).await;
+    assert_exists(again, Kind::Tag);
+    let found = catalog.tag("p", "v").await.expect("tag");
+    assert_eq!(found, Some(moved));
+    for (tenant, id) in [(BOB, "p"), (ALICE, "x")] {
+        let unknown = catalog.set_tag(tenant, &tag(id, "w", 1), false).await;
+        assert_not_found(unknown, Kind::Project);
+    }
+    let marked = catalog.begin_removal(ALICE, "p", at(300)).await;
+    marked.expect("marked");
+    let late = catalog.set_tag(ALICE, &tag("p", "w", 1), true).await;
+    assert_being_removed(late, Kind::Project);
+}
+
+/// In pages of any length; and promise 9.
+pub async fn tags_are_listed_by_name(place: &impl Place) {
+    let catalog = furnished(place).await;
+    for id in ["p", "q"] {
+        add_project(&catalog, &project(ALICE, id)).await;
+    }
+    let longest = "x".repeat(MAX_NAME_BYTES);
+    let mut names: Vec<_> = HOSTILE
+        .into_iter()
+        .chain([&*longest, "a", "b", "B"])
+        .collect();
+    for (n, name) in names.iter().enumerate() {
+        let one = Tag {
+            message: (*name).into(),
+            ..tag("p", name, n as u64)
+        };
+        catalog.set_tag(ALICE, &one, false).await.expect("set");
+        let found = catalog.tag("p", name).await.expect("tag");
+        assert_eq!(found, Some(one));
+    }
+    let other = tag("q", "elsewhere", 1);
+    catalog.set_tag(ALICE, &other, false).await.expect("set");
+    names.sort_unstable();
+    for limit in [1, 3, MAX_PAGE] {
+        let mut seen: Vec<String> = Vec::new();
+        loop {
+            let page = catalog.tags("p", seen.last().map(|it| &**it), limit).await;
+            let page = page.expect("tags");
+            assert!(page.len() <= limit as usize);
+            if page.is_empty() {
+                break;
+            }
+            seen.extend(page.into_iter().map(|one| one.name));
+        }
+        assert_eq!(seen, names, "in pages of {limit}");
+    }
+    for limit in [0, MAX_PAGE + 1] {
+        assert_refused(catalog.tags("p", None, limit).await);
+    }
+    for bad in ["", "a\0b", &"x".repeat(MAX_NAME_BYTES + 1)] {
+        let set = catalog.set_tag(ALICE, &tag("p", bad, 1), true).await;
+        assert_refused(set);
+    }
+    let wordy = Tag {
+        message: "x".repeat(MAX_TEXT_BYTES + 1),
+        ..tag("p", "new", 1)
+    };
+    assert_refused(catalog.set_tag(ALICE, &wordy, true).await);
+}

@@ -1,0 +1,144 @@
+//! What happened.
+
+use elevo_core::Timestamp;
+use serde_json::json;
+use sqlx::{QueryBuilder, Sqlite, SqliteConnection};
+
+use super::database::{self, Database};
+use super::{failure, rows};
+use crate::bounds::{self, micros};
+use crate::error::Result;
+use crate::records::{Event, EventKind, EventQuery, NewEvent, Sandbox};
+
+macro_rules! columns {
+    () => {
+        "id, tenant, agent, kind, subject, at, data"
+    };
+}
+
+const INSERT: &str =
+    "INSERT INTO events (tenant, agent, kind, subject, at, data) VALUES (?, ?, ?, ?, ?, ?)";
+
+/// As many are forgotten in one transaction.
+const FORGOTTEN: u32 = 5000;
+
+pub(super) async fn add(database: &Database, event: &NewEvent) -> Result<u64> {
+    let mut transaction = database.write().await?;
+    let id = insert(&mut transaction, event).await?;
+    database::commit(transaction).await?;
+    Ok(id)
+}
+
+pub(super) async fn insert(connection: &mut SqliteConnection, event: &NewEvent) -> Result<u64> {
+    bounds::event(event)?;
+    let done = sqlx::query(INSERT)
+        .bind(&event.tenant.as_bytes()[..])
+        .bind(&event.agent)
+        .bind(event.kind.name())
+        .bind(&event.subject)
+        .bind(micros(event.at)?)
+        .bind(rows::to_json(&event.data)?)
+        .execute(connection)
+        .await
+        .map_err(failure::of)?;
+    Ok(done.last_insert_rowid() as u64)
+}
+
+/// What happened to a sandbox.
+pub(super) async fn tell(
+    connection: &mut SqliteConnection,
+    sandbox: &Sandbox,
+    kind: EventKind,
+    at: Timestamp,
+) -> Result<()> {
+    let event = NewEvent {
+        tenant: sandbox.tenant,
+        agent: sandbox.agent.clone(),
+        kind,
+        subject: sandbox.id.clone(),
+        at,
+        data: json!({
+            "sandboxId": sandbox.id,
+            "name": sandbox.name,
+            "state": sandbox.state.name(),
+            "reason": sandbox.reason,
+            "template": sandbox.template,
+            "createdAt": micros(sandbox.created)?,
+            "expiresAt": micros(sandbox.expires)?,
+        }),
+    };
+    insert(connection, &event).await.map(drop)
+}
+
+pub(super) async fn list(database: &Database, query: &EventQuery) -> Result<Vec<Event>> {
+    bounds::limit(query.limit)?;
+    let mut select = QueryBuilder::new(concat!("SELECT ", columns!(), " FROM events WHERE 1 = 1"));
+    push_filters(&mut select, query);
+    select.push(" ORDER BY id LIMIT ").push_bind(query.limit);
+    let rows = select.build().fetch_all(database.readers()).await;
+    rows::all(&rows.map_err(failure::of)?, rows::event)
+}
+
+/// Values are bound, never written into the statement.
+pub(super) fn push_filters(builder: &mut QueryBuilder<Sqlite>, query: &EventQuery) {
+    let after = i64::try_from(query.after).unwrap_or(i64::MAX);
+    builder.push(" AND id > ").push_bind(after);
+    if let Some(tenant) = query.tenant {
+        builder.push(" AND tenant = ");
+        builder.push_bind(tenant.as_bytes().to_vec());
+    }
+    if let Some(agent) = &query.agent {
+        builder.push(" AND (agent = ").push_bind(agent.clone());
+        builder.push(" OR kind = ");
+        builder.push_bind(EventKind::ProjectLanded.name());
+        builder.push(")");
+    }
+    if let Some(subject) = &query.subject {
+        builder.push(" AND subject = ").push_bind(subject.clone());
+    }
+    if !query.kinds.is_empty() {
+        builder.push(" AND kind IN (");
+        let mut names = builder.separated(", ");
+        for kind in &query.kinds {
+            names.push_bind(kind.name());
+        }
+        builder.push(")");
+    }
+}
+
+pub(super) async fn last(database: &Database) -> Result<u64> {
+    last_in(&mut *database.readers().acquire().await.map_err(failure::of)?).await
+}
+
+/// Also of those that were forgotten.
+pub(super) async fn last_in(connection: &mut SqliteConnection) -> Result<u64> {
+    let last = sqlx::query_scalar("SELECT seq FROM sqlite_sequence WHERE name = 'events'");
+    let last: Option<i64> = last.fetch_optional(connection).await.map_err(failure::of)?;
+    Ok(last.unwrap_or_default() as u64)
+}
+
+pub(super) async fn forget(database: &Database, before: Timestamp) -> Result<u64> {
+    const OLD: &str = "SELECT id FROM events WHERE at < ?1 \
+         AND id <= (SELECT coalesce(min(position), 9223372036854775807) FROM webhooks) \
+         AND NOT EXISTS (SELECT 1 FROM deliveries \
+             WHERE deliveries.event = events.id AND deliveries.state = 'pending') \
+         ORDER BY at LIMIT ?2";
+    let mut transaction = database.write().await?;
+    let old: Vec<i64> = sqlx::query_scalar(OLD)
+        .bind(micros(before)?)
+        .bind(FORGOTTEN)
+        .fetch_all(&mut *transaction)
+        .await
+        .map_err(failure::of)?;
+    for statement in [
+        "DELETE FROM deliveries WHERE event = ?",
+        "DELETE FROM events WHERE id = ?",
+    ] {
+        for id in &old {
+            let deleted = sqlx::query(statement).bind(id).execute(&mut *transaction);
+            deleted.await.map_err(failure::of)?;
+        }
+    }
+    database::commit(transaction).await?;
+    Ok(old.len() as u64)
+}

@@ -1,0 +1,175 @@
+//! Which versions keep their content, and those that do not any more.
+
+use std::collections::{BTreeSet, HashSet};
+
+use elevo_core::{TenantId, Timestamp};
+use elevo_objects::SnapshotId;
+use sqlx::sqlite::SqliteRow;
+use sqlx::{SqliteConnection, SqliteExecutor};
+
+use super::database::{self, Database};
+use super::{failure, projects, rows};
+use crate::bounds::{self, micros};
+use crate::error::{Error, Kind, Result};
+use crate::records::{Earlier, Project, Unkept, UnkeptQuery};
+
+/// Versions that are not the newest, each by the landing that replaced it, and
+/// without those that were the head again later.
+pub(super) const SELECT_EARLIER: &str = "SELECT sequence - 1 AS version, parent AS snapshot, created AS replaced, \
+     (SELECT created FROM landings own WHERE own.project = landings.project \
+      AND own.sequence = landings.sequence - 1) AS created \
+     FROM landings WHERE project = ? AND sequence > ? \
+     AND NOT EXISTS (SELECT 1 FROM dropped_versions gone \
+      WHERE gone.project = landings.project AND gone.snapshot = landings.parent) \
+     AND NOT EXISTS (SELECT 1 FROM landings later INDEXED BY landings_by_snapshot \
+      WHERE later.project = landings.project AND later.snapshot = landings.parent \
+      AND later.sequence >= landings.sequence) \
+     ORDER BY sequence LIMIT ?";
+
+/// What a project needs, whatever its retention says.
+pub(super) const SELECT_NEEDED: &str = "SELECT head AS snapshot FROM projects WHERE id = ?2 \
+     UNION ALL SELECT snapshot FROM tags WHERE project = ?2 \
+     UNION ALL SELECT base FROM workspaces WHERE tenant = ?1 AND project = ?2 \
+     UNION ALL SELECT synced FROM workspaces WHERE tenant = ?1 AND project = ?2 \
+     UNION ALL SELECT base_snapshot FROM reviews INDEXED BY reviews_open_of_project \
+      WHERE state = 'open' AND tenant = ?1 AND project = ?2 \
+     UNION ALL SELECT ours_snapshot FROM reviews INDEXED BY reviews_open_of_project \
+      WHERE state = 'open' AND tenant = ?1 AND project = ?2 \
+     UNION ALL SELECT theirs_snapshot FROM reviews INDEXED BY reviews_open_of_project \
+      WHERE state = 'open' AND tenant = ?1 AND project = ?2";
+
+pub(super) const SELECT_DROPPED: &str =
+    "SELECT 1 FROM dropped_versions WHERE project = ? AND snapshot = ?";
+
+pub(super) const SELECT_DROPPED_FROM: &str = "SELECT id FROM dropped_versions CROSS JOIN projects ON id = project \
+     WHERE snapshot = ? AND tenant = ?";
+
+const INSERT: &str = "INSERT INTO dropped_versions (project, snapshot, dropped) VALUES (?, ?, ?) \
+                      ON CONFLICT DO NOTHING";
+
+pub(super) async fn unkept(
+    database: &Database,
+    project: &Project,
+    query: &UnkeptQuery,
+) -> Result<Unkept> {
+    bounds::limit(query.limit)?;
+    // Landings have a number more than what they replaced.
+    let after = query.after.map_or(0, |version| version.saturating_add(1));
+    let rows = sqlx::query(SELECT_EARLIER)
+        .bind(&project.id)
+        .bind(i64::try_from(after).unwrap_or(i64::MAX))
+        .bind(query.limit)
+        .fetch_all(database.readers())
+        .await
+        .map_err(failure::of)?;
+    let mut snapshots = Vec::new();
+    for row in &rows {
+        let version = earlier(row, project)?;
+        let is_kept = version.created >= query.since
+            || project
+                .retention
+                .keeps(version, project.sequence, query.now);
+        if !is_kept {
+            snapshots.push(rows::snapshot(row, "snapshot")?);
+        }
+    }
+    let last = rows.last().filter(|_| rows.len() == query.limit as usize);
+    let next = last.map(|row| rows::number(row, "version")).transpose()?;
+    Ok(Unkept { snapshots, next })
+}
+
+fn earlier(row: &SqliteRow, project: &Project) -> Result<Earlier> {
+    Ok(Earlier {
+        sequence: rows::number(row, "version")?,
+        created: rows::optional_time(row, "created")?.unwrap_or(project.created),
+        replaced: rows::time(row, "replaced")?,
+    })
+}
+
+pub(super) async fn drop_versions(
+    database: &Database,
+    project: &Project,
+    snapshots: &[SnapshotId],
+    now: Timestamp,
+) -> Result<Vec<SnapshotId>> {
+    if snapshots.len() > bounds::MAX_PAGE as usize {
+        let most = bounds::MAX_PAGE;
+        return Err(Error::Refused(format!(
+            "at most {most} are dropped at once"
+        )));
+    }
+    let now = micros(now)?;
+    let mut transaction = database.write().await?;
+    let found = projects::staying(&mut transaction, project.tenant, &project.id).await?;
+    if found.retention != project.retention {
+        let what = Kind::Project;
+        return Err(Error::Changed { what });
+    }
+    let needed = needed(&mut *transaction, project).await?;
+    let mut dropped = Vec::new();
+    for snapshot in snapshots.iter().filter(|one| !needed.contains(one)) {
+        let done = sqlx::query(INSERT)
+            .bind(&project.id)
+            .bind(&snapshot.0.as_bytes()[..])
+            .bind(now)
+            .execute(&mut *transaction)
+            .await
+            .map_err(failure::of)?;
+        if done.rows_affected() > 0 {
+            dropped.push(*snapshot);
+        }
+    }
+    database::commit(transaction).await?;
+    Ok(dropped)
+}
+
+pub(super) async fn needed(
+    executor: impl SqliteExecutor<'_>,
+    project: &Project,
+) -> Result<HashSet<SnapshotId>> {
+    let rows = sqlx::query(SELECT_NEEDED)
+        .bind(&project.tenant.as_bytes()[..])
+        .bind(&project.id)
+        .fetch_all(executor)
+        .await
+        .map_err(failure::of)?;
+    rows.iter()
+        .map(|row| rows::snapshot(row, "snapshot"))
+        .collect()
+}
+
+/// Refuses to let something need what was dropped. Whoever calls it writes in
+/// the same transaction what needs them.
+pub(super) async fn check_kept(
+    connection: &mut SqliteConnection,
+    project: &str,
+    snapshots: impl IntoIterator<Item = SnapshotId>,
+) -> Result<()> {
+    let snapshots: BTreeSet<_> = snapshots.into_iter().collect();
+    for snapshot in snapshots {
+        let row = sqlx::query(SELECT_DROPPED)
+            .bind(project)
+            .bind(&snapshot.0.as_bytes()[..])
+            .fetch_optional(&mut *connection)
+            .await
+            .map_err(failure::of)?;
+        if row.is_some() {
+            return Err(Error::Dropped { snapshot });
+        }
+    }
+    Ok(())
+}
+
+pub(super) async fn dropped_from(
+    database: &Database,
+    tenant: TenantId,
+    snapshot: SnapshotId,
+) -> Result<Vec<String>> {
+    let rows = sqlx::query(SELECT_DROPPED_FROM)
+        .bind(&snapshot.0.as_bytes()[..])
+        .bind(&tenant.as_bytes()[..])
+        .fetch_all(database.readers())
+        .await
+        .map_err(failure::of)?;
+    rows.iter().map(|row| rows::get(row, "id")).collect()
+}

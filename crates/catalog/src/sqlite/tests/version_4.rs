@@ -1,0 +1,45 @@
+//! A catalog as version 4 wrote it: with retention, and tags.
+
+use super::Temporary;
+use super::version_2::{TENANT, at, log, project, snapshot};
+use crate::conformance::Place;
+use crate::projects::Projects;
+use crate::records::{Project, Retention, Tag};
+
+#[tokio::test]
+async fn a_catalog_of_version_4_is_read() {
+    let place = Temporary::new();
+    place.restore(include_str!("version-4.sql")).await;
+    let catalog = place.open().await;
+    let expected = Project {
+        retention: Retention::Daily(30),
+        ..project()
+    };
+    let found = catalog.project(TENANT, "prj-1").await.unwrap();
+    assert_eq!(found, Some(expected));
+    let mut entries = log();
+    entries[1].dropped = Some(at(4));
+    assert_eq!(catalog.log("prj-1", None, 10).await.unwrap(), entries);
+    for (which, projects) in [(0, vec!["prj-1"]), (1, vec!["prj-1"]), (2, vec![])] {
+        let found = catalog.dropped_from(TENANT, snapshot(which)).await;
+        assert_eq!(found.unwrap(), projects);
+    }
+    let one = Tag {
+        project: "prj-1".into(),
+        name: "v1".into(),
+        snapshot: snapshot(2),
+        key: "key-1".into(),
+        agent: Some("agt-1".into()),
+        message: "as shown".into(),
+        created: at(5),
+    };
+    let two = Tag {
+        name: "v2".into(),
+        agent: None,
+        message: String::new(),
+        created: at(6),
+        ..one.clone()
+    };
+    let found = catalog.tags("prj-1", None, 10).await.unwrap();
+    assert_eq!(found, [one, two]);
+}

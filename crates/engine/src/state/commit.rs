@@ -1,0 +1,113 @@
+//! A tree becomes a snapshot.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use elevo_core::Timestamp;
+use elevo_objects::{Hash, Snapshot, SnapshotId, Tree};
+
+use super::StateTree;
+use super::directory::Directory;
+use super::seal::{Sealed, seal};
+use crate::error::Result;
+use crate::store::{Commit, Expected, Object, ReferenceUpdate};
+
+/// The largest batch a commit hands to the store in one piece.
+const MAX_COMMIT_BYTES: usize = 64 * 1024 * 1024;
+
+/// What a commit says about itself.
+#[derive(Clone, Debug)]
+pub struct CommitInfo {
+    /// The snapshots it was made from.
+    pub parents: Vec<SnapshotId>,
+    /// Who made it.
+    pub author: String,
+    /// Why.
+    pub message: String,
+    /// When.
+    pub created: Timestamp,
+    /// What else it should be found by.
+    pub labels: BTreeMap<String, String>,
+    /// A reference to move to it in the same step.
+    pub reference: Option<(String, Expected)>,
+}
+
+impl CommitInfo {
+    /// The snapshot of `tree` and `times` that this describes.
+    pub(crate) fn into_commit(
+        self,
+        tree: Tree,
+        times: Option<Hash>,
+        objects: Vec<Object>,
+    ) -> Result<(SnapshotId, Commit)> {
+        let snapshot = Snapshot {
+            tree,
+            times,
+            parents: self.parents,
+            author: self.author,
+            message: self.message,
+            created: self.created,
+            labels: self.labels,
+        };
+        let (id, _) = snapshot.encode()?;
+        let references = self
+            .reference
+            .map(|(name, expected)| ReferenceUpdate {
+                name,
+                expected,
+                target: Some(id),
+            })
+            .into_iter()
+            .collect();
+        Ok((
+            id,
+            Commit {
+                objects,
+                snapshots: vec![snapshot],
+                references,
+            },
+        ))
+    }
+}
+
+impl StateTree {
+    /// Stores the tree as a snapshot: all that is new, in one atomic batch that
+    /// is durable when this returns. Writers wait; readers go on.
+    pub async fn commit(&self, info: CommitInfo) -> Result<SnapshotId> {
+        let _writer = self.writer.lock().await;
+        let Sealed {
+            tree,
+            times,
+            objects,
+        } = seal(&self.repository, &self.current().root).await?;
+        let objects = self.put_ahead(objects).await?;
+        let (id, commit) = info.into_commit(tree, times, objects)?;
+        let (store, tenant) = (self.repository.store(), self.repository.tenant());
+        let held = store.commit(tenant, commit).await?.held;
+        self.repository.caught_up();
+        let root = Arc::new(Directory::stored(tree, times));
+        self.publish(root, Some(Arc::new(held)));
+        Ok(id)
+    }
+
+    /// Keeps the batch of a commit small: the bulk of a large one goes first.
+    pub(super) async fn put_ahead(&self, mut objects: Vec<Object>) -> Result<Vec<Object>> {
+        let mut bytes: usize = objects.iter().map(|object| object.data.len()).sum();
+        while bytes > MAX_COMMIT_BYTES {
+            let mut taken = 0;
+            let count = objects
+                .iter()
+                .take_while(|object| {
+                    taken += object.data.len();
+                    taken <= MAX_COMMIT_BYTES
+                })
+                .count()
+                .max(1);
+            let rest = objects.split_off(count);
+            bytes = rest.iter().map(|object| object.data.len()).sum();
+            self.repository.put_ahead(objects).await?;
+            objects = rest;
+        }
+        Ok(objects)
+    }
+}

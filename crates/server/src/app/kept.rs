@@ -1,0 +1,155 @@
+//! Snapshots that stay for as long as somebody works with them, and versions of
+//! projects that may have lost their content.
+
+use std::sync::Arc;
+
+use elevo_catalog::{Project, Retention};
+use elevo_core::{ErrorCode, TenantId};
+use elevo_engine::{Error as EngineError, Guard, Repository};
+use elevo_objects::SnapshotId;
+use futures::executor::block_on;
+
+use crate::app::projects::no_project;
+use crate::app::{App, Principal};
+use crate::clock;
+use crate::failure::{Failure, Result, short};
+
+/// A snapshot that no collection takes away while this is there.
+#[derive(Clone, Debug)]
+pub(crate) struct Kept {
+    pub(crate) id: SnapshotId,
+    _guard: Arc<Guard>,
+}
+
+impl Kept {
+    /// Keeps a snapshot that must be there.
+    pub(crate) async fn of(repository: &Repository, id: SnapshotId) -> Result<Self> {
+        Ok(Self::guarded(id, repository.hold(id).await?))
+    }
+
+    /// Keeps a snapshot if it is there.
+    async fn if_there(repository: &Repository, id: SnapshotId) -> Result<Option<Self>> {
+        match repository.hold(id).await {
+            Ok(guard) => Ok(Some(Self::guarded(id, guard))),
+            Err(EngineError::NoSuchSnapshot(_)) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn guarded(id: SnapshotId, guard: Guard) -> Self {
+        let _guard = Arc::new(guard);
+        Self { id, _guard }
+    }
+}
+
+/// Keeps what is written until this is dropped, for those who commit it by other
+/// means than a tree of their own, which would hold it. Blocks.
+pub(crate) fn writing(repository: &Repository) -> Result<Guard> {
+    let writing = block_on(repository.store().writing(repository.tenant()));
+    Ok(writing.map_err(EngineError::from)?)
+}
+
+/// How often a head is looked for that moves and is dropped meanwhile.
+const ATTEMPTS: usize = 8;
+
+impl App {
+    /// Keeps a snapshot that was just made.
+    pub(crate) async fn keep(&self, tenant: TenantId, id: SnapshotId) -> Result<Kept> {
+        Kept::of(&self.homes.repository(tenant), id).await
+    }
+
+    /// Keeps a snapshot of the tenant that a client names.
+    pub(crate) async fn known_snapshot(&self, who: &Principal, text: &str) -> Result<Kept> {
+        let id: SnapshotId = text.parse().map_err(|_| no_snapshot(text))?;
+        if let Some(kept) = Kept::if_there(&self.homes.repository(who.tenant), id).await? {
+            return Ok(kept);
+        }
+        // An agent is not told of what it could not have had.
+        let dropped = match who.agent {
+            None => self.catalog.dropped_from(who.tenant, id).await?,
+            Some(_) => Vec::new(),
+        };
+        let Some(project) = dropped.first() else {
+            return Err(no_snapshot(text));
+        };
+        match self.catalog.project(who.tenant, project).await? {
+            Some(project) => Err(self.dropped(&project, id).await?),
+            None => Err(no_snapshot(text)),
+        }
+    }
+
+    /// Keeps a version of a project, unless its content was dropped. In this
+    /// order: what is kept is not collected, so that a drop that comes after the
+    /// look takes nothing away.
+    pub(crate) async fn keep_version(&self, project: &Project, id: SnapshotId) -> Result<Kept> {
+        let repository = self.homes.repository(project.tenant);
+        let kept = Kept::if_there(&repository, id).await?;
+        let dropped = self.catalog.dropped_from(project.tenant, id).await?;
+        if dropped.contains(&project.id) {
+            return Err(self.dropped(project, id).await?);
+        }
+        kept.ok_or_else(|| EngineError::NoSuchSnapshot(id).into())
+    }
+
+    /// A project as it is now, and its head, which stays.
+    pub(crate) async fn with_head(&self, tenant: TenantId, id: &str) -> Result<(Project, Kept)> {
+        let mut last = no_project(id);
+        for _ in 0..ATTEMPTS {
+            let found = self.catalog.project(tenant, id).await?;
+            let found = found.filter(|project| !project.removing);
+            let project = found.ok_or_else(|| no_project(id))?;
+            match self.keep_version(&project, project.head).await {
+                Ok(kept) => return Ok((project, kept)),
+                // It was the head a moment ago.
+                Err(failure) => last = failure,
+            }
+        }
+        Err(last)
+    }
+
+    /// Keeps the head of a project.
+    pub(crate) async fn keep_head(&self, project: &Project) -> Result<Kept> {
+        let (_, head) = self.with_head(project.tenant, &project.id).await?;
+        Ok(head)
+    }
+
+    /// Why a version cannot be used.
+    pub(crate) async fn dropped(&self, project: &Project, id: SnapshotId) -> Result<Failure> {
+        let landed = self.catalog.landing_of_snapshot(&project.id, id).await?;
+        let which = match &landed {
+            Some(entry) => format!("version {}", entry.sequence),
+            None => "the first version".into(),
+        };
+        let when = landed.as_ref().and_then(|entry| entry.dropped);
+        let when = when.map_or(String::new(), |at| format!(" at {}", clock::text(at)));
+        let (name, keeps) = (&project.name, words(project.retention));
+        let message = format!("the content of {which} of `{name}` was dropped{when}");
+        let remediation = format!(
+            "Choose a version that `elevo project log` shows as kept. The project keeps {keeps} \
+             (`elevo project retention`); a tag keeps a version for good (`elevo project tag`)."
+        );
+        let mut failure = Failure::new(ErrorCode::VersionDropped, message)
+            .about("projectId", &*project.id)
+            .about("snapshotId", id.to_string())
+            .remediation(remediation);
+        if let Some(entry) = landed {
+            failure = failure.about("sequence", entry.sequence);
+        }
+        Ok(failure)
+    }
+}
+
+/// Which versions are kept, as the end of a sentence.
+fn words(retention: Retention) -> String {
+    match retention {
+        Retention::All => "all new versions".into(),
+        Retention::Last(count) => format!("the last {count} versions"),
+        Retention::Daily(days) => format!("the last version of each of {days} days"),
+        Retention::Named => "only versions that something needs".into(),
+    }
+}
+
+pub(crate) fn no_snapshot(text: &str) -> Failure {
+    let message = format!("there is no snapshot `{}`", short(text));
+    Failure::new(ErrorCode::SnapshotNotFound, message).about("snapshotId", short(text))
+}

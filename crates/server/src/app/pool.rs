@@ -1,0 +1,397 @@
+//! Sandboxes that are started before they are asked for.
+//!
+//! A warm one is a container whose agent is connected, with an id, a token, and a
+//! slot in the place of a workspace. Whoever makes a sandbox of that kind takes
+//! it over: its id becomes that of the sandbox, and the workspace is mounted in
+//! the slot. It has no row before; what a server leaves behind, the next one
+//! removes like any container without a row.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use elevo_api as api;
+use elevo_catalog::secret::SandboxToken;
+use elevo_core::{ErrorCode, Retry};
+use elevo_sandbox::ContainerId;
+use elevo_workspace::{Slot, WorkspaceId};
+use tokio::sync::Notify;
+
+use crate::app::spec::Spec;
+use crate::app::starting::Places;
+use crate::app::{App, parts};
+use crate::clock;
+use crate::config::WarmPool;
+use crate::failure::{Failure, Result};
+
+/// How often pools are looked at when nothing is taken from them.
+const LOOK: Duration = Duration::from_secs(10);
+/// How often a pool looks whether it may go on while others make sandboxes.
+const GIVE_WAY: Duration = Duration::from_millis(50);
+/// As many containers are removed at a time.
+const REMOVALS: usize = 8;
+
+/// What is warm.
+#[derive(Debug, Default)]
+pub(crate) struct Pool {
+    state: Mutex<State>,
+    changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    warm: Vec<Warm>,
+    /// All that are or will be warm, and those that were taken and have no row
+    /// yet: by their ids, with the hashes of their tokens.
+    known: HashMap<String, [u8; 32]>,
+}
+
+/// One that waits.
+#[derive(Debug)]
+struct Warm {
+    id: String,
+    /// What it was made for.
+    setting: WarmPool,
+    spec: Spec,
+    /// Which image it was made from, whatever it is called now.
+    image: String,
+    token_hash: [u8; 32],
+}
+
+/// What there is to be: of a setting, as it is to be understood now.
+struct Wanted {
+    setting: WarmPool,
+    spec: Spec,
+    image: String,
+}
+
+impl Wanted {
+    fn is(&self, warm: &Warm) -> bool {
+        self.setting == warm.setting && self.spec.is_like(&warm.spec) && self.image == warm.image
+    }
+}
+
+/// One that was taken. It goes back unless it is used.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    pool: Arc<Pool>,
+    warm: Option<Warm>,
+    id: String,
+    token_hash: [u8; 32],
+}
+
+impl Taken {
+    pub(crate) fn id(&self) -> &str {
+        &self.id
+    }
+
+    pub(crate) fn token_hash(&self) -> [u8; 32] {
+        self.token_hash
+    }
+
+    /// It has a row from now on.
+    pub(crate) fn used(&mut self) {
+        self.warm = None;
+        self.pool.forget(&self.id);
+        self.pool.changed.notify_one();
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        if let Some(warm) = self.warm.take() {
+            self.pool.lock().warm.push(warm);
+        }
+    }
+}
+
+impl Pool {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether this is the token of one that is warm, or will be.
+    pub(crate) fn has_token(&self, id: &str, token: &SandboxToken) -> bool {
+        let hash = self.lock().known.get(id).copied();
+        hash.is_some_and(|hash| token.matches(&hash))
+    }
+
+    /// Those that have no row.
+    pub(super) fn ids(&self) -> HashSet<String> {
+        self.lock().known.keys().cloned().collect()
+    }
+
+    fn know(&self, id: &str, token_hash: [u8; 32]) {
+        self.lock().known.insert(id.into(), token_hash);
+    }
+
+    fn forget(&self, id: &str) {
+        self.lock().known.remove(id);
+    }
+
+    /// Takes those that `is_wanted` does not want.
+    fn weed(&self, mut is_wanted: impl FnMut(&Warm) -> bool) -> Vec<Warm> {
+        let mut state = self.lock();
+        let all = std::mem::take(&mut state.warm);
+        let (stay, go) = all.into_iter().partition(|warm| is_wanted(warm));
+        state.warm = stay;
+        go
+    }
+}
+
+impl App {
+    /// One that is like this, if there is one that lives.
+    pub(crate) fn take_warm(&self, spec: &Spec) -> Option<Taken> {
+        if self.config.warm.is_empty() {
+            return None;
+        }
+        let mut state = self.pool.lock();
+        let is_right = |warm: &Warm| warm.spec.is_like(spec) && self.links.get(&warm.id).is_some();
+        let found = state.warm.iter().position(is_right);
+        crate::metrics::taken(found.is_some());
+        let warm = state.warm.remove(found?);
+        Some(Taken {
+            pool: self.pool.clone(),
+            id: warm.id.clone(),
+            token_hash: warm.token_hash,
+            warm: Some(warm),
+        })
+    }
+
+    /// Keeps pools full until the server ends.
+    pub(crate) async fn tend_pools(&self) {
+        if self.config.warm.is_empty() {
+            return;
+        }
+        let mut told = String::new();
+        loop {
+            let problem = match self.tend_once().await {
+                Ok(problems) => problems.join("; "),
+                Err(failure) => failure.summary(),
+            };
+            if problem != told && !problem.is_empty() {
+                tracing::warn!(cause = problem, "a pool is not full");
+            }
+            told = problem;
+            let _ = tokio::time::timeout(LOOK, self.pool.changed.notified()).await;
+        }
+    }
+
+    /// Has pools looked at now: something that they are made from has changed.
+    pub(super) fn look_at_pools(&self) {
+        self.pool.changed.notify_one();
+    }
+
+    /// Removes what is not wanted, and makes what is missing. Says what cannot be
+    /// made.
+    async fn tend_once(&self) -> Result<Vec<String>> {
+        let mut problems = Vec::new();
+        let mut wanted = Vec::new();
+        for setting in &self.config.warm {
+            match self.wanted(setting).await {
+                Ok(pool) => wanted.push(pool),
+                // Nothing is thrown away because something did not answer.
+                Err(failure) if failure.code.retry() == Retry::Later => return Err(failure),
+                Err(failure) => problems.push(failure.summary()),
+            }
+        }
+        let mut room: Vec<_> = wanted.iter().map(|pool| pool.setting.size).collect();
+        let unwanted = self.pool.weed(|warm| {
+            let place = wanted.iter().position(|pool| pool.is(warm));
+            match place {
+                Some(place) if room[place] > 0 && self.links.get(&warm.id).is_some() => {
+                    room[place] -= 1;
+                    true
+                }
+                _ => false,
+            }
+        });
+        let unwanted = unwanted.into_iter().map(|warm| warm.id);
+        self.discard_all(unwanted.collect()).await?;
+        for (pool, count) in wanted.iter().zip(room) {
+            for _ in 0..count {
+                self.tell_pools();
+                if let Err(failure) = self.make_warm(pool).await {
+                    problems.push(failure.summary());
+                    break;
+                }
+            }
+        }
+        self.tell_pools();
+        Ok(problems)
+    }
+
+    async fn wanted(&self, setting: &WarmPool) -> Result<Wanted> {
+        let name = &setting.template;
+        let template = self.catalog.template(name).await?;
+        let template = template.ok_or_else(|| super::sandboxes::no_template(name))?;
+        let wish = api::CreateSandbox {
+            network: setting.network,
+            runtime: setting.runtime.clone(),
+            template: name.clone(),
+            ..api::CreateSandbox::default()
+        };
+        let spec = Spec::decide(&self.config, &wish, &template, self.homes.can_limit())?;
+        let image = self.runtime.image(&spec.image).await?;
+        let image = image.ok_or_else(|| super::sandboxes::no_template(name))?;
+        Ok(Wanted {
+            setting: setting.clone(),
+            spec,
+            image: image.id,
+        })
+    }
+
+    /// Makes one, once nobody waits for a sandbox.
+    async fn make_warm(&self, pool: &Wanted) -> Result<()> {
+        let most = self.config.limits.max_concurrent_creations as usize;
+        while self.creations.available_permits() < most {
+            tokio::time::sleep(GIVE_WAY).await;
+        }
+        let (id, token) = (
+            clock::id("sbx-"),
+            SandboxToken::from_random(clock::random()),
+        );
+        let token_hash = token.hash();
+        self.pool.know(&id, token_hash);
+        let made = self.start_warm(&id, &token, &pool.spec).await;
+        if let Err(failure) = made {
+            self.discard(&id).await?;
+            return Err(failure);
+        }
+        self.pool.lock().warm.push(Warm {
+            id,
+            setting: pool.setting.clone(),
+            spec: pool.spec.clone(),
+            image: pool.image.clone(),
+            token_hash,
+        });
+        Ok(())
+    }
+
+    async fn start_warm(&self, id: &str, token: &SandboxToken, spec: &Spec) -> Result<()> {
+        let (slots, workspace) = (self.slots.clone(), parts::workspace_id(id)?);
+        let slot = parts::blocking(move || Ok(slots.make(&workspace)?)).await?;
+        let places = Places::of_slot(slot.clone());
+        let spec = self.container_spec(id, spec, &places, token);
+        let container = self.runtime.create(&spec).await?;
+        self.runtime.start(&container).await?;
+        let patience = self.config.limits.start_timeout;
+        let connected = tokio::time::timeout(patience, self.links.connected(id)).await;
+        connected.map_err(|_| {
+            let message = "the agent of a sandbox that was started ahead did not connect";
+            Failure::new(ErrorCode::SandboxStartFailed, message)
+        })?;
+        self.check_slot(&container, id, &slot).await
+    }
+
+    /// Whether a container sees what is mounted after its start: some runtimes
+    /// hide that, and a sandbox would have an empty workspace.
+    async fn check_slot(&self, container: &ContainerId, id: &str, slot: &Slot) -> Result<()> {
+        let status = self.runtime.status(container).await?;
+        let pid = status.and_then(|status| status.pid);
+        let (slots, workspace) = (self.slots.clone(), parts::workspace_id(id)?);
+        let probe = slot.home.clone();
+        let is_seen = parts::blocking(move || {
+            // Any directory will do that is another one.
+            slots.fill(&workspace, &probe, &probe)?;
+            let seen = pid.is_some_and(|pid| {
+                let inside = format!("/proc/{pid}/root/workspace");
+                is_same(inside.as_ref(), &probe)
+            });
+            slots.empty(&workspace)?;
+            Ok(seen)
+        });
+        match is_seen.await? {
+            true => Ok(()),
+            false => {
+                let message = "sandboxes that are started ahead do not see a workspace that is \
+                               mounted later: their runtime cannot have a pool";
+                Err(Failure::new(ErrorCode::SandboxStartFailed, message))
+            }
+        }
+    }
+
+    /// Mounts the workspace of a sandbox in its slot.
+    pub(super) async fn fill_slot(&self, id: &str, places: &Places) -> Result<()> {
+        let (slots, id) = (self.slots.clone(), parts::workspace_id(id)?);
+        let (files, home) = (places.files.clone(), places.home.clone());
+        parts::blocking(move || Ok(slots.fill(&id, &files, &home)?)).await
+    }
+
+    /// Removes the slot of a sandbox, if it has one.
+    pub(super) async fn remove_slot(&self, id: &str) -> Result<()> {
+        let (slots, id) = (self.slots.clone(), parts::workspace_id(id)?);
+        parts::blocking(move || Ok(slots.remove(&id)?)).await
+    }
+
+    /// Whether a sandbox was once warm, and has its container since.
+    pub(super) fn has_slot(&self, id: &str) -> Result<bool> {
+        Ok(self.slots.get(&parts::workspace_id(id)?).is_some())
+    }
+
+    /// Removes one that is warm, or was to be.
+    async fn discard(&self, id: &str) -> Result<()> {
+        self.remove_container(id).await?;
+        self.pool.forget(id);
+        Ok(())
+    }
+
+    /// The same with containers that nobody knows.
+    pub(super) async fn discard_all(&self, ids: Vec<String>) -> Result<()> {
+        for some in ids.chunks(REMOVALS) {
+            let discarded: Vec<_> = some.iter().map(|id| self.discard(id)).collect();
+            futures::future::try_join_all(discarded).await?;
+        }
+        Ok(())
+    }
+
+    /// Removes all that have no row; the server is about to end.
+    pub(super) async fn drain_pools(&self) -> Result<()> {
+        self.pool.lock().warm.clear();
+        let ids = self.pool.ids();
+        self.discard_all(ids.into_iter().collect()).await
+    }
+
+    /// Removes slots that neither `known` nor anything warm has.
+    pub(super) async fn clear_slots(&self, known: &HashSet<&str>) -> Result<()> {
+        let slots = self.slots.clone();
+        let ids: Vec<WorkspaceId> = parts::blocking(move || Ok(slots.list()?)).await?;
+        let warm = self.pool.ids();
+        for id in ids.iter().map(WorkspaceId::as_str) {
+            if !known.contains(id) && !warm.contains(id) {
+                self.remove_slot(id).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// How full the pools are.
+    pub(crate) fn pools(&self) -> Vec<api::PoolStats> {
+        let state = self.pool.lock();
+        let settings = self.config.warm.iter();
+        let stats = settings.map(|setting| {
+            let ready = state.warm.iter().filter(|warm| warm.setting == *setting);
+            api::PoolStats {
+                template: setting.template.clone(),
+                network: setting.network.unwrap_or(self.config.default_network),
+                runtime: setting.runtime.clone(),
+                size: setting.size,
+                ready: ready.count() as u32,
+            }
+        });
+        stats.collect()
+    }
+
+    fn tell_pools(&self) {
+        crate::metrics::pools(&self.pools());
+    }
+}
+
+fn is_same(one: &std::path::Path, other: &std::path::Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let identity = |path: &std::path::Path| {
+        let found = std::fs::metadata(path);
+        found.map(|stat| (stat.dev(), stat.ino())).ok()
+    };
+    identity(one).is_some() && identity(one) == identity(other)
+}

@@ -1,0 +1,138 @@
+//! Which versions of a project keep their content, and letting go of the others.
+
+use std::collections::HashSet;
+
+use elevo_api as api;
+use elevo_catalog::{
+    Error as CatalogError, MAX_PAGE, Project, ProjectQuery, Retention, UnkeptQuery,
+};
+use elevo_core::{TenantId, Timestamp};
+use elevo_objects::SnapshotId;
+use elevo_workspace::needed_snapshots;
+
+use crate::app::{App, parts};
+use crate::clock;
+use crate::failure::{Failure, Result};
+
+pub(super) fn read(wish: api::Retention) -> Result<Retention> {
+    match wish {
+        api::Retention::Last { count: 0 } => Err(Failure::invalid("`count` is at least 1")),
+        api::Retention::Daily { days: 0 } => Err(Failure::invalid("`days` is at least 1")),
+        api::Retention::All {} => Ok(Retention::All),
+        api::Retention::Last { count } => Ok(Retention::Last(count)),
+        api::Retention::Daily { days } => Ok(Retention::Daily(days)),
+        api::Retention::Named {} => Ok(Retention::Named),
+    }
+}
+
+pub(super) const fn out(retention: Retention) -> api::Retention {
+    match retention {
+        Retention::All => api::Retention::All {},
+        Retention::Last(count) => api::Retention::Last { count },
+        Retention::Daily(days) => api::Retention::Daily { days },
+        Retention::Named => api::Retention::Named {},
+    }
+}
+
+/// How versions are dropped.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Dropping {
+    /// What became the head at this time or later stays.
+    pub(crate) since: Timestamp,
+    /// Nothing is dropped; it is only found out what would be.
+    pub(crate) dry_run: bool,
+}
+
+/// Versions that were dropped, or would be.
+#[derive(Debug, Default)]
+pub(crate) struct DroppedVersions {
+    pub(crate) count: u64,
+    /// Of a dry run, which.
+    pub(crate) would_be: HashSet<SnapshotId>,
+}
+
+impl App {
+    /// Drops the versions of a tenant's projects that retention does not keep.
+    pub(crate) async fn drop_versions(
+        &self,
+        tenant: TenantId,
+        dropping: Dropping,
+    ) -> Result<DroppedVersions> {
+        let mut dropped = DroppedVersions::default();
+        let projects = self.with_retention(tenant).await?;
+        if projects.is_empty() {
+            return Ok(dropped);
+        }
+        let directory = self.homes.directory(tenant);
+        let in_use = parts::blocking(move || Ok(needed_snapshots(&directory)?)).await?;
+        let in_use = in_use.into_iter().collect();
+        for project in projects {
+            match self
+                .drop_from(&project, dropping, &in_use, &mut dropped)
+                .await
+            {
+                // Somebody has set it otherwise meanwhile, or removes it.
+                Err(CatalogError::Changed { .. })
+                | Err(CatalogError::BeingRemoved { .. })
+                | Err(CatalogError::NotFound { .. }) => {}
+                done => done?,
+            }
+        }
+        Ok(dropped)
+    }
+
+    /// Projects that do not keep everything.
+    async fn with_retention(&self, tenant: TenantId) -> Result<Vec<Project>> {
+        let mut query = ProjectQuery {
+            tenant: Some(tenant),
+            removing: Some(false),
+            ..ProjectQuery::default()
+        };
+        let mut found = Vec::new();
+        loop {
+            let page = self.catalog.projects(&query).await?;
+            query.after = page.items.last().map(Project::position);
+            let is_last = page.items.len() < query.limit as usize;
+            let keeps_all = |project: &Project| project.retention == Retention::All;
+            found.extend(page.items.into_iter().filter(|one| !keeps_all(one)));
+            if is_last {
+                return Ok(found);
+            }
+        }
+    }
+
+    async fn drop_from(
+        &self,
+        project: &Project,
+        dropping: Dropping,
+        in_use: &HashSet<SnapshotId>,
+        dropped: &mut DroppedVersions,
+    ) -> Result<(), CatalogError> {
+        let mut query = UnkeptQuery {
+            now: clock::now(),
+            since: dropping.since,
+            after: None,
+            limit: MAX_PAGE,
+        };
+        loop {
+            let page = self.catalog.unkept_versions(project, &query).await?;
+            let mut unkept = page.snapshots;
+            // A workspace is made of layers of versions that its row has left.
+            unkept.retain(|id| !in_use.contains(id));
+            if dropping.dry_run {
+                let needed = self.catalog.needed_versions(project).await?;
+                unkept.retain(|id| !needed.contains(id));
+                dropped.would_be.extend(unkept);
+                dropped.count = dropped.would_be.len() as u64;
+            } else if !unkept.is_empty() {
+                let now = query.now;
+                let gone = self.catalog.drop_versions(project, &unkept, now).await?;
+                dropped.count += gone.len() as u64;
+            }
+            query.after = match page.next {
+                Some(next) => Some(next),
+                None => return Ok(()),
+            };
+        }
+    }
+}

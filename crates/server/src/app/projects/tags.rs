@@ -1,0 +1,160 @@
+//! Names of versions, which keep them.
+
+use elevo_api as api;
+use elevo_api::Scope;
+use elevo_catalog::{Project, Tag};
+use elevo_core::ErrorCode;
+use elevo_objects::SnapshotId;
+
+use super::PageQuery;
+use crate::app::kept::no_snapshot;
+use crate::app::{App, Principal};
+use crate::clock;
+use crate::failure::{Failure, Result, short};
+
+/// Digits of an id that people name a version by.
+const DIGITS: usize = 6;
+
+impl App {
+    pub(crate) async fn set_tag(
+        &self,
+        who: &Principal,
+        project: &str,
+        wish: api::SetTag,
+    ) -> Result<api::Tag> {
+        who.needs(Scope::ProjectsWrite)?;
+        check_name(&wish.name)?;
+        if wish.message.len() > 1000 {
+            return Err(Failure::invalid("`message` has more than 1000 bytes"));
+        }
+        let project = self.project_of(who, project).await?;
+        let version = self.version(&project, wish.snapshot.as_deref()).await?;
+        let tag = Tag {
+            project: project.id.clone(),
+            name: wish.name,
+            snapshot: version.id,
+            key: who.key.clone(),
+            agent: who.agent.clone(),
+            message: wish.message,
+            created: clock::now(),
+        };
+        let set = self.catalog.set_tag(who.tenant, &tag, wish.may_move).await;
+        set.map_err(|error| match error {
+            elevo_catalog::Error::Exists { .. } => taken(&tag.name),
+            error => error.into(),
+        })?;
+        self.tag_out(&project, tag).await
+    }
+
+    pub(crate) async fn list_tags(
+        &self,
+        who: &Principal,
+        project: &str,
+        page: PageQuery,
+    ) -> Result<api::TagPage> {
+        who.needs(Scope::ProjectsRead)?;
+        let project = self.project_of(who, project).await?;
+        let found = self
+            .catalog
+            .tags(&project.id, page.after.as_deref(), page.limit);
+        let found = found.await?;
+        let last = found.last().filter(|_| found.len() >= page.limit as usize);
+        let next = last.map(|tag| tag.name.clone());
+        let mut items = Vec::new();
+        for tag in found {
+            items.push(self.tag_out(&project, tag).await?);
+        }
+        Ok(api::TagPage { items, next })
+    }
+
+    pub(crate) async fn remove_tag(
+        &self,
+        who: &Principal,
+        project: &str,
+        name: &str,
+    ) -> Result<()> {
+        who.needs(Scope::ProjectsWrite)?;
+        let project = self.project_of(who, project).await?;
+        match self.catalog.remove_tag(&project.id, name).await? {
+            true => Ok(()),
+            false => {
+                let message = format!("the project has no tag `{}`", short(name));
+                Err(Failure::new(ErrorCode::TagNotFound, message).about("tag", short(name)))
+            }
+        }
+    }
+
+    /// The version that a tag names.
+    pub(super) async fn tagged(&self, project: &Project, name: &str) -> Result<SnapshotId> {
+        let found = self.catalog.tag(&project.id, name).await?;
+        let found = found.map(|tag| tag.snapshot);
+        found.ok_or_else(|| no_snapshot(name).remediation(UNKNOWN))
+    }
+
+    async fn tag_out(&self, project: &Project, tag: Tag) -> Result<api::Tag> {
+        let landed = self
+            .catalog
+            .landing_of_snapshot(&project.id, tag.snapshot)
+            .await?;
+        Ok(api::Tag {
+            name: tag.name,
+            snapshot: tag.snapshot.to_string(),
+            sequence: landed.map(|entry| entry.sequence),
+            agent: tag.agent,
+            message: tag.message,
+            created_at: clock::text(tag.created),
+        })
+    }
+}
+
+const UNKNOWN: &str = "Name a snapshot by all digits of its id, as `elevo project log --json` has \
+                       them, or by one of its tags (`elevo project tag`).";
+
+fn taken(name: &str) -> Failure {
+    let message = format!("the project has a tag `{}` already", short(name));
+    let failure = Failure::new(ErrorCode::NameTaken, message).about("tag", short(name));
+    failure.remediation("Choose another name, or send `move` to take it from its version.")
+}
+
+/// Refuses names that could not be told from others of a version.
+fn check_name(name: &str) -> Result<()> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    let why = if name.is_empty() || name.len() > 100 {
+        "it has 1 to 100 characters"
+    } else if !name.bytes().all(is_plain) {
+        "it has letters, digits, `.`, `_` and `-` only"
+    } else if !name.as_bytes()[0].is_ascii_alphanumeric() {
+        "it begins with a letter or a digit"
+    } else if name == "head" {
+        "`head` is the newest version"
+    } else if name.bytes().all(|byte| byte.is_ascii_digit()) {
+        "a number is that of a step"
+    } else if name.len() >= DIGITS && name.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        "it could be the first digits of an id"
+    } else {
+        return Ok(());
+    };
+    Err(Failure::invalid(format!(
+        "`{}` is no tag: {why}",
+        short(name)
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tag_cannot_be_taken_for_another_name_of_a_version() {
+        for good in ["v1", "1.0", "release-2026_11", "beta", "cafe", "0x"] {
+            assert!(check_name(good).is_ok(), "{good}");
+        }
+        let long = "x".repeat(101);
+        let whole = "0".repeat(64);
+        for bad in [
+            "", &long, "a b", "a/b", "ä", "-a", ".a", "head", "12", "c0ffee", &whole,
+        ] {
+            assert!(check_name(bad).is_err(), "{bad}");
+        }
+    }
+}

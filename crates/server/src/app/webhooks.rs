@@ -1,0 +1,184 @@
+//! Webhooks as their owners see them.
+
+use elevo_api as api;
+use elevo_api::Scope;
+use elevo_catalog::{Delivery, DeliveryState, Webhook};
+use elevo_core::ErrorCode;
+
+use crate::app::events::{self, allowed_kinds, wanted_kinds};
+use crate::app::{App, Principal};
+use crate::clock;
+use crate::failure::{Failure, Result, short};
+use crate::outgoing;
+
+/// Which deliveries to list.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DeliveriesQuery {
+    pub(crate) state: Option<String>,
+    pub(crate) before: Option<u64>,
+    pub(crate) limit: Option<u32>,
+}
+
+/// The webhook of the settings.
+const OWN: &str = "wh-settings";
+
+impl App {
+    pub(crate) async fn add_webhook(
+        &self,
+        who: &Principal,
+        wish: api::CreateWebhook,
+    ) -> Result<api::Webhook> {
+        who.needs(Scope::Webhooks)?;
+        let allowed = allowed_kinds(who)?;
+        let kinds = match wish.events.is_empty() {
+            true => allowed,
+            false => wanted_kinds(wish.events.iter().map(String::as_str), &allowed)?,
+        };
+        let checked = outgoing::check_url(&wish.url, self.config.webhooks.allow_private);
+        checked.map_err(|why| Failure::invalid(format!("`url`: {why}")))?;
+        let secret = wish.secret.unwrap_or_default();
+        if secret.len() > 256 || secret.contains('\0') {
+            return Err(Failure::invalid(
+                "`secret` has more than 256 bytes, or a NUL",
+            ));
+        }
+        let webhook = Webhook {
+            id: clock::id("wh-"),
+            tenant: Some(who.tenant),
+            agent: who.agent.clone(),
+            url: wish.url,
+            secret,
+            kinds,
+            created: clock::now(),
+        };
+        self.catalog.add_webhook(&webhook).await?;
+        self.hooks.notify_one();
+        Ok(out(webhook))
+    }
+
+    pub(crate) async fn list_webhooks(&self, who: &Principal) -> Result<api::WebhookList> {
+        who.needs(Scope::Webhooks)?;
+        let all = self.catalog.webhooks(Some(who.tenant)).await?;
+        let own = all.into_iter().filter(|webhook| is_own(who, webhook));
+        Ok(api::WebhookList {
+            items: own.map(out).collect(),
+        })
+    }
+
+    pub(crate) async fn remove_webhook(&self, who: &Principal, id: &str) -> Result<()> {
+        let webhook = self.own_webhook(who, id).await?;
+        self.catalog.remove_webhook(&webhook.id).await?;
+        self.hooks.notify_one();
+        Ok(())
+    }
+
+    async fn own_webhook(&self, who: &Principal, id: &str) -> Result<Webhook> {
+        who.needs(Scope::Webhooks)?;
+        let found = self.catalog.webhook(id).await?;
+        let found = found.filter(|webhook| is_own(who, webhook));
+        found.ok_or_else(|| {
+            let message = format!("there is no webhook `{}`", short(id));
+            Failure::new(ErrorCode::NotFound, message)
+        })
+    }
+
+    pub(crate) async fn deliveries(
+        &self,
+        who: &Principal,
+        id: &str,
+        query: &DeliveriesQuery,
+    ) -> Result<api::DeliveryPage> {
+        let webhook = self.own_webhook(who, id).await?;
+        let limit = query.limit.unwrap_or(100);
+        if !(1..=1000).contains(&limit) {
+            return Err(Failure::invalid("`limit` must be 1 to 1000"));
+        }
+        let state = query.state.as_deref().map(str::parse::<DeliveryState>);
+        let state = state
+            .transpose()
+            .map_err(|why| Failure::invalid(short(&why)))?;
+        let found = self
+            .catalog
+            .deliveries(&webhook.id, state, query.before, limit)
+            .await?;
+        Ok(api::DeliveryPage {
+            items: found.into_iter().map(delivery_out).collect(),
+        })
+    }
+
+    /// Delivers an event again, whatever became of it.
+    pub(crate) async fn replay(&self, who: &Principal, id: &str, event: u64) -> Result<()> {
+        let webhook = self.own_webhook(who, id).await?;
+        match self
+            .catalog
+            .replay(&webhook.id, event, clock::now())
+            .await?
+        {
+            true => {
+                self.hooks.notify_one();
+                Ok(())
+            }
+            false => {
+                let message = format!("no delivery of event {event} to this webhook is known");
+                Err(Failure::new(ErrorCode::NotFound, message))
+            }
+        }
+    }
+
+    /// Adds, changes or removes the webhook of the settings.
+    pub(crate) async fn adopt_webhook(&self) -> Result<()> {
+        let settings = &self.config.webhooks;
+        let there = self.catalog.webhook(OWN).await?;
+        let secret = settings.secret.as_ref().map_or("", |secret| &secret.0);
+        let is_same = |webhook: &Webhook| {
+            Some(&webhook.url) == settings.url.as_ref() && webhook.secret == secret
+        };
+        if there.as_ref().is_some_and(is_same) {
+            return Ok(());
+        }
+        if there.is_some() {
+            self.catalog.remove_webhook(OWN).await?;
+        }
+        if let Some(url) = &settings.url {
+            let webhook = Webhook {
+                id: OWN.into(),
+                tenant: None,
+                agent: None,
+                url: url.clone(),
+                secret: secret.into(),
+                kinds: Vec::new(),
+                created: clock::now(),
+            };
+            self.catalog.add_webhook(&webhook).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Those of its agent, if a key is bound to one.
+fn is_own(who: &Principal, webhook: &Webhook) -> bool {
+    webhook.tenant == Some(who.tenant) && (who.agent.is_none() || who.agent == webhook.agent)
+}
+
+fn out(webhook: Webhook) -> api::Webhook {
+    api::Webhook {
+        id: webhook.id,
+        url: webhook.url,
+        signed: !webhook.secret.is_empty(),
+        events: webhook.kinds.into_iter().map(String::from).collect(),
+        created_at: clock::text(webhook.created),
+    }
+}
+
+fn delivery_out(delivery: Delivery) -> api::Delivery {
+    let is_pending = delivery.state == DeliveryState::Pending;
+    api::Delivery {
+        event: events::out(delivery.event),
+        state: delivery.state.name().into(),
+        attempts: delivery.attempts,
+        status: delivery.status,
+        error: delivery.error,
+        next_at: is_pending.then(|| clock::text(delivery.due)),
+        updated_at: clock::text(delivery.updated),
+    }
+}

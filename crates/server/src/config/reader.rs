@@ -1,0 +1,320 @@
+//! From texts to settings.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use elevo_api::{NetworkMode, parse_cpu, parse_size};
+
+use super::{Config, Garbage, Limits, SETTINGS, Secret, Tls, WarmPool, Webhooks};
+
+/// Sandboxes of one pool, at most.
+const MAX_WARM: u32 = 1000;
+
+#[derive(Default)]
+pub(super) struct Reader {
+    pub(super) values: BTreeMap<String, String>,
+    pub(super) problems: Vec<String>,
+}
+
+impl Reader {
+    pub(super) fn add_file(&mut self, text: &str) {
+        let table: toml::Table = match text.parse() {
+            Ok(table) => table,
+            Err(error) => return self.problems.push(format!("the file is no TOML: {error}")),
+        };
+        for (key, value) in table {
+            let name = key.to_ascii_uppercase();
+            if key != key.to_ascii_lowercase() || !SETTINGS.iter().any(|(known, _)| *known == name)
+            {
+                self.problems.push(format!("`{key}` is no setting"));
+                continue;
+            }
+            let text = match value {
+                toml::Value::String(text) => text,
+                toml::Value::Integer(number) => number.to_string(),
+                toml::Value::Float(number) => number.to_string(),
+                toml::Value::Boolean(truth) => truth.to_string(),
+                _ => {
+                    self.problems
+                        .push(format!("`{key}` must be a single value"));
+                    continue;
+                }
+            };
+            self.values.insert(name, text);
+        }
+    }
+
+    /// What was said of a setting.
+    fn text(&self, name: &str) -> Option<String> {
+        let is_known = SETTINGS.iter().any(|(known, _)| *known == name);
+        debug_assert!(is_known, "{name} cannot be set");
+        self.values.get(name).cloned()
+    }
+
+    /// A setting, or what it is if nothing is said or it cannot be read.
+    fn get<T>(&mut self, name: &str, default: T, read: impl Fn(&str) -> Result<T, String>) -> T {
+        let Some(text) = self.text(name) else {
+            return default;
+        };
+        match read(&text) {
+            Ok(value) => value,
+            Err(why) => {
+                self.problems.push(format!("{name}: {why}"));
+                default
+            }
+        }
+    }
+
+    fn number<T>(&mut self, name: &str, default: T, least: T) -> T
+    where
+        T: std::str::FromStr + PartialOrd + std::fmt::Display + Copy,
+    {
+        self.get(name, default, |text| match text.parse() {
+            Ok(number) if number >= least => Ok(number),
+            _ => Err(format!("`{text}` is no whole number from {least} up")),
+        })
+    }
+
+    fn seconds(&mut self, name: &str, default: u32) -> Duration {
+        Duration::from_secs(self.number(name, default, 1).into())
+    }
+
+    fn size(&mut self, name: &str, default: u64) -> u64 {
+        self.get(name, default, |text| {
+            parse_size(text).map_err(|error| error.to_string())
+        })
+    }
+
+    fn path(&self, name: &str) -> Option<PathBuf> {
+        self.text(name).map(PathBuf::from)
+    }
+
+    fn address(&mut self, host: &str, port: &str, default: u16) -> SocketAddr {
+        let ip = self.get(host, IpAddr::V4(Ipv4Addr::LOCALHOST), |text| {
+            text.parse()
+                .map_err(|_| format!("`{text}` is no IP address"))
+        });
+        SocketAddr::new(ip, self.number(port, default, 0))
+    }
+
+    fn tls(&mut self) -> Option<Tls> {
+        match (self.path("TLS_CERT"), self.path("TLS_KEY")) {
+            (Some(certificate), Some(key)) => {
+                for (name, path) in [("TLS_CERT", &certificate), ("TLS_KEY", &key)] {
+                    if !path.is_file() {
+                        let problem = format!("{name}: {} is no file", path.display());
+                        self.problems.push(problem);
+                    }
+                }
+                Some(Tls { certificate, key })
+            }
+            (None, None) => None,
+            _ => {
+                let problem = "TLS_CERT and TLS_KEY are needed together";
+                self.problems.push(problem.into());
+                None
+            }
+        }
+    }
+
+    /// By default and at most; the one within the other.
+    fn pair<T: PartialOrd + Copy>(&mut self, name: &str, default: T, most: T) -> (T, T) {
+        if default > most {
+            let problem = format!("DEFAULT_{name} is more than MAX_{name}");
+            self.problems.push(problem);
+        }
+        (default, most)
+    }
+
+    fn limits(&mut self) -> Limits {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from) as u32;
+        let cpu = |text: &str| parse_cpu(text).map_err(|error| error.to_string());
+        let default_cpu = self.get("DEFAULT_CPU", processors.min(2) * 1000, cpu);
+        let max_cpu = self.get("MAX_CPU", processors * 1000, cpu);
+        let memory = (
+            self.size("DEFAULT_MEMORY", 2 << 30),
+            self.size("MAX_MEMORY", 16 << 30),
+        );
+        let disk = (
+            self.size("DEFAULT_DISK", 10 << 30),
+            self.size("MAX_DISK", 100 << 30),
+        );
+        let pids = (
+            self.number("DEFAULT_PIDS", 512, 8),
+            self.number("MAX_PIDS", 4096, 8),
+        );
+        let limits = Limits {
+            default_timeout: self.seconds("DEFAULT_SANDBOX_TIMEOUT", 3600),
+            max_lifetime: self.seconds("MAX_SANDBOX_LIFETIME", 86400),
+            max_extension: self.seconds("MAX_SANDBOX_EXTENSION", 3600),
+            max_sandboxes: self.number("MAX_SANDBOXES", 100, 1),
+            max_concurrent_creations: self.number("MAX_CONCURRENT_CREATIONS", 10, 1),
+            cpu: self.pair("CPU", default_cpu, max_cpu),
+            memory: self.pair("MEMORY", memory.0, memory.1),
+            disk: self.pair("DISK", disk.0, disk.1),
+            pids: self.pair("PIDS", pids.0, pids.1),
+            terminals: self.number("MAX_TERMINALS", 5, 1),
+            command_timeout: Duration::from_millis(self.number(
+                "DEFAULT_COMMAND_TIMEOUT",
+                60_000,
+                1,
+            )),
+            terminal_patience: self.seconds("TERMINAL_PATIENCE", 300),
+            start_timeout: self.seconds("START_TIMEOUT", 60),
+            connections: self.number("MAX_CONNECTIONS", 1024, 1),
+            key: elevo_catalog::KeyLimits {
+                creates_per_minute: Some(self.number("RATE_CREATES", 10, 1)),
+                commands_per_minute: Some(self.number("RATE_COMMANDS", 100, 1)),
+                requests_per_minute: Some(self.number("RATE_REQUESTS", 1000, 1)),
+                sandboxes: Some(self.number("KEY_SANDBOXES", 10, 1)),
+            },
+            max_archive: self.size("MAX_ARCHIVE", 1 << 30),
+        };
+        if limits.default_timeout > limits.max_lifetime {
+            let problem = "DEFAULT_SANDBOX_TIMEOUT is more than MAX_SANDBOX_LIFETIME";
+            self.problems.push(problem.into());
+        }
+        limits
+    }
+
+    fn webhooks(&mut self) -> Webhooks {
+        let allow_private = self.get("WEBHOOK_ALLOW_PRIVATE", false, truth);
+        let url = |text: &str| {
+            let checked = crate::outgoing::check_url(text, allow_private);
+            checked.map(|url| Some(url.into()))
+        };
+        Webhooks {
+            url: self.get("WEBHOOK_URL", None, url),
+            secret: self.text("WEBHOOK_SECRET").map(Secret),
+            timeout: self.seconds("WEBHOOK_TIMEOUT", 5),
+            retries: self.number("WEBHOOK_RETRY", 3, 0),
+            allow_private,
+        }
+    }
+
+    fn garbage(&mut self) -> Garbage {
+        let interval = self.number("GC_INTERVAL", 24 * 3600, 0);
+        let percent = |text: &str| match text.parse() {
+            Ok(percent @ 1..=100) => Ok(percent),
+            _ => Err(format!("`{text}` is no whole number from 1 to 100")),
+        };
+        // Less could be taken from under somebody who is about to name it.
+        let least = 3600;
+        let keep = self.number("GC_KEEP_UNNAMED", 90 * 24 * 3600, least);
+        Garbage {
+            interval: (interval > 0).then(|| Duration::from_secs(interval)),
+            disk_percent: self.get("GC_DISK_PERCENT", 85, percent),
+            keep_unnamed: Duration::from_secs(keep),
+        }
+    }
+
+    pub(super) fn config(&mut self) -> Config {
+        let data_dir = self.path("DATA_DIR").unwrap_or("/var/lib/elevo".into());
+        if !data_dir.is_absolute() {
+            let problem = format!("DATA_DIR: {} is no absolute path", data_dir.display());
+            self.problems.push(problem);
+        }
+        let workspace_root = self.path("WORKSPACE_ROOT");
+        let allow_plain_http = self.get("ALLOW_PLAIN_HTTP", false, truth);
+        let api = self.address("API_HOST", "API_PORT", 8080);
+        let tls = self.tls();
+        if !api.ip().is_loopback() && tls.is_none() && !allow_plain_http {
+            self.problems.push(format!(
+                "API_HOST: {} is not loopback: set TLS_CERT and TLS_KEY, or ALLOW_PLAIN_HTTP=true",
+                api.ip()
+            ));
+        }
+        let grpc = self.text("GRPC_PORT").is_some();
+        let grpc = grpc.then(|| self.address("GRPC_HOST", "GRPC_PORT", 50051));
+        let provider = |text: &str| match text {
+            "overlay" | "reflink" | "copy" => Ok(Some(text.to_owned())),
+            _ => Err(format!("`{text}` is not overlay, reflink or copy")),
+        };
+        let key = |text: &str| match text.len() {
+            32.. => Ok(Some(Secret(text.into()))),
+            length => Err(format!("{length} characters are too few; use at least 32")),
+        };
+        Config {
+            workspace_root: workspace_root.unwrap_or_else(|| data_dir.join("workspaces")),
+            data_dir,
+            api,
+            metrics: self.address("METRICS_HOST", "METRICS_PORT", 9090),
+            grpc,
+            allow_plain_http,
+            tls,
+            api_key: self.get("API_KEY", None, key),
+            docker_host: self
+                .text("DOCKER_HOST")
+                .unwrap_or("unix:///var/run/docker.sock".into()),
+            docker_network: self.text("DOCKER_NETWORK"),
+            agent_binary: self.path("AGENT_BINARY"),
+            sandbox_user: self.get("SANDBOX_USER", (1000, 1000), user),
+            default_network: self.get("DEFAULT_NETWORK", NetworkMode::Internet, network),
+            provider: self.get("WORKSPACE_PROVIDER", None, provider),
+            pool_size: self.size("POOL_SIZE", 100 << 30),
+            warm: self.get("WARM_POOL", Vec::new(), warm_pools),
+            garbage: self.garbage(),
+            webhooks: self.webhooks(),
+            events_keep: self.seconds("EVENTS_KEEP", 7 * 24 * 3600),
+            limits: self.limits(),
+            log: self.text("RUST_LOG").unwrap_or("info".into()),
+        }
+    }
+}
+
+fn truth(text: &str) -> Result<bool, String> {
+    let truth = text.parse();
+    truth.map_err(|_| format!("`{text}` is neither true nor false"))
+}
+
+fn network(text: &str) -> Result<NetworkMode, String> {
+    match text {
+        "none" => Ok(NetworkMode::None),
+        "internet" => Ok(NetworkMode::Internet),
+        _ => Err(format!("`{text}` is neither none nor internet")),
+    }
+}
+
+/// `python:3.11=5; node:22=2 network=none runtime=runsc`.
+fn warm_pools(text: &str) -> Result<Vec<WarmPool>, String> {
+    let pools = text.split(';').map(str::trim);
+    let pools = pools.filter(|pool| !pool.is_empty()).map(warm_pool);
+    pools.collect()
+}
+
+fn warm_pool(text: &str) -> Result<WarmPool, String> {
+    let mut words = text.split_whitespace();
+    let pool = words.next().and_then(|word| word.rsplit_once('='));
+    let size = pool.and_then(|(_, size)| size.parse().ok());
+    let (Some((template, _)), Some(size @ 1..=MAX_WARM)) = (pool, size) else {
+        let form = "TEMPLATE=COUNT [network=…] [runtime=…]";
+        return Err(format!(
+            "`{text}` is not {form} with a count of 1 to {MAX_WARM}"
+        ));
+    };
+    let mut pool = WarmPool {
+        template: template.into(),
+        size,
+        network: None,
+        runtime: None,
+    };
+    for word in words {
+        match word.split_once('=') {
+            Some(("network", name)) => pool.network = Some(network(name)?),
+            Some(("runtime", name)) => pool.runtime = Some(name.into()),
+            _ => return Err(format!("`{word}` is neither network=… nor runtime=…")),
+        }
+    }
+    Ok(pool)
+}
+
+fn user(text: &str) -> Result<(u32, u32), String> {
+    let ids = text.split_once(':').unwrap_or((text, text));
+    match (ids.0.parse(), ids.1.parse()) {
+        (Ok(0), _) | (_, Ok(0)) => Err("sandboxes never run as root".into()),
+        (Ok(user), Ok(group)) => Ok((user, group)),
+        _ => Err(format!("`{text}` is not UID:GID")),
+    }
+}

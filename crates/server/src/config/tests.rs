@@ -1,0 +1,92 @@
+use super::*;
+
+fn read(file: &str, environment: &[(&str, &str)]) -> Result<Config, InvalidConfig> {
+    let pairs = environment.iter();
+    Config::read(
+        Some(file),
+        pairs.map(|(name, value)| ((*name).into(), (*value).into())),
+    )
+}
+
+#[test]
+fn the_environment_wins_over_the_file_and_both_over_defaults() {
+    let config = read(
+        "api_port = 1\nmax_sandboxes = 7\ndefault_memory = \"1g\"",
+        &[("API_PORT", "2"), ("PATH", "/bin")],
+    );
+    let config = config.unwrap();
+    assert_eq!(config.api, "127.0.0.1:2".parse().unwrap());
+    assert_eq!(config.limits.max_sandboxes, 7);
+    assert_eq!(config.limits.memory, (1 << 30, 16 << 30));
+    assert_eq!(config.limits.key.creates_per_minute, Some(10));
+}
+
+#[test]
+fn every_problem_is_named_at_once() {
+    let error = read(
+        "api_prot = 1\nmax_sandboxes = 0",
+        &[
+            ("API_HOST", "0.0.0.0"),
+            ("SANDBOX_USER", "0:0"),
+            ("DEFAULT_MEMORY", "32g"),
+            ("API_KEY", "short"),
+            ("TLS_CERT", "/nowhere"),
+        ],
+    );
+    let InvalidConfig(problems) = error.unwrap_err();
+    for part in [
+        "api_prot",
+        "MAX_SANDBOXES",
+        "API_HOST",
+        "SANDBOX_USER",
+        "MAX_MEMORY",
+        "API_KEY",
+        "TLS_KEY",
+    ] {
+        let found = problems.iter().any(|problem| problem.contains(part));
+        assert!(found, "{part}: {problems:?}");
+    }
+    assert!(!format!("{problems:?}").contains("short\""));
+}
+
+#[test]
+fn what_is_collected_when_can_be_set() {
+    let set = [("GC_INTERVAL", "0"), ("GC_KEEP_UNNAMED", "7200")];
+    let garbage = read("gc_disk_percent = 50", &set).unwrap().garbage;
+    assert_eq!(garbage.interval, None);
+    assert_eq!(garbage.disk_percent, 50);
+    assert_eq!(garbage.keep_unnamed, Duration::from_secs(7200));
+}
+
+#[test]
+fn pools_say_what_they_hold() {
+    let set = [(
+        "WARM_POOL",
+        "python:3.11=5; a/b@sha256:00=2 network=none runtime=runsc;",
+    )];
+    let pools = read("", &set).unwrap().warm;
+    let [python, other] = &pools[..] else {
+        panic!("{pools:?}");
+    };
+    assert_eq!((&*python.template, python.size), ("python:3.11", 5));
+    assert_eq!((python.network, &python.runtime), (None, &None));
+    assert_eq!((&*other.template, other.size), ("a/b@sha256:00", 2));
+    assert_eq!(other.network, Some(NetworkMode::None));
+    assert_eq!(other.runtime.as_deref(), Some("runsc"));
+    for wrong in [
+        "python",
+        "python=0",
+        "python=1001",
+        "p=1 net=none",
+        "p=1 network=all",
+    ] {
+        assert!(read("", &[("WARM_POOL", wrong)]).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn beyond_loopback_needs_tls_or_a_word() {
+    let open = [("API_HOST", "0.0.0.0"), ("ALLOW_PLAIN_HTTP", "true")];
+    assert!(read("", &open[..1]).is_err());
+    assert!(read("", &open).is_ok());
+}

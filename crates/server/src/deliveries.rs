@@ -1,0 +1,252 @@
+//! Sends events to webhooks: in order for each sandbox and project, again when it
+//! fails, and none because of another. At least once: what was sent and not noted
+//! before a crash is sent again; its id is the same.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use elevo_catalog::{Attempt, Delivery, DeliveryState, Webhook};
+use futures::StreamExt;
+use hmac::{Hmac, KeyInit, Mac};
+use reqwest::Client;
+use sha2::Sha256;
+use tokio::task::JoinSet;
+
+use crate::app::App;
+use crate::failure::{Result, chain};
+use crate::{clock, outgoing};
+
+/// Deliveries that are looked at in one go.
+const WINDOW: u32 = 1000;
+/// Sandboxes and projects whose events are sent at the same time.
+const AT_ONCE: usize = 16;
+/// Events of one that are sent before they are noted.
+const IN_A_ROW: usize = 50;
+/// How long a row goes on.
+const ROW: Duration = Duration::from_secs(5);
+/// How often webhooks are looked at when nothing happens.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Runs until the server is about to end.
+pub(crate) async fn run(app: Arc<App>) {
+    let settings = &app.config.webhooks;
+    let client = match outgoing::client(settings.timeout, settings.allow_private) {
+        Ok(client) => client,
+        Err(error) => {
+            tracing::error!(
+                cause = format!("{error:#}"),
+                "nothing can be sent to webhooks"
+            );
+            return;
+        }
+    };
+    let mut tasks: JoinSet<String> = JoinSet::new();
+    let mut running = HashSet::new();
+    loop {
+        while let Some(ended) = tasks.try_join_next() {
+            if let Ok(id) = ended {
+                running.remove(&id);
+            }
+        }
+        match app.catalog.webhooks(None).await {
+            Ok(all) => {
+                for webhook in all {
+                    if running.insert(webhook.id.clone()) {
+                        tasks.spawn(serve(app.clone(), webhook.id, client.clone()));
+                    }
+                }
+            }
+            Err(error) => tracing::warn!(cause = chain(&error), "webhooks cannot be read"),
+        }
+        let _ = tokio::time::timeout(LOOK, app.hooks.notified()).await;
+    }
+}
+
+/// Serves one webhook until it is removed.
+async fn serve(app: Arc<App>, id: String, client: Client) -> String {
+    let mut pulse = app.pulse();
+    loop {
+        match app.catalog.webhook(&id).await {
+            Ok(None) => return id,
+            Ok(Some(webhook)) => match round(&app, &webhook, &client).await {
+                Ok(true) => continue,
+                Ok(false) => {}
+                Err(failure) => {
+                    let cause = failure.summary();
+                    tracing::warn!(webhook = id, cause, "deliveries wait");
+                }
+            },
+            Err(error) => tracing::warn!(webhook = id, cause = chain(&error), "deliveries wait"),
+        }
+        let _ = tokio::time::timeout(LOOK, pulse.changed()).await;
+    }
+}
+
+/// Sends what is due; says whether anything was.
+async fn round(app: &App, webhook: &Webhook, client: &Client) -> Result<bool> {
+    let mut pending = app.catalog.pending_deliveries(&webhook.id, WINDOW).await?;
+    while pending.len() < WINDOW as usize / 2 {
+        let queued = app
+            .catalog
+            .queue_deliveries(&webhook.id, WINDOW / 2, clock::now());
+        if queued.await? == 0 {
+            break;
+        }
+        pending = app.catalog.pending_deliveries(&webhook.id, WINDOW).await?;
+    }
+    let now = clock::now();
+    let rows = rows(pending).into_iter().filter(|row| row[0].due <= now);
+    let rows: Vec<_> = rows.collect();
+    if rows.is_empty() {
+        return Ok(false);
+    }
+    let sending: Vec<_> = rows
+        .into_iter()
+        .map(|row| send_row(app, webhook, client, row))
+        .collect();
+    let mut sending = futures::stream::iter(sending).buffer_unordered(AT_ONCE);
+    let mut attempts = Vec::new();
+    while let Some(some) = sending.next().await {
+        attempts.extend(some);
+        if attempts.len() >= 500 {
+            let noted = app
+                .catalog
+                .note_attempts(&webhook.id, &attempts, clock::now());
+            noted.await?;
+            attempts.clear();
+        }
+    }
+    let noted = app
+        .catalog
+        .note_attempts(&webhook.id, &attempts, clock::now());
+    noted.await?;
+    Ok(true)
+}
+
+/// What is pending for each sandbox and project, in order.
+fn rows(pending: Vec<Delivery>) -> Vec<Vec<Delivery>> {
+    let mut places = HashMap::new();
+    let mut rows: Vec<Vec<Delivery>> = Vec::new();
+    for delivery in pending {
+        let subject = delivery.event.event.subject.clone();
+        let place = *places.entry(subject).or_insert_with(|| {
+            rows.push(Vec::new());
+            rows.len() - 1
+        });
+        if rows[place].len() < IN_A_ROW {
+            rows[place].push(delivery);
+        }
+    }
+    rows
+}
+
+/// Sends one after the other, up to the first that has to be sent again.
+async fn send_row(
+    app: &App,
+    webhook: &Webhook,
+    client: &Client,
+    row: Vec<Delivery>,
+) -> Vec<Attempt> {
+    let began = clock::instant();
+    let mut attempts = Vec::new();
+    for delivery in row {
+        let tried = delivery.attempts + 1;
+        let event = delivery.event.id;
+        let sent = send(webhook, client, delivery).await;
+        let now = clock::now();
+        let mut attempt = Attempt {
+            event,
+            state: DeliveryState::Delivered,
+            attempts: tried,
+            due: now,
+            status: None,
+            error: None,
+        };
+        match sent {
+            Ok(status) => attempt.status = Some(status),
+            Err((status, why)) => {
+                (attempt.status, attempt.error) = (status, Some(why));
+                match tried > app.config.webhooks.retries {
+                    true => attempt.state = DeliveryState::Failed,
+                    false => {
+                        attempt.state = DeliveryState::Pending;
+                        attempt.due = clock::after(now, pause(tried));
+                    }
+                }
+            }
+        }
+        crate::metrics::delivered(attempt.state);
+        let is_blocked = attempt.state == DeliveryState::Pending;
+        attempts.push(attempt);
+        if is_blocked || began.elapsed() > ROW {
+            break;
+        }
+    }
+    attempts
+}
+
+/// How long to wait after the first, second, … attempt that failed.
+fn pause(attempts: u32) -> Duration {
+    let seconds = 5_u64.saturating_pow(attempts.saturating_sub(1));
+    Duration::from_secs(seconds.min(600))
+}
+
+async fn send(
+    webhook: &Webhook,
+    client: &Client,
+    delivery: Delivery,
+) -> std::result::Result<u16, (Option<u16>, String)> {
+    let event = crate::app::event_out(delivery.event);
+    let body = serde_json::to_vec(&event).unwrap_or_default();
+    let mut request = client
+        .post(&webhook.url)
+        .header("content-type", "application/json")
+        .header("x-webhook-event", &event.event)
+        .header("x-webhook-id", event.id.to_string())
+        .header("x-webhook-timestamp", clock::millis().to_string());
+    if !webhook.secret.is_empty() {
+        let signature = signature(&webhook.secret, &body);
+        request = request.header("x-webhook-signature", signature);
+    }
+    match request.body(body).send().await {
+        Ok(answer) if answer.status().is_success() => Ok(answer.status().as_u16()),
+        Ok(answer) => {
+            let status = answer.status();
+            Err((Some(status.as_u16()), format!("it answered with {status}")))
+        }
+        // Without the address, which may hold what only its owner should know.
+        Err(error) => Err((None, chain(&error.without_url()))),
+    }
+}
+
+/// `sha256=` and the HMAC of the body, as hexadecimal digits.
+fn signature(secret: &str, body: &[u8]) -> String {
+    let mut mac = match Hmac::<Sha256>::new_from_slice(secret.as_bytes()) {
+        Ok(mac) => mac,
+        Err(_) => unreachable!("a key may have any length"),
+    };
+    mac.update(body);
+    let digits = mac.finalize().into_bytes();
+    let digits: String = digits.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("sha256={digits}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As RFC 4231 has it.
+    #[test]
+    fn bodies_are_signed_as_everybody_does() {
+        let signed = signature("Jefe", b"what do ya want for nothing?");
+        let expected = "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843";
+        assert_eq!(signed, format!("sha256={expected}"));
+    }
+
+    #[test]
+    fn pauses_grow_and_end() {
+        let pauses = [1, 2, 3, 4, 5, 100].map(|tried| pause(tried).as_secs());
+        assert_eq!(pauses, [1, 5, 25, 125, 600, 600]);
+    }
+}

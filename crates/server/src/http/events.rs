@@ -1,0 +1,120 @@
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderMap, header};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use elevo_api as api;
+use serde::Deserialize;
+use tokio::sync::mpsc;
+use utoipa::IntoParams;
+
+use crate::app::{EventsQuery, Following};
+use crate::failure::Failure;
+use crate::http::answer::Answer;
+use crate::http::request::{Query, Who};
+use crate::http::{Shared, stream};
+
+/// A stream ends after this time, and its reader comes back: with a key that is
+/// still good.
+const LONGEST: Duration = Duration::from_secs(3600);
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Events {
+    /// Only these, with commas between them; all that the key may know of if not
+    /// given
+    kinds: Option<String>,
+    /// Only those about this sandbox
+    sandbox: Option<String>,
+    /// Only those about this project
+    project: Option<String>,
+    /// Only those after this one; the header `Last-Event-ID` says the same
+    after: Option<u64>,
+    /// At most so many, if they are not streamed
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<u32>,
+}
+
+/// See what happened, or follow what happens
+///
+/// Events are numbered in the order in which they happen, and kept for a week
+/// (`EVENTS_KEEP`). Whoever accepts `text/event-stream` gets them as they happen:
+/// those after `Last-Event-ID` if it is given, else from now on. A stream ends
+/// after an hour at the latest; come back with the number of the last event.
+#[utoipa::path(
+    get, path = "/api/v1/events", tag = "events", params(Events),
+    responses(
+        (status = 200, content((api::EventPage = "application/json"), (api::Event = "text/event-stream"))),
+        (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope)
+    )
+)]
+pub(super) async fn events(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    headers: HeaderMap,
+    Query(query): Query<Events>,
+) -> Answer<Response> {
+    if query.sandbox.is_some() && query.project.is_some() {
+        let message = "`sandbox` and `project` exclude each other";
+        return Err(Failure::invalid(message).into());
+    }
+    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+    let last = text(header::HeaderName::from_static("last-event-id"));
+    let last = last.map(str::parse).transpose();
+    let last = last.map_err(|_| Failure::invalid("`Last-Event-ID` is no number"))?;
+    let wanted = EventsQuery {
+        kinds: query.kinds,
+        subject: query.sandbox.or(query.project),
+        after: last.or(query.after),
+        limit: query.limit,
+    };
+    let accept = text(header::ACCEPT);
+    if !accept.is_some_and(|accept| accept.contains("text/event-stream")) {
+        let page = shared.app.events(&who, &wanted).await?;
+        return Ok(Json(page).into_response());
+    }
+    let following = shared.app.follow_events(&who, &wanted).await?;
+    let (sender, receiver) = mpsc::channel(4);
+    let app = shared.app.clone();
+    tokio::spawn(async move {
+        let gone = sender.clone();
+        tokio::select! {
+            () = send_all(following, sender) => {}
+            () = gone.closed() => {}
+            () = app.stopped() => {}
+            () = tokio::time::sleep(LONGEST) => {}
+        }
+    });
+    Ok(stream::of_pieces(receiver))
+}
+
+async fn send_all(mut following: Following, sender: mpsc::Sender<Bytes>) {
+    // Shows that it has begun.
+    if sender
+        .send(Bytes::from_static(b": begun\n\n"))
+        .await
+        .is_err()
+    {
+        return;
+    }
+    loop {
+        let events = match following.next().await {
+            Ok(events) => events,
+            Err(failure) => {
+                tracing::warn!(cause = failure.summary(), "a stream of events ends");
+                return;
+            }
+        };
+        let mut piece = String::new();
+        for event in events {
+            let json = serde_json::to_string(&event).unwrap_or_default();
+            piece += &format!("id: {}\nevent: {}\ndata: {json}\n\n", event.id, event.event);
+        }
+        if sender.send(piece.into()).await.is_err() {
+            return;
+        }
+    }
+}

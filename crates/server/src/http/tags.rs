@@ -1,0 +1,56 @@
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use elevo_api as api;
+
+use crate::http::Shared;
+use crate::http::answer::Answer;
+use crate::http::projects::Page;
+use crate::http::request::{Body, Path, Query, Who};
+
+/// Name a version, which keeps its content
+#[utoipa::path(
+    post, path = "/api/v1/projects/{id}/tags", tag = "projects", params(("id" = String, Path)),
+    request_body = api::SetTag,
+    responses((status = 201, body = api::Tag), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
+)]
+pub(super) async fn set(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Path(id): Path<String>,
+    Body(wish): Body<api::SetTag>,
+) -> Answer<(StatusCode, Json<api::Tag>)> {
+    let set = shared.app.set_tag(&who, &id, wish).await?;
+    Ok((StatusCode::CREATED, Json(set)))
+}
+
+/// List the tags of a project by name
+#[utoipa::path(
+    get, path = "/api/v1/projects/{id}/tags", tag = "projects", params(("id" = String, Path), Page),
+    responses((status = 200, body = api::TagPage), (status = "4XX", body = api::ErrorEnvelope))
+)]
+pub(super) async fn list(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Path(id): Path<String>,
+    Query(query): Query<Page>,
+) -> Answer<Json<api::TagPage>> {
+    Ok(Json(shared.app.list_tags(&who, &id, query.read()?).await?))
+}
+
+/// Delete a tag
+///
+/// Its version stays for as long as the project's retention says.
+#[utoipa::path(
+    delete, path = "/api/v1/projects/{id}/tags/{name}", tag = "projects",
+    params(("id" = String, Path), ("name" = String, Path)),
+    responses((status = 204), (status = "4XX", body = api::ErrorEnvelope))
+)]
+pub(super) async fn remove(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Path((id, name)): Path<(String, String)>,
+) -> Answer<StatusCode> {
+    shared.app.remove_tag(&who, &id, &name).await?;
+    Ok(StatusCode::NO_CONTENT)
+}

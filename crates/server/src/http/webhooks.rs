@@ -1,0 +1,107 @@
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use elevo_api as api;
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use crate::app::DeliveriesQuery;
+use crate::http::Shared;
+use crate::http::answer::Answer;
+use crate::http::request::{Body, Path, Query, Who};
+
+/// Be told of events by HTTP
+///
+/// Each event is sent as a `POST` with the body that `GET /api/v1/events` shows,
+/// and the headers `X-Webhook-Event`, `X-Webhook-Id` (the number of the event),
+/// `X-Webhook-Timestamp` (milliseconds) and, if there is a secret,
+/// `X-Webhook-Signature` (`sha256=` and the HMAC of the body). Whatever is not
+/// answered with 2xx is sent again, and may come more than once; events of one
+/// sandbox or project come in order. Nothing is sent to loopback or private
+/// addresses unless the server's settings allow it.
+#[utoipa::path(
+    post, path = "/api/v1/webhooks", tag = "events", request_body = api::CreateWebhook,
+    responses((status = 201, body = api::Webhook), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
+)]
+pub(super) async fn create(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Body(wish): Body<api::CreateWebhook>,
+) -> Answer<(StatusCode, Json<api::Webhook>)> {
+    let made = shared.app.add_webhook(&who, wish).await?;
+    Ok((StatusCode::CREATED, Json(made)))
+}
+
+/// List webhooks
+#[utoipa::path(
+    get, path = "/api/v1/webhooks", tag = "events",
+    responses((status = 200, body = api::WebhookList), (status = "4XX", body = api::ErrorEnvelope))
+)]
+pub(super) async fn list(
+    State(shared): State<Shared>,
+    Who(who): Who,
+) -> Answer<Json<api::WebhookList>> {
+    Ok(Json(shared.app.list_webhooks(&who).await?))
+}
+
+/// Delete a webhook, with what was not yet delivered to it
+#[utoipa::path(
+    delete, path = "/api/v1/webhooks/{id}", tag = "events", params(("id" = String, Path)),
+    responses((status = 204), (status = "4XX", body = api::ErrorEnvelope))
+)]
+pub(super) async fn remove(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Path(id): Path<String>,
+) -> Answer<StatusCode> {
+    shared.app.remove_webhook(&who, &id).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Deliveries {
+    /// Only those that are `pending`, `delivered` or `failed`
+    state: Option<String>,
+    /// Only those of events before this one
+    before: Option<u64>,
+    /// At most so many
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<u32>,
+}
+
+/// See what was delivered to a webhook
+#[utoipa::path(
+    get, path = "/api/v1/webhooks/{id}/deliveries", tag = "events",
+    params(("id" = String, Path), Deliveries),
+    responses((status = 200, body = api::DeliveryPage), (status = "4XX", body = api::ErrorEnvelope))
+)]
+pub(super) async fn deliveries(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Path(id): Path<String>,
+    Query(query): Query<Deliveries>,
+) -> Answer<Json<api::DeliveryPage>> {
+    let query = DeliveriesQuery {
+        state: query.state,
+        before: query.before,
+        limit: query.limit,
+    };
+    Ok(Json(shared.app.deliveries(&who, &id, &query).await?))
+}
+
+/// Deliver an event again
+#[utoipa::path(
+    post, path = "/api/v1/webhooks/{id}/deliveries/{event}/replay", tag = "events",
+    params(("id" = String, Path), ("event" = u64, Path)),
+    responses((status = 202), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
+)]
+pub(super) async fn replay(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Path((id, event)): Path<(String, u64)>,
+) -> Answer<StatusCode> {
+    shared.app.replay(&who, &id, event).await?;
+    Ok(StatusCode::ACCEPTED)
+}

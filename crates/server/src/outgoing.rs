@@ -1,0 +1,193 @@
+//! Where the server itself sends something: what is public, and nothing else
+//! unless it was allowed. Addresses come from tenants, who must not reach through
+//! the server what they cannot reach themselves.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use reqwest::{Client, Url};
+
+/// Says which cryptography clients use; before the first client is made. Can be
+/// repeated.
+pub fn choose_cryptography() {
+    // An error is that somebody has chosen already.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+}
+
+/// A client that follows no redirect, uses no proxy, and connects to nothing that
+/// is not public unless `allow_private`.
+pub(crate) fn client(timeout: Duration, allow_private: bool) -> anyhow::Result<Client> {
+    choose_cryptography();
+    let client = Client::builder()
+        .timeout(timeout)
+        .redirect(reqwest::redirect::Policy::none())
+        .no_proxy()
+        .pool_max_idle_per_host(4)
+        .pool_idle_timeout(Duration::from_secs(30))
+        .user_agent(concat!("elevo/", env!("CARGO_PKG_VERSION")))
+        .dns_resolver(Arc::new(Public { allow_private }));
+    Ok(client.build()?)
+}
+
+/// Whether something may be sent to an address. Names are looked at again when
+/// they are resolved.
+pub(crate) fn check_url(text: &str, allow_private: bool) -> Result<Url, String> {
+    if text.len() > 2048 {
+        return Err("it has more than 2048 bytes".into());
+    }
+    let url: Url = text.parse().map_err(|error| format!("{error}"))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err("it must begin with http:// or https://".into());
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("it must not contain a password".into());
+    }
+    let host = url.host_str().ok_or("it names no host")?;
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    match host.parse::<IpAddr>() {
+        Ok(address) if !allow_private && !is_public(address) => Err(format!(
+            "{address} is no public address, and nothing is sent there unless \
+             WEBHOOK_ALLOW_PRIVATE is set"
+        )),
+        _ => Ok(url),
+    }
+}
+
+/// Resolves names to public addresses.
+struct Public {
+    allow_private: bool,
+}
+
+impl Resolve for Public {
+    fn resolve(&self, name: Name) -> Resolving {
+        let allow_private = self.allow_private;
+        Box::pin(async move {
+            let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
+            let found: Vec<_> = found
+                .filter(|address| allow_private || is_public(address.ip()))
+                .collect();
+            if found.is_empty() {
+                return Err("the name has no public address".into());
+            }
+            Ok(Box::new(found.into_iter()) as Addrs)
+        })
+    }
+}
+
+/// Whether an address is one of the internet at large.
+fn is_public(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => is_public_v4(address),
+        IpAddr::V6(address) => is_public_v6(address),
+    }
+}
+
+fn is_public_v4(address: Ipv4Addr) -> bool {
+    let [a, b, c, _] = address.octets();
+    let special = matches!(
+        (a, b, c),
+        (0 | 10 | 127 | 224.., _, _)
+            | (100, 64..=127, _)
+            | (169, 254, _)
+            | (172, 16..=31, _)
+            | (192, 0, 0 | 2)
+            | (192, 88, 99)
+            | (192, 168, _)
+            | (198, 18 | 19, _)
+            | (198, 51, 100)
+            | (203, 0, 113)
+    );
+    !special
+}
+
+/// Global unicast; but nothing in it that leads to an address of the fourth
+/// version, or is for documents.
+fn is_public_v6(address: Ipv6Addr) -> bool {
+    if let Some(inner) = address.to_ipv4_mapped() {
+        return is_public_v4(inner);
+    }
+    let [a, b, ..] = address.segments();
+    let is_global = (0x2000..0x4000).contains(&a);
+    // Teredo and other special purposes, documentation, 6to4.
+    let is_special = (a == 0x2001 && (b < 0x200 || b == 0xdb8)) || a == 0x2002 || a == 0x3fff;
+    is_global && !is_special
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_internet_at_large_is_public() {
+        for public in [
+            "1.1.1.1",
+            "93.184.216.34",
+            "100.128.0.1",
+            "172.32.0.1",
+            "2606:4700::1111",
+        ] {
+            assert!(is_public(public.parse().unwrap()), "{public}");
+        }
+        for special in [
+            "0.0.0.0",
+            "10.1.2.3",
+            "100.64.0.1",
+            "127.0.0.1",
+            "127.9.9.9",
+            "169.254.169.254",
+            "172.16.0.1",
+            "172.31.255.255",
+            "192.0.0.1",
+            "192.0.2.1",
+            "192.168.1.1",
+            "198.18.0.1",
+            "198.51.100.7",
+            "203.0.113.9",
+            "224.0.0.1",
+            "240.0.0.1",
+            "255.255.255.255",
+            "::",
+            "::1",
+            "::ffff:127.0.0.1",
+            "::ffff:10.0.0.1",
+            "64:ff9b::7f00:1",
+            "fc00::1",
+            "fe80::1",
+            "ff02::1",
+            "2001::1",
+            "2001:db8::1",
+            "2002:7f00:1::",
+            "3fff::1",
+        ] {
+            assert!(!is_public(special.parse().unwrap()), "{special}");
+        }
+    }
+
+    #[test]
+    fn an_address_that_nothing_may_be_sent_to_is_refused() {
+        for right in [
+            "https://example.com/a?b",
+            "http://1.1.1.1:8080",
+            "http://[2606:4700::1]/",
+        ] {
+            assert!(check_url(right, false).is_ok(), "{right}");
+        }
+        for wrong in [
+            "",
+            "example.com",
+            "ftp://example.com",
+            "file:///etc/passwd",
+            "http://a:b@example.com",
+            "http://127.0.0.1",
+            "http://2130706433/",
+            "http://0x7f.1/",
+            "http://[::1]:80/",
+            "http://[::ffff:169.254.169.254]/",
+        ] {
+            assert!(check_url(wrong, false).is_err(), "{wrong}");
+        }
+        assert!(check_url("http://127.0.0.1:1", true).is_ok());
+    }
+}

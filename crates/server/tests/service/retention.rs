@@ -1,0 +1,523 @@
+//! Versions of projects lose their content as retention says, and not
+//! otherwise.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::harness::Service;
+use crate::shared::{Ws, agent, at, file, merge, read, workspace, write};
+
+/// A server whose projects have nothing that is too young to go.
+async fn service() -> Service {
+    Service::start_here(|config| config.garbage.keep_unnamed = Duration::ZERO).await
+}
+
+async fn project(service: &Service, name: &str, retention: Value) -> String {
+    let wish = json!({"name": name, "retention": retention});
+    let made = service
+        .expect(Method::POST, "/api/v1/projects", Some(wish), 201)
+        .await;
+    assert_eq!(made["retention"], retention);
+    made["id"].as_str().unwrap().to_owned()
+}
+
+/// Lands versions 1, 2 and so on, each with its number in `a.txt`; returns their
+/// snapshots, and before them what the project began with.
+async fn versions(service: &Service, project: &str, count: usize) -> Vec<String> {
+    let found = service.get(&format!("/api/v1/projects/{project}")).await;
+    let mut snapshots = vec![found["head"].as_str().unwrap().to_owned()];
+    for version in 1..=count {
+        let files = json!([
+            {"path": "a.txt", "content": text(version)},
+            {"path": format!("of-{version}"), "content": "x".repeat(100_000 + version)},
+        ]);
+        let url = format!("/api/v1/projects/{project}/apply");
+        let wish = Some(json!({"files": files}));
+        let landed = service.expect(Method::POST, &url, wish, 200).await;
+        snapshots.push(landed["head"].as_str().unwrap().to_owned());
+    }
+    snapshots
+}
+
+fn text(version: usize) -> String {
+    (1..=version).map(|n| format!("line {n}\n")).collect()
+}
+
+/// Until what was made is older than the second it was made in.
+async fn grow_old() {
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+}
+
+async fn collect(service: &Service) -> Value {
+    service.expect(Method::POST, "/api/v1/gc", None, 200).await
+}
+
+async fn status(service: &Service, method: Method, url: &str, body: Option<Value>) -> (u16, Value) {
+    let mut request = service.request(method, url);
+    if let Some(body) = body {
+        request = request.json(&body);
+    }
+    let answer = request.send().await.unwrap();
+    let status = answer.status().as_u16();
+    let bytes = answer.bytes().await.unwrap();
+    let json = serde_json::from_slice(&bytes);
+    let text = || json!(String::from_utf8_lossy(&bytes));
+    (status, json.unwrap_or_else(|_| text()))
+}
+
+fn assert_dropped((status, answer): (u16, Value), what: &str) {
+    assert_eq!(status, 410, "{what}: {answer}");
+    let error = &answer["error"];
+    assert_eq!(error["name"], "VERSION_DROPPED", "{what}: {answer}");
+    let words = error["remediation"].as_str().unwrap();
+    assert!(words.contains("tag"), "{what}: {words}");
+}
+
+async fn file_at(service: &Service, project: &str, snapshot: &str) -> (u16, Value) {
+    let url = format!("/api/v1/projects/{project}/file?path=a.txt&snapshot={snapshot}");
+    status(service, Method::GET, &url, None).await
+}
+
+async fn log(service: &Service, project: &str) -> Vec<Value> {
+    let url = format!("/api/v1/projects/{project}/log?limit=100");
+    let page = service.get(&url).await;
+    page["items"].as_array().unwrap().clone()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn contents_go_as_retention_says_and_the_log_stays() {
+    let service = service().await;
+    let id = project(&service, "site", json!({"keep": "last", "count": 2})).await;
+    let snapshots = versions(&service, &id, 6).await;
+    let ws = workspace(&service, json!({"project": id, "snapshot": snapshots[2]})).await;
+    grow_old().await;
+    let before = log(&service, &id).await;
+    let collected = collect(&service).await;
+    // The last two stay, and the one that a workspace is on.
+    assert_eq!(collected["droppedVersions"], 4, "{collected}");
+    assert!(
+        collected["cleanedSnapshots"].as_u64() >= Some(4),
+        "{collected}"
+    );
+
+    for (version, snapshot) in snapshots.iter().enumerate() {
+        let is_kept = [2, 5, 6].contains(&version);
+        let found = file_at(&service, &id, snapshot).await;
+        match is_kept {
+            true => assert_eq!(found, (200, json!(text(version))), "{version}"),
+            false => assert_dropped(found, &format!("version {version}")),
+        }
+    }
+    let after = log(&service, &id).await;
+    for (before, after) in before.iter().zip(&after) {
+        let sequence = after["sequence"].as_u64().unwrap();
+        let is_kept = [2, 5, 6].contains(&sequence);
+        assert_eq!(after["droppedAt"].is_null(), is_kept, "{after}");
+        let mut same = after.clone();
+        same.as_object_mut().unwrap().remove("droppedAt");
+        assert_eq!(&same, before);
+    }
+    assert_eq!(before.len(), after.len());
+    assert_refused_everywhere(&service, &id, &snapshots).await;
+    assert_history_is_whole(&service, &id).await;
+
+    assert_eq!(read(&ws, "a.txt"), text(2));
+    write(&ws, "mine.txt", "mine\n");
+    let merged = merge(&service, &ws).await;
+    assert_eq!(merged["landedCount"], 1, "{merged}");
+    let again = collect(&service).await;
+    assert_eq!(again["droppedVersions"], 1, "{again}");
+    let refreshed = at(&ws, "refresh");
+    service.expect(Method::POST, &refreshed, None, 200).await;
+    assert_eq!(read(&ws, "a.txt"), text(6));
+}
+
+/// Whatever needs the content of version 3, which is dropped.
+async fn assert_refused_everywhere(service: &Service, id: &str, snapshots: &[String]) {
+    let (gone, next, head) = (&snapshots[3], &snapshots[4], &snapshots[6]);
+    let of = |what: &str| format!("/api/v1/projects/{id}/{what}");
+    for what in [
+        format!("tree?snapshot={gone}"),
+        format!("file?path=a.txt&snapshot={gone}"),
+        format!("blame?path=a.txt&snapshot={gone}"),
+        format!("archive?snapshot={gone}"),
+        format!("diff?from={gone}&to={head}"),
+        format!("diff?from={head}&to={gone}&format=patch"),
+        format!("diff?to={}&format=stat", snapshots[5]),
+    ] {
+        let found = status(service, Method::GET, &of(&what), None).await;
+        assert_dropped(found, &what);
+    }
+    let revert = of("revert");
+    let wishes = [
+        (revert.clone(), json!({"snapshot": gone})),
+        (revert.clone(), json!({"snapshot": gone, "path": "a.txt"})),
+        // Taking it back needs what was before.
+        (revert, json!({"snapshot": snapshots[5]})),
+        (
+            of("apply"),
+            json!({"base": gone, "files": [{"path": "b", "content": "b"}]}),
+        ),
+        (of("import"), json!({"snapshot": gone})),
+        (
+            "/api/v1/workspaces".into(),
+            json!({"project": id, "snapshot": gone}),
+        ),
+        (
+            "/api/v1/projects".into(),
+            json!({"name": "copy", "snapshot": next}),
+        ),
+    ];
+    for (url, wish) in wishes {
+        let found = status(service, Method::POST, &url, Some(wish.clone())).await;
+        assert_dropped(found, &format!("{url} {wish}"));
+    }
+}
+
+/// What needs no content, or not that of what is dropped.
+async fn assert_history_is_whole(service: &Service, id: &str) {
+    let of = |what: &str| format!("/api/v1/projects/{id}/{what}");
+    let history = service.get(&of("history?path=a.txt")).await;
+    assert_eq!(history["items"].as_array().unwrap().len(), 6);
+    let step = service.get(&of("log/3")).await;
+    assert_eq!(step["items"].as_array().unwrap().len(), 2);
+    let blame = service.get(&of("blame?path=a.txt")).await;
+    // Version 4 is dropped: what step 5 added cannot be told from what was.
+    assert_eq!(blame["knownSince"], 5, "{blame}");
+    let lines = blame["lines"].as_array().unwrap();
+    assert_eq!(lines.last().unwrap()["sequence"], 6, "{blame}");
+    assert!(lines[0]["sequence"].is_null(), "{blame}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_setting_that_keeps_more_drops_nothing_more() {
+    let service = service().await;
+    let id = project(&service, "site", json!({"keep": "all"})).await;
+    let snapshots = versions(&service, &id, 3).await;
+    grow_old().await;
+    assert_eq!(collect(&service).await["droppedVersions"], 0);
+    let url = format!("/api/v1/projects/{id}");
+    for (wish, name) in [
+        (json!({"keep": "last", "count": 0}), "INVALID_REQUEST"),
+        (json!({"keep": "last"}), "INVALID_REQUEST"),
+        (json!({"keep": "named", "count": 1}), "INVALID_REQUEST"),
+        (json!({"keep": "some"}), "INVALID_REQUEST"),
+    ] {
+        let wish = Some(json!({"retention": wish}));
+        let refused = service.expect(Method::PATCH, &url, wish, 400).await;
+        assert_eq!(refused["error"]["name"], name, "{refused}");
+    }
+    let daily = json!({"keep": "daily", "days": 1});
+    let wish = Some(json!({"retention": daily}));
+    let changed = service.expect(Method::PATCH, &url, wish, 200).await;
+    assert_eq!(changed["retention"], daily);
+    // All were made today, and the last of them is the head.
+    assert_eq!(collect(&service).await["droppedVersions"], 3);
+    let wish = Some(json!({"retention": {"keep": "all"}}));
+    service.expect(Method::PATCH, &url, wish, 200).await;
+    assert_dropped(file_at(&service, &id, &snapshots[2]).await, "version 2");
+    assert_eq!(file_at(&service, &id, &snapshots[3]).await.0, 200);
+    assert_eq!(collect(&service).await["droppedVersions"], 0);
+}
+
+/// Either a workspace is made, and has all its files for good, or it is told
+/// that the version is dropped.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_workspaces_and_collections_at_once_none_loses_files() {
+    let service = service().await;
+    let (mut made, mut refused) = (0, 0);
+    for round in 0..20 {
+        if round >= 4 && made > 0 && refused > 0 {
+            break;
+        }
+        let id = project(&service, &format!("site-{round}"), json!({"keep": "named"})).await;
+        let snapshots = versions(&service, &id, 8).await;
+        grow_old().await;
+        let creating = (1..8).map(|version| {
+            let wish = json!({"project": id, "snapshot": snapshots[version]});
+            let service = &service;
+            async move {
+                // So that some come before, some after, and some in between,
+                // however fast the machine is.
+                let wait = match round % 2 {
+                    0 => 10 * version as u64 * round,
+                    _ => 0,
+                };
+                let wait = Duration::from_millis(wait);
+                tokio::time::sleep(wait).await;
+                let url = "/api/v1/workspaces";
+                (
+                    version,
+                    status(service, Method::POST, url, Some(wish)).await,
+                )
+            }
+        });
+        let creating = futures::future::join_all(creating);
+        let collecting = async {
+            let wait = if round % 2 == 0 { 0 } else { 20 * round };
+            tokio::time::sleep(Duration::from_millis(wait)).await;
+            collect(&service).await
+        };
+        let (created, _) = tokio::join!(creating, collecting);
+        collect(&service).await;
+        for (version, (code, answer)) in created {
+            if code != 201 {
+                assert_dropped((code, answer), &format!("version {version}"));
+                refused += 1;
+                continue;
+            }
+            made += 1;
+            let ws = Ws {
+                id: answer["id"].as_str().unwrap().to_owned(),
+                path: answer["path"].as_str().unwrap().into(),
+            };
+            assert_eq!(read(&ws, "a.txt"), text(version));
+            let found = file_at(&service, &id, &snapshots[version]).await;
+            assert_eq!(found, (200, json!(text(version))));
+            write(&ws, "mine.txt", &format!("{version}\n"));
+            let merged = merge(&service, &ws).await;
+            let is_done = merged["landedCount"] == 1 || merged["conflictCount"] == 1;
+            assert!(is_done || merged["same"] == 1, "{merged}");
+            assert_eq!(read(&ws, &format!("of-{version}")).len(), 100_000 + version);
+        }
+    }
+    assert!(made > 0 && refused > 0, "{made} made, {refused} refused");
+}
+
+async fn tag(service: &Service, project: &str, wish: Value, expected: u16) -> Value {
+    let url = format!("/api/v1/projects/{project}/tags");
+    service
+        .expect(Method::POST, &url, Some(wish), expected)
+        .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tag_keeps_its_version_and_names_it() {
+    let service = service().await;
+    let id = project(&service, "site", json!({"keep": "last", "count": 1})).await;
+    let snapshots = versions(&service, &id, 5).await;
+    let url = format!("/api/v1/projects/{id}/tags");
+    let wish = json!({"name": "v1", "snapshot": snapshots[1], "message": "the first"});
+    let made = tag(&service, &id, wish, 201).await;
+    assert_eq!(
+        (&made["name"], &made["sequence"]),
+        (&json!("v1"), &json!(1))
+    );
+    assert_eq!(made["message"], "the first");
+    tag(&service, &id, json!({"name": "new"}), 201).await;
+    tag(
+        &service,
+        &id,
+        json!({"name": "two", "snapshot": snapshots[2]}),
+        201,
+    )
+    .await;
+    grow_old().await;
+    assert_eq!(collect(&service).await["droppedVersions"], 3);
+    assert_eq!(file_at(&service, &id, "v1").await, (200, json!(text(1))));
+    let ws = workspace(&service, json!({"project": id, "snapshot": "two"})).await;
+    assert_eq!(read(&ws, "a.txt"), text(2));
+    let diff = format!("/api/v1/projects/{id}/diff?from=v1&to=two");
+    let diff = service.get(&diff).await;
+    assert_eq!(diff["totals"]["added"], 1, "{diff}");
+
+    // It stays where it is, unless it is told to move.
+    let again = tag(&service, &id, json!({"name": "v1", "snapshot": "two"}), 409).await;
+    assert_eq!(again["error"]["name"], "NAME_TAKEN", "{again}");
+    let wish = json!({"name": "v1", "snapshot": "two", "move": true});
+    assert_eq!(tag(&service, &id, wish, 201).await["sequence"], 2);
+    for (name, snapshot, status, code) in [
+        ("late", &*snapshots[3], 410, "VERSION_DROPPED"),
+        ("late", "none", 404, "SNAPSHOT_NOT_FOUND"),
+        ("head", "two", 400, "INVALID_REQUEST"),
+        ("a/b", "two", 400, "INVALID_REQUEST"),
+    ] {
+        let wish = json!({"name": name, "snapshot": snapshot});
+        let refused = tag(&service, &id, wish, status).await;
+        assert_eq!(refused["error"]["name"], code, "{refused}");
+    }
+    let listed = service.get(&format!("{url}?limit=2")).await;
+    let names = |page: &Value| {
+        let items = page["items"].as_array().unwrap().iter();
+        items.map(|tag| tag["name"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&listed), ["new", "two"]);
+    assert_eq!(listed["next"], "two");
+    let rest = service.get(&format!("{url}?after=two")).await;
+    assert_eq!(names(&rest), ["v1"]);
+
+    // What nothing names any more goes with the next collection.
+    assert_eq!(collect(&service).await["droppedVersions"], 1);
+    assert_dropped(file_at(&service, &id, &snapshots[1]).await, "version 1");
+    for name in ["v1", "two"] {
+        let url = format!("{url}/{name}");
+        service.expect(Method::DELETE, &url, None, 204).await;
+        let gone = service.expect(Method::DELETE, &url, None, 404).await;
+        assert_eq!(gone["error"]["name"], "TAG_NOT_FOUND", "{gone}");
+    }
+    assert_eq!(
+        collect(&service).await["droppedVersions"],
+        0,
+        "a workspace is on it"
+    );
+    assert_eq!(file_at(&service, &id, &snapshots[2]).await.0, 200);
+}
+
+/// What is made in between, and named by nobody yet, is of no age that would
+/// keep it.
+#[tokio::test(flavor = "multi_thread")]
+async fn landings_lose_nothing_to_collections() {
+    let service = service().await;
+    let (agent, key) = agent(&service, "one").await;
+    let hidden = json!({"pattern": "secret/**", "agents": [agent], "access": "none"});
+    let wish = json!({
+        "name": "site",
+        "retention": {"keep": "last", "count": 1},
+        "policy": {"rules": [hidden]},
+    });
+    let made = service.post("/api/v1/projects", wish).await;
+    let id = made["id"].as_str().unwrap().to_owned();
+    let files = json!([
+        {"path": "secret/a", "content": "secret"},
+        {"path": "shared.txt", "content": text(50)},
+    ]);
+    let apply = format!("/api/v1/projects/{id}/apply");
+    let wish = Some(json!({"files": files}));
+    service.expect(Method::POST, &apply, wish, 200).await;
+    grow_old().await;
+
+    let writers = (0..3).map(|writer| {
+        let (service, id, key, apply) = (&service, &id, &key, &apply);
+        async move {
+            for round in 0..5 {
+                let name = format!("w{writer}-{round}");
+                let wish = Some(json!({"project": id}));
+                let made = service
+                    .expect_as(key, Method::POST, "/api/v1/workspaces", wish, 201)
+                    .await;
+                let ws = Ws {
+                    id: made["id"].as_str().unwrap().to_owned(),
+                    path: made["path"].as_str().unwrap().into(),
+                };
+                assert!(!ws.path.join("secret").exists());
+                write(&ws, &name, &name.repeat(1000));
+                let merged = service
+                    .expect_as(key, Method::POST, &at(&ws, "merge"), None, 200)
+                    .await;
+                assert_eq!(merged["landedCount"], 1, "{merged}");
+                let refresh = at(&ws, "refresh");
+                service
+                    .expect_as(key, Method::POST, &refresh, None, 200)
+                    .await;
+                let files = json!([{"path": format!("a-{name}"), "content": name}]);
+                let wish = Some(json!({"files": files}));
+                service.expect_as(key, Method::POST, apply, wish, 200).await;
+                write(&ws, &format!("b-{name}"), &name);
+                service
+                    .expect_as(key, Method::POST, &at(&ws, "complete"), None, 200)
+                    .await;
+            }
+        }
+    });
+    let done = AtomicBool::new(false);
+    let writing = async {
+        futures::future::join_all(writers).await;
+        done.store(true, Ordering::Relaxed);
+    };
+    let collecting = async {
+        let mut count = 0;
+        while !done.load(Ordering::Relaxed) {
+            collect(&service).await;
+            count += 1;
+        }
+        count
+    };
+    let ((), collections) = tokio::join!(writing, collecting);
+    assert!(collections > 2, "{collections}");
+    collect(&service).await;
+    for writer in 0..3 {
+        for round in 0..5 {
+            let name = format!("w{writer}-{round}");
+            let found = file(&service, &id, &name).await;
+            assert_eq!(found, Some(name.repeat(1000)));
+            for path in [format!("a-{name}"), format!("b-{name}")] {
+                assert_eq!(file(&service, &id, &path).await.as_ref(), Some(&name));
+            }
+        }
+    }
+    assert_eq!(file(&service, &id, "secret/a").await.unwrap(), "secret");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_collection_is_tried_and_watched() {
+    let service = service().await;
+    let never = service.get("/api/v1/gc").await;
+    assert_eq!(never, json!({"running": false}));
+    let id = project(&service, "site", json!({"keep": "last", "count": 2})).await;
+    let snapshots = versions(&service, &id, 4).await;
+    grow_old().await;
+    let dry = Some(json!({"dryRun": true}));
+    let would = service.expect(Method::POST, "/api/v1/gc", dry, 200).await;
+    assert_eq!(would["droppedVersions"], 3, "{would}");
+    assert!(would["cleanedSnapshots"].as_u64() >= Some(3), "{would}");
+    for snapshot in &snapshots[1..] {
+        assert_eq!(file_at(&service, &id, snapshot).await.0, 200);
+    }
+    let status = service.get("/api/v1/gc").await;
+    let last = &status["last"];
+    assert_eq!(last["result"]["droppedVersions"], 3, "{status}");
+    assert_eq!(
+        (&last["dryRun"], &last["full"]),
+        (&json!(true), &json!(true))
+    );
+
+    let done = collect(&service).await;
+    for what in ["droppedVersions", "cleanedSnapshots", "cleanedObjects"] {
+        assert_eq!(done[what], would[what], "{what}: {done} after {would}");
+    }
+    let young = Some(json!({"full": false}));
+    let young = service.expect(Method::POST, "/api/v1/gc", young, 200).await;
+    assert_eq!(young["cleanedObjects"], 0, "{young}");
+    let status = service.get("/api/v1/gc").await;
+    assert_eq!(status["last"]["full"], false, "{status}");
+    let wish = Some(json!({"dry": true}));
+    service.expect(Method::POST, "/api/v1/gc", wish, 400).await;
+    assert_only_one_runs(&service).await;
+}
+
+/// Of several at once, at least one runs and is seen, and the others are told.
+async fn assert_only_one_runs(service: &Service) {
+    let asking = (0..8).map(|_| status(service, Method::POST, "/api/v1/gc", None));
+    let asking = futures::future::join_all(asking);
+    let watching = async {
+        for _ in 0..500 {
+            let status = service.get("/api/v1/gc").await;
+            if status["running"] == true {
+                return Some(status["current"].clone());
+            }
+        }
+        None
+    };
+    let (answers, seen) = tokio::join!(asking, watching);
+    let ran = answers.iter().filter(|(status, _)| *status == 200).count();
+    assert!(ran > 0, "{answers:?}");
+    for (status, answer) in &answers {
+        assert!([200, 409].contains(status), "{answer}");
+        if *status == 409 {
+            assert_eq!(answer["error"]["name"], "COLLECTION_RUNNING", "{answer}");
+        }
+    }
+    let seen = seen.expect("one was under way");
+    let phases = ["dropping", "waiting", "marking", "removing"];
+    assert!(
+        phases.map(|it| json!(it)).contains(&seen["phase"]),
+        "{seen}"
+    );
+    assert!(
+        seen["marked"].is_u64() && seen["removed"].is_u64(),
+        "{seen}"
+    );
+}

@@ -1,0 +1,150 @@
+//! Mounts: making, exchanging and taking them away.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
+use rustix::io::Errno;
+use rustix::mount::{
+    MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount_bind,
+    mount_change, mount_remount, move_mount, open_tree, unmount,
+};
+
+pub(crate) const LAZY: UnmountFlags = UnmountFlags::DETACH.union(UnmountFlags::NOFOLLOW);
+
+/// Makes what is mounted in a directory reach those who were given a part of it.
+pub(crate) fn share(path: &Path) -> io::Result<()> {
+    if is_shared(path)? {
+        return Ok(());
+    }
+    if !is_mount(path)? {
+        mount_bind(path, path)?;
+    }
+    if !is_shared(path)? {
+        mount_change(path, MountPropagationFlags::PRIVATE)?;
+        mount_change(path, MountPropagationFlags::SHARED)?;
+    }
+    Ok(())
+}
+
+/// Whether what is seen at `source` is mounted on `path`.
+pub(crate) fn shows(path: &Path, source: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let identity = |path: &Path| fs::metadata(path).map(|stat| (stat.dev(), stat.ino()));
+    let (Ok(shown), Ok(wanted)) = (identity(path), identity(source)) else {
+        return false;
+    };
+    shown == wanted && is_mount(path).is_ok_and(|is_mount| is_mount)
+}
+
+/// Lets nobody write through a mount.
+pub(crate) fn make_read_only(path: &Path) -> io::Result<()> {
+    let flags = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV;
+    Ok(mount_remount(path, MountFlags::BIND | flags, "")?)
+}
+
+/// Mounts what is seen at `source` on `path`, in the place of what is mounted
+/// there unless it is the first. With the flag `beneath` the kernel puts it
+/// below that, if it knows the flag.
+pub(crate) fn exchange(
+    source: &Path,
+    path: &Path,
+    is_first: bool,
+    beneath: MoveMountFlags,
+) -> io::Result<()> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    let new = open_tree(CWD, source, flags)?;
+    let attach = |flags| {
+        let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | flags;
+        move_mount(&new, "", CWD, path, flags)
+    };
+    if !is_first {
+        match attach(beneath) {
+            Ok(()) => return Ok(unmount(path, LAZY)?),
+            // Before Linux 6.5.
+            Err(Errno::INVAL) => unmount(path, LAZY)?,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(attach(MoveMountFlags::empty())?)
+}
+
+/// Lazily, however many are on top of each other.
+pub(crate) fn unmount_all(path: &Path) -> io::Result<()> {
+    loop {
+        match unmount(path, LAZY) {
+            Ok(()) => {}
+            // Not, or no longer, mounted; or made by somebody who may.
+            Err(Errno::INVAL | Errno::NOENT | Errno::PERM) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Whether something is mounted exactly there.
+pub(crate) fn is_mount(path: &Path) -> io::Result<bool> {
+    let around = path.parent().unwrap_or(Path::new("/"));
+    Ok(mount_id(path)? != mount_id(around)?)
+}
+
+fn mount_id(path: &Path) -> io::Result<u64> {
+    let found = statx(CWD, path, AtFlags::empty(), StatxFlags::MNT_ID)?;
+    Ok(found.stx_mnt_id)
+}
+
+/// Whether what is mounted at, or around, a path is shared with others.
+fn is_shared(path: &Path) -> io::Result<bool> {
+    let id = mount_id(path)?.to_string();
+    let mounts = fs::read_to_string("/proc/self/mountinfo")?;
+    let mut lines = mounts.lines();
+    let line = lines.find(|line| line.split(' ').next() == Some(&id));
+    Ok(line.is_some_and(says_shared))
+}
+
+/// See `proc_pid_mountinfo(5)`: optional fields are from the seventh to a `-`.
+fn says_shared(line: &str) -> bool {
+    let optional = line.split(' ').skip(6).take_while(|field| *field != "-");
+    optional
+        .into_iter()
+        .any(|field| field.starts_with("shared:"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As before Linux 6.5.
+    #[test]
+    fn a_mount_is_exchanged_where_none_can_go_beneath() {
+        let name = "a_mount_is_exchanged_where_none_can_go_beneath";
+        let test = format!("mounts::tests::{name}");
+        if !elevo_testkit::disk::in_own_namespace(&test) {
+            return;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let [one, two, at] = ["one", "two", "at"].map(|name| directory.path().join(name));
+        for path in [&one, &two, &at] {
+            fs::create_dir(path).unwrap();
+            fs::write(path.join("name"), path.to_str().unwrap()).unwrap();
+        }
+        let unknown = MoveMountFlags::from_bits_retain(1 << 30);
+        let name = || fs::read_to_string(at.join("name")).unwrap();
+        for (source, is_first) in [(&one, true), (&two, false), (&one, false)] {
+            exchange(source, &at, is_first, unknown).unwrap();
+            assert_eq!(name(), source.to_str().unwrap());
+        }
+        unmount(&at, LAZY).unwrap();
+        assert_eq!(name(), at.to_str().unwrap(), "there was one at a time");
+    }
+
+    #[test]
+    fn what_a_mount_says_of_its_peers_is_understood() {
+        let shared = "71 44 254:0 /a/read /a/read rw,relatime shared:2 master:1 - ext4 /dev/vda rw";
+        assert!(says_shared(shared));
+        assert!(!says_shared(
+            "72 44 254:0 /a /b rw,relatime master:2 - ext4 shared:9 rw"
+        ));
+        assert!(!says_shared("72 44 254:0 /a /b rw - ext4 /dev/vda rw"));
+    }
+}

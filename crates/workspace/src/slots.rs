@@ -1,0 +1,194 @@
+//! Directories for containers that are started before there is a workspace for
+//! them.
+//!
+//! ```text
+//! ID/workspace, ID/home   bound into one container, empty until a workspace and
+//!                         its home are mounted there
+//! ```
+//!
+//! Mounts reach the container by propagation. What is mounted stays for as long
+//! as the slot: a container that is started again finds it in its place.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use rustix::mount::MoveMountFlags;
+
+use crate::error::{Error, Result};
+use crate::id::WorkspaceId;
+use crate::mounts::{self, exchange, shows, unmount_all};
+
+/// All slots.
+#[derive(Debug)]
+pub struct Slots {
+    root: PathBuf,
+    is_ready: OnceLock<()>,
+}
+
+/// What a container is to be given, with the propagation `rslave`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slot {
+    /// Where the files of a workspace will be.
+    pub workspace: PathBuf,
+    /// Where its home will be.
+    pub home: PathBuf,
+}
+
+impl Slot {
+    fn places(&self) -> [&Path; 2] {
+        [&self.workspace, &self.home]
+    }
+}
+
+impl Slots {
+    /// Those in the directory `root`, which is made when it is needed.
+    pub fn new(root: impl Into<PathBuf>) -> Self {
+        Self {
+            root: root.into(),
+            is_ready: OnceLock::new(),
+        }
+    }
+
+    fn at(&self, id: &WorkspaceId) -> Slot {
+        let directory = self.root.join(id.as_str());
+        Slot {
+            workspace: directory.join("workspace"),
+            home: directory.join("home"),
+        }
+    }
+
+    /// Makes an empty slot. Needs to be root.
+    pub fn make(&self, id: &WorkspaceId) -> Result<Slot> {
+        self.make_ready()?;
+        let slot = self.at(id);
+        for place in slot.places() {
+            fs::create_dir_all(place).map_err(Error::io("make", place))?;
+        }
+        Ok(slot)
+    }
+
+    /// A slot that is there.
+    pub fn get(&self, id: &WorkspaceId) -> Option<Slot> {
+        let slot = self.at(id);
+        slot.home.is_dir().then_some(slot)
+    }
+
+    /// Shows a workspace and its home in a slot, and in the container that was
+    /// given it: at once, also for what runs there already. Can be repeated.
+    pub fn fill(&self, id: &WorkspaceId, files: &Path, home: &Path) -> Result<()> {
+        self.make_ready()?;
+        let slot = self.at(id);
+        for (place, source) in slot.places().into_iter().zip([files, home]) {
+            if !shows(place, source) {
+                let fill = || {
+                    unmount_all(place)?;
+                    exchange(source, place, true, MoveMountFlags::empty())
+                };
+                fill().map_err(Error::io("mount a workspace on", place))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes away what a slot was filled with.
+    pub fn empty(&self, id: &WorkspaceId) -> Result<()> {
+        for place in self.at(id).places() {
+            unmount_all(place).map_err(Error::io("unmount", place))?;
+        }
+        Ok(())
+    }
+
+    /// Removes a slot, if it is there. Its container must have gone.
+    pub fn remove(&self, id: &WorkspaceId) -> Result<()> {
+        self.empty(id)?;
+        let slot = self.at(id);
+        let remove = |path: &Path| match fs::remove_dir(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        };
+        for place in slot.places() {
+            remove(place).map_err(Error::io("remove", place))?;
+        }
+        let directory = self.root.join(id.as_str());
+        remove(&directory).map_err(Error::io("remove", &directory))
+    }
+
+    /// The slots that there are.
+    pub fn list(&self) -> Result<Vec<WorkspaceId>> {
+        let entries = match fs::read_dir(&self.root) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(Error::io("read", &self.root))?,
+        };
+        let mut ids = Vec::new();
+        for entry in entries {
+            let name = entry.map_err(Error::io("read", &self.root))?.file_name();
+            ids.extend(name.to_str().and_then(|name| name.parse().ok()));
+        }
+        Ok(ids)
+    }
+
+    fn make_ready(&self) -> Result<()> {
+        if self.is_ready.get().is_none() {
+            let make = || {
+                fs::create_dir_all(&self.root)?;
+                mounts::share(&self.root)
+            };
+            make().map_err(Error::io("share mounts in", &self.root))?;
+            let _ = self.is_ready.set(());
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_shows_what_it_was_filled_with_until_it_goes() {
+        let name = "a_slot_shows_what_it_was_filled_with_until_it_goes";
+        if !elevo_testkit::disk::in_own_namespace(&format!("slots::tests::{name}")) {
+            return;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let [files, home, other] =
+            ["files", "home", "other"].map(|name| directory.path().join(name));
+        for path in [&files, &home, &other] {
+            fs::create_dir(path).unwrap();
+            fs::write(path.join("name"), path.to_str().unwrap()).unwrap();
+        }
+        let slots = Slots::new(directory.path().join("slots"));
+        assert_eq!(slots.list().unwrap(), []);
+        let id: WorkspaceId = "sbx-1".parse().unwrap();
+        assert_eq!(slots.get(&id), None);
+        let slot = slots.make(&id).unwrap();
+        assert_eq!(slots.get(&id), Some(slot.clone()));
+        // Somebody who was given it before.
+        let seen = directory.path().join("seen");
+        fs::create_dir(&seen).unwrap();
+        rustix::mount::mount_bind(&slot.workspace, &seen).unwrap();
+        let downstream = rustix::mount::MountPropagationFlags::DOWNSTREAM;
+        rustix::mount::mount_change(&seen, downstream).unwrap();
+        assert!(!seen.join("name").exists());
+        let name = |place: &Path| fs::read_to_string(place.join("name")).unwrap();
+        for _ in 0..2 {
+            slots.fill(&id, &files, &home).unwrap();
+            assert_eq!(name(&seen), files.to_str().unwrap());
+            assert_eq!(name(&slot.home), home.to_str().unwrap());
+        }
+        slots.empty(&id).unwrap();
+        assert!(!seen.join("name").exists());
+        slots.fill(&id, &other, &home).unwrap();
+        assert_eq!(name(&seen), other.to_str().unwrap());
+        // Another process finds it.
+        let again = Slots::new(directory.path().join("slots"));
+        assert_eq!(again.list().unwrap(), std::slice::from_ref(&id));
+        again.remove(&id).unwrap();
+        again.remove(&id).unwrap();
+        assert!(!seen.join("name").exists());
+        assert!(again.list().unwrap().is_empty());
+        assert!(files.join("name").exists() && home.join("name").exists());
+    }
+}
