@@ -20,6 +20,7 @@ pub(crate) enum Unit {
     Milliseconds,
     Microseconds,
     Kibibytes,
+    Count,
 }
 
 impl Unit {
@@ -29,6 +30,7 @@ impl Unit {
             Self::Milliseconds => "ms",
             Self::Microseconds => "µs",
             Self::Kibibytes => "KiB",
+            Self::Count => "",
         }
     }
 
@@ -39,6 +41,7 @@ impl Unit {
             Self::Milliseconds => 1e-3,
             Self::Microseconds => 1e-6,
             Self::Kibibytes => 1024.0,
+            Self::Count => 1.0,
         }
     }
 }

@@ -5,6 +5,7 @@
 mod alive;
 mod commands;
 mod create;
+mod events;
 mod stream;
 mod warm;
 
@@ -30,7 +31,7 @@ pub(crate) struct Arguments {
 }
 
 /// In the order in which they run.
-const MEASURES: [Measure<Bench>; 6] = [
+const MEASURES: [Measure<Bench>; 7] = [
     Measure {
         name: "create",
         peers: &[Peer::Docker],
@@ -45,6 +46,11 @@ const MEASURES: [Measure<Bench>; 6] = [
         name: "warm",
         peers: &[Peer::Docker],
         run: warm::run,
+    },
+    Measure {
+        name: "events",
+        peers: &[],
+        run: events::run,
     },
     Measure {
         name: "commands",

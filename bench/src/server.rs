@@ -98,6 +98,17 @@ impl Server {
         Ok(server)
     }
 
+    /// Runs a statement on its catalog, as another process may.
+    pub(crate) fn sql(&self, statement: &str) -> Result<()> {
+        let status = Command::new("sqlite3")
+            .args(["-cmd", ".timeout 60000"])
+            .arg(self.data.join("catalog.db"))
+            .arg(statement)
+            .status()?;
+        ensure!(status.success(), "sqlite3: {status}");
+        Ok(())
+    }
+
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }

@@ -3,6 +3,8 @@
 //!
 //! What reads bytes that no caller can reach has such a function in its own crate, in `anything.rs`.
 
+#[cfg(feature = "audit")]
+pub mod audit;
 #[cfg(feature = "door")]
 pub mod door;
 #[cfg(feature = "events")]

@@ -30,7 +30,7 @@ const WINDOW: u32 = 1000;
 pub fn receive_anything(mut messages: &[u8]) {
     let (requests, _taken) = mpsc::channel(1);
     let parts = (requests, Arc::new(Notes::default()), Gate::new());
-    let link = Link::new("sandbox".into(), "1".into(), 0, WINDOW, parts);
+    let link = Link::new("sandbox".into(), "1".into(), 0, (WINDOW, None), parts);
     let link = Arc::new(link);
     let (Ok(quick), Ok(slow)) = (link.begin_reader(0), link.begin_reader(7)) else {
         unreachable!("there is room for two");

@@ -32,5 +32,5 @@ pub use link::AgentLink;
 pub use links::{AgentLinks, Authenticate, LinkEvent, Settings};
 pub use reader::Output;
 pub use types::{
-    Command, Event, Exit, Process, ProcessKind, ProcessState, Stream, Terminal, Usage,
+    AgentCall, Command, Event, Exit, Process, ProcessKind, ProcessState, Stream, Terminal, Usage,
 };

@@ -8,12 +8,13 @@ use elevo_agent_proto::v1::server_message::Payload;
 use elevo_agent_proto::v1::{self, ServerMessage};
 use elevo_agent_proto::{MAX_INPUT, MAX_READERS};
 use tokio::sync::{OwnedMutexGuard, mpsc, oneshot, watch};
+use tracing::Instrument;
 
 use crate::error::LinkError;
 use crate::guard::Gate;
 use crate::outgoing::Notes;
 use crate::reader::{Output, Queue};
-use crate::types::{Process, ProcessKind, ProcessState, Usage};
+use crate::types::{AgentCall, Process, ProcessKind, ProcessState, Usage};
 
 /// Most requests that may wait for an answer.
 const MAX_PENDING: usize = 4096;
@@ -29,6 +30,7 @@ pub(crate) struct Link {
     /// Which of our servers accepted it.
     pub(crate) server: u64,
     pub(crate) window: u32,
+    observe: Option<fn(&AgentCall)>,
     requests: mpsc::Sender<ServerMessage>,
     notes: Arc<Notes>,
     gate: Gate,
@@ -59,14 +61,20 @@ pub(crate) struct Pending {
     pub(crate) turn: Option<OwnedMutexGuard<()>>,
 }
 
-pub(crate) type Answered = (Result<(), LinkError>, Option<OwnedMutexGuard<()>>);
+/// What became of a request, and the agent's times of it.
+pub(crate) struct Answered {
+    pub(crate) result: Result<(), LinkError>,
+    pub(crate) turn: Option<OwnedMutexGuard<()>>,
+    pub(crate) received_us: i64,
+    pub(crate) done_us: i64,
+}
 
 impl Link {
     pub(crate) fn new(
         sandbox: String,
         version: String,
         server: u64,
-        window: u32,
+        (window, observe): (u32, Option<fn(&AgentCall)>),
         (requests, notes, gate): (mpsc::Sender<ServerMessage>, Arc<Notes>, Gate),
     ) -> Self {
         Self {
@@ -74,6 +82,7 @@ impl Link {
             version,
             server,
             window,
+            observe,
             requests,
             notes,
             gate,
@@ -144,6 +153,26 @@ impl Link {
         payload: Payload,
         turn: Option<OwnedMutexGuard<()>>,
     ) -> Result<Option<OwnedMutexGuard<()>>, LinkError> {
+        let method = method_of(&payload);
+        let span = tracing::info_span!(
+            target: "elevo::trace",
+            "agent call",
+            otel.name = method,
+            otel.kind = "client",
+            rpc.system = "grpc",
+            rpc.service = "workspace.agent.v1.AgentService",
+            rpc.method = method,
+            elevo.sandbox_id = self.sandbox,
+        );
+        self.ask(payload, method, turn).instrument(span).await
+    }
+
+    async fn ask(
+        &self,
+        payload: Payload,
+        method: &'static str,
+        turn: Option<OwnedMutexGuard<()>>,
+    ) -> Result<Option<OwnedMutexGuard<()>>, LinkError> {
         let room = self.requests.reserve().await;
         let room = room.map_err(|_| LinkError::Disconnected)?;
         let (answer, answered) = oneshot::channel();
@@ -152,8 +181,18 @@ impl Link {
             payload: Some(payload),
             request_id,
         });
-        let (result, turn) = answered.await.map_err(|_| LinkError::Disconnected)?;
-        result.map(|()| turn)
+        let answered = answered.await.map_err(|_| LinkError::Disconnected)?;
+        if let Some(observe) = self.observe
+            && answered.received_us > 0
+        {
+            observe(&AgentCall {
+                sandbox: self.sandbox.clone(),
+                method,
+                received_us: answered.received_us,
+                done_us: answered.done_us,
+            });
+        }
+        answered.result.map(|()| answered.turn)
     }
 
     fn add_pending(&self, pending: Pending) -> Result<u64, LinkError> {
@@ -220,5 +259,23 @@ fn input_payload(process: &str, data: Bytes, eof: bool, kind: ProcessKind) -> Pa
             pty_id: process.to_owned(),
             data,
         }),
+    }
+}
+
+/// What a request is called in traces.
+fn method_of(payload: &Payload) -> &'static str {
+    match payload {
+        Payload::RegisterResponse(_) => "register_response",
+        Payload::RunCommand(_) => "run_command",
+        Payload::KillCommand(_) => "kill_command",
+        Payload::CreatePty(_) => "create_pty",
+        Payload::PtyInput(_) => "pty_input",
+        Payload::ResizePty(_) => "resize_pty",
+        Payload::KillPty(_) => "kill_pty",
+        Payload::CommandInput(_) => "command_input",
+        Payload::Subscribe(_) => "subscribe",
+        Payload::Unsubscribe(_) => "unsubscribe",
+        Payload::Acknowledge(_) => "acknowledge",
+        Payload::Shutdown(_) => "shutdown",
     }
 }

@@ -18,6 +18,7 @@ use tonic::transport::Server;
 use crate::guard::{Accept, incoming};
 use crate::link::AgentLink;
 use crate::service::Service;
+use crate::types::AgentCall;
 
 /// Events that a slow listener may be behind.
 const EVENTS: usize = 1024;
@@ -48,6 +49,8 @@ pub struct Settings {
     pub terminals: u32,
     /// Most bytes that may be on their way to one reader.
     pub window: u32,
+    /// Told of every call that an agent has answered, in the span of that call.
+    pub observe: Option<fn(&AgentCall)>,
 }
 
 impl Default for Settings {
@@ -56,6 +59,7 @@ impl Default for Settings {
             heartbeat: Duration::from_secs(30),
             terminals: 5,
             window: 1024 * 1024,
+            observe: None,
         }
     }
 }

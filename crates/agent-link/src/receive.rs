@@ -7,7 +7,7 @@ use elevo_agent_proto::v1::agent_message::Payload;
 use elevo_agent_proto::v1::{self, OutputType, pty_output};
 
 use crate::error::LinkError;
-use crate::link::{Entry, Link, LinkState};
+use crate::link::{Answered, Entry, Link, LinkState};
 use crate::reader::{Queue, Violation};
 use crate::types::{Exit, Process, Stream, Usage};
 
@@ -94,7 +94,12 @@ impl Link {
                 Some(failure) => Err(LinkError::from(shortened(failure))),
             };
             // Nobody may be waiting any more.
-            let _ = pending.answer.send((result, pending.turn));
+            let _ = pending.answer.send(Answered {
+                result,
+                turn: pending.turn,
+                received_us: answer.received_us,
+                done_us: answer.done_us,
+            });
         }
     }
 }

@@ -117,7 +117,13 @@ impl Service {
         // The first into an empty queue: there is room.
         let _ = parts.0.try_send(self.welcome());
         let version = register.agent_version;
-        let link = Link::new(sandbox, version, self.id, settings.window, parts);
+        let link = Link::new(
+            sandbox,
+            version,
+            self.id,
+            (settings.window, settings.observe),
+            parts,
+        );
         for process in register.processes {
             let taken = link.lock().put_process(process);
             if let Err(violation) = taken {

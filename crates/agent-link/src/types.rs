@@ -185,3 +185,16 @@ impl From<v1::Process> for Process {
         }
     }
 }
+
+/// A call that an agent has answered.
+#[derive(Debug, Clone)]
+pub struct AgentCall {
+    /// Whose agent.
+    pub sandbox: String,
+    /// What it was asked for.
+    pub method: &'static str,
+    /// When it had the request, by its own clock, in microseconds since 1970.
+    pub received_us: i64,
+    /// When it had done it.
+    pub done_us: i64,
+}

@@ -45,7 +45,7 @@ pub(crate) async fn feed(
         } else {
             Err(failure::ended())
         };
-        agent.answer(piece.request_id, result);
+        agent.answer(piece.request_id, result, 0);
     }
 }
 

@@ -3,12 +3,12 @@
 use elevo_agent_proto::v1::server_message::Payload;
 use elevo_agent_proto::v1::{self, Failure, ServerMessage};
 
-use crate::state::{Agent, State};
+use crate::state::{Agent, State, now_us};
 use crate::{command, failure, log, shutdown, terminal};
 
 /// Handles one message, and answers it if an answer is wanted.
 pub(crate) fn handle(agent: &Agent, message: ServerMessage) {
-    let id = message.request_id;
+    let (id, received) = (message.request_id, now_us());
     let result = match message.payload {
         Some(Payload::RunCommand(request)) => command::run(agent, request),
         Some(Payload::KillCommand(request)) => {
@@ -49,7 +49,7 @@ pub(crate) fn handle(agent: &Agent, message: ServerMessage) {
     if let Err(failure) = &result {
         log::debug(format_args!("refused a request: {}", failure.message));
     }
-    agent.answer(id, result);
+    agent.answer(id, result, received);
 }
 
 fn registered(agent: &Agent, response: &v1::RegisterResponse) {

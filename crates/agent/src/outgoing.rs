@@ -13,7 +13,7 @@ use tokio_stream::Stream as MessageStream;
 use crate::buffer::Stream;
 use crate::failure;
 use crate::process::Process;
-use crate::state::{Agent, State, now_ms};
+use crate::state::{Agent, State, now_ms, now_us};
 
 /// One who reads the output of a process.
 struct Reader {
@@ -83,11 +83,19 @@ impl Outbox {
         self.wake();
     }
 
-    pub(crate) fn answer(&mut self, request_id: u64, result: Result<(), v1::Failure>) {
+    /// `received_us` is when the request came; 0 where nobody knows any more.
+    pub(crate) fn answer(
+        &mut self,
+        request_id: u64,
+        result: Result<(), v1::Failure>,
+        received_us: i64,
+    ) {
         if request_id != 0 {
             self.queue(Payload::Answer(v1::Answer {
                 request_id,
                 failure: result.err(),
+                received_us,
+                done_us: now_us(),
             }));
         }
     }

@@ -89,8 +89,14 @@ impl Agent {
     }
 
     /// Answers a request, if an answer is wanted.
-    pub(crate) fn answer(&self, request_id: u64, result: Result<(), v1::Failure>) {
-        self.lock().outbox.answer(request_id, result);
+    pub(crate) fn answer(
+        &self,
+        request_id: u64,
+        result: Result<(), v1::Failure>,
+        received_us: i64,
+    ) {
+        let mut state = self.lock();
+        state.outbox.answer(request_id, result, received_us);
     }
 }
 
@@ -248,6 +254,14 @@ fn scratch(scratch: &mut Box<[u8]>) -> &mut [u8] {
 }
 
 /// Milliseconds since 1970.
+/// Microseconds since 1970.
+pub(crate) fn now_us() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| {
+        i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
+    })
+}
+
 pub(crate) fn now_ms() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| {

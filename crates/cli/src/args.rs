@@ -7,8 +7,10 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
+use crate::audit::Audit;
 use crate::cp::Cp;
 use crate::doctor::Doctor;
+use crate::event::Events;
 use crate::exec::{Attach, Exec, Kill, Ps};
 use crate::key::{Agent, Key};
 use crate::project::Project;
@@ -21,6 +23,7 @@ use crate::state::{
 };
 use crate::template::Template;
 use crate::up::Up;
+use crate::webhook::Webhook;
 use crate::ws::Ws;
 
 /// Versions of file trees, and sandboxes that agents change them in.
@@ -69,6 +72,9 @@ pub(crate) enum Command {
     Template(Template),
     Key(Key),
     Agent(Agent),
+    Events(Events),
+    Webhook(Webhook),
+    Audit(Audit),
     State(State),
     Ws(Ws),
     Doctor(Doctor),
@@ -101,6 +107,9 @@ impl Command {
             Self::Template(template) => template.reach.json,
             Self::Key(key) => key.reach.json,
             Self::Agent(agent) => agent.reach.json,
+            Self::Events(events) => events.reach.json,
+            Self::Webhook(webhook) => webhook.reach.json,
+            Self::Audit(audit) => audit.json,
             Self::State(state) => state.global.json,
             Self::Ws(ws) => ws.global.json,
             Self::Doctor(doctor) => doctor.json,

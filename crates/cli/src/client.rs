@@ -81,7 +81,7 @@ impl Client {
     }
 
     /// Looks where the server is now: after a restart it may be elsewhere.
-    fn look_again(&mut self) {
+    pub(crate) fn look_again(&mut self) {
         let running = self.found.as_ref().and_then(crate::data::Data::running);
         if let Some(url) = running.and_then(|running| address(&running.url()).ok()) {
             self.base = url;

@@ -165,6 +165,8 @@ pub(crate) enum Problem {
     NotEditable,
     #[error("an archive is not printed to a terminal")]
     ArchiveToTerminal,
+    #[error("there is no audit log in {}", .0.display())]
+    NoAuditLog(PathBuf),
     #[error("cannot {action} {}", .path.display())]
     Io {
         action: &'static str,
@@ -387,6 +389,9 @@ fn of_problem(problem: &Problem) -> Known {
         Problem::NoSeed(path) => not_found("seed_unknown")
             .with(json!({ "directory": lossy(path) }))
             .advice("a seed is a directory that `elevo state checkout` or `commit` left as it is, since the machine was started"),
+        Problem::NoAuditLog(path) => not_found("no_audit_log")
+            .with(json!({ "directory": lossy(path) }))
+            .advice("name the data directory of the server with --data; a server makes the log when it starts"),
         Problem::Io { path, .. } => Known::new(Exit::Failed, "io").with(json!({ "path": lossy(path) })),
         other => service::of_problem(other),
     }

@@ -11,6 +11,7 @@
 )]
 
 mod args;
+mod audit;
 mod bar;
 mod caller;
 mod client;
@@ -20,6 +21,7 @@ mod doctor;
 mod door;
 mod editor;
 mod errors;
+mod event;
 mod exec;
 mod format;
 mod input;
@@ -40,6 +42,7 @@ mod shell;
 mod state;
 mod template;
 mod up;
+mod webhook;
 mod ws;
 
 use std::process::ExitCode;
@@ -89,6 +92,9 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Template(template) => template::run(template),
         Command::Key(key) => key::run(key),
         Command::Agent(agent) => key::run_agent(agent),
+        Command::Events(events) => event::run(&events),
+        Command::Webhook(webhook) => webhook::run(webhook),
+        Command::Audit(audit) => audit::run(&audit),
         Command::Doctor(doctor) => doctor::run(&doctor),
         Command::Completions { shell } => completions(shell),
     }

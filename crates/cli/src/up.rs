@@ -14,7 +14,7 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::Args;
 use elevo_core::ErrorCode;
-use elevo_server::{Config, Server};
+use elevo_server::{Config, Server, Traces};
 use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -97,11 +97,16 @@ pub(crate) fn run(args: &Up) -> anyhow::Result<ExitCode> {
         .into());
     }
     make(&data)?;
-    log::begin(&config.log, (!args.log_stderr).then(|| data.log()))?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
+    let traces = Traces::begin(config.traces.as_ref(), runtime.handle())?;
+    let file = (!args.log_stderr).then(|| data.log());
+    log::begin(&config.log, file, traces.as_ref())?;
     let served = runtime.block_on(serve(config, &data, args.json));
+    if let Some(traces) = traces {
+        traces.end();
+    }
     runtime.shutdown_timeout(Duration::from_secs(5));
     served.map(|()| ExitCode::SUCCESS)
 }

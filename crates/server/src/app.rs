@@ -35,6 +35,7 @@ use elevo_sandbox::SandboxRuntime;
 use elevo_workspace::Slots;
 use tokio::sync::{Mutex, Notify, Semaphore, watch};
 
+use crate::audit::Audit;
 use crate::config::Config;
 use crate::failure::{Failure, Result};
 use parts::Tenants;
@@ -57,9 +58,12 @@ pub struct App {
     pub(crate) catalog: Arc<dyn Catalog>,
     pub(crate) runtime: Arc<dyn SandboxRuntime>,
     pub(crate) links: AgentLinks,
+    pub(crate) audit: Arc<Audit>,
     pub(crate) homes: Tenants,
     /// How many sandboxes are made at the same time.
     creations: Semaphore,
+    /// How many wait for that.
+    creations_waiting: Semaphore,
     pool: Arc<Pool>,
     slots: Arc<Slots>,
     /// Sandboxes that something is being done to: one thing at a time.
@@ -94,11 +98,15 @@ impl App {
     pub fn new(config: Config, parts: Parts) -> Self {
         Self {
             creations: Semaphore::new(config.limits.max_concurrent_creations as usize),
+            creations_waiting: Semaphore::new(
+                config.limits.max_concurrent_creations as usize * starting::LINE,
+            ),
             pool: parts.pool,
             slots: Arc::new(Slots::new(config.data_dir.join("slots"))),
             catalog: parts.catalog,
             runtime: parts.runtime,
             links: parts.links,
+            audit: parts.audit,
             homes: Tenants::new(parts.store, &config),
             held: Mutex::default(),
             policies: projects::Policies::default(),

@@ -18,6 +18,11 @@ pub(crate) fn now() -> Timestamp {
     timestamp(since)
 }
 
+/// The same for times of files.
+pub(crate) fn system() -> SystemTime {
+    SystemTime::now()
+}
+
 /// For durations.
 pub(crate) fn instant() -> Instant {
     Instant::now()

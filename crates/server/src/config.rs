@@ -52,8 +52,12 @@ pub struct Config {
     pub webhooks: Webhooks,
     /// How long what happened is known.
     pub events_keep: Duration,
+    /// What is written down of requests.
+    pub audit: AuditConfig,
     /// Limits.
     pub limits: Limits,
+    /// Where traces are told, if anywhere.
+    pub traces: Option<TracesConfig>,
     /// What is logged, in the form of `RUST_LOG`.
     pub log: String,
 }
@@ -70,6 +74,35 @@ pub struct WarmPool {
     pub network: Option<NetworkMode>,
     /// What runs them.
     pub runtime: Option<String>,
+}
+
+/// What is written down of requests.
+#[derive(Clone, Copy, Debug)]
+pub struct AuditConfig {
+    /// How much of commands.
+    pub commands: AuditedCommands,
+    /// For how long; for ever if not set.
+    pub keep: Option<Duration>,
+}
+
+/// Where traces are told.
+#[derive(Clone, Debug)]
+pub struct TracesConfig {
+    /// The collector, by OTLP over HTTP.
+    pub endpoint: String,
+    /// Which part of the traces that begin here, from 0 to 1.
+    pub sample: f64,
+}
+
+/// How much of a command is written down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AuditedCommands {
+    /// All of it.
+    Full,
+    /// Its first word, and a hash of it.
+    Program,
+    /// That there was one.
+    None,
 }
 
 /// How events are sent.
@@ -236,6 +269,14 @@ const SETTINGS: &[(&str, &str)] = &[
         "seconds that everything stays, needed or not; at least 3600 [7776000]",
     ),
     ("EVENTS_KEEP", "seconds that events are kept [604800]"),
+    (
+        "AUDIT_COMMANDS",
+        "what the audit log has of commands: full, program or none [full]",
+    ),
+    (
+        "AUDIT_KEEP",
+        "seconds that the audit log is kept, 0 for ever [0]",
+    ),
     ("WEBHOOK_URL", "where all events of this server are sent"),
     (
         "WEBHOOK_SECRET",
@@ -294,6 +335,14 @@ const SETTINGS: &[(&str, &str)] = &[
         "sandboxes of an ordinary key at a time [10]",
     ),
     ("MAX_ARCHIVE", "size of an archive that is sent in [1g]"),
+    (
+        "OTEL_EXPORTER_OTLP_ENDPOINT",
+        "a collector of traces, by OTLP over HTTP: http://127.0.0.1:4318 [none]",
+    ),
+    (
+        "TRACE_SAMPLE",
+        "which part of the traces that begin here is told, 0 to 1 [1]",
+    ),
     ("RUST_LOG", "what is logged [info]"),
 ];
 

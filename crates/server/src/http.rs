@@ -1,6 +1,7 @@
 //! The REST API: every route, and how requests and answers look.
 
 mod answer;
+mod audit;
 mod changes;
 mod events;
 mod files;
@@ -172,6 +173,7 @@ pub(crate) fn router(shared: Shared) -> Router {
             shared.clone(),
             layers::refuse_when_stopping,
         ))
+        .layer(from_fn_with_state(shared.clone(), audit::record))
         .layer(from_fn(layers::observe))
         .with_state(shared)
 }

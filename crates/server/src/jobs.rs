@@ -67,6 +67,12 @@ async fn look_after(app: &Arc<App>) -> Result<()> {
 async fn tidy(app: &Arc<App>) -> Result<()> {
     app.catalog.forget_idempotent(clock::now()).await?;
     app.forget_events().await?;
+    if let Err(error) = app.audit.remove_old().await {
+        let cause = crate::failure::chain(&error);
+        tracing::warn!(cause, "old records of the audit log stay");
+    }
+    // To be held against the files later.
+    tracing::info!(head = %app.audit.head(), "audit log");
     app.expire_reviews().await?;
     app.clear_away().await?;
     app.tidy_layers().await

@@ -12,6 +12,7 @@
 
 mod app;
 mod archive;
+mod audit;
 mod clock;
 mod config;
 mod deliveries;
@@ -22,10 +23,15 @@ mod listen;
 mod metrics;
 mod outgoing;
 mod serve;
+mod trace;
 
 pub use app::{App, Parts};
-pub use config::{Config, InvalidConfig, Limits, Secret, Tls, settings};
+pub use config::{
+    AuditConfig, AuditedCommands, Config, InvalidConfig, Limits, Secret, Tls, TracesConfig,
+    settings,
+};
 pub use failure::Failure;
 pub use http::openapi_json;
 pub use outgoing::choose_cryptography;
 pub use serve::{Addresses, Server};
+pub use trace::{TRACE_TARGET, Traces};

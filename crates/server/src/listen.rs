@@ -8,15 +8,20 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use anyhow::Context as _;
+use axum::extract::connect_info::Connected;
+use axum::serve::IncomingStream;
+use elevo_api::ErrorEnvelope;
+use elevo_core::ErrorCode;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use crate::config::Tls;
+use crate::failure::Failure;
 
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
@@ -66,6 +71,37 @@ impl Listener {
     }
 }
 
+/// Connections beyond the limit that are told so at the same time; more wait.
+const REFUSED: usize = 64;
+/// How long one of them has.
+const REFUSING: Duration = Duration::from_secs(5);
+
+/// What is said to a client when there are too many.
+fn refusal() -> Vec<u8> {
+    let message = "the server has too many connections";
+    let failure = Failure::new(ErrorCode::Overloaded, message);
+    let error = crate::http::body_of(&failure, "");
+    let body = serde_json::to_string(&ErrorEnvelope { error }).unwrap_or_default();
+    let length = body.len();
+    format!(
+        "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\n\
+         retry-after: 1\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+    )
+    .into_bytes()
+}
+
+/// Says so. It is read from as well: a connection that is closed with bytes in it
+/// loses what was written to it.
+async fn refuse(mut stream: Stream) -> io::Result<()> {
+    let mut rest = [0; 4096];
+    // Nobody expects an answer before they have asked.
+    let _ = stream.read(&mut rest).await?;
+    stream.write_all(&refusal()).await?;
+    stream.shutdown().await?;
+    while stream.read(&mut rest).await? > 0 {}
+    Ok(())
+}
+
 /// Accepts while there are places; handshakes don't hold up each other.
 async fn accept_all(
     listener: TcpListener,
@@ -73,8 +109,9 @@ async fn accept_all(
     places: Arc<Semaphore>,
     ready: mpsc::Sender<(Connection, SocketAddr)>,
 ) {
+    let refusals = Arc::new(Semaphore::new(REFUSED));
     loop {
-        let Ok(place) = places.clone().acquire_owned().await else {
+        let Ok(refusing) = refusals.clone().acquire_owned().await else {
             return;
         };
         let accepted = tokio::select! {
@@ -88,6 +125,8 @@ async fn accept_all(
         };
         // Small answers leave at once.
         let _ = stream.set_nodelay(true);
+        let place = places.clone().try_acquire_owned().ok();
+        let refusing = place.is_none().then_some(refusing);
         let (tls, ready) = (tls.clone(), ready.clone());
         tokio::spawn(async move {
             let stream = match tls {
@@ -97,12 +136,27 @@ async fn accept_all(
                     _ => return,
                 },
             };
+            let Some(place) = place else {
+                // Whoever does not listen has been told.
+                let _ = tokio::time::timeout(REFUSING, refuse(stream)).await;
+                return drop(refusing);
+            };
             let connection = Connection {
                 stream,
                 _place: place,
             };
             let _ = ready.send((connection, address)).await;
         });
+    }
+}
+
+/// Who is at the other end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peer(pub(crate) SocketAddr);
+
+impl Connected<IncomingStream<'_, Listener>> for Peer {
+    fn connect_info(stream: IncomingStream<'_, Listener>) -> Self {
+        Self(*stream.remote_addr())
     }
 }
 
@@ -128,10 +182,7 @@ impl AsyncRead for Connection {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        match &mut self.stream {
-            Stream::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
-            Stream::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
-        }
+        Pin::new(&mut self.stream).poll_read(context, buffer)
     }
 }
 
@@ -141,30 +192,73 @@ impl AsyncWrite for Connection {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        match &mut self.stream {
-            Stream::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
-            Stream::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(context, pieces)
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match &mut *self {
+            Self::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
+            Self::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match &mut *self {
+            Self::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
+            Self::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
         }
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.stream {
-            Stream::Plain(stream) => Pin::new(stream).poll_flush(context),
-            Stream::Tls(stream) => Pin::new(stream).poll_flush(context),
+        match &mut *self {
+            Self::Plain(stream) => Pin::new(stream).poll_flush(context),
+            Self::Tls(stream) => Pin::new(stream).poll_flush(context),
         }
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.stream {
-            Stream::Plain(stream) => Pin::new(stream).poll_shutdown(context),
-            Stream::Tls(stream) => Pin::new(stream).poll_shutdown(context),
+        match &mut *self {
+            Self::Plain(stream) => Pin::new(stream).poll_shutdown(context),
+            Self::Tls(stream) => Pin::new(stream).poll_shutdown(context),
         }
     }
 
     fn is_write_vectored(&self) -> bool {
-        match &self.stream {
-            Stream::Plain(stream) => stream.is_write_vectored(),
-            Stream::Tls(stream) => stream.is_write_vectored(),
+        match self {
+            Self::Plain(stream) => stream.is_write_vectored(),
+            Self::Tls(stream) => stream.is_write_vectored(),
         }
     }
 
@@ -173,9 +267,9 @@ impl AsyncWrite for Connection {
         context: &mut Context<'_>,
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        match &mut self.stream {
-            Stream::Plain(stream) => Pin::new(stream).poll_write_vectored(context, pieces),
-            Stream::Tls(stream) => Pin::new(stream).poll_write_vectored(context, pieces),
+        match &mut *self {
+            Self::Plain(stream) => Pin::new(stream).poll_write_vectored(context, pieces),
+            Self::Tls(stream) => Pin::new(stream).poll_write_vectored(context, pieces),
         }
     }
 }

@@ -8,8 +8,11 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Parser;
-use elevo_server::{Config, Server, settings};
+use elevo_server::{Config, Server, TRACE_TARGET, Traces, settings};
 use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Layer};
 
 /// Sandboxes for agents, each with its own branch of a versioned file tree.
 #[derive(Debug, Parser)]
@@ -66,22 +69,29 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if arguments.check {
         return Ok(writeln!(std::io::stdout(), "the settings can be used")?);
     }
-    log_to_stderr(&config.log)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
-    runtime.block_on(serve(config))
+    let traces = Traces::begin(config.traces.as_ref(), runtime.handle())?;
+    log_to_stderr(&config.log, traces.as_ref())?;
+    let served = runtime.block_on(serve(config));
+    if let Some(traces) = traces {
+        traces.end();
+    }
+    served
 }
 
 /// One JSON object a line.
-fn log_to_stderr(filter: &str) -> anyhow::Result<()> {
-    let filter = tracing_subscriber::EnvFilter::try_new(filter);
-    let filter = filter.context("RUST_LOG cannot be read")?;
-    tracing_subscriber::fmt()
+fn log_to_stderr(filter: &str, traces: Option<&Traces>) -> anyhow::Result<()> {
+    let filter = EnvFilter::try_new(filter).context("RUST_LOG cannot be read")?;
+    let filter = filter.add_directive(format!("{TRACE_TARGET}=off").parse()?);
+    let lines = tracing_subscriber::fmt::layer()
         .json()
         .flatten_event(true)
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
+        .with_writer(std::io::stderr);
+    tracing_subscriber::registry()
+        .with(lines.with_filter(filter))
+        .with(traces.map(Traces::layer))
         .init();
     Ok(())
 }

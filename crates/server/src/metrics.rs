@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use elevo_api::{PoolStats, SandboxCounts};
 use elevo_catalog::DeliveryState;
-use metrics::{counter, gauge, histogram};
+use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 
 static HANDLE: OnceLock<PrometheusHandle> = OnceLock::new();
@@ -13,6 +13,88 @@ static HANDLE: OnceLock<PrometheusHandle> = OnceLock::new();
 const SECONDS: &[f64] = &[
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0,
 ];
+
+/// Counters that are there from the beginning: a rate of what has not happened
+/// yet is none, and not unknown.
+const COUNTERS: &[(&str, &str)] = &[
+    ("sandbox_creation_total", "Sandboxes that were asked for"),
+    (
+        "sandbox_creation_failures_total",
+        "Sandboxes that could not be made",
+    ),
+    (
+        "audit_failures_total",
+        "Requests that are not in the audit log",
+    ),
+];
+
+const LABELLED: &[(&str, &str)] = &[
+    ("api_request_total", "Requests by endpoint and status"),
+    (
+        "sandbox_pool_claims_total",
+        "Sandboxes by whether a warm one was there (result)",
+    ),
+    (
+        "webhook_deliveries_total",
+        "Attempts to deliver an event, by result",
+    ),
+];
+
+const HISTOGRAMS: &[(&str, &str)] = &[
+    ("api_request_duration_seconds", "Requests by endpoint"),
+    (
+        "sandbox_create_duration_seconds",
+        "From the row of a sandbox to its agent",
+    ),
+    (
+        "sandbox_fork_duration_seconds",
+        "Forks, however many at a time, until all of them run",
+    ),
+    (
+        "snapshot_duration_seconds",
+        "Snapshots of the workspaces of sandboxes",
+    ),
+    (
+        "merge_duration_seconds",
+        "Merges, waiting for their turn included",
+    ),
+    (
+        "exec_start_duration_seconds",
+        "From a request until its command runs",
+    ),
+    (
+        "exec_duration_seconds",
+        "Commands that are waited for, until they end",
+    ),
+];
+
+const GAUGES: &[(&str, &str)] = &[
+    ("sandbox_total", "Sandboxes by state"),
+    ("agents_connected", "Agents that are connected"),
+    ("sandbox_pool_size", "Warm sandboxes that there should be"),
+    ("sandbox_pool_ready", "Warm sandboxes that there are"),
+    (
+        "data_disk_used_ratio",
+        "How full the disk of the data directory is",
+    ),
+    ("process_resident_memory_bytes", "Memory of the server"),
+];
+
+fn describe() {
+    for (name, meaning) in COUNTERS {
+        describe_counter!(*name, *meaning);
+        counter!(*name).increment(0);
+    }
+    for (name, meaning) in LABELLED {
+        describe_counter!(*name, *meaning);
+    }
+    for (name, meaning) in HISTOGRAMS {
+        describe_histogram!(*name, metrics::Unit::Seconds, *meaning);
+    }
+    for (name, meaning) in GAUGES {
+        describe_gauge!(*name, *meaning);
+    }
+}
 
 /// Begins to count; once in a process.
 pub(crate) fn begin() {
@@ -27,6 +109,7 @@ pub(crate) fn begin() {
         let handle = recorder.handle();
         // Somebody else may have been first; then nothing is counted here.
         let _ = metrics::set_global_recorder(recorder);
+        describe();
         handle
     });
 }
@@ -60,6 +143,40 @@ pub(crate) fn created(elapsed: Duration) {
 pub(crate) fn creation_failed() {
     counter!("sandbox_creation_total").increment(1);
     counter!("sandbox_creation_failures_total").increment(1);
+}
+
+pub(crate) fn forked(elapsed: Duration) {
+    histogram!("sandbox_fork_duration_seconds").record(elapsed);
+}
+
+pub(crate) fn snapshot_taken(elapsed: Duration) {
+    histogram!("snapshot_duration_seconds").record(elapsed);
+}
+
+pub(crate) fn command_started(elapsed: Duration) {
+    histogram!("exec_start_duration_seconds").record(elapsed);
+}
+
+pub(crate) fn command_ended(elapsed: Duration) {
+    histogram!("exec_duration_seconds").record(elapsed);
+}
+
+pub(crate) fn agents(connected: usize) {
+    gauge!("agents_connected").set(connected as f64);
+}
+
+/// What the machine has left. What cannot be read is left out.
+pub(crate) fn machine(disk: Option<f64>) {
+    if let Some(used) = disk {
+        gauge!("data_disk_used_ratio").set(used);
+    }
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = statm.split(' ').nth(1).and_then(|pages| pages.parse().ok());
+    if let Some(pages) = pages {
+        let pages: u64 = pages;
+        let bytes = pages * rustix::param::page_size() as u64;
+        gauge!("process_resident_memory_bytes").set(bytes as f64);
+    }
 }
 
 pub(crate) fn sandboxes(counts: &SandboxCounts) {
@@ -101,6 +218,11 @@ pub(crate) fn delivered(state: DeliveryState) {
         DeliveryState::Failed => "failed",
     };
     counter!("webhook_deliveries_total", "result" => result).increment(1);
+}
+
+/// A record is not in the audit log.
+pub(crate) fn audit_failed() {
+    counter!("audit_failures_total").increment(1);
 }
 
 pub(crate) fn merged(elapsed: Duration) {

@@ -21,6 +21,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 use crate::app::{App, Parts, WarmPool};
+use crate::audit::{Audit, Entry, Level};
 use crate::config::Config;
 use crate::http::{self, RateLimits, Shared};
 use crate::{clock, jobs, listen};
@@ -48,18 +49,38 @@ pub struct Server {
 }
 
 /// Tokens of agents, against the hashes in the catalog.
-struct Tokens(Arc<dyn Catalog>, Arc<WarmPool>);
+struct Tokens {
+    catalog: Arc<dyn Catalog>,
+    pool: Arc<WarmPool>,
+    audit: Arc<Audit>,
+}
 
 #[async_trait]
 impl Authenticate for Tokens {
     async fn is_right(&self, sandbox: &str, token: &str) -> bool {
+        let is_right = self.has_token(sandbox, token).await;
+        if !is_right {
+            let entry = Entry {
+                event: "agent.refused",
+                level: Level::Warn,
+                about: vec![("sandbox_id", crate::audit::cut(sandbox))],
+                ..Entry::default()
+            };
+            self.audit.tell_refusal(entry).await;
+        }
+        is_right
+    }
+}
+
+impl Tokens {
+    async fn has_token(&self, sandbox: &str, token: &str) -> bool {
         let Ok(token) = token.parse::<SandboxToken>() else {
             return false;
         };
-        if self.1.has_token(sandbox, &token) {
+        if self.pool.has_token(sandbox, &token) {
             return true;
         }
-        let found = self.0.sandbox_of_any_tenant(sandbox).await;
+        let found = self.catalog.sandbox_of_any_tenant(sandbox).await;
         let Ok(Some(found)) = found else {
             return false;
         };
@@ -83,10 +104,16 @@ impl Server {
         let runtime = connect_engine(&config, &*catalog).await?;
         let settings = Settings {
             terminals: config.limits.terminals,
+            observe: Some(crate::trace::agent_did),
             ..Settings::default()
         };
         let pool = Arc::new(WarmPool::default());
-        let tokens = Tokens(catalog.clone(), pool.clone());
+        let audit = open_audit(&config).await?;
+        let tokens = Tokens {
+            catalog: catalog.clone(),
+            pool: pool.clone(),
+            audit: audit.clone(),
+        };
         let links = AgentLinks::new(Arc::new(tokens), settings);
         let parts = Parts {
             catalog,
@@ -94,6 +121,7 @@ impl Server {
             links,
             pool,
             store,
+            audit,
         };
         let app = Arc::new(App::new(config, parts));
         app.adopt_given_key().await?;
@@ -150,7 +178,28 @@ impl Server {
             Ok(Err(failure)) => tracing::warn!(cause = failure.summary(), "a network is left"),
             Err(_) => tracing::warn!("the engine does not answer; a network may be left"),
         }
+        let ended = Entry {
+            event: "server.ended",
+            ..Entry::default()
+        };
+        self.app.audit.tell(ended).await;
+        self.app.audit.close().await;
+        // To be held against the files later.
+        tracing::info!(head = %self.app.audit.head(), "audit log");
     }
+}
+
+async fn open_audit(config: &Config) -> anyhow::Result<Arc<Audit>> {
+    let (directory, settings) = (config.data_dir.join("audit"), config.audit);
+    let opening = tokio::task::spawn_blocking(move || Audit::open(&directory, settings));
+    let audit = opening.await?.context("cannot open the audit log")?;
+    tracing::info!(head = %audit.head(), "audit log");
+    let started = Entry {
+        event: "server.started",
+        ..Entry::default()
+    };
+    audit.tell(started).await;
+    Ok(Arc::new(audit))
 }
 
 /// Makes the directories, and puts the agent where containers see it.
@@ -321,7 +370,8 @@ fn serve(
     let stopping = app.clone();
     tasks.spawn(async move {
         let stop = async move { stopping.stopped().await };
-        let served = axum::serve(listener, router).with_graceful_shutdown(stop);
+        let service = router.into_make_service_with_connect_info::<listen::Peer>();
+        let served = axum::serve(listener, service).with_graceful_shutdown(stop);
         served.await.context("cannot listen any more")
     });
 }

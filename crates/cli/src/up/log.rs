@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use anyhow::Context;
+use elevo_server::{TRACE_TARGET, Traces};
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -19,9 +20,14 @@ use crate::errors::Problem;
 const LARGEST: u64 = 10 << 20;
 
 /// Begins to log: to a file, or to standard error.
-pub(super) fn begin(filter: &str, file: Option<PathBuf>) -> anyhow::Result<()> {
+pub(super) fn begin(
+    filter: &str,
+    file: Option<PathBuf>,
+    traces: Option<&Traces>,
+) -> anyhow::Result<()> {
     let filter = EnvFilter::try_new(filter).context("RUST_LOG cannot be read")?;
-    let registry = tracing_subscriber::registry();
+    let filter = filter.add_directive(format!("{TRACE_TARGET}=off").parse()?);
+    let registry = tracing_subscriber::registry().with(traces.map(Traces::layer));
     match file {
         None => {
             let lines = fmt::layer().json().flatten_event(true);

@@ -13,6 +13,7 @@ use elevo_engine::{CommitInfo, Loss, LossKind, Progress};
 use elevo_sandbox::{ContainerId, SandboxRuntime};
 use elevo_workspace::Freeze;
 use futures::executor::block_on;
+use tracing::Instrument;
 
 use crate::app::kept::{Kept, no_snapshot, writing};
 use crate::app::sandboxes::{container_of, failed};
@@ -21,6 +22,7 @@ use crate::app::starting::Source;
 use crate::app::{App, Principal, archives, keys, parts};
 use crate::clock;
 use crate::failure::{Failure, Result};
+use crate::trace::step;
 
 /// Holds the processes of a sandbox still.
 pub(super) struct Frozen {
@@ -174,13 +176,14 @@ impl App {
             new.push(self.new_row(who, &origin.template, name, &spec, warm)?);
         }
         let rows: Vec<_> = new.iter().map(|new| new.row.clone()).collect();
+        let started = clock::instant();
         self.catalog
             .add_sandboxes(&rows, self.add_limits(who))
             .await?;
         new.iter_mut().for_each(super::sandboxes::NewSandbox::added);
         let app = self.clone();
         let who = who.clone();
-        let forking = tokio::spawn(async move {
+        let forking = async move {
             if let Err(failure) = app.fork_workspace(&who, &origin, &rows).await {
                 for row in &rows {
                     app.give_up(&row.id).await;
@@ -189,7 +192,8 @@ impl App {
             }
             let making = new.into_iter().map(|new| {
                 let (app, spec, id) = (app.clone(), spec.clone(), new.row.id.clone());
-                let made = tokio::spawn(async move { app.make(new, spec, Source::Made).await });
+                let made = async move { app.make(new, spec, Source::Made).await };
+                let made = tokio::spawn(made.in_current_span());
                 async move { (id, made.await) }
             });
             let mut outcome = api::Forked::default();
@@ -200,8 +204,10 @@ impl App {
                     Err(failure) => outcome.failed.push(failed(id, failure)),
                 }
             }
+            crate::metrics::forked(started.elapsed());
             Ok(outcome)
-        });
+        };
+        let forking = tokio::spawn(forking.in_current_span());
         forking.await.map_err(|error| Failure::internal(&error))?
     }
 
@@ -221,7 +227,7 @@ impl App {
             workspaces.fork(&origin, &into, info, &frozen, &Progress::new())?;
             Ok(())
         });
-        forked.await
+        forked.instrument(step!("workspaces.fork")).await
     }
 
     pub(crate) async fn snapshot(
@@ -234,6 +240,7 @@ impl App {
         if wish.message.len() > 10_000 {
             return Err(Failure::invalid("`message` has more than 10000 bytes"));
         }
+        let started = clock::instant();
         let _held = self.hold(id).await;
         let sandbox = self.visible(who, id).await?;
         let workspace = parts::workspace_id(&sandbox.workspace)?;
@@ -241,7 +248,8 @@ impl App {
         let taken = self.homes.with(sandbox.tenant, move |workspaces| {
             Ok(workspaces.snapshot(&workspace, info, &frozen, &Progress::new())?)
         });
-        let taken = taken.await?;
+        let taken = taken.instrument(step!("workspace.snapshot")).await?;
+        crate::metrics::snapshot_taken(started.elapsed());
         Ok(api::SnapshotTaken {
             snapshot_id: taken.id.to_string(),
             is_new: taken.is_new,

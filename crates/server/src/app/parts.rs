@@ -12,6 +12,7 @@ use elevo_sandbox::SandboxRuntime;
 use elevo_workspace::{Options, Owner, ProviderKind, WorkspaceId, Workspaces};
 
 use crate::app::pool::Pool;
+use crate::audit::Audit;
 use crate::config::Config;
 use crate::failure::{Failure, Result};
 
@@ -28,6 +29,8 @@ pub struct Parts {
     pub(crate) pool: Arc<Pool>,
     /// Snapshots.
     pub store: Arc<dyn Store>,
+    /// Who did what.
+    pub(crate) audit: Arc<Audit>,
 }
 
 /// Repositories and workspaces, opened when a tenant first needs them.

@@ -12,6 +12,7 @@ use elevo_api::{Encoding, Scope};
 use elevo_core::ErrorCode;
 
 use crate::app::{App, Principal, spec};
+use crate::audit::{self, Entry};
 use crate::clock;
 use crate::failure::{Failure, Result, short};
 
@@ -83,11 +84,17 @@ impl App {
         wish: api::RunCommand,
     ) -> Result<Streamed> {
         who.needs(Scope::Process)?;
+        let started = clock::instant();
         let mut command = self.command(&wish)?;
         let (link, sandbox) = self.agent_and_row(who, id).await?;
         command.envs = spec::with_envs(&sandbox, command.envs)?;
+        if let Some(parent) = crate::trace::traceparent() {
+            command.envs.entry("TRACEPARENT".into()).or_insert(parent);
+        }
         let process = command.id.clone();
+        self.audit_command(who, id, &command).await;
         let output = link.run(command).await?;
+        crate::metrics::command_started(started.elapsed());
         let Some(output) = output else {
             return Ok(Streamed::Started(api::CommandStarted {
                 command_id: process,
@@ -104,7 +111,33 @@ impl App {
             return Ok(Streamed::Stream(reading, wish.max_output_size));
         }
         let room = wish.max_output_size.unwrap_or(DEFAULT_OUTPUT);
-        Ok(Streamed::Ended(Box::new(collect(reading, room).await?)))
+        let ended = collect(reading, room).await;
+        crate::metrics::command_ended(started.elapsed());
+        Ok(Streamed::Ended(Box::new(ended?)))
+    }
+
+    /// A command is in the log when it begins: it may take hours, and the server
+    /// end before it. Not waited for here, but before the request is answered.
+    async fn audit_command(&self, who: &Principal, sandbox: &str, command: &Command) {
+        let mut details = serde_json::Map::new();
+        let shown = self.audit.shown_command(&command.command);
+        details.insert("command".into(), shown);
+        if let Some(cwd) = &command.cwd {
+            details.insert("cwd".into(), audit::cut(cwd));
+        }
+        details.insert("background".into(), command.background.into());
+        let entry = Entry {
+            event: "command.run",
+            about: vec![
+                ("sandbox_id", sandbox.into()),
+                ("command_id", command.id.as_str().into()),
+            ],
+            who: Some(who.into()),
+            request_id: audit::request_id(),
+            details,
+            ..Entry::default()
+        };
+        audit::is_written(self.audit.add(entry).await);
     }
 
     fn command(&self, wish: &api::RunCommand) -> Result<Command> {

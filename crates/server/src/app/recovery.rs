@@ -26,6 +26,7 @@ use elevo_core::{SandboxState, TenantId};
 use elevo_sandbox::{Container, ContainerState};
 
 use crate::app::App;
+use crate::audit::Entry;
 use crate::clock;
 use crate::failure::Result;
 
@@ -201,11 +202,25 @@ impl App {
                 .await;
             if let Ok(marked) = marked {
                 tracing::info!(sandbox = sandbox.id, "sandbox expired");
+                self.audit_own("sandbox.expired", &sandbox).await;
                 self.remove(&marked).await?;
                 removed += 1;
             }
         }
         Ok(removed)
+    }
+
+    /// Writes down what the server does to a sandbox by itself.
+    pub(crate) async fn audit_own(&self, event: &'static str, sandbox: &Sandbox) {
+        let entry = Entry {
+            event,
+            about: vec![
+                ("sandbox_id", sandbox.id.as_str().into()),
+                ("tenant", sandbox.tenant.to_string().into()),
+            ],
+            ..Entry::default()
+        };
+        self.audit.tell(entry).await;
     }
 
     /// Removes containers and workspaces that no row has, and finishes removals

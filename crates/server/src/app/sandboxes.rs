@@ -10,6 +10,7 @@ use elevo_catalog::{AddLimits, EventKind, Sandbox, SandboxChange, SandboxQuery};
 use elevo_core::{ErrorCode, SandboxState, TenantId};
 use elevo_sandbox::ContainerId;
 use elevo_workspace::WorkspaceId;
+use tracing::Instrument;
 
 use crate::app::keys::check_name;
 use crate::app::pool::Taken;
@@ -84,7 +85,8 @@ impl App {
         new.added();
         // Goes on even if nobody waits for it any more.
         let app = self.clone();
-        let making = tokio::spawn(async move { app.make(new, spec, source).await });
+        let making = async move { app.make(new, spec, source).await };
+        let making = tokio::spawn(making.in_current_span());
         let made = making.await.map_err(|error| Failure::internal(&error))??;
         spec::out(&made)
     }

@@ -9,6 +9,7 @@ use elevo_core::{ErrorCode, SandboxState};
 use elevo_engine::Progress;
 use elevo_sandbox::{ContainerId, ContainerSpec, Mount, Network, User};
 use elevo_workspace::{Binding, Slot};
+use tracing::Instrument;
 
 use crate::app::kept::Kept;
 use crate::app::projects::NewWorkspace;
@@ -17,6 +18,13 @@ use crate::app::spec::Spec;
 use crate::app::{App, Principal, parts};
 use crate::clock;
 use crate::failure::{Failure, Result};
+use crate::trace::step;
+
+/// How long a sandbox waits for its turn to be made.
+const TURN: Duration = Duration::from_secs(60);
+/// How many wait for each that is made at the same time: what takes half a second
+/// has its turn within ten.
+pub(super) const LINE: usize = 20;
 
 /// What a workspace is made from.
 #[derive(Clone, Debug)]
@@ -96,15 +104,19 @@ impl App {
     }
 
     /// Waits until few enough are being made.
+    /// Waits for a turn, in a line that is no longer than can be served while
+    /// somebody waits.
     async fn turn_to_create(&self) -> Result<tokio::sync::SemaphorePermit<'_>> {
-        let turn = self.creations.acquire();
-        match tokio::time::timeout(Duration::from_secs(120), turn).await {
-            Ok(Ok(turn)) => Ok(turn),
-            _ => {
-                let message = "too many sandboxes are being made";
-                Err(Failure::new(ErrorCode::Overloaded, message).retry_after(10))
-            }
-        }
+        let refused = || {
+            let message = "too many sandboxes are being made";
+            Failure::new(ErrorCode::Overloaded, message).retry_after(10)
+        };
+        let place = self.creations_waiting.try_acquire();
+        let _place = place.map_err(|_| refused())?;
+        let turn = tokio::time::timeout(TURN, self.creations.acquire()).await;
+        turn.ok()
+            .and_then(std::result::Result::ok)
+            .ok_or_else(refused)
     }
 
     async fn make_held(&self, new: &NewSandbox, spec: &Spec, source: Source) -> Result<Sandbox> {
@@ -121,8 +133,12 @@ impl App {
         if new.warm.is_none() {
             return self.make_cold(new, spec, source).await;
         }
-        let places = self.make_workspace(sandbox, spec, source).await?;
-        if let Err(failure) = self.use_warm(&sandbox.id, &places).await {
+        let places = self
+            .make_workspace(sandbox, spec, source)
+            .instrument(step!("workspace.make"))
+            .await?;
+        let using = self.use_warm(&sandbox.id, &places);
+        if let Err(failure) = using.instrument(step!("container.take")).await {
             let cause = failure.summary();
             tracing::warn!(sandbox = sandbox.id, cause, "started anew");
             self.remove_container(&sandbox.id).await?;
@@ -166,11 +182,17 @@ impl App {
 
     async fn make_cold(&self, new: &NewSandbox, spec: &Spec, source: Source) -> Result<Sandbox> {
         let sandbox = &new.row;
-        let _turn = self.turn_to_create().await?;
-        let places = self.make_workspace(sandbox, spec, source).await?;
-        self.make_container(sandbox, spec, &places, &new.token)
+        let _turn = self.turn_to_create().instrument(step!("turn.wait")).await?;
+        let places = self
+            .make_workspace(sandbox, spec, source)
+            .instrument(step!("workspace.make"))
             .await?;
-        self.start_container(sandbox, places).await
+        self.make_container(sandbox, spec, &places, &new.token)
+            .instrument(step!("container.make"))
+            .await?;
+        self.start_container(sandbox, places)
+            .instrument(step!("container.start"))
+            .await
     }
 
     /// Removes the container of a sandbox, and what only that needed.

@@ -75,6 +75,12 @@ impl App {
         }
     }
 
+    /// How full the data directory's disk is.
+    pub(crate) fn disk_used(&self) -> Option<f64> {
+        let (total, free) = self.disk();
+        (total > 0).then(|| (total - free) as f64 / total as f64)
+    }
+
     /// Bytes of the data directory's disk: in all, and free.
     pub(crate) fn disk(&self) -> (u64, u64) {
         match rustix::fs::statvfs(&self.config.data_dir) {

@@ -12,6 +12,7 @@ use elevo_core::ErrorCode;
 
 use crate::app::processes::check_cwd;
 use crate::app::{App, Principal, Reading, spec};
+use crate::audit::Entry;
 use crate::clock;
 use crate::failure::{Failure, Result, short};
 
@@ -169,6 +170,12 @@ impl App {
                 // It may have ended by itself.
                 let _ = link.close_terminal(&pty).await;
                 tracing::info!(sandbox, pty, "terminal closed, nobody came back");
+                let entry = Entry {
+                    event: "terminal.closed",
+                    about: vec![("sandbox_id", sandbox.into()), ("terminal_id", pty.into())],
+                    ..Entry::default()
+                };
+                self.audit.tell(entry).await;
             }
         }
     }

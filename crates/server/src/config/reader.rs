@@ -7,7 +7,10 @@ use std::time::Duration;
 
 use elevo_api::{NetworkMode, parse_cpu, parse_size};
 
-use super::{Config, Garbage, Limits, SETTINGS, Secret, Tls, WarmPool, Webhooks};
+use super::{
+    AuditConfig, AuditedCommands, Config, Garbage, Limits, SETTINGS, Secret, Tls, TracesConfig,
+    WarmPool, Webhooks,
+};
 
 /// Sandboxes of one pool, at most.
 const MAX_WARM: u32 = 1000;
@@ -126,6 +129,34 @@ impl Reader {
             self.problems.push(problem);
         }
         (default, most)
+    }
+
+    fn traces(&mut self) -> Option<TracesConfig> {
+        let part = |text: &str| match text.parse::<f64>() {
+            Ok(part) if (0.0..=1.0).contains(&part) => Ok(part),
+            _ => Err(format!("`{text}` is no number from 0 to 1")),
+        };
+        let url = |text: &str| match text.starts_with("http://") || text.starts_with("https://") {
+            true => Ok(Some(text.to_owned())),
+            false => Err(format!("`{text}` does not begin with http:// or https://")),
+        };
+        let sample = self.get("TRACE_SAMPLE", 1.0, part);
+        let endpoint = self.get("OTEL_EXPORTER_OTLP_ENDPOINT", None, url)?;
+        Some(TracesConfig { endpoint, sample })
+    }
+
+    fn audit(&mut self) -> AuditConfig {
+        let commands = |text: &str| match text {
+            "full" => Ok(AuditedCommands::Full),
+            "program" => Ok(AuditedCommands::Program),
+            "none" => Ok(AuditedCommands::None),
+            _ => Err(format!("`{text}` is not full, program or none")),
+        };
+        let keep: u32 = self.number("AUDIT_KEEP", 0, 0);
+        AuditConfig {
+            commands: self.get("AUDIT_COMMANDS", AuditedCommands::Full, commands),
+            keep: (keep > 0).then(|| Duration::from_secs(keep.into())),
+        }
     }
 
     fn limits(&mut self) -> Limits {
@@ -258,7 +289,9 @@ impl Reader {
             garbage: self.garbage(),
             webhooks: self.webhooks(),
             events_keep: self.seconds("EVENTS_KEEP", 7 * 24 * 3600),
+            audit: self.audit(),
             limits: self.limits(),
+            traces: self.traces(),
             log: self.text("RUST_LOG").unwrap_or("info".into()),
         }
     }

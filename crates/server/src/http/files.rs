@@ -12,6 +12,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use utoipa::IntoParams;
 
 use crate::app::DiffQuery;
+use crate::audit;
 use crate::failure::Failure;
 use crate::http::Shared;
 use crate::http::answer::Answer;
@@ -34,6 +35,8 @@ pub(super) async fn fork(
     MaybeBody(wish): MaybeBody<api::Fork>,
 ) -> Answer<(StatusCode, Json<api::Forked>)> {
     let forked = shared.app.fork(&who, &id, wish).await?;
+    let ids = forked.succeeded.iter().map(|made| made.id.as_str());
+    audit::detail("sandboxes", ids.collect::<Vec<_>>());
     Ok((StatusCode::CREATED, Json(forked)))
 }
 

@@ -22,6 +22,7 @@ pub(super) async fn create(
     Body(wish): Body<api::CreateKey>,
 ) -> Answer<(StatusCode, Json<api::NewKey>)> {
     let made = shared.app.create_key(&who, wish).await?;
+    crate::audit::about("key_id", made.key.id.as_str());
     Ok((StatusCode::CREATED, Json(made)))
 }
 
@@ -64,6 +65,7 @@ pub(super) async fn create_agent(
     Body(wish): Body<api::CreateAgent>,
 ) -> Answer<(StatusCode, Json<api::Agent>)> {
     let made = shared.app.create_agent(&who, wish).await?;
+    crate::audit::about("agent_id", made.id.as_str());
     Ok((StatusCode::CREATED, Json(made)))
 }
 
@@ -92,6 +94,7 @@ pub(super) async fn create_tenant(
     Body(wish): Body<api::CreateTenant>,
 ) -> Answer<(StatusCode, Json<api::NewTenant>)> {
     let made = shared.app.create_tenant(&who, wish).await?;
+    crate::audit::about("tenant_id", made.tenant.id.as_str());
     Ok((StatusCode::CREATED, Json(made)))
 }
 

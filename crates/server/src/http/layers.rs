@@ -5,11 +5,13 @@ use axum::http::{HeaderName, HeaderValue};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use elevo_core::ErrorCode;
+use tracing::Instrument;
 
 use crate::clock;
 use crate::failure::Failure;
 use crate::http::Shared;
 use crate::http::answer::ApiError;
+use crate::trace;
 
 tokio::task_local! {
     static REQUEST_ID: String;
@@ -37,8 +39,11 @@ pub(super) async fn observe(request: Request, next: Next) -> Response {
     let endpoint = path.map_or("unknown", MatchedPath::as_str).to_owned();
     let method = request.method().clone();
     let began = clock::instant();
-    let mut response = REQUEST_ID.scope(id.clone(), next.run(request)).await;
+    let span = trace::request(&method, &endpoint, request.headers(), &id);
+    let answering = REQUEST_ID.scope(id.clone(), next.run(request));
+    let mut response = answering.instrument(span.clone()).await;
     let (status, elapsed) = (response.status().as_u16(), began.elapsed());
+    trace::answered(&span, status);
     if let Ok(value) = HeaderValue::from_str(&id) {
         response.headers_mut().insert(HEADER, value);
     }

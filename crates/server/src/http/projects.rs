@@ -49,6 +49,7 @@ pub(super) async fn create(
     Body(wish): Body<api::CreateProject>,
 ) -> Answer<(StatusCode, Json<api::Project>)> {
     let made = shared.app.create_project(&who, wish).await?;
+    crate::audit::about("project_id", made.id.as_str());
     Ok((StatusCode::CREATED, Json(made)))
 }
 

@@ -39,6 +39,7 @@ pub(super) async fn create(
     Body(wish): Body<api::CreatePty>,
 ) -> Answer<(StatusCode, Json<api::PtySession>)> {
     let pty = shared.app.create_pty(&who, &id, wish).await?;
+    crate::audit::about("terminal_id", pty.as_str());
     let scheme = if shared.app.config.tls.is_some() {
         "wss"
     } else {

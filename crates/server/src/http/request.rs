@@ -24,6 +24,7 @@ impl FromRequestParts<Shared> for Who {
         let secret = secret(&parts.headers)
             .ok_or_else(|| Failure::new(ErrorCode::Unauthorized, "the request has no key"))?;
         let who = shared.app.authenticate(secret).await?;
+        crate::audit::asked_by(&who);
         shared.rates.take(&who, class(parts))?;
         Ok(Self(who))
     }

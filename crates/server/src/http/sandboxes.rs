@@ -6,6 +6,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use crate::app::{ListQuery, LogsQuery};
+use crate::audit;
 use crate::clock;
 use crate::failure::Failure;
 use crate::http::Shared;
@@ -26,7 +27,9 @@ pub(super) async fn create(
     Who(who): Who,
     Body(wish): Body<api::CreateSandbox>,
 ) -> Answer<(StatusCode, Json<api::Sandbox>)> {
+    audit::detail("template", audit::cut(&wish.template));
     let made = shared.app.create(&who, wish).await?;
+    audit::about("sandbox_id", made.id.as_str());
     Ok((StatusCode::CREATED, Json(made)))
 }
 
@@ -117,6 +120,10 @@ pub(super) async fn batch_delete(
     Who(who): Who,
     Body(wish): Body<api::BatchDelete>,
 ) -> Answer<Json<api::BatchDeleted>> {
+    audit::detail(
+        "sandboxes",
+        wish.ids.iter().map(|id| audit::cut(id)).collect::<Vec<_>>(),
+    );
     Ok(Json(shared.app.batch_delete(&who, wish).await?))
 }
 

@@ -75,6 +75,8 @@ pub(super) async fn metrics(State(shared): State<Shared>) -> Response {
     if let Ok(counts) = shared.app.counts().await {
         crate::metrics::sandboxes(&counts);
     }
+    crate::metrics::agents(shared.app.links.count());
+    crate::metrics::machine(shared.app.disk_used());
     let kind = [(header::CONTENT_TYPE, "text/plain; version=0.0.4")];
     (kind, crate::metrics::render()).into_response()
 }

@@ -29,6 +29,7 @@ pub(super) async fn create(
     Body(wish): Body<api::CreateWebhook>,
 ) -> Answer<(StatusCode, Json<api::Webhook>)> {
     let made = shared.app.add_webhook(&who, wish).await?;
+    crate::audit::about("webhook_id", made.id.as_str());
     Ok((StatusCode::CREATED, Json(made)))
 }
 

@@ -25,6 +25,7 @@ pub(super) async fn create(
     Body(wish): Body<api::CreateWorkspace>,
 ) -> Answer<(StatusCode, Json<api::Workspace>)> {
     let made = shared.app.create_workspace(&who, wish).await?;
+    crate::audit::about("workspace_id", made.id.as_str());
     Ok((StatusCode::CREATED, Json(made)))
 }
 

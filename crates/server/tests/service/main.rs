@@ -10,6 +10,7 @@
 )]
 #![allow(clippy::disallowed_methods, reason = "what is run needs settings")]
 
+mod audit;
 mod changes;
 mod events;
 mod files;
@@ -17,7 +18,9 @@ mod garbage;
 mod harness;
 mod keys;
 mod lifecycle;
+mod metrics;
 mod moves;
+mod overload;
 mod process;
 mod projects;
 mod pty;
@@ -27,5 +30,6 @@ mod routes;
 mod shared;
 mod templates;
 mod tls;
+mod traces;
 mod warm;
 mod webhooks;

@@ -189,12 +189,9 @@ impl WorkspaceProvider for OverlayProvider {
             unreachable!("called only if atomic");
         };
         let stack = self.layers.stack(origin, progress)?;
-        // The first is of this moment, and the others are of the first, which
-        // nobody can write to yet.
-        let mut source = id(from);
+        let ids: Vec<_> = places.iter().map(|place| id(place)).collect();
+        pool.copy_all(id(from), &ids, origin.limit)?;
         for place in places {
-            pool.copy(source, id(place), origin.limit)?;
-            source = id(places[0]);
             // It never changes, and is true of the copy. Without it the next
             // reading takes longer.
             let _ = fs::hard_link(self.cache(from), self.cache(place));

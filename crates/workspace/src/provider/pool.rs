@@ -6,12 +6,14 @@
 //! ```text
 //! uppers/ID/         a subvolume; `upper`, `work` and `home` in it
 //! uppers/ID.reading  the same at the moment when reading began
+//! uppers/ID.fork/ID  a copy that is being made, before it is moved to its place
 //! uppers/ID.stat     the stat cache of the upper
 //! uppers.img         the volume, if it is in a file
 //! ```
 
 use std::fs::{self, File};
 use std::io;
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
@@ -77,6 +79,62 @@ impl Pool {
         make().map_err(Error::io("make a subvolume in", &self.directory))
     }
 
+    /// Makes rooms that all hold what another holds now.
+    pub(super) fn copy_all(&self, from: &str, ids: &[&str], limit: Option<u64>) -> Result<()> {
+        let Some((first, others)) = ids.split_first() else {
+            return Ok(());
+        };
+        // That is of this moment, and the others are of that, which nobody can
+        // write to yet.
+        self.copy(from, first, limit)?;
+        thread::scope(|scope| {
+            let copies: Vec<_> = others
+                .iter()
+                .map(|id| scope.spawn(|| self.copy_beside(first, id, limit)))
+                .collect();
+            let ends = copies.into_iter().map(thread::ScopedJoinHandle::join);
+            let ended = |end: thread::Result<_>| end.unwrap_or_else(|panic| resume_unwind(panic));
+            ends.map(ended).collect::<Vec<_>>().into_iter().collect()
+        })
+    }
+
+    /// The same as [`Self::copy`], while others are made. A snapshot is made by a
+    /// commit of the volume, which makes all that wait for it; but its directory
+    /// is locked until then, so each has one of its own.
+    fn copy_beside(&self, from: &str, id: &str, limit: Option<u64>) -> Result<()> {
+        let aside = self.aside(id);
+        let make = || {
+            fs::create_dir(&aside)?;
+            let from = File::open(self.room(from))?;
+            btrfs::snapshot(File::open(&aside)?, from, id, false)?;
+            fs::rename(aside.join(id), self.room(id))?;
+            fs::remove_dir(&aside)?;
+            self.limit(id, limit)
+        };
+        make().map_err(Error::io("make a subvolume in", &self.directory))
+    }
+
+    fn aside(&self, id: &str) -> PathBuf {
+        self.directory.join(format!("{id}.fork"))
+    }
+
+    /// Removes a copy that was not moved to its place.
+    fn end_copy(&self, id: &str) -> Result<()> {
+        let aside = self.aside(id);
+        let end = || {
+            let is_gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+            match File::open(&aside).and_then(|directory| btrfs::destroy(directory, id)) {
+                Err(error) if !is_gone(&error) => return Err(error),
+                _ => {}
+            }
+            match fs::remove_dir(&aside) {
+                Err(error) if !is_gone(&error) => Err(error),
+                _ => Ok(()),
+            }
+        };
+        end().map_err(Error::io("remove a subvolume in", &aside))
+    }
+
     fn limit(&self, id: &str, limit: Option<u64>) -> io::Result<()> {
         let Some(bytes) = limit else {
             return Ok(());
@@ -131,6 +189,7 @@ impl Pool {
     /// Removes a room and what is read of it, if there is any.
     pub(super) fn remove(&self, id: &str) -> Result<()> {
         self.end_reading(id)?;
+        self.end_copy(id)?;
         let cache = self.cache(id);
         for file in [NewStatCache::unfinished(&cache), cache] {
             match fs::remove_file(&file) {

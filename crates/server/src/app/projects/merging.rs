@@ -16,10 +16,13 @@ use elevo_policy::Strategy;
 
 use super::landing::{Done, Job};
 use super::out;
+use tracing::Instrument;
+
 use crate::app::kept::Kept;
 use crate::app::{App, Principal};
 use crate::clock;
 use crate::failure::{Failure, Result};
+use crate::trace::step;
 
 /// How long somebody has to decide on what was held.
 const REVIEW_TIME: Duration = Duration::from_secs(30 * 24 * 3600);
@@ -212,7 +215,8 @@ impl App {
             return Ok(out::merge_result(project, &done, theirs, true));
         }
         let started = clock::instant();
-        let done = self.land(project, job).await?;
+        let landing = self.land(project, job);
+        let done = landing.instrument(step!("project.land")).await?;
         crate::metrics::merged(started.elapsed());
         Ok(out::merge_result(project, &done, theirs, false))
     }

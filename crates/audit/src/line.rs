@@ -1,0 +1,181 @@
+//! One record as a line, and back.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+/// The longest line, with its end.
+pub const MAX_LINE_BYTES: usize = 64 << 10;
+
+/// The hash before the first record.
+pub(crate) const NONE: [u8; 32] = [0; 32];
+
+const CONTEXT: &str = "elevo audit 2026-11-16 chain";
+const NAME: &[u8] = b",\"hash\":\"";
+const END: &[u8] = b"\"}";
+const DIGITS: usize = 64;
+
+/// How far a log is: its newest record. Whoever keeps one elsewhere can tell
+/// later that everything up to it is still there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// The number of the record; 0 if there is none.
+    pub number: u64,
+    /// Its hash.
+    pub hash: [u8; 32],
+}
+
+impl Head {
+    pub(crate) const EMPTY: Self = Self {
+        number: 0,
+        hash: NONE,
+    };
+}
+
+impl fmt::Display for Head {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.number, hex(&self.hash))
+    }
+}
+
+impl FromStr for Head {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let read = || {
+            let (number, hash) = text.split_once(':')?;
+            Some(Self {
+                number: number.parse().ok()?,
+                hash: unhex(hash.as_bytes())?,
+            })
+        };
+        read().ok_or_else(|| {
+            format!("`{text}` is no head of a log: a number, a colon and 64 digits of a hash")
+        })
+    }
+}
+
+/// A line that is as it was written, if what it is chained to is right.
+#[derive(Clone, Debug)]
+pub struct Checked {
+    /// The record's number and the hash that the line says.
+    pub head: Head,
+    /// What the line says it is chained to, if it does.
+    pub prev: Option<[u8; 32]>,
+    /// The record.
+    pub record: Map<String, Value>,
+}
+
+/// Why a line is no record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LineError {
+    /// It is longer than a line may be.
+    #[error("the line is too long")]
+    TooLong,
+    /// It does not end with a hash.
+    #[error("the line does not end with a hash")]
+    NoHash,
+    /// It is no JSON object that begins with a number.
+    #[error("the line is no record")]
+    NoRecord,
+}
+
+/// A record's line, with its end, and its hash.
+pub(crate) fn write_line(
+    number: u64,
+    prev: &[u8; 32],
+    is_first: bool,
+    record: &Map<String, Value>,
+) -> serde_json::Result<(Vec<u8>, [u8; 32])> {
+    let mut line = format!("{{\"n\":{number}");
+    if is_first {
+        line += &format!(",\"prev\":\"{}\"", hex(prev));
+    }
+    for (name, value) in record {
+        if matches!(name.as_str(), "n" | "prev" | "hash") {
+            continue;
+        }
+        line.push(',');
+        line += &serde_json::to_string(name)?;
+        line.push(':');
+        line += &serde_json::to_string(value)?;
+    }
+    let hash = chain(prev, line.as_bytes());
+    let mut line = line.into_bytes();
+    line.extend_from_slice(NAME);
+    line.extend_from_slice(hex(&hash).as_bytes());
+    line.extend_from_slice(END);
+    line.push(b'\n');
+    Ok((line, hash))
+}
+
+/// The hash of a line that follows one of hash `prev`.
+pub(crate) fn chain(prev: &[u8; 32], body: &[u8]) -> [u8; 32] {
+    let mut hasher = blake3::Hasher::new_derive_key(CONTEXT);
+    hasher.update(prev);
+    hasher.update(body);
+    *hasher.finalize().as_bytes()
+}
+
+/// The part of a line that is hashed, and the hash that it says.
+pub(crate) fn split(line: &[u8]) -> Result<(&[u8], [u8; 32]), LineError> {
+    if line.len() >= MAX_LINE_BYTES {
+        return Err(LineError::TooLong);
+    }
+    let parts = || {
+        let rest = line.strip_suffix(END)?;
+        let (rest, digits) = rest.split_at_checked(rest.len().checked_sub(DIGITS)?)?;
+        Some((rest.strip_suffix(NAME)?, unhex(digits)?))
+    };
+    parts().ok_or(LineError::NoHash)
+}
+
+/// Reads a line, without its end, that follows one of hash `prev`; whether its
+/// hash is right.
+pub fn check_line(line: &[u8], prev: &[u8; 32]) -> Result<(Checked, bool), LineError> {
+    #[derive(Deserialize)]
+    struct Fixed {
+        n: u64,
+        prev: Option<String>,
+    }
+    let (body, hash) = split(line)?;
+    if !body.starts_with(b"{\"n\":") {
+        return Err(LineError::NoRecord);
+    }
+    let fixed: Fixed = serde_json::from_slice(line).map_err(|_| LineError::NoRecord)?;
+    let mut record: Map<String, Value> =
+        serde_json::from_slice(line).map_err(|_| LineError::NoRecord)?;
+    for name in ["n", "prev", "hash"] {
+        record.remove(name);
+    }
+    let stated = match fixed.prev {
+        None => None,
+        Some(digits) => Some(unhex(digits.as_bytes()).ok_or(LineError::NoRecord)?),
+    };
+    let checked = Checked {
+        head: Head {
+            number: fixed.n,
+            hash,
+        },
+        prev: stated,
+        record,
+    };
+    let is_right = chain(prev, body) == hash;
+    Ok((checked, is_right))
+}
+
+pub(crate) fn hex(bytes: &[u8; 32]) -> String {
+    blake3::Hash::from_bytes(*bytes).to_hex().to_string()
+}
+
+/// Only small letters: a hash has one form.
+fn unhex(digits: &[u8]) -> Option<[u8; 32]> {
+    if digits.iter().any(u8::is_ascii_uppercase) {
+        return None;
+    }
+    blake3::Hash::from_hex(digits)
+        .ok()
+        .map(|hash| *hash.as_bytes())
+}

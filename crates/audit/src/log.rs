@@ -1,0 +1,250 @@
+//! A log for many who write at once.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, SystemTime};
+
+use serde_json::{Map, Value, json};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::append::Appender;
+use crate::error::{Error, Result};
+use crate::line::Head;
+use crate::segment::Options;
+
+/// As many are written together.
+const BATCH: usize = 256;
+/// How soon a write that failed is tried again.
+const AGAIN: Duration = Duration::from_secs(1);
+
+type Record = Map<String, Value>;
+
+enum Wish {
+    Add(Record, oneshot::Sender<Result<()>>),
+    Remove(SystemTime, oneshot::Sender<Result<usize>>),
+    End,
+}
+
+/// A log that is written by a thread of its own: records that come while it
+/// syncs are synced together.
+#[derive(Debug)]
+pub struct Log {
+    wishes: mpsc::Sender<Wish>,
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    is_failing: AtomicBool,
+    lost: AtomicU64,
+    head: Mutex<Head>,
+}
+
+/// A record that is on its way.
+#[derive(Debug)]
+pub struct Ticket(oneshot::Receiver<Result<()>>);
+
+impl Ticket {
+    /// Waits until the record is durable, or is known not to be.
+    pub async fn written(self) -> Result<()> {
+        self.0.await.unwrap_or(Err(Error::Failing))
+    }
+}
+
+impl Log {
+    /// Opens the log in `directory`; `now` tells the time, for what the log
+    /// writes of itself.
+    pub fn open(
+        directory: &Path,
+        options: Options,
+        now: impl Fn() -> String + Send + 'static,
+    ) -> Result<Self> {
+        let appender = Appender::open(directory, options, &now())?;
+        let shared = Arc::new(Shared {
+            is_failing: AtomicBool::new(false),
+            lost: AtomicU64::new(0),
+            head: Mutex::new(appender.head()),
+        });
+        let (wishes, coming) = mpsc::channel(options.queue);
+        let writer = Writer {
+            appender,
+            shared: shared.clone(),
+            now: Box::new(now),
+        };
+        let thread = thread::Builder::new()
+            .name("audit".into())
+            .spawn(move || writer.run(coming))
+            .map_err(|source| Error::Io {
+                path: directory.into(),
+                source,
+            })?;
+        Ok(Self {
+            wishes,
+            shared,
+            thread: Mutex::new(Some(thread)),
+        })
+    }
+
+    /// Has a record written; waits for room, not for the disk.
+    pub async fn add(&self, record: Record) -> Ticket {
+        let (done, ticket) = oneshot::channel();
+        // If nobody writes any more, the ticket says so.
+        let _ = self.wishes.send(Wish::Add(record, done)).await;
+        Ticket(ticket)
+    }
+
+    /// Removes segments whose last record is older than this.
+    pub async fn remove_before(&self, before: SystemTime) -> Result<usize> {
+        let (done, answer) = oneshot::channel();
+        let _ = self.wishes.send(Wish::Remove(before, done)).await;
+        answer.await.unwrap_or(Err(Error::Failing))
+    }
+
+    /// Whether the last write failed. Writes are tried again by themselves.
+    pub fn is_failing(&self) -> bool {
+        self.shared.is_failing.load(Ordering::Relaxed)
+    }
+
+    /// Records that were lost since the last that was written.
+    pub fn lost(&self) -> u64 {
+        self.shared.lost.load(Ordering::Relaxed)
+    }
+
+    /// The newest record that is durable.
+    pub fn head(&self) -> Head {
+        *self
+            .shared
+            .head
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes what waits, and ends.
+    pub async fn close(&self) {
+        let _ = self.wishes.send(Wish::End).await;
+        let thread = self.thread.lock();
+        let thread = thread.unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            let _ = tokio::task::spawn_blocking(move || thread.join()).await;
+        }
+    }
+}
+
+struct Writer {
+    appender: Appender,
+    shared: Arc<Shared>,
+    now: Box<dyn Fn() -> String + Send>,
+}
+
+impl Writer {
+    fn run(mut self, mut wishes: mpsc::Receiver<Wish>) {
+        while let Some(wish) = wishes.blocking_recv() {
+            let (mut records, mut waiting) = (Vec::new(), Vec::new());
+            let mut next = Some(wish);
+            let mut is_over = false;
+            while let Some(wish) = next.take() {
+                match wish {
+                    Wish::Add(record, done) => {
+                        records.push(record);
+                        waiting.push(done);
+                    }
+                    Wish::Remove(before, done) => {
+                        let _ = done.send(self.appender.remove_before(before));
+                    }
+                    Wish::End => is_over = true,
+                }
+                if records.len() < BATCH && !is_over {
+                    next = wishes.try_recv().ok();
+                }
+            }
+            self.write(records, waiting);
+            if is_over {
+                return;
+            }
+            while self.is_failing() {
+                thread::sleep(AGAIN);
+                self.resume();
+                // Nobody waits for a disk: they are told, and counted.
+                while let Ok(wish) = wishes.try_recv() {
+                    match wish {
+                        Wish::Add(..) if !self.is_failing() => {
+                            self.add_one(wish);
+                        }
+                        Wish::Add(_, done) => {
+                            self.shared.lost.fetch_add(1, Ordering::Relaxed);
+                            let _ = done.send(Err(Error::Failing));
+                        }
+                        Wish::Remove(before, done) => {
+                            let _ = done.send(self.appender.remove_before(before));
+                        }
+                        Wish::End => return,
+                    }
+                }
+            }
+        }
+    }
+
+    fn is_failing(&self) -> bool {
+        self.shared.is_failing.load(Ordering::Relaxed)
+    }
+
+    fn add_one(&mut self, wish: Wish) {
+        if let Wish::Add(record, done) = wish {
+            self.write(vec![record], vec![done]);
+        }
+    }
+
+    fn write(&mut self, records: Vec<Record>, waiting: Vec<oneshot::Sender<Result<()>>>) {
+        if records.is_empty() {
+            return;
+        }
+        let mut result = self.appender.append(&records);
+        if let Err(Error::TooLong(_)) = result {
+            // One that cannot be written must not take the others with it.
+            for (record, done) in records.into_iter().zip(waiting) {
+                let _ = done.send(self.appender.append(&[record]));
+            }
+            self.note_head();
+            return;
+        }
+        if result.is_err() {
+            self.shared.is_failing.store(true, Ordering::Relaxed);
+            let lost = records.len() as u64;
+            self.shared.lost.fetch_add(lost, Ordering::Relaxed);
+        }
+        self.note_head();
+        for done in waiting {
+            let one = match &mut result {
+                Ok(()) => Ok(()),
+                Err(_) => std::mem::replace(&mut result, Err(Error::Failing)),
+            };
+            // Whoever asked may be gone.
+            let _ = done.send(one);
+        }
+    }
+
+    /// Says what was lost, if the log can be written again.
+    fn resume(&mut self) {
+        let lost = self.shared.lost.load(Ordering::Relaxed);
+        let record = json!({
+            "timestamp": (self.now)(), "level": "error", "event": "audit.resumed",
+            "user": "server", "details": { "lost": lost },
+        });
+        let Value::Object(record) = record else {
+            unreachable!("it is an object")
+        };
+        if self.appender.append(&[record]).is_ok() {
+            self.shared.lost.fetch_sub(lost, Ordering::Relaxed);
+            self.shared.is_failing.store(false, Ordering::Relaxed);
+            self.note_head();
+        }
+    }
+
+    fn note_head(&self) {
+        let head = self.shared.head.lock();
+        *head.unwrap_or_else(PoisonError::into_inner) = self.appender.head();
+    }
+}

@@ -1,0 +1,13 @@
+//! What the fuzzers kept is read again.
+
+#[allow(unreachable_pub, reason = "it is a part of the fuzzers as well")]
+#[path = "../../../fuzz/src/audit.rs"]
+mod audit;
+#[allow(unreachable_pub, reason = "it is a part of the fuzzers as well")]
+#[path = "../../../fuzz/src/corpus.rs"]
+mod corpus;
+
+#[test]
+fn every_line_of_the_corpus_is_a_record_or_refused() {
+    corpus::replay("audit_line", audit::lines);
+}

@@ -1,0 +1,147 @@
+//! `elevo events`: what happens to sandboxes and projects.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use elevo_api as api;
+use reqwest::Method;
+use reqwest::header::ACCEPT;
+use serde_json::Value;
+
+use crate::client::{ClientError, Events as Stream, Reach};
+use crate::format::harmless;
+use crate::output::{FAINT, Output, STRONG};
+use crate::service::{self, Call};
+
+/// See what happened to sandboxes and projects, or follow what happens.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Events are numbered, and kept for a week. With --follow they come as they happen,
+over restarts of the server; none is left out.
+
+Examples:
+  elevo events
+  elevo events --kind sandbox.error,review.opened --follow
+  elevo events --after 4711 --json | jq -r .event
+  elevo events --sandbox \"$id\"")]
+pub(crate) struct Events {
+    #[command(flatten)]
+    pub(crate) reach: Reach,
+
+    /// Only these kinds, with commas between them
+    #[arg(long, value_name = "KINDS")]
+    kind: Option<String>,
+
+    /// Only about this sandbox
+    #[arg(long, value_name = "ID", conflicts_with = "project")]
+    sandbox: Option<String>,
+
+    /// Only about this project
+    #[arg(long, value_name = "ID")]
+    project: Option<String>,
+
+    /// Only those after this number
+    #[arg(long, value_name = "NUMBER")]
+    after: Option<u64>,
+
+    /// Wait for what happens next
+    #[arg(long, short)]
+    follow: bool,
+}
+
+const EVENTS: [&str; 3] = ["api", "v1", "events"];
+/// As many are asked for at a time.
+const PAGE: u32 = 1000;
+/// How soon a server that is gone is asked again.
+const AGAIN: Duration = Duration::from_secs(1);
+
+pub(crate) fn run(args: &Events) -> anyhow::Result<ExitCode> {
+    service::run(&args.reach, |call| {
+        match args.follow {
+            false => drop(list(call, args, args.after.unwrap_or_default())?),
+            true => follow(call, args)?,
+        }
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+fn wish(args: &Events) -> Vec<(&'static str, String)> {
+    let mut query = Vec::new();
+    let mut put = |name, value: &Option<String>| {
+        if let Some(value) = value {
+            query.push((name, value.clone()));
+        }
+    };
+    put("kinds", &args.kind);
+    put("sandbox", &args.sandbox);
+    put("project", &args.project);
+    query
+}
+
+/// All that is kept; the number of the last.
+fn list(call: &mut Call, args: &Events, mut after: u64) -> anyhow::Result<u64> {
+    loop {
+        let mut query = wish(args);
+        query.push(("after", after.to_string()));
+        query.push(("limit", PAGE.to_string()));
+        let request = call.client.request(Method::GET, &EVENTS).query(&query);
+        let page: api::EventPage = call.wait(call.client.json(request))?;
+        for event in &page.items {
+            show(&mut call.output, event)?;
+        }
+        after = page.last;
+        if page.items.len() < PAGE as usize {
+            return Ok(after);
+        }
+    }
+}
+
+fn follow(call: &mut Call, args: &Events) -> anyhow::Result<()> {
+    let mut after = match args.after {
+        Some(after) => Some(list(call, args, after)?),
+        None => None,
+    };
+    let mut was_there = false;
+    loop {
+        let mut query = wish(args);
+        if let Some(after) = after {
+            query.push(("after", after.to_string()));
+        }
+        let request = call.client.request(Method::GET, &EVENTS).query(&query);
+        let request = request.header(ACCEPT, "text/event-stream");
+        let mut stream = match call.wait(call.client.send(request)) {
+            Ok(answer) => Stream::new(&call.client, answer),
+            // One that was there comes back.
+            Err(ClientError::Unreachable { .. } | ClientError::Broken { .. }) if was_there => {
+                call.wait(tokio::time::sleep(AGAIN));
+                call.client.look_again();
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        };
+        was_there = true;
+        // Ends with the connection, or after an hour: then from there on.
+        while let Ok(Some(event)) = call.wait(stream.next()) {
+            let event: api::Event = event.read()?;
+            after = Some(event.id);
+            show(&mut call.output, &event)?;
+        }
+        call.wait(tokio::time::sleep(AGAIN));
+    }
+}
+
+pub(crate) fn show(output: &mut Output, event: &api::Event) -> anyhow::Result<()> {
+    if output.is_json() {
+        output.value(event)?;
+        return Ok(());
+    }
+    let text = |name: &str| event.data.get(name).and_then(Value::as_str);
+    let about = text("sandboxId").or(text("projectId")).unwrap_or_default();
+    let more = text("name").or(text("reason")).unwrap_or_default();
+    let mut line = output.styled(FAINT, format!("{} {} ", event.id, event.timestamp));
+    line.extend(output.styled(STRONG, harmless(&event.event).as_bytes()));
+    line.extend(harmless(&format!(" {about} {more}")).trim_end().as_bytes());
+    output.line(line)?;
+    Ok(())
+}

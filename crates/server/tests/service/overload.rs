@@ -1,0 +1,190 @@
+//! More than the server can do: it says so, and goes on.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use reqwest::Method;
+use reqwest::header::ACCEPT;
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::harness::{KEY, Service, connect};
+
+/// Memory that a process has, in MiB.
+fn memory(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+    let kib: u64 = line
+        .unwrap()
+        .split_whitespace()
+        .nth(1)
+        .unwrap()
+        .parse()
+        .unwrap();
+    kib / 1024
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn too_many_sandboxes_at_once_are_made_or_refused_with_a_time_to_come_back() {
+    let service =
+        Service::start_with(&[("MAX_SANDBOXES", "12"), ("MAX_CONCURRENT_CREATIONS", "1")]).await;
+    let asking = (0..60).map(|_| {
+        let request = service.request(Method::POST, "/api/v1/sandboxes");
+        let request = request.json(&json!({"template": "base"}));
+        request.timeout(Duration::from_secs(90)).send()
+    });
+    let mut by_status = BTreeMap::new();
+    for answer in join_all(asking).await {
+        // No time-out, and no connection that breaks.
+        let answer = answer.unwrap();
+        let status = answer.status().as_u16();
+        let can_retry = answer.headers().contains_key("retry-after");
+        assert_eq!(can_retry, status != 201, "{answer:?}");
+        *by_status.entry(status).or_insert(0) += 1;
+    }
+    assert_eq!(by_status.remove(&201), Some(12), "{by_status:?}");
+    let refused: i32 = [429, 503]
+        .iter()
+        .filter_map(|status| by_status.remove(status))
+        .sum();
+    assert_eq!((refused, by_status.len()), (48, 0), "{by_status:?}");
+    // Nothing of those that were refused is left.
+    assert_eq!(service.containers().len(), 12);
+    assert_eq!(service.get("/api/v1/sandboxes").await["total"], 12);
+    assert_eq!(service.complaints(), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_line_that_is_too_long_is_told_at_once() {
+    let service =
+        Service::start_with(&[("MAX_SANDBOXES", "100"), ("MAX_CONCURRENT_CREATIONS", "1")]).await;
+    let asking = (0..40).map(|_| {
+        let began = Instant::now();
+        let request = service.request(Method::POST, "/api/v1/sandboxes");
+        let request = request.json(&json!({"template": "base"})).send();
+        async move { (request.await.unwrap().status().as_u16(), began.elapsed()) }
+    });
+    let answers = join_all(asking).await;
+    let refused: Vec<_> = answers
+        .iter()
+        .filter(|(status, _)| *status == 503)
+        .collect();
+    let made = answers.iter().filter(|(status, _)| *status == 201).count();
+    assert_eq!(made + refused.len(), 40, "{answers:?}");
+    assert!(refused.len() >= 10, "{answers:?}");
+    // Before those who have a place in the line are served.
+    let last = answers.iter().map(|(_, elapsed)| *elapsed).max().unwrap();
+    assert!(
+        refused.iter().all(|(_, elapsed)| *elapsed < last),
+        "{answers:?}"
+    );
+    let list = service.get("/api/v1/sandboxes?limit=100").await;
+    assert_eq!(list["total"], made);
+}
+
+#[tokio::test]
+async fn connections_beyond_the_limit_are_told_so() {
+    let service = Service::start_bare(&[("MAX_CONNECTIONS", "8")]);
+    let address = service.url.strip_prefix("http://").unwrap();
+    let mut held = Vec::new();
+    for _ in 0..8 {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        // One that is served, and stays.
+        stream
+            .write_all(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n")
+            .await
+            .unwrap();
+        let mut answer = [0; 16];
+        stream.read_exact(&mut answer).await.unwrap();
+        assert!(answer.starts_with(b"HTTP/1.1 200"));
+        held.push(stream);
+    }
+    for _ in 0..200 {
+        let answer = reqwest::Client::new()
+            .get(format!("{}/api/v1/sandboxes", service.url))
+            .bearer_auth(KEY)
+            .timeout(Duration::from_secs(5))
+            .send()
+            .await
+            .unwrap();
+        assert_eq!(answer.status(), 503);
+        assert_eq!(answer.headers()["retry-after"], "1");
+        let body: serde_json::Value = answer.json().await.unwrap();
+        assert_eq!(body["error"]["name"], "OVERLOADED", "{body}");
+    }
+    // Some who say nothing hold up nobody.
+    let mut silent = Vec::new();
+    for _ in 0..32 {
+        silent.push(TcpStream::connect(address).await.unwrap());
+    }
+    let answer = service
+        .request(Method::GET, "/health")
+        .send()
+        .await
+        .unwrap();
+    assert_eq!(answer.status(), 503);
+    drop((held, silent));
+    crate::harness::eventually("there is room again", async || {
+        let answer = service.request(Method::GET, "/health").send().await;
+        answer.is_ok_and(|answer| answer.status() == 200)
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn readers_who_do_not_read_cost_the_server_a_bounded_amount() {
+    const EACH: usize = 10;
+    let mut service = Service::start_with(&[("MAX_TERMINALS", "20")]).await;
+    let id = service.sandbox().await;
+    // Some 40 MB of events for each who wants all of them.
+    service.stop();
+    service.sql(
+        "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 100000) \
+         INSERT INTO events (tenant, kind, subject, at, data) \
+         SELECT (SELECT id FROM tenants), 'sandbox.running', 'sbx-x', \
+         (SELECT max(at) FROM events), json_object('text', hex(randomblob(150))) FROM n",
+    );
+    service.run();
+    let path = format!("/api/v1/sandboxes/{id}");
+    let pid = service.pid();
+    let before = memory(pid);
+    let mut streams = Vec::new();
+    for _ in 0..EACH {
+        // Output without end, and nobody who takes it.
+        let request = service.request(Method::POST, &format!("{path}/process/run"));
+        let body = json!({"command": "yes", "stream": true, "timeout": 0});
+        streams.push(request.json(&body).send().await.unwrap());
+        let request = service.request(Method::GET, "/api/v1/events?after=0");
+        let request = request.header(ACCEPT, "text/event-stream");
+        streams.push(request.send().await.unwrap());
+    }
+    let mut sockets = Vec::new();
+    for _ in 0..EACH {
+        let body = json!({"cols": 80, "rows": 24, "shell": "/bin/sh"});
+        let made = service.post(&format!("{path}/pty"), body).await;
+        let mut socket = connect(made["websocketUrl"].as_str().unwrap())
+            .await
+            .unwrap();
+        let yes = tokio_tungstenite::tungstenite::Message::Binary("yes\n".into());
+        futures::SinkExt::send(&mut socket, yes).await.unwrap();
+        sockets.push(socket);
+    }
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    let filled = memory(pid);
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    let later = memory(pid);
+    // A window of one MiB for each reader of output, and what is on its way.
+    assert!(
+        filled < before + 3 * 2 * EACH as u64 + 40,
+        "{before} {filled} {later}"
+    );
+    assert!(later <= filled + 8, "{before} {filled} {later}");
+    // Others are not held up.
+    let began = Instant::now();
+    assert_eq!(service.output_of(&id, "echo here").await, "here\n");
+    assert!(began.elapsed() < Duration::from_secs(10));
+    drop((streams, sockets));
+    service.delete(&id).await;
+}
