@@ -2,10 +2,12 @@
 //! agent proves itself in time. Whoever is in a sandbox can reach the socket, so
 //! a connection without a token must not cost anything for long.
 
+use std::collections::HashMap;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -17,11 +19,16 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Sleep;
 use tonic::transport::server::Connected;
 
+use crate::sparing::Sparing;
+
 /// How long a connection may stay without a right token.
 const TIME_TO_PROVE: Duration = Duration::from_secs(5);
 
 /// Most connections without a right token at a time.
 const MAX_UNPROVEN: usize = 4096;
+
+/// Most of them from one sandbox, or one could keep the others out.
+const MAX_FROM_ONE: usize = 64;
 
 /// How long to wait after a failed accept: usually no file is left to open.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -73,16 +80,16 @@ impl Gate {
 pub(crate) struct Guarded<T> {
     io: T,
     gate: Gate,
-    unproven: Option<(Pin<Box<Sleep>>, OwnedSemaphorePermit)>,
+    unproven: Option<(Pin<Box<Sleep>>, Pass)>,
 }
 
 impl<T> Guarded<T> {
-    fn new(io: T, permit: OwnedSemaphorePermit) -> Self {
+    fn new(io: T, pass: Pass) -> Self {
         let sleep = Box::pin(tokio::time::sleep(TIME_TO_PROVE));
         Self {
             io,
             gate: Gate::new(),
-            unproven: Some((sleep, permit)),
+            unproven: Some((sleep, pass)),
         }
     }
 
@@ -92,14 +99,18 @@ impl<T> Guarded<T> {
             PROVEN => self.unproven = None,
             _ => {}
         }
-        let late = match &mut self.unproven {
-            Some((sleep, _)) => sleep.as_mut().poll(context).is_ready(),
-            None => false,
+        let Some((sleep, pass)) = &mut self.unproven else {
+            return Ok(());
         };
-        match late {
-            true => Err(io::ErrorKind::TimedOut.into()),
-            false => Ok(()),
+        if sleep.as_mut().poll(context).is_pending() {
+            return Ok(());
         }
+        if let Some(more) = pass.unproven.late.turn() {
+            tracing::warn!(more, "closed a connection that stayed without a token");
+        }
+        self.unproven = None;
+        self.gate.close();
+        Err(io::ErrorKind::TimedOut.into())
     }
 }
 
@@ -171,31 +182,106 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Guarded<T> {
     }
 }
 
+/// Connections without a right token.
+struct Unproven {
+    all: Arc<Semaphore>,
+    from: Mutex<HashMap<Origin, usize>>,
+    late: Sparing,
+    many: Sparing,
+}
+
+/// The right to be without a token for a while.
+struct Pass {
+    unproven: Arc<Unproven>,
+    origin: Option<Origin>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Unproven {
+    fn new() -> Self {
+        Self {
+            all: Arc::new(Semaphore::new(MAX_UNPROVEN)),
+            from: Mutex::default(),
+            late: Sparing::new(),
+            many: Sparing::new(),
+        }
+    }
+
+    /// Lets a connection in, unless too many are there from where it comes.
+    fn admit(
+        self: &Arc<Self>,
+        origin: Option<Origin>,
+        permit: OwnedSemaphorePermit,
+    ) -> Option<Pass> {
+        if let Some(origin) = origin {
+            let mut from = self.from.lock().unwrap_or_else(PoisonError::into_inner);
+            let count = from.entry(origin).or_default();
+            if *count >= MAX_FROM_ONE {
+                return None;
+            }
+            *count += 1;
+        }
+        Some(Pass {
+            unproven: Arc::clone(self),
+            origin,
+            _permit: permit,
+        })
+    }
+}
+
+impl Drop for Pass {
+    fn drop(&mut self) {
+        let Some(origin) = self.origin else {
+            return;
+        };
+        let from = &self.unproven.from;
+        let mut from = from.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = from.get_mut(&origin) {
+            *count -= 1;
+            if *count == 0 {
+                from.remove(&origin);
+            }
+        }
+    }
+}
+
+/// The namespace of processes that a connection comes from: that of a sandbox.
+type Origin = u64;
+
+/// Where a process is, if that is a sandbox and we may know.
+fn origin(pid: Option<i32>) -> Option<Origin> {
+    let space = |process: &str| std::fs::metadata(format!("/proc/{process}/ns/pid")).ok();
+    let theirs = space(&pid?.to_string())?.ino();
+    (theirs != space("self")?.ino()).then_some(theirs)
+}
+
 /// Where connections come from.
 pub(crate) trait Accept: Send + Sync {
     /// What a connection is.
     type Io: AsyncRead + AsyncWrite + Unpin + Send + 'static;
 
     /// The next connection.
-    fn accept_one(&self) -> impl Future<Output = io::Result<Self::Io>> + Send;
+    fn accept_one(&self) -> impl Future<Output = io::Result<(Self::Io, Option<Origin>)>> + Send;
 }
 
 impl Accept for UnixListener {
     type Io = tokio::net::UnixStream;
 
-    async fn accept_one(&self) -> io::Result<Self::Io> {
-        Ok(self.accept().await?.0)
+    async fn accept_one(&self) -> io::Result<(Self::Io, Option<Origin>)> {
+        let (stream, _) = self.accept().await?;
+        let pid = stream.peer_cred().ok().and_then(|peer| peer.pid());
+        Ok((stream, origin(pid)))
     }
 }
 
 impl Accept for TcpListener {
     type Io = tokio::net::TcpStream;
 
-    async fn accept_one(&self) -> io::Result<Self::Io> {
+    async fn accept_one(&self) -> io::Result<(Self::Io, Option<Origin>)> {
         let (stream, _) = self.accept().await?;
         // Failing to set it costs time, not correctness.
         let _ = stream.set_nodelay(true);
-        Ok(stream)
+        Ok((stream, None))
     }
 }
 
@@ -203,18 +289,28 @@ impl Accept for TcpListener {
 pub(crate) fn incoming<A: Accept>(
     listener: A,
 ) -> impl Stream<Item = io::Result<Guarded<A::Io>>> + Send {
-    let unproven = Arc::new(Semaphore::new(MAX_UNPROVEN));
+    let unproven = Arc::new(Unproven::new());
     stream::unfold((listener, unproven), async |(listener, unproven)| {
-        let permit = Arc::clone(&unproven).acquire_owned().await.ok()?;
-        let io = accept(&listener).await;
-        Some((Ok(Guarded::new(io, permit)), (listener, unproven)))
+        loop {
+            let permit = Arc::clone(&unproven.all).acquire_owned().await.ok()?;
+            let (io, origin) = accept(&listener).await;
+            if let Some(pass) = unproven.admit(origin, permit) {
+                return Some((Ok(Guarded::new(io, pass)), (listener, unproven)));
+            }
+            if let Some(more) = unproven.many.turn() {
+                tracing::warn!(
+                    more,
+                    "closed a connection: its sandbox has too many without a token"
+                );
+            }
+        }
     })
 }
 
-async fn accept<A: Accept>(listener: &A) -> A::Io {
+async fn accept<A: Accept>(listener: &A) -> (A::Io, Option<Origin>) {
     loop {
         match listener.accept_one().await {
-            Ok(io) => return io,
+            Ok(accepted) => return accepted,
             Err(error) => {
                 tracing::warn!(%error, "cannot accept the connection of an agent");
                 tokio::time::sleep(ACCEPT_PAUSE).await;

@@ -23,6 +23,7 @@ mod outgoing;
 mod reader;
 mod receive;
 mod service;
+mod sparing;
 mod types;
 
 #[doc(hidden)]

@@ -18,6 +18,7 @@ use tonic::transport::Server;
 use crate::guard::{Accept, incoming};
 use crate::link::AgentLink;
 use crate::service::Service;
+use crate::sparing::Sparing;
 use crate::types::AgentCall;
 
 /// Events that a slow listener may be behind.
@@ -146,6 +147,7 @@ impl AgentLinks {
             links: self.clone(),
             id: self.0.servers.fetch_add(1, Ordering::Relaxed),
             stopped: Arc::default(),
+            refusals: Arc::new(Sparing::new()),
         };
         let (stopping, stopped) = oneshot::channel::<()>();
         let (links, id) = (self.clone(), service.id);

@@ -17,6 +17,7 @@ use crate::guard::Gate;
 use crate::link::{AgentLink, Link};
 use crate::links::AgentLinks;
 use crate::outgoing::{Notes, Outgoing};
+use crate::sparing::Sparing;
 
 /// How long a new stream may stay silent.
 const TIME_TO_REGISTER: Duration = Duration::from_secs(10);
@@ -36,6 +37,7 @@ pub(crate) struct Service {
     pub(crate) links: AgentLinks,
     pub(crate) id: u64,
     pub(crate) stopped: Arc<AtomicBool>,
+    pub(crate) refusals: Arc<Sparing>,
 }
 
 #[tonic::async_trait]
@@ -69,18 +71,23 @@ impl Service {
     /// The sandbox that the metadata names, if the token is its own.
     async fn authenticated(&self, metadata: &MetadataMap) -> Result<String, Status> {
         let text = |key| metadata.get(key).and_then(|value| value.to_str().ok());
-        let refused = || Status::unauthenticated("the token is not that of the sandbox");
-        let sandbox = text(SANDBOX_ID).ok_or_else(refused)?;
+        let sandbox = text(SANDBOX_ID).unwrap_or_default();
         let token = text(AUTHORIZATION).and_then(|value| value.strip_prefix(BEARER));
-        let token = token.ok_or_else(refused)?;
-        if sandbox.is_empty() || sandbox.len() > MAX_SANDBOX_ID {
-            return Err(refused());
+        let is_right = match token {
+            Some(token) if (1..=MAX_SANDBOX_ID).contains(&sandbox.len()) => {
+                self.links.authenticate().is_right(sandbox, token).await
+            }
+            _ => false,
+        };
+        if is_right {
+            return Ok(sandbox.to_owned());
         }
-        if !self.links.authenticate().is_right(sandbox, token).await {
-            tracing::warn!(sandbox, "refused an agent with a wrong token");
-            return Err(refused());
+        if let Some(more) = self.refusals.turn() {
+            let sandbox = &sandbox[..sandbox.floor_char_boundary(MAX_SANDBOX_ID)];
+            tracing::warn!(sandbox, more, "refused an agent with a wrong token");
         }
-        Ok(sandbox.to_owned())
+        let message = "the token is not that of the sandbox";
+        Err(Status::unauthenticated(message))
     }
 
     /// Serves one stream to its end.

@@ -23,6 +23,7 @@
 )]
 
 mod buffer;
+mod calls;
 mod command;
 mod connection;
 mod failure;
@@ -75,6 +76,8 @@ fn start() -> anyhow::Result<Reaper> {
     // First of all: until then, what runs as the same user could look into us.
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
         .context("cannot hide from other processes")?;
+    settings::hide_token()?;
+    calls::give_up()?;
     rustix::process::umask(Mode::from_raw_mode(0o022));
     rustix::process::chdir("/").context("cannot change to /")?;
     let settings = Settings::from_env()?;

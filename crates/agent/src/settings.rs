@@ -1,8 +1,11 @@
 //! What the environment says.
 
 use std::ffi::OsString;
+use std::io::{Read, Write};
 use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
 
@@ -13,8 +16,14 @@ const ID: &str = "SANDBOX_ID";
 const TOKEN: &str = "SANDBOX_TOKEN";
 const LOG_LEVEL: &str = "AGENT_LOG_LEVEL";
 
+/// That the token is what standard input has.
+const GIVEN: &str = "SANDBOX_TOKEN_ON_STDIN";
+
 /// Not for what we run.
-const OURS: [&str; 3] = [SERVER, TOKEN, LOG_LEVEL];
+const OURS: [&str; 4] = [SERVER, TOKEN, GIVEN, LOG_LEVEL];
+
+/// Longer than any token.
+const MAX_TOKEN: u64 = 4096;
 
 /// Where the server listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,6 +65,40 @@ pub(crate) struct Settings {
     pub(crate) environment: Vec<(OsString, OsString)>,
 }
 
+/// Begins anew with the token on standard input, if it is in the environment:
+/// what a process was started with can be read in `/proc` for as long as it
+/// lives, and gVisor shows it to every process of the same user.
+pub(crate) fn hide_token() -> anyhow::Result<()> {
+    let Ok(token) = std::env::var(TOKEN) else {
+        return Ok(());
+    };
+    if token.len() as u64 > MAX_TOKEN {
+        bail!("{TOKEN} is too long");
+    }
+    let (reader, mut writer) = std::io::pipe().context("cannot make a pipe")?;
+    // Fits into the pipe, which nobody reads yet.
+    writer.write_all(token.as_bytes())?;
+    let error = Command::new("/proc/self/exe")
+        .arg0(env!("CARGO_BIN_NAME"))
+        .env_remove(TOKEN)
+        .env(GIVEN, "1")
+        .stdin(Stdio::from(reader))
+        .exec();
+    Err(error).context("cannot begin anew")
+}
+
+fn token() -> anyhow::Result<String> {
+    if std::env::var_os(GIVEN).is_none() {
+        bail!("{TOKEN} is not set");
+    }
+    let mut token = String::new();
+    std::io::stdin()
+        .take(MAX_TOKEN)
+        .read_to_string(&mut token)
+        .context("cannot read the token")?;
+    Ok(token)
+}
+
 impl Settings {
     pub(crate) fn from_env() -> anyhow::Result<Self> {
         let needed = |name| std::env::var(name).with_context(|| format!("{name} is not set"));
@@ -64,7 +107,7 @@ impl Settings {
         Ok(Self {
             server: Address::parse(&needed(SERVER)?)?,
             sandbox: needed(ID)?,
-            token: needed(TOKEN)?,
+            token: token()?,
             log_level: Level::from_name(&level),
             environment: std::env::vars_os()
                 .filter(|(name, _)| theirs(name))

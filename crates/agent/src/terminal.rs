@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use elevo_agent_proto::v1::{self, Failure, ProcessKind};
-use rustix::fs::Access;
+use rustix::fs::{Access, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::Signal;
 use rustix::pty::OpenptFlags;
@@ -74,11 +74,22 @@ fn pair(size: Winsize) -> Result<(Fd, OwnedFd), Errno> {
     let master = rustix::pty::openpt(flags)?;
     rustix::pty::grantpt(&master)?;
     rustix::pty::unlockpt(&master)?;
-    let slave = rustix::pty::ioctl_tiocgptpeer(&master, flags)?;
+    let slave = match rustix::pty::ioctl_tiocgptpeer(&master, flags) {
+        // gVisor does not know how.
+        Err(Errno::NOTTY | Errno::INVAL) => by_name(&master)?,
+        slave => slave?,
+    };
     rustix::termios::tcsetwinsize(&master, size)?;
     let master = nonblocking(master);
     let master = master.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
     Ok((master, slave))
+}
+
+/// The shell's side of a terminal, by its name in `/dev/pts`.
+fn by_name(master: &OwnedFd) -> Result<OwnedFd, Errno> {
+    let name = rustix::pty::ptsname(master, Vec::new())?;
+    let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+    rustix::fs::open(name, flags, Mode::empty())
 }
 
 fn shell_command(

@@ -9,6 +9,8 @@ mod internet;
 mod logs;
 mod rules;
 mod stats;
+#[cfg(target_os = "linux")]
+mod terminals;
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -150,6 +152,36 @@ impl DockerRuntime {
             .map_err(|_| late())?
     }
 
+    /// Gives a container that has just started its limit of terminals. Where
+    /// we may not, it is left without: nothing of the host is at stake.
+    #[cfg(target_os = "linux")]
+    async fn bound_terminals(&self, id: &ContainerId) -> Result<()> {
+        let pid = async || Ok(self.status(id).await?.and_then(|status| status.pid));
+        let Some(first) = pid().await? else {
+            return Ok(());
+        };
+        let found = match terminals::Terminals::of(first) {
+            Ok(None) => return Ok(()),
+            Ok(Some(found)) => found,
+            Err(error) => {
+                tracing::warn!(%id, %error, "terminals of a sandbox are without a limit");
+                return Ok(());
+            }
+        };
+        // A number that is still the container's was so when it was used.
+        if pid().await? == Some(first)
+            && let Err(error) = found.bound()
+        {
+            tracing::warn!(%id, %error, "terminals of a sandbox are without a limit");
+        }
+        Ok(())
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    async fn bound_terminals(&self, _: &ContainerId) -> Result<()> {
+        Ok(())
+    }
+
     /// A container that lacks a limit must not stay.
     async fn refuse_warnings(&self, id: &ContainerId, warnings: &[String]) -> Result<()> {
         let Some(warning) = warnings.iter().find(|warning| engine::drops_limit(warning)) else {
@@ -235,7 +267,8 @@ impl SandboxRuntime for DockerRuntime {
         started.map_err(|error| {
             let image = image.unwrap_or_default();
             self.error(Subject::Start { id, image: &image }, error)
-        })
+        })?;
+        self.bound_terminals(id).await
     }
 
     async fn kill(&self, id: &ContainerId) -> Result<()> {

@@ -21,7 +21,8 @@ use crate::spec::ContainerSpec;
 /// 3. It sees no process, no IPC and no device of the host or of another
 ///    sandbox.
 /// 4. It has at most the memory (without swap), processes and processor time
-///    of the spec. One that takes more is stopped or slowed alone.
+///    of the spec, and 30 terminals. One that takes more is stopped or slowed
+///    alone. A runtime that leaves cgroups alone does not keep this.
 /// 5. With [`Network::None`](crate::Network::None) it has a loopback interface
 ///    and no other. With [`Network::Internet`](crate::Network::Internet) it
 ///    reaches no other sandbox, not the host, and no private, link-local or

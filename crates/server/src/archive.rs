@@ -38,6 +38,9 @@ pub(crate) enum ArchiveError {
         /// Why.
         why: &'static str,
     },
+    /// Somebody else changes the same files.
+    #[error("the files changed while they were being read or written")]
+    Changed,
     /// The disk is full.
     #[error("the workspace is full")]
     Full,
@@ -85,7 +88,7 @@ pub(crate) fn relative(text: &str) -> Option<PathBuf> {
 
 fn open_root(root: &Path) -> Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    rustix::fs::open(root, flags, Mode::empty()).map_err(failed)
+    rustix::fs::open(root, flags, Mode::empty()).map_err(|error| io_failed(error.into()))
 }
 
 /// A directory below another; `named` is what is told of it.
@@ -108,8 +111,14 @@ fn refused(name: &Path, why: &'static str) -> ArchiveError {
     }
 }
 
+/// What a sandbox can bring about by changing its files is no failure of ours.
 fn failed(error: Errno) -> ArchiveError {
-    io_failed(error.into())
+    match error {
+        Errno::NOENT | Errno::EXIST | Errno::NOTDIR | Errno::ISDIR | Errno::LOOP => {
+            ArchiveError::Changed
+        }
+        error => io_failed(error.into()),
+    }
 }
 
 fn io_failed(error: io::Error) -> ArchiveError {

@@ -1,6 +1,6 @@
 //! What tests of several crates share: commits made of a number, processes
 //! that are killed in the middle of their work, disks that lose power, the
-//! length of long tests, the Docker engine for tests.
+//! length of long tests, the Docker engine for tests, what a sandbox could reach.
 //!
 //! For tests only; nothing that ships depends on it. A helper that cannot do
 //! its work panics and says why: a test is never skipped in silence.
@@ -16,3 +16,4 @@ pub mod crash;
 pub mod disk;
 pub mod docker;
 pub mod long;
+pub mod outside;

@@ -14,7 +14,6 @@ mod images;
 mod lifecycle;
 mod limits;
 mod network;
-mod outside;
 mod registry;
 mod restart;
 mod support;

@@ -7,8 +7,8 @@ use std::time::Duration;
 use elevo_sandbox::{
     ContainerId, ContainerSpec, DockerRuntime, DockerSettings, Error, Network, SandboxRuntime,
 };
+use elevo_testkit::outside::{DNS, HOST, METADATA, Outside, PORT, PRIVATE, PUBLIC, SHARED};
 
-use crate::outside::{DNS, HOST, METADATA, Outside, PORT, PRIVATE, PUBLIC, SHARED};
 use crate::support::{Installation, host, with_installation};
 
 /// Connects to each of these and says which answered.

@@ -100,7 +100,7 @@ impl From<ArchiveError> for Failure {
             ArchiveError::Archive(error) => return error.into(),
             ArchiveError::Io(_) => return Self::internal(&error),
             ArchiveError::NoSuchPath(_) | ArchiveError::NotADirectory(_) => ErrorCode::PathNotFound,
-            ArchiveError::Refused { .. } => ErrorCode::ArchiveRefused,
+            ArchiveError::Refused { .. } | ArchiveError::Changed => ErrorCode::ArchiveRefused,
             ArchiveError::Full => ErrorCode::DiskFull,
         };
         Self::new(code, crate::failure::chain(&error))

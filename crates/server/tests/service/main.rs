@@ -10,6 +10,7 @@
 )]
 #![allow(clippy::disallowed_methods, reason = "what is run needs settings")]
 
+mod attacks;
 mod audit;
 mod changes;
 mod events;

@@ -11,28 +11,26 @@ use std::env;
 use std::fs::File;
 use std::process::{Command, id};
 
-use elevo_testkit::docker;
-
-use crate::support::host;
+use crate::docker;
 
 /// A public address; the route to it ends on this machine.
-pub(crate) const PUBLIC: &str = "11.22.33.44";
+pub const PUBLIC: &str = "11.22.33.44";
 /// One in a private range.
-pub(crate) const PRIVATE: &str = "10.213.7.2";
+pub const PRIVATE: &str = "10.213.7.2";
 /// Where clouds tell their machines secrets.
-pub(crate) const METADATA: &str = "169.254.169.254";
+pub const METADATA: &str = "169.254.169.254";
 /// One that providers use behind their own translation.
-pub(crate) const SHARED: &str = "100.100.100.200";
+pub const SHARED: &str = "100.100.100.200";
 /// Of the host itself, in a private range.
-pub(crate) const HOST: &str = "10.213.7.1";
+pub const HOST: &str = "10.213.7.1";
 /// On which all listeners in the namespace answer; the other is [`DNS`].
-pub(crate) const PORT: u16 = 8000;
+pub const PORT: u16 = 8000;
 /// The port of resolvers.
-pub(crate) const DNS: u16 = 53;
+pub const DNS: u16 = 53;
 
 /// Listeners in a namespace of their own. One at a time on a machine.
 #[derive(Debug)]
-pub(crate) struct Outside {
+pub struct Outside {
     name: String,
     interface: String,
     /// Held while the addresses are taken; the system lets go of it.
@@ -40,7 +38,9 @@ pub(crate) struct Outside {
 }
 
 impl Outside {
-    pub(crate) fn new() -> Self {
+    /// Makes it, as soon as no other test has one.
+    #[allow(clippy::new_without_default, reason = "it changes the machine")]
+    pub fn new() -> Self {
         let this = Self {
             name: format!("elevo-outside-{}", id()),
             interface: format!("evo{}", id()),
@@ -116,6 +116,16 @@ impl Drop for Outside {
             .args(["--host", &docker::host(), "rm", "--force", &self.name])
             .output();
     }
+}
+
+/// Runs a command of the host, which must succeed; what it printed.
+fn host(command: &[&str]) -> String {
+    let output = Command::new(command[0])
+        .args(&command[1..])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{command:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
 }
 
 /// Waits until no other test has the addresses.

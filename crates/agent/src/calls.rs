@@ -1,0 +1,245 @@
+//! System calls that nothing in a sandbox may make, whatever the engine's own
+//! filter lets through: an engine of 2022 allows io_uring, and every engine
+//! allows sockets that no network namespace holds back.
+//!
+//! The filter is ours and of all that we start, and cannot be taken off again.
+//!
+//! ```text
+//! which architecture is the call of? ── none of ours ──► allowed
+//!   │
+//!   ├─ io_uring_*, userfaultfd, add_key, request_key, keyctl ──► EPERM
+//!   ├─ prlimit64 of the first process, which is us ────────────► EPERM
+//!   ├─ socket, socketpair of a family other than FAMILIES ─────► EAFNOSUPPORT
+//!   ├─ socketcall, for a socket: no filter sees which ─────────► EAFNOSUPPORT
+//!   └─ anything else ──────────────────────────────────────────► allowed
+//! ```
+
+use anyhow::Context;
+use rustix::io::Errno;
+use seccompiler::{BpfProgram, sock_filter};
+
+/// Unix, IPv4, IPv6, and netlink, by which a program learns of its interfaces.
+/// Others are of protocols that no sandbox needs, or like vsock reach the host
+/// past its network.
+const FAMILIES: [u32; 4] = [1, 2, 10, 16];
+
+/// The same everywhere: newer than the last that had numbers of their own.
+const IO_URING: [u32; 3] = [425, 426, 427];
+
+/// Calls of one architecture, by number.
+struct Numbers {
+    architecture: u32,
+    /// userfaultfd, `add_key`, `request_key`, keyctl.
+    refused: [u32; 4],
+    /// prlimit64. A limit of processor time would end us.
+    limit: u32,
+    /// socket, socketpair.
+    sockets: [u32; 2],
+    socketcall: Option<u32>,
+}
+
+/// Those of our own architecture and of 32-bit programs beside it.
+const ARCHITECTURES: [Numbers; 4] = [
+    // x86-64.
+    Numbers {
+        architecture: 0xc000_003e,
+        refused: [323, 248, 249, 250],
+        limit: 302,
+        sockets: [41, 53],
+        socketcall: None,
+    },
+    // x86. Debian's C library has sockets from socketcall only, so 32-bit
+    // programs that use it have none.
+    Numbers {
+        architecture: 0x4000_0003,
+        refused: [374, 286, 287, 288],
+        limit: 340,
+        sockets: [359, 360],
+        socketcall: Some(102),
+    },
+    // AArch64.
+    Numbers {
+        architecture: 0xc000_00b7,
+        refused: [282, 217, 218, 219],
+        limit: 261,
+        sockets: [198, 199],
+        socketcall: None,
+    },
+    // ARM.
+    Numbers {
+        architecture: 0x4000_0028,
+        refused: [388, 309, 310, 311],
+        limit: 369,
+        sockets: [281, 288],
+        socketcall: None,
+    },
+];
+
+/// Of the calls that socketcall stands for.
+const MAKE_SOCKET: [u32; 2] = [1, 8];
+
+/// Calls of x32 have the numbers of x86-64 and this bit.
+const X32: u32 = 0x4000_0000;
+
+// Where `seccomp_data` has the number, the architecture and the lower half of
+// the first argument.
+const NUMBER: u32 = 0;
+const ARCHITECTURE: u32 = 4;
+const FIRST: u32 = 16;
+
+// Instructions, and what a filter returns.
+const LOAD: u16 = 0x20;
+const EQUAL: u16 = 0x15;
+const AND: u16 = 0x54;
+const RETURN: u16 = 0x06;
+const ALLOW: u32 = 0x7fff_0000;
+const FAIL: u32 = 0x0005_0000;
+
+/// Gives these calls up, for good. To be called before there is a second
+/// thread, which would keep them.
+pub(crate) fn give_up() -> anyhow::Result<()> {
+    seccompiler::apply_filter(&program()).context("cannot give up system calls")
+}
+
+fn program() -> BpfProgram {
+    let mut program = vec![instruction(LOAD, ARCHITECTURE)];
+    for numbers in &ARCHITECTURES {
+        let calls = calls(numbers);
+        program.push(unless(numbers.architecture, calls.len()));
+        program.extend(calls);
+    }
+    program.push(instruction(RETURN, ALLOW));
+    program
+}
+
+/// What becomes of the calls of one architecture.
+fn calls(numbers: &Numbers) -> BpfProgram {
+    let mut program = vec![instruction(LOAD, NUMBER), instruction(AND, !X32)];
+    for number in IO_URING.into_iter().chain(numbers.refused) {
+        program.push(unless(number, 1));
+        program.push(fail(Errno::PERM));
+    }
+    program.push(unless(numbers.limit, 4));
+    program.push(instruction(LOAD, FIRST));
+    program.push(unless(1, 1));
+    program.push(fail(Errno::PERM));
+    program.push(instruction(RETURN, ALLOW));
+    for number in numbers.sockets {
+        let mut family = vec![instruction(LOAD, FIRST)];
+        for allowed in FAMILIES {
+            family.push(unless(allowed, 1));
+            family.push(instruction(RETURN, ALLOW));
+        }
+        family.push(fail(Errno::AFNOSUPPORT));
+        program.push(unless(number, family.len()));
+        program.extend(family);
+    }
+    if let Some(number) = numbers.socketcall {
+        let mut call = vec![instruction(LOAD, FIRST)];
+        for refused in MAKE_SOCKET {
+            call.push(unless(refused, 1));
+            call.push(fail(Errno::AFNOSUPPORT));
+        }
+        program.push(unless(number, call.len()));
+        program.extend(call);
+    }
+    program.push(instruction(RETURN, ALLOW));
+    program
+}
+
+fn instruction(code: u16, k: u32) -> sock_filter {
+    let (jt, jf) = (0, 0);
+    sock_filter { code, jt, jf, k }
+}
+
+/// Goes on with the next instruction if this was loaded, else passes over some.
+fn unless(value: u32, skip: usize) -> sock_filter {
+    sock_filter {
+        // All of the calls of an architecture are less than half of what fits.
+        jf: u8::try_from(skip).unwrap_or(u8::MAX),
+        ..instruction(EQUAL, value)
+    }
+}
+
+fn fail(errno: Errno) -> sock_filter {
+    instruction(RETURN, FAIL | errno.raw_os_error().unsigned_abs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const X86_64: u32 = 0xc000_003e;
+    const X86: u32 = 0x4000_0003;
+
+    /// What the kernel would make of a call.
+    fn outcome(architecture: u32, number: u32, first: u32) -> u32 {
+        let (program, mut at, mut loaded) = (program(), 0, 0);
+        loop {
+            let step = &program[at];
+            at += 1;
+            match (step.code, step.k) {
+                (LOAD, NUMBER) => loaded = number,
+                (LOAD, ARCHITECTURE) => loaded = architecture,
+                (LOAD, FIRST) => loaded = first,
+                (AND, mask) => loaded &= mask,
+                (EQUAL, value) if loaded == value => {}
+                (EQUAL, _) => at += usize::from(step.jf),
+                (RETURN, result) => return result,
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    fn refused(errno: Errno) -> u32 {
+        FAIL | errno.raw_os_error().unsigned_abs()
+    }
+
+    #[test]
+    fn rings_keys_and_faults_are_refused_by_every_number_they_have() {
+        for numbers in &ARCHITECTURES {
+            for number in IO_URING.into_iter().chain(numbers.refused) {
+                let seen = outcome(numbers.architecture, number, 0);
+                assert_eq!(seen, refused(Errno::PERM), "{number}");
+            }
+        }
+        assert_eq!(outcome(X86_64, 425 | X32, 0), refused(Errno::PERM));
+    }
+
+    #[test]
+    fn the_limits_of_the_first_process_are_its_own() {
+        for numbers in &ARCHITECTURES {
+            let outcome = |pid| outcome(numbers.architecture, numbers.limit, pid);
+            assert_eq!(outcome(1), refused(Errno::PERM));
+            assert_eq!((outcome(0), outcome(7)), (ALLOW, ALLOW));
+        }
+    }
+
+    #[test]
+    fn sockets_are_of_the_families_that_a_program_needs() {
+        let (vsock, alg, packet) = (40, 38, 17);
+        for numbers in &ARCHITECTURES {
+            for number in numbers.sockets {
+                for family in FAMILIES {
+                    assert_eq!(outcome(numbers.architecture, number, family), ALLOW);
+                }
+                for family in [vsock, alg, packet, 0] {
+                    let seen = outcome(numbers.architecture, number, family);
+                    assert_eq!(seen, refused(Errno::AFNOSUPPORT), "{family}");
+                }
+            }
+        }
+        assert_eq!(outcome(X86, 102, 1), refused(Errno::AFNOSUPPORT));
+        assert_eq!(outcome(X86, 102, 8), refused(Errno::AFNOSUPPORT));
+    }
+
+    #[test]
+    fn other_calls_are_left_to_the_engine() {
+        // getpid, connect by socketcall, and an architecture that is not ours.
+        assert_eq!(outcome(X86_64, 39, 0), ALLOW);
+        assert_eq!(outcome(X86, 102, 3), ALLOW);
+        assert_eq!(outcome(0x1234_5678, 425, 0), ALLOW);
+        let largest = ARCHITECTURES.iter().map(|numbers| calls(numbers).len());
+        assert!(largest.max().unwrap() <= usize::from(u8::MAX));
+    }
+}

@@ -1,0 +1,153 @@
+//! The agent's socket, which every sandbox can reach.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use super::{Arena, Runtime, create, in_each_runtime, token};
+use crate::harness::eventually;
+
+in_each_runtime!(
+    nobody_speaks_as_another_sandbox,
+    a_token_of_the_past_is_worth_nothing,
+    guesses_are_refused_and_do_not_flood_the_log,
+    connections_that_say_nothing_keep_nobody_out,
+);
+
+const SOCKET: &str = "/.elevo/run/agent.sock";
+const REFUSED: &str = "refused an agent with a wrong token";
+
+/// Asks as the agent of a sandbox, from within the attacker's: what comes of it.
+async fn speak_as(arena: &Arena, sandbox: &str, token: &str) -> String {
+    let command = format!("/workspace/probe speak {SOCKET} '{sandbox}' '{token}'");
+    arena.attack(&command).await.trim().to_owned()
+}
+
+/// A token of the right form that nobody has.
+fn made_up() -> String {
+    format!("elvs_{}", "A".repeat(43))
+}
+
+/// That the log says who was asked for and why not, and never with what.
+fn assert_logged(arena: &Arena, sandbox: &str, tokens: &[&str]) {
+    let lines = arena.logged(REFUSED);
+    assert!(lines.iter().any(|line| line.contains(sandbox)), "{lines:?}");
+    let log = arena.log();
+    assert!(!log.contains("elvs_"), "{log}");
+    for token in tokens.iter().filter(|token| !token.is_empty()) {
+        assert!(!log.contains(token), "{log}");
+    }
+}
+
+async fn nobody_speaks_as_another_sandbox(runtime: Runtime) {
+    let arena = Arena::new(runtime).await;
+    let own = token(&arena.attacker);
+    let guess = made_up();
+    let neighbours = token(&arena.neighbour);
+    let near = format!("{}A", &neighbours[..neighbours.len() - 1]);
+    let tokens = [&*own, &*guess, &*near, "elvs_", "", "*"];
+    for token in tokens {
+        let seen = speak_as(&arena, &arena.neighbour, token).await;
+        assert_eq!(seen, "refused", "{token}");
+    }
+    assert_logged(&arena, &arena.neighbour, &tokens[..3]);
+    // Nor as one that is not there, or is no name.
+    for sandbox in ["sbx-0123456789abcdef", "../../x", "*", "\" or 1=1 --", ""] {
+        assert_eq!(
+            speak_as(&arena, sandbox, &own).await,
+            "refused",
+            "{sandbox}"
+        );
+    }
+    assert_eq!(arena.logged("an agent is gone"), Vec::<String>::new());
+    arena.unharmed().await;
+    // What asks so is heard where it is right: refused is not just misunderstood.
+    assert_eq!(speak_as(&arena, &arena.attacker, &own).await, "accepted");
+    let log = arena.log();
+    assert!(!log.contains(&own), "{log}");
+}
+
+async fn a_token_of_the_past_is_worth_nothing(runtime: Runtime) {
+    let arena = Arena::new(runtime).await;
+    // Of a sandbox that was removed.
+    let removed = create(&arena.service, runtime, json!({})).await;
+    let old = token(&removed);
+    arena.service.delete(&removed).await;
+    assert_eq!(speak_as(&arena, &removed, &old).await, "refused");
+    assert_eq!(speak_as(&arena, &arena.neighbour, &old).await, "refused");
+    assert_logged(&arena, &removed, &[&old]);
+
+    // Of a sandbox that lost its container and was started again.
+    let failed = create(&arena.service, runtime, json!({})).await;
+    let old = token(&failed);
+    crate::harness::docker(&["rm", "-f", &failed]);
+    let path = format!("/api/v1/sandboxes/{failed}");
+    eventually("the loss is noticed", async || {
+        arena.service.get(&path).await["state"] == "error"
+    })
+    .await;
+    let started = arena
+        .service
+        .post(&format!("{path}/start"), json!({}))
+        .await;
+    assert_eq!(started["state"], "running", "{started}");
+    assert_eq!(speak_as(&arena, &failed, &old).await, "refused");
+    assert_logged(&arena, &failed, &[&old, &token(&failed)]);
+    assert_eq!(
+        arena.service.output_of(&failed, "echo here").await,
+        "here\n"
+    );
+    arena.unharmed().await;
+}
+
+async fn guesses_are_refused_and_do_not_flood_the_log(runtime: Runtime) {
+    let arena = Arena::new(runtime).await;
+    let guess = format!("/workspace/probe guess {SOCKET} {} 3000", arena.neighbour);
+    let started = Instant::now();
+    assert_eq!(arena.attack(&guess).await, "refused 3000\n");
+    let lines = arena.logged(REFUSED).len() as u64;
+    assert!(lines > 0, "it is logged");
+    let most = 10 + started.elapsed().as_secs();
+    assert!(lines <= most, "{lines} lines, {most} would do");
+    assert_logged(&arena, &arena.neighbour, &[]);
+    assert_eq!(arena.logged("an agent is gone"), Vec::<String>::new());
+    arena.unharmed().await;
+}
+
+async fn connections_that_say_nothing_keep_nobody_out(runtime: Runtime) {
+    let arena = Arena::new(runtime).await;
+    let began = Instant::now();
+    let attack = arena
+        .begin(&format!("/workspace/probe hold {SOCKET} 30"))
+        .await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    for _ in 0..3 {
+        let started = Instant::now();
+        let new = create(&arena.service, runtime, json!({})).await;
+        assert_eq!(arena.service.output_of(&new, "echo hello").await, "hello\n");
+        let took = started.elapsed();
+        assert!(took < Duration::from_secs(20), "{took:?}");
+    }
+    arena.unharmed().await;
+    let path = format!("/api/v1/sandboxes/{}/process/{attack}", arena.attacker);
+    eventually("the attack is over", async || {
+        arena.service.get(&path).await["running"] == false
+    })
+    .await;
+    // Many were tried, more than there may be at a time.
+    let output = arena
+        .service
+        .request(reqwest::Method::GET, &format!("{path}/output"));
+    let text = output.send().await.unwrap().text().await.unwrap();
+    assert!(text.contains("held"), "{text}");
+    let many = arena.logged("its sandbox has too many without a token");
+    assert!(!many.is_empty(), "{}", arena.log());
+    // Of two kinds, too many and too late, each ten and then one a second.
+    let lines = arena.logged("without a token").len() as u64;
+    let most = 2 * (10 + began.elapsed().as_secs());
+    assert!(
+        (1..=most).contains(&lines),
+        "{lines} lines, {most} would do"
+    );
+    arena.unharmed().await;
+}

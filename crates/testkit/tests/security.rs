@@ -1,0 +1,103 @@
+//! Compares `SECURITY.md` with the tests that it names. A boundary without a test is no promise, a
+//! test that is gone proves nothing, and an attack that the page does not name would be forgotten.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const ATTACKS: &str = "crates/server/tests/service/attacks";
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// A test, and the file that has it.
+type Named = (String, String);
+
+/// What the page's links name: [`test`](file).
+fn named(text: &str) -> Vec<Named> {
+    let links = text.split("[`").skip(1);
+    let pair = |link: &str| {
+        let (name, rest) = link.split_once("`](")?;
+        let (file, _) = rest.split_once(')')?;
+        file.ends_with(".rs")
+            .then(|| (name.to_owned(), file.to_owned()))
+    };
+    links.filter_map(pair).collect()
+}
+
+/// The rows of the table of boundaries.
+fn boundaries(page: &str) -> Vec<&str> {
+    let table = page
+        .lines()
+        .skip_while(|line| !line.starts_with("| boundary "));
+    let table = table.take_while(|line| line.starts_with('|'));
+    table.skip(2).collect()
+}
+
+/// What a file has as tests: its functions, but for those that only help.
+fn functions(source: &str) -> BTreeSet<String> {
+    let name = |line: &str| {
+        let line = line.strip_prefix("async ").unwrap_or(line);
+        let (name, _) = line.strip_prefix("fn ")?.split_once('(')?;
+        Some(name.to_owned())
+    };
+    source.lines().map(str::trim).filter_map(name).collect()
+}
+
+/// The attacks of a file, of each runtime or of one.
+fn attacks(source: &str) -> BTreeSet<String> {
+    let lines: Vec<_> = source.lines().collect();
+    let is_attack = |at: usize, line: &str| {
+        line.starts_with("async fn ")
+            && (line.contains("(runtime: Runtime)") || at > 0 && lines[at - 1] == "#[tokio::test]")
+    };
+    let found = lines.iter().enumerate();
+    let found = found.filter(|(at, line)| is_attack(*at, line));
+    found.flat_map(|(_, line)| functions(line)).collect()
+}
+
+#[test]
+fn every_boundary_names_a_test_that_is_there() {
+    let page = fs::read_to_string(root().join("SECURITY.md")).unwrap();
+    let rows = boundaries(&page);
+    assert!(rows.len() > 10, "the table of boundaries is not found");
+    for row in rows {
+        assert!(!named(row).is_empty(), "no test: {row}");
+    }
+    for (name, file) in named(&page) {
+        let source = fs::read_to_string(root().join(&file));
+        let source = source.unwrap_or_else(|error| panic!("{file}: {error}"));
+        assert!(functions(&source).contains(&name), "{file} has no {name}");
+    }
+}
+
+#[test]
+fn every_attack_is_named() {
+    let page = fs::read_to_string(root().join("SECURITY.md")).unwrap();
+    let known: BTreeSet<_> = named(&page).into_iter().collect();
+    let mut count = 0;
+    for entry in fs::read_dir(root().join(ATTACKS)).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        let file = format!("{ATTACKS}/{name}");
+        let source = fs::read_to_string(root().join(&file)).unwrap();
+        for attack in attacks(&source) {
+            count += 1;
+            let is_known = known.contains(&(attack.clone(), file.clone()));
+            assert!(is_known, "SECURITY.md does not name {attack} of {file}");
+        }
+    }
+    assert!(count > 10, "the attacks are not found");
+}
+
+#[test]
+fn links_and_functions_are_read_as_they_are_written() {
+    let page = "| boundary | what |\n|---|---|\n| a [`b_c`](x/y.rs), [z](w) |\n\n| other |";
+    assert_eq!(boundaries(page).len(), 1);
+    assert_eq!(named(page), [("b_c".to_owned(), "x/y.rs".to_owned())]);
+    let source = "async fn helper(x: u8) {}\n#[tokio::test]\nasync fn one() {}\n\
+                  async fn two(runtime: Runtime) {}\n";
+    let both = BTreeSet::from(["one".to_owned(), "two".to_owned()]);
+    assert_eq!(attacks(source), both);
+    assert!(functions(source).contains("helper"));
+}
