@@ -252,13 +252,18 @@ fn show(output: &mut Output, number: u64, mut record: Map<String, Value>) -> any
         text("user"),
         text("status"),
     );
-    let _ = (text("level"), text("request_id"));
+    // What few look for is in the JSON.
+    let _ = ["level", "request_id", "tenant", "duration_ms"].map(&mut text);
     let details = record.remove("details");
     let mut rest: Vec<String> = record
         .iter()
         .map(|(name, value)| format!("{name}={}", plain(value)))
         .collect();
-    if let Some(Value::Object(details)) = details {
+    if let Some(Value::Object(mut details)) = details {
+        // The event says it, unless it is that nobody was let in.
+        if !event.starts_with("auth.") && !event.starts_with("access.") {
+            details.remove("route");
+        }
         rest.extend(
             details
                 .iter()

@@ -310,7 +310,7 @@ const SETTINGS: &[(&str, &str)] = &[
     ("MAX_DISK", "at most [100g]"),
     ("DEFAULT_PIDS", "processes of a sandbox [512]"),
     ("MAX_PIDS", "at most [4096]"),
-    ("MAX_TERMINALS", "terminals of a sandbox [5]"),
+    ("MAX_TERMINALS", "terminals of a sandbox, 20 at most [5]"),
     ("DEFAULT_COMMAND_TIMEOUT", "milliseconds [60000]"),
     (
         "TERMINAL_PATIENCE",

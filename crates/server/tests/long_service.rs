@@ -217,14 +217,26 @@ async fn a_killed_server_loses_no_output_and_doubles_none() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn churn_leaves_nothing_behind() {
-    let rounds = long::rounds(500, 50);
-    let service = Arc::new(Service::start_with(&[("MAX_CONCURRENT_CREATIONS", "4")]).await);
-    // Pools of connections are filled by use, and stay.
-    live(&service, 12).await;
+    let rounds = long::rounds(10_000, 50);
+    let settings = [("MAX_CONCURRENT_CREATIONS", "4"), ("WARM_POOL", "base=2")];
+    let service = Arc::new(Service::start_with(&settings).await);
+    // Pools of connections are filled by use, and stay; and so does what the
+    // allocator holds.
+    live(&service, rounds / 10).await;
+    full(&service).await;
     let pid = service.pid();
     let before = (fds(pid), service.mounts().len());
+    let (memory, rules) = (resident(pid), outside());
     live(&service, rounds).await;
-    assert!(service.containers().is_empty());
+    full(&service).await;
+    // Those of the pool.
+    assert_eq!(service.containers().len(), 2);
+    let grown = resident(pid).saturating_sub(memory);
+    assert!(
+        grown < 64 << 10,
+        "{grown} KiB more than the {memory} before"
+    );
+    assert_eq!(outside(), rules);
     let list = service.get("/api/v1/sandboxes").await;
     assert_eq!(list["total"], 0);
     let rows = Command::new("sqlite3")
@@ -256,8 +268,43 @@ async fn churn_leaves_nothing_behind() {
     long::note(format!("{rounds} sandboxes made, used and deleted"));
 }
 
+/// Waits until as many are warm as there should be.
+async fn full(service: &Service) {
+    eventually("the pool is full", async || {
+        let stats = service.get("/api/v1/stats").await;
+        stats["pools"][0]["ready"] == 2
+    })
+    .await;
+}
+
+/// Memory that a process has, in KiB.
+fn resident(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+    let kib = line.unwrap().split_whitespace().nth(1).unwrap();
+    kib.parse().unwrap()
+}
+
+/// What sandboxes could leave with the machine: rules of the packet filter,
+/// networks of the engine.
+fn outside() -> (usize, usize) {
+    let rules = Command::new("iptables-save").output().unwrap();
+    let rules = String::from_utf8_lossy(&rules.stdout).lines().count();
+    (
+        rules,
+        harness::docker(&["network", "ls", "-q"]).lines().count(),
+    )
+}
+
+/// From the pool, or by itself: in turns.
 async fn one_life(service: &Service, number: u32) {
-    let id = service.sandbox().await;
+    let mut wish = json!({"template": "base"});
+    if number % 2 == 0 {
+        wish["pids"] = 100.into();
+    }
+    let made = service.post("/api/v1/sandboxes", wish).await;
+    assert_eq!(made["state"], "running", "{made}");
+    let id = made["id"].as_str().unwrap().to_owned();
     let said = service
         .output_of(&id, &format!("echo {number} > file && cat file"))
         .await;

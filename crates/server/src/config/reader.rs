@@ -12,6 +12,9 @@ use super::{
     WarmPool, Webhooks,
 };
 
+/// Terminals of one sandbox, at most: a container has 30, some of them for what
+/// runs in it.
+const MAX_TERMINALS: u32 = 20;
 /// Sandboxes of one pool, at most.
 const MAX_WARM: u32 = 1000;
 
@@ -186,7 +189,10 @@ impl Reader {
             memory: self.pair("MEMORY", memory.0, memory.1),
             disk: self.pair("DISK", disk.0, disk.1),
             pids: self.pair("PIDS", pids.0, pids.1),
-            terminals: self.number("MAX_TERMINALS", 5, 1),
+            terminals: self.get("MAX_TERMINALS", 5, |text| match text.parse() {
+                Ok(count @ 1..=MAX_TERMINALS) => Ok(count),
+                _ => Err(format!("`{text}` is no number from 1 to {MAX_TERMINALS}")),
+            }),
             command_timeout: Duration::from_millis(self.number(
                 "DEFAULT_COMMAND_TIMEOUT",
                 60_000,

@@ -45,6 +45,7 @@ pub(super) async fn add(
     headers: HeaderMap,
     Body(wish): Body<api::AddTemplate>,
 ) -> Answer<Response> {
+    crate::audit::about("template", crate::audit::cut(&wish.name));
     let accept = headers
         .get(header::ACCEPT)
         .and_then(|accept| accept.to_str().ok());
