@@ -130,7 +130,7 @@ async fn reading() -> (Puppet, AgentLink, elevo_agent_link::Output, u64) {
     let (request_id, reader) = puppet.hear_reader().await;
     let answer = Answer {
         request_id,
-        failure: None,
+        ..Answer::default()
     };
     puppet.say(Payload::Answer(answer)).await;
     let output = within(run).await.unwrap().unwrap().unwrap();

@@ -102,6 +102,7 @@ fn follow(call: &mut Call, args: &Events) -> anyhow::Result<()> {
         Some(after) => Some(list(call, args, after)?),
         None => None,
     };
+    call.output.finish()?;
     let mut was_there = false;
     loop {
         let mut query = wish(args);
@@ -126,6 +127,8 @@ fn follow(call: &mut Call, args: &Events) -> anyhow::Result<()> {
             let event: api::Event = event.read()?;
             after = Some(event.id);
             show(&mut call.output, &event)?;
+            // Whoever reads them by a program wants them at once as well.
+            call.output.finish()?;
         }
         call.wait(tokio::time::sleep(AGAIN));
     }

@@ -12,6 +12,7 @@
 )]
 
 mod commands;
+mod events;
 mod files;
 mod projects;
 mod server;
