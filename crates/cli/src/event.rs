@@ -115,7 +115,7 @@ fn follow(call: &mut Call, args: &Events) -> anyhow::Result<()> {
             Ok(answer) => Stream::new(&call.client, answer),
             // One that was there comes back.
             Err(ClientError::Unreachable { .. } | ClientError::Broken { .. }) if was_there => {
-                call.wait(tokio::time::sleep(AGAIN));
+                std::thread::sleep(AGAIN);
                 call.client.look_again();
                 continue;
             }
@@ -130,7 +130,7 @@ fn follow(call: &mut Call, args: &Events) -> anyhow::Result<()> {
             // Whoever reads them by a program wants them at once as well.
             call.output.finish()?;
         }
-        call.wait(tokio::time::sleep(AGAIN));
+        std::thread::sleep(AGAIN);
     }
 }
 
