@@ -299,7 +299,7 @@ fn outside() -> (usize, usize) {
 /// From the pool, or by itself: in turns.
 async fn one_life(service: &Service, number: u32) {
     let mut wish = json!({"template": "base"});
-    if number % 2 == 0 {
+    if number.is_multiple_of(2) {
         wish["pids"] = 100.into();
     }
     let made = service.post("/api/v1/sandboxes", wish).await;
