@@ -300,7 +300,7 @@ fn outside() -> (usize, usize) {
 async fn one_life(service: &Service, number: u32) {
     let mut wish = json!({"template": "base"});
     if number.is_multiple_of(2) {
-        wish["pids"] = 100.into();
+        wish["resources"] = json!({"pids": 100});
     }
     let made = service.post("/api/v1/sandboxes", wish).await;
     assert_eq!(made["state"], "running", "{made}");
