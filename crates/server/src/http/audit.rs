@@ -164,12 +164,19 @@ impl Asked {
         if let Some(ticket) = self.take_ticket() {
             return settle(ticket, self.event.unwrap_or_default()).await;
         }
+        let Some(entry) = self.entry(status) else {
+            return;
+        };
         let audit = self.audit.clone();
-        match self.entry(status) {
-            Some(entry) if matches!(status, 401 | 403 | 429) => audit.tell_refusal(entry).await,
-            Some(entry) => audit.tell(entry).await,
-            None => {}
-        }
+        // Goes on even if nobody waits for it any more.
+        let telling = tokio::spawn(async move {
+            match status {
+                401 | 403 | 429 => audit.tell_refusal(entry).await,
+                _ => audit.tell(entry).await,
+            }
+        });
+        // An error is that the server is about to end.
+        let _ = telling.await;
     }
 
     fn take_ticket(&self) -> Option<elevo_audit::Ticket> {
