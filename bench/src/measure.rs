@@ -30,11 +30,11 @@ impl Samples {
         self.0.extend(&other.0);
     }
 
-    /// What all but one in a hundred stay below.
-    pub(crate) fn p99(&self) -> Self {
+    /// What this share of them stays below.
+    pub(crate) fn at(&self, share: f64) -> Self {
         let mut sorted = self.0.clone();
         sorted.sort_by(f64::total_cmp);
-        Self(vec![quantile(&sorted, 0.99)])
+        Self(vec![quantile(&sorted, share)])
     }
 
     /// The median and the quartiles; not a number if nothing was measured.
