@@ -18,7 +18,7 @@ use elevo_archive::Limits;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-pub(crate) use pack::{exists, pack};
+pub(crate) use pack::pack;
 pub(crate) use unpack::{Rules, unpack};
 
 /// Why an archive was not written or read.
@@ -30,8 +30,8 @@ pub(crate) enum ArchiveError {
     /// The path leads elsewhere.
     #[error("`{}` leads through a symbolic link or is no directory", .0.display())]
     NotADirectory(PathBuf),
-    /// Something in it cannot be unpacked here.
-    #[error("`{}` cannot be unpacked: {why}", .name.display())]
+    /// Something in it cannot be packed or unpacked.
+    #[error("`{}` is refused: {why}", .name.display())]
     Refused {
         /// Its name.
         name: PathBuf,

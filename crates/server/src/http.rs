@@ -19,6 +19,7 @@ mod sandboxes;
 mod stream;
 mod system;
 mod tags;
+mod tar;
 mod templates;
 mod webhooks;
 mod workspaces;

@@ -49,9 +49,6 @@ impl App {
     ) -> Result<impl Future<Output = Result<()>> + Send + use<W>> {
         who.needs(Scope::Files)?;
         let (root, path) = self.archive_place(who, id, path).await?;
-        // Said before the answer begins, where it can still be an error.
-        let (first, tried) = (root.clone(), path.clone());
-        parts::blocking(move || Ok(archive::exists(&first, &tried)?)).await?;
         let pack = move || Ok(archive::pack(&root, &path, out)?);
         Ok(parts::blocking(pack))
     }

@@ -40,22 +40,6 @@ pub(crate) fn pack(root: &Path, path: &Path, out: impl Write) -> Result<()> {
     Ok(())
 }
 
-/// Whether there is something at `path` that can be packed.
-pub(crate) fn exists(root: &Path, path: &Path) -> Result<()> {
-    let root = open_root(root)?;
-    let parent = match path.parent() {
-        None => return Ok(()),
-        Some(parent) if parent.as_os_str().is_empty() => root,
-        Some(parent) => open_beneath(root.as_fd(), parent, path)?,
-    };
-    let name = path.file_name().unwrap_or_default();
-    match rustix::fs::statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW) {
-        Ok(_) => Ok(()),
-        Err(Errno::NOENT) => Err(ArchiveError::NoSuchPath(path.into())),
-        Err(error) => Err(failed(error)),
-    }
-}
-
 fn pack_directory(
     writer: &mut Writer<impl Write>,
     directory: OwnedFd,

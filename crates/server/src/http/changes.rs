@@ -1,21 +1,19 @@
 use axum::Json;
 use axum::body::Body as RawBody;
 use axum::extract::{DefaultBodyLimit, State};
-use axum::http::{HeaderMap, header};
-use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
+use axum::http::HeaderMap;
+use axum::response::Response;
 use elevo_api as api;
 use serde::Deserialize;
-use tokio::sync::mpsc;
-use tokio_stream::wrappers::ReceiverStream;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::http::Shared;
 use crate::http::answer::Answer;
-use crate::http::files::{Pipe, reader};
+use crate::http::files::reader;
 use crate::http::request::{Body, Path, Query, Who};
+use crate::http::tar;
 use crate::http::workspaces::request_name;
 
 /// The size of a request with a patch or files: what `GET …/diff` can answer as
@@ -121,22 +119,11 @@ pub(super) async fn archive_out(
     Path(id): Path<String>,
     Query(which): Query<Which>,
 ) -> Answer<Response> {
-    let (sender, receiver) = mpsc::channel::<std::io::Result<Bytes>>(8);
-    let last = sender.clone();
-    let out = std::io::BufWriter::with_capacity(128 << 10, Pipe(sender));
+    let (pipe, written) = tar::pipe();
     let path = which.path.unwrap_or_default();
     let at = which.snapshot.as_deref();
-    let packing = shared.app.pack_project(&who, &id, &path, at, out).await?;
-    tokio::spawn(async move {
-        if let Err(failure) = packing.await {
-            let error = std::io::Error::other(failure.summary());
-            // A body that breaks off is seen as such.
-            let _ = last.send(Err(error)).await;
-        }
-    });
-    let body = RawBody::from_stream(ReceiverStream::new(receiver));
-    let kind = [(header::CONTENT_TYPE, "application/x-tar")];
-    Ok((kind, body).into_response())
+    let packing = shared.app.pack_project(&who, &id, &path, at, pipe).await?;
+    written.answer(packing).await
 }
 
 #[derive(Debug, Deserialize, IntoParams)]

@@ -3,12 +3,9 @@ use axum::body::Body as RawBody;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
 use elevo_api as api;
 use futures::StreamExt;
 use serde::Deserialize;
-use tokio::sync::mpsc;
-use tokio_stream::wrappers::ReceiverStream;
 use utoipa::IntoParams;
 
 use crate::app::DiffQuery;
@@ -17,6 +14,7 @@ use crate::failure::Failure;
 use crate::http::Shared;
 use crate::http::answer::Answer;
 use crate::http::request::{Body, MaybeBody, Path, Query, Who};
+use crate::http::tar;
 
 /// Fork the files of a sandbox into new sandboxes
 ///
@@ -148,22 +146,10 @@ pub(super) async fn archive_out(
     Path(id): Path<String>,
     Query(place): Query<Place>,
 ) -> Answer<Response> {
-    let (sender, receiver) = mpsc::channel::<std::io::Result<Bytes>>(8);
-    let last = sender.clone();
-    let out = std::io::BufWriter::with_capacity(128 << 10, Pipe(sender));
-    let app = shared.app.clone();
+    let (pipe, written) = tar::pipe();
     let path = place.path.unwrap_or_default();
-    let packing = app.archive_out(&who, &id, &path, out).await?;
-    tokio::spawn(async move {
-        if let Err(failure) = packing.await {
-            let error = std::io::Error::other(failure.summary());
-            // A body that breaks off is seen as such.
-            let _ = last.send(Err(error)).await;
-        }
-    });
-    let body = RawBody::from_stream(ReceiverStream::new(receiver));
-    let kind = [(header::CONTENT_TYPE, "application/x-tar")];
-    Ok((kind, body).into_response())
+    let packing = shared.app.archive_out(&who, &id, &path, pipe).await?;
+    written.answer(packing).await
 }
 
 /// Unpack a tar, plain or compressed by gzip or zstd, into a workspace
@@ -210,19 +196,4 @@ pub(super) fn reader(body: RawBody) -> impl std::io::Read + Send + 'static {
         .map(|piece| piece.map_err(std::io::Error::other));
     let reader = tokio_util::io::StreamReader::new(stream);
     tokio_util::io::SyncIoBridge::new(reader)
-}
-
-/// Where blocking code writes to a body; waits if nobody reads.
-pub(super) struct Pipe(pub(super) mpsc::Sender<std::io::Result<Bytes>>);
-
-impl std::io::Write for Pipe {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        let sent = self.0.blocking_send(Ok(Bytes::copy_from_slice(bytes)));
-        sent.map_err(|_| std::io::Error::from(std::io::ErrorKind::BrokenPipe))?;
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
 }

@@ -133,6 +133,28 @@ async fn connections_beyond_the_limit_are_told_so() {
     .await;
 }
 
+/// Who sends a large archive to a path that refuses it is told why, and can go on
+/// asking on the same connection.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_reaches_whoever_is_still_sending() {
+    let service = Service::start().await;
+    let archive = "/api/v1/sandboxes/sbx-aaaaaaaaaaaaaaaa/archive";
+    for length in [10_000, 300_000, 20 << 20] {
+        for _ in 0..10 {
+            let body = vec![0; length];
+            let sending = service.request(Method::PUT, archive).body(body.clone());
+            assert_eq!(sending.send().await.unwrap().status(), 404, "{length}");
+            let stranger = service.http.put(format!("{}{archive}", service.url));
+            let sent = stranger.bearer_auth("elevo_nobody").body(body.clone());
+            assert_eq!(sent.send().await.unwrap().status(), 401, "{length}");
+            let large = service.request(Method::POST, "/api/v1/sandboxes");
+            let sent = large.header("content-type", "application/json").body(body);
+            let status = sent.send().await.unwrap().status().as_u16();
+            assert_eq!(status, if length > 2 << 20 { 413 } else { 400 }, "{length}");
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn readers_who_do_not_read_cost_the_server_a_bounded_amount() {
     const EACH: usize = 10;

@@ -158,6 +158,11 @@ async fn what_is_no_file_holds_nobody_up(runtime: Runtime) {
     let status = taken.expect("it ends in time").unwrap().status().as_u16();
     assert!([201, 422].contains(&status), "{status}");
     arena.unharmed().await;
+    // An archive that fails on the way says so, by breaking off.
+    let deep = arena.service.request(Method::GET, &at("archive?path=deep"));
+    let deep = deep.send().await.unwrap();
+    assert_eq!(deep.status(), 200);
+    assert!(deep.bytes().await.is_err());
     let reading = async {
         let read = arena.service.request(Method::GET, &at("archive?path=pipe"));
         let read = read.send().await.unwrap();
