@@ -2,12 +2,12 @@
 //! and replacing a range at the cost of the range.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use bytes::{Bytes, BytesMut};
 use elevo_objects::{
     Child, ChunkItem, Content, DecodeError, Hash, Kind, LOOK_AHEAD, MAX_CHUNK, MAX_FILE_BYTES,
-    NewNode, Node, ObjectKey, Root, TreeBuilder, cut,
+    MAX_ITEMS, NewNode, Node, ObjectKey, Root, Run, TreeBuilder, cut,
 };
 use futures::future::BoxFuture;
 
@@ -21,6 +21,48 @@ const CHUNKS_AHEAD: usize = 16;
 
 /// New chunks beyond this are stored ahead of the commit.
 const SPILL_BYTES: usize = 8 * 1024 * 1024;
+
+/// Holes of a file: the chunk that zeros are cut into, and how many of it a
+/// larger run begins with, without reading it.
+pub(crate) struct Zeros {
+    run: Run<ChunkItem>,
+    chunk: Bytes,
+}
+
+pub(crate) static ZEROS: LazyLock<Zeros> = LazyLock::new(|| {
+    let mut chunk = vec![0; MAX_CHUNK + LOOK_AHEAD];
+    chunk.truncate(cut(&chunk));
+    let size = chunk.len() as u64;
+    let hash = Kind::Chunk.hash(&chunk);
+    // A node of more could hold more than a file can.
+    let most = MAX_FILE_BYTES / size / MAX_ITEMS as u64;
+    Zeros {
+        run: Run::new(ChunkItem { hash, size }, most),
+        chunk: chunk.into(),
+    }
+});
+
+impl Zeros {
+    fn item(&self) -> ChunkItem {
+        *self.run.item()
+    }
+
+    /// Whether these bytes are its chunk.
+    pub(crate) fn is_chunk(&self, data: &[u8]) -> bool {
+        data == self.chunk
+    }
+
+    /// How many chunks of it begin so many zeros at the start of a chunk,
+    /// whatever comes after them.
+    pub(crate) fn chunks_in(&self, length: u64) -> u64 {
+        length.saturating_sub(LOOK_AHEAD as u64) / self.item().size
+    }
+
+    /// How many bytes so many chunks of it have.
+    pub(crate) fn bytes_of(&self, chunks: u64) -> u64 {
+        chunks * self.item().size
+    }
+}
 
 /// Puts a file's content together from its chunks in order.
 #[derive(Debug, Default)]
@@ -55,6 +97,30 @@ impl ContentBuilder {
         self.chunks += 1;
         self.size += item.size;
         self.list.push(item);
+    }
+
+    /// Appends a chunk of zeros so many times, at the cost of a few.
+    pub(crate) fn push_zeros(&mut self, chunks: u64) {
+        if chunks == 0 {
+            return;
+        }
+        let item = ZEROS.item();
+        self.objects.push(Object {
+            key: chunk_key(item.hash),
+            data: ZEROS.chunk.clone(),
+        });
+        self.push_run(item, chunks);
+    }
+
+    fn push_run(&mut self, item: ChunkItem, count: u64) {
+        if item != ZEROS.item() {
+            (0..count).for_each(|_| self.push_item(item));
+            return;
+        }
+        self.first.get_or_insert(item);
+        self.chunks += count;
+        self.size += item.size * count;
+        self.list.push_run(&ZEROS.run, count);
     }
 
     /// Appends many chunks that are listed by a node already.
@@ -142,6 +208,15 @@ pub fn content_of(mut data: Bytes) -> (Content, Vec<Object>) {
     builder.finish()
 }
 
+/// What a file goes on with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Piece {
+    /// Bytes.
+    Data(Bytes),
+    /// So many zeros.
+    Zeros(u64),
+}
+
 /// Reads a file's chunks in order.
 #[derive(Debug)]
 pub struct ChunkReader {
@@ -201,6 +276,52 @@ impl ChunkReader {
         self.next_of(CHUNKS_AHEAD).await
     }
 
+    /// What comes next, where zeros need not be read.
+    pub async fn next_piece(&mut self) -> Result<Option<Piece>> {
+        if self.ready.is_empty() {
+            match self.skip_zeros().await? {
+                0 => {}
+                zeros => return Ok(Some(Piece::Zeros(zeros))),
+            }
+        }
+        Ok(self.next().await?.map(Piece::Data))
+    }
+
+    /// Leaves out the chunks of zeros that come next; how many bytes those were.
+    async fn skip_zeros(&mut self) -> Result<u64> {
+        let mut skipped = 0;
+        while let Some((node, at)) = self.stack.last_mut() {
+            let below = match &**node {
+                Node::Leaf(items) => match items.get(*at) {
+                    Some(item) if *item == ZEROS.item() => {
+                        *at += 1;
+                        skipped += item.size;
+                        continue;
+                    }
+                    Some(_) => break,
+                    None => None,
+                },
+                Node::Index { children, height } => match children.get(*at) {
+                    Some(child) if ZEROS.run.is_node(height - 1, &child.hash) => {
+                        *at += 1;
+                        skipped += child.totals.bytes;
+                        continue;
+                    }
+                    Some(child) => Some(self.repository.child(child, *height).await?),
+                    None => None,
+                },
+            };
+            match below {
+                Some(below) => {
+                    *at += 1;
+                    self.stack.push((below, 0));
+                }
+                None => drop(self.stack.pop()),
+            }
+        }
+        Ok(skipped)
+    }
+
     /// The same, fetching at most `ahead` chunks at once.
     pub(crate) async fn next_of(&mut self, ahead: usize) -> Result<Option<Bytes>> {
         if self.ready.is_empty() {
@@ -222,7 +343,12 @@ impl ChunkReader {
         while let Some((node, at)) = self.stack.pop() {
             match &*node {
                 Node::Leaf(items) if at < items.len() => {
-                    let end = items.len().min(at + limit);
+                    let mut end = items.len().min(at + limit);
+                    // Where zeros begin, whoever reads may leave them out.
+                    let zeros = items[at..end].iter().position(|item| *item == ZEROS.item());
+                    if let Some(zeros @ 1..) = zeros {
+                        end = at + zeros;
+                    }
                     self.stack.push((node.clone(), end));
                     return Ok(items[at..end].to_vec());
                 }
@@ -357,7 +483,8 @@ struct Splicer {
     /// Bytes of the new file from `at` on that are not cut yet.
     buffer: BytesMut,
     at: u64,
-    chunks: Vec<ChunkItem>,
+    /// New chunks, and how often each comes.
+    chunks: Vec<(ChunkItem, u64)>,
     /// The bytes of new chunks, as far as they are not stored already.
     objects: Vec<Object>,
     object_bytes: usize,
@@ -405,10 +532,26 @@ impl Splicer {
         Ok(splicer)
     }
 
-    /// Zeros are cut as they are put in, so that a large gap needs no memory.
+    /// Zeros are cut as they are put in, so that a large gap needs no memory, and
+    /// are counted once nothing but zeros is cut.
     async fn fill_gap(&mut self) -> Result<()> {
         let mut left = self.edit.gap;
         while left > 0 {
+            // From there on, all that is not cut yet is zeros.
+            let only_zeros = self.at >= self.edit.start;
+            if let Some((last, count)) = self.chunks.last_mut()
+                && *last == ZEROS.item()
+                && only_zeros
+            {
+                let zeros = left + self.buffer.len() as u64;
+                let chunks = ZEROS.chunks_in(zeros);
+                *count += chunks;
+                self.at += ZEROS.bytes_of(chunks);
+                left = zeros - ZEROS.bytes_of(chunks);
+                self.buffer.clear();
+                self.buffer.resize(left as usize, 0);
+                break;
+            }
             let step = left.min(2 * MAX_CHUNK as u64);
             self.buffer.resize(self.buffer.len() + step as usize, 0);
             left -= step;
@@ -440,14 +583,17 @@ impl Splicer {
             size: length as u64,
         };
         self.at += item.size;
-        if self.chunks.last() != Some(&item) {
-            self.object_bytes += length;
-            self.objects.push(Object {
-                key: chunk_key(item.hash),
-                data,
-            });
+        match self.chunks.last_mut() {
+            Some((last, count)) if *last == item => *count += 1,
+            _ => {
+                self.object_bytes += length;
+                self.objects.push(Object {
+                    key: chunk_key(item.hash),
+                    data,
+                });
+                self.chunks.push((item, 1));
+            }
         }
-        self.chunks.push(item);
         if self.object_bytes > SPILL_BYTES {
             let objects = std::mem::take(&mut self.objects);
             self.object_bytes = 0;
@@ -489,8 +635,8 @@ impl Splicer {
         let mut builder = ContentBuilder::default();
         let (keep_before, keep_from) = (self.keep_before, self.keep_from);
         self.copy_old(content, &mut builder, 0, keep_before).await?;
-        for item in std::mem::take(&mut self.chunks) {
-            builder.push_item(item);
+        for (item, count) in std::mem::take(&mut self.chunks) {
+            builder.push_run(item, count);
         }
         self.copy_old(content, &mut builder, keep_from, content.size())
             .await?;

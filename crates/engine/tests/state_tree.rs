@@ -304,12 +304,15 @@ proptest! {
     fn a_splice_gives_the_same_file_as_writing_it_anew(
         seed in any::<u64>(),
         size in 0..2_000_000_usize,
-        edits in prop::collection::vec((0..2_100_000_u64, 0..400_000_u64, any_data()), 1..6),
+        zeros in prop_oneof![Just(0), 0..600_000_usize],
+        edits in prop::collection::vec((0..4_000_000_u64, 0..400_000_u64, any_data()), 1..6),
     ) {
         let (_, repository) = repository();
         let tree = StateTree::empty(&repository);
         let at = path("file");
         let mut data = noise(seed, size);
+        let end = size - zeros.min(size);
+        data[end..].fill(0);
         block_on(tree.write(&at, data.clone().into(), Attributes::default())).unwrap();
         for (offset, remove, insert) in edits {
             block_on(tree.splice(&at, offset, remove, insert.clone().into())).unwrap();
@@ -374,6 +377,31 @@ fn an_insertion_into_a_large_file_adds_little_and_reads_little() {
         tree.commit(info("edited")).await.unwrap();
         let (_, after) = store.usage(support::TENANT);
         assert!(after - before < 600_000, "{} new bytes", after - before);
+    });
+}
+
+#[test]
+fn a_file_grows_by_any_number_of_zeros_at_once() {
+    let (_, repository) = repository();
+    let tree = StateTree::empty(&repository);
+    let at = path("large");
+    let largest = elevo_objects::MAX_FILE_BYTES;
+    block_on(async {
+        let data = Bytes::from_static(b"begins");
+        tree.write(&at, data, Attributes::default()).await.unwrap();
+        tree.splice(&at, largest - 3, 0, Bytes::from_static(b"end"))
+            .await
+            .unwrap();
+        let id = tree.commit(info("large")).await.unwrap();
+        let tree = StateTree::open(&repository, id).await.unwrap();
+        let end = tree.read_at(&at, largest - 5, 10).await.unwrap();
+        assert_eq!(end, b"\0\0end"[..]);
+        assert_eq!(tree.read_at(&at, 0, 8).await.unwrap(), b"begins\0\0"[..]);
+        tree.splice(&at, largest - 2, 1, Bytes::new())
+            .await
+            .unwrap();
+        let end = tree.read_at(&at, largest - 5, 10).await.unwrap();
+        assert_eq!(end, b"\0\0ed"[..]);
     });
 }
 

@@ -29,7 +29,7 @@ pub use hash::{Hash, InvalidHash, Kind, ObjectKey};
 pub use node::{Child, Item, MAX_HEIGHT, MAX_ITEMS, MIN_ITEMS, Node, Totals, is_boundary};
 pub use snapshot::{InvalidSnapshot, Snapshot, SnapshotId};
 pub use time_item::{TimeEntry, TimeItem};
-pub use tree_builder::{NewNode, Root, TreeBuilder};
+pub use tree_builder::{NewNode, Root, Run, TreeBuilder};
 
 /// The version byte that opens every encoded node and snapshot.
 pub const FORMAT_VERSION: u8 = 1;

@@ -88,6 +88,28 @@ impl<I: Item> TreeBuilder<I> {
         self.push_child(child, height + 1);
     }
 
+    /// Appends the item of a run `count` times, at the cost of a few nodes: as
+    /// [`Self::push`] would, only sooner.
+    pub fn push_run(&mut self, run: &Run<I>, mut count: u64) {
+        let mut made = 0;
+        while count > 0 {
+            let fits = run.nodes.iter().enumerate().rev().find(|(height, node)| {
+                node.child.totals.items <= count && self.is_aligned(*height as u8)
+            });
+            let Some((height, node)) = fits else {
+                self.push(run.item.clone());
+                count -= 1;
+                continue;
+            };
+            while made <= height {
+                self.finished.push(run.nodes[made].new.clone());
+                made += 1;
+            }
+            count -= node.child.totals.items;
+            self.push_subtree(node.child.clone(), height as u8);
+        }
+    }
+
     /// Appends the items of a leaf of an older tree, of which some were
     /// replaced by others of the same keys: it ends where it ended.
     ///
@@ -179,6 +201,62 @@ impl<I: Item> TreeBuilder<I> {
         if ends_node(open.len(), boundary) {
             self.close_index(height);
         }
+    }
+}
+
+/// One item over and over, in a tree whose items have no keys: for each height
+/// the node that holds nothing else.
+#[derive(Clone, Debug)]
+pub struct Run<I: Item> {
+    item: I,
+    nodes: Vec<RunNode<I>>,
+}
+
+#[derive(Clone, Debug)]
+struct RunNode<I: Item> {
+    child: Child<I>,
+    new: NewNode<I>,
+}
+
+impl<I: Item<Key = ()>> Run<I> {
+    /// Runs of this item, with nodes for up to `most` of it.
+    pub fn new(item: I, most: u64) -> Self {
+        let mut run = Self {
+            item,
+            nodes: Vec::new(),
+        };
+        // The next height may hold as many again as a node can.
+        while let Some(node) = run.next_node()
+            && node.child.totals.items <= most
+        {
+            run.nodes.push(node);
+        }
+        run
+    }
+
+    /// The first node of the next height that closes.
+    fn next_node(&self) -> Option<RunNode<I>> {
+        let mut builder = TreeBuilder::new();
+        while builder.finished.is_empty() {
+            match self.nodes.last() {
+                None => builder.push(self.item.clone()),
+                Some(node) => builder.push_subtree(node.child.clone(), self.nodes.len() as u8 - 1),
+            }
+        }
+        let new = builder.finished.pop()?;
+        let child = builder.indexes.pop()?.pop()?;
+        Some(RunNode { child, new })
+    }
+
+    /// The item.
+    pub const fn item(&self) -> &I {
+        &self.item
+    }
+
+    /// Whether a node of some height holds nothing else.
+    pub fn is_node(&self, height: u8, hash: &Hash) -> bool {
+        let node = self.nodes.get(usize::from(height));
+        node.is_some_and(|node| node.child.hash == *hash)
     }
 }
 

@@ -14,7 +14,7 @@ use super::remove::remove_all;
 use super::{Checkout, CheckoutReport, Job, Owner, SLICE};
 use crate::disk::{self, Parents, Root};
 use crate::error::{Error, Result, at_root};
-use crate::file::ChunkReader;
+use crate::file::{ChunkReader, Piece};
 use crate::tree;
 
 /// Writes entries of a snapshot into the directory.
@@ -289,14 +289,19 @@ impl<'a> Writer<'a> {
         self.checkout.workers.wait(async {
             let (mut chunks, _) = ChunkReader::open(self.checkout.repository, content, 0).await?;
             let mut hole_at_end = false;
-            while let Some(chunk) = chunks.next().await? {
-                hole_at_end = is_hole(&chunk);
-                if hole_at_end {
-                    file.seek(SeekFrom::Current(chunk.len() as i64))
-                        .map_err(fail)?;
-                } else {
-                    file.write_all(&chunk).map_err(fail)?;
-                }
+            while let Some(piece) = chunks.next_piece().await? {
+                let length = match piece {
+                    Piece::Data(chunk) if !is_hole(&chunk) => {
+                        file.write_all(&chunk).map_err(fail)?;
+                        hole_at_end = false;
+                        continue;
+                    }
+                    Piece::Data(chunk) => chunk.len() as u64,
+                    Piece::Zeros(length) => length,
+                };
+                let length = SeekFrom::Current(length as i64);
+                file.seek(length).map_err(fail)?;
+                hole_at_end = true;
             }
             if hole_at_end {
                 file.set_len(content.size()).map_err(fail)?;

@@ -1,8 +1,9 @@
 //! Files and links.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 
 use bytes::Bytes;
 use elevo_core::{Name, TreePath};
@@ -10,13 +11,13 @@ use elevo_objects::{
     Chunker, Content, Entry, Kind, Link, MAX_LINK_BYTES, MIN_CHUNK, Mode, TimeEntry,
 };
 use rayon::prelude::*;
-use rustix::fs::{AtFlags, FileType, Mode as Bits, OFlags, Stat};
+use rustix::fs::{AtFlags, FileType, Mode as Bits, OFlags, SeekFrom, Stat};
 use rustix::io::Errno;
 
 use super::{Importer, Known, KnownEntry, LossKind, ReadEntry, SLICE};
 use crate::disk;
 use crate::error::{Error, Result};
-use crate::file::ContentBuilder;
+use crate::file::{ContentBuilder, ZEROS};
 use crate::stat_cache::{Fingerprint, Seen};
 use crate::store::Object;
 
@@ -150,11 +151,27 @@ impl Importer<'_> {
             self.sink.add(vec![Object { key, data }])?;
             return Ok(content);
         }
+        let file = File::from(fd);
         let mut builder = ContentBuilder::default();
-        for (at, chunk) in Chunker::new(File::from(fd)).enumerate() {
-            builder.push(chunk?);
-            if at % CHUNKS_HELD == CHUNKS_HELD - 1 {
+        let (mut at, mut held) = (0, 0);
+        let mut chunks = Chunker::new(Span::new(&file, at, size));
+        while let Some(chunk) = chunks.next().transpose()? {
+            at += chunk.len() as u64;
+            held += 1;
+            let may_go_on = ZEROS.is_chunk(&chunk);
+            builder.push(chunk);
+            let zeros = match may_go_on {
+                true => ZEROS.chunks_in(hole_at(&file, at, size)),
+                false => 0,
+            };
+            if zeros > 0 {
+                builder.push_zeros(zeros);
+                at += ZEROS.bytes_of(zeros);
+                chunks = Chunker::new(Span::new(&file, at, size));
+            }
+            if zeros > 0 || held == CHUNKS_HELD {
                 self.sink.add(builder.take_objects())?;
+                held = 0;
             }
         }
         let (content, objects) = builder.finish();
@@ -256,6 +273,42 @@ fn has_known_time(stat: &Stat, known: &KnownEntry, size: u64) -> bool {
     let modified = disk::modified(stat);
     let known = known.time.and_then(|time| time.modified);
     is_file && stat.st_size as u64 == size && modified.is_some() && modified == known
+}
+
+/// A part of a file, read without moving where the file stands. A file that
+/// grows meanwhile has no end otherwise.
+struct Span<'a> {
+    file: &'a File,
+    at: u64,
+    end: u64,
+}
+
+impl<'a> Span<'a> {
+    const fn new(file: &'a File, at: u64, end: u64) -> Self {
+        Self { file, at, end }
+    }
+}
+
+impl Read for Span<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let left = usize::try_from(self.end - self.at).unwrap_or(usize::MAX);
+        let length = into.len().min(left);
+        let read = self.file.read_at(&mut into[..length], self.at)?;
+        self.at += read as u64;
+        Ok(read)
+    }
+}
+
+/// How long the hole of a file is that `at` is in, up to `end`.
+fn hole_at(file: &File, at: u64, end: u64) -> u64 {
+    let next = match rustix::fs::seek(file, SeekFrom::Data(at)) {
+        Ok(data) => data.min(end),
+        // No data comes any more; it may have become shorter.
+        Err(Errno::NXIO) => file.metadata().map_or(at, |now| now.len().min(end)),
+        // A file system that knows no holes.
+        Err(_) => at,
+    };
+    next.saturating_sub(at)
 }
 
 /// An error on the way from a file to the sink.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use elevo_core::Name;
 use elevo_objects::{
     ChunkItem, Content, DirItem, Entry, Item, Kind, Link, MAX_CHUNK, MAX_ITEMS, MIN_ITEMS, Mode,
-    Node, Root, Totals, Tree, is_boundary,
+    Node, Root, Run, Totals, Tree, TreeBuilder, is_boundary,
 };
 use proptest::prelude::*;
 
@@ -148,6 +148,32 @@ proptest! {
         let edit = Splice { start: end, end, with: with.clone() };
         chunks.extend(with);
         check_edit(&mut forest, &root, &edit, chunks);
+    }
+
+    #[test]
+    fn a_run_pushed_at_once_gives_the_list_built_anew(
+        before in prop::collection::vec(any_chunk_item(), 0..300),
+        run in any_chunk_item(),
+        count in prop_oneof![0..600_u64, 65_000..70_000_u64],
+        after in prop::collection::vec(any_chunk_item(), 0..300),
+    ) {
+        let mut anew = Forest::new();
+        let repeated = std::iter::repeat_n(run, count as usize);
+        let items = before.iter().copied().chain(repeated).chain(after.iter().copied());
+        let expected = anew.build(items);
+        let mut builder = TreeBuilder::new();
+        before.into_iter().for_each(|item| builder.push(item));
+        builder.push_run(&Run::new(run, 1 << 30), count);
+        after.into_iter().for_each(|item| builder.push(item));
+        prop_assert_eq!(builder.finish(), expected);
+        let mut made = Forest::new();
+        made.keep(&mut builder);
+        let mut old = anew.take_made();
+        let mut new = made.take_made();
+        for sizes in [&mut old, &mut new] {
+            sizes.sort_unstable();
+        }
+        prop_assert_eq!(new, old);
     }
 
     #[test]

@@ -140,11 +140,11 @@ fn contains(bytes: &[u8], words: &str) -> bool {
 
 async fn what_is_no_file_holds_nobody_up(runtime: Runtime) {
     let arena = Arena::new(runtime).await;
-    // A pipe that nobody writes to, a file with more holes than its disk has room, a deep
+    // A pipe that nobody writes to, a file that is all hole and longer than anybody could read, a deep
     // directory, and names that are no text.
     arena
         .attack(
-            "mkfifo pipe; truncate -s 300m huge; \
+            "mkfifo pipe; truncate -s 1E huge; \
              (for i in $(seq 200); do mkdir deep && cd deep || exit; done); \
              touch \"$(printf 'no\\nline')\" \"$(printf '\\377\\376')\" -- '-rf' '..data'",
         )
@@ -155,8 +155,7 @@ async fn what_is_no_file_holds_nobody_up(runtime: Runtime) {
         .request(Method::POST, &at("snapshot"))
         .json(&json!({}));
     let taken = tokio::time::timeout(Duration::from_secs(60), taking.send()).await;
-    let status = taken.expect("it ends in time").unwrap().status().as_u16();
-    assert!([201, 422].contains(&status), "{status}");
+    assert_eq!(taken.expect("it ends in time").unwrap().status(), 201);
     arena.unharmed().await;
     // An archive that fails on the way says so, by breaking off.
     let deep = arena.service.request(Method::GET, &at("archive?path=deep"));
