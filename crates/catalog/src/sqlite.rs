@@ -1,7 +1,8 @@
 //! The catalog in one SQLite file.
 //!
 //! One connection writes, so that writers of this process queue instead of
-//! failing; a few others read beside it (WAL). A change is one transaction that
+//! failing; a few others read beside it (WAL). A change is a transaction, or a
+//! savepoint in one that it shares with those that waited for the same turn: it
 //! takes the write lock when it begins, so that what it reads stays true until
 //! it ends, and is synced when it ends (`synchronous=FULL`). Other processes
 //! may open the same file: they wait for one another.
@@ -9,6 +10,7 @@
 mod database;
 mod events;
 mod failure;
+mod group;
 mod keys;
 mod landing;
 mod lists;

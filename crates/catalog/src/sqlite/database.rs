@@ -10,10 +10,11 @@ use sqlx::migrate::Migrator;
 use sqlx::sqlite::{
     SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteRow, SqliteSynchronous,
 };
-use sqlx::{ConnectOptions, Row, Sqlite, SqliteConnection, SqlitePool, Transaction};
+use sqlx::{ConnectOptions, Connection, Row, Sqlite, SqliteConnection, SqlitePool};
 use tempfile::NamedTempFile;
 use tokio::time::sleep;
 
+use super::group::{Group, Write};
 use super::{SqliteOptions, failure};
 use crate::bounds::MAX_LISTED;
 use crate::error::{Error, Limit, Result};
@@ -33,13 +34,12 @@ const LOG_BYTES: &str = "16777216";
 /// written: what a large landing changes goes into the log once.
 const WRITER_PAGES: &str = "-16384";
 
-/// Takes the write lock at once: a transaction that takes it later fails when
-/// somebody else has written meanwhile.
-const BEGIN: &str = "BEGIN IMMEDIATE";
+/// One statement with what is bound to it.
+pub(super) type Statement<'a> = sqlx::query::Query<'a, Sqlite, sqlx::sqlite::SqliteArguments>;
 
 #[derive(Debug)]
 pub(super) struct Database {
-    writer: SqlitePool,
+    group: Group,
     readers: SqlitePool,
 }
 
@@ -51,15 +51,13 @@ impl Database {
             .busy_timeout(options.wait)
             .foreign_keys(true)
             .disable_statement_logging();
-        let pool = |connections| {
-            SqlitePoolOptions::new()
-                .max_connections(connections)
-                .acquire_timeout(options.wait)
-                // They last: nothing can come between a process and its file.
-                .idle_timeout(None)
-                .max_lifetime(None)
-                .test_before_acquire(false)
-        };
+        let pool = SqlitePoolOptions::new()
+            .max_connections(options.readers)
+            .acquire_timeout(options.wait)
+            // They last: nothing can come between a process and its file.
+            .idle_timeout(None)
+            .max_lifetime(None)
+            .test_before_acquire(false);
         let write = connect
             .clone()
             .journal_mode(SqliteJournalMode::Wal)
@@ -69,12 +67,8 @@ impl Database {
             // What undoes one statement needs no file.
             .pragma("temp_store", "memory");
         let mut left = options.wait.as_millis() / AGAIN.as_millis();
-        let writer = loop {
-            match pool(1)
-                .connect_with(write.clone())
-                .await
-                .map_err(failure::of)
-            {
+        let mut writer = loop {
+            match write.connect().await.map_err(failure::of) {
                 // Nobody waits for the lock that turns a new file into one with a
                 // log: SQLite fails at once when two want it.
                 Err(Error::Busy) if left > 0 => {
@@ -84,16 +78,17 @@ impl Database {
                 connected => break connected?,
             }
         };
-        migrate(&writer).await?;
-        let readers = pool(options.readers).connect_with(connect.read_only(true));
+        migrate(&mut writer).await?;
+        let readers = pool.connect_with(connect.read_only(true));
         let readers = readers.await.map_err(failure::of)?;
-        Ok(Self { writer, readers })
+        let group = Group::new(writer, options.wait);
+        Ok(Self { group, readers })
     }
 
     pub(super) async fn close(&self) {
         // The last connection to close empties the log: it must be able to write.
         self.readers.close().await;
-        self.writer.close().await;
+        self.group.close().await;
     }
 
     /// Connections to read from. What was written before is seen.
@@ -101,14 +96,17 @@ impl Database {
         &self.readers
     }
 
-    /// The connection that writes, for a change of one statement.
-    pub(super) fn writer(&self) -> &SqlitePool {
-        &self.writer
+    /// A change that nobody else writes beside. Undone when dropped.
+    pub(super) async fn write(&self) -> Result<Write> {
+        self.group.write().await
     }
 
-    /// A transaction that nobody else writes beside. Undone when dropped.
-    pub(super) async fn write(&self) -> Result<Transaction<'static, Sqlite>> {
-        self.writer.begin_with(BEGIN).await.map_err(failure::of)
+    /// A change of one statement; how many rows it changed.
+    pub(super) async fn run(&self, statement: Statement<'_>) -> Result<u64> {
+        let mut write = self.write().await?;
+        let done = statement.execute(&mut *write).await.map_err(failure::of)?;
+        write.commit().await?;
+        Ok(done.rows_affected())
     }
 
     pub(super) async fn check(&self) -> Result<()> {
@@ -116,14 +114,16 @@ impl Database {
             .fetch_one(&self.readers)
             .await
             .map_err(failure::of)?;
-        let transaction = self.write().await?;
-        transaction.rollback().await.map_err(failure::of)
+        self.write().await.map(drop)
     }
 }
 
 /// In one transaction: whoever comes second finds it done.
-async fn migrate(writer: &SqlitePool) -> Result<()> {
-    let mut transaction = writer.begin_with(BEGIN).await.map_err(failure::of)?;
+async fn migrate(writer: &mut SqliteConnection) -> Result<()> {
+    let mut transaction = writer
+        .begin_with("BEGIN IMMEDIATE")
+        .await
+        .map_err(failure::of)?;
     // Not `run`: a future that borrows a connection that way cannot change threads.
     MIGRATIONS
         .run_direct(None, &mut *transaction, false)
@@ -157,14 +157,10 @@ fn make_private(file: &Path) -> io::Result<()> {
     Ok(())
 }
 
-pub(super) async fn commit(transaction: Transaction<'static, Sqlite>) -> Result<()> {
-    transaction.commit().await.map_err(failure::of)
-}
-
 /// Refuses when `count` says that there are [`MAX_LISTED`] already.
 pub(super) async fn check_room(
     connection: &mut SqliteConnection,
-    count: sqlx::query::Query<'_, Sqlite, sqlx::sqlite::SqliteArguments>,
+    count: Statement<'_>,
     which: Limit,
 ) -> Result<()> {
     let row: SqliteRow = count.fetch_one(connection).await.map_err(failure::of)?;

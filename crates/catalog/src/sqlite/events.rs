@@ -4,7 +4,7 @@ use elevo_core::Timestamp;
 use serde_json::json;
 use sqlx::{QueryBuilder, Sqlite, SqliteConnection};
 
-use super::database::{self, Database};
+use super::database::Database;
 use super::{failure, rows};
 use crate::bounds::{self, micros};
 use crate::error::Result;
@@ -25,7 +25,7 @@ const FORGOTTEN: u32 = 5000;
 pub(super) async fn add(database: &Database, event: &NewEvent) -> Result<u64> {
     let mut transaction = database.write().await?;
     let id = insert(&mut transaction, event).await?;
-    database::commit(transaction).await?;
+    transaction.commit().await?;
     Ok(id)
 }
 
@@ -139,6 +139,6 @@ pub(super) async fn forget(database: &Database, before: Timestamp) -> Result<u64
             deleted.await.map_err(failure::of)?;
         }
     }
-    database::commit(transaction).await?;
+    transaction.commit().await?;
     Ok(old.len() as u64)
 }

@@ -39,7 +39,7 @@ pub(super) async fn add(database: &Database, key: &ApiKey) -> Result<()> {
         .execute(&mut *transaction)
         .await
         .map_err(failure::of_adding(Kind::Key))?;
-    database::commit(transaction).await
+    transaction.commit().await
 }
 
 pub(super) async fn by_hash(database: &Database, hash: &[u8; 32]) -> Result<Option<ApiKey>> {
@@ -73,12 +73,10 @@ pub(super) async fn revoke(
     at: Timestamp,
 ) -> Result<bool> {
     let update = "UPDATE api_keys SET revoked = ? WHERE tenant = ? AND id = ? AND revoked IS NULL";
-    let done = sqlx::query(update)
+    let statement = sqlx::query(update)
         .bind(micros(at)?)
         .bind(&tenant.as_bytes()[..])
-        .bind(id)
-        .execute(database.writer())
-        .await
-        .map_err(failure::of)?;
-    Ok(done.rows_affected() > 0)
+        .bind(id);
+    let done = database.run(statement).await?;
+    Ok(done > 0)
 }

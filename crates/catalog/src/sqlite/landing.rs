@@ -4,7 +4,7 @@ use elevo_objects::SnapshotId;
 use serde_json::json;
 use sqlx::SqliteConnection;
 
-use super::database::{self, Database};
+use super::database::Database;
 use super::{events, failure, log, retention, reviews, rows, versions, workspaces};
 use crate::bounds::{self, MAX_COUNTS_BYTES, micros};
 use crate::error::{Error, Kind, Result};
@@ -39,7 +39,7 @@ pub(super) async fn land(database: &Database, landing: &Landing) -> Result<Lande
     if steps.iter().any(|step| step.sequence.is_some()) {
         move_head(&mut transaction, landing, head, sequence).await?;
     }
-    database::commit(transaction).await?;
+    transaction.commit().await?;
     Ok(Landed {
         head,
         sequence,

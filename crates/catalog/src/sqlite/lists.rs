@@ -6,7 +6,7 @@ use elevo_core::{SandboxState, TenantId, Timestamp};
 use sqlx::sqlite::SqliteRow;
 use sqlx::{QueryBuilder, Sqlite};
 
-use super::database::{self, Database};
+use super::database::Database;
 use super::sandboxes::columns;
 use super::{failure, rows};
 use crate::bounds::{self, micros};
@@ -43,7 +43,7 @@ pub(super) async fn page<T>(
         .map_err(failure::of)?;
     let rows = select.build().fetch_all(&mut *transaction).await;
     let items = rows::all(&rows.map_err(failure::of)?, read)?;
-    database::commit(transaction).await?;
+    transaction.commit().await.map_err(failure::of)?;
     Ok(Page {
         items,
         total: to_count(total)?,

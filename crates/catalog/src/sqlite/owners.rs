@@ -20,7 +20,7 @@ pub(super) async fn add_tenant(database: &Database, tenant: &Tenant) -> Result<(
         .execute(&mut *transaction)
         .await
         .map_err(failure::of_adding(Kind::Tenant))?;
-    database::commit(transaction).await
+    transaction.commit().await
 }
 
 pub(super) async fn tenants(database: &Database) -> Result<Vec<Tenant>> {
@@ -45,7 +45,7 @@ pub(super) async fn add_agent(database: &Database, agent: &Agent) -> Result<()> 
         .execute(&mut *transaction)
         .await
         .map_err(failure::of_adding(Kind::Agent))?;
-    database::commit(transaction).await
+    transaction.commit().await
 }
 
 pub(super) async fn agents(database: &Database, tenant: TenantId) -> Result<Vec<Agent>> {

@@ -4,7 +4,7 @@ use elevo_core::{TenantId, Timestamp};
 use serde_json::Value;
 use sqlx::{QueryBuilder, Sqlite, SqliteConnection};
 
-use super::database::{self, Database};
+use super::database::Database;
 use super::{failure, lists, rows};
 use crate::bounds::{self, MAX_POLICY_BYTES, micros};
 use crate::error::{Error, Kind, Result};
@@ -70,7 +70,7 @@ pub(super) async fn add(database: &Database, project: &Project, policy: &Value) 
         .execute(&mut *transaction)
         .await
         .map_err(failure::of)?;
-    database::commit(transaction).await
+    transaction.commit().await
 }
 
 fn policy_text(policy: &Value) -> Result<String> {
@@ -148,7 +148,7 @@ pub(super) async fn change(
     };
     bounds::project(&project)?;
     update(&mut transaction, &project).await?;
-    database::commit(transaction).await?;
+    transaction.commit().await?;
     Ok(project)
 }
 
@@ -166,7 +166,7 @@ pub(super) async fn begin_removal(
     };
     bounds::project(&project)?;
     update(&mut transaction, &project).await?;
-    database::commit(transaction).await?;
+    transaction.commit().await?;
     Ok(project)
 }
 
@@ -214,7 +214,7 @@ pub(super) async fn set_policy(
         .execute(&mut *transaction)
         .await
         .map_err(failure::of)?;
-    database::commit(transaction).await?;
+    transaction.commit().await?;
     Ok(project)
 }
 

@@ -2,7 +2,7 @@
 
 use sqlx::Row;
 
-use super::database::{self, Database};
+use super::database::Database;
 use super::failure;
 use crate::error::{Error, Result};
 
@@ -48,7 +48,7 @@ pub(super) async fn remove(database: &Database, id: &str) -> Result<bool> {
         .execute(&mut *transaction)
         .await
         .map_err(failure::of)?;
-    database::commit(transaction).await?;
+    transaction.commit().await?;
     Ok(done.rows_affected() > 0)
 }
 
@@ -64,13 +64,9 @@ async fn is_removing(database: &Database, id: &str) -> Result<Option<bool>> {
 
 async fn delete_all(database: &Database, delete: &'static str, project: &str) -> Result<()> {
     loop {
-        let done = sqlx::query(delete)
-            .bind(project)
-            .bind(BATCH)
-            .execute(database.writer())
-            .await
-            .map_err(failure::of)?;
-        if done.rows_affected() < u64::from(BATCH) {
+        let statement = sqlx::query(delete).bind(project).bind(BATCH);
+        let done = database.run(statement).await?;
+        if done < u64::from(BATCH) {
             return Ok(());
         }
     }

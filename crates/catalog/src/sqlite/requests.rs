@@ -1,10 +1,10 @@
 //! Requests that may come twice.
 
 use elevo_core::{TenantId, Timestamp};
+use sqlx::SqliteConnection;
 use sqlx::sqlite::SqliteRow;
-use sqlx::{Sqlite, Transaction};
 
-use super::database::{self, Database};
+use super::database::Database;
 use super::{failure, rows};
 use crate::bounds::{self, micros};
 use crate::error::{Error, Kind, Result};
@@ -30,12 +30,12 @@ pub(super) async fn begin(database: &Database, request: &IdempotentRequest) -> R
         .execute(&mut *transaction)
         .await
         .map_err(failure::of_adding(Kind::Request))?;
-    database::commit(transaction).await?;
+    transaction.commit().await?;
     Ok(Begun::New)
 }
 
 async fn find(
-    transaction: &mut Transaction<'static, Sqlite>,
+    transaction: &mut SqliteConnection,
     request: &IdempotentRequest,
 ) -> Result<Option<SqliteRow>> {
     let select = "SELECT route, fingerprint, status, body FROM requests \
@@ -44,7 +44,7 @@ async fn find(
         .bind(&request.tenant.as_bytes()[..])
         .bind(&request.key)
         .bind(micros(request.now)?)
-        .fetch_optional(&mut **transaction)
+        .fetch_optional(&mut *transaction)
         .await
         .map_err(failure::of)
 }
@@ -74,15 +74,13 @@ pub(super) async fn finish(
     bounds::body(body)?;
     let update = "UPDATE requests SET status = ?, body = ? \
                   WHERE tenant = ? AND idempotency_key = ? AND status IS NULL";
-    let done = sqlx::query(update)
+    let statement = sqlx::query(update)
         .bind(status)
         .bind(body)
         .bind(&tenant.as_bytes()[..])
-        .bind(key)
-        .execute(database.writer())
-        .await
-        .map_err(failure::of)?;
-    if done.rows_affected() == 0 {
+        .bind(key);
+    let done = database.run(statement).await?;
+    if done == 0 {
         let what = Kind::Request;
         return Err(Error::NotFound { what });
     }
@@ -91,21 +89,15 @@ pub(super) async fn finish(
 
 pub(super) async fn abandon(database: &Database, tenant: TenantId, key: &str) -> Result<()> {
     let delete = "DELETE FROM requests WHERE tenant = ? AND idempotency_key = ? AND status IS NULL";
-    sqlx::query(delete)
-        .bind(&tenant.as_bytes()[..])
-        .bind(key)
-        .execute(database.writer())
-        .await
-        .map_err(failure::of)?;
+    let statement = sqlx::query(delete).bind(&tenant.as_bytes()[..]).bind(key);
+    database.run(statement).await?;
     Ok(())
 }
 
 pub(super) async fn abandon_all(database: &Database) -> Result<u64> {
-    let done = sqlx::query("DELETE FROM requests WHERE status IS NULL")
-        .execute(database.writer())
-        .await
-        .map_err(failure::of)?;
-    Ok(done.rows_affected())
+    let statement = sqlx::query("DELETE FROM requests WHERE status IS NULL");
+    let done = database.run(statement).await?;
+    Ok(done)
 }
 
 pub(super) async fn forget(database: &Database, now: Timestamp) -> Result<u64> {
@@ -114,14 +106,10 @@ pub(super) async fn forget(database: &Database, now: Timestamp) -> Result<u64> {
     let now = micros(now)?;
     let mut forgotten = 0;
     loop {
-        let done = sqlx::query(delete)
-            .bind(now)
-            .bind(FORGET)
-            .execute(database.writer())
-            .await
-            .map_err(failure::of)?;
-        forgotten += done.rows_affected();
-        if done.rows_affected() < u64::from(FORGET) {
+        let statement = sqlx::query(delete).bind(now).bind(FORGET);
+        let done = database.run(statement).await?;
+        forgotten += done;
+        if done < u64::from(FORGET) {
             return Ok(forgotten);
         }
     }

@@ -7,7 +7,7 @@ use elevo_objects::SnapshotId;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{SqliteConnection, SqliteExecutor};
 
-use super::database::{self, Database};
+use super::database::Database;
 use super::{failure, projects, rows};
 use crate::bounds::{self, micros};
 use crate::error::{Error, Kind, Result};
@@ -119,7 +119,7 @@ pub(super) async fn drop_versions(
             dropped.push(*snapshot);
         }
     }
-    database::commit(transaction).await?;
+    transaction.commit().await?;
     Ok(dropped)
 }
 

@@ -5,7 +5,7 @@ use elevo_objects::Entry;
 use serde_json::json;
 use sqlx::{QueryBuilder, Sqlite, SqliteConnection};
 
-use super::database::{self, Database};
+use super::database::Database;
 use super::{events, failure, lists, retention, rows};
 use crate::bounds::{self, micros};
 use crate::error::{Error, Kind, Result};
@@ -128,7 +128,7 @@ pub(super) async fn change(
 ) -> Result<Review> {
     let mut transaction = database.write().await?;
     let review = apply(&mut transaction, id, change, now).await?;
-    database::commit(transaction).await?;
+    transaction.commit().await?;
     Ok(review)
 }
 

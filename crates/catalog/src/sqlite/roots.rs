@@ -5,7 +5,7 @@ use elevo_objects::SnapshotId;
 use sqlx::Sqlite;
 use sqlx::sqlite::{SqliteArguments, SqliteRow};
 
-use super::database::{self, Database};
+use super::database::Database;
 use super::{failure, rows};
 use crate::bounds;
 use crate::error::Result;
@@ -226,7 +226,7 @@ async fn of_projects(
     let left = limit - rows.len() as u32;
     let more = more.bind(left).fetch_all(&mut *transaction).await;
     rows.extend(more.map_err(failure::of)?);
-    database::commit(transaction).await?;
+    transaction.commit().await.map_err(failure::of)?;
     Ok(rows)
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use elevo_core::Timestamp;
 use sqlx::SqliteConnection;
 
-use super::database::{self, Database};
+use super::database::Database;
 use super::{events, failure, rows};
 use crate::bounds::{self, MAX_BATCH, micros};
 use crate::change::SandboxChange;
@@ -64,7 +64,7 @@ pub(super) async fn add(
         events::tell(&mut transaction, sandbox, starting, sandbox.created).await?;
     }
     check_limits(&mut transaction, sandboxes, limits).await?;
-    database::commit(transaction).await
+    transaction.commit().await
 }
 
 async fn check_limits(
@@ -165,7 +165,7 @@ pub(super) async fn change(
     for kind in &change.tells {
         events::tell(&mut transaction, &sandbox, *kind, now).await?;
     }
-    database::commit(transaction).await?;
+    transaction.commit().await?;
     Ok(sandbox)
 }
 
@@ -183,6 +183,6 @@ pub(super) async fn remove(database: &Database, id: &str, now: Timestamp) -> Res
         .execute(&mut *transaction)
         .await
         .map_err(failure::of)?;
-    database::commit(transaction).await?;
+    transaction.commit().await?;
     Ok(true)
 }

@@ -16,11 +16,9 @@ pub(super) async fn get(database: &Database, name: &str) -> Result<Option<String
 pub(super) async fn set(database: &Database, name: &str, value: &str) -> Result<()> {
     bounds::name("the name of a setting", name)?;
     bounds::text("the value of a setting", value)?;
-    sqlx::query("REPLACE INTO settings (name, value) VALUES (?, ?)")
+    let statement = sqlx::query("REPLACE INTO settings (name, value) VALUES (?, ?)")
         .bind(name)
-        .bind(value)
-        .execute(database.writer())
-        .await
-        .map_err(failure::of)?;
+        .bind(value);
+    database.run(statement).await?;
     Ok(())
 }

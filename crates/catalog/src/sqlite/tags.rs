@@ -68,7 +68,7 @@ pub(super) async fn set(
         .execute(&mut *transaction)
         .await
         .map_err(failure::of)?;
-    database::commit(transaction).await
+    transaction.commit().await
 }
 
 pub(super) async fn get(database: &Database, project: &str, name: &str) -> Result<Option<Tag>> {
@@ -99,11 +99,9 @@ pub(super) async fn list(
 }
 
 pub(super) async fn remove(database: &Database, project: &str, name: &str) -> Result<bool> {
-    let done = sqlx::query("DELETE FROM tags WHERE project = ? AND name = ?")
+    let statement = sqlx::query("DELETE FROM tags WHERE project = ? AND name = ?")
         .bind(project)
-        .bind(name)
-        .execute(database.writer())
-        .await
-        .map_err(failure::of)?;
-    Ok(done.rows_affected() > 0)
+        .bind(name);
+    let done = database.run(statement).await?;
+    Ok(done > 0)
 }

@@ -35,7 +35,7 @@ pub(super) async fn put(database: &Database, template: &Template) -> Result<()> 
         .execute(&mut *transaction)
         .await
         .map_err(failure::of)?;
-    database::commit(transaction).await
+    transaction.commit().await
 }
 
 pub(super) async fn get(database: &Database, name: &str) -> Result<Option<Template>> {
@@ -58,10 +58,7 @@ pub(super) async fn list(database: &Database) -> Result<Vec<Template>> {
 }
 
 pub(super) async fn remove(database: &Database, name: &str) -> Result<bool> {
-    let done = sqlx::query("DELETE FROM templates WHERE name = ?")
-        .bind(name)
-        .execute(database.writer())
-        .await
-        .map_err(failure::of)?;
-    Ok(done.rows_affected() > 0)
+    let statement = sqlx::query("DELETE FROM templates WHERE name = ?").bind(name);
+    let done = database.run(statement).await?;
+    Ok(done > 0)
 }

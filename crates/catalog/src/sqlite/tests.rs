@@ -3,6 +3,7 @@
 mod damage;
 mod file;
 mod format;
+mod group;
 mod plans;
 mod version_2;
 mod version_4;
@@ -44,8 +45,9 @@ impl Temporary {
     /// Changes the file as nobody should.
     async fn meddle(&self, sql: &'static str) {
         let catalog = self.open().await;
-        let writer = catalog.database.writer();
-        sqlx::raw_sql(sql).execute(writer).await.unwrap();
+        let mut write = catalog.database.write().await.unwrap();
+        sqlx::raw_sql(sql).execute(&mut *write).await.unwrap();
+        write.commit().await.unwrap();
         catalog.close().await;
     }
 }

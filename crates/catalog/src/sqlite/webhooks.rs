@@ -4,7 +4,7 @@ use elevo_core::{TenantId, Timestamp};
 use sqlx::sqlite::SqliteRow;
 use sqlx::{QueryBuilder, Sqlite};
 
-use super::database::{self, Database};
+use super::database::Database;
 use super::{events, failure, rows};
 use crate::bounds::{self, micros};
 use crate::error::{Error, Kind, Limit, Result};
@@ -56,7 +56,7 @@ pub(super) async fn add(database: &Database, webhook: &Webhook) -> Result<()> {
         .execute(&mut *transaction)
         .await
         .map_err(failure::of_adding(Kind::Webhook))?;
-    database::commit(transaction).await
+    transaction.commit().await
 }
 
 pub(super) async fn get(database: &Database, id: &str) -> Result<Option<Webhook>> {
@@ -79,12 +79,9 @@ pub(super) async fn list(database: &Database, tenant: Option<TenantId>) -> Resul
 }
 
 pub(super) async fn remove(database: &Database, id: &str) -> Result<bool> {
-    let done = sqlx::query("DELETE FROM webhooks WHERE id = ?")
-        .bind(id)
-        .execute(database.writer())
-        .await
-        .map_err(failure::of)?;
-    Ok(done.rows_affected() > 0)
+    let statement = sqlx::query("DELETE FROM webhooks WHERE id = ?").bind(id);
+    let done = database.run(statement).await?;
+    Ok(done > 0)
 }
 
 /// Position and deliveries in one transaction: each event once.
@@ -140,7 +137,7 @@ pub(super) async fn queue(
     let moved = sqlx::query("UPDATE webhooks SET position = ? WHERE id = ?");
     let moved = moved.bind(last).bind(id).execute(&mut *transaction).await;
     moved.map_err(failure::of)?;
-    database::commit(transaction).await?;
+    transaction.commit().await?;
     Ok(last as u64 - position)
 }
 
@@ -199,7 +196,7 @@ pub(super) async fn note(
             .await
             .map_err(failure::of)?;
     }
-    database::commit(transaction).await
+    transaction.commit().await
 }
 
 pub(super) async fn list_deliveries(
@@ -231,12 +228,10 @@ pub(super) async fn replay(
 ) -> Result<bool> {
     const AGAIN: &str = "UPDATE deliveries SET state = 'pending', attempts = 0, due = ?1, \
          status = NULL, error = NULL, updated = ?1 WHERE webhook = ?2 AND event = ?3";
-    let done = sqlx::query(AGAIN)
+    let statement = sqlx::query(AGAIN)
         .bind(micros(now)?)
         .bind(id)
-        .bind(i64::try_from(event).unwrap_or(i64::MAX))
-        .execute(database.writer())
-        .await
-        .map_err(failure::of)?;
-    Ok(done.rows_affected() > 0)
+        .bind(i64::try_from(event).unwrap_or(i64::MAX));
+    let done = database.run(statement).await?;
+    Ok(done > 0)
 }

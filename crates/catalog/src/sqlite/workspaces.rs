@@ -3,7 +3,7 @@
 use elevo_core::{TenantId, Timestamp};
 use sqlx::{QueryBuilder, Sqlite, SqliteConnection};
 
-use super::database::{self, Database};
+use super::database::Database;
 use super::{failure, lists, projects, retention, rows};
 use crate::bounds::{self, MAX_SYNC_BYTES, micros};
 use crate::error::{Error, Kind, Result};
@@ -65,7 +65,7 @@ pub(super) async fn add(database: &Database, workspace: &Workspace) -> Result<()
         .execute(&mut *transaction)
         .await
         .map_err(failure::of_adding(Kind::Workspace))?;
-    database::commit(transaction).await
+    transaction.commit().await
 }
 
 fn sync_text(workspace: &Workspace) -> Result<String> {
@@ -130,7 +130,7 @@ pub(super) async fn change(
     let workspace = change.apply(workspace, now)?;
     check_kept(&mut transaction, &workspace).await?;
     update(&mut transaction, &workspace).await?;
-    database::commit(transaction).await?;
+    transaction.commit().await?;
     Ok(workspace)
 }
 
@@ -180,11 +180,9 @@ pub(super) async fn update(connection: &mut SqliteConnection, workspace: &Worksp
 }
 
 pub(super) async fn remove(database: &Database, tenant: TenantId, id: &str) -> Result<bool> {
-    let done = sqlx::query("DELETE FROM workspaces WHERE tenant = ? AND id = ?")
+    let statement = sqlx::query("DELETE FROM workspaces WHERE tenant = ? AND id = ?")
         .bind(&tenant.as_bytes()[..])
-        .bind(id)
-        .execute(database.writer())
-        .await
-        .map_err(failure::of)?;
-    Ok(done.rows_affected() > 0)
+        .bind(id);
+    let done = database.run(statement).await?;
+    Ok(done > 0)
 }

@@ -15,7 +15,7 @@ use crate::error::{Error, Limit};
 use crate::records::{Agent, ApiKey, KeyLimits, Template, Tenant};
 
 /// Gives up soon.
-const HASTY: SqliteOptions = SqliteOptions {
+pub(super) const HASTY: SqliteOptions = SqliteOptions {
     readers: 1,
     wait: Duration::from_millis(50),
 };
@@ -42,11 +42,7 @@ async fn only_its_owner_reads_the_file_and_its_log() {
 async fn every_change_is_synced_and_foreign_keys_are_kept() {
     let place = Temporary::new();
     let catalog = place.open().await;
-    let pragma = async |name: &'static str, pool| -> String {
-        let row = sqlx::query_scalar::<_, String>(name).fetch_one(pool).await;
-        row.unwrap()
-    };
-    let (writer, readers) = (catalog.database.writer(), catalog.database.readers());
+    let mut writer = catalog.database.write().await.unwrap();
     for (name, value) in [
         ("SELECT journal_mode FROM pragma_journal_mode", "wal"),
         // 2 is FULL.
@@ -59,8 +55,11 @@ async fn every_change_is_synced_and_foreign_keys_are_kept() {
             "1",
         ),
     ] {
-        assert_eq!(pragma(name, writer).await, value, "{name}");
+        let found = sqlx::query_scalar::<_, String>(name).fetch_one(&mut *writer);
+        assert_eq!(found.await.unwrap(), value, "{name}");
     }
+    drop(writer);
+    let readers = catalog.database.readers();
     let written = sqlx::query("DELETE FROM settings").execute(readers).await;
     assert!(written.is_err(), "readers only read");
 }
