@@ -79,8 +79,7 @@ impl StateTree {
             tree,
             times,
             objects,
-        } = seal(&self.repository, &self.current().root).await?;
-        let objects = self.put_ahead(objects).await?;
+        } = self.seal_ahead().await?;
         let (id, commit) = info.into_commit(tree, times, objects)?;
         let (store, tenant) = (self.repository.store(), self.repository.tenant());
         let held = store.commit(tenant, commit).await?.held;
@@ -90,8 +89,15 @@ impl StateTree {
         Ok(id)
     }
 
-    /// Keeps the batch of a commit small: the bulk of a large one goes first.
-    pub(super) async fn put_ahead(&self, mut objects: Vec<Object>) -> Result<Vec<Object>> {
+    /// Seals the tree as it is, with the bulk of a large one stored already: the
+    /// batch of a commit stays small.
+    pub(super) async fn seal_ahead(&self) -> Result<Sealed> {
+        let mut sealed = seal(&self.repository, &self.current().root).await?;
+        sealed.objects = self.put_ahead(sealed.objects).await?;
+        Ok(sealed)
+    }
+
+    async fn put_ahead(&self, mut objects: Vec<Object>) -> Result<Vec<Object>> {
         let mut bytes: usize = objects.iter().map(|object| object.data.len()).sum();
         while bytes > MAX_COMMIT_BYTES {
             let mut taken = 0;

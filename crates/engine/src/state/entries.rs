@@ -130,9 +130,8 @@ impl StateTree {
             tree,
             times,
             objects,
-        } = seal(&self.repository, &self.current().root).await?;
-        let rest = self.put_ahead(objects).await?;
-        self.put_objects(rest).await?;
+        } = self.seal_ahead().await?;
+        self.put_objects(objects).await?;
         let root = Arc::new(Directory::stored(tree, times));
         self.publish(root, self.current().held);
         Ok((tree, times))
@@ -146,8 +145,7 @@ impl StateTree {
             tree,
             times,
             objects,
-        } = seal(&self.repository, &self.current().root).await?;
-        let objects = self.put_ahead(objects).await?;
+        } = self.seal_ahead().await?;
         info.into_commit(tree, times, objects)
     }
 
