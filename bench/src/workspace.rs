@@ -107,6 +107,7 @@ fn open(bench: &Bench, tree: &Tree, pool: Option<u64>) -> Result<Workspaces> {
         spare_layers: 1 << 40,
         pool,
         owner: None,
+        lazy: None,
     };
     let root = bench.fresh("workspaces");
     Ok(Workspaces::open(&root, tree.repository(), &options)?)

@@ -236,14 +236,14 @@ mod tests {
 
     use super::*;
 
-    /// Every command, with the words it is called by.
+    /// Every command for people, with the words it is called by.
     fn commands() -> Vec<(String, Command)> {
         let mut root = Cli::command();
         root.build();
         let mut open = vec![("elevo".to_owned(), root)];
         let mut found = Vec::new();
         while let Some((name, command)) = open.pop() {
-            for below in command.get_subcommands() {
+            for below in command.get_subcommands().filter(|it| !it.is_hide_set()) {
                 open.push((format!("{name} {}", below.get_name()), below.clone()));
             }
             found.push((name, command));

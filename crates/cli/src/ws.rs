@@ -2,6 +2,8 @@
 //! workspaces on projects, which a server has.
 
 mod keep;
+#[cfg(target_os = "linux")]
+mod lazy;
 mod look;
 mod make;
 pub(crate) mod places;
@@ -13,7 +15,7 @@ use std::sync::Arc;
 
 use clap::{Args, Subcommand};
 use elevo_engine::{Progress, Repository};
-use elevo_workspace::{Options, ProviderKind, Record, State, WorkspaceId, Workspaces};
+use elevo_workspace::{LazyServer, Options, ProviderKind, Record, State, WorkspaceId, Workspaces};
 use serde::Serialize;
 
 use crate::args::Global;
@@ -84,6 +86,8 @@ enum WsCommand {
     Park(keep::Park),
     Resume(make::Resume),
     Rm(make::Rm),
+    #[cfg(target_os = "linux")]
+    Serve(lazy::Serve),
     #[command(flatten)]
     Served(served::Served),
 }
@@ -101,6 +105,8 @@ impl WsCommand {
             Self::Park(_) => "ws park",
             Self::Resume(_) => "ws resume",
             Self::Rm(_) => "ws rm",
+            #[cfg(target_os = "linux")]
+            Self::Serve(_) => "ws serve",
             Self::Served(_) => "ws merge",
         }
     }
@@ -122,6 +128,12 @@ pub(crate) fn run(ws: Ws) -> anyhow::Result<ExitCode> {
         WsCommand::Create(args) if args.is_served() => return args.ask(global),
         WsCommand::Ls(args) if args.is_served() => return args.ask(global),
         WsCommand::Rm(args) if args.is_served() => return args.ask(global),
+        // By itself, whoever holds the store.
+        #[cfg(target_os = "linux")]
+        WsCommand::Serve(_) => {
+            let ws = Ws { command, ..ws };
+            return run_for(ws, Caller::local()?);
+        }
         local => local,
     };
     let ws = Ws { command, ..ws };
@@ -162,6 +174,8 @@ pub(crate) fn run_for(ws: Ws, caller: Caller) -> anyhow::Result<ExitCode> {
         WsCommand::Park(args) => keep::park(&mut call, args).map(done),
         WsCommand::Resume(args) => make::resume(&mut call, &args).map(done),
         WsCommand::Rm(args) => make::rm(&mut call, &args).map(done),
+        #[cfg(target_os = "linux")]
+        WsCommand::Serve(args) => lazy::serve(&mut call, &args).map(done),
     };
     let result = result.and_then(|code| {
         call.session.output.finish()?;
@@ -201,8 +215,23 @@ impl Call {
             spare_layers: SPARE_LAYERS,
             pool,
             owner: None,
+            lazy: self.lazy_server()?,
         };
         Ok(Workspaces::open(&self.root, repository, &options)?)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn lazy_server(&self) -> anyhow::Result<Option<Arc<dyn LazyServer>>> {
+        Ok(Some(Arc::new(lazy::Processes {
+            program: std::env::current_exe()?,
+            store: self.place.store.clone(),
+            workspaces: self.root.clone(),
+        })))
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn lazy_server(&self) -> anyhow::Result<Option<Arc<dyn LazyServer>>> {
+        Ok(None)
     }
 
     /// What a server holds, if these are its workspaces.

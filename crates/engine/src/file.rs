@@ -386,7 +386,7 @@ fn skip_to(node: &Node<ChunkItem>, offset: u64, start: &mut u64) -> usize {
 }
 
 /// Bytes `offset..offset + length` of a file, fewer where it ends before.
-pub(crate) async fn read_range(
+pub async fn read_range(
     repository: &Repository,
     content: &Content,
     offset: u64,

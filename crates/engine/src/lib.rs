@@ -21,6 +21,7 @@ mod import;
 mod insight;
 mod inspect;
 mod memory;
+mod numbered;
 mod patch;
 mod progress;
 mod renames;
@@ -38,7 +39,7 @@ pub use blocking::Workers;
 pub use checkout::{CheckoutOptions, CheckoutReport, Owner, Present, Seed, checkout, write_layer};
 pub use diff::{Change, ChangeKind, Diff};
 pub use error::{Error, Result};
-pub use file::{ChunkReader, ContentBuilder, Piece, content_of};
+pub use file::{ChunkReader, ContentBuilder, Piece, content_of, read_range};
 pub use gc::{GcOptions, GcProgress, GcReport, GcRun, Root, collect_garbage};
 pub use guards::Guard;
 pub use import::{
@@ -48,6 +49,7 @@ pub use import::{
 pub use insight::{Insight, InsightTotals};
 pub use inspect::{Inspect, Mend};
 pub use memory::MemoryStore;
+pub use numbered::{Numbered, NumberedEntry};
 pub use patch::{PatchOptions, patch, quoted, rename_patch};
 pub use progress::Progress;
 pub use renames::{Rename, WithRenames, renames};

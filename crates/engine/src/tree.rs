@@ -112,8 +112,13 @@ pub(crate) struct Run<I: NamedItem> {
 }
 
 impl<I: NamedItem> Run<I> {
-    pub(crate) async fn open(repository: &Repository, root: Option<Hash>) -> Result<Self> {
-        let cursor = Cursor::open(repository, root, None).await?;
+    /// Those whose names are greater than `after`.
+    pub(crate) async fn open(
+        repository: &Repository,
+        root: Option<Hash>,
+        after: Option<&Name>,
+    ) -> Result<Self> {
+        let cursor = Cursor::open(repository, root, after).await?;
         Ok(Self {
             cursor,
             ready: VecDeque::new(),

@@ -100,7 +100,7 @@ impl Level {
         times: Option<Hash>,
     ) -> Result<Self> {
         let entries = Cursor::open(repository, tree.root, None).await?;
-        let times = Run::open(repository, times).await?;
+        let times = Run::open(repository, times, None).await?;
         Ok(Self {
             path,
             entries,

@@ -11,6 +11,7 @@
 //! making            held by whoever makes one, so that nothing it needs goes
 //! live/ID/          one workspace; `lock` is held by whoever works on it
 //! bases/, layers/   what providers share between workspaces
+//! lazy/             snapshots that are served instead of written out
 //! views/            what those who only read share
 //! read/ID           what a read-only one shows, where that is a mount
 //! read.bare/ID      that directory without the mount, for containers
@@ -51,12 +52,14 @@ pub use error::{Error, Result};
 pub use freeze::{Freeze, NeverFreeze};
 pub use id::{InvalidId, WorkspaceId};
 pub use probe::{Finding, choose, probe};
-pub use provider::{ProviderKind, WorkspaceProvider};
+pub use provider::{LazyServer, ProviderKind, WorkspaceProvider};
 pub use record::{Record, State};
 #[doc(hidden)]
 pub use registry::read_any_registry;
 #[cfg(target_os = "linux")]
 pub use slots::{Slot, Slots};
+#[cfg(target_os = "linux")]
+pub use workspaces::write_out;
 pub use workspaces::{
     Binding, Options, Refreshed, Snapshotted, Usage, Workspaces, needed_snapshots,
 };

@@ -22,6 +22,9 @@ impl Finding {
             ProviderKind::Overlay => {
                 "a workspace takes a mount, and the room of what is changed in it"
             }
+            ProviderKind::Lazy => {
+                "the same, also for the first of a snapshot; files are fetched when they are read"
+            }
             ProviderKind::Reflink => {
                 "a workspace takes a moment for each file, and no room for its content"
             }
@@ -37,6 +40,7 @@ pub fn probe(directory: &Path) -> io::Result<Vec<Finding>> {
     let finding = |provider| {
         let obstacle = match provider {
             ProviderKind::Overlay => obstacle_to_overlays(directory),
+            ProviderKind::Lazy => obstacle_to_overlays(directory).or_else(obstacle_to_serving),
             ProviderKind::Reflink => obstacle_to_cloning(directory),
             ProviderKind::Copy => None,
         };
@@ -49,6 +53,18 @@ pub fn probe(directory: &Path) -> io::Result<Vec<Finding>> {
 pub fn choose(findings: &[Finding]) -> ProviderKind {
     let works = findings.iter().find(|finding| finding.obstacle.is_none());
     works.map_or(ProviderKind::Copy, |finding| finding.provider)
+}
+
+/// Opening it is all that can be tried without mounting something.
+fn obstacle_to_serving() -> Option<String> {
+    let device = Path::new("/dev/fuse");
+    let opened = fs::OpenOptions::new().read(true).write(true).open(device);
+    let error = opened.err()?;
+    Some(format!(
+        "{} cannot be opened ({error}); load the kernel module `fuse`, or give the container the \
+         device",
+        device.display()
+    ))
 }
 
 #[cfg(not(target_os = "linux"))]

@@ -5,6 +5,8 @@ mod full;
 #[cfg(target_os = "linux")]
 mod layers;
 #[cfg(target_os = "linux")]
+mod lazy;
+#[cfg(target_os = "linux")]
 mod overlay;
 #[cfg(target_os = "linux")]
 mod pool;
@@ -14,6 +16,7 @@ mod readers;
 mod views;
 
 use std::fmt;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -36,6 +39,9 @@ pub(crate) use overlay::mount_overlay;
 pub enum ProviderKind {
     /// A mount over directories that all workspaces share.
     Overlay,
+    /// The same, where the first workspace of a snapshot need not wait until
+    /// that is written out: files are fetched when they are read.
+    Lazy,
     /// Files that share their content with others until one is written to.
     Reflink,
     /// Files of its own.
@@ -44,12 +50,13 @@ pub enum ProviderKind {
 
 impl ProviderKind {
     /// All of them, the best first.
-    pub const ALL: [Self; 3] = [Self::Overlay, Self::Reflink, Self::Copy];
+    pub const ALL: [Self; 4] = [Self::Overlay, Self::Lazy, Self::Reflink, Self::Copy];
 
     /// Its name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Overlay => "overlay",
+            Self::Lazy => "lazy",
             Self::Reflink => "reflink",
             Self::Copy => "copy",
         }
@@ -216,6 +223,25 @@ pub trait WorkspaceProvider: fmt::Debug + Send + Sync {
     /// much of it.
     fn tidy(&self, _origins: &[Origin<'_>]) -> Result<()> {
         Ok(())
+    }
+}
+
+/// Shows snapshots as directories without writing them out.
+pub trait LazyServer: fmt::Debug + Send + Sync {
+    /// Mounts a snapshot on the directory `at`, where nothing is mounted. When
+    /// this returns it is there, can only be read, and belongs to `owner`, if
+    /// there is one, and otherwise to the caller. It stays until somebody unmounts
+    /// it, or whoever serves it dies: then calls to it fail.
+    fn serve(&self, snapshot: SnapshotId, at: &Path, owner: Option<Owner>) -> io::Result<()>;
+}
+
+/// Serves nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct NoServer;
+
+impl LazyServer for NoServer {
+    fn serve(&self, _: SnapshotId, _: &Path, _: Option<Owner>) -> io::Result<()> {
+        Err(io::Error::other("nobody here serves snapshots"))
     }
 }
 

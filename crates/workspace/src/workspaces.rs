@@ -12,10 +12,13 @@ pub use snapshots::needed_snapshots;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use elevo_core::Timestamp;
 use elevo_engine::{CommitInfo, Loss, Owner, Progress, Repository};
 use elevo_objects::{Snapshot, SnapshotId};
+#[cfg(target_os = "linux")]
+use futures::executor::block_on;
 
 use crate::changes::Changes;
 use crate::error::{Error, Result};
@@ -23,9 +26,9 @@ use crate::freeze::{Freeze, stop};
 use crate::home;
 use crate::id::WorkspaceId;
 use crate::probe::{choose, probe};
+use crate::provider::{FullProvider, LazyServer, Origin, ProviderKind, WorkspaceProvider};
 #[cfg(target_os = "linux")]
-use crate::provider::OverlayProvider;
-use crate::provider::{FullProvider, Origin, ProviderKind, WorkspaceProvider};
+use crate::provider::{NoServer, OverlayProvider};
 use crate::record::{Record, State};
 use crate::registry::Registry;
 
@@ -49,6 +52,8 @@ pub struct Options {
     /// be root to give them away. Workspaces that are there stay whose they
     /// are, and so do their forks.
     pub owner: Option<Owner>,
+    /// Who shows snapshots before they are written out, if anybody does.
+    pub lazy: Option<Arc<dyn LazyServer>>,
 }
 
 /// The workspaces in a directory, for one tenant. Several threads and processes
@@ -344,7 +349,7 @@ fn providers(
     #[cfg(target_os = "linux")]
     let [copy, reflink] = [copy, reflink].map(|provider| provider.with_readers(root));
     let mut providers: Vec<Box<dyn WorkspaceProvider>> = vec![Box::new(reflink), Box::new(copy)];
-    providers.extend(overlay(root, repository, options)?);
+    providers.extend(overlays(root, repository, options)?);
     let providers = providers.into_iter();
     Ok(providers
         .map(|provider| (provider.kind(), provider))
@@ -352,28 +357,53 @@ fn providers(
 }
 
 #[cfg(target_os = "linux")]
-fn overlay(
+fn overlays(
     root: &Path,
     repository: &Repository,
     options: &Options,
-) -> Result<Option<Box<dyn WorkspaceProvider>>> {
+) -> Result<Vec<Box<dyn WorkspaceProvider>>> {
     let (threads, spare) = (options.threads, options.spare_layers);
-    let mut overlay = OverlayProvider::new(repository.clone(), threads, root, spare);
-    if let Some(bytes) = options.pool {
-        overlay = overlay.with_pool(root, bytes)?;
-    }
-    Ok(Some(Box::new(overlay)))
+    let overlay = || {
+        let overlay = OverlayProvider::new(repository.clone(), threads, root, spare);
+        match options.pool {
+            Some(bytes) => overlay.with_pool(root, bytes),
+            None => Ok(overlay),
+        }
+    };
+    let server = options.lazy.clone().unwrap_or_else(|| Arc::new(NoServer));
+    let lazy = overlay()?.lazy(root, server);
+    Ok(vec![Box::new(overlay()?), Box::new(lazy)])
+}
+
+/// Writes a snapshot out, as new overlays in `root` would need it.
+#[cfg(target_os = "linux")]
+pub fn write_out(
+    root: &Path,
+    repository: &Repository,
+    threads: usize,
+    id: SnapshotId,
+    owner: Option<Owner>,
+) -> Result<()> {
+    let snapshot = &block_on(repository.snapshot(id))?;
+    let origin = Origin {
+        id,
+        snapshot,
+        limit: None,
+        owner,
+        read_only: false,
+    };
+    OverlayProvider::new(repository.clone(), threads, root, 0).write_out(origin)
 }
 
 #[cfg(not(target_os = "linux"))]
-fn overlay(
+fn overlays(
     _: &Path,
     _: &Repository,
     options: &Options,
-) -> Result<Option<Box<dyn WorkspaceProvider>>> {
+) -> Result<Vec<Box<dyn WorkspaceProvider>>> {
     match options.pool {
         Some(_) => Err(Error::NoOverlays),
-        None => Ok(None),
+        None => Ok(Vec::new()),
     }
 }
 

@@ -61,6 +61,7 @@ fn open(directory: &Path, kind: Kind) -> (Workspaces, SnapshotId) {
         spare_layers: 1 << 20,
         pool: (kind == Kind::Pooled).then_some(1 << 30),
         owner: None,
+        lazy: None,
     };
     let root = directory.join("workspaces");
     (

@@ -48,6 +48,7 @@ fn open(directory: &Path, provider: ProviderKind, is_pooled: bool) -> (Workspace
         spare_layers: 1 << 20,
         pool: is_pooled.then_some(1 << 30),
         owner: None,
+        lazy: None,
     };
     let (root, repository) = (directory.join("workspaces"), repository(directory));
     let workspaces = Workspaces::open(&root, repository.clone(), &options);

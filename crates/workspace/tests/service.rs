@@ -19,7 +19,7 @@ use elevo_engine::{
     Store, StoreResult, import,
 };
 use elevo_objects::{Kind, ObjectKey, Snapshot, SnapshotId, Tree};
-use elevo_workspace::{Error, NeverFreeze, Options, Workspaces};
+use elevo_workspace::{Error, NeverFreeze, Options, ProviderKind, Workspaces};
 use futures::executor::block_on;
 use support::{Bench, id, info, on_every_provider, progress};
 
@@ -314,6 +314,10 @@ impl Store for Slow {
 }
 
 fn a_new_base_holds_up_nobody_who_does_not_need_it(bench: &Bench) {
+    if bench.kind == ProviderKind::Lazy {
+        // There is none to wait for.
+        return;
+    }
     const CONTENT: &str = "what takes long to get";
     let origin = bench.root.with_file_name("slow");
     fs::create_dir(&origin).unwrap();

@@ -259,7 +259,7 @@ fn what_is_removed_is_gone(bench: &Bench) {
     assert_eq!(bench.places(), [""; 0]);
     // Even if somebody was faster.
     bench.create(&workspaces, "two");
-    if bench.kind == ProviderKind::Overlay {
+    if matches!(bench.kind, ProviderKind::Overlay | ProviderKind::Lazy) {
         let files = bench.root.join("live/two/files");
         let status = std::process::Command::new("umount").arg(files).status();
         assert!(status.unwrap().success());

@@ -43,7 +43,7 @@ pub(super) struct Create {
     #[arg(long, conflicts_with = "project")]
     id: Option<WorkspaceId>,
 
-    /// How it is made: overlay, reflink or copy; by default the first that works
+    /// How it is made: overlay, lazy, reflink or copy; by default the first that works
     #[arg(long, conflicts_with = "project")]
     provider: Option<ProviderKind>,
 
@@ -209,6 +209,8 @@ pub(super) fn rm(call: &mut Call, args: &Rm) -> anyhow::Result<()> {
             call.session.output.line(format!("Removed {id}"))?;
         }
     }
+    // Whoever served what they were made from can go.
+    workspaces.tidy()?;
     Ok(())
 }
 

@@ -147,3 +147,75 @@ fn what_cannot_be_is_refused_with_a_name() {
     assert_eq!(fails(&place, 4, &["resume", "one"]), "workspace_not_parked");
     place.ws(["rm", "one"]).text();
 }
+
+/// The processes that serve snapshots for workspaces of this place.
+fn servers(place: &Place) -> Vec<u32> {
+    let root = place.root().to_str().unwrap().to_owned();
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let serves = |pid: &u32| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let words = String::from_utf8_lossy(&line).replace('\0', " ");
+        words.contains(" ws serve ") && words.contains(&root)
+    };
+    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter(serves).collect()
+}
+
+fn eventually(what: &str, holds: impl Fn() -> bool) {
+    for _ in 0..500 {
+        if holds() {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    panic!("{what}");
+}
+
+#[test]
+fn a_lazy_workspace_is_served_until_it_goes() {
+    if !in_own_namespace("ws::a_lazy_workspace_is_served_until_it_goes") {
+        return;
+    }
+    let place = Place::with_history();
+    let lazy = |id| printed(&place, &["create", "v1", "--provider", "lazy", "--id", id]);
+    let files = lazy("one");
+    assert_eq!(
+        fs::read_to_string(files.join("edited")).unwrap(),
+        "one\ntwo\nthree\n"
+    );
+    fs::write(files.join("mine"), "mine\n").unwrap();
+    fs::remove_file(files.join("old/gone")).unwrap();
+    assert_eq!(place.ws(["status", "one"]).text(), "A\tmine\nD\told/gone\n");
+    // Nobody who writes to the store is held up.
+    place.ws(["snapshot", "one", "-m", "kept"]).text();
+
+    let serving = servers(&place);
+    assert_eq!(serving.len(), 1);
+    let layers = files.ancestors().nth(3).unwrap().join("layers");
+    eventually("it is written out behind", || {
+        let layers = fs::read_dir(&layers).unwrap().flatten();
+        layers
+            .into_iter()
+            .any(|layer| layer.path().join("about").exists())
+    });
+    let next = lazy("next");
+    assert_eq!(servers(&place), serving);
+    let killed = std::process::Command::new("kill")
+        .args(["-9", &serving[0].to_string()])
+        .status();
+    assert!(killed.unwrap().success());
+    eventually("it is dead", || servers(&place).is_empty());
+    // The kernel has what was read before, and nothing else.
+    assert!(fs::read(files.join("edited")).is_ok());
+    assert!(fs::read(files.join("kept")).is_err());
+    assert!(fs::read(next.join("edited")).is_ok());
+    // Over what was written out.
+    assert_eq!(printed(&place, &["path", "one"]), files);
+    assert!(fs::read(files.join("kept")).is_ok());
+    assert_eq!(fs::read_to_string(files.join("mine")).unwrap(), "mine\n");
+
+    place.ws(["rm", "one", "next"]).text();
+    eventually("nobody serves any more", || servers(&place).is_empty());
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+    assert!(!mounts.contains(place.root().to_str().unwrap()), "{mounts}");
+}

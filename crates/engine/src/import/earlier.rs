@@ -31,8 +31,8 @@ impl Earlier {
             });
         };
         Ok(Self {
-            entries: Some(Run::open(repository, tree.root).await?),
-            times: Some(Run::open(repository, times).await?),
+            entries: Some(Run::open(repository, tree.root, None).await?),
+            times: Some(Run::open(repository, times, None).await?),
             seen,
         })
     }

@@ -57,6 +57,7 @@ impl Tenants {
             spare_layers: 10 << 30,
             pool: (is_root && is_overlay).then_some(config.pool_size),
             owner: is_root.then_some(Owner { uid, gid }),
+            lazy: None,
         };
         Self {
             store,

@@ -28,6 +28,7 @@ use futures::executor::block_on;
 use serde::{Deserialize, Serialize};
 
 use super::Origin;
+use super::lazy::Lazies;
 use crate::error::{Error, Result};
 use crate::lock;
 use crate::trash;
@@ -65,6 +66,8 @@ struct About {
 pub(super) struct Stack {
     /// From the top down.
     pub(super) directories: Vec<PathBuf>,
+    /// The layer that is served instead of written, if that is all there is.
+    pub(super) served: Option<String>,
     _lock: File,
 }
 
@@ -90,6 +93,17 @@ impl Layers {
 
     /// The stack that shows a snapshot, made if there is none.
     pub(super) fn stack(&self, origin: Origin<'_>, progress: &Progress) -> Result<Stack> {
+        self.stack_or(origin, progress, None)
+    }
+
+    /// The same. Where all of a snapshot would have to be written, it is served
+    /// instead, if that is possible.
+    pub(super) fn stack_or(
+        &self,
+        origin: Origin<'_>,
+        progress: &Progress,
+        lazies: Option<&Lazies>,
+    ) -> Result<Stack> {
         let failed = || Error::io("open", &self.directory);
         let lock = self.directory.join("lock");
         let lock = match lock::shared(&lock) {
@@ -105,6 +119,16 @@ impl Layers {
                 let files = |layer: &String| self.directory.join(layer).join("files");
                 return Ok(Stack {
                     directories: layers.iter().map(files).collect(),
+                    served: None,
+                    _lock: lock,
+                });
+            }
+            if let Some(lazies) = lazies
+                && self.lowest_change(origin.snapshot, origin.owner)?.is_none()
+            {
+                return Ok(Stack {
+                    directories: vec![lazies.serve(origin)?],
+                    served: Some(top),
                     _lock: lock,
                 });
             }

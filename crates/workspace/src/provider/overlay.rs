@@ -23,6 +23,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use elevo_engine::{
     ImportOptions, NewStatCache, Owner, Progress, Repository, StatCache, import_upper, look_upper,
@@ -31,10 +32,11 @@ use elevo_objects::Tree;
 use rustix::mount::{MountFlags, mount};
 
 use super::layers::{Layers, Stack, layer_id};
+use super::lazy::{self, Lazies};
 use super::pool::Pool;
 use super::readers::Readers;
 use super::views::Views;
-use super::{Origin, ProviderKind, Reading, WorkspaceProvider, place_id as id};
+use super::{LazyServer, Origin, ProviderKind, Reading, WorkspaceProvider, place_id as id};
 use crate::error::{Error, Result};
 use crate::home::give;
 use crate::mounts::unmount_all;
@@ -48,6 +50,7 @@ pub struct OverlayProvider {
     views: Views,
     readers: Readers,
     pool: Option<Pool>,
+    lazies: Option<Lazies>,
 }
 
 impl OverlayProvider {
@@ -62,13 +65,25 @@ impl OverlayProvider {
             views: Views::new(root),
             readers: Readers::new(root),
             pool: None,
+            lazies: None,
         }
+    }
+
+    /// The same over snapshots that are served while they are not written out.
+    pub fn lazy(self, root: &Path, server: Arc<dyn LazyServer>) -> Self {
+        let lazies = Some(Lazies::new(root, server));
+        Self { lazies, ..self }
     }
 
     /// The same with uppers in a pool of at most `bytes`.
     pub fn with_pool(self, root: &Path, bytes: u64) -> Result<Self> {
         let pool = Some(Pool::open(root, bytes)?);
         Ok(Self { pool, ..self })
+    }
+
+    /// Makes the layers of an origin.
+    pub fn write_out(&self, origin: Origin<'_>) -> Result<()> {
+        self.layers.stack(origin, &Progress::new()).map(drop)
     }
 
     /// Where the upper of a workspace is. One that was made before there was a
@@ -93,6 +108,11 @@ impl OverlayProvider {
         pool.filter(|pool| pool.room(id(place)).exists())
     }
 
+    fn stack(&self, origin: Origin<'_>, progress: &Progress) -> Result<Stack> {
+        let lazies = self.lazies.as_ref();
+        self.layers.stack_or(origin, progress, lazies)
+    }
+
     fn mount(&self, place: &Path, stack: &Stack, owner: Option<Owner>) -> Result<()> {
         let (room, files) = (self.room(place), place.join("files"));
         let upper = room.join("upper");
@@ -105,6 +125,9 @@ impl OverlayProvider {
                 }
                 _ => {}
             }
+        }
+        if self.lazies.is_some() {
+            lazy::note(place, stack.served.as_deref())?;
         }
         let lowers: Vec<_> = stack.directories.iter().map(PathBuf::as_path).collect();
         let mounted = mount_overlay(&lowers, &room, &files);
@@ -121,7 +144,10 @@ impl OverlayProvider {
 
 impl WorkspaceProvider for OverlayProvider {
     fn kind(&self) -> ProviderKind {
-        ProviderKind::Overlay
+        match self.lazies {
+            Some(_) => ProviderKind::Lazy,
+            None => ProviderKind::Overlay,
+        }
     }
 
     fn files(&self, place: &Path) -> PathBuf {
@@ -188,7 +214,7 @@ impl WorkspaceProvider for OverlayProvider {
         let Some(pool) = self.pool_of(from) else {
             unreachable!("called only if atomic");
         };
-        let stack = self.layers.stack(origin, progress)?;
+        let stack = self.stack(origin, progress)?;
         let ids: Vec<_> = places.iter().map(|place| id(place)).collect();
         pool.copy_all(id(from), &ids, origin.limit)?;
         for place in places {
@@ -206,7 +232,8 @@ impl WorkspaceProvider for OverlayProvider {
         let (Ok(inside), Ok(around)) = (device(&place.join("files")), device(place)) else {
             return false;
         };
-        inside != around
+        let lazies = self.lazies.as_ref();
+        inside != around && lazies.is_none_or(|lazies| lazies.is_well(place))
     }
 
     fn attach(&self, place: &Path, origin: Origin<'_>, progress: &Progress) -> Result<()> {
@@ -219,7 +246,12 @@ impl WorkspaceProvider for OverlayProvider {
             }
             return self.show(place, origin);
         }
-        let stack = self.layers.stack(origin, progress)?;
+        if self.lazies.is_some() {
+            // Over one that nobody serves any more.
+            let files = place.join("files");
+            unmount_all(&files).map_err(Error::io("unmount", &files))?;
+        }
+        let stack = self.stack(origin, progress)?;
         self.mount(place, &stack, origin.owner)
     }
 
@@ -290,7 +322,11 @@ impl WorkspaceProvider for OverlayProvider {
     fn tidy(&self, used: &[Origin<'_>]) -> Result<()> {
         let shown = used.iter().filter(|origin| origin.read_only);
         let shown: HashSet<_> = shown.map(|origin| view_of(*origin)).collect();
-        self.layers.tidy(used, || self.views.tidy(&shown))
+        self.layers.tidy(used, || self.views.tidy(&shown))?;
+        match &self.lazies {
+            Some(lazies) => lazies.tidy(used),
+            None => Ok(()),
+        }
     }
 }
 

@@ -19,18 +19,19 @@ use std::time::{Duration, SystemTime};
 
 use elevo_core::{TenantId, Timestamp};
 use elevo_engine::{CommitInfo, ImportOptions, MemoryStore, Progress, Repository, import};
-use elevo_objects::{Snapshot, SnapshotId, Tree};
+use elevo_objects::{Mode, Snapshot, SnapshotId, Tree};
 use elevo_testkit::long;
 use elevo_workspace::{
-    Freeze, NeverFreeze, Options, Owner, ProviderKind, Snapshotted, WorkspaceId, Workspaces,
+    Freeze, LazyServer, NeverFreeze, Options, Owner, ProviderKind, Snapshotted, WorkspaceId,
+    Workspaces,
 };
 use futures::executor::block_on;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 /// A test for each provider: each `fn test(bench: &Bench)` of the file, by copies in
-/// a directory for temporary files, by overlays there with and without a pool,
-/// and by clones on a file system that can clone.
+/// a directory for temporary files, by overlays there with and without a pool or
+/// over snapshots that are served, and by clones on a file system that can clone.
 macro_rules! on_every_provider {
     ($($test:ident)*) => {
         mod copy {
@@ -55,6 +56,16 @@ macro_rules! on_every_provider {
                     let directory = tempfile::tempdir().unwrap();
                     let kind = elevo_workspace::ProviderKind::Overlay;
                     super::$test(&super::support::Bench::new(directory.path(), kind));
+                }
+            })*
+        }
+
+        mod lazy {
+            $(#[test]
+            fn $test() {
+                if elevo_testkit::disk::in_own_namespace(concat!("lazy::", stringify!($test))) {
+                    let directory = tempfile::tempdir().unwrap();
+                    super::$test(&super::support::Bench::lazy(directory.path()));
                 }
             })*
         }
@@ -91,10 +102,36 @@ pub(crate) struct Bench {
     pub(crate) kind: ProviderKind,
     pub(crate) pool: Option<u64>,
     pub(crate) owner: Option<Owner>,
+    pub(crate) lazy: Option<Arc<dyn LazyServer>>,
     pub(crate) base: SnapshotId,
     /// The modification time of some of its files.
     pub(crate) modified: SystemTime,
     pub(crate) repository: Repository,
+}
+
+/// Serves snapshots by threads of this process.
+#[derive(Debug)]
+pub(crate) struct InProcess(pub(crate) Repository);
+
+impl LazyServer for InProcess {
+    fn serve(&self, id: SnapshotId, at: &Path, owner: Option<Owner>) -> std::io::Result<()> {
+        let snapshot = block_on(self.0.snapshot(id)).unwrap();
+        let me = Owner {
+            uid: rustix::process::geteuid().as_raw(),
+            gid: rustix::process::getegid().as_raw(),
+        };
+        let Owner { uid, gid } = owner.unwrap_or(me);
+        let options = elevo_lazy::Options {
+            owner: (uid, gid),
+            for_all: true,
+            mode: Mode::from_bits(0o755),
+            unknown_time: SystemTime::UNIX_EPOCH,
+            threads: 2,
+        };
+        let mount = elevo_lazy::mount(&self.0, &snapshot, at, options)?;
+        std::thread::spawn(move || mount.join());
+        Ok(())
+    }
 }
 
 /// What a hook was called for, in order.
@@ -215,9 +252,20 @@ impl Bench {
             kind,
             pool: None,
             owner: None,
+            lazy: None,
             base,
             modified,
             repository,
+        }
+    }
+
+    /// Overlays over snapshots that threads of this process serve.
+    pub(crate) fn lazy(directory: &Path) -> Self {
+        let bench = Self::new(directory, ProviderKind::Lazy);
+        let server = InProcess(bench.repository.clone());
+        Self {
+            lazy: Some(Arc::new(server)),
+            ..bench
         }
     }
 
@@ -235,6 +283,7 @@ impl Bench {
         Self {
             root,
             repository,
+            lazy: self.lazy.clone(),
             owner: Some(AGENT),
             ..*self
         }
@@ -247,6 +296,7 @@ impl Bench {
             spare_layers: 1 << 30,
             pool: self.pool,
             owner: self.owner,
+            lazy: self.lazy.clone(),
         }
     }
 

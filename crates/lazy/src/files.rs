@@ -1,0 +1,301 @@
+//! What the kernel asks for.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use elevo_core::Timestamp;
+use elevo_engine::{Error, Numbered, NumberedEntry, read_range};
+use elevo_objects::Entry;
+use fuser::{
+    Errno, FileAttr, FileHandle, FileType, Filesystem, Generation, INodeNo, InitFlags,
+    KernelConfig, LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyDirectoryPlus,
+    ReplyEntry, ReplyOpen, ReplyStatfs, Request,
+};
+use quick_cache::sync::Cache;
+use tokio::runtime::Handle;
+
+use crate::mount::Options;
+
+/// For ever, as far as the kernel can count.
+const FOR_EVER: Duration = Duration::from_secs(u32::MAX as u64);
+/// Numbers are never used for anything else.
+const GENERATION: Generation = Generation(0);
+const BLOCK: u32 = 4096;
+/// Entries that are not looked for again.
+const KNOWN: usize = 16_384;
+/// Requests that the kernel may send ahead of need.
+const AHEAD: u16 = 64;
+/// How far it reads ahead of whoever reads in order.
+const READ_AHEAD: u32 = 1 << 20;
+
+pub(crate) struct Files {
+    numbered: Numbered,
+    options: Options,
+    /// By their numbers.
+    known: Cache<u64, Arc<NumberedEntry>>,
+    runtime: Option<Handle>,
+}
+
+type Result<T> = std::result::Result<T, Errno>;
+
+impl Files {
+    pub(crate) fn new(numbered: Numbered, options: Options) -> Self {
+        Self {
+            numbered,
+            options,
+            known: Cache::new(KNOWN),
+            runtime: Handle::try_current().ok(),
+        }
+    }
+
+    /// Waits for a store, some of which need a runtime.
+    fn wait<T>(&self, call: impl Future<Output = elevo_engine::Result<T>>) -> Result<T> {
+        let _inside = self.runtime.as_ref().map(Handle::enter);
+        futures::executor::block_on(call).map_err(|error| failed(&error))
+    }
+
+    fn entry(&self, number: INodeNo) -> Result<Arc<NumberedEntry>> {
+        if let Some(known) = self.known.get(&number.0) {
+            return Ok(known);
+        }
+        let found = self.wait(self.numbered.get(number.0))?;
+        let found = Arc::new(found.ok_or(Errno::ESTALE)?);
+        self.known.insert(number.0, found.clone());
+        Ok(found)
+    }
+
+    fn find(&self, parent: INodeNo, name: &OsStr) -> Result<Option<Arc<NumberedEntry>>> {
+        let parent = self.entry(parent)?;
+        let found = self.wait(self.numbered.lookup(&parent, name.as_bytes()))?;
+        Ok(found.map(|found| {
+            let found = Arc::new(found);
+            self.known.insert(found.number, found.clone());
+            found
+        }))
+    }
+
+    fn attributes(&self, entry: &NumberedEntry) -> FileAttr {
+        let (kind, perm, size) = match &entry.entry {
+            Entry::File { mode, content } => (FileType::RegularFile, mode.bits(), content.size()),
+            Entry::Directory { mode, .. } => (FileType::Directory, mode.bits(), 0),
+            Entry::Link(link) => (FileType::Symlink, 0o777, link.size),
+        };
+        let modified = entry.modified.map_or(self.options.unknown_time, time);
+        let (uid, gid) = self.options.owner;
+        FileAttr {
+            ino: INodeNo(entry.number),
+            size,
+            blocks: size.div_ceil(512),
+            atime: modified,
+            mtime: modified,
+            ctime: modified,
+            crtime: modified,
+            kind,
+            perm: perm as u16,
+            // A directory with one link is one whose links were not counted.
+            nlink: 1,
+            uid,
+            gid,
+            rdev: 0,
+            blksize: BLOCK,
+            flags: 0,
+        }
+    }
+
+    fn content(&self, number: INodeNo, offset: u64, length: u32) -> Result<Bytes> {
+        let entry = self.entry(number)?;
+        match &entry.entry {
+            Entry::File { content, .. } => {
+                let repository = self.numbered.repository();
+                self.wait(read_range(repository, content, offset, length as usize))
+            }
+            _ => Err(Errno::EISDIR),
+        }
+    }
+
+    fn target(&self, number: INodeNo) -> Result<Bytes> {
+        let entry = self.entry(number)?;
+        match &entry.entry {
+            link @ Entry::Link(_) => self.wait(self.numbered.repository().bytes(link)),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    /// Gives entries of a directory to `add`, until it has enough, each with the
+    /// offset of the next: the number at which that begins. No entry in a
+    /// directory has the numbers 0 and 1; they are for itself and the one above.
+    fn list(
+        &self,
+        number: INodeNo,
+        offset: u64,
+        mut add: impl FnMut(&NumberedEntry, &OsStr, u64) -> bool,
+    ) -> Result<()> {
+        let directory = self.entry(number)?;
+        let first = directory.number + 1;
+        if offset == 0 && add(&directory, OsStr::new("."), 1) {
+            return Ok(());
+        }
+        if offset <= 1 {
+            let above = self.wait(self.numbered.parent(directory.number))?;
+            if add(&*self.entry(INodeNo(above))?, OsStr::new(".."), first) {
+                return Ok(());
+            }
+        }
+        let mut from = offset.max(first);
+        loop {
+            let some = self.wait(self.numbered.list(&directory, from))?;
+            let Some((_, last)) = some.last() else {
+                return Ok(());
+            };
+            from = last.next();
+            for (name, entry) in some {
+                if add(&entry, OsStr::from_bytes(name.as_bytes()), entry.next()) {
+                    return Ok(());
+                }
+            }
+        }
+    }
+}
+
+fn time(at: Timestamp) -> SystemTime {
+    let (seconds, nanos) = (at.seconds(), Duration::from_nanos(at.nanos().into()));
+    let whole = match u64::try_from(seconds) {
+        Ok(after) => UNIX_EPOCH.checked_add(Duration::from_secs(after)),
+        Err(_) => UNIX_EPOCH.checked_sub(Duration::from_secs(seconds.unsigned_abs())),
+    };
+    let exact = whole.and_then(|whole| whole.checked_add(nanos));
+    exact.unwrap_or(UNIX_EPOCH)
+}
+
+fn failed(error: &Error) -> Errno {
+    tracing::error!(
+        cause = error as &dyn std::error::Error,
+        "a file cannot be read"
+    );
+    Errno::EIO
+}
+
+impl Filesystem for Files {
+    fn init(&mut self, _: &Request, kernel: &mut KernelConfig) -> io::Result<()> {
+        // Each by itself: an older kernel lacks some, and serves as well.
+        for wanted in [
+            InitFlags::FUSE_ASYNC_READ,
+            InitFlags::FUSE_DO_READDIRPLUS,
+            InitFlags::FUSE_PARALLEL_DIROPS,
+            InitFlags::FUSE_CACHE_SYMLINKS,
+            InitFlags::FUSE_NO_OPEN_SUPPORT,
+            InitFlags::FUSE_NO_OPENDIR_SUPPORT,
+            InitFlags::FUSE_MAX_PAGES,
+        ] {
+            let _ = kernel.add_capabilities(wanted);
+        }
+        if let Err(most) = kernel.set_max_readahead(READ_AHEAD) {
+            let _ = kernel.set_max_readahead(most);
+        }
+        let _ = kernel.set_max_background(AHEAD);
+        Ok(())
+    }
+
+    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        match self.find(parent, name) {
+            Ok(Some(found)) => reply.entry(&FOR_EVER, &self.attributes(&found), GENERATION),
+            Ok(None) => {
+                // No inode: remembered as well as one that is there.
+                let mut none = self.attributes(self.numbered.root());
+                none.ino = INodeNo(0);
+                reply.entry(&FOR_EVER, &none, GENERATION);
+            }
+            Err(error) => reply.error(error),
+        }
+    }
+
+    fn getattr(&self, _: &Request, number: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        match self.entry(number) {
+            Ok(entry) => reply.attr(&FOR_EVER, &self.attributes(&entry)),
+            Err(error) => reply.error(error),
+        }
+    }
+
+    fn readlink(&self, _: &Request, number: INodeNo, reply: ReplyData) {
+        match self.target(number) {
+            Ok(target) => reply.data(&target),
+            Err(error) => reply.error(error),
+        }
+    }
+
+    /// Nothing has to be opened: the kernel does not ask again.
+    fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        reply.error(Errno::ENOSYS);
+    }
+
+    fn opendir(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        reply.error(Errno::ENOSYS);
+    }
+
+    fn read(
+        &self,
+        _: &Request,
+        number: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        length: u32,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        match self.content(number, offset, length) {
+            Ok(data) => reply.data(&data),
+            Err(error) => reply.error(error),
+        }
+    }
+
+    fn readdir(
+        &self,
+        _: &Request,
+        number: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectory,
+    ) {
+        let listed = self.list(number, offset, |entry, name, next| {
+            let kind = self.attributes(entry).kind;
+            reply.add(INodeNo(entry.number), next, kind, name)
+        });
+        match listed {
+            Ok(()) => reply.ok(),
+            Err(error) => reply.error(error),
+        }
+    }
+
+    fn readdirplus(
+        &self,
+        _: &Request,
+        number: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectoryPlus,
+    ) {
+        let listed = self.list(number, offset, |entry, name, next| {
+            let attributes = self.attributes(entry);
+            let number = INodeNo(entry.number);
+            reply.add(number, next, name, &FOR_EVER, &attributes, GENERATION)
+        });
+        match listed {
+            Ok(()) => reply.ok(),
+            Err(error) => reply.error(error),
+        }
+    }
+
+    fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
+        let (mut bytes, mut count) = (0, 1);
+        if let Entry::Directory { tree, .. } = &self.numbered.root().entry {
+            (bytes, count) = (tree.bytes, tree.count.saturating_add(1));
+        }
+        let blocks = bytes.div_ceil(u64::from(BLOCK));
+        reply.statfs(blocks, 0, 0, count, 0, BLOCK, 255, BLOCK);
+    }
+}

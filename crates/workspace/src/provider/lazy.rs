@@ -1,0 +1,127 @@
+//! Snapshots that are shown before they are written out: served by somebody
+//! ([`LazyServer`]), as the lowest directory of overlays.
+//!
+//! ```text
+//! lazy/ID/        a mount that shows a snapshot, named as its layer would be
+//! lazy/ID.making  held by whoever has one served
+//! ```
+//!
+//! One is shared by all workspaces of its snapshot and owner, and goes when no
+//! workspace has that origin any more.
+
+use std::collections::HashSet;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::layers::layer_id;
+use super::{LazyServer, Origin};
+use crate::error::{Error, Result};
+use crate::lock;
+use crate::mounts::{is_mount, unmount_all};
+
+/// The end of the name of a lock that is held while one is mounted.
+const MAKING: &str = ".making";
+
+/// In the place of a workspace that is mounted over one of them: which.
+const NOTE: &str = "lazy";
+
+/// Those that are served in a directory.
+#[derive(Debug)]
+pub(super) struct Lazies {
+    directory: PathBuf,
+    server: Arc<dyn LazyServer>,
+}
+
+impl Lazies {
+    pub(super) fn new(root: &Path, server: Arc<dyn LazyServer>) -> Self {
+        Self {
+            directory: root.join("lazy"),
+            server,
+        }
+    }
+
+    fn path(&self, layer: &str) -> PathBuf {
+        self.directory.join(layer)
+    }
+
+    /// The directory that shows an origin; served from now on if it was not.
+    pub(super) fn serve(&self, origin: Origin<'_>) -> Result<PathBuf> {
+        let layer = layer_id(origin.snapshot, origin.owner);
+        let path = self.path(&layer);
+        if is_served(&path) {
+            return Ok(path);
+        }
+        let failed = || Error::io("serve a snapshot in", &self.directory);
+        fs::create_dir_all(&path).map_err(failed())?;
+        let making = self.directory.join(format!("{layer}{MAKING}"));
+        let _making = lock::alone(&making).map_err(failed())?;
+        if !is_served(&path) {
+            // Of somebody who has died.
+            unmount_all(&path).map_err(failed())?;
+            let served = self.server.serve(origin.id, &path, origin.owner);
+            served.map_err(failed())?;
+        }
+        Ok(path)
+    }
+
+    /// Whether what a workspace is mounted over is still served, if it is.
+    pub(super) fn is_well(&self, place: &Path) -> bool {
+        match fs::read_to_string(place.join(NOTE)) {
+            Ok(layer) => is_served(&self.path(&layer)),
+            Err(_) => true,
+        }
+    }
+
+    /// Takes those away that none of `used` needs. What is still in use below
+    /// an overlay goes with it.
+    pub(super) fn tidy(&self, used: &[Origin<'_>]) -> Result<()> {
+        let failed = || Error::io("tidy", &self.directory);
+        let used = used.iter();
+        let used: HashSet<_> = used
+            .map(|origin| layer_id(origin.snapshot, origin.owner))
+            .collect();
+        let entries = match fs::read_dir(&self.directory) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            entries => entries.map_err(failed())?,
+        };
+        for entry in entries {
+            let entry = entry.map_err(failed())?;
+            let name = entry.file_name();
+            let Some(name) = name.to_str().filter(|name| !name.ends_with(MAKING)) else {
+                continue;
+            };
+            if used.contains(name) {
+                continue;
+            }
+            let making = self.directory.join(format!("{name}{MAKING}"));
+            // Whoever holds it needs it.
+            let Some(_making) = lock::try_alone(&making).map_err(failed())? else {
+                continue;
+            };
+            unmount_all(&entry.path()).map_err(failed())?;
+            fs::remove_dir(entry.path()).map_err(failed())?;
+            fs::remove_file(&making).map_err(failed())?;
+        }
+        Ok(())
+    }
+}
+
+/// Notes what a workspace is mounted over: one that is served, or layers.
+pub(super) fn note(place: &Path, lower: Option<&str>) -> Result<()> {
+    let note = place.join(NOTE);
+    let noted = match lower {
+        Some(layer) => fs::write(&note, layer),
+        None => match fs::remove_file(&note) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        },
+    };
+    noted.map_err(Error::io("write", &note))
+}
+
+/// Whether somebody answers for what is mounted there.
+fn is_served(path: &Path) -> bool {
+    is_mount(path).unwrap_or(false) && rustix::fs::statfs(path).is_ok()
+}

@@ -1,0 +1,151 @@
+//! What holds for workspaces over snapshots that are served alone.
+#![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
+#![cfg(target_os = "linux")]
+
+mod support;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use elevo_engine::Owner;
+use elevo_objects::SnapshotId;
+use elevo_testkit::disk::in_own_namespace;
+use elevo_workspace::{LazyServer, Workspaces, write_out};
+use rustix::mount::{UnmountFlags, unmount};
+use support::{Bench, id, info, progress};
+
+/// Counts what is served.
+#[derive(Debug)]
+struct Counting(Arc<dyn LazyServer>, AtomicUsize);
+
+impl LazyServer for Counting {
+    fn serve(&self, id: SnapshotId, at: &Path, owner: Option<Owner>) -> std::io::Result<()> {
+        self.1.fetch_add(1, Ordering::SeqCst);
+        self.0.serve(id, at, owner)
+    }
+}
+
+fn counting(directory: &Path) -> (Bench, Arc<Counting>) {
+    let bench = Bench::lazy(directory);
+    let server = bench.lazy.clone().unwrap();
+    let server = Arc::new(Counting(server, AtomicUsize::new(0)));
+    let lazy: Arc<dyn LazyServer> = server.clone();
+    let bench = Bench {
+        lazy: Some(lazy),
+        ..bench
+    };
+    (bench, server)
+}
+
+fn make(workspaces: &Workspaces, bench: &Bench, name: &str) -> PathBuf {
+    let made = workspaces.create(&id(name), bench.base, bench.now(), None, &progress());
+    made.unwrap();
+    workspaces.path(&id(name)).unwrap()
+}
+
+/// What is mounted below a directory.
+fn mounts(root: &Path) -> Vec<String> {
+    let all = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let root = root.to_str().unwrap();
+    let below = all.lines().filter(|line| line.contains(root));
+    below.map(str::to_owned).collect()
+}
+
+#[test]
+fn one_is_served_once_and_leaves_nothing() {
+    if !in_own_namespace("one_is_served_once_and_leaves_nothing") {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let (bench, server) = counting(directory.path());
+    let workspaces = bench.open();
+    let [one, two] = ["one", "two"].map(|name| make(&workspaces, &bench, name));
+    assert_eq!(server.1.load(Ordering::SeqCst), 1);
+    fs::write(one.join("run"), "changed").unwrap();
+    fs::remove_file(one.join("src/main.rs")).unwrap();
+    fs::rename(one.join("src"), one.join("moved")).unwrap();
+    assert_eq!(fs::read(two.join("run")).unwrap(), b"1234");
+    assert!(two.join("src/main.rs").exists());
+    // Nothing of it was written out.
+    assert!(fs::read_dir(bench.root.join("layers")).map_or(0, Iterator::count) <= 1);
+    workspaces.remove(&id("one")).unwrap();
+    assert_eq!(fs::read(two.join("run")).unwrap(), b"1234");
+    workspaces.remove(&id("two")).unwrap();
+    workspaces.tidy().unwrap();
+    assert_eq!(mounts(&bench.root), Vec::<String>::new());
+    assert_eq!(fs::read_dir(bench.root.join("lazy")).unwrap().count(), 0);
+}
+
+#[test]
+fn what_is_written_out_meanwhile_is_used_by_the_next() {
+    if !in_own_namespace("what_is_written_out_meanwhile_is_used_by_the_next") {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let (bench, server) = counting(directory.path());
+    let workspaces = bench.open();
+    let first = make(&workspaces, &bench, "first");
+    write_out(&bench.root, &bench.repository, 1, bench.base, None).unwrap();
+    let next = make(&workspaces, &bench, "next");
+    assert_eq!(server.1.load(Ordering::SeqCst), 1);
+    let served = mounts(&first.canonicalize().unwrap());
+    assert!(
+        served.iter().any(|line| line.contains("/lazy/")),
+        "{served:?}"
+    );
+    let written = mounts(&next.canonicalize().unwrap());
+    assert!(
+        written.iter().any(|line| line.contains("/layers/")),
+        "{written:?}"
+    );
+    assert_eq!(fs::read(next.join("run")).unwrap(), b"1234");
+}
+
+#[test]
+fn whoever_serves_it_may_die() {
+    if !in_own_namespace("whoever_serves_it_may_die") {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let (bench, server) = counting(directory.path());
+    let workspaces = bench.open();
+    let files = make(&workspaces, &bench, "one");
+    fs::write(files.join("new"), "kept").unwrap();
+    // The kernel ends a connection as if its process had gone.
+    let lower = fs::read_dir(bench.root.join("lazy")).unwrap();
+    let lower = lower
+        .map(|entry| entry.unwrap().path())
+        .find(|path| path.is_dir());
+    let lower = lower.unwrap();
+    abort(&lower);
+    assert!(fs::read(files.join("run")).is_err());
+    let files = workspaces.path(&id("one")).unwrap();
+    assert_eq!(server.1.load(Ordering::SeqCst), 2);
+    assert_eq!(fs::read(files.join("run")).unwrap(), b"1234");
+    assert_eq!(fs::read(files.join("new")).unwrap(), b"kept");
+    let taken = workspaces.snapshot(
+        &id("one"),
+        info(),
+        &elevo_workspace::NeverFreeze,
+        &progress(),
+    );
+    assert!(taken.unwrap().is_new);
+    // Also when it was unmounted below the overlay.
+    unmount(&lower, UnmountFlags::DETACH).unwrap();
+    workspaces.remove(&id("one")).unwrap();
+}
+
+/// Ends the connection of a file system in user space.
+fn abort(at: &Path) {
+    use std::os::unix::fs::MetadataExt;
+    let control = Path::new("/sys/fs/fuse/connections");
+    if fs::read_dir(control).map_or(0, Iterator::count) == 0 {
+        let data: Option<&std::ffi::CStr> = None;
+        let flags = rustix::mount::MountFlags::empty();
+        rustix::mount::mount("fusectl", control, "fusectl", flags, data).unwrap();
+    }
+    let device = rustix::fs::minor(fs::metadata(at).unwrap().dev());
+    fs::write(control.join(device.to_string()).join("abort"), "1").unwrap();
+}
