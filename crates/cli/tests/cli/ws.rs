@@ -150,8 +150,8 @@ fn what_cannot_be_is_refused_with_a_name() {
 
 /// The processes that serve snapshots for workspaces of this place.
 fn servers(place: &Place) -> Vec<u32> {
-    let root = place.root().to_str().unwrap().to_owned();
-    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let root = place.root().to_str().expect("a path is text").to_owned();
+    let processes = fs::read_dir("/proc").expect("there is /proc").flatten();
     let serves = |pid: &u32| {
         let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let words = String::from_utf8_lossy(&line).replace('\0', " ");
