@@ -3,6 +3,7 @@
 
 mod create;
 mod fork;
+mod lazy;
 mod many;
 mod read;
 mod snapshot;
@@ -36,7 +37,7 @@ pub(crate) struct Arguments {
 }
 
 /// In the order in which they run.
-const MEASURES: [Measure<Bench>; 5] = [
+const MEASURES: [Measure<Bench>; 6] = [
     Measure {
         name: "create",
         peers: &[],
@@ -61,6 +62,11 @@ const MEASURES: [Measure<Bench>; 5] = [
         name: "read",
         peers: &[],
         run: read::run,
+    },
+    Measure {
+        name: "lazy",
+        peers: &[],
+        run: lazy::run,
     },
 ];
 
