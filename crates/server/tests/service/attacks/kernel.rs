@@ -169,7 +169,8 @@ async fn signals_do_not_end_the_first_process(runtime: Runtime) {
         // have, and starts again with its files.
         Runtime::Runsc => {
             arena.attack("echo kept > kept").await;
-            arena.begin("/workspace/probe signals").await;
+            // Not before this call was answered.
+            arena.begin("sleep 1; /workspace/probe signals").await;
             eventually("the end is noticed", async || {
                 arena.service.get(&path).await["state"] == "stopped"
             })
