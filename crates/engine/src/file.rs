@@ -19,6 +19,9 @@ use crate::tree::step_down;
 /// How many chunks are asked for in one call when reading on.
 const CHUNKS_AHEAD: usize = 16;
 
+/// As much room is made for a read before there is anything to put into it.
+const LARGE_READ: u64 = 4 * 1024 * 1024;
+
 /// New chunks beyond this are stored ahead of the commit.
 const SPILL_BYTES: usize = 8 * 1024 * 1024;
 
@@ -397,6 +400,8 @@ pub async fn read_range(
         return Ok(Bytes::new());
     }
     let (mut reader, mut position) = ChunkReader::open(repository, content, offset).await?;
+    // At once, unless whoever asks for it wants very much.
+    let room = (end - offset).min(LARGE_READ) as usize;
     let mut read = BytesMut::new();
     while position < end {
         let wanted = ((end - position) / MAX_CHUNK as u64 + 1).min(CHUNKS_AHEAD as u64);
@@ -408,6 +413,9 @@ pub async fn read_range(
         position += chunk.len() as u64;
         if read.is_empty() && position >= end {
             return Ok(chunk.slice(from..to));
+        }
+        if read.is_empty() {
+            read.reserve(room);
         }
         read.extend_from_slice(&chunk[from..to]);
     }
