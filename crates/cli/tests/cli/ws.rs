@@ -161,6 +161,18 @@ fn servers(place: &Place) -> Vec<u32> {
     pids.filter(serves).collect()
 }
 
+/// Ends them, however the test does.
+struct Ended<'a>(&'a Place);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        for pid in servers(self.0) {
+            let mut kill = std::process::Command::new("kill");
+            let _ = kill.args(["-9", &pid.to_string()]).status();
+        }
+    }
+}
+
 fn eventually(what: &str, holds: impl Fn() -> bool) {
     for _ in 0..500 {
         if holds() {
@@ -177,6 +189,7 @@ fn a_lazy_workspace_is_served_until_it_goes() {
         return;
     }
     let place = Place::with_history();
+    let _ended = Ended(&place);
     let lazy = |id| printed(&place, &["create", "v1", "--provider", "lazy", "--id", id]);
     let files = lazy("one");
     assert_eq!(
