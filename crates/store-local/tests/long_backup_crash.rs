@@ -1,5 +1,5 @@
-//! `kill -9` at random moments of backups and restores: what is taken for a
-//! backup or a store is whole.
+//! `kill -9` at random moments of backups and restores, and losses of power: what
+//! is taken for a backup or a store is whole.
 
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 
@@ -12,12 +12,16 @@ use std::time::Duration;
 use elevo_core::TenantId;
 use elevo_engine::{Progress, Store};
 use elevo_store_local::{LocalStore, OpenError, Options, backups, restore};
-use elevo_testkit::crash::{Acknowledged, Kills, Victim};
+use elevo_testkit::crash::{Acknowledged, Kills, Running, Victim};
+use elevo_testkit::disk::{self, Disk};
 use elevo_testkit::{commits, long};
 use futures::executor::block_on;
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
 
 const TENANT: TenantId = TenantId::LOCAL;
 const KEPT: usize = 3;
+const DISK_BYTES: u64 = 4 << 30;
 
 fn open(directory: &Path) -> LocalStore {
     let path = directory.join("store");
@@ -54,9 +58,8 @@ fn back_up_for_ever(victim: &Victim) {
 }
 
 /// Whatever is there as a backup has all commits of its moment, each wholly.
-fn check_backups(directory: &Path, done: &Acknowledged) {
+fn check_backups(directory: &Path, newest: Option<&String>) {
     let there = backups(&directory.join("backups")).unwrap();
-    let newest = done.of_the_last().last().or(done.all().last());
     if let Some((name, _)) = newest.and_then(|line| line.split_once(' ')) {
         let is_newer = |path: &Path| path.file_name().unwrap().to_string_lossy().as_ref() >= name;
         assert!(there.iter().any(|path| is_newer(path)), "{name} is lost");
@@ -91,7 +94,40 @@ fn a_backup_that_was_killed_is_none() {
         long::rounds(100, 3),
     )
     .longest_life(Duration::from_millis(2000))
-    .run(|done| check_backups(directory.path(), done));
+    .run(|done| {
+        let newest = done.of_the_last().last().or(done.all().last());
+        check_backups(directory.path(), newest);
+    });
+}
+
+#[test]
+fn an_acknowledged_backup_survives_the_loss_of_power() {
+    const NAME: &str = "an_acknowledged_backup_survives_the_loss_of_power";
+    if let Some(victim) = Victim::here() {
+        back_up_for_ever(&victim);
+    }
+    if !disk::in_own_namespace(NAME) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let mut random = SmallRng::seed_from_u64(long::seed());
+    let disk = Disk::make(directory.path(), "disk", DISK_BYTES);
+    let mut victim = Running::start(NAME, disk.path(), random.random());
+    let rounds = long::rounds(20, 3);
+    let mut acknowledged = Vec::new();
+    for _ in 0..rounds {
+        thread::sleep(random.random_range(Duration::ZERO..Duration::from_millis(500)));
+        acknowledged.extend(victim.acknowledged());
+        acknowledged.push(victim.wait_for_next());
+        victim.pause();
+        let after = disk.lose_power("after");
+        check_backups(after.path(), acknowledged.last());
+        after.discard();
+        victim.resume();
+    }
+    let count = acknowledged.len();
+    long::note(format_args!("{rounds} power losses, {count} backups"));
+    victim.kill();
 }
 
 /// Restores without end, each time to where nothing is.
