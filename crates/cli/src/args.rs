@@ -120,7 +120,11 @@ impl Command {
     /// Whether it ends as something else does, so that its own failures need
     /// a code of their own.
     pub(crate) fn ends_as_another(&self) -> bool {
-        matches!(self, Self::Exec(_) | Self::Attach(_) | Self::Shell(_))
+        match self {
+            Self::Exec(_) | Self::Attach(_) | Self::Shell(_) => true,
+            Self::Ws(ws) => ws.ends_as_another(),
+            _ => false,
+        }
     }
 }
 

@@ -101,7 +101,7 @@ fn row(output: &Output, name: &str, works: bool, text: &str) -> Vec<u8> {
         true => (ADDED, "works"),
         false => (REMOVED, "no"),
     };
-    let name = format!("  {name:<9}");
+    let name = format!("  {name:<14}");
     let word = output.styled(style, format!("{word:<6}"));
     [name.as_bytes(), word.as_slice(), text.as_bytes()].concat()
 }

@@ -96,6 +96,12 @@ pub(crate) fn call(
     Ok(Some(ExitCode::from(code)))
 }
 
+/// The store of a command, if a server holds it.
+pub(crate) fn serves(global: &Global, caller: &Caller) -> Option<PathBuf> {
+    let store = find_store(global, &caller.here, None).ok()?;
+    serving(&store).map(|_| store)
+}
+
 /// The data directory whose store this is, if a server runs with it.
 fn serving(store: &Path) -> Option<Data> {
     let data = Data::new(Some(store.parent()?.into()));

@@ -7,8 +7,10 @@ mod lazy;
 mod look;
 mod make;
 pub(crate) mod places;
+mod run;
 mod served;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -38,7 +40,9 @@ pub(crate) use served::Sync;
 A workspace is an ordinary directory that holds a snapshot and belongs to one
 agent. What was changed in it is found, kept as a snapshot, forked, parked (kept
 in the store only) and thrown away, whatever the size of its tree. As root it is
-an overlay mount and takes milliseconds; `elevo doctor` says what works here.
+an overlay mount and takes milliseconds; without root it is copies or clones of
+files, or with --provider rootless an overlay that only `run` gets into. `elevo
+doctor` says what works here.
 
 No server is needed for these, which work over a store of this machine. A server
 (`elevo up`) is asked for workspaces on projects: by `merge`, `complete` and
@@ -48,6 +52,7 @@ Examples:
   cd \"$(elevo ws create)\"                  a workspace of the newest commit
   elevo ws create v1 --id try-1 --limit 2G
   elevo ws fork try-1 try-2 try-3          what is in it now, twice
+  elevo ws run try-2 -- make test          a command in it
   elevo ws diff -p try-2                   what was changed there
   elevo ws snapshot try-2 -m \"it works\"    keep it
   elevo ws rm try-1 try-3
@@ -79,6 +84,9 @@ enum WsCommand {
     Create(make::Create),
     Ls(look::Ls),
     Path(look::Path),
+    Run(run::Run),
+    #[cfg(target_os = "linux")]
+    Enter(run::Enter),
     Status(look::Status),
     Diff(look::Diff),
     Snapshot(keep::Snapshot),
@@ -98,6 +106,9 @@ impl WsCommand {
             Self::Create(_) => "ws create",
             Self::Ls(_) => "ws ls",
             Self::Path(_) => "ws path",
+            Self::Run(_) => "ws run",
+            #[cfg(target_os = "linux")]
+            Self::Enter(_) => "ws enter",
             Self::Status(_) => "ws status",
             Self::Diff(_) => "ws diff",
             Self::Snapshot(_) => "ws snapshot",
@@ -108,6 +119,18 @@ impl WsCommand {
             #[cfg(target_os = "linux")]
             Self::Serve(_) => "ws serve",
             Self::Served(_) => "ws merge",
+        }
+    }
+}
+
+impl Ws {
+    /// Whether it ends as a command does that it runs.
+    pub(crate) fn ends_as_another(&self) -> bool {
+        match self.command {
+            WsCommand::Run(_) => true,
+            #[cfg(target_os = "linux")]
+            WsCommand::Enter(_) => true,
+            _ => false,
         }
     }
 }
@@ -128,6 +151,8 @@ pub(crate) fn run(ws: Ws) -> anyhow::Result<ExitCode> {
         WsCommand::Create(args) if args.is_served() => return args.ask(global),
         WsCommand::Ls(args) if args.is_served() => return args.ask(global),
         WsCommand::Rm(args) if args.is_served() => return args.ask(global),
+        #[cfg(target_os = "linux")]
+        WsCommand::Enter(args) => return run::enter(args),
         // By itself, whoever holds the store.
         #[cfg(target_os = "linux")]
         WsCommand::Serve(_) => {
@@ -136,8 +161,17 @@ pub(crate) fn run(ws: Ws) -> anyhow::Result<ExitCode> {
         }
         local => local,
     };
-    let ws = Ws { command, ..ws };
     let caller = Caller::local()?;
+    if let WsCommand::Run(args) = &command
+        && let Some(store) = door::serves(global, &caller)
+    {
+        let mut options = vec![OsString::from("--store"), store.into()];
+        if let Some(root) = ws.workspaces {
+            options.extend(["--workspaces".into(), root.into()]);
+        }
+        return run::run_served(args, &options);
+    }
+    let ws = Ws { command, ..ws };
     match door::call(&ws.global, None, &caller, false)? {
         Some(code) => Ok(code),
         None => run_for(ws, caller),
@@ -167,6 +201,9 @@ pub(crate) fn run_for(ws: Ws, caller: Caller) -> anyhow::Result<ExitCode> {
         WsCommand::Create(args) => make::create(&mut call, args).map(done),
         WsCommand::Ls(_) => look::ls(&mut call).map(done),
         WsCommand::Path(args) => look::path(&mut call, &args).map(done),
+        WsCommand::Run(args) => run::run(&mut call, &args),
+        #[cfg(target_os = "linux")]
+        WsCommand::Enter(_) => Err(Problem::NotHere.into()),
         WsCommand::Status(args) => look::status(&mut call, &args).map(done),
         WsCommand::Diff(args) => look::diff(&mut call, args),
         WsCommand::Snapshot(args) => keep::snapshot(&mut call, args).map(done),
@@ -282,13 +319,14 @@ impl Call {
         bar::watch(self.session.hides_progress(), watch, || work(&progress))
     }
 
-    /// Prints where a workspace is.
+    /// Prints where a workspace is; its id if only those see it who enter it.
     fn print_path(&mut self, workspaces: &Workspaces, record: &Record) -> anyhow::Result<()> {
         let shape = WorkspaceShape::new(workspaces, record)?;
         if self.session.output.is_json() {
             self.session.output.value(&shape)?;
         } else {
-            self.session.output.line(shape.path.unwrap_or_default())?;
+            let line = shape.path.unwrap_or(shape.workspace);
+            self.session.output.line(line)?;
         }
         Ok(())
     }
@@ -309,7 +347,10 @@ struct WorkspaceShape {
 impl WorkspaceShape {
     fn new(workspaces: &Workspaces, record: &Record) -> anyhow::Result<Self> {
         let path = match record.state {
-            State::Live => Some(workspaces.path(&record.id)?),
+            State::Live => match workspaces.path(&record.id) {
+                Err(elevo_workspace::Error::Private(_)) => None,
+                path => Some(path?),
+            },
             State::Parked => None,
         };
         Ok(Self {

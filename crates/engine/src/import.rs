@@ -35,7 +35,7 @@ use sink::Sink;
 
 pub use again::{import_again, look_again, note_checkout};
 pub(crate) use sink::Nodes;
-pub use upper::{import_upper, look_upper};
+pub use upper::{Marks, import_upper, look_upper};
 
 /// How a directory is imported.
 #[derive(Clone, Debug)]

@@ -43,7 +43,7 @@ pub use file::{ChunkReader, ContentBuilder, Piece, content_of, read_range};
 pub use gc::{GcOptions, GcProgress, GcReport, GcRun, Root, collect_garbage};
 pub use guards::Guard;
 pub use import::{
-    ImportOptions, Imported, Loss, LossKind, import, import_again, import_upper, look_again,
+    ImportOptions, Imported, Loss, LossKind, Marks, import, import_again, import_upper, look_again,
     look_upper, note_checkout,
 };
 pub use insight::{Insight, InsightTotals};

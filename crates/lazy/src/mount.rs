@@ -1,16 +1,24 @@
 use std::ffi::CString;
-use std::io;
+use std::io::{self, IoSliceMut};
+use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::SystemTime;
 
 use elevo_engine::{Numbered, Repository};
 use elevo_objects::{Mode, Snapshot};
 use fuser::{BackgroundSession, Config, Session, SessionACL};
 use rustix::fs::{Mode as Bits, OFlags};
+use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, unmount};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 
 use crate::files::Files;
+
+/// What the kernel asks us by.
+const DEVICE: &str = "/dev/fuse";
 
 /// How far ahead of whoever reads in order.
 const READ_AHEAD_KIB: u32 = 4096;
@@ -38,8 +46,9 @@ pub struct Mount {
 }
 
 /// Mounts `snapshot` at the directory `at`, and serves it from threads of this
-/// process until somebody unmounts it. Needs root. If the caller is inside a
-/// Tokio runtime, stores that need it find it.
+/// process until somebody unmounts it. Who may not mount is helped by
+/// `fusermount3`. If the caller is inside a Tokio runtime, stores that need it
+/// find it.
 pub fn mount(
     repository: &Repository,
     snapshot: &Snapshot,
@@ -54,7 +63,10 @@ pub fn mount(
         true => SessionACL::All,
         false => SessionACL::Owner,
     };
-    let device = attach(at, options.for_all)?;
+    let device = match attach(at, options.for_all) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => helped(at)?,
+        device => device?,
+    };
     // The kernel waits for the first answers, from here on.
     let serving = Session::from_fd(Files::new(numbered, options), device, acl, config)
         .and_then(Session::spawn);
@@ -68,7 +80,7 @@ pub fn mount(
             })
         }
         Err(error) => {
-            let _ = unmount(at, UnmountFlags::DETACH);
+            let _ = take_away(at, UnmountFlags::DETACH);
             Err(error)
         }
     }
@@ -78,7 +90,10 @@ pub fn mount(
 /// `fuser` ends that mounted itself, it unmounts whatever is at its path by then.
 fn attach(at: &Path, for_all: bool) -> io::Result<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC;
-    let device = rustix::fs::open("/dev/fuse", flags, Bits::empty())?;
+    let device = rustix::fs::open(DEVICE, flags, Bits::empty()).map_err(|error| {
+        let error = io::Error::from(error);
+        io::Error::new(error.kind(), format!("cannot open {DEVICE}: {error}"))
+    })?;
     let mut data = format!(
         "fd={},rootmode=40000,user_id={},group_id={},default_permissions",
         device.as_raw_fd(),
@@ -92,6 +107,61 @@ fn attach(at: &Path, for_all: bool) -> io::Result<OwnedFd> {
     let flags = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOATIME;
     rustix::mount::mount("elevo", at, "fuse.elevo", flags, Some(data.as_c_str()))?;
     Ok(device)
+}
+
+/// The program that mounts file systems of this kind for everybody.
+const HELPER: &str = "fusermount3";
+
+/// Has it mounted by somebody who may. No others can look at it then.
+fn helped(at: &Path) -> io::Result<OwnedFd> {
+    let (ours, theirs) = UnixStream::pair()?;
+    let mut command = Command::new(HELPER);
+    command
+        .arg("-o")
+        .arg("ro,nosuid,nodev,noatime,default_permissions,fsname=elevo,subtype=elevo")
+        .arg("--")
+        .arg(at)
+        // It sends the device over its standard input.
+        .env("_FUSE_COMMFD", "0")
+        .stdin(OwnedFd::from(theirs));
+    run(&mut command)?;
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut byte = [0];
+    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+    recvmsg(
+        &ours,
+        &mut [IoSliceMut::new(&mut byte)],
+        &mut control,
+        flags,
+    )?;
+    let mut devices = control.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut devices) => devices.next(),
+        _ => None,
+    });
+    let device = devices.next();
+    device.ok_or_else(|| io::Error::other(format!("{HELPER} has sent no device")))
+}
+
+fn take_away(at: &Path, flags: UnmountFlags) -> io::Result<()> {
+    match unmount(at, flags) {
+        Err(Errno::PERM) => run(Command::new(HELPER).args(["-u", "-z", "--"]).arg(at)),
+        done => Ok(done?),
+    }
+}
+
+/// Runs the helper; fails with what it says.
+fn run(command: &mut Command) -> io::Result<()> {
+    let failed = |error: io::Error| {
+        let text = format!("without root this needs `{HELPER}`, which cannot be run: {error}");
+        io::Error::new(error.kind(), text)
+    };
+    let ended = command.output().map_err(failed)?;
+    if ended.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&ended.stderr);
+    Err(io::Error::other(said.trim().to_owned()))
 }
 
 /// Has the kernel ask for more at a time, and for several of that at once, than
@@ -116,7 +186,7 @@ impl Mount {
 
     /// Takes it away. Fails if it is in use.
     pub fn unmount(self) -> io::Result<()> {
-        unmount(&self.at, UnmountFlags::NOFOLLOW)?;
+        take_away(&self.at, UnmountFlags::NOFOLLOW)?;
         self.session.join()
     }
 }

@@ -33,15 +33,24 @@ const NAMESPACE: &str = "ELEVO_TEST_NAMESPACE";
 /// # fn main() {}
 /// ```
 pub fn in_own_namespace(test: &str) -> bool {
+    let is_root = rustix::process::geteuid().is_root();
+    assert!(is_root, "mounting an image needs root");
+    in_namespace(test, &["--mount", "--propagation", "private"])
+}
+
+/// The same in a user namespace: whoever runs it is root there, and has no
+/// right outside that an ordinary user has not.
+pub fn in_user_namespace(test: &str) -> bool {
+    in_namespace(test, &["--user", "--map-root-user", "--mount"])
+}
+
+fn in_namespace(test: &str, kinds: &[&str]) -> bool {
     if env::var_os(NAMESPACE).is_some() {
         return true;
     }
-    assert!(
-        rustix::process::geteuid().is_root(),
-        "mounting an image needs root"
-    );
     let status = Command::new("unshare")
-        .args(["--mount", "--propagation", "private", "--kill-child", "--"])
+        .args(kinds)
+        .args(["--kill-child", "--"])
         .arg(env::current_exe().unwrap())
         .args(["--exact", test, "--nocapture", "--include-ignored"])
         .env(NAMESPACE, "1")

@@ -43,6 +43,20 @@ pub enum Error {
          and so Linux and root"
     )]
     CannotFollow(WorkspaceId),
+    /// Only those who enter the workspace see it.
+    #[error(
+        "workspace `{0}` is seen only by commands that are run in it: `elevo ws run {0} -- \
+         COMMAND`; `elevo ws path {0}` makes it a directory that everybody sees"
+    )]
+    Private(WorkspaceId),
+    /// Processes are in the workspace.
+    #[error("commands still run in workspace `{id}`: end process {}", list(pids))]
+    InUse {
+        /// Which workspace.
+        id: WorkspaceId,
+        /// Some of them.
+        pids: Vec<u32>,
+    },
     /// The registry has a line that is not one.
     #[error(
         "line {line} of {} is damaged; restore the file from a backup, or remove that line and \
@@ -87,6 +101,11 @@ impl Error {
             source,
         }
     }
+}
+
+fn list(pids: &[u32]) -> String {
+    let pids: Vec<_> = pids.iter().map(ToString::to_string).collect();
+    pids.join(", ")
 }
 
 /// Result of an operation on workspaces.

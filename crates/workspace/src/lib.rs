@@ -24,6 +24,9 @@
 //! has to be bound in another way: see [`bind`](Workspaces::bind). One that is
 //! started before there is a workspace for it is given a [slot](Slots).
 //!
+//! Whoever may not mount can have overlays that only those see who
+//! [enter](Entrance) them.
+//!
 //! A workspace exists from the moment its line is in the log. What is in `live`
 //! without one is half-made or half-removed, and goes at the next start.
 
@@ -37,6 +40,8 @@ mod id;
 mod lock;
 #[cfg(target_os = "linux")]
 mod mounts;
+#[cfg(target_os = "linux")]
+mod namespace;
 mod probe;
 pub mod provider;
 mod record;
@@ -51,6 +56,8 @@ pub use elevo_engine::Owner;
 pub use error::{Error, Result};
 pub use freeze::{Freeze, NeverFreeze};
 pub use id::{InvalidId, WorkspaceId};
+#[cfg(target_os = "linux")]
+pub use namespace::Entrance;
 pub use probe::{Finding, choose, probe};
 pub use provider::{LazyServer, ProviderKind, WorkspaceProvider};
 pub use record::{Record, State};
@@ -61,5 +68,5 @@ pub use slots::{Slot, Slots};
 #[cfg(target_os = "linux")]
 pub use workspaces::write_out;
 pub use workspaces::{
-    Binding, Options, Refreshed, Snapshotted, Usage, Workspaces, needed_snapshots,
+    Binding, Options, Refreshed, Snapshotted, Usage, Way, Workspaces, needed_snapshots,
 };

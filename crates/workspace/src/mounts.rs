@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::path::Path;
+use std::process::Command;
 
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use rustix::io::Errno;
@@ -75,11 +76,25 @@ pub(crate) fn unmount_all(path: &Path) -> io::Result<()> {
     loop {
         match unmount(path, LAZY) {
             Ok(()) => {}
-            // Not, or no longer, mounted; or made by somebody who may.
-            Err(Errno::INVAL | Errno::NOENT | Errno::PERM) => return Ok(()),
+            // Not, or no longer, mounted.
+            Err(Errno::INVAL | Errno::NOENT) => return Ok(()),
+            // We may not, and neither might we mount.
+            Err(Errno::PERM) if is_mount(path).is_ok_and(|is_mount| !is_mount) => return Ok(()),
+            Err(Errno::PERM) => unmount_helped(path)?,
             Err(error) => return Err(error.into()),
         }
     }
+}
+
+/// What was mounted with the help of `fusermount3`.
+fn unmount_helped(path: &Path) -> io::Result<()> {
+    let mut command = Command::new("fusermount3");
+    let ended = command.args(["-u", "-z", "--"]).arg(path).output()?;
+    if ended.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&ended.stderr);
+    Err(io::Error::other(said.trim().to_owned()))
 }
 
 /// Whether something is mounted exactly there.

@@ -1,10 +1,15 @@
 //! Which ways to make a workspace work in a directory, found out by trying.
 
+#[cfg(target_os = "linux")]
+mod linux;
+
 use std::fs;
 use std::io;
 use std::path::Path;
 
 use crate::provider::ProviderKind;
+#[cfg(target_os = "linux")]
+use linux::{obstacle_to_entering, obstacle_to_overlays, obstacle_to_serving};
 
 /// Whether one way works here.
 #[derive(Clone, Debug)]
@@ -29,80 +34,61 @@ impl Finding {
                 "a workspace takes a moment for each file, and no room for its content"
             }
             ProviderKind::Copy => "a workspace takes the time and room of all its files",
+            ProviderKind::Rootless => {
+                "as overlay, seen only by what `elevo ws run` starts; only if asked for"
+            }
+            ProviderKind::RootlessLazy => {
+                "as lazy, seen only by what `elevo ws run` starts; only if asked for"
+            }
         }
     }
 }
 
-/// Tries everything in `directory`, which is made if it is not there. The best
-/// way comes first.
+/// Tries everything in `directory`, which is made if it is not there.
 pub fn probe(directory: &Path) -> io::Result<Vec<Finding>> {
     fs::create_dir_all(directory)?;
-    let finding = |provider| {
-        let obstacle = match provider {
-            ProviderKind::Overlay => obstacle_to_overlays(directory),
-            ProviderKind::Lazy => obstacle_to_overlays(directory).or_else(obstacle_to_serving),
-            ProviderKind::Reflink => obstacle_to_cloning(directory),
-            ProviderKind::Copy => None,
-        };
-        Finding { provider, obstacle }
+    let finding = |provider| Finding {
+        provider,
+        obstacle: obstacle_to(provider, directory),
     };
     Ok(ProviderKind::ALL.map(finding).into())
 }
 
-/// The best way that works.
-pub fn choose(findings: &[Finding]) -> ProviderKind {
-    let works = findings.iter().find(|finding| finding.obstacle.is_none());
-    works.map_or(ProviderKind::Copy, |finding| finding.provider)
+/// What [`choose`] would say in a directory, without trying more than it takes.
+pub(crate) fn best(directory: &Path) -> io::Result<ProviderKind> {
+    fs::create_dir_all(directory)?;
+    let mut kinds = ProviderKind::ALL.into_iter();
+    let works = kinds.find(|kind| obstacle_to(*kind, directory).is_none());
+    Ok(works.unwrap_or(ProviderKind::Copy))
 }
 
-/// Opening it is all that can be tried without mounting something.
-fn obstacle_to_serving() -> Option<String> {
-    let device = Path::new("/dev/fuse");
-    let opened = fs::OpenOptions::new().read(true).write(true).open(device);
-    let error = opened.err()?;
-    Some(format!(
-        "{} cannot be opened ({error}); load the kernel module `fuse`, or give the container the \
-         device",
-        device.display()
-    ))
+#[cfg(target_os = "linux")]
+fn obstacle_to(provider: ProviderKind, directory: &Path) -> Option<String> {
+    let serving = || obstacle_to_serving(directory);
+    match provider {
+        ProviderKind::Overlay => obstacle_to_overlays(directory),
+        ProviderKind::Lazy => obstacle_to_overlays(directory).or_else(serving),
+        ProviderKind::Reflink => obstacle_to_cloning(directory),
+        ProviderKind::Copy => None,
+        ProviderKind::Rootless => obstacle_to_entering(directory),
+        ProviderKind::RootlessLazy => obstacle_to_entering(directory).or_else(serving),
+    }
 }
 
 #[cfg(not(target_os = "linux"))]
-fn obstacle_to_overlays(_: &Path) -> Option<String> {
-    Some("overlays need Linux".into())
-}
-
-#[cfg(target_os = "linux")]
-fn obstacle_to_overlays(directory: &Path) -> Option<String> {
-    use rustix::io::Errno;
-    use rustix::mount::{UnmountFlags, unmount};
-    let place = directory.join(format!("probe-overlay-{}", std::process::id()));
-    let tried = try_an_overlay(&place);
-    let _ = unmount(place.join("files"), UnmountFlags::DETACH);
-    let _ = fs::remove_dir_all(&place);
-    let error = tried.err()?;
-    let advice = match error.raw_os_error() {
-        Some(code) if code == Errno::PERM.raw_os_error() => "run as root",
-        Some(code) if code == Errno::NODEV.raw_os_error() => "load the kernel module `overlay`",
-        _ => "keep workspaces on ext4, XFS or btrfs, outside of containers",
-    };
-    Some(format!(
-        "no overlay can be mounted in {} ({error}); {advice}",
-        directory.display()
-    ))
-}
-
-/// Mounts one and deletes a file in it, which needs whiteouts and attributes.
-#[cfg(target_os = "linux")]
-fn try_an_overlay(place: &Path) -> io::Result<()> {
-    for name in ["lower", "upper", "work", "files"] {
-        fs::create_dir_all(place.join(name))?;
+fn obstacle_to(provider: ProviderKind, directory: &Path) -> Option<String> {
+    match provider {
+        ProviderKind::Reflink => obstacle_to_cloning(directory),
+        ProviderKind::Copy => None,
+        _ => Some("overlays need Linux".into()),
     }
-    let lower = place.join("lower");
-    fs::create_dir(lower.join("directory"))?;
-    let files = place.join("files");
-    crate::provider::mount_overlay(&[&lower], place, &files)?;
-    fs::rename(files.join("directory"), files.join("renamed"))
+}
+
+/// The way that new workspaces are made if nobody says which: one that everybody
+/// sees them by.
+pub fn choose(findings: &[Finding]) -> ProviderKind {
+    let works = findings.iter().find(|finding| finding.obstacle.is_none());
+    works.map_or(ProviderKind::Copy, |finding| finding.provider)
 }
 
 fn obstacle_to_cloning(directory: &Path) -> Option<String> {
@@ -153,8 +139,8 @@ mod tests {
     fn a_copy_always_works_and_nothing_is_left_behind() {
         let directory = tempfile::tempdir().unwrap();
         let findings = probe(directory.path()).unwrap();
-        let copy = findings.last().unwrap();
-        assert_eq!(copy.provider, ProviderKind::Copy);
+        let is_copy = |finding: &&Finding| finding.provider == ProviderKind::Copy;
+        let copy = findings.iter().find(is_copy).unwrap();
         assert!(copy.obstacle.is_none());
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
     }

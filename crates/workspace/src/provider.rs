@@ -31,11 +31,13 @@ pub use full::FullProvider;
 #[cfg(target_os = "linux")]
 pub use overlay::OverlayProvider;
 #[cfg(target_os = "linux")]
-pub(crate) use overlay::mount_overlay;
+pub(crate) use overlay::{OverlayOptions, mount_overlay, overlay_options};
 
-/// The ways to make a workspace, the best first.
+/// The ways to make a workspace. The first that works is chosen, if nobody says
+/// which; those after [`Copy`](Self::Copy) only if somebody does, since not
+/// everybody sees what they make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum ProviderKind {
     /// A mount over directories that all workspaces share.
     Overlay,
@@ -46,11 +48,28 @@ pub enum ProviderKind {
     Reflink,
     /// Files of its own.
     Copy,
+    /// As `Overlay`, by whoever may not mount: only those who
+    /// [enter](crate::Entrance) it see it.
+    Rootless,
+    /// The same as `Lazy`.
+    RootlessLazy,
 }
 
 impl ProviderKind {
-    /// All of them, the best first.
-    pub const ALL: [Self; 4] = [Self::Overlay, Self::Lazy, Self::Reflink, Self::Copy];
+    /// All of them, in that order.
+    pub const ALL: [Self; 6] = [
+        Self::Overlay,
+        Self::Lazy,
+        Self::Reflink,
+        Self::Copy,
+        Self::Rootless,
+        Self::RootlessLazy,
+    ];
+
+    /// Whether what it makes is seen only by those who enter it.
+    pub const fn is_private(self) -> bool {
+        matches!(self, Self::Rootless | Self::RootlessLazy)
+    }
 
     /// Its name.
     pub const fn name(self) -> &'static str {
@@ -59,6 +78,8 @@ impl ProviderKind {
             Self::Lazy => "lazy",
             Self::Reflink => "reflink",
             Self::Copy => "copy",
+            Self::Rootless => "rootless",
+            Self::RootlessLazy => "rootless-lazy",
         }
     }
 }
@@ -86,7 +107,8 @@ impl FromStr for ProviderKind {
 ///
 /// 1. After [`create`](Self::create) and [`fork`](Self::fork), the directory
 ///    [`files`](Self::files) holds the snapshot, modification times included,
-///    and nothing else. All of it belongs to the origin's owner, if there is
+///    and nothing else, for whoever [sees](Self::is_attached) it or has
+///    [entered](Self::entrance) it. All of it belongs to the origin's owner, if there is
 ///    one, and otherwise to the caller. What is written there is seen nowhere else, and nothing
 ///    written elsewhere is seen there.
 /// 2. [`read`](Self::read) and [`look`](Self::look) see what is there if nobody
@@ -177,9 +199,27 @@ pub trait WorkspaceProvider: fmt::Debug + Send + Sync {
         true
     }
 
-    /// Lets the agent see it again. A view that is not of its origin becomes so.
+    /// Lets the agent see it again, unless only those who
+    /// [enter](Self::entrance) it do. A view that is not of its origin becomes so.
     fn attach(&self, _place: &Path, _origin: Origin<'_>, _progress: &Progress) -> Result<()> {
         Ok(())
+    }
+
+    /// How a process gets to see it, if it does not by itself.
+    #[cfg(target_os = "linux")]
+    fn entrance(
+        &self,
+        _place: &Path,
+        _origin: Origin<'_>,
+        _progress: &Progress,
+    ) -> Result<Option<crate::Entrance>> {
+        Ok(None)
+    }
+
+    /// Processes that have entered it, one for each time that somebody did when
+    /// nobody was there.
+    fn users(&self, _place: &Path) -> Result<Vec<u32>> {
+        Ok(Vec::new())
     }
 
     /// Reads the workspace into the store.

@@ -1,4 +1,5 @@
 mod clear;
+mod enter;
 mod forks;
 mod homes;
 mod places;
@@ -25,13 +26,14 @@ use crate::error::{Error, Result};
 use crate::freeze::{Freeze, stop};
 use crate::home;
 use crate::id::WorkspaceId;
-use crate::probe::{choose, probe};
+use crate::probe::best;
 use crate::provider::{FullProvider, LazyServer, Origin, ProviderKind, WorkspaceProvider};
 #[cfg(target_os = "linux")]
 use crate::provider::{NoServer, OverlayProvider};
 use crate::record::{Record, State};
 use crate::registry::Registry;
 
+pub use enter::Way;
 pub use readers::Binding;
 pub use refresh::Refreshed;
 
@@ -99,7 +101,7 @@ impl Workspaces {
         }
         let chosen = match options.provider {
             Some(provider) => provider,
-            None => choose(&probe(root).map_err(Error::io("write to", root))?),
+            None => best(root).map_err(Error::io("write to", root))?,
         };
         for directory in ["live", "trash"].map(|name| root.join(name)) {
             fs::create_dir_all(&directory).map_err(Error::io("make", &directory))?;
@@ -136,13 +138,17 @@ impl Workspaces {
         self.registry.lock()?.get(id)
     }
 
-    /// The directory of a workspace that is not parked.
+    /// The directory of a workspace that is not parked. Refused if only those
+    /// who enter it see it.
     pub fn path(&self, id: &WorkspaceId) -> Result<PathBuf> {
         let record = self.live(id)?;
         let place = self.place(id);
         if !self.is_attached(&record, &place)? {
             // Attaches it.
             self.hold(id)?;
+            if !self.is_attached(&record, &place)? {
+                return Err(Error::Private(id.clone()));
+            }
         }
         Ok(self.files_of(&record, &place))
     }
@@ -270,6 +276,7 @@ impl Workspaces {
         progress: &Progress,
     ) -> Result<Snapshotted> {
         let (record, held) = self.hold(id)?;
+        self.check_unused(&record, &held.place)?;
         let thaw = stop(id, freeze)?;
         let home = self.store_home(&record, &held, &info, progress)?;
         let taken = self.snapshot_held(record, &held, info, progress)?;
@@ -291,12 +298,26 @@ impl Workspaces {
     /// the directory.
     pub fn resume(&self, id: &WorkspaceId, progress: &Progress) -> Result<PathBuf> {
         let parked = self.get(id)?;
+        // Who chose that did not want to wait until all of it is written.
+        let provider = match parked.provider.is_private() {
+            true => parked.provider,
+            false => self.chosen,
+        };
+        self.resume_by(parked, provider, progress)
+    }
+
+    fn resume_by(
+        &self,
+        parked: Record,
+        provider: ProviderKind,
+        progress: &Progress,
+    ) -> Result<PathBuf> {
         if parked.state != State::Parked {
-            return Err(Error::NotParked(id.clone()));
+            return Err(Error::NotParked(parked.id));
         }
         let live = Record {
             state: State::Live,
-            provider: self.chosen,
+            provider,
             origin: parked.base,
             owner: self.owner,
             ..parked.clone()
@@ -312,6 +333,9 @@ impl Workspaces {
             State::Live => self.hold_if_there(id)?,
             State::Parked => None,
         };
+        if let Some(held) = &held {
+            self.check_unused(&record, &held.place)?;
+        }
         let mut registry = self.registry.lock()?;
         let now = registry.get(id)?;
         // Being resumed, or made again after somebody else removed it.
@@ -371,8 +395,14 @@ fn overlays(
         }
     };
     let server = options.lazy.clone().unwrap_or_else(|| Arc::new(NoServer));
-    let lazy = overlay()?.lazy(root, server);
-    Ok(vec![Box::new(overlay()?), Box::new(lazy)])
+    // What is in a pool needs root.
+    let rootless = || OverlayProvider::new(repository.clone(), threads, root, spare).rootless();
+    Ok(vec![
+        Box::new(overlay()?),
+        Box::new(overlay()?.lazy(root, server.clone())),
+        Box::new(rootless()),
+        Box::new(rootless().lazy(root, server)),
+    ])
 }
 
 /// Writes a snapshot out, as new overlays in `root` would need it.

@@ -11,9 +11,11 @@ use std::path::Path;
 
 use elevo_testkit::disk;
 use elevo_workspace::{Error, NeverFreeze, Owner, ProviderKind, State, Workspaces};
-use support::{AGENT, Bench, LIMIT, as_agent, id, info, on_every_provider, owners, progress};
+use support::{
+    AGENT, Bench, LIMIT, as_agent, id, info, on_every_provider_of_root, owners, progress,
+};
 
-on_every_provider! {
+on_every_provider_of_root! {
     an_agent_without_privileges_can_change_everything
     whoever_asks_gets_files_of_their_own
     a_workspace_stays_its_owners_after_a_restart

@@ -12,9 +12,9 @@ use elevo_objects::SnapshotId;
 use elevo_testkit::disk;
 use elevo_workspace::{Error, NeverFreeze, ProviderKind, State};
 use support::numbered::{create, follow, mounts, number_in, numbered, run};
-use support::{AGENT, Bench, id, info, on_every_provider, owners, progress};
+use support::{AGENT, Bench, id, info, on_every_provider_of_root, owners, progress};
 
-on_every_provider! {
+on_every_provider_of_root! {
     nobody_can_write_to_what_is_only_read
     a_snapshot_of_what_is_only_read_is_its_base
     forks_can_be_written_to_or_only_read

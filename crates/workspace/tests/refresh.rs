@@ -25,8 +25,9 @@ on_every_provider! {
     a_file_that_is_open_stays_the_old_one
     a_refresh_that_is_not_decided_changes_nothing
     what_changed_meanwhile_is_in_the_way
+    random_refreshes_are_exact;
+of_root:
     what_is_refreshed_is_its_agents
-    random_refreshes_are_exact
 }
 
 /// What a directory holds, as a snapshot.

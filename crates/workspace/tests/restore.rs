@@ -17,9 +17,10 @@ use support::{
 
 on_every_provider! {
     a_live_workspace_can_hold_another_snapshot
-    a_restored_workspace_is_its_agents
     random_snapshots_are_restored_exactly
-    writers_are_held_still_during_a_restore
+    writers_are_held_still_during_a_restore;
+of_root:
+    a_restored_workspace_is_its_agents
 }
 
 fn a_live_workspace_can_hold_another_snapshot(bench: &Bench) {

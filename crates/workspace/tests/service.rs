@@ -19,7 +19,7 @@ use elevo_engine::{
     Store, StoreResult, import,
 };
 use elevo_objects::{Kind, ObjectKey, Snapshot, SnapshotId, Tree};
-use elevo_workspace::{Error, NeverFreeze, Options, ProviderKind, Workspaces};
+use elevo_workspace::{Error, NeverFreeze, Options, Workspaces};
 use futures::executor::block_on;
 use support::{Bench, id, info, on_every_provider, progress};
 
@@ -337,7 +337,7 @@ fn a_new_base_holds_up_nobody_who_does_not_need_it(bench: &Bench) {
         let make = |name| workspaces.create(&id(name), base, bench.now(), None, &progress());
         let slow = ["slow-1", "slow-2"].map(|name| scope.spawn(move || make(name).unwrap()));
         // What is served is not waited for, by anybody.
-        let is_made_first = bench.kind != ProviderKind::Lazy;
+        let is_made_first = bench.lazy.is_none();
         if is_made_first {
             store.wait(|gate| gate.is_wanted);
         }

@@ -86,6 +86,9 @@ fn of_workspace(error: &elevo_workspace::Error) -> Known {
             .with(workspace(id))
             .advice(format!("`elevo ws path {id}` says where it is")),
         Error::Busy(id) => Known::new(Exit::Busy, "workspace_busy").with(workspace(id)),
+        Error::Private(id) => Known::new(Exit::Conflict, "workspace_private").with(workspace(id)),
+        Error::InUse { id, pids } => Known::new(Exit::Busy, "workspace_in_use")
+            .with(json!({ "workspace": id.as_str(), "pids": pids })),
         Error::Registry { path, line } => Known::new(Exit::Damaged, "registry_damaged")
             .with(json!({ "path": lossy(path), "line": line })),
         Error::NoOverlays => Known::new(Exit::Usage, "overlay_unsupported")

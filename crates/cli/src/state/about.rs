@@ -8,7 +8,7 @@ use crate::format;
 use crate::session::Session;
 
 /// What a new snapshot says about itself.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(crate) struct About {
     /// Why the snapshot is made
     #[arg(

@@ -113,7 +113,29 @@ impl LazyServer for Processes {
             return Ok(());
         }
         let ended = child.wait_with_output()?;
-        let why = String::from_utf8_lossy(&ended.stderr);
-        Err(io::Error::other(why.trim().to_owned()))
+        Err(io::Error::other(in_one_line(&ended.stderr)))
+    }
+}
+
+/// What another call of this program has said about its failure.
+fn in_one_line(said: &[u8]) -> String {
+    let said = String::from_utf8_lossy(said);
+    let reasons = said.lines().filter_map(|line| {
+        let line = line.trim();
+        let reason = line.strip_prefix("error: ");
+        reason.or_else(|| line.strip_prefix("because: "))
+    });
+    reasons.collect::<Vec<_>>().join(": ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_elsewhere_is_told_in_one_line() {
+        let said = b"error: cannot mount\n  because: no device\n  help: buy one\n";
+        assert_eq!(in_one_line(said), "cannot mount: no device");
+        assert_eq!(in_one_line(b""), "");
     }
 }

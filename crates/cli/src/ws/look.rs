@@ -3,13 +3,14 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use elevo_workspace::{State, WorkspaceId};
+use elevo_workspace::{Error, State, WorkspaceId};
 
 use super::{Call, WorkspaceShape, served};
 use crate::args::Global;
 use crate::client::Where;
 use crate::format::{self, short};
 use crate::output::{IDENTITY, STRONG};
+use crate::state::about::About;
 use crate::state::diff::{self, Shown};
 
 /// List workspaces.
@@ -59,7 +60,7 @@ pub(super) fn ls(call: &mut Call) -> anyhow::Result<()> {
         };
         let base = output.styled(IDENTITY, short(record.base));
         let created = format::local_brief(record.created);
-        let state = format!("  {state:8} ");
+        let state = format!("  {state:13} ");
         let line = [&name, state.as_bytes(), &base, b"  ", created.as_bytes()].concat();
         output.line(line)?;
     }
@@ -73,7 +74,9 @@ pub(super) fn ls(call: &mut Call) -> anyhow::Result<()> {
 /// Print the directory of a workspace.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-After a restart of the machine this mounts it again.
+After a restart of the machine this mounts it again. One that was made with
+--provider rootless, which only `elevo ws run` gets into, becomes an ordinary
+directory: all its files are written out, as clones or copies.
 
 Examples:
   cd \"$(elevo ws path try-1)\"
@@ -84,8 +87,18 @@ pub(super) struct Path {
 }
 
 pub(super) fn path(call: &mut Call, args: &Path) -> anyhow::Result<()> {
-    let workspaces = call.open_to_read()?;
-    workspaces.path(&args.id)?;
+    let mut workspaces = call.open_to_read()?;
+    match workspaces.path(&args.id) {
+        Err(Error::Private(_)) => {
+            drop(workspaces);
+            workspaces = call.open_to_write()?;
+            let info = About::default().into_info(&call.session, Vec::new(), None);
+            call.watch("writing files", |progress| {
+                workspaces.open_up(&args.id, info, progress)
+            })?;
+        }
+        path => drop(path?),
+    }
     let record = workspaces.get(&args.id)?;
     call.print_path(&workspaces, &record)
 }

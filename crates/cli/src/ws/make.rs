@@ -23,6 +23,10 @@ Whoever writes more than the limit is told that the disk is full. Forks of such
 a workspace are of one moment, whoever writes to it meanwhile. Needs root and
 `mkfs.btrfs`.
 
+With --provider rootless it is an overlay without root, which only commands see
+that `elevo ws run` starts: its id is printed, since it has no directory. With
+rootless-lazy, files are fetched when they are read; needs `fusermount3`.
+
 With --project a server is asked, and no store; REV is then a state of the
 project, and the directory one of the server's machine.
 
@@ -31,6 +35,7 @@ Examples:
   elevo ws create v1 --id try-1       of a tag, by a name of its own
   elevo ws create --limit 2G          that can take 2 GiB of changes
   elevo ws create --provider copy     with files of its own
+  elevo ws run \"$(elevo ws create --provider rootless)\" -- make test
   elevo ws create --project site      on a project, by a server; `merge` brings
                                       back what is changed in it
   elevo ws create --project site 3 --read-only --sync lazy")]
@@ -43,7 +48,8 @@ pub(super) struct Create {
     #[arg(long, conflicts_with = "project")]
     id: Option<WorkspaceId>,
 
-    /// How it is made: overlay, lazy, reflink or copy; by default the first that works
+    /// How it is made: overlay, lazy, reflink or copy, by default the first that
+    /// works; or rootless or rootless-lazy
     #[arg(long, conflicts_with = "project")]
     provider: Option<ProviderKind>,
 

@@ -381,8 +381,10 @@ fn completions_are_printed_for_every_shell() {
     }
     let bash = ended(elevo().args(["completions", "bash"])).text();
     let mut check = std::process::Command::new("bash");
-    let script = format!("{bash}\ncomplete -p elevo");
-    let checked = ended(check.args(["-euc", &script]));
+    let directory = tempfile::tempdir().unwrap();
+    let script = directory.path().join("script");
+    fs::write(&script, format!("{bash}\ncomplete -p elevo")).unwrap();
+    let checked = ended(check.arg("-eu").arg(script));
     assert_eq!(checked.code, 0, "{}", checked.stderr);
 }
 
@@ -418,10 +420,10 @@ fn doctor_says_how_workspaces_would_be_made() {
         ended(command.arg("doctor").args(args).current_dir(place.path("")))
     };
     let text = doctor(&[]).text();
-    assert!(text.contains("  copy     works"), "{text}");
+    assert!(text.contains("  copy          works"), "{text}");
     assert!(text.contains("\nThey would be made by "), "{text}");
     assert!(
-        text.contains("  address  no    it is not running"),
+        text.contains("  address       no    it is not running"),
         "{text}"
     );
     let shape: serde_json::Value = serde_json::from_str(&doctor(&["--json"]).text()).unwrap();

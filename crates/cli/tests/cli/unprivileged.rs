@@ -1,88 +1,94 @@
-//! Everything works without root.
+//! Everything works without root and without any capability, whatever the
+//! machine has; `elevo doctor` says what it has not.
+
+#![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
-use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-use crate::common::{ELEVO, Ended, clean, ended};
+use crate::common::{ELEVO, clean, elevo, ended};
 
 /// Somebody without any rights of his own.
 const NOBODY: u32 = 65534;
 
-/// Runs `elevo state` as nobody if we are root, else as who we are.
-fn run(elevo: &Path, directory: &Path, args: &[&str]) -> Ended {
-    run_any(elevo, directory, "state", args)
-}
+const EVERYTHING: &str = include_str!("unprivileged/everything.sh");
+const MACHINE: &str = include_str!("unprivileged/machine.sh");
 
-fn run_any(elevo: &Path, directory: &Path, area: &str, args: &[&str]) -> Ended {
-    let mut command = Command::new(elevo);
-    clean(&mut command);
-    command.arg(area).args(args).current_dir(directory);
-    if rustix::process::geteuid().is_root() {
-        command.uid(NOBODY).gid(NOBODY);
-    }
-    ended(&mut command)
-}
-
-#[test]
-fn nothing_needs_root() {
+/// Where nobody finds the program, scripts, and an empty directory of his own.
+fn place() -> tempfile::TempDir {
     let root = tempfile::tempdir().unwrap();
     let everybody = fs::Permissions::from_mode(0o755);
     fs::set_permissions(root.path(), everybody).unwrap();
-    let home = root.path().join("home");
-    fs::create_dir(&home).unwrap();
     // Where it was built, others may not look.
     let elevo = root.path().join("elevo");
     fs::hard_link(ELEVO, &elevo)
         .or_else(|_| fs::copy(ELEVO, &elevo).map(drop))
         .unwrap();
-    let work = home.join("work");
-    fs::create_dir(&work).unwrap();
-    fs::write(work.join("file"), "text\n").unwrap();
-    if rustix::process::geteuid().is_root() {
-        for path in [&home, &work, &work.join("file")] {
-            chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
+    fs::write(root.path().join("everything.sh"), EVERYTHING).unwrap();
+    fs::write(root.path().join("machine.sh"), MACHINE).unwrap();
+    fs::create_dir(root.path().join("home")).unwrap();
+    root
+}
+
+fn all_works(fuse: &str, namespaces: &str) {
+    let place = place();
+    let at = |name: &str| place.path().join(name);
+    chown(at("home"), Some(NOBODY), Some(NOBODY)).unwrap();
+    let mut command = Command::new("unshare");
+    clean(&mut command);
+    command
+        .args(["--mount", "--propagation", "private", "--", "bash"])
+        .arg(at("machine.sh"))
+        .args([fuse, namespaces])
+        .args([at("everything.sh"), at("elevo"), at("home")])
+        .current_dir("/");
+    let ended = ended(&mut command);
+    let said = String::from_utf8_lossy(&ended.stdout);
+    assert_eq!(ended.code, 0, "{said}\n{}", ended.stderr);
+    assert_eq!(mounts_in(place.path()), 0);
+}
+
+fn mounts_in(directory: &Path) -> usize {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    mounts.matches(directory.to_str().unwrap()).count()
+}
+
+#[test]
+fn all_works_with_fuse_and_namespaces() {
+    all_works("yes", "yes");
+}
+
+#[test]
+fn all_works_without_fuse() {
+    all_works("no", "yes");
+}
+
+#[test]
+fn all_works_without_namespaces() {
+    all_works("yes", "no");
+}
+
+#[test]
+fn all_works_without_fuse_and_namespaces() {
+    all_works("no", "no");
+}
+
+/// Otherwise a new command is forgotten there.
+#[test]
+fn the_script_tries_every_command() {
+    for (area, from_server) in [
+        ("state", &[][..]),
+        ("ws", &["merge", "complete", "refresh"][..]),
+    ] {
+        let help = ended(elevo().args([area, "--help"])).text();
+        let commands = help.split("Commands:\n").nth(1).unwrap();
+        let commands = commands.lines().take_while(|line| !line.is_empty());
+        let names = commands.filter_map(|line| line.split_whitespace().next());
+        for name in names.filter(|name| !from_server.contains(name)) {
+            let call = format!("{area} {name}");
+            assert!(EVERYTHING.contains(&call), "`{call}` is not tried");
         }
     }
-    for args in [
-        &["init"][..],
-        &["commit", "-m", "first"],
-        &["import", ".", "--tag", "t"],
-        &["log"],
-        &["show"],
-        &["ls", "-l"],
-        &["cat", "head", "file"],
-        &["diff", "--stat"],
-        &["checkout", "t", "../copy"],
-    ] {
-        let ended = run(&elevo, &work, args);
-        assert_eq!(ended.code, 0, "{args:?}: {}", ended.stderr);
-    }
-    assert_eq!(
-        fs::read_to_string(home.join("copy/file")).unwrap(),
-        "text\n"
-    );
-
-    for args in [
-        &["create", "--id", "one"][..],
-        &["status", "one"],
-        &["fork", "one", "two"],
-        &["snapshot", "two"],
-        &["park", "two"],
-        &["resume", "two"],
-        &["ls"],
-        &["rm", "one", "two"],
-    ] {
-        let ended = run_any(&elevo, &work, "ws", args);
-        assert_eq!(ended.code, 0, "{args:?}: {}", ended.stderr);
-    }
-
-    // A file that may not be read is named, and nothing is kept.
-    let nobody = fs::Permissions::from_mode(0o000);
-    fs::set_permissions(work.join("file"), nobody).unwrap();
-    let ended = run(&elevo, &work, &["commit"]);
-    assert_eq!(ended.code, 1);
-    assert!(ended.stderr.contains("`file`"), "{}", ended.stderr);
 }

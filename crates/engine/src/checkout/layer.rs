@@ -16,7 +16,8 @@ use crate::repository::Repository;
 use crate::tree;
 
 /// Writes what differs from `before` to `after`, modification times included,
-/// into the empty `directory`. Needs the right to make device nodes. Blocks.
+/// into the empty `directory`. What is gone is marked by a device that is none,
+/// which anybody can make since Linux 5.8. Blocks.
 pub fn write_layer(
     repository: &Repository,
     before: &Snapshot,

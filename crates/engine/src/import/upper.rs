@@ -32,6 +32,16 @@ use crate::repository::Repository;
 use crate::stat_cache::{DirectoryToSee, Fingerprint, NewStatCache, Seen, StatCache};
 use crate::tree;
 
+/// Which attributes an overlay keeps its marks in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Marks {
+    /// Those that only root can write.
+    Trusted,
+    /// Those that anybody can write to his own files: it was mounted in a user
+    /// namespace. In another overlay they are somebody's, and mean nothing.
+    User,
+}
+
 /// Reads the upper directory of an overlay whose lower directories hold
 /// `base`: the result is what the overlay shows. Blocks.
 ///
@@ -39,7 +49,7 @@ use crate::tree;
 /// has them are not read, and it notes how they are now.
 pub fn import_upper(
     repository: &Repository,
-    upper: &Path,
+    (upper, marks): (&Path, Marks),
     base: &Snapshot,
     options: &ImportOptions,
     progress: &Progress,
@@ -51,13 +61,13 @@ pub fn import_upper(
         new_cache: Some(cache),
         ..Job::new(repository, upper, options, progress)
     };
-    job.into_store(|importer| importer.run_over(base))
+    job.into_store(|importer| importer.run_over(base, marks))
 }
 
 /// The same without storing anything; see [`look_again`](crate::look_again).
 pub fn look_upper(
     repository: &Repository,
-    upper: &Path,
+    (upper, marks): (&Path, Marks),
     base: &Snapshot,
     options: &ImportOptions,
     progress: &Progress,
@@ -67,7 +77,7 @@ pub fn look_upper(
         cache: Some(cache),
         ..Job::new(repository, upper, options, progress)
     };
-    job.into_view(|importer| importer.run_over(base))
+    job.into_view(|importer| importer.run_over(base, marks))
 }
 
 /// What a directory changes in the one below it, in the order of names.
@@ -97,6 +107,7 @@ impl Edits {
 /// Where a directory of the upper is, and what lies below it.
 struct Place<'a> {
     path: &'a TreePath,
+    marks: Marks,
     /// All that is below the overlay.
     root: ReadAs,
     /// What of it shows in this directory.
@@ -123,11 +134,12 @@ impl Found {
 }
 
 impl Importer<'_> {
-    fn run_over(mut self, base: &Snapshot) -> super::Found {
+    fn run_over(mut self, base: &Snapshot, marks: Marks) -> super::Found {
         let (_held, before) = self.known()?.unzip();
         let root = (base.tree, base.times);
         let place = Place {
             path: &TreePath::root(),
+            marks,
             root,
             below: Some(root),
             before: before.unwrap_or_default(),
@@ -338,6 +350,7 @@ impl Importer<'_> {
             })?;
         let inside = Place {
             path: &path,
+            marks: place.marks,
             root: place.root,
             below,
             before: known.map(KnownEntry::directory).unwrap_or_default(),
@@ -356,7 +369,7 @@ impl Importer<'_> {
         name: &Name,
         place: &Place<'_>,
     ) -> std::result::Result<Option<ReadAs>, AttributeError> {
-        let marks = Marks::of(fd)?;
+        let marks = Marked::of(fd, place.marks)?;
         if marks.has_others {
             self.lose(LossKind::ExtendedAttributes, place.path, Some(name));
         }
@@ -408,19 +421,22 @@ impl From<Error> for AttributeError {
 
 /// What overlayfs has written on a directory.
 #[derive(Default)]
-struct Marks {
+struct Marked {
     is_opaque: bool,
     redirect: Option<Vec<u8>>,
     /// Whether somebody else has written on it, too.
     has_others: bool,
 }
 
-impl Marks {
-    fn of(fd: BorrowedFd<'_>) -> io::Result<Self> {
+impl Marked {
+    fn of(fd: BorrowedFd<'_>, marks: Marks) -> io::Result<Self> {
+        let prefix: &[u8] = match marks {
+            Marks::Trusted => b"trusted.overlay.",
+            Marks::User => b"user.overlay.",
+        };
         let mut marks = Self::default();
         for name in disk::attributes(fd)?.split(|byte| *byte == 0) {
-            let name_of = |namespace: &[u8]| name.strip_prefix(namespace);
-            match name_of(b"trusted.overlay.").or(name_of(b"user.overlay.")) {
+            match name.strip_prefix(prefix) {
                 Some(b"opaque") => marks.is_opaque = attribute(fd, name)? == b"y",
                 Some(b"redirect") => marks.redirect = Some(attribute(fd, name)?),
                 Some(_) => {}

@@ -1,7 +1,9 @@
 //! Workspaces that are overlays: a stack of layers that all share, and an upper
 //! directory of their own that takes what is written. Making one is a mount,
-//! whatever the size of its tree; what changed is what is in the upper. Needs
-//! root.
+//! whatever the size of its tree; what changed is what is in the upper.
+//!
+//! Root mounts them for everybody. Whoever may not mount has them made without
+//! that, and mounted in user namespaces ([`Entrance`](crate::Entrance)) for those who use them.
 //!
 //! ```text
 //! live/ID/files   where it is mounted: what the agent sees
@@ -26,7 +28,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use elevo_engine::{
-    ImportOptions, NewStatCache, Owner, Progress, Repository, StatCache, import_upper, look_upper,
+    ImportOptions, Marks, NewStatCache, Owner, Progress, Repository, StatCache, import_upper,
+    look_upper,
 };
 use elevo_objects::Tree;
 use rustix::mount::{MountFlags, mount};
@@ -40,6 +43,7 @@ use super::{LazyServer, Origin, ProviderKind, Reading, WorkspaceProvider, place_
 use crate::error::{Error, Result};
 use crate::home::give;
 use crate::mounts::unmount_all;
+use crate::namespace::{Entrance, User, may_mount, users_of};
 
 /// Mounts overlays.
 #[derive(Debug)]
@@ -51,6 +55,7 @@ pub struct OverlayProvider {
     readers: Readers,
     pool: Option<Pool>,
     lazies: Option<Lazies>,
+    marks: Marks,
 }
 
 impl OverlayProvider {
@@ -66,7 +71,14 @@ impl OverlayProvider {
             readers: Readers::new(root),
             pool: None,
             lazies: None,
+            marks: Marks::Trusted,
         }
+    }
+
+    /// The same for whoever may not mount, in user namespaces.
+    pub fn rootless(self) -> Self {
+        let marks = Marks::User;
+        Self { marks, ..self }
     }
 
     /// The same over snapshots that are served while they are not written out.
@@ -129,9 +141,22 @@ impl OverlayProvider {
         if self.lazies.is_some() {
             lazy::note(place, stack.served.as_deref())?;
         }
+        if !self.is_seen_by_us(place)? {
+            return Ok(());
+        }
         let lowers: Vec<_> = stack.directories.iter().map(PathBuf::as_path).collect();
-        let mounted = mount_overlay(&lowers, &room, &files);
+        let options = OverlayOptions {
+            marks: self.marks,
+            is_indexed: false,
+        };
+        let mounted = mount_overlay(&lowers, &room, &files, options, MountFlags::empty());
         mounted.map_err(Error::io("mount an overlay in", place))
+    }
+
+    /// Whether a workspace is mounted here, and not in namespaces of those who
+    /// use it.
+    fn is_seen_by_us(&self, place: &Path) -> Result<bool> {
+        Ok(self.marks == Marks::Trusted || may_mount() && self.users(place)?.is_empty())
     }
 
     fn options(&self) -> ImportOptions {
@@ -144,9 +169,11 @@ impl OverlayProvider {
 
 impl WorkspaceProvider for OverlayProvider {
     fn kind(&self) -> ProviderKind {
-        match self.lazies {
-            Some(_) => ProviderKind::Lazy,
-            None => ProviderKind::Overlay,
+        match (self.marks, &self.lazies) {
+            (Marks::Trusted, None) => ProviderKind::Overlay,
+            (Marks::Trusted, Some(_)) => ProviderKind::Lazy,
+            (Marks::User, None) => ProviderKind::Rootless,
+            (Marks::User, Some(_)) => ProviderKind::RootlessLazy,
         }
     }
 
@@ -255,6 +282,34 @@ impl WorkspaceProvider for OverlayProvider {
         self.mount(place, &stack, origin.owner)
     }
 
+    fn entrance(
+        &self,
+        place: &Path,
+        origin: Origin<'_>,
+        progress: &Progress,
+    ) -> Result<Option<Entrance>> {
+        if self.is_attached(place) {
+            return Ok(None);
+        }
+        let stack = self.stack(origin, progress)?;
+        self.mount(place, &stack, origin.owner)?;
+        Ok((!self.is_attached(place)).then(|| Entrance {
+            lowers: stack.directories.clone(),
+            room: self.room(place),
+            files: place.join("files"),
+        }))
+    }
+
+    fn users(&self, place: &Path) -> Result<Vec<u32>> {
+        if self.marks == Marks::Trusted {
+            return Ok(Vec::new());
+        }
+        let users = users_of(&self.room(place).join("upper"));
+        let users = users.map_err(Error::io("read", Path::new("/proc")))?;
+        let pid = |user: &User| user.pid.as_raw_nonzero().get().unsigned_abs();
+        Ok(users.iter().map(pid).collect())
+    }
+
     fn read(&self, place: &Path, origin: Origin<'_>, progress: &Progress) -> Result<Reading> {
         let room = self.room(place);
         let stat = self.cache(place);
@@ -266,7 +321,8 @@ impl WorkspaceProvider for OverlayProvider {
             .as_ref()
             .map_or(room.join("upper"), |reading| reading.upper());
         let base = origin.snapshot;
-        let imported = import_upper(repository, &upper, base, &options, progress, &cache)?;
+        let upper = (upper.as_path(), self.marks);
+        let imported = import_upper(repository, upper, base, &options, progress, &cache)?;
         Ok(Reading { imported, cache })
     }
 
@@ -280,8 +336,9 @@ impl WorkspaceProvider for OverlayProvider {
         let old = StatCache::open(&self.cache(place));
         let (repository, options) = (&self.repository, self.options());
         let (upper, base) = (room.join("upper"), origin.snapshot);
+        let upper = (upper.as_path(), self.marks);
         Ok(look_upper(
-            repository, &upper, base, &options, progress, &old,
+            repository, upper, base, &options, progress, &old,
         )?)
     }
 
@@ -335,36 +392,56 @@ fn view_of(origin: Origin<'_>) -> String {
     layer_id(origin.snapshot, origin.owner)
 }
 
+/// How an overlay is mounted.
+#[derive(Clone, Copy)]
+pub(crate) struct OverlayOptions {
+    /// Where it keeps its marks.
+    pub(crate) marks: Marks,
+    /// Whether the kernel notes which files are which in the upper, and so
+    /// refuses one that another overlay has.
+    pub(crate) is_indexed: bool,
+}
+
 /// Mounts an overlay of `lowers`, the first on top, and of `upper` and `work`
-/// in `room`, on `files`.
-///
-/// Directories that come from below can be renamed (`redirect_dir`); a changed
-/// file is always whole in the upper (`metacopy` off). Nothing in it gives
-/// anybody another identity or a device.
-pub(crate) fn mount_overlay(lowers: &[&Path], room: &Path, files: &Path) -> io::Result<()> {
-    mount_overlay_with(lowers, room, files, Indexed::No, MountFlags::empty())
-}
-
-/// Whether the kernel notes which files are which in the upper, and so refuses
-/// one that another overlay has.
-#[derive(Clone, Copy, PartialEq)]
-pub(super) enum Indexed {
-    Yes,
-    No,
-}
-
-/// The same with other flags.
-pub(super) fn mount_overlay_with(
+/// in `room`, on `files`. Nothing in it gives anybody another identity or a
+/// device.
+pub(crate) fn mount_overlay(
     lowers: &[&Path],
     room: &Path,
     files: &Path,
-    indexed: Indexed,
+    options: OverlayOptions,
     flags: MountFlags,
 ) -> io::Result<()> {
-    let mut data = b"redirect_dir=on,metacopy=off,xino=auto,index=".to_vec();
-    data.extend_from_slice(match indexed {
-        Indexed::Yes => b"on,lowerdir=".as_slice(),
-        Indexed::No => b"off,lowerdir=",
+    let data = overlay_options(lowers, room, options)?;
+    let flags = flags | MountFlags::NOSUID | MountFlags::NODEV;
+    Ok(mount(
+        "overlay",
+        files,
+        "overlay",
+        flags,
+        Some(data.as_c_str()),
+    )?)
+}
+
+/// What the kernel is told about one.
+///
+/// Directories that come from below can be renamed (`redirect_dir`) where the
+/// marks are root's alone; otherwise whoever tries is told that it is another
+/// file system, and copies. A changed file is always whole in the upper
+/// (`metacopy` off).
+pub(crate) fn overlay_options(
+    lowers: &[&Path],
+    room: &Path,
+    options: OverlayOptions,
+) -> io::Result<CString> {
+    let mut data = match options.marks {
+        Marks::Trusted => b"redirect_dir=on,".to_vec(),
+        Marks::User => b"userxattr,".to_vec(),
+    };
+    data.extend_from_slice(b"metacopy=off,xino=auto,index=");
+    data.extend_from_slice(match options.is_indexed {
+        true => b"on,lowerdir=".as_slice(),
+        false => b"off,lowerdir=",
     });
     for (at, lower) in lowers.iter().enumerate() {
         data.extend_from_slice(if at == 0 { b"" } else { b":" });
@@ -379,15 +456,7 @@ pub(super) fn mount_overlay_with(
             "the paths of the layers are too long for a mount; keep workspaces in a shorter path",
         ));
     }
-    let data = CString::new(data)?;
-    let flags = flags | MountFlags::NOSUID | MountFlags::NODEV;
-    Ok(mount(
-        "overlay",
-        files,
-        "overlay",
-        flags,
-        Some(data.as_c_str()),
-    )?)
+    Ok(CString::new(data)?)
 }
 
 /// What the kernel copies.

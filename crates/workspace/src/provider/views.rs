@@ -19,11 +19,11 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use elevo_engine::Owner;
+use elevo_engine::{Marks, Owner};
 use rustix::mount::{MountFlags, MountPropagationFlags, mount_change};
 
 use super::layers::Stack;
-use super::overlay::{Indexed, mount_overlay_with};
+use super::overlay::{OverlayOptions, mount_overlay};
 use crate::error::{Error, Result};
 use crate::home::give;
 use crate::lock;
@@ -76,8 +76,7 @@ impl Views {
         let lowers: Vec<_> = stack.directories.iter().map(PathBuf::as_path).collect();
         let files = place.join("files");
         let mount = || {
-            let (flags, indexed) = (MountFlags::RDONLY, Indexed::No);
-            mount_overlay_with(&lowers, &place, &files, indexed, flags)?;
+            mount_overlay(&lowers, &place, &files, options(false), MountFlags::RDONLY)?;
             // Or what happens to one reader's mount would happen to all.
             Ok(mount_change(&files, MountPropagationFlags::PRIVATE)?)
         };
@@ -157,9 +156,16 @@ fn is_used(place: &Path) -> io::Result<bool> {
         fs::create_dir_all(directory)?;
     }
     let flags = MountFlags::RDONLY;
-    match mount_overlay_with(&[&below], place, &probe, Indexed::Yes, flags) {
+    match mount_overlay(&[&below], place, &probe, options(true), flags) {
         Ok(()) => unmount_all(&probe).map(|()| false),
         // In use; or nobody can tell.
         Err(_) => Ok(true),
+    }
+}
+
+const fn options(is_indexed: bool) -> OverlayOptions {
+    OverlayOptions {
+        marks: Marks::Trusted,
+        is_indexed,
     }
 }

@@ -55,6 +55,9 @@ impl Workspaces {
         is_known: bool,
         progress: &Progress,
     ) -> Result<CheckoutReport> {
+        if !self.provider_of(&record).is_attached(&held.place) {
+            return Err(Error::Private(record.id));
+        }
         let (_held, target) = self.held_snapshot(snapshot)?;
         let known = match is_known {
             true => Some(self.snapshot_of(record.base)?),

@@ -31,8 +31,41 @@ use rand::{RngExt, SeedableRng};
 
 /// A test for each provider: each `fn test(bench: &Bench)` of the file, by copies in
 /// a directory for temporary files, by overlays there with and without a pool or
-/// over snapshots that are served, and by clones on a file system that can clone.
+/// over snapshots that are served, by root and in a user namespace, and by clones
+/// on a file system that can clone. Those `of_root` not in a user namespace.
 macro_rules! on_every_provider {
+    ($($test:ident)* $(; of_root: $($of_root:ident)*)?) => {
+        $crate::support::on_every_provider_of_root! { $($test)* $($($of_root)*)? }
+
+        mod rootless {
+            $(#[test]
+            fn $test() {
+                if elevo_testkit::disk::in_user_namespace(concat!("rootless::", stringify!($test))) {
+                    let directory = tempfile::tempdir().unwrap();
+                    let kind = elevo_workspace::ProviderKind::Rootless;
+                    super::$test(&super::support::Bench::new(directory.path(), kind));
+                }
+            })*
+        }
+
+        mod rootless_lazy {
+            $(#[test]
+            fn $test() {
+                let name = concat!("rootless_lazy::", stringify!($test));
+                if elevo_testkit::disk::in_user_namespace(name) {
+                    let directory = tempfile::tempdir().unwrap();
+                    let kind = elevo_workspace::ProviderKind::RootlessLazy;
+                    super::$test(&super::support::Bench::served(directory.path(), kind));
+                }
+            })*
+        }
+    };
+}
+pub(crate) use on_every_provider;
+
+/// The same without those in user namespaces, where nothing can be given to
+/// others, nor shown to them.
+macro_rules! on_every_provider_of_root {
     ($($test:ident)*) => {
         mod copy {
             $(#[test]
@@ -94,7 +127,7 @@ macro_rules! on_every_provider {
         }
     };
 }
-pub(crate) use on_every_provider;
+pub(crate) use on_every_provider_of_root;
 
 /// A snapshot to make workspaces from, and a place for them.
 pub(crate) struct Bench {
@@ -261,7 +294,11 @@ impl Bench {
 
     /// Overlays over snapshots that threads of this process serve.
     pub(crate) fn lazy(directory: &Path) -> Self {
-        let bench = Self::new(directory, ProviderKind::Lazy);
+        Self::served(directory, ProviderKind::Lazy)
+    }
+
+    pub(crate) fn served(directory: &Path, kind: ProviderKind) -> Self {
+        let bench = Self::new(directory, kind);
         let server = InProcess(bench.repository.clone());
         Self {
             lazy: Some(Arc::new(server)),
@@ -277,14 +314,16 @@ impl Bench {
         }
     }
 
-    /// The same with files that belong to the user that sandboxes run as.
+    /// The same with files that belong to the user that sandboxes run as. In a
+    /// user namespace nobody else's can be made.
     pub(crate) fn owned(&self) -> Self {
+        let is_rootless = self.kind.is_private();
         let (root, repository) = (self.root.clone(), self.repository.clone());
         Self {
             root,
             repository,
             lazy: self.lazy.clone(),
-            owner: Some(AGENT),
+            owner: (!is_rootless).then_some(AGENT),
             ..*self
         }
     }
@@ -423,8 +462,17 @@ pub(crate) fn random_changes(bench: &Bench, generations: usize) {
         for round in 0..5 {
             for _ in 0..random.random_range(1..12) {
                 let mut same = random.clone();
-                let outcome = change_something(&files, &mut random);
-                let expected = change_something(model.path(), &mut same);
+                let mut outcome = change_something(&files, &mut random);
+                let mut rename: fn(_, _) -> _ = fs::rename;
+                let is_refused = |error: &std::io::Error| {
+                    let is_rootless = bench.kind.is_private();
+                    is_rootless && error.kind() == std::io::ErrorKind::CrossesDevices
+                };
+                if outcome.as_ref().is_err_and(is_refused) {
+                    rename = move_by_copying;
+                    outcome = change(&files, &mut same.clone(), rename);
+                }
+                let expected = change(model.path(), &mut same, rename);
                 assert_eq!(
                     outcome.is_ok(),
                     expected.is_ok(),
@@ -477,11 +525,19 @@ fn copy_all(from: &Path, into: &Path) {
 /// One operation such as programs do; it may fail, which changes nothing or,
 /// where it has several steps, the same everywhere.
 pub(crate) fn change_something(files: &Path, random: &mut SmallRng) -> std::io::Result<()> {
+    change(files, random, fs::rename)
+}
+
+fn change(
+    files: &Path,
+    random: &mut SmallRng,
+    rename: fn(PathBuf, PathBuf) -> std::io::Result<()>,
+) -> std::io::Result<()> {
     let [one, other] = [(); 2].map(|()| files.join(some_path(random)));
     match random.random_range(0..13) {
         0..3 => write(&one, random),
         3 => fs::create_dir_all(&one),
-        4 => fs::rename(&one, &other),
+        4 => rename(one, other),
         5 => fs::hard_link(&one, &other),
         6 => symlink("somewhere", &one),
         7 => fs::remove_file(&one),
@@ -494,6 +550,16 @@ pub(crate) fn change_something(files: &Path, random: &mut SmallRng) -> std::io::
         11 => overwrite_unseen(&one, random),
         _ => fs::remove_file(&one).and_then(|()| fs::create_dir(&one)),
     }
+}
+
+/// As `mv` does where a directory cannot be renamed.
+fn move_by_copying(one: PathBuf, other: PathBuf) -> std::io::Result<()> {
+    if other.exists() {
+        fs::remove_dir(&other)?;
+    }
+    fs::create_dir(&other)?;
+    copy_all(&one, &other);
+    fs::remove_dir_all(one)
 }
 
 fn some_path(random: &mut SmallRng) -> String {

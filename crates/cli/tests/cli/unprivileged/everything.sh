@@ -1,0 +1,165 @@
+#!/usr/bin/env bash
+# All of `elevo state`, `elevo ws` and `elevo doctor`, as whoever runs it. Ends with 0 if all of it
+# does what it should.
+#
+#   everything.sh FUSE NAMESPACES ELEVO DIRECTORY       what the machine has; the directory is empty
+set -euxo pipefail
+fuse=$1 namespaces=$2 elevo=$3 directory=$4
+
+for set in CapInh CapPrm CapEff CapAmb; do
+    grep -qx "$set:[[:space:]]*0*" /proc/self/status
+done
+[[ $(id -u) != 0 ]]
+[[ -e /dev/fuse && $fuse == yes || ! -e /dev/fuse && $fuse == no ]]
+{ [[ $namespaces == yes ]] && unshare --user true; } || { [[ $namespaces == no ]] && ! unshare --user true; }
+
+export HOME=$directory
+mkdir "$directory/work"
+cd "$directory/work"
+
+state() { "$elevo" state "$@"; }
+ws() { "$elevo" ws "$@"; }
+
+# refused CODE TEXT COMMAND...: ends with the code, and says the text
+refused() {
+    local code=0 said
+    said=$("${@:3}" 2>&1) || code=$?
+    [[ $code == "$1" && $said == *"$2"* ]]
+}
+
+# --- what doctor says ----------------------------------------------------------------------------
+
+# says NAME TEXT: in the line about a provider
+says() { [[ $("$elevo" doctor | grep "^  $1 ") == *"$2"* ]]; }
+[[ $("$elevo" doctor) == *"They would be made by copy."* ]]
+says overlay "run as root"
+says copy "works a workspace takes the time and room of all its files"
+case $namespaces in
+yes) says rootless "works as overlay, seen only by what" ;;
+no) says rootless "have root run \`sysctl user.max_user_namespaces=10000\`" ;;
+esac
+case $fuse$namespaces in
+yesyes) says rootless-lazy "works as lazy" ;;
+noyes) says rootless-lazy "load the kernel module \`fuse\`, or give the container the device" ;;
+*) says rootless-lazy "max_user_namespaces" ;;
+esac
+[[ -z $(ls -A) ]]
+
+# --- the store -----------------------------------------------------------------------------------
+
+mkdir -p src/deep empty
+seq 1000 >src/deep/numbers
+echo text >file
+ln -s file link
+state init
+state commit -m first
+state import . --tag t
+echo more >>file
+state commit -m second
+state log
+state show
+state ls -l
+[[ $(state cat t file) == text ]]
+[[ $(state diff t head) == $'M\tfile' ]]
+state tag again head
+state checkout t ../copy
+diff ../copy/src src
+state export head --tar ../out.tar
+state import --tar ../out.tar --tag tarred
+[[ -z $(state diff head tarred) ]]
+state gc
+state verify
+state backup ../backups
+state verify --store ../backups/*Z
+state restore ../backups ../restored
+state repair --from ../backups
+
+# --- workspaces ----------------------------------------------------------------------------------
+
+# A file that is changed, one that is deleted, a directory that is moved, one that comes.
+change='echo changed >file && rm link && mv src moved && mkdir new && echo new >new/file'
+changes=$'M\tfile\nD\tlink\nA\tmoved/\nA\tmoved/deep/\nA\tmoved/deep/numbers\nA\tnew/\nA\tnew/file\nD\tsrc/\nD\tsrc/deep/\nD\tsrc/deep/numbers'
+
+# try PROVIDER: all commands on workspaces of that kind
+try() {
+    ws create --id one --provider "$1"
+    ws run one -- sh -ec "$change"
+    [[ $(ws status one) == "$changes" ]]
+    [[ $(ws diff -p one) == *"+changed"* ]]
+    refused 7 "" ws run one -- sh -c 'exit 7'
+    refused 127 "cannot run" env PATH=/usr/bin:/bin "$elevo" ws run one -- no-such-program
+    ws fork one two three
+    ws run two -- sh -ec 'cat file new/file && test ! -e src && test ! -e link && rm -r moved'
+    ws snapshot two -m two
+    ws park two
+    ws resume two
+    [[ $(ws run two -- ls) == $'empty\nfile\nnew' ]]
+    ws ls
+    [[ $(ws ls --json) == *"\"provider\":\"$1\""* ]]
+    # As a directory that everybody sees, with what was changed since.
+    ws run three -- sh -ec 'echo late >late'
+    local path
+    path=$(ws path three)
+    [[ $(cat "$path/file" "$path/late" "$path/new/file") == $'changed\nlate\nnew' ]]
+    [[ $(ws status three) == $'A\tlate' ]]
+    [[ ! -e $path/src && -e $path/moved/deep/numbers ]]
+    ws rm one two three
+}
+
+try copy
+
+# Two commands at once are in the same overlay, and it is not taken away under them.
+together() {
+    ws create --id shared --provider "$1"
+    mkfifo ../begun ../end
+    ws run shared -- sh -ec "echo mine >mine; echo >$HOME/begun; cat $HOME/end; cat yours" >../said &
+    local running=$!
+    read -r _ <../begun
+    [[ $(ws run shared -- cat mine) == mine ]]
+    ws run shared -- sh -ec 'echo yours >yours'
+    refused 5 "commands still run in workspace \`shared\`" ws rm shared
+    refused 5 "commands still run in workspace \`shared\`" ws park shared
+    refused 5 "commands still run in workspace \`shared\`" ws path shared
+    [[ $(ws status shared) == $'A\tmine\nA\tyours' ]]
+    echo >../end
+    wait "$running"
+    [[ $(cat ../said) == *yours ]]
+    ws rm shared
+    rm ../begun ../end
+}
+
+# served: how many processes serve snapshots
+served() { pgrep --uid "$(id -u)" --full "ws serve --store $PWD" | wc -l; }
+
+if [[ $namespaces == yes ]]; then
+    try rootless
+    together rootless
+    # Nobody else sees them.
+    [[ $(ws create --id alone --provider rootless) == alone ]]
+    [[ -z $(ls .elevo/workspaces/live/alone/files) ]]
+    ws run alone -- test -e file
+    ws rm alone
+    if [[ $fuse == yes ]]; then
+        rm -rf .elevo/workspaces/layers
+        try rootless-lazy
+        rm -rf .elevo/workspaces/layers
+        together rootless-lazy
+        [[ $(served) == 0 ]]
+    else
+        rm -rf .elevo/workspaces/layers
+        refused 1 "/dev/fuse" ws create --id one --provider rootless-lazy
+    fi
+else
+    # Made, but not entered; nothing is lost.
+    ws create --id one --provider rootless
+    refused 125 "elevo doctor" ws run one -- true
+    [[ $(cat "$(ws path one)/file") == $'text\nmore' ]]
+    ws rm one
+fi
+[[ -z $(ls -A .elevo/workspaces/live) && -z $(ls -A .elevo/workspaces/trash) ]]
+[[ $(grep --count "$directory" /proc/self/mountinfo) == 0 ]]
+
+# A file that may not be read is named, and nothing is kept.
+chmod 000 file
+refused 1 "\`file\`" state commit
+chmod 644 file

@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Runs everything.sh as an ordinary user without any capability, on a machine that has a FUSE device
+# or not and lets people make user namespaces or not. As root, in a mount namespace of its own:
+#
+#   machine.sh FUSE NAMESPACES SCRIPT ELEVO DIRECTORY       FUSE and NAMESPACES are yes or no
+set -euo pipefail
+fuse=$1 namespaces=$2
+shift 2
+
+mount -t tmpfs -o mode=755 tmpfs /dev
+for device in "null 1 3" "zero 1 5" "full 1 7" "random 1 8" "urandom 1 9" "tty 5 0"; do
+    read -r name major minor <<<"$device"
+    mknod -m 666 "/dev/$name" c "$major" "$minor"
+done
+ln -s /proc/self/fd /dev/fd
+if [[ $fuse == yes ]]; then
+    mknod -m 666 /dev/fuse c 10 229
+fi
+
+nobody=(setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=-all)
+if [[ $namespaces == yes ]]; then
+    exec "${nobody[@]}" bash "$1" "$fuse" "$namespaces" "${@:2}"
+fi
+
+# The limit is that of a user namespace: this one has all users, and may make no other.
+# What runs there is root from the first program on that is started after that is said.
+coproc unshare --user --mount bash -c '
+    echo here && read -r _
+    exec bash -euc "echo 0 >/proc/sys/user/max_user_namespaces; exec \"\$@\" </dev/null >&2" bash "$@"
+' bash "${nobody[@]}" bash "$1" "$fuse" "$namespaces" "${@:2}"
+# shellcheck disable=SC2154 # coproc sets it
+pid=$COPROC_PID
+read -r _ <&"${COPROC[0]}"
+echo "0 0 65536" >"/proc/$pid/uid_map"
+echo "0 0 65536" >"/proc/$pid/gid_map"
+echo go >&"${COPROC[1]}"
+wait "$pid"

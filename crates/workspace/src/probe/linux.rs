@@ -1,0 +1,151 @@
+//! What keeps overlays, and snapshots that are served, from working.
+
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::Command;
+
+use elevo_engine::Marks;
+use rustix::io::Errno;
+use rustix::mount::MountFlags;
+
+use crate::mounts::unmount_all;
+use crate::namespace::{Entrance, may_mount, try_to_enter};
+use crate::provider::{OverlayOptions, mount_overlay};
+use crate::trash;
+
+/// Whether snapshots can be served: by root, who need only open the device, or
+/// with the help of `fusermount3`, which is had mount something that nobody serves.
+pub(super) fn obstacle_to_serving(directory: &Path) -> Option<String> {
+    let device = Path::new("/dev/fuse");
+    let opened = fs::OpenOptions::new().read(true).write(true).open(device);
+    let advice = match opened {
+        Ok(_) if may_mount() => return None,
+        Ok(_) => "install the package `fuse3`, or run as root",
+        // The helper opens it as whoever asks for help.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            "have root run `chmod 0666 /dev/fuse`"
+        }
+        Err(error) => {
+            return Some(format!(
+                "{} cannot be opened ({error}); load the kernel module `fuse`, or give the \
+                 container the device",
+                device.display()
+            ));
+        }
+    };
+    let error = try_to_be_helped(directory).err()?;
+    let directory = directory.display();
+    Some(format!(
+        "`fusermount3` mounts nothing in {directory} ({error}); {advice}"
+    ))
+}
+
+fn try_to_be_helped(directory: &Path) -> io::Result<()> {
+    let place = directory.join(format!("probe-lazy-{}", std::process::id()));
+    fs::create_dir(&place)?;
+    let try_it = || {
+        let (_ours, theirs) = UnixStream::pair()?;
+        let ended = Command::new("fusermount3")
+            .arg("--")
+            .arg(&place)
+            .env("_FUSE_COMMFD", "0")
+            .stdin(OwnedFd::from(theirs))
+            .output()?;
+        let said = String::from_utf8_lossy(&ended.stderr);
+        match ended.status.success() {
+            true => Ok(()),
+            false => Err(io::Error::other(said.trim().to_owned())),
+        }
+    };
+    let tried = try_it();
+    let _ = unmount_all(&place);
+    let _ = fs::remove_dir(&place);
+    tried
+}
+
+pub(super) fn obstacle_to_overlays(directory: &Path) -> Option<String> {
+    let place = directory.join(format!("probe-overlay-{}", std::process::id()));
+    let tried = try_an_overlay(&place);
+    let _ = unmount_all(&place.join("files"));
+    let _ = fs::remove_dir_all(&place);
+    let error = tried.err()?;
+    let advice = match error.raw_os_error() {
+        Some(code) if code == Errno::PERM.raw_os_error() => "run as root",
+        Some(code) if code == Errno::NODEV.raw_os_error() => "load the kernel module `overlay`",
+        _ => "keep workspaces on ext4, XFS or btrfs, outside of containers",
+    };
+    Some(format!(
+        "no overlay can be mounted in {} ({error}); {advice}",
+        directory.display()
+    ))
+}
+
+fn make_places(place: &Path) -> io::Result<()> {
+    for name in ["lower", "upper", "work", "files"] {
+        fs::create_dir_all(place.join(name))?;
+    }
+    Ok(())
+}
+
+/// Mounts one and renames a directory in it, which needs whiteouts and attributes.
+fn try_an_overlay(place: &Path) -> io::Result<()> {
+    make_places(place)?;
+    let lower = place.join("lower");
+    fs::create_dir(lower.join("directory"))?;
+    let files = place.join("files");
+    let options = OverlayOptions {
+        marks: Marks::Trusted,
+        is_indexed: false,
+    };
+    mount_overlay(&[&lower], place, &files, options, MountFlags::empty())?;
+    fs::rename(files.join("directory"), files.join("renamed"))
+}
+
+/// Deletes a file in an overlay of a user namespace.
+pub(super) fn obstacle_to_entering(directory: &Path) -> Option<String> {
+    let place = directory.join(format!("probe-rootless-{}", std::process::id()));
+    let entrance = Entrance {
+        lowers: vec![place.join("lower")],
+        room: place.clone(),
+        files: place.join("files"),
+    };
+    let tried = make_places(&place).and_then(|()| {
+        fs::write(place.join("lower/file"), "")?;
+        try_to_enter(&entrance, "file")
+    });
+    let _ = trash::remove(&place, &directory.join("probe-trash"));
+    let _ = fs::remove_dir(directory.join("probe-trash"));
+    let error = tried.err()?;
+    Some(format!(
+        "no overlay can be mounted in a user namespace in {} ({error}); {}",
+        directory.display(),
+        advice_for_namespaces(&error)
+    ))
+}
+
+/// What keeps people from making user namespaces, or from mounting in them.
+fn advice_for_namespaces(error: &io::Error) -> String {
+    const SETTINGS: [(&str, &str, &str); 3] = [
+        ("user.max_user_namespaces", "0", "10000"),
+        ("kernel.unprivileged_userns_clone", "0", "1"),
+        ("kernel.apparmor_restrict_unprivileged_userns", "1", "0"),
+    ];
+    let forbids = |(name, bad, _): &&(&str, &str, &str)| {
+        let path = Path::new("/proc/sys").join(name.replace('.', "/"));
+        fs::read_to_string(path).is_ok_and(|text| text.trim() == *bad)
+    };
+    if let Some((name, _, good)) = SETTINGS.iter().find(forbids) {
+        return format!("have root run `sysctl {name}={good}`");
+    }
+    let is = |errno: Errno| error.raw_os_error() == Some(errno.raw_os_error());
+    if is(Errno::NODEV) {
+        return "load the kernel module `overlay`".into();
+    }
+    if is(Errno::PERM) || is(Errno::ACCESS) || is(Errno::NOSPC) {
+        return "needs Linux 5.11, and a container must be allowed to make user namespaces".into();
+    }
+    "keep workspaces on ext4, XFS or btrfs".into()
+}
