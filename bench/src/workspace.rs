@@ -6,6 +6,7 @@ mod fork;
 mod lazy;
 mod many;
 mod read;
+mod rootless;
 mod snapshot;
 
 use std::path::Path;
@@ -37,7 +38,7 @@ pub(crate) struct Arguments {
 }
 
 /// In the order in which they run.
-const MEASURES: [Measure<Bench>; 6] = [
+const MEASURES: [Measure<Bench>; 7] = [
     Measure {
         name: "create",
         peers: &[],
@@ -67,6 +68,11 @@ const MEASURES: [Measure<Bench>; 6] = [
         name: "lazy",
         peers: &[],
         run: lazy::run,
+    },
+    Measure {
+        name: "rootless",
+        peers: &[],
+        run: rootless::run,
     },
 ];
 

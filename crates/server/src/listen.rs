@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -17,6 +17,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::time::Sleep;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
@@ -35,8 +36,15 @@ pub(crate) struct Listener {
 /// A connection; gives back its place when it is dropped.
 pub(crate) struct Connection {
     stream: Stream,
+    /// Until when, and how much, is read of what nobody needs.
+    leaving: Option<(Pin<Box<Sleep>>, usize)>,
     _place: OwnedSemaphorePermit,
 }
+
+/// How long a client that is still sending has to hear the answer.
+const LEAVING: Duration = Duration::from_secs(2);
+/// What it may send meanwhile.
+const LEFT: usize = 256 << 20;
 
 enum Stream {
     Plain(TcpStream),
@@ -143,6 +151,7 @@ async fn accept_all(
             };
             let connection = Connection {
                 stream,
+                leaving: None,
                 _place: place,
             };
             let _ = ready.send((connection, address)).await;
@@ -199,8 +208,28 @@ impl AsyncWrite for Connection {
         Pin::new(&mut self.stream).poll_flush(context)
     }
 
+    /// Says that nothing more will come, and then reads for a while what still
+    /// does: a connection that is closed with bytes in it loses what was written
+    /// to it, and whoever sends too much would not hear so.
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+        let this = &mut *self;
+        if this.leaving.is_none() {
+            ready!(Pin::new(&mut this.stream).poll_shutdown(context))?;
+        }
+        let until = || (Box::pin(tokio::time::sleep(LEAVING)), LEFT);
+        let (until, left) = this.leaving.get_or_insert_with(until);
+        let mut rest = [0; 8192];
+        while *left > 0 && until.as_mut().poll(context).is_pending() {
+            let mut rest = ReadBuf::new(&mut rest);
+            match ready!(Pin::new(&mut this.stream).poll_read(context, &mut rest)) {
+                Ok(()) if !rest.filled().is_empty() => {
+                    *left = left.saturating_sub(rest.filled().len());
+                }
+                // It has gone.
+                _ => break,
+            }
+        }
+        Poll::Ready(Ok(()))
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -155,6 +155,27 @@ async fn a_refusal_reaches_whoever_is_still_sending() {
     }
 }
 
+/// Otherwise it depends on the moment whether it is heard: see the test above.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_comes_after_an_answer_is_taken_for_a_while() {
+    let service = Service::start().await;
+    let address = service.url.strip_prefix("http://").unwrap();
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let head = "PUT /api/v1/sandboxes/sbx-aaaaaaaaaaaaaaaa/archive HTTP/1.1\r\nhost: localhost\r\n\
+                content-length: 50000000\r\n\r\n";
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 401"), "{answer}");
+    for _ in 0..100 {
+        stream.write_all(&[0; 100_000]).await.unwrap();
+    }
+    // But not for ever.
+    let sending = async { while stream.write_all(&[0; 1000]).await.is_ok() {} };
+    let ended = tokio::time::timeout(Duration::from_secs(20), sending).await;
+    ended.expect("it is closed in the end");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn readers_who_do_not_read_cost_the_server_a_bounded_amount() {
     const EACH: usize = 10;
