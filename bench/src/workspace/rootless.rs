@@ -43,12 +43,16 @@ pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
     let overlay = side(ProviderKind::Overlay, bench.fresh("overlay"));
     let name = short(files);
     let mut rows = Vec::new();
-    for (what, act, number) in [
-        ("create", Side::create as fn(&Side, usize) -> _, 0),
-        ("create, and a command in it", Side::create_and_run, 1),
-        ("fork", Side::fork, 2),
-        ("fork, and a command in it", Side::fork_and_run, 3),
-    ] {
+    let bar = Some(Bar::AtMostTimes(2.0));
+    for (number, (what, act, bar)) in [
+        ("create", Side::create as fn(&Side, usize) -> _, bar),
+        ("create, and a command in it", Side::create_and_run, None),
+        ("fork", Side::fork, bar),
+        ("fork, and a command in it", Side::fork_and_run, None),
+    ]
+    .into_iter()
+    .enumerate()
+    {
         let [mut one, mut other] = [number * 1000; 2];
         // The layers are there from the first on.
         overlay.create(one)?;
@@ -71,7 +75,7 @@ pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
             unit: Unit::Milliseconds,
             ours: ours.figure(),
             peer: Some(("by root", root.figure())),
-            bar: Some(Bar::AtMostTimes(2.0)),
+            bar,
         });
     }
     Ok(rows)

@@ -29,6 +29,8 @@ use crate::format;
 use crate::session::{Place, Session};
 use crate::state::reader_left;
 
+#[cfg(target_os = "linux")]
+pub(crate) use run::entered;
 pub(crate) use served::Sync;
 
 /// Workspaces: directories for agents, made from snapshots.
@@ -85,8 +87,6 @@ enum WsCommand {
     Ls(look::Ls),
     Path(look::Path),
     Run(run::Run),
-    #[cfg(target_os = "linux")]
-    Enter(run::Enter),
     Status(look::Status),
     Diff(look::Diff),
     Snapshot(keep::Snapshot),
@@ -107,8 +107,6 @@ impl WsCommand {
             Self::Ls(_) => "ws ls",
             Self::Path(_) => "ws path",
             Self::Run(_) => "ws run",
-            #[cfg(target_os = "linux")]
-            Self::Enter(_) => "ws enter",
             Self::Status(_) => "ws status",
             Self::Diff(_) => "ws diff",
             Self::Snapshot(_) => "ws snapshot",
@@ -126,12 +124,7 @@ impl WsCommand {
 impl Ws {
     /// Whether it ends as a command does that it runs.
     pub(crate) fn ends_as_another(&self) -> bool {
-        match self.command {
-            WsCommand::Run(_) => true,
-            #[cfg(target_os = "linux")]
-            WsCommand::Enter(_) => true,
-            _ => false,
-        }
+        matches!(self.command, WsCommand::Run(_))
     }
 }
 
@@ -151,8 +144,6 @@ pub(crate) fn run(ws: Ws) -> anyhow::Result<ExitCode> {
         WsCommand::Create(args) if args.is_served() => return args.ask(global),
         WsCommand::Ls(args) if args.is_served() => return args.ask(global),
         WsCommand::Rm(args) if args.is_served() => return args.ask(global),
-        #[cfg(target_os = "linux")]
-        WsCommand::Enter(args) => return run::enter(args),
         // By itself, whoever holds the store.
         #[cfg(target_os = "linux")]
         WsCommand::Serve(_) => {
@@ -202,8 +193,6 @@ pub(crate) fn run_for(ws: Ws, caller: Caller) -> anyhow::Result<ExitCode> {
         WsCommand::Ls(_) => look::ls(&mut call).map(done),
         WsCommand::Path(args) => look::path(&mut call, &args).map(done),
         WsCommand::Run(args) => run::run(&mut call, &args),
-        #[cfg(target_os = "linux")]
-        WsCommand::Enter(_) => Err(Problem::NotHere.into()),
         WsCommand::Status(args) => look::status(&mut call, &args).map(done),
         WsCommand::Diff(args) => look::diff(&mut call, args),
         WsCommand::Snapshot(args) => keep::snapshot(&mut call, args).map(done),

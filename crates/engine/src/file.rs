@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use elevo_objects::{
-    Child, ChunkItem, Content, DecodeError, Hash, Kind, MAX_CHUNK, Node, ObjectKey, Root,
-    TreeBuilder, cut,
+    Child, ChunkItem, Content, DecodeError, Hash, Kind, MAX_CHUNK, MAX_ITEMS, Node, ObjectKey,
+    Root, TreeBuilder, cut,
 };
 
 use crate::error::{Error, Result};
@@ -344,6 +344,40 @@ fn skip_to(node: &Node<ChunkItem>, offset: u64, start: &mut u64) -> usize {
         at += 1;
     }
     at
+}
+
+/// What is looked for in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seek {
+    /// Bytes, whatever they are.
+    Data,
+    /// A long run of zeros, or the end.
+    Hole,
+}
+
+/// Where something begins in a file, or goes on, from `offset` on; `None` if
+/// there is nothing of it. Reads no content.
+pub async fn seek(
+    repository: &Repository,
+    content: &Content,
+    offset: u64,
+    what: Seek,
+) -> Result<Option<u64>> {
+    if offset >= content.size() {
+        return Ok(None);
+    }
+    let (mut reader, mut position) = ChunkReader::open(repository, content, offset).await?;
+    if what == Seek::Data {
+        position += reader.skip_zeros().await?;
+        return Ok((position < content.size()).then_some(position.max(offset)));
+    }
+    loop {
+        let items = reader.next_items(MAX_ITEMS).await?;
+        if items.first().is_none_or(|item| *item == ZEROS.item()) {
+            return Ok(Some(position.max(offset)));
+        }
+        position += items.iter().map(|item| item.size).sum::<u64>();
+    }
 }
 
 /// Bytes `offset..offset + length` of a file, fewer where it ends before.

@@ -39,7 +39,7 @@ pub use blocking::Workers;
 pub use checkout::{CheckoutOptions, CheckoutReport, Owner, Present, Seed, checkout, write_layer};
 pub use diff::{Change, ChangeKind, Diff};
 pub use error::{Error, Result};
-pub use file::{ChunkReader, ContentBuilder, Piece, content_of, read_range};
+pub use file::{ChunkReader, ContentBuilder, Piece, Seek, content_of, read_range, seek};
 pub use gc::{GcOptions, GcProgress, GcReport, GcRun, Root, collect_garbage};
 pub use guards::Guard;
 pub use import::{

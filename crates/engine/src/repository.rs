@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use elevo_core::TenantId;
 use elevo_objects::{
-    Child, ChunkItem, DecodeError, DirItem, Entry, Hash, Item, Kind, NewNode, Node, ObjectKey,
-    Snapshot, SnapshotId, TimeItem,
+    AVERAGE_CHUNK, Child, ChunkItem, DecodeError, DirItem, Entry, Hash, Item, Kind, NewNode, Node,
+    ObjectKey, Snapshot, SnapshotId, TimeItem,
 };
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
@@ -24,6 +24,7 @@ pub struct Repository {
     store: Arc<dyn Store>,
     tenant: TenantId,
     cache: Arc<Cache<ObjectKey, CachedNode, ByBytes>>,
+    recent: Option<Arc<Cache<Hash, Bytes, ByBytes>>>,
     ahead: Arc<Ahead>,
 }
 
@@ -51,7 +52,19 @@ impl Repository {
             store,
             tenant,
             cache,
+            recent: None,
             ahead: Arc::default(),
+        }
+    }
+
+    /// The same, keeping about `bytes` of what was read of files in memory: for
+    /// whoever reads them in pieces, which begin and end within chunks.
+    pub fn keep_chunks(&self, bytes: u64) -> Self {
+        let chunks = (bytes / AVERAGE_CHUNK as u64).max(16) as usize;
+        let recent = Arc::new(Cache::with_weighter(chunks, bytes, ByBytes));
+        Self {
+            recent: Some(recent),
+            ..self.clone()
         }
     }
 
@@ -85,6 +98,7 @@ impl Repository {
             store,
             tenant: self.tenant,
             cache: self.cache.clone(),
+            recent: None,
             ahead: self.ahead.clone(),
         }
     }
@@ -149,6 +163,26 @@ impl Repository {
 
     /// Chunks that must be there, in the order of `hashes`.
     pub async fn chunks(&self, hashes: &[Hash]) -> Result<Vec<Bytes>> {
+        let Some(recent) = &self.recent else {
+            return self.stored_chunks(hashes).await;
+        };
+        let mut known: Vec<_> = hashes.iter().map(|hash| recent.get(hash)).collect();
+        let unknown = hashes
+            .iter()
+            .zip(&known)
+            .filter(|(_, known)| known.is_none());
+        let unknown: Vec<_> = unknown.map(|(hash, _)| *hash).collect();
+        let mut found = self.stored_chunks(&unknown).await?.into_iter();
+        for (hash, chunk) in hashes.iter().zip(&mut known) {
+            if chunk.is_none() {
+                *chunk = found.next();
+                recent.insert(*hash, chunk.clone().unwrap_or_default());
+            }
+        }
+        Ok(known.into_iter().flatten().collect())
+    }
+
+    async fn stored_chunks(&self, hashes: &[Hash]) -> Result<Vec<Bytes>> {
         let keys: Vec<_> = hashes
             .iter()
             .map(|hash| ObjectKey {
@@ -331,6 +365,12 @@ struct ByBytes;
 impl Weighter<ObjectKey, CachedNode> for ByBytes {
     fn weight(&self, _: &ObjectKey, node: &CachedNode) -> u64 {
         200 + 4 * node.bytes as u64
+    }
+}
+
+impl Weighter<Hash, Bytes> for ByBytes {
+    fn weight(&self, _: &Hash, chunk: &Bytes) -> u64 {
+        200 + chunk.len() as u64
     }
 }
 

@@ -8,12 +8,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use elevo_core::Timestamp;
-use elevo_engine::{Error, Numbered, NumberedEntry, read_range};
+use elevo_engine::{Error, Numbered, NumberedEntry, Seek, read_range, seek};
 use elevo_objects::Entry;
 use fuser::{
     Errno, FileAttr, FileHandle, FileType, Filesystem, Generation, INodeNo, InitFlags,
     KernelConfig, LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyDirectoryPlus,
-    ReplyEntry, ReplyOpen, ReplyStatfs, Request,
+    ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, Request,
 };
 use quick_cache::sync::Cache;
 use tokio::runtime::Handle;
@@ -31,6 +31,10 @@ const KNOWN: usize = 16_384;
 const AHEAD: u16 = 64;
 /// How far it reads ahead of whoever reads in order.
 const READ_AHEAD: u32 = 4 << 20;
+
+/// As Linux numbers them.
+const SEEK_DATA: i32 = 3;
+const SEEK_HOLE: i32 = 4;
 
 pub(crate) struct Files {
     numbered: Numbered,
@@ -115,6 +119,22 @@ impl Files {
             }
             _ => Err(Errno::EISDIR),
         }
+    }
+
+    fn sought(&self, number: INodeNo, offset: i64, whence: i32) -> Result<i64> {
+        let entry = self.entry(number)?;
+        let Entry::File { content, .. } = &entry.entry else {
+            return Err(Errno::EISDIR);
+        };
+        let what = match whence {
+            SEEK_DATA => Seek::Data,
+            SEEK_HOLE => Seek::Hole,
+            _ => return Err(Errno::EINVAL),
+        };
+        let offset = u64::try_from(offset).map_err(|_| Errno::ENXIO)?;
+        let found = self.wait(seek(self.numbered.repository(), content, offset, what))?;
+        let found = found.and_then(|found| i64::try_from(found).ok());
+        found.ok_or(Errno::ENXIO)
     }
 
     fn target(&self, number: INodeNo) -> Result<Bytes> {
@@ -249,6 +269,21 @@ impl Filesystem for Files {
     ) {
         match self.content(number, offset, length) {
             Ok(data) => reply.data(&data),
+            Err(error) => reply.error(error),
+        }
+    }
+
+    fn lseek(
+        &self,
+        _: &Request,
+        number: INodeNo,
+        _: FileHandle,
+        offset: i64,
+        whence: i32,
+        reply: ReplyLseek,
+    ) {
+        match self.sought(number, offset, whence) {
+            Ok(offset) => reply.offset(offset),
             Err(error) => reply.error(error),
         }
     }

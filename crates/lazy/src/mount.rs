@@ -20,6 +20,10 @@ use crate::files::Files;
 /// What the kernel asks us by.
 const DEVICE: &str = "/dev/fuse";
 
+/// Bytes of files that are kept in memory: the kernel asks for pieces that begin
+/// and end within chunks.
+const CHUNKS: u64 = 16 << 20;
+
 /// How far ahead of whoever reads in order.
 const READ_AHEAD_KIB: u32 = 4096;
 
@@ -55,7 +59,8 @@ pub fn mount(
     at: &Path,
     options: Options,
 ) -> io::Result<Mount> {
-    let numbered = Numbered::new(repository, snapshot, options.mode);
+    let repository = repository.keep_chunks(CHUNKS);
+    let numbered = Numbered::new(&repository, snapshot, options.mode);
     let mut config = Config::default();
     config.n_threads = Some(options.threads.max(1));
     config.clone_fd = options.threads > 1;

@@ -289,3 +289,40 @@ fn large_files_are_read_in_order_and_anywhere_by_many() {
     sparse.read_exact_at(&mut end, (15 << 40) - 5).unwrap();
     assert_eq!(&end, b"\0\0end");
 }
+
+/// Otherwise whoever copies one, as an overlay does, reads zeros without end.
+#[test]
+fn holes_are_told() {
+    use rustix::fs::{SeekFrom, seek};
+    const HOLE: u64 = 1 << 42;
+    let source = tempfile::tempdir().unwrap();
+    let file = File::create(source.path().join("file")).unwrap();
+    file.write_all_at(b"begins", 0).unwrap();
+    file.write_all_at(b"ends", HOLE).unwrap();
+    File::create(source.path().join("empty")).unwrap();
+    fs::write(source.path().join("full"), vec![1; 3 << 20]).unwrap();
+    let hollow = File::create(source.path().join("hollow")).unwrap();
+    hollow.set_len(HOLE).unwrap();
+    let repository = repository();
+    let mounted = mounted(&repository, &snapshot_of(&repository, source.path()));
+    let open = |name: &str| File::open(mounted.path().join(name)).unwrap();
+    let none = Err(rustix::io::Errno::NXIO);
+    let file = open("file");
+    let hole = seek(&file, SeekFrom::Hole(0)).unwrap();
+    assert!((6..1 << 20).contains(&hole), "{hole}");
+    assert_eq!(seek(&file, SeekFrom::Hole(hole)), Ok(hole));
+    assert_eq!(seek(&file, SeekFrom::Hole(HOLE / 2)), Ok(HOLE / 2));
+    assert_eq!(seek(&file, SeekFrom::Data(3)), Ok(3));
+    let data = seek(&file, SeekFrom::Data(HOLE / 2)).unwrap();
+    assert!((HOLE - (1 << 20)..=HOLE).contains(&data), "{data}");
+    assert_eq!(seek(&file, SeekFrom::Hole(data)), Ok(HOLE + 4));
+    assert_eq!(seek(&file, SeekFrom::Data(HOLE + 4)), none);
+    let full = open("full");
+    assert_eq!(seek(&full, SeekFrom::Hole(1 << 20)), Ok(3 << 20));
+    assert_eq!(seek(&full, SeekFrom::Data(1 << 20)), Ok(1 << 20));
+    assert_eq!(seek(open("empty"), SeekFrom::Data(0)), none);
+    let hollow = open("hollow");
+    assert_eq!(seek(&hollow, SeekFrom::Hole(5)), Ok(5));
+    let data = seek(&hollow, SeekFrom::Data(5));
+    assert!(data.is_err() || data.is_ok_and(|data| data > HOLE - (1 << 20)));
+}

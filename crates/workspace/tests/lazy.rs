@@ -103,6 +103,40 @@ fn what_is_written_out_meanwhile_is_used_by_the_next() {
     assert_eq!(fs::read(next.join("run")).unwrap(), b"1234");
 }
 
+/// The overlay copies a file before it is changed: not what is not there.
+#[test]
+fn a_file_of_holes_is_changed_at_once() {
+    use std::os::unix::fs::FileExt;
+    if !in_own_namespace("a_file_of_holes_is_changed_at_once") {
+        return;
+    }
+    const HOLE: u64 = 1 << 42;
+    let directory = tempfile::tempdir().unwrap();
+    let (bench, _) = counting(directory.path());
+    let workspaces = bench.open();
+    let files = make(&workspaces, &bench, "one");
+    let file = fs::File::create(files.join("sparse")).unwrap();
+    file.write_all_at(b"end", HOLE).unwrap();
+    let taken = bench.snapshot(&workspaces, "one");
+    let bench = Bench {
+        base: taken.id,
+        root: directory.path().join("elsewhere"),
+        ..bench
+    };
+    let workspaces = bench.open();
+    let files = make(&workspaces, &bench, "two");
+    let file = fs::File::options()
+        .write(true)
+        .open(files.join("sparse"))
+        .unwrap();
+    file.write_all_at(b"middle", HOLE / 2).unwrap();
+    let taken = bench.snapshot(&workspaces, "two");
+    assert!(taken.is_new);
+    let [before, after] = [bench.base, taken.id].map(|id| bench.snapshot_of(id).tree.bytes);
+    assert!(before > HOLE && before == after);
+    assert_eq!(fs::metadata(files.join("sparse")).unwrap().len(), HOLE + 3);
+}
+
 #[test]
 fn whoever_serves_it_may_die() {
     if !in_own_namespace("whoever_serves_it_may_die") {

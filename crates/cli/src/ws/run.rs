@@ -7,11 +7,11 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
-use clap::Args;
+use clap::{Args, Parser};
 use elevo_workspace::{Way, WorkspaceId};
 
 use super::Call;
-use crate::errors::{Problem, Report};
+use crate::errors::{Exit, Problem, Report};
 
 /// Run a command in a workspace.
 #[derive(Debug, Args)]
@@ -70,20 +70,18 @@ pub(super) fn run_served(args: &Run, options: &[OsString]) -> anyhow::Result<Exi
     let mut said = said.map_err(|error| cannot_start("elevo", error))?;
     if !said.status.success() {
         // It has said why.
-        return Ok(crate::errors::Exit::Itself.into());
+        return Ok(Exit::Itself.into());
     }
     said.stdout.pop();
     let directory = OsString::from_vec(said.stdout);
     Ok(become_in(Path::new(&directory), &args.command))
 }
 
-/// See a workspace that others don't, and run a command there.
-///
-/// Started by `run`.
+/// What [`run`] starts to see a workspace that others don't, as `elevo ws enter`.
+/// In no help: nothing else should call it.
 #[cfg(target_os = "linux")]
-#[derive(Debug, Args)]
-#[command(hide = true)]
-pub(super) struct Enter {
+#[derive(Debug, Parser)]
+struct Enter {
     room: PathBuf,
     files: PathBuf,
     #[arg(required = true)]
@@ -92,8 +90,26 @@ pub(super) struct Enter {
     command: Vec<OsString>,
 }
 
+/// Enters a workspace, if that is what was asked for. Before all others are
+/// looked at: that takes longer than it does.
 #[cfg(target_os = "linux")]
-pub(super) fn enter(args: Enter) -> anyhow::Result<ExitCode> {
+pub(crate) fn entered() -> Option<ExitCode> {
+    let mut words = std::env::args_os().skip(1);
+    let is_it = words.next()? == "ws" && words.next()? == "enter";
+    let enter = || {
+        let words = std::iter::once("elevo ws enter".into()).chain(words);
+        enter(Enter::try_parse_from(words)?)
+    };
+    is_it.then(|| {
+        enter().unwrap_or_else(|error| {
+            Report::new(&error).print(false);
+            Exit::Itself.into()
+        })
+    })
+}
+
+#[cfg(target_os = "linux")]
+fn enter(args: Enter) -> anyhow::Result<ExitCode> {
     let entrance = elevo_workspace::Entrance {
         lowers: args.lowers,
         room: args.room,
