@@ -119,7 +119,7 @@ impl Side {
         let status = match workspaces.way(id, &Progress::new())? {
             Way::Directory(directory) => Command::new("true").current_dir(directory).status()?,
             Way::Entrance(entrance) => Command::new(&self.program)
-                .args(["ws", "enter"])
+                .args(["ws", "enter", &entrance.inode.to_string()])
                 .args([entrance.room, entrance.files])
                 .args(entrance.lowers)
                 .args(["--", "true"])

@@ -118,6 +118,8 @@ pub(crate) enum Problem {
     InSandbox(String),
     #[error("the server that holds the store {} does not answer", .store.display())]
     Door { store: PathBuf, source: io::Error },
+    #[error("the server that holds this store would make it for nobody else to see")]
+    PrivateOfServer,
     #[error("the workspace cannot be mounted on {} in a user namespace", .path.display())]
     Enter { path: PathBuf, source: io::Error },
     #[error("ended before all requests were answered")]

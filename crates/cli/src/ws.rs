@@ -160,7 +160,7 @@ pub(crate) fn run(ws: Ws) -> anyhow::Result<ExitCode> {
         if let Some(root) = ws.workspaces {
             options.extend(["--workspaces".into(), root.into()]);
         }
-        return run::run_served(args, &options);
+        return run::run_served(args, &options, global.json);
     }
     let ws = Ws { command, ..ws };
     match door::call(&ws.global, None, &caller, false)? {

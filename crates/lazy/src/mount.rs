@@ -10,7 +10,7 @@ use std::time::SystemTime;
 use elevo_engine::{Numbered, Repository};
 use elevo_objects::{Mode, Snapshot};
 use fuser::{BackgroundSession, Config, Session, SessionACL};
-use rustix::fs::{Mode as Bits, OFlags};
+use rustix::fs::{AtFlags, CWD, Mode as Bits, OFlags, StatxFlags, statx};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, unmount};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
@@ -172,8 +172,10 @@ fn run(command: &mut Command) -> io::Result<()> {
 /// Has the kernel ask for more at a time, and for several of that at once, than
 /// file systems of this kind may ask for themselves.
 fn read_far_ahead(at: &Path) -> io::Result<()> {
-    let device = rustix::fs::stat(at)?.st_dev;
-    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    // Without asking ourselves: who is killed meanwhile would wait for ever.
+    let flags = AtFlags::STATX_DONT_SYNC;
+    let found = statx(CWD, at, flags, StatxFlags::empty())?;
+    let (major, minor) = (found.stx_dev_major, found.stx_dev_minor);
     let setting = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
     std::fs::write(setting, READ_AHEAD_KIB.to_string())
 }
@@ -189,7 +191,7 @@ impl Mount {
         self.session.join()
     }
 
-    /// Takes it away. Fails if it is in use.
+    /// Takes it away. Fails if it is in use, unless it was mounted with help.
     pub fn unmount(self) -> io::Result<()> {
         take_away(&self.at, UnmountFlags::NOFOLLOW)?;
         self.session.join()

@@ -53,7 +53,7 @@ pub enum Error {
     #[error("commands still run in workspace `{id}`: end process {}", list(pids))]
     InUse {
         /// Which workspace.
-        id: WorkspaceId,
+        id: String,
         /// Some of them.
         pids: Vec<u32>,
     },

@@ -5,21 +5,24 @@
 //! Nothing is kept about a namespace: who has a workspace mounted is read from
 //! what the kernel says about processes.
 
+use std::collections::HashSet;
 use std::ffi::{CStr, CString};
-use std::fs;
+use std::fs::{self, File};
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use elevo_engine::Marks;
-use rustix::fs::{CWD, Mode, OFlags};
+use rustix::fs::{CWD, Mode, OFlags, fstat};
 use rustix::io::Errno;
+use rustix::ioctl::{self, Ioctl, IoctlOutput, Opcode, opcode};
 use rustix::mount::{MountFlags, mount};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
-use rustix::thread::{ThreadNameSpaceType, UnshareFlags, move_into_thread_name_spaces};
+use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
 
 use crate::lock;
 use crate::provider::{OverlayOptions, overlay_options};
@@ -32,6 +35,8 @@ pub struct Entrance {
     pub lowers: Vec<PathBuf>,
     /// Where what is changed in it goes.
     pub room: PathBuf,
+    /// Which directory that is: another one may have its name by then.
+    pub inode: u64,
     /// Where it will be seen.
     pub files: PathBuf,
 }
@@ -39,10 +44,14 @@ pub struct Entrance {
 /// A process that has an overlay mounted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct User {
-    pub(crate) pid: Pid,
+    pub(crate) pid: u32,
     /// Where it sees it.
     at: PathBuf,
 }
+
+/// How often, and with what pause, it is looked for somebody to follow.
+const ATTEMPTS: usize = 40;
+const PAUSE: Duration = Duration::from_millis(5);
 
 impl Entrance {
     /// Lets this process, and whatever it starts, see the workspace: together
@@ -51,24 +60,118 @@ impl Entrance {
     pub fn enter(&self) -> io::Result<()> {
         let prepared = Prepared::new(self)?;
         // Until this process is found in there.
-        let _entering = lock::alone(&self.room.join("entering"))?;
-        let users = users_of(&self.room.join("upper"))?;
-        let Some(first) = users.first() else {
-            return Ok(prepared.enter()?);
-        };
-        let fits = |user: &&User| user.at == self.files;
-        let Some(user) = users.iter().find(fits) else {
-            return Err(io::Error::other(format!(
-                "process {} has it mounted at {}; end that first",
-                first.pid.as_raw_nonzero(),
-                first.at.display()
-            )));
-        };
-        let process = pidfd_open(user.pid, PidfdFlags::empty())?;
-        let both = ThreadNameSpaceType::USER | ThreadNameSpaceType::MOUNT;
-        move_into_thread_name_spaces(process.as_fd(), both)?;
-        is_served(&self.files)
+        let _entering = hold_entrance(&self.room)?;
+        if fs::metadata(&self.room)?.ino() != self.inode {
+            let gone = "it was removed meanwhile, and made again; come again";
+            return Err(io::Error::new(io::ErrorKind::NotFound, gone));
+        }
+        let mut attempts = 0;
+        loop {
+            let users = users_of(&self.room.join("upper"))?;
+            let Some(first) = users.first() else {
+                return Ok(prepared.enter()?);
+            };
+            let mut fitting = users.iter().filter(|user| user.at == self.files);
+            if let Some(namespaces) = fitting.find_map(Namespaces::of) {
+                namespaces.join()?;
+                return is_served(&self.files);
+            }
+            // Somebody who is about to end is still there, but not in a namespace.
+            attempts += 1;
+            if attempts == ATTEMPTS {
+                return Err(io::Error::other(format!(
+                    "process {} has it mounted at {}, where nobody can follow it; end it first",
+                    first.pid,
+                    first.at.display()
+                )));
+            }
+            std::thread::sleep(PAUSE);
+        }
     }
+}
+
+/// Keeps others from entering a workspace, or from taking it away.
+pub(crate) fn hold_entrance(room: &Path) -> io::Result<File> {
+    lock::alone(&room.join("entering"))
+}
+
+/// The namespaces of somebody who has entered a workspace.
+struct Namespaces {
+    user: OwnedFd,
+    mount: OwnedFd,
+}
+
+impl Namespaces {
+    /// Those of a process, if it entered it as we would: whoever made others in
+    /// there, or elsewhere, decides what is seen in them.
+    fn of(user: &User) -> Option<Self> {
+        let directory = Path::new("/proc").join(user.pid.to_string()).join("ns");
+        let open =
+            |path: PathBuf| rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+        let found = Self {
+            user: open(directory.join("user")).ok()?,
+            mount: open(directory.join("mnt")).ok()?,
+        };
+        let ours = open("/proc/self/ns/user".into()).ok()?;
+        let is_same = |one: &OwnedFd, other: &OwnedFd| {
+            let identity = |fd| fstat(fd).map(|stat| (stat.st_dev, stat.st_ino));
+            matches!((identity(one), identity(other)), (Ok(one), Ok(other)) if one == other)
+        };
+        let is_ours = owner_of(&found.user).ok()? == rustix::process::geteuid().as_raw()
+            && is_same(&related(&found.user, PARENT).ok()?, &ours)
+            && is_same(&related(&found.mount, OWNING_USER).ok()?, &found.user);
+        is_ours.then_some(found)
+    }
+
+    fn join(&self) -> io::Result<()> {
+        move_into_link_name_space(self.user.as_fd(), Some(LinkNameSpaceType::User))?;
+        move_into_link_name_space(self.mount.as_fd(), Some(LinkNameSpaceType::Mount))?;
+        Ok(())
+    }
+}
+
+// See `ioctl_nsfs(2)`.
+const OWNING_USER: Opcode = opcode::none(0xb7, 1);
+const PARENT: Opcode = opcode::none(0xb7, 2);
+const OWNER: Opcode = opcode::none(0xb7, 4);
+
+/// The namespace that another has as its parent, or that owns it.
+fn related(of: &OwnedFd, which: Opcode) -> io::Result<OwnedFd> {
+    /// Returns a descriptor.
+    struct Related(Opcode);
+
+    // SAFETY: these take no argument and return a new descriptor.
+    unsafe impl Ioctl for Related {
+        type Output = OwnedFd;
+        const IS_MUTATING: bool = false;
+
+        fn opcode(&self) -> Opcode {
+            self.0
+        }
+
+        fn as_ptr(&mut self) -> *mut std::ffi::c_void {
+            std::ptr::null_mut()
+        }
+
+        unsafe fn output_from_ptr(
+            out: IoctlOutput,
+            _: *mut std::ffi::c_void,
+        ) -> rustix::io::Result<OwnedFd> {
+            // SAFETY: it was just made for us.
+            Ok(unsafe { OwnedFd::from_raw_fd(out) })
+        }
+    }
+
+    // SAFETY: on any other descriptor it fails.
+    Ok(unsafe { ioctl::ioctl(of, Related(which)) }?)
+}
+
+/// Who made a user namespace.
+fn owner_of(namespace: &OwnedFd) -> io::Result<u32> {
+    // SAFETY: it writes a user's id.
+    let call = unsafe { ioctl::Getter::<OWNER, u32>::new() };
+    // SAFETY: on any other descriptor it fails.
+    Ok(unsafe { ioctl::ioctl(namespace, call) }?)
 }
 
 /// Everything that is needed to enter, so that doing it is nothing but calls
@@ -135,35 +238,58 @@ fn is_served(files: &Path) -> io::Result<()> {
     }
 }
 
-/// The processes in other namespaces that have an overlay with this upper
-/// directory mounted: one for each namespace.
+/// Processes that have an overlay with this upper directory mounted. Whoever may
+/// mount, and so unmount, is told of those in other user namespaces alone.
+///
+/// Which mounts somebody has can always be read; which namespace that is cannot.
 pub(crate) fn users_of(upper: &Path) -> io::Result<Vec<User>> {
-    let ours = fs::read_link("/proc/self/ns/mnt")?;
-    let mut seen = vec![ours];
+    let me = rustix::process::geteuid().as_raw();
+    let ours = fs::read_link("/proc/self/ns/user").ok();
+    let may_mount = may_mount();
+    let mut seen = HashSet::new();
     let mut users = Vec::new();
     for entry in fs::read_dir("/proc")? {
         let entry = entry?;
         let name = entry.file_name();
-        let pid = name.to_str().and_then(|name| name.parse().ok());
-        let Some(pid) = pid.and_then(Pid::from_raw) else {
+        let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else {
             continue;
         };
-        // It has ended, or is somebody else's.
-        let Ok(namespace) = fs::read_link(entry.path().join("ns/mnt")) else {
-            continue;
-        };
-        if seen.contains(&namespace) {
+        let namespace = |kind: &str| fs::read_link(entry.path().join("ns").join(kind)).ok();
+        if namespace("mnt").is_some_and(|namespace| !seen.insert(namespace)) {
             continue;
         }
-        let Ok(mounts) = fs::read(entry.path().join("mountinfo")) else {
+        // Whose cannot be read can do more than we, and has not entered anything.
+        let is_here = || namespace("user").is_none_or(|namespace| Some(&namespace) == ours.as_ref());
+        // Root's business are all; others can be made believe nothing by strangers.
+        if may_mount && is_here() || me != 0 && user_of(&entry.path()) != Some(me) {
             continue;
-        };
-        seen.push(namespace);
+        }
+        // It may have ended.
+        let mounts = mounts_of(&entry.path()).unwrap_or_default();
         let lines = mounts.split(|byte| *byte == b'\n');
         let at = lines.filter_map(|line| mounted_at(line, upper)).next_back();
         users.extend(at.map(|at| User { pid, at }));
     }
     Ok(users)
+}
+
+/// What a process sees mounted; what its threads do, if it has left them alone.
+fn mounts_of(process: &Path) -> io::Result<Vec<u8>> {
+    if let Ok(mounts) = fs::read(process.join("mountinfo")) {
+        return Ok(mounts);
+    }
+    let mut mounts = Vec::new();
+    for task in fs::read_dir(process.join("task"))? {
+        mounts.extend(fs::read(task?.path().join("mountinfo")).unwrap_or_default());
+    }
+    Ok(mounts)
+}
+
+/// Whose a process is.
+fn user_of(process: &Path) -> Option<u32> {
+    let status = fs::read_to_string(process.join("status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    line.split_whitespace().next()?.parse().ok()
 }
 
 /// Where an overlay with this upper directory is, if a line is about one. See

@@ -16,6 +16,7 @@ mod readers;
 mod views;
 
 use std::fmt;
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -200,7 +201,7 @@ pub trait WorkspaceProvider: fmt::Debug + Send + Sync {
     }
 
     /// Lets the agent see it again, unless only those who
-    /// [enter](Self::entrance) it do. A view that is not of its origin becomes so.
+    /// [enter](Self::entrance) it can. A view that is not of its origin becomes so.
     fn attach(&self, _place: &Path, _origin: Origin<'_>, _progress: &Progress) -> Result<()> {
         Ok(())
     }
@@ -216,8 +217,17 @@ pub trait WorkspaceProvider: fmt::Debug + Send + Sync {
         Ok(None)
     }
 
-    /// Processes that have entered it, one for each time that somebody did when
-    /// nobody was there.
+    /// Whether [`attach`](Self::attach) lets us see it.
+    fn attaches(&self, _place: &Path) -> Result<bool> {
+        Ok(true)
+    }
+
+    /// Keeps everybody from entering it, if that is how it is seen.
+    fn hold_entrance(&self, _place: &Path) -> Result<Option<File>> {
+        Ok(None)
+    }
+
+    /// Some of the processes that have entered it.
     fn users(&self, _place: &Path) -> Result<Vec<u32>> {
         Ok(Vec::new())
     }

@@ -106,6 +106,8 @@ impl Workspaces {
         for directory in ["live", "trash"].map(|name| root.join(name)) {
             fs::create_dir_all(&directory).map_err(Error::io("make", &directory))?;
         }
+        // As the kernel names it, where it says who has something mounted.
+        let root = &root.canonicalize().map_err(Error::io("find", root))?;
         let providers = providers(root, &repository, options)?;
         if !providers.contains_key(&chosen) {
             return Err(Error::NoOverlays);
@@ -144,11 +146,11 @@ impl Workspaces {
         let record = self.live(id)?;
         let place = self.place(id);
         if !self.is_attached(&record, &place)? {
-            // Attaches it.
-            self.hold(id)?;
-            if !self.is_attached(&record, &place)? {
+            if !self.provider_of(&record).attaches(&place)? {
                 return Err(Error::Private(id.clone()));
             }
+            // Attaches it.
+            self.hold(id)?;
         }
         Ok(self.files_of(&record, &place))
     }
@@ -276,7 +278,7 @@ impl Workspaces {
         progress: &Progress,
     ) -> Result<Snapshotted> {
         let (record, held) = self.hold(id)?;
-        self.check_unused(&record, &held.place)?;
+        let _entrance = self.check_unused(&record, &held.place)?;
         let thaw = stop(id, freeze)?;
         let home = self.store_home(&record, &held, &info, progress)?;
         let taken = self.snapshot_held(record, &held, info, progress)?;
@@ -333,9 +335,10 @@ impl Workspaces {
             State::Live => self.hold_if_there(id)?,
             State::Parked => None,
         };
-        if let Some(held) = &held {
-            self.check_unused(&record, &held.place)?;
-        }
+        let _entrance = match &held {
+            Some(held) => self.check_unused(&record, &held.place)?,
+            None => None,
+        };
         let mut registry = self.registry.lock()?;
         let now = registry.get(id)?;
         // Being resumed, or made again after somebody else removed it.

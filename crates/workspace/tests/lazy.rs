@@ -146,6 +146,7 @@ fn whoever_serves_it_may_die() {
     let (bench, server) = counting(directory.path());
     let workspaces = bench.open();
     let files = make(&workspaces, &bench, "one");
+    let other = make(&workspaces, &bench, "other");
     fs::write(files.join("new"), "kept").unwrap();
     // The kernel ends a connection as if its process had gone.
     let lower = fs::read_dir(bench.root.join("lazy")).unwrap();
@@ -159,6 +160,11 @@ fn whoever_serves_it_may_die() {
     assert_eq!(server.1.load(Ordering::SeqCst), 2);
     assert_eq!(fs::read(files.join("run")).unwrap(), b"1234");
     assert_eq!(fs::read(files.join("new")).unwrap(), b"kept");
+    // That it is served again does not help those who are mounted over the old.
+    assert!(fs::read(other.join("run")).is_err());
+    let other = workspaces.path(&id("other")).unwrap();
+    assert_eq!(fs::read(other.join("run")).unwrap(), b"1234");
+    assert_eq!(server.1.load(Ordering::SeqCst), 2);
     let taken = workspaces.snapshot(
         &id("one"),
         info(),

@@ -4,6 +4,8 @@
 
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 
+mod support;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -47,6 +49,10 @@ enum Kind {
     Copy,
     Overlay,
     Pooled,
+    /// Over snapshots that are served by whoever is killed.
+    Lazy,
+    /// In a user namespace.
+    Rootless,
 }
 
 fn open(directory: &Path, kind: Kind) -> (Workspaces, SnapshotId) {
@@ -56,12 +62,14 @@ fn open(directory: &Path, kind: Kind) -> (Workspaces, SnapshotId) {
         threads: 2,
         provider: Some(match kind {
             Kind::Copy => ProviderKind::Copy,
-            _ => ProviderKind::Overlay,
+            Kind::Overlay | Kind::Pooled => ProviderKind::Overlay,
+            Kind::Lazy => ProviderKind::Lazy,
+            Kind::Rootless => ProviderKind::Rootless,
         }),
         spare_layers: 1 << 20,
         pool: (kind == Kind::Pooled).then_some(1 << 30),
         owner: None,
-        lazy: None,
+        lazy: Some(Arc::new(support::InProcess(repository.clone()))),
     };
     let root = directory.join("workspaces");
     (
@@ -194,12 +202,32 @@ fn verify(directory: &Path, kind: Kind, done: &Acknowledged, known: &mut Known) 
     let mounted = mounts
         .lines()
         .filter(|line| line.contains(&format!(" {ours}")));
+    let (served, mounted): (Vec<_>, Vec<_>) =
+        mounted.partition(|line| line.contains(" fuse.elevo "));
+    let all: Vec<_> = served.iter().chain(&mounted).copied().collect();
     let expected = match kind {
         Kind::Copy => 0,
-        Kind::Overlay => live.len(),
+        Kind::Overlay | Kind::Lazy | Kind::Rootless => live.len(),
         Kind::Pooled => 1 + live.len(),
     };
-    assert_eq!(mounted.count(), expected);
+    assert_eq!(mounted.len(), expected);
+    assert!(served.len() <= live.len(), "{served:?}");
+    if kind == Kind::Lazy {
+        // The next one is to serve them itself, with the store to itself.
+        for line in all.into_iter().rev() {
+            let at = line.split(' ').nth(1).unwrap();
+            let mut command = std::process::Command::new("umount");
+            assert!(command.args(["-l", at]).status().unwrap().success());
+        }
+        drop(workspaces);
+        let path = directory.join("store");
+        let options = elevo_store_local::Options::default();
+        let is_free = || LocalStore::open(&path, &options).is_ok();
+        assert!((0..500).any(|_| {
+            std::thread::sleep(Duration::from_millis(10));
+            is_free()
+        }));
+    }
     if kind == Kind::Pooled {
         let mut uppers = names("uppers");
         // Beside them are their stat caches.
@@ -216,7 +244,11 @@ fn kill(test: &str, kind: Kind) {
     if let Some(victim) = Victim::here() {
         work_for_ever(&victim, kind);
     }
-    if !disk::in_own_namespace(test) {
+    let is_there = match kind {
+        Kind::Rootless => disk::in_user_namespace(test),
+        _ => disk::in_own_namespace(test),
+    };
+    if !is_there {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
@@ -234,6 +266,16 @@ fn kill(test: &str, kind: Kind) {
 #[test]
 fn overlays_survive_their_makers() {
     kill("overlays_survive_their_makers", Kind::Overlay);
+}
+
+#[test]
+fn lazy_ones_survive_their_makers_and_servers() {
+    kill("lazy_ones_survive_their_makers_and_servers", Kind::Lazy);
+}
+
+#[test]
+fn rootless_ones_survive_their_makers() {
+    kill("rootless_ones_survive_their_makers", Kind::Rootless);
 }
 
 #[test]

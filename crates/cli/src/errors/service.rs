@@ -42,9 +42,11 @@ pub(super) fn of_problem(problem: &Problem) -> Known {
         Problem::Door { store, .. } => Known::new(Exit::Busy, "store_busy")
             .with(json!({ "store": lossy(store) }))
             .advice("`elevo up` must run as the same user; see its log, or end it first"),
+        Problem::PrivateOfServer => Known::new(Exit::Usage, "provider_unsupported")
+            .advice("leave out --provider, or use a store of your own"),
         Problem::Enter { path, .. } => Known::new(Exit::Failed, "namespace_refused")
             .with(json!({ "path": lossy(path) }))
-            .advice("`elevo doctor` says what is missing; `elevo ws path` makes it a directory"),
+            .advice("`elevo doctor` says what is missing, if anything is"),
         Problem::InProject(id) => Known::new(Exit::Conflict, "workspace_in_project")
             .with(json!({ "workspace": id }))
             .advice(format!(

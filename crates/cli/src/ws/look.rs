@@ -12,6 +12,7 @@ use crate::format::{self, short};
 use crate::output::{IDENTITY, STRONG};
 use crate::state::about::About;
 use crate::state::diff::{self, Shown};
+use crate::state::keep::describe;
 
 /// List workspaces.
 #[derive(Debug, Args)]
@@ -89,13 +90,16 @@ pub(super) struct Path {
 pub(super) fn path(call: &mut Call, args: &Path) -> anyhow::Result<()> {
     let mut workspaces = call.open_to_read()?;
     match workspaces.path(&args.id) {
-        Err(Error::Private(_)) => {
+        Err(Error::Private(_)) if call.held().is_none() => {
             drop(workspaces);
             workspaces = call.open_to_write()?;
             let info = About::default().into_info(&call.session, Vec::new(), None);
-            call.watch("writing files", |progress| {
+            let taken = call.watch("writing files", |progress| {
                 workspaces.open_up(&args.id, info, progress)
             })?;
+            for loss in &taken.losses {
+                call.session.note(&describe(loss));
+            }
         }
         path => drop(path?),
     }

@@ -10,6 +10,7 @@ use super::served::{self, OnProject};
 use super::{Call, places};
 use crate::args::Global;
 use crate::client::Where;
+use crate::errors::Problem;
 use crate::format::{self, size};
 use crate::revision::HEAD;
 use crate::state::about::About;
@@ -88,6 +89,9 @@ impl Create {
 }
 
 pub(super) fn create(call: &mut Call, args: Create) -> anyhow::Result<()> {
+    if args.provider.is_some_and(ProviderKind::is_private) && call.held().is_some() {
+        return Err(Problem::PrivateOfServer.into());
+    }
     let view = call.session.view_of(&call.place)?;
     let (base, _) = view.resolve(args.revision.as_deref().unwrap_or(HEAD))?;
     let needs_pool = args.limit.is_some();

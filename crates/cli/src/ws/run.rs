@@ -22,9 +22,9 @@ fails, with 126 if the command cannot be run, and with 127 if it is not found.
 
 This is the only way into a workspace that was made with --provider rootless: an
 overlay in a user namespace, which needs no root and which nothing else sees.
-Commands that run at the same time see each other's files. There, a directory
-that comes from the snapshot cannot be renamed, only copied and deleted, as `mv`
-does by itself.
+Commands that run at the same time see each other's files, and nobody parks or
+removes it meanwhile. There, a directory that comes from the snapshot cannot be
+renamed, only copied and deleted, as `mv` does by itself.
 
 Examples:
   elevo ws run try-1 -- make test
@@ -45,12 +45,15 @@ pub(super) fn run(call: &mut Call, args: &Run) -> anyhow::Result<ExitCode> {
         workspaces.way(&args.id, progress)
     })?;
     drop(workspaces);
+    let json = call.session.output.is_json();
     match way {
-        Way::Directory(directory) => Ok(become_in(&directory, &args.command)),
+        Way::Directory(directory) => Ok(become_in(&directory, &args.command, json)),
         #[cfg(target_os = "linux")]
         Way::Entrance(entrance) => {
             let mut words: Vec<OsString> = vec!["ws".into(), "enter".into()];
-            words.extend([entrance.room.into(), entrance.files.into()]);
+            words.extend(json.then(|| "--json".into()));
+            words.extend([entrance.inode.to_string().into(), entrance.room.into()]);
+            words.push(entrance.files.into());
             words.extend(entrance.lowers.into_iter().map(OsString::from));
             words.push("--".into());
             words.extend(args.command.iter().cloned());
@@ -62,9 +65,11 @@ pub(super) fn run(call: &mut Call, args: &Run) -> anyhow::Result<ExitCode> {
 }
 
 /// Runs it in a workspace of a server, which says where that is.
-pub(super) fn run_served(args: &Run, options: &[OsString]) -> anyhow::Result<ExitCode> {
+pub(super) fn run_served(args: &Run, options: &[OsString], json: bool) -> anyhow::Result<ExitCode> {
     let mut command = Command::new(own()?);
     command.arg("ws").args(options);
+    // The path as it is, but errors as they were asked for.
+    command.args(json.then_some("--json"));
     command.arg("path").arg(args.id.as_str());
     let said = command.stderr(Stdio::inherit()).output();
     let mut said = said.map_err(|error| cannot_start("elevo", error))?;
@@ -72,9 +77,17 @@ pub(super) fn run_served(args: &Run, options: &[OsString]) -> anyhow::Result<Exi
         // It has said why.
         return Ok(Exit::Itself.into());
     }
-    said.stdout.pop();
-    let directory = OsString::from_vec(said.stdout);
-    Ok(become_in(Path::new(&directory), &args.command))
+    let directory = match json {
+        true => {
+            let shape: serde_json::Value = serde_json::from_slice(&said.stdout)?;
+            shape["path"].as_str().unwrap_or_default().into()
+        }
+        false => {
+            said.stdout.pop();
+            OsString::from_vec(said.stdout)
+        }
+    };
+    Ok(become_in(Path::new(&directory), &args.command, json))
 }
 
 /// What [`run`] starts to see a workspace that others don't, as `elevo ws enter`.
@@ -82,6 +95,9 @@ pub(super) fn run_served(args: &Run, options: &[OsString]) -> anyhow::Result<Exi
 #[cfg(target_os = "linux")]
 #[derive(Debug, Parser)]
 struct Enter {
+    #[arg(long)]
+    json: bool,
+    inode: u64,
     room: PathBuf,
     files: PathBuf,
     #[arg(required = true)]
@@ -96,34 +112,38 @@ struct Enter {
 pub(crate) fn entered() -> Option<ExitCode> {
     let mut words = std::env::args_os().skip(1);
     let is_it = words.next()? == "ws" && words.next()? == "enter";
-    let enter = || {
-        let words = std::iter::once("elevo ws enter".into()).chain(words);
-        enter(Enter::try_parse_from(words)?)
-    };
     is_it.then(|| {
-        enter().unwrap_or_else(|error| {
-            Report::new(&error).print(false);
-            Exit::Itself.into()
-        })
+        let words = std::iter::once("elevo ws enter".into()).chain(words);
+        match Enter::try_parse_from(words) {
+            Ok(args) => enter(args),
+            Err(error) => {
+                let _ = error.print();
+                Exit::Itself.into()
+            }
+        }
     })
 }
 
 #[cfg(target_os = "linux")]
-fn enter(args: Enter) -> anyhow::Result<ExitCode> {
+fn enter(args: Enter) -> ExitCode {
     let entrance = elevo_workspace::Entrance {
         lowers: args.lowers,
         room: args.room,
+        inode: args.inode,
         files: args.files,
     };
-    entrance.enter().map_err(|source| Problem::Enter {
-        path: entrance.files.clone(),
-        source,
-    })?;
-    Ok(become_in(&entrance.files, &args.command))
+    match entrance.enter() {
+        Ok(()) => become_in(&entrance.files, &args.command, args.json),
+        Err(source) => {
+            let path = entrance.files;
+            Report::new(&Problem::Enter { path, source }.into()).print(args.json);
+            Exit::Itself.into()
+        }
+    }
 }
 
 /// Becomes a command; returns only if that fails.
-fn become_in(directory: &Path, words: &[OsString]) -> ExitCode {
+fn become_in(directory: &Path, words: &[OsString], json: bool) -> ExitCode {
     let Some((program, rest)) = words.split_first() else {
         return ExitCode::FAILURE;
     };
@@ -136,7 +156,7 @@ fn become_in(directory: &Path, words: &[OsString]) -> ExitCode {
         io::ErrorKind::NotFound => 127,
         _ => 126,
     };
-    Report::new(&cannot_start(program, error).into()).print(false);
+    Report::new(&cannot_start(program, error).into()).print(json);
     ExitCode::from(code)
 }
 

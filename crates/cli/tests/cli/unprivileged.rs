@@ -75,6 +75,60 @@ fn all_works_without_fuse_and_namespaces() {
     all_works("no", "no");
 }
 
+/// Somebody shows root what looks like root's own overlay, with a program of his
+/// in it.
+#[test]
+fn root_follows_nobody_into_a_namespace() {
+    let place = place();
+    let at = |name: &str| place.path().join(name);
+    let root = at("roots");
+    fs::create_dir(&root).unwrap();
+    fs::write(root.join("file"), "text").unwrap();
+    let call = |words: &[&str]| {
+        let mut command = elevo();
+        ended(command.args(words).current_dir(&root))
+    };
+    let script = r#"
+        mount -t tmpfs tmpfs "$1" && cd "$1"
+        mkdir -p "$2/upper" "$2/work" "$2/files" lower && echo hostile > lower/file
+        mount -t overlay overlay -o "userxattr,lowerdir=lower,upperdir=$2/upper,workdir=$2/work" "$2/files"
+        echo there && exec sleep 60"#;
+    for words in [
+        &["state", "init"][..],
+        &["state", "commit"],
+        &["ws", "create", "--provider", "rootless", "--id", "x"],
+    ] {
+        let ended = call(words);
+        assert_eq!(ended.code, 0, "{}", ended.stderr);
+    }
+    let live = root.join(".elevo/workspaces/live/x");
+    // As after a restart of the machine.
+    let unmounted = Command::new("umount").arg(live.join("files")).status();
+    assert!(unmounted.unwrap().success());
+    let mut stranger = Command::new("setpriv")
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"])
+        .args(["unshare", "--user", "--map-root-user", "--mount"])
+        .args(["sh", "-euc", script, "sh"])
+        .args([&root, &live])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = [0; 6];
+    std::io::Read::read_exact(stranger.stdout.as_mut().unwrap(), &mut said).unwrap();
+    let run = call(&["ws", "run", "x", "--", "cat", "file"]);
+    let again = {
+        stranger.kill().unwrap();
+        stranger.wait().unwrap();
+        call(&["ws", "run", "x", "--", "cat", "file"])
+    };
+    let removed = call(&["ws", "rm", "x"]);
+    assert_eq!(run.code, 125, "{}", String::from_utf8_lossy(&run.stdout));
+    let pid = stranger.id().to_string();
+    assert!(run.stderr.contains(&pid), "{}", run.stderr);
+    assert_eq!(again.stdout, b"text", "{}", again.stderr);
+    assert_eq!(removed.code, 0, "{}", removed.stderr);
+}
+
 /// Otherwise a new command is forgotten there.
 #[test]
 fn the_script_tries_every_command() {

@@ -430,6 +430,7 @@ struct Marked {
 
 impl Marked {
     fn of(fd: BorrowedFd<'_>, marks: Marks) -> io::Result<Self> {
+        let is_anybodys = marks == Marks::User;
         let prefix: &[u8] = match marks {
             Marks::Trusted => b"trusted.overlay.",
             Marks::User => b"user.overlay.",
@@ -438,7 +439,8 @@ impl Marked {
         for name in disk::attributes(fd)?.split(|byte| *byte == 0) {
             match name.strip_prefix(prefix) {
                 Some(b"opaque") => marks.is_opaque = attribute(fd, name)? == b"y",
-                Some(b"redirect") => marks.redirect = Some(attribute(fd, name)?),
+                // Nobody follows one that anybody could have made.
+                Some(b"redirect") if !is_anybodys => marks.redirect = Some(attribute(fd, name)?),
                 Some(_) => {}
                 None => marks.has_others |= !name.is_empty(),
             }

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command;
@@ -110,6 +111,7 @@ pub(super) fn obstacle_to_entering(directory: &Path) -> Option<String> {
     let entrance = Entrance {
         lowers: vec![place.join("lower")],
         room: place.clone(),
+        inode: 0,
         files: place.join("files"),
     };
     let tried = make_places(&place).and_then(|()| {
@@ -122,12 +124,12 @@ pub(super) fn obstacle_to_entering(directory: &Path) -> Option<String> {
     Some(format!(
         "no overlay can be mounted in a user namespace in {} ({error}); {}",
         directory.display(),
-        advice_for_namespaces(&error)
+        advice_for_namespaces(&error, directory)
     ))
 }
 
 /// What keeps people from making user namespaces, or from mounting in them.
-fn advice_for_namespaces(error: &io::Error) -> String {
+fn advice_for_namespaces(error: &io::Error, directory: &Path) -> String {
     const SETTINGS: [(&str, &str, &str); 3] = [
         ("user.max_user_namespaces", "0", "10000"),
         ("kernel.unprivileged_userns_clone", "0", "1"),
@@ -139,6 +141,13 @@ fn advice_for_namespaces(error: &io::Error) -> String {
     };
     if let Some((name, _, good)) = SETTINGS.iter().find(forbids) {
         return format!("have root run `sysctl {name}={good}`");
+    }
+    let group = fs::metadata(directory).map(|stat| (stat.mode(), stat.gid()));
+    let ours = rustix::process::getegid().as_raw();
+    if group.is_ok_and(|(mode, group)| mode & 0o2000 != 0 && group != ours) {
+        return "what is made there belongs to another group; have a directory without the setgid \
+                bit"
+        .into();
     }
     let is = |errno: Errno| error.raw_os_error() == Some(errno.raw_os_error());
     if is(Errno::NODEV) {

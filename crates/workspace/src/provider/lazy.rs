@@ -12,6 +12,7 @@
 use std::collections::HashSet;
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -24,7 +25,8 @@ use crate::mounts::{is_mount, unmount_all};
 /// The end of the name of a lock that is held while one is mounted.
 const MAKING: &str = ".making";
 
-/// In the place of a workspace that is mounted over one of them: which.
+/// In the place of a workspace that is mounted over one of them: which, and the
+/// number of its device, which another mount of the same has not.
 const NOTE: &str = "lazy";
 
 /// Those that are served in a directory.
@@ -54,7 +56,12 @@ impl Lazies {
             return Ok(path);
         }
         let failed = || Error::io("serve a snapshot in", &self.directory);
-        fs::create_dir_all(&path).map_err(failed())?;
+        fs::create_dir_all(&self.directory).map_err(failed())?;
+        match fs::create_dir(&path) {
+            // Perhaps one that nobody serves any more, and so nobody can look at.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            made => made.map_err(failed())?,
+        }
         let making = self.directory.join(format!("{layer}{MAKING}"));
         let _making = lock::alone(&making).map_err(failed())?;
         if !is_served(&path) {
@@ -66,12 +73,28 @@ impl Lazies {
         Ok(path)
     }
 
+    /// Notes what a workspace is mounted over: one that is served, or layers.
+    pub(super) fn note(&self, place: &Path, served: Option<&str>) -> Result<()> {
+        let note = place.join(NOTE);
+        let noted = match served {
+            Some(layer) => device(&self.path(layer))
+                .and_then(|device| fs::write(&note, format!("{layer} {device}"))),
+            None => match fs::remove_file(&note) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+                _ => Ok(()),
+            },
+        };
+        noted.map_err(Error::io("write", &note))
+    }
+
     /// Whether what a workspace is mounted over is still served, if it is.
     pub(super) fn is_well(&self, place: &Path) -> bool {
-        match fs::read_to_string(place.join(NOTE)) {
-            Ok(layer) => is_served(&self.path(&layer)),
-            Err(_) => true,
-        }
+        let Ok(note) = fs::read_to_string(place.join(NOTE)) else {
+            return true;
+        };
+        let (layer, noted) = note.split_once(' ').unwrap_or((&note, ""));
+        let path = self.path(layer);
+        is_served(&path) && device(&path).is_ok_and(|device| device.to_string() == noted)
     }
 
     /// Takes those away that none of `used` needs. What is still in use below
@@ -108,17 +131,8 @@ impl Lazies {
     }
 }
 
-/// Notes what a workspace is mounted over: one that is served, or layers.
-pub(super) fn note(place: &Path, lower: Option<&str>) -> Result<()> {
-    let note = place.join(NOTE);
-    let noted = match lower {
-        Some(layer) => fs::write(&note, layer),
-        None => match fs::remove_file(&note) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        },
-    };
-    noted.map_err(Error::io("write", &note))
+fn device(path: &Path) -> io::Result<u64> {
+    Ok(fs::metadata(path)?.dev())
 }
 
 /// Whether somebody answers for what is mounted there.

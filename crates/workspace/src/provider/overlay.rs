@@ -20,7 +20,7 @@
 
 use std::collections::HashSet;
 use std::ffi::CString;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -35,7 +35,7 @@ use elevo_objects::Tree;
 use rustix::mount::{MountFlags, mount};
 
 use super::layers::{Layers, Stack, layer_id};
-use super::lazy::{self, Lazies};
+use super::lazy::Lazies;
 use super::pool::Pool;
 use super::readers::Readers;
 use super::views::Views;
@@ -43,7 +43,7 @@ use super::{LazyServer, Origin, ProviderKind, Reading, WorkspaceProvider, place_
 use crate::error::{Error, Result};
 use crate::home::give;
 use crate::mounts::unmount_all;
-use crate::namespace::{Entrance, User, may_mount, users_of};
+use crate::namespace::{Entrance, hold_entrance, may_mount, users_of};
 
 /// Mounts overlays.
 #[derive(Debug)]
@@ -138,10 +138,10 @@ impl OverlayProvider {
                 _ => {}
             }
         }
-        if self.lazies.is_some() {
-            lazy::note(place, stack.served.as_deref())?;
+        if let Some(lazies) = &self.lazies {
+            lazies.note(place, stack.served.as_deref())?;
         }
-        if !self.is_seen_by_us(place)? {
+        if !self.attaches(place)? {
             return Ok(());
         }
         let lowers: Vec<_> = stack.directories.iter().map(PathBuf::as_path).collect();
@@ -151,12 +151,6 @@ impl OverlayProvider {
         };
         let mounted = mount_overlay(&lowers, &room, &files, options, MountFlags::empty());
         mounted.map_err(Error::io("mount an overlay in", place))
-    }
-
-    /// Whether a workspace is mounted here, and not in namespaces of those who
-    /// use it.
-    fn is_seen_by_us(&self, place: &Path) -> Result<bool> {
-        Ok(self.marks == Marks::Trusted || may_mount() && self.users(place)?.is_empty())
     }
 
     fn options(&self) -> ImportOptions {
@@ -288,14 +282,28 @@ impl WorkspaceProvider for OverlayProvider {
         origin: Origin<'_>,
         progress: &Progress,
     ) -> Result<Option<Entrance>> {
-        if self.is_attached(place) {
+        if self.is_attached(place) || self.attaches(place)? {
             return Ok(None);
+        }
+        let pids = match may_mount() {
+            // Nobody follows a stranger into what that has made.
+            true => self.users(place)?,
+            false => Vec::new(),
+        };
+        if !pids.is_empty() {
+            return Err(Error::InUse {
+                id: id(place).into(),
+                pids,
+            });
         }
         let stack = self.stack(origin, progress)?;
         self.mount(place, &stack, origin.owner)?;
-        Ok((!self.is_attached(place)).then(|| Entrance {
+        let room = self.room(place);
+        let inode = fs::metadata(&room).map(|stat| stat.ino());
+        Ok(Some(Entrance {
             lowers: stack.directories.clone(),
-            room: self.room(place),
+            inode: inode.map_err(Error::io("look at", &room))?,
+            room,
             files: place.join("files"),
         }))
     }
@@ -306,8 +314,19 @@ impl WorkspaceProvider for OverlayProvider {
         }
         let users = users_of(&self.room(place).join("upper"));
         let users = users.map_err(Error::io("read", Path::new("/proc")))?;
-        let pid = |user: &User| user.pid.as_raw_nonzero().get().unsigned_abs();
-        Ok(users.iter().map(pid).collect())
+        Ok(users.iter().map(|user| user.pid).collect())
+    }
+
+    fn attaches(&self, place: &Path) -> Result<bool> {
+        Ok(self.marks == Marks::Trusted || may_mount() && self.users(place)?.is_empty())
+    }
+
+    fn hold_entrance(&self, place: &Path) -> Result<Option<File>> {
+        if self.marks == Marks::Trusted {
+            return Ok(None);
+        }
+        let held = hold_entrance(&self.room(place));
+        held.map(Some).map_err(Error::io("lock", place))
     }
 
     fn read(&self, place: &Path, origin: Origin<'_>, progress: &Progress) -> Result<Reading> {

@@ -1,10 +1,11 @@
 //! Workspaces that are seen only by those who enter them.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use elevo_engine::{CommitInfo, Progress};
 
-use super::{Workspaces, origin};
+use super::{Snapshotted, Workspaces, origin};
 use crate::error::{Error, Result};
 use crate::freeze::NeverFreeze;
 use crate::id::WorkspaceId;
@@ -25,12 +26,14 @@ impl Workspaces {
     pub fn way(&self, id: &WorkspaceId, progress: &Progress) -> Result<Way> {
         #[cfg(target_os = "linux")]
         {
-            let (record, held) = self.hold(id)?;
+            // Not held: many may come at once, and whoever enters looks again.
+            let record = self.live(id)?;
             let made_from = self.snapshot_of(record.origin)?;
             let origin = origin(&record, &made_from);
             let provider = self.provider_of(&record);
-            let entrance = provider.entrance(&held.place, origin, progress)?;
-            if let Some(entrance) = entrance.filter(|_| !record.read_only) {
+            if record.provider.is_private()
+                && let Some(entrance) = provider.entrance(&self.place(id), origin, progress)?
+            {
                 return Ok(Way::Entrance(entrance));
             }
         }
@@ -39,7 +42,7 @@ impl Workspaces {
 
     /// Makes a workspace that only those see who enter it one that everybody
     /// sees, made as new ones are, with all that was changed in it. Nobody may
-    /// be in it. Returns its directory.
+    /// be in it. Says what of it could not be kept.
     ///
     /// What is in it is stored on the way; if this is cut off, it is parked.
     pub fn open_up(
@@ -47,9 +50,9 @@ impl Workspaces {
         id: &WorkspaceId,
         info: CommitInfo,
         progress: &Progress,
-    ) -> Result<PathBuf> {
+    ) -> Result<Snapshotted> {
         let before = self.live(id)?;
-        self.park(id, info, &NeverFreeze, progress)?;
+        let taken = self.park(id, info, &NeverFreeze, progress)?;
         self.resume_by(self.get(id)?, self.chosen, progress)?;
         let mut registry = self.registry.lock()?;
         // What was changed in it is still to be seen.
@@ -58,17 +61,19 @@ impl Workspaces {
             ..registry.get(id)?
         };
         registry.set(record)?;
-        drop(registry);
-        self.path(id)
+        Ok(taken)
     }
 
-    /// Refuses to take a workspace away under those who are in it.
-    pub(super) fn check_unused(&self, record: &Record, place: &Path) -> Result<()> {
-        let pids = self.provider_of(record).users(place)?;
+    /// Refuses to take a workspace away under those who are in it. Nobody enters
+    /// it while what is returned is held.
+    pub(super) fn check_unused(&self, record: &Record, place: &Path) -> Result<Option<File>> {
+        let provider = self.provider_of(record);
+        let entrance = provider.hold_entrance(place)?;
+        let pids = provider.users(place)?;
         match pids.is_empty() {
-            true => Ok(()),
+            true => Ok(entrance),
             false => Err(Error::InUse {
-                id: record.id.clone(),
+                id: record.id.to_string(),
                 pids,
             }),
         }

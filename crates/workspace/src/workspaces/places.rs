@@ -44,10 +44,10 @@ impl Workspaces {
         // It may have changed, or gone, before it was held.
         let record = self.live(id)?;
         let held = held?;
-        if !self.is_attached(&record, &held.place)? {
+        let provider = self.provider_of(&record);
+        if !self.is_attached(&record, &held.place)? && provider.attaches(&held.place)? {
             let made_from = self.snapshot_of(record.origin)?;
             let origin = origin(&record, &made_from);
-            let provider = self.provider_of(&record);
             provider.attach(&held.place, origin, &Progress::new())?;
         }
         Ok((record, held))

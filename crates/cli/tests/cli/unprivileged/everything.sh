@@ -128,12 +128,56 @@ together() {
     rm ../begun ../end
 }
 
+# What is said from within, and of what others have made in there.
+within() {
+    ws create --id inner --provider "$1"
+    ws create --id outer --provider "$1"
+    for action in rm park; do
+        refused 5 "commands still run in workspace \`inner\`" ws run inner -- "$elevo" ws "$action" inner
+    done
+    [[ $(ws run inner -- "$elevo" ws status inner) == "" ]]
+    [[ $(ws run inner -- "$elevo" ws path inner) == $(ws run inner -- pwd) ]]
+    # One workspace is seen from another, and not mounted twice.
+    mkfifo ../begun ../end
+    ws run inner -- sh -ec "echo >$HOME/begun; cat $HOME/end" &
+    local running=$!
+    read -r _ <../begun
+    refused 5 "commands still run in workspace \`inner\`" ws run outer -- "$elevo" ws rm inner
+    refused 125 "where nobody can follow it" ws run outer -- "$elevo" ws run inner -- true
+    refused 5 "commands still run in workspace \`inner\`" ws --workspaces ../work/.elevo/workspaces rm inner
+    echo >../end
+    wait "$running"
+    # Nobody follows somebody into a namespace that was made in there.
+    ws run inner -- unshare --user --map-root-user --mount sh -ec "echo >$HOME/begun; cat $HOME/end" &
+    running=$!
+    read -r _ <../begun
+    refused 125 "where nobody can follow it" ws run inner -- id
+    [[ $("$elevo" ws run inner --json -- id 2>&1) == *'"namespace_refused"'* ]]
+    echo >../end
+    wait "$running"
+    rm ../begun ../end
+    # Many at once, who come and go.
+    local pids=() pid
+    for _ in {1..30}; do
+        ws run inner -- true &
+        pids+=($!)
+    done
+    for pid in "${pids[@]}"; do
+        wait "$pid"
+    done
+    # What a directory does not keep is told.
+    ws run inner -- mkfifo pipe
+    [[ $(ws path inner 2>&1) == *"1 named pipe"* ]]
+    ws rm inner outer
+}
+
 # served: how many processes serve snapshots
 served() { pgrep --uid "$(id -u)" --full "ws serve --store $PWD" | wc -l; }
 
 if [[ $namespaces == yes ]]; then
     try rootless
     together rootless
+    within rootless
     # Nobody else sees them.
     [[ $(ws create --id alone --provider rootless) == alone ]]
     [[ -z $(ls .elevo/workspaces/live/alone/files) ]]
