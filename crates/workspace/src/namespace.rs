@@ -259,7 +259,8 @@ pub(crate) fn users_of(upper: &Path) -> io::Result<Vec<User>> {
             continue;
         }
         // Whose cannot be read can do more than we, and has not entered anything.
-        let is_here = || namespace("user").is_none_or(|namespace| Some(&namespace) == ours.as_ref());
+        let is_here =
+            || namespace("user").is_none_or(|namespace| Some(&namespace) == ours.as_ref());
         // Root's business are all; others can be made believe nothing by strangers.
         if may_mount && is_here() || me != 0 && user_of(&entry.path()) != Some(me) {
             continue;

@@ -3,27 +3,32 @@
 //! or not.
 
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
-
-mod support;
+#![allow(clippy::disallowed_methods, reason = "what is served is told so")]
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::io::{self, BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use elevo_core::{TenantId, Timestamp};
 use elevo_engine::{CommitInfo, ImportOptions, Progress, Repository, import};
-use elevo_objects::SnapshotId;
+use elevo_objects::{Mode, SnapshotId};
 use elevo_store_local::LocalStore;
 use elevo_testkit::crash::{Acknowledged, Kills, Victim};
 use elevo_testkit::{disk, long};
-use elevo_workspace::{NeverFreeze, Options, ProviderKind, State, WorkspaceId, Workspaces};
+use elevo_workspace::{
+    LazyServer, NeverFreeze, Options, Owner, ProviderKind, State, WorkspaceId, Workspaces,
+};
 use futures::executor::block_on;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 const BASE: &str = "base";
+const LAZY: &str = "lazy_ones_survive_their_makers_and_servers";
 
 fn info(reference: Option<&str>) -> CommitInfo {
     let reference = reference.map(|name| (name.into(), elevo_engine::Expected::Any));
@@ -49,7 +54,7 @@ enum Kind {
     Copy,
     Overlay,
     Pooled,
-    /// Over snapshots that are served by whoever is killed.
+    /// Over snapshots that are served.
     Lazy,
     /// In a user namespace.
     Rootless,
@@ -69,13 +74,58 @@ fn open(directory: &Path, kind: Kind) -> (Workspaces, SnapshotId) {
         spare_layers: 1 << 20,
         pool: (kind == Kind::Pooled).then_some(1 << 30),
         owner: None,
-        lazy: Some(Arc::new(support::InProcess(repository.clone()))),
+        lazy: Some(Arc::new(Processes(directory.into()))),
     };
     let root = directory.join("workspaces");
     (
         Workspaces::open(&root, repository, &options).unwrap(),
         base.unwrap(),
     )
+}
+
+/// Serves snapshots by processes of this program: one that asks itself, and is
+/// killed before it answers, waits for ever.
+#[derive(Debug)]
+struct Processes(PathBuf);
+
+/// What such a process is to serve: a directory, a snapshot, and where.
+const SERVE: &str = "ELEVO_TEST_SERVE";
+
+impl LazyServer for Processes {
+    fn serve(&self, id: SnapshotId, at: &Path, _: Option<Owner>) -> io::Result<()> {
+        let mut child = Command::new(std::env::current_exe()?)
+            .args(["--exact", LAZY, "--nocapture"])
+            .env(SERVE, format!("{}|{id}|{}", self.0.display(), at.display()))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .process_group(0)
+            .spawn()?;
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut lines = lines.map_while(Result::ok);
+        assert!(lines.any(|line| line.ends_with("ready")));
+        std::thread::spawn(move || child.wait());
+        Ok(())
+    }
+}
+
+fn serve(what: &str) {
+    let [directory, id, at] = what.split('|').collect::<Vec<_>>()[..] else {
+        unreachable!("{what}");
+    };
+    let path = Path::new(directory).join("store");
+    let store = LocalStore::open_read_only(&path, &elevo_store_local::Options::default());
+    let repository = Repository::new(Arc::new(store.unwrap()), TenantId::LOCAL, 1 << 20);
+    let snapshot = block_on(repository.snapshot(id.parse().unwrap())).unwrap();
+    let options = elevo_lazy::Options {
+        owner: (0, 0),
+        for_all: true,
+        mode: Mode::from_bits(0o755),
+        unknown_time: SystemTime::UNIX_EPOCH,
+        threads: 2,
+    };
+    let mount = elevo_lazy::mount(&repository, &snapshot, Path::new(at), options).unwrap();
+    io::Write::write_all(&mut io::stdout(), b"ready\n").unwrap();
+    mount.join().unwrap();
 }
 
 fn prepare(directory: &Path) {
@@ -204,7 +254,6 @@ fn verify(directory: &Path, kind: Kind, done: &Acknowledged, known: &mut Known) 
         .filter(|line| line.contains(&format!(" {ours}")));
     let (served, mounted): (Vec<_>, Vec<_>) =
         mounted.partition(|line| line.contains(" fuse.elevo "));
-    let all: Vec<_> = served.iter().chain(&mounted).copied().collect();
     let expected = match kind {
         Kind::Copy => 0,
         Kind::Overlay | Kind::Lazy | Kind::Rootless => live.len(),
@@ -212,21 +261,11 @@ fn verify(directory: &Path, kind: Kind, done: &Acknowledged, known: &mut Known) 
     };
     assert_eq!(mounted.len(), expected);
     assert!(served.len() <= live.len(), "{served:?}");
-    if kind == Kind::Lazy {
-        // The next one is to serve them itself, with the store to itself.
-        for line in all.into_iter().rev() {
-            let at = line.split(' ').nth(1).unwrap();
-            let mut command = std::process::Command::new("umount");
-            assert!(command.args(["-l", at]).status().unwrap().success());
-        }
-        drop(workspaces);
-        let path = directory.join("store");
-        let options = elevo_store_local::Options::default();
-        let is_free = || LocalStore::open(&path, &options).is_ok();
-        assert!((0..500).any(|_| {
-            std::thread::sleep(Duration::from_millis(10));
-            is_free()
-        }));
+    for line in served {
+        // Whoever serves it goes, under those who are mounted over it.
+        let at = line.split(' ').nth(1).unwrap();
+        let mut command = Command::new("umount");
+        assert!(command.args(["-f", at]).status().unwrap().success());
     }
     if kind == Kind::Pooled {
         let mut uppers = names("uppers");
@@ -241,6 +280,9 @@ fn verify(directory: &Path, kind: Kind, done: &Acknowledged, known: &mut Known) 
 }
 
 fn kill(test: &str, kind: Kind) {
+    if let Ok(what) = std::env::var(SERVE) {
+        return serve(&what);
+    }
     if let Some(victim) = Victim::here() {
         work_for_ever(&victim, kind);
     }
@@ -270,7 +312,7 @@ fn overlays_survive_their_makers() {
 
 #[test]
 fn lazy_ones_survive_their_makers_and_servers() {
-    kill("lazy_ones_survive_their_makers_and_servers", Kind::Lazy);
+    kill(LAZY, Kind::Lazy);
 }
 
 #[test]
