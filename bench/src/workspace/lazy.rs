@@ -38,7 +38,7 @@ impl LazyServer for Threads {
             for_all: true,
             mode: Mode::from_bits(0o755),
             unknown_time: SystemTime::UNIX_EPOCH,
-            threads: 4,
+            threads: 8,
         };
         let mount = elevo_lazy::mount(&self.0, &snapshot, at, options)?;
         std::thread::spawn(move || mount.join());

@@ -30,7 +30,7 @@ const KNOWN: usize = 16_384;
 /// Requests that the kernel may send ahead of need.
 const AHEAD: u16 = 64;
 /// How far it reads ahead of whoever reads in order.
-const READ_AHEAD: u32 = 4 << 20;
+const READ_AHEAD: u32 = 16 << 20;
 
 /// As Linux numbers them.
 const SEEK_DATA: i32 = 3;

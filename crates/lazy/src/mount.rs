@@ -25,7 +25,7 @@ const DEVICE: &str = "/dev/fuse";
 const CHUNKS: u64 = 16 << 20;
 
 /// How far ahead of whoever reads in order.
-const READ_AHEAD_KIB: u32 = 4096;
+const READ_AHEAD_KIB: u32 = 16 << 10;
 
 /// How a snapshot is mounted.
 #[derive(Clone, Copy, Debug)]

@@ -53,7 +53,8 @@ pub(super) fn serve(call: &mut Call, args: &Serve) -> anyhow::Result<()> {
         for_all: me.0 == 0,
         mode: Mode::from_bits(0o755),
         unknown_time: SystemTime::now(),
-        threads: call.session.threads().max(4),
+        // They wait for the disk.
+        threads: call.session.threads().max(8),
     };
     let mount = mount(&repository, &snapshot, &args.at, options)
         .with_context(|| format!("cannot mount a snapshot on {}", args.at.display()))?;
