@@ -160,6 +160,10 @@ async fn an_agent_that_is_gone_is_noticed_though_it_says_nothing() {
 #[tokio::test]
 async fn it_works_over_tcp_as_well() {
     let pair = Pair::start().await;
+    // It would take its place back.
+    let pid = rustix::process::Pid::from_raw(pair.agent.pid() as i32).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    until("it has gone", || pair.server.links.count() == 0).await;
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let links = pair.server.links.clone();

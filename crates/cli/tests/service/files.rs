@@ -164,6 +164,19 @@ fn commands_that_write_to_the_servers_store_go_through_the_server() {
         server.ok(["ws", "--store", store, "status", "mine"]),
         "M\tfile\n"
     );
+    for json in [&[][..], &["--json"][..]] {
+        let mut words = vec!["ws", "--store", store];
+        words.extend(json);
+        words.extend(["run", "mine", "--", "pwd"]);
+        assert_eq!(server.ok(words).trim(), path.trim());
+    }
+    let code = server.run([
+        "ws", "--store", store, "run", "mine", "--", "sh", "-c", "exit 7",
+    ]);
+    assert_eq!(code.code, 7);
+    let private = ["create", "--provider", "rootless", "--id", "other"];
+    let refused = server.run(["ws", "--store", store].into_iter().chain(private));
+    assert_eq!(refused.code, 2, "{}", refused.stderr);
     let listed = server.ok(["ws", "--store", store, "ls"]);
     assert!(listed.contains("mine") && listed.contains(id), "{listed}");
     let differs = server.run(["ws", "--store", store, "diff", "--exit-code", "mine"]);

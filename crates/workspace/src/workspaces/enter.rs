@@ -34,7 +34,11 @@ impl Workspaces {
             if record.provider.is_private()
                 && let Some(entrance) = provider.entrance(&self.place(id), origin, progress)?
             {
-                return Ok(Way::Entrance(entrance));
+                // Otherwise it is that of another one, which was made meanwhile.
+                return match self.live(id)? == record {
+                    true => Ok(Way::Entrance(entrance)),
+                    false => Err(Error::Busy(id.clone())),
+                };
             }
         }
         self.path(id).map(Way::Directory)
