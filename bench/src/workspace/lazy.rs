@@ -4,11 +4,10 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use anyhow::{Context, Result, ensure};
 use elevo_engine::{CheckoutOptions, Owner, Present, Progress, Repository, checkout};
-use elevo_objects::{Mode, Snapshot, SnapshotId};
+use elevo_objects::{Snapshot, SnapshotId};
 use elevo_workspace::{LazyServer, Options, ProviderKind, Workspaces};
 use futures::executor::block_on;
 use rustix::fs::{Advice, fadvise};
@@ -33,13 +32,7 @@ struct Threads(Repository);
 impl LazyServer for Threads {
     fn serve(&self, snapshot: SnapshotId, at: &Path, _: Option<Owner>) -> io::Result<()> {
         let snapshot = block_on(self.0.snapshot(snapshot)).map_err(io::Error::other)?;
-        let options = elevo_lazy::Options {
-            owner: (0, 0),
-            for_all: true,
-            mode: Mode::from_bits(0o755),
-            unknown_time: SystemTime::UNIX_EPOCH,
-            threads: 8,
-        };
+        let options = elevo_lazy::Options::new((0, 0), 8);
         let mount = elevo_lazy::mount(&self.0, &snapshot, at, options)?;
         std::thread::spawn(move || mount.join());
         Ok(())

@@ -42,6 +42,20 @@ pub struct Options {
     pub threads: usize,
 }
 
+impl Options {
+    /// One that everybody may look at, with 0755 for its root and 1970 for what
+    /// has no time.
+    pub const fn new(owner: (u32, u32), threads: usize) -> Self {
+        Self {
+            owner,
+            for_all: true,
+            mode: Mode::from_bits(0o755),
+            unknown_time: SystemTime::UNIX_EPOCH,
+            threads,
+        }
+    }
+}
+
 /// A snapshot that is mounted.
 #[derive(Debug)]
 pub struct Mount {

@@ -14,7 +14,7 @@ use elevo_core::{TenantId, Timestamp};
 use elevo_engine::{CheckoutOptions, CommitInfo, ImportOptions, MemoryStore, Present, Progress};
 use elevo_engine::{Repository, checkout, import};
 use elevo_lazy::{Mount, Options, mount};
-use elevo_objects::{Mode, Snapshot};
+use elevo_objects::Snapshot;
 use futures::executor::block_on;
 use proptest::prelude::*;
 use tempfile::TempDir;
@@ -66,11 +66,8 @@ fn mounted(repository: &Repository, snapshot: &Snapshot) -> Mounted {
     let at = tempfile::tempdir().unwrap();
     let me = fs::metadata(at.path()).unwrap();
     let options = Options {
-        owner: (me.uid(), me.gid()),
         for_all: false,
-        mode: Mode::from_bits(0o755),
-        unknown_time: SystemTime::UNIX_EPOCH,
-        threads: 4,
+        ..Options::new((me.uid(), me.gid()), 4)
     };
     let mount = mount(repository, snapshot, at.path(), options).expect("needs /dev/fuse and root");
     Mounted(Some(mount), at)

@@ -12,11 +12,11 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use elevo_core::{TenantId, Timestamp};
 use elevo_engine::{CommitInfo, ImportOptions, Progress, Repository, import};
-use elevo_objects::{Mode, SnapshotId};
+use elevo_objects::SnapshotId;
 use elevo_store_local::LocalStore;
 use elevo_testkit::crash::{Acknowledged, Kills, Victim};
 use elevo_testkit::{disk, long};
@@ -116,13 +116,7 @@ fn serve(what: &str) {
     let store = LocalStore::open_read_only(&path, &elevo_store_local::Options::default());
     let repository = Repository::new(Arc::new(store.unwrap()), TenantId::LOCAL, 1 << 20);
     let snapshot = block_on(repository.snapshot(id.parse().unwrap())).unwrap();
-    let options = elevo_lazy::Options {
-        owner: (0, 0),
-        for_all: true,
-        mode: Mode::from_bits(0o755),
-        unknown_time: SystemTime::UNIX_EPOCH,
-        threads: 2,
-    };
+    let options = elevo_lazy::Options::new((0, 0), 2);
     let mount = elevo_lazy::mount(&repository, &snapshot, Path::new(at), options).unwrap();
     io::Write::write_all(&mut io::stdout(), b"ready\n").unwrap();
     mount.join().unwrap();

@@ -12,7 +12,7 @@ use anyhow::Context;
 use clap::Args;
 use elevo_engine::Owner;
 use elevo_lazy::{Options, mount};
-use elevo_objects::{Mode, SnapshotId};
+use elevo_objects::SnapshotId;
 use elevo_workspace::LazyServer;
 use futures::executor::block_on;
 
@@ -48,13 +48,12 @@ pub(super) fn serve(call: &mut Call, args: &Serve) -> anyhow::Result<()> {
         rustix::process::getegid().as_raw(),
     );
     let owner = args.uid.zip(args.gid);
+    // They wait for the disk.
+    let threads = call.session.threads().max(8);
     let options = Options {
-        owner: owner.unwrap_or(me),
         for_all: me.0 == 0,
-        mode: Mode::from_bits(0o755),
         unknown_time: SystemTime::now(),
-        // They wait for the disk.
-        threads: call.session.threads().max(8),
+        ..Options::new(owner.unwrap_or(me), threads)
     };
     let mount = mount(&repository, &snapshot, &args.at, options)
         .with_context(|| format!("cannot mount a snapshot on {}", args.at.display()))?;

@@ -19,7 +19,7 @@ use std::time::{Duration, SystemTime};
 
 use elevo_core::{TenantId, Timestamp};
 use elevo_engine::{CommitInfo, ImportOptions, MemoryStore, Progress, Repository, import};
-use elevo_objects::{Mode, Snapshot, SnapshotId, Tree};
+use elevo_objects::{Snapshot, SnapshotId, Tree};
 use elevo_testkit::long;
 use elevo_workspace::{
     Freeze, LazyServer, NeverFreeze, Options, Owner, ProviderKind, Snapshotted, WorkspaceId,
@@ -154,13 +154,7 @@ impl LazyServer for InProcess {
             gid: rustix::process::getegid().as_raw(),
         };
         let Owner { uid, gid } = owner.unwrap_or(me);
-        let options = elevo_lazy::Options {
-            owner: (uid, gid),
-            for_all: true,
-            mode: Mode::from_bits(0o755),
-            unknown_time: SystemTime::UNIX_EPOCH,
-            threads: 2,
-        };
+        let options = elevo_lazy::Options::new((uid, gid), 2);
         let mount = elevo_lazy::mount(&self.0, &snapshot, at, options)?;
         std::thread::spawn(move || mount.join());
         Ok(())

@@ -3,7 +3,10 @@
 # does what it should.
 #
 #   everything.sh FUSE NAMESPACES ELEVO DIRECTORY       what the machine has; the directory is empty
-set -euxo pipefail
+set -euo pipefail
+# What is traced is not part of what commands say.
+exec {BASH_XTRACEFD}>&2
+set -x
 fuse=$1 namespaces=$2 elevo=$3 directory=$4
 
 for set in CapInh CapPrm CapEff CapAmb; do
@@ -171,8 +174,37 @@ within() {
     ws rm inner outer
 }
 
-# served: how many processes serve snapshots
-served() { pgrep --uid "$(id -u)" --full "ws serve --store $PWD" | wc -l; }
+# served COUNT: so many processes serve snapshots, if not at once
+served() {
+    local _
+    for _ in {1..100}; do
+        [[ $(pgrep --uid "$(id -u)" --full "ws serve --store $PWD" | wc -l) != "$1" ]] || return 0
+        sleep 0.1
+    done
+    return 1
+}
+
+# Over what is served, with the help of fusermount3: nothing can be written out behind.
+over_served() {
+    local layers=.elevo/workspaces/layers
+    rm -rf "$layers"
+    mkdir "$layers"
+    touch "$layers/lock"
+    chmod 555 "$layers"
+    ws create --id served --provider rootless-lazy
+    served 1
+    ws run served -- sh -ec 'grep -q "lowerdir=[^,]*/workspaces/lazy/" /proc/self/mountinfo; grep -q "fuse.elevo" /proc/self/mountinfo'
+    ws run served -- sh -ec "$change"
+    [[ $(ws status served) == "$changes" ]]
+    pkill -KILL --uid "$(id -u)" --full "ws serve --store $PWD"
+    served 0
+    [[ $(ws run served -- cat file new/file empty/../moved/deep/numbers | wc -l) == 1002 ]]
+    served 1
+    ws rm served
+    served 0
+    chmod 755 "$layers"
+    rm -rf "$layers"
+}
 
 if [[ $namespaces == yes ]]; then
     try rootless
@@ -188,7 +220,8 @@ if [[ $namespaces == yes ]]; then
         try rootless-lazy
         rm -rf .elevo/workspaces/layers
         together rootless-lazy
-        [[ $(served) == 0 ]]
+        served 0
+        over_served
     else
         rm -rf .elevo/workspaces/layers
         refused 1 "/dev/fuse" ws create --id one --provider rootless-lazy
