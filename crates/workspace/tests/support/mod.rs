@@ -20,7 +20,7 @@ use std::time::{Duration, SystemTime};
 use elevo_core::{TenantId, Timestamp};
 use elevo_engine::{CommitInfo, ImportOptions, MemoryStore, Progress, Repository, import};
 use elevo_objects::{Snapshot, SnapshotId, Tree};
-use elevo_testkit::long;
+use elevo_testkit::{disk, long};
 use elevo_workspace::{
     Freeze, LazyServer, NeverFreeze, Options, Owner, ProviderKind, Snapshotted, WorkspaceId,
     Workspaces,
@@ -36,29 +36,8 @@ use rand::{RngExt, SeedableRng};
 macro_rules! on_every_provider {
     ($($test:ident)* $(; of_root: $($of_root:ident)*)?) => {
         $crate::support::on_every_provider_of_root! { $($test)* $($($of_root)*)? }
-
-        mod rootless {
-            $(#[test]
-            fn $test() {
-                if elevo_testkit::disk::in_user_namespace(concat!("rootless::", stringify!($test))) {
-                    let directory = tempfile::tempdir().unwrap();
-                    let kind = elevo_workspace::ProviderKind::Rootless;
-                    super::$test(&super::support::Bench::new(directory.path(), kind));
-                }
-            })*
-        }
-
-        mod rootless_lazy {
-            $(#[test]
-            fn $test() {
-                let name = concat!("rootless_lazy::", stringify!($test));
-                if elevo_testkit::disk::in_user_namespace(name) {
-                    let directory = tempfile::tempdir().unwrap();
-                    let kind = elevo_workspace::ProviderKind::RootlessLazy;
-                    super::$test(&super::support::Bench::served(directory.path(), kind));
-                }
-            })*
-        }
+        $crate::support::by! { rootless $($test)* }
+        $crate::support::by! { rootless_lazy $($test)* }
     };
 }
 pub(crate) use on_every_provider;
@@ -67,67 +46,80 @@ pub(crate) use on_every_provider;
 /// others, nor shown to them.
 macro_rules! on_every_provider_of_root {
     ($($test:ident)*) => {
-        mod copy {
-            $(#[test]
-            fn $test() {
-                // Only read-only ones are mounts, and only for root.
-                if !rustix::process::geteuid().is_root()
-                    || elevo_testkit::disk::in_own_namespace(concat!("copy::", stringify!($test)))
-                {
-                    let directory = tempfile::tempdir().unwrap();
-                    let kind = elevo_workspace::ProviderKind::Copy;
-                    super::$test(&super::support::Bench::new(directory.path(), kind));
-                    super::support::let_be_removed(directory.path());
-                }
-            })*
-        }
+        $crate::support::by! { copy $($test)* }
+        $crate::support::by! { overlay $($test)* }
+        $crate::support::by! { lazy $($test)* }
+        $crate::support::by! { pooled $($test)* }
+        $crate::support::by! { reflink $($test)* }
+    };
+}
+pub(crate) use on_every_provider_of_root;
 
-        mod overlay {
+/// Those of one way, by the function here that is called as it.
+macro_rules! by {
+    ($way:ident $($test:ident)*) => {
+        mod $way {
             $(#[test]
             fn $test() {
-                if elevo_testkit::disk::in_own_namespace(concat!("overlay::", stringify!($test))) {
-                    let directory = tempfile::tempdir().unwrap();
-                    let kind = elevo_workspace::ProviderKind::Overlay;
-                    super::$test(&super::support::Bench::new(directory.path(), kind));
-                }
-            })*
-        }
-
-        mod lazy {
-            $(#[test]
-            fn $test() {
-                if elevo_testkit::disk::in_own_namespace(concat!("lazy::", stringify!($test))) {
-                    let directory = tempfile::tempdir().unwrap();
-                    super::$test(&super::support::Bench::lazy(directory.path()));
-                }
-            })*
-        }
-
-        mod pooled {
-            $(#[test]
-            fn $test() {
-                if elevo_testkit::disk::in_own_namespace(concat!("pooled::", stringify!($test))) {
-                    let directory = tempfile::tempdir().unwrap();
-                    super::$test(&super::support::Bench::pooled(directory.path()));
-                }
-            })*
-        }
-
-        mod reflink {
-            $(#[test]
-            fn $test() {
-                if elevo_testkit::disk::in_own_namespace(concat!("reflink::", stringify!($test))) {
-                    let directory = tempfile::tempdir().unwrap();
-                    let disk =
-                        elevo_testkit::disk::Disk::make_cloning(directory.path(), "disk", 1 << 30);
-                    let kind = elevo_workspace::ProviderKind::Reflink;
-                    super::$test(&super::support::Bench::new(disk.path(), kind));
-                }
+                let name = concat!(stringify!($way), "::", stringify!($test));
+                super::support::$way(name, super::$test);
             })*
         }
     };
 }
-pub(crate) use on_every_provider_of_root;
+pub(crate) use by;
+
+pub(crate) fn copy(name: &str, test: fn(&Bench)) {
+    // Only read-only ones are mounts, and only for root.
+    if !rustix::process::geteuid().is_root() || disk::in_own_namespace(name) {
+        let directory = tempfile::tempdir().unwrap();
+        test(&Bench::new(directory.path(), ProviderKind::Copy));
+        let_be_removed(directory.path());
+    }
+}
+
+pub(crate) fn overlay(name: &str, test: fn(&Bench)) {
+    if disk::in_own_namespace(name) {
+        let directory = tempfile::tempdir().unwrap();
+        test(&Bench::new(directory.path(), ProviderKind::Overlay));
+    }
+}
+
+pub(crate) fn lazy(name: &str, test: fn(&Bench)) {
+    if disk::in_own_namespace(name) {
+        let directory = tempfile::tempdir().unwrap();
+        test(&Bench::lazy(directory.path()));
+    }
+}
+
+pub(crate) fn pooled(name: &str, test: fn(&Bench)) {
+    if disk::in_own_namespace(name) {
+        let directory = tempfile::tempdir().unwrap();
+        test(&Bench::pooled(directory.path()));
+    }
+}
+
+pub(crate) fn reflink(name: &str, test: fn(&Bench)) {
+    if disk::in_own_namespace(name) {
+        let directory = tempfile::tempdir().unwrap();
+        let disk = disk::Disk::make_cloning(directory.path(), "disk", 1 << 30);
+        test(&Bench::new(disk.path(), ProviderKind::Reflink));
+    }
+}
+
+pub(crate) fn rootless(name: &str, test: fn(&Bench)) {
+    if disk::in_user_namespace(name) {
+        let directory = tempfile::tempdir().unwrap();
+        test(&Bench::new(directory.path(), ProviderKind::Rootless));
+    }
+}
+
+pub(crate) fn rootless_lazy(name: &str, test: fn(&Bench)) {
+    if disk::in_user_namespace(name) {
+        let directory = tempfile::tempdir().unwrap();
+        test(&Bench::served(directory.path(), ProviderKind::RootlessLazy));
+    }
+}
 
 /// A snapshot to make workspaces from, and a place for them.
 pub(crate) struct Bench {
