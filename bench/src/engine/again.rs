@@ -117,6 +117,7 @@ impl Again {
         let options = ImportOptions {
             threads: self.threads,
             leave_out: Vec::new(),
+            ignoring: None,
         };
         let (seconds, id) = timed(|| {
             let cache = NewStatCache::begin(&self.cache)?;

@@ -66,6 +66,7 @@ pub(super) fn time_to_check_out(
     let options = CheckoutOptions {
         threads,
         leave_out: Vec::new(),
+        ignoring: None,
         force: false,
         seed: None,
         owner: None,

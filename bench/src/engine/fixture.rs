@@ -213,6 +213,7 @@ pub(crate) fn import_all(
     let options = ImportOptions {
         threads,
         leave_out: Vec::new(),
+        ignoring: None,
     };
     let imported = import(repository, directory, &options, &Progress::new())?;
     Ok(block_on(imported.commit(repository, commit_info(None)))?)

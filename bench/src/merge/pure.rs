@@ -1,5 +1,7 @@
 //! The merge by itself, from three snapshots to a tree's hash, beside `git merge-tree`.
 
+use std::collections::BTreeSet;
+
 use anyhow::{Result, ensure};
 use elevo_engine::{Repository, StateTree};
 use elevo_merge::{Drivers, LaterFirst, Limits, Rules, Sides, merge_trees};
@@ -129,6 +131,7 @@ impl Pairs {
             careful: false,
             instead: None,
             precedence: &LaterFirst,
+            unsettled: &BTreeSet::new(),
         };
         let merge = merge_trees(&sides, &rules, &self.drivers, &Limits::default()).await?;
         merge.tree.tree().await?;

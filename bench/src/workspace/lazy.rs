@@ -190,6 +190,7 @@ fn write_out(
     let options = CheckoutOptions {
         threads: bench.threads,
         leave_out: Vec::new(),
+        ignoring: None,
         force: false,
         seed: None,
         owner: None,

@@ -12,8 +12,8 @@ pub struct Event {
     pub event: String,
     /// When.
     pub timestamp: String,
-    /// More about it: the sandbox as it was then, or what a project or review is
-    /// called.
+    /// More about it: the sandbox as it was then, what a project or review is
+    /// called, or the paths that a workspace could not merge.
     #[schema(value_type = Object)]
     pub data: Value,
 }

@@ -6,6 +6,7 @@
 //! Requests refuse fields they don't know, so that a limit that was misspelt is
 //! refused and not ignored; answers may grow.
 
+mod admin;
 mod error;
 mod event;
 mod keys;
@@ -19,6 +20,7 @@ mod template;
 mod webhook;
 mod workspace;
 
+pub use admin::{BackupMade, MakeBackup, QuarantineList, Quarantined, UnreadWorkspace};
 pub use error::{ErrorBody, ErrorEnvelope};
 pub use event::{Event, EventPage};
 pub use keys::{
@@ -31,16 +33,16 @@ pub use process::{
 };
 pub use project::{
     Apply, ApplyFile, Blame, BlamedLines, ChangeProject, Conflict, ConflictHunk, CreateProject,
-    CreateWorkspace, FileRefused, FileVersion, HunkPlace, ImportResult, ImportSource, LandedFile,
-    LineRange, LogEntry, LogPage, Merge, MergeResult, Project, ProjectPage, ProjectPolicy, Refresh,
-    Refreshed, Resolution, ResolveReview, Retention, Revert, Review, ReviewPage, ReviewState,
-    SetPolicy, SetTag, Sync, SyncMode, Tag, TagPage, TreeEntry, TreePage, Version, VersionPage,
-    Workspace, WorkspacePage, WorkspaceState,
+    CreateWorkspace, Decided, FileRefused, FileVersion, HunkPlace, ImportResult, ImportSource,
+    LandedFile, LineRange, LogEntry, LogPage, Merge, MergeResult, Project, ProjectPage,
+    ProjectPolicy, Refresh, Refreshed, Resolution, ResolveReview, RestorePath, Retention, Revert,
+    Review, ReviewPage, ReviewState, SetPolicy, SetTag, Sync, SyncMode, Tag, TagPage, TreeEntry,
+    TreePage, Version, VersionPage, Workspace, WorkspacePage, WorkspaceState,
 };
 pub use pty::{ClientMessage, CreatePty, PtySession, Resize, ServerMessage};
 pub use sandbox::{
     BatchDelete, BatchDeleted, CreateSandbox, Extend, Failed, Fork, Forked, Logs, NetworkMode,
-    ProjectSource, Resources, Sandbox, SandboxPage, SandboxState, SandboxStats, StatsCpu,
+    OnExpiry, ProjectSource, Resources, Sandbox, SandboxPage, SandboxState, SandboxStats, StatsCpu,
     StatsDisk, StatsMemory, StatsNetwork, WorkspaceSource,
 };
 pub use size::{InvalidSize, format_size, parse_cpu, parse_size};

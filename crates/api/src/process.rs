@@ -108,6 +108,9 @@ pub enum StreamKind {
     Gap,
     /// It has started; the first event of a command that was just run.
     Start,
+    /// The server stops, and the command goes on; the last event. Connect again
+    /// from `offset` on, or with the id of this event.
+    Stopping,
 }
 
 /// An event of a stream of output.

@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 
 pub use merge::{
     Apply, ApplyFile, Conflict, ConflictHunk, FileRefused, HunkPlace, ImportResult, ImportSource,
-    LandedFile, LineRange, Merge, MergeResult, Revert, Version,
+    LandedFile, LineRange, Merge, MergeResult, RestorePath, Revert, Version,
 };
 pub use retention::Retention;
 pub use review::{Resolution, ResolveReview, Review, ReviewPage, ReviewState};
@@ -130,7 +130,7 @@ pub struct LogEntry {
     pub snapshot: String,
     /// The head before it.
     pub parent: String,
-    /// What it was: `merge`, `apply`, `revert`, `import` or `resolve`.
+    /// What it was: `merge`, `apply`, `revert`, `restore`, `import`, `archive` or `resolve`.
     pub kind: String,
     /// The agent whose work it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -138,6 +138,9 @@ pub struct LogEntry {
     /// The workspace it came from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<String>,
+    /// The decision on a review that made it, if it is a `resolve`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decided: Option<Decided>,
     /// What was said of it.
     pub message: String,
     /// Paths that it changed; a directory taken whole counts as one.
@@ -148,6 +151,20 @@ pub struct LogEntry {
     /// did not keep it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dropped_at: Option<String>,
+}
+
+/// A decision on a review, as the log has it.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Decided {
+    /// Who decided: an agent, or a key.
+    pub by: String,
+    /// The name of that agent or key.
+    pub name: String,
+    /// The review.
+    pub review: String,
+    /// What was decided.
+    pub resolution: Resolution,
 }
 
 /// Steps of a project's head, a page of them.

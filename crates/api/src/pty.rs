@@ -97,4 +97,10 @@ pub enum ServerMessage {
         /// What.
         message: String,
     },
+    /// The server stops, and the terminal goes on; the last message before the
+    /// connection is closed with code 1001.
+    Stopping {
+        /// How to go on.
+        message: String,
+    },
 }

@@ -28,6 +28,9 @@ pub struct CreateSandbox {
     )]
     #[schema(minimum = 1)]
     pub timeout_seconds: Option<u32>,
+    /// The fate of its work then; `park` by default.
+    #[serde(default, alias = "on_expiry", skip_serializing_if = "Option::is_none")]
+    pub on_expiry: Option<OnExpiry>,
     /// How much it may use.
     #[serde(default)]
     pub resources: Resources,
@@ -40,6 +43,18 @@ pub struct CreateSandbox {
     /// What is in its workspace; nothing by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<WorkspaceSource>,
+}
+
+/// The fate of a workspace when the time of its sandbox is over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum OnExpiry {
+    /// It is parked if it has changes that were neither merged nor snapshotted,
+    /// and removed otherwise.
+    #[default]
+    Park,
+    /// It is removed.
+    Delete,
 }
 
 /// How much a sandbox may use. What is asked for is given or refused.
@@ -97,6 +112,8 @@ pub enum WorkspaceSource {
     Fork(String),
     /// A project: the sandbox works on a workspace of it, which can be merged.
     Project(ProjectSource),
+    /// A parked workspace, by its id: the sandbox goes on in it.
+    Existing(String),
 }
 
 /// The project that a sandbox works on.
@@ -166,6 +183,8 @@ pub struct Sandbox {
     /// Its id.
     #[schema(example = "sbx-abc123")]
     pub id: String,
+    /// The workspace it works in.
+    pub workspace_id: String,
     /// What it is called.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
@@ -190,6 +209,8 @@ pub struct Sandbox {
     pub created_at: String,
     /// When it is removed.
     pub expires_at: String,
+    /// The fate of its work then.
+    pub on_expiry: OnExpiry,
 }
 
 /// A page of sandboxes, the newest first.
@@ -212,7 +233,8 @@ pub struct BatchDelete {
     /// At most 50.
     #[schema(max_items = 50)]
     pub ids: Vec<String>,
-    /// Whether the workspaces stay, without a sandbox.
+    /// Whether the workspaces are parked: kept for a while, to be resumed by new
+    /// sandboxes.
     #[serde(default, alias = "keep_workspace")]
     pub keep_workspace: bool,
 }

@@ -110,6 +110,10 @@ pub struct GcResult {
     /// Bytes that are free now and were not before, on the data directory's
     /// disk.
     pub freed_space: u64,
+    /// Names of tenants whose store was not collected; the server's log says
+    /// why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failed_tenants: Vec<String>,
 }
 
 /// How to clear away.

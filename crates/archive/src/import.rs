@@ -48,7 +48,7 @@ pub struct Received {
     pub times: Option<Hash>,
     /// What could not be kept, each kind once.
     pub losses: Vec<Loss>,
-    /// How many entries the archive had.
+    /// Number of entries in the archive, without those below `.elevo`.
     pub entries: u64,
     /// Keeps what it has stored, of which the tree is made.
     _layer: Option<StateTree>,
@@ -85,7 +85,7 @@ pub fn import(
     // If building failed, reading ended for that.
     let builder = built?;
     let entries = read?;
-    let (state, losses) = builder.finish();
+    let (state, losses, left_out) = builder.finish();
     let (state, layer) = match base {
         Some(base) => {
             let applied = workers.wait(layer::apply(&state, base.clone()))?;
@@ -100,7 +100,7 @@ pub fn import(
         tree,
         times,
         losses,
-        entries,
+        entries: entries - left_out,
     })
 }
 

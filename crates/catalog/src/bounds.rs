@@ -16,7 +16,7 @@ use crate::request::IdempotentRequest;
 pub(crate) use projects::*;
 pub use projects::{
     MAX_CHANGES, MAX_COUNTS_BYTES, MAX_DETAIL_BYTES, MAX_POLICY_BYTES, MAX_REVIEWS, MAX_STEPS,
-    MAX_SYNC_BYTES,
+    MAX_SYNC_BYTES, MAX_UNSETTLED,
 };
 
 /// The longest id, name, scope or tag.
@@ -30,7 +30,7 @@ pub const MAX_REASON_BYTES: usize = 4096;
 /// The longest specification of a sandbox, as JSON.
 pub const MAX_SPEC_BYTES: usize = 256 << 10;
 /// The longest answer that is kept for a repeated request.
-pub const MAX_BODY_BYTES: usize = 1 << 20;
+pub const MAX_BODY_BYTES: usize = 64 << 10;
 /// How many sandboxes are listed by one call.
 pub const MAX_PAGE: u32 = 1000;
 /// How many sandboxes are added by one call.
@@ -93,8 +93,8 @@ pub(crate) fn template(template: &Template) -> Result<()> {
 }
 
 pub(crate) fn request(request: &IdempotentRequest) -> Result<()> {
-    name("an idempotency key", &request.key)?;
-    name("the route of a request", &request.route)?;
+    name("the id of a request", &request.id)?;
+    name("a server process", &request.run.process)?;
     micros(request.now)?;
     micros(request.keep_until).map(drop)
 }

@@ -13,7 +13,7 @@ use crate::events::Events;
 use crate::projects::Projects;
 use crate::query::{AddLimits, Page, SandboxQuery};
 use crate::records::{Agent, ApiKey, Sandbox, Template, Tenant};
-use crate::request::{Begun, IdempotentRequest};
+use crate::request::{Begun, IdempotentRequest, RequestRun};
 
 /// Tenants, agents, keys, sandboxes, templates, answered requests, settings;
 /// [`Projects`] and [`Events`].
@@ -73,7 +73,8 @@ pub trait Catalog: Projects + Events + fmt::Debug + Send + Sync {
     /// before; then the time of that stays.
     async fn revoke_key(&self, tenant: TenantId, id: &str, at: Timestamp) -> Result<bool>;
 
-    /// Adds a sandbox. `Exists` if its id is taken, `NotFound` if its tenant,
+    /// Adds a sandbox. `Exists` if its id is taken or its workspace is in another
+    /// sandbox, `NotFound` if its tenant,
     /// agent or key is not there, `LimitReached` if there would be too many.
     async fn add_sandbox(&self, sandbox: &Sandbox, limits: AddLimits) -> Result<()>;
 
@@ -86,6 +87,14 @@ pub trait Catalog: Projects + Events + fmt::Debug + Send + Sync {
     /// A sandbox by its id, whoever's it is: for those who prove themselves
     /// with its token.
     async fn sandbox_of_any_tenant(&self, id: &str) -> Result<Option<Sandbox>>;
+
+    /// The sandbox that a tenant's workspace is in, also one that is being
+    /// removed.
+    async fn sandbox_of_workspace(
+        &self,
+        tenant: TenantId,
+        workspace: &str,
+    ) -> Result<Option<Sandbox>>;
 
     /// A page of sandboxes, newest first.
     async fn sandboxes(&self, query: &SandboxQuery) -> Result<Page<Sandbox>>;
@@ -123,29 +132,49 @@ pub trait Catalog: Projects + Events + fmt::Debug + Send + Sync {
     /// Forgets a template; false if there is none.
     async fn remove_template(&self, name: &str) -> Result<bool>;
 
-    /// Notes that a request runs, unless it is known. One that should no longer
-    /// be kept is as good as unknown.
+    /// Begins a request, unless it is answered or at work. One that should no
+    /// longer be remembered is as good as unknown.
+    ///
+    /// A request that the same process has begun and not finished is begun
+    /// again: a process knows by itself which requests it is at work on.
     async fn begin(&self, request: &IdempotentRequest) -> Result<Begun>;
 
-    /// Keeps the answer to a request that runs; `NotFound` if it does not.
-    async fn finish(&self, tenant: TenantId, key: &str, status: u16, body: &[u8]) -> Result<()>;
+    /// Notes what a request is about to make, in place of an earlier note.
+    /// `NotFound` if this process is not at work on it.
+    async fn note_made(&self, run: &RequestRun, made: &str) -> Result<()>;
 
-    /// Forgets a request that runs, so that it can be sent again. One that does
-    /// not run stays as it is.
-    async fn abandon(&self, tenant: TenantId, key: &str) -> Result<()>;
+    /// Keeps the status of the answer to a request and, if it is given, the
+    /// answer's body. `NotFound` if this process is not at work on it.
+    async fn finish(&self, run: &RequestRun, status: u16, body: Option<&[u8]>) -> Result<()>;
 
-    /// Forgets all requests that run, when nobody can be carrying them out;
-    /// returns how many.
-    async fn abandon_all_running(&self) -> Result<u64>;
+    /// Leaves a request unfinished: the next to send it begins it again, with
+    /// the same id and note. Does nothing if this process is not at work on it.
+    async fn release(&self, run: &RequestRun) -> Result<()>;
+
+    /// Forgets a request that has changed nothing. Does nothing if this process
+    /// is not at work on it.
+    async fn abandon(&self, run: &RequestRun) -> Result<()>;
+
+    /// Releases the requests of all processes but those that are alive; returns
+    /// how many.
+    async fn release_all_but(&self, alive: &[&str]) -> Result<u64>;
 
     /// Forgets requests that should no longer be kept; returns how many.
     async fn forget_idempotent(&self, now: Timestamp) -> Result<u64>;
+
+    /// Moves every end that the clock decides by so many microseconds: of
+    /// sandboxes, parked workspaces, open reviews and remembered requests. Sets
+    /// a setting in the same transaction.
+    async fn move_expiry(&self, by: i64, setting: &str, value: &str) -> Result<()>;
 
     /// A setting by its name.
     async fn setting(&self, name: &str) -> Result<Option<String>>;
 
     /// Sets a setting.
     async fn set_setting(&self, name: &str, value: &str) -> Result<()>;
+
+    /// Forgets a setting; false if it was not set.
+    async fn remove_setting(&self, name: &str) -> Result<bool>;
 
     /// Whether reading and writing work now.
     async fn check(&self) -> Result<()>;

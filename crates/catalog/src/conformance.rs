@@ -106,9 +106,12 @@ macro_rules! conformance_tests {
             no_page_skips_anything_while_others_add
             what_cannot_be_listed_is_refused
             a_request_is_carried_out_once
-            another_request_with_the_same_key_is_a_mismatch
+            another_content_under_the_same_name_is_a_mismatch
             an_old_request_is_as_good_as_unknown
-            an_abandoned_request_can_be_sent_again
+            an_abandoned_request_is_new
+            a_released_request_is_begun_again_with_its_note
+            only_the_process_at_work_changes_a_request
+            requests_of_dead_processes_are_begun_again
             of_equal_requests_at_once_one_is_new
             any_text_comes_back_as_it_was
             text_out_of_bounds_is_refused
@@ -122,13 +125,18 @@ macro_rules! conformance_tests {
             a_project_is_renamed_and_described
             of_policies_set_at_once_one_wins
             a_project_that_is_being_removed_takes_nothing_new
+            a_project_with_a_sandbox_is_not_removed
             a_removed_project_leaves_nothing
             a_workspace_comes_back_as_it_was_added
             a_workspace_needs_its_owners
             workspaces_are_listed_newest_first
             a_workspace_changes_only_as_expected
+            expired_workspaces_are_found_oldest_first
+            a_workspace_is_in_one_sandbox
+            every_expiry_moves_together
             of_workspace_changes_at_once_one_wins
             a_removed_workspace_is_gone
+            unsettled_conflicts_are_kept_until_they_are_settled
             a_landing_changes_all_it_says
             the_steps_of_a_landing_are_a_chain
             landings_at_once_are_a_chain
@@ -162,6 +170,7 @@ macro_rules! conformance_tests {
             a_tag_moves_only_when_it_may
             tags_are_listed_by_name
             what_happens_to_a_sandbox_is_told
+            an_expiry_says_what_became_of_the_workspace
             what_a_landing_does_is_told
             events_are_found_by_what_they_are
             events_are_seen_in_the_order_of_their_numbers
@@ -169,6 +178,7 @@ macro_rules! conformance_tests {
             a_webhook_is_told_of_what_is_its_own
             deliveries_are_noted_and_replayed
             only_what_everybody_was_told_is_forgotten
+            a_webhook_keeps_no_events_of_other_tenants
             any_text_of_a_project_comes_back_as_it_was
             text_of_a_project_out_of_bounds_is_refused
             text_that_no_project_has_finds_nothing

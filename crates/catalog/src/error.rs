@@ -39,6 +39,14 @@ pub enum Error {
         /// What is being removed.
         what: Kind,
     },
+    /// A sandbox uses it; nothing changed.
+    #[error("sandbox `{sandbox}` uses the {what}")]
+    InUse {
+        /// The record that is in use.
+        what: Kind,
+        /// The id of the sandbox.
+        sandbox: String,
+    },
     /// Somebody else was faster: it is no longer as it was expected to be.
     /// Nothing changed.
     #[error("the {what} has changed meanwhile")]

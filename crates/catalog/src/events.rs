@@ -29,8 +29,9 @@ pub trait Events {
     /// The number of the newest event there ever was; 0 if there was none.
     async fn last_event(&self) -> Result<u64>;
 
-    /// Forgets some of what happened before, but nothing that a webhook has
-    /// still to be told; returns how many were forgotten: 0 if that was all.
+    /// Forgets some events from before this time, but none that a webhook of the
+    /// same tenant, or of the server, has still to deliver. Returns how many were
+    /// forgotten: 0 if none is left.
     async fn forget_events(&self, before: Timestamp) -> Result<u64>;
 
     /// Adds a webhook, which is told from now on. `Exists`, or `NotFound` if

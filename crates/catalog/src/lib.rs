@@ -34,7 +34,7 @@ pub use anything::read_any_row;
 pub use bounds::{
     MAX_BATCH, MAX_BODY_BYTES, MAX_CHANGES, MAX_COUNTS_BYTES, MAX_DETAIL_BYTES, MAX_LISTED,
     MAX_NAME_BYTES, MAX_PAGE, MAX_POLICY_BYTES, MAX_REASON_BYTES, MAX_REVIEWS, MAX_SPEC_BYTES,
-    MAX_STEPS, MAX_SYNC_BYTES, MAX_TEXT_BYTES, MAX_WEBHOOKS, MAX_WORDS,
+    MAX_STEPS, MAX_SYNC_BYTES, MAX_TEXT_BYTES, MAX_UNSETTLED, MAX_WEBHOOKS, MAX_WORDS,
 };
 pub use catalog::Catalog;
 pub use change::SandboxChange;
@@ -47,9 +47,9 @@ pub use records::{
     FileVersion, KeyLimits, Landed, LandedStep, Landing, LandingKind, LogEntry, NewEvent,
     PathChange, Project, ProjectChange, ProjectPolicy, ProjectQuery, Retention, Review,
     ReviewChange, ReviewQuery, ReviewState, ReviewStep, Sandbox, Sides, Step, Tag, Template,
-    Tenant, Unkept, UnkeptQuery, VersionKind, Webhook, Workspace, WorkspaceChange, WorkspaceQuery,
-    WorkspaceState,
+    Tenant, Unkept, UnkeptQuery, Unsettled, VersionKind, Webhook, Workspace, WorkspaceChange,
+    WorkspaceQuery, WorkspaceState,
 };
-pub use request::{Begun, IdempotentRequest};
+pub use request::{Begun, IdempotentRequest, RequestRun};
 pub use roots::{RootPlace, Roots};
-pub use sqlite::{SqliteCatalog, SqliteOptions};
+pub use sqlite::{ADOPTING, FoundCatalog, GENERATION, INSTALLATION, SqliteCatalog, SqliteOptions};

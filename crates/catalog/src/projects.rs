@@ -12,8 +12,8 @@ use crate::error::Result;
 use crate::query::Page;
 use crate::records::{
     FileVersion, Landed, LandedStep, Landing, LogEntry, Project, ProjectChange, ProjectPolicy,
-    ProjectQuery, Review, ReviewChange, ReviewQuery, Tag, Unkept, UnkeptQuery, Workspace,
-    WorkspaceChange, WorkspaceQuery,
+    ProjectQuery, Review, ReviewChange, ReviewQuery, Tag, Unkept, UnkeptQuery, Unsettled,
+    Workspace, WorkspaceChange, WorkspaceQuery,
 };
 use crate::roots::{RootPlace, Roots};
 
@@ -80,7 +80,8 @@ pub trait Projects {
     ) -> Result<Project>;
 
     /// Marks a project as being removed, also one that is: from now on nothing
-    /// lands, and no workspace is added. `NotFound` if there is none.
+    /// lands, and no workspace is added. `NotFound` if there is none; `InUse`
+    /// if a sandbox that is not being removed has one of its workspaces.
     async fn begin_removal(&self, tenant: TenantId, id: &str, now: Timestamp) -> Result<Project>;
 
     /// Forgets a project that is being removed, with its log, versions, reviews
@@ -184,9 +185,13 @@ pub trait Projects {
     /// A page of workspaces, newest first.
     async fn workspaces(&self, query: &WorkspaceQuery) -> Result<Page<Workspace>>;
 
+    /// Parked workspaces that have expired at `now`, the longest expired first;
+    /// `limit` is 1 to [`MAX_PAGE`](crate::MAX_PAGE).
+    async fn expired_workspaces(&self, now: Timestamp, limit: u32) -> Result<Vec<Workspace>>;
+
     /// Changes a workspace if it is as `change` expects; returns what it is
-    /// then. `NotFound`, `Changed`, `BeingRemoved` if it should come back, or
-    /// `Dropped`.
+    /// then. `NotFound`, `Changed`, `BeingRemoved` if it should come back and it
+    /// or its project is, or `Dropped`.
     async fn change_workspace(
         &self,
         tenant: TenantId,
@@ -194,6 +199,9 @@ pub trait Projects {
         change: &WorkspaceChange,
         now: Timestamp,
     ) -> Result<Workspace>;
+
+    /// Returns the conflicts that a workspace has not settled, by path.
+    async fn unsettled(&self, tenant: TenantId, workspace: &str) -> Result<Vec<Unsettled>>;
 
     /// Forgets a workspace; false if there is none. Its reviews stay.
     async fn remove_workspace(&self, tenant: TenantId, id: &str) -> Result<bool>;

@@ -25,7 +25,7 @@ pub use retention::{Retention, Unkept, UnkeptQuery};
 pub use review::{Review, ReviewChange, ReviewQuery, ReviewState, Sides};
 pub use tag::Tag;
 pub use version::{FileVersion, PathChange, VersionKind};
-pub use workspace::{Workspace, WorkspaceChange, WorkspaceQuery, WorkspaceState};
+pub use workspace::{Unsettled, Workspace, WorkspaceChange, WorkspaceQuery, WorkspaceState};
 
 /// The owner of agents, keys and sandboxes.
 #[derive(Clone, Debug, PartialEq, Eq)]

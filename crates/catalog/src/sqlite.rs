@@ -15,6 +15,7 @@ mod keys;
 mod landing;
 mod lists;
 mod log;
+mod look;
 mod owners;
 mod projects;
 mod removal;
@@ -30,6 +31,7 @@ mod tags;
 mod templates;
 #[cfg(test)]
 mod tests;
+mod unsettled;
 mod versions;
 mod webhooks;
 mod workspaces;
@@ -42,12 +44,13 @@ use async_trait::async_trait;
 use elevo_core::{SandboxState, TenantId, Timestamp};
 
 use self::database::Database;
+pub use self::look::{ADOPTING, FoundCatalog, GENERATION, INSTALLATION};
 use crate::catalog::Catalog;
 use crate::change::SandboxChange;
 use crate::error::Result;
 use crate::query::{AddLimits, Page, SandboxQuery};
 use crate::records::{Agent, ApiKey, Sandbox, Template, Tenant};
-use crate::request::{Begun, IdempotentRequest};
+use crate::request::{Begun, IdempotentRequest, RequestRun};
 
 /// How a catalog in a file is opened.
 #[derive(Clone, Copy, Debug)]
@@ -80,6 +83,27 @@ impl SqliteCatalog {
     pub async fn open(file: &Path, options: &SqliteOptions) -> Result<Self> {
         let database = Database::open(file, options).await?;
         Ok(Self { database })
+    }
+
+    /// Reads the catalog in `file` without changing it. Returns `None` if there
+    /// is none. Nothing may write to the file meanwhile.
+    pub async fn find(file: &Path) -> Result<Option<FoundCatalog>> {
+        look::find(file).await
+    }
+
+    /// Copies the catalog in `file`, of any format, to `to`, where no file may
+    /// be. Nothing may write to the file meanwhile.
+    pub async fn copy_file(file: &Path, to: &Path) -> Result<()> {
+        look::copy(file, to).await
+    }
+
+    /// Copies this catalog, as it is at one moment of this call, to `to`, where
+    /// no file may be. Changes go on meanwhile. The copy is on disk when this
+    /// returns; the entry in its directory may not be.
+    pub async fn copy_to(&self, to: &Path) -> Result<()> {
+        let reader = self.database.readers().acquire().await;
+        let mut reader = reader.map_err(failure::of)?;
+        look::copy_from(&mut reader, to).await
     }
 
     /// Waits for what is under way and closes the file. Calls that come later
@@ -144,6 +168,14 @@ impl Catalog for SqliteCatalog {
         sandboxes::get(&self.database, id).await
     }
 
+    async fn sandbox_of_workspace(
+        &self,
+        tenant: TenantId,
+        workspace: &str,
+    ) -> Result<Option<Sandbox>> {
+        sandboxes::of_workspace(&self.database, tenant, workspace).await
+    }
+
     async fn sandboxes(&self, query: &SandboxQuery) -> Result<Page<Sandbox>> {
         lists::sandboxes(&self.database, query).await
     }
@@ -192,20 +224,32 @@ impl Catalog for SqliteCatalog {
         requests::begin(&self.database, request).await
     }
 
-    async fn finish(&self, tenant: TenantId, key: &str, status: u16, body: &[u8]) -> Result<()> {
-        requests::finish(&self.database, tenant, key, status, body).await
+    async fn note_made(&self, run: &RequestRun, made: &str) -> Result<()> {
+        requests::note_made(&self.database, run, made).await
     }
 
-    async fn abandon(&self, tenant: TenantId, key: &str) -> Result<()> {
-        requests::abandon(&self.database, tenant, key).await
+    async fn finish(&self, run: &RequestRun, status: u16, body: Option<&[u8]>) -> Result<()> {
+        requests::finish(&self.database, run, status, body).await
     }
 
-    async fn abandon_all_running(&self) -> Result<u64> {
-        requests::abandon_all(&self.database).await
+    async fn release(&self, run: &RequestRun) -> Result<()> {
+        requests::release(&self.database, run).await
+    }
+
+    async fn abandon(&self, run: &RequestRun) -> Result<()> {
+        requests::abandon(&self.database, run).await
+    }
+
+    async fn release_all_but(&self, alive: &[&str]) -> Result<u64> {
+        requests::release_all_but(&self.database, alive).await
     }
 
     async fn forget_idempotent(&self, now: Timestamp) -> Result<u64> {
         requests::forget(&self.database, now).await
+    }
+
+    async fn move_expiry(&self, by: i64, setting: &str, value: &str) -> Result<()> {
+        settings::move_expiry(&self.database, by, setting, value).await
     }
 
     async fn setting(&self, name: &str) -> Result<Option<String>> {
@@ -214,6 +258,10 @@ impl Catalog for SqliteCatalog {
 
     async fn set_setting(&self, name: &str, value: &str) -> Result<()> {
         settings::set(&self.database, name, value).await
+    }
+
+    async fn remove_setting(&self, name: &str) -> Result<bool> {
+        settings::remove(&self.database, name).await
     }
 
     async fn check(&self) -> Result<()> {

@@ -165,6 +165,7 @@ fn workspace(id: &str) -> Workspace {
         follows: false,
         state: WorkspaceState::Live,
         last_merge: None,
+        expires: None,
         created: NOW,
         updated: NOW,
     }
@@ -201,6 +202,7 @@ fn step(workspace: &str, request: &str, base: SnapshotId) -> Step {
             expected: base,
             base: snapshot_of(request),
             synced: snapshot_of(request),
+            settled: Vec::new(),
         }),
     }
 }

@@ -16,6 +16,7 @@ use crate::key::{Agent, Key};
 use crate::project::Project;
 use crate::review::Review;
 use crate::sandbox::Sandbox;
+use crate::server::Server;
 use crate::shell::Shell as OpenShell;
 use crate::state::{
     backup, cat, checkout, commit, diff, export, gc, import, init, log, ls, repair, restore, show,
@@ -75,6 +76,7 @@ pub(crate) enum Command {
     Events(Events),
     Webhook(Webhook),
     Audit(Audit),
+    Server(Server),
     State(State),
     Ws(Ws),
     Doctor(Doctor),
@@ -110,6 +112,7 @@ impl Command {
             Self::Events(events) => events.reach.json,
             Self::Webhook(webhook) => webhook.reach.json,
             Self::Audit(audit) => audit.json,
+            Self::Server(server) => server.at.json,
             Self::State(state) => state.global.json,
             Self::Ws(ws) => ws.global.json,
             Self::Doctor(doctor) => doctor.json,

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use elevo_store_local::LocalStore;
 use elevo_workspace::Options;
 
-use crate::errors::Problem;
+use crate::errors::{Problem, Report};
 use crate::output::Sink;
 use crate::session::user;
 
@@ -71,6 +71,23 @@ impl Notes {
         };
     }
 
+    /// Writes an error that does not end the command.
+    pub(crate) fn report(&self, report: &Report, json: bool) {
+        let _ = match self {
+            Self::Here => {
+                report.print(json);
+                Ok(())
+            }
+            Self::Elsewhere { out, colour } => {
+                let mut out = out.lock().unwrap_or_else(PoisonError::into_inner);
+                match colour {
+                    true => report.print_to(&mut *out, json),
+                    false => report.print_to(&mut anstream::StripStream::new(&mut **out), json),
+                }
+            }
+        };
+    }
+
     pub(crate) fn is_elsewhere(&self) -> bool {
         matches!(self, Self::Elsewhere { .. })
     }
@@ -94,4 +111,6 @@ pub(crate) enum User {
     Nobody,
     Sandbox,
     Project,
+    /// The server, which keeps it for a new sandbox.
+    Parked,
 }

@@ -119,6 +119,16 @@ impl Client {
         serde_json::from_slice(&body).map_err(ClientError::Answer)
     }
 
+    /// The same of a request that may take hours.
+    pub(crate) async fn json_at_last<T: DeserializeOwned>(
+        &self,
+        request: RequestBuilder,
+    ) -> Result<T> {
+        let answer = self.send(request).await?;
+        let body = self.body(answer).await?;
+        serde_json::from_slice(&body).map_err(ClientError::Answer)
+    }
+
     /// The same of an answer with any status.
     pub(crate) async fn any_json<T: DeserializeOwned>(&self, path: &[&str]) -> Result<T> {
         let request = self.request(Method::GET, path).timeout(ANSWER);

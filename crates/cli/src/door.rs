@@ -36,11 +36,9 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde::{Deserialize, Serialize};
 
-use crate::args::Global;
 use crate::caller::Caller;
 use crate::data::Data;
 use crate::errors::Problem;
-use crate::session::find_store;
 use frame::{Kind, read, write};
 
 pub(crate) use serve::Door;
@@ -69,13 +67,12 @@ struct Request {
 /// Has the server that holds a command's store carry it out; none if there is
 /// no such server.
 pub(crate) fn call(
-    global: &Global,
-    directory: Option<&Path>,
+    store: Result<PathBuf, Problem>,
     caller: &Caller,
     reads_input: bool,
 ) -> anyhow::Result<Option<ExitCode>> {
     // A store that is not found is told where the command runs.
-    let Ok(store) = find_store(global, &caller.here, directory) else {
+    let Ok(store) = store else {
         return Ok(None);
     };
     let Some(data) = serving(&store) else {
@@ -96,10 +93,9 @@ pub(crate) fn call(
     Ok(Some(ExitCode::from(code)))
 }
 
-/// The store of a command, if a server holds it.
-pub(crate) fn serves(global: &Global, caller: &Caller) -> Option<PathBuf> {
-    let store = find_store(global, &caller.here, None).ok()?;
-    serving(&store).map(|_| store)
+/// Whether a server holds a store.
+pub(crate) fn serves(store: &Path) -> bool {
+    serving(store).is_some()
 }
 
 /// The data directory whose store this is, if a server runs with it.

@@ -3,6 +3,7 @@
 //! advice.
 
 mod library;
+mod protected;
 mod service;
 
 use std::borrow::Cow;
@@ -16,6 +17,8 @@ use elevo_objects::SnapshotId;
 use serde_json::{Map, Value, json};
 
 use crate::format::{path_text, short};
+
+pub(crate) use protected::Protected;
 
 /// How the process ends. `docs/cli.md` has this table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,6 +97,8 @@ pub(crate) enum Problem {
         directory: PathBuf,
         working: PathBuf,
     },
+    #[error(transparent)]
+    Protected(#[from] Protected),
     #[error("no directory was given, and this one belongs to no store")]
     NoWorkingDirectory,
     #[error("`{}` is not a path within a snapshot", path_text(.path))]
@@ -142,6 +147,10 @@ pub(crate) enum Problem {
     InputLost { command: String },
     #[error("the workspace `{0}` is that of a project")]
     InProject(String),
+    #[error("the workspace `{0}` is parked on the server")]
+    ParkedOnServer(String),
+    #[error("the workspace `{0}` is not parked")]
+    NotParked(String),
     #[error("this is asked of a server, and not of a store")]
     NotHere,
     #[error("{} is in no workspace of this server", .0.display())]
@@ -169,6 +178,8 @@ pub(crate) enum Problem {
     NotEditable,
     #[error("an archive is not printed to a terminal")]
     ArchiveToTerminal,
+    #[error("the store {} is that of a server, whose catalog names what is needed", .store.display())]
+    StoreOfServer { store: PathBuf },
     #[error("there is no audit log in {}", .0.display())]
     NoAuditLog(PathBuf),
     #[error("cannot {action} {}", .path.display())]
@@ -237,6 +248,9 @@ impl Report {
             .find_map(|cause| {
                 if let Some(problem) = cause.downcast_ref() {
                     return Some(of_problem(problem));
+                }
+                if let Some(refusal) = cause.downcast_ref() {
+                    return Some(protected::known(refusal));
                 }
                 library::known(cause).or_else(|| service::known(cause))
             })
@@ -377,6 +391,7 @@ fn of_problem(problem: &Problem) -> Known {
         Problem::InsideWorking { directory, working } => usage("inside_working_directory")
             .with(json!({ "directory": lossy(directory), "working": lossy(working) }))
             .advice("`elevo state commit` keeps all of it; `elevo state import` any part by itself"),
+        Problem::Protected(refusal) => protected::known(refusal),
         Problem::NoWorkingDirectory => usage("directory_missing").advice("name a directory"),
         Problem::NotATreePath { path, .. } => usage("path_invalid")
             .with(json!({ "path": String::from_utf8_lossy(path) }))
@@ -393,6 +408,12 @@ fn of_problem(problem: &Problem) -> Known {
         Problem::NoSeed(path) => not_found("seed_unknown")
             .with(json!({ "directory": lossy(path) }))
             .advice("a seed is a directory that `elevo state checkout` or `commit` left as it is, since the machine was started"),
+        Problem::StoreOfServer { store } => conflict("store_of_server")
+            .with(json!({ "store": lossy(store) }))
+            .advice(
+                "start the server and run `elevo server gc --data DIR`; the server also does it by \
+                 itself",
+            ),
         Problem::NoAuditLog(path) => not_found("no_audit_log")
             .with(json!({ "directory": lossy(path) }))
             .advice("name the data directory of the server with --data; a server makes the log when it starts"),

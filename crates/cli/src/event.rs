@@ -114,7 +114,7 @@ fn follow(call: &mut Call, args: &Events) -> anyhow::Result<()> {
         let mut stream = match call.wait(call.client.send(request)) {
             Ok(answer) => Stream::new(&call.client, answer),
             // One that was there comes back.
-            Err(ClientError::Unreachable { .. } | ClientError::Broken { .. }) if was_there => {
+            Err(error) if was_there && is_away(&error) => {
                 std::thread::sleep(AGAIN);
                 call.client.look_again();
                 continue;
@@ -124,6 +124,10 @@ fn follow(call: &mut Call, args: &Events) -> anyhow::Result<()> {
         was_there = true;
         // Ends with the connection, or after an hour: then from there on.
         while let Ok(Some(event)) = call.wait(stream.next()) {
+            // A server that stops says so in an event without a number.
+            if event.id.is_none() {
+                continue;
+            }
             let event: api::Event = event.read()?;
             after = Some(event.id);
             show(&mut call.output, &event)?;
@@ -132,6 +136,11 @@ fn follow(call: &mut Call, args: &Events) -> anyhow::Result<()> {
         }
         std::thread::sleep(AGAIN);
     }
+}
+
+/// Whether the server cannot be reached now, or is about to end.
+fn is_away(error: &ClientError) -> bool {
+    matches!(error, ClientError::Unreachable { .. }) || error.is_worth_repeating()
 }
 
 pub(crate) fn show(output: &mut Output, event: &api::Event) -> anyhow::Result<()> {

@@ -38,6 +38,8 @@ Examples:
     Ls,
     /// Revoke keys
     #[command(after_help = "\
+If one cannot be revoked, that is reported, and the others are revoked.
+
 Examples:
   elevo key rm key-…")]
     Rm {
@@ -120,7 +122,7 @@ pub(crate) fn run(key: Key) -> anyhow::Result<ExitCode> {
         match key.command {
             KeyCommand::Create(args) => create(call, args)?,
             KeyCommand::Ls => ls(call)?,
-            KeyCommand::Rm { ids } => call.delete_all("keys", &ids, "Revoked")?,
+            KeyCommand::Rm { ids } => return call.delete_all("keys", &ids, "Revoked"),
         }
         Ok(ExitCode::SUCCESS)
     })

@@ -15,6 +15,7 @@ mod audit;
 mod bar;
 mod caller;
 mod client;
+mod confirm;
 mod cp;
 mod data;
 mod doctor;
@@ -35,6 +36,7 @@ mod record;
 mod review;
 mod revision;
 mod sandbox;
+mod server;
 mod service;
 mod session;
 mod shapes;
@@ -99,6 +101,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Events(events) => event::run(&events),
         Command::Webhook(webhook) => webhook::run(webhook),
         Command::Audit(audit) => audit::run(&audit),
+        Command::Server(server) => server::run(server),
         Command::Doctor(doctor) => doctor::run(&doctor),
         Command::Completions { shell } => completions(shell),
     }

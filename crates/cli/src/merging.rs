@@ -239,7 +239,9 @@ fn print_conflict(call: &mut Call, conflict: &api::Conflict) -> anyhow::Result<(
         line.extend(call.output.styled(IDENTITY, &*first_line(review)));
     }
     call.output.line(line)?;
-    Ok(call.output.line(format!("       {why}"))?)
+    call.output.line(format!("       {why}"))?;
+    let suggested = suggested(conflict);
+    Ok(call.output.line(format!("       suggested: {suggested}"))?)
 }
 
 fn print_refused(call: &mut Call, refused: &api::FileRefused) -> anyhow::Result<()> {
@@ -270,12 +272,34 @@ fn print_notes(call: &Call, result: &api::MergeResult) {
         call.note(&format!("{local} local and never merged"));
     }
     let mut reviews = result.conflicts.iter().filter_map(|it| it.review.as_ref());
-    if let Some(review) = reviews.next() {
-        let review = first_line(review);
-        call.note(&format!(
-            "next: `elevo review show {review}` shows both sides, \
-             `elevo review resolve {review} --suggested` takes what is suggested"
-        ));
+    if let Some(review) = reviews.next().filter(|_| !result.dry_run) {
+        call.note(&next_step(&first_line(review), result.may_decide));
+    }
+}
+
+/// A command that the key which asked may use.
+fn next_step(review: &str, may_decide: bool) -> String {
+    let show = format!("next: `elevo review show {review}` shows both sides");
+    match may_decide {
+        true => format!("{show}, `elevo review resolve {review} --suggested` takes the suggestion"),
+        false => format!(
+            "{show}; this key may not decide on it: have somebody else do so, or settle it in the \
+             workspace with `elevo ws refresh`, an edit and `elevo ws merge`"
+        ),
+    }
+}
+
+/// Describes the version that `--suggested` takes, with the reason.
+pub(crate) fn suggested(conflict: &api::Conflict) -> String {
+    let reason = first_line(&conflict.reason);
+    match conflict.suggestion.as_str() {
+        "ours" => format!("the project's version ({reason})"),
+        "theirs" => format!("the workspace's version ({reason})"),
+        // The reason of a merged file names its lines after the cause.
+        _ => match reason.split_once(": ") {
+            Some((cause, lines)) => format!("{lines} ({cause})"),
+            None => format!("a merged file ({reason})"),
+        },
     }
 }
 
@@ -299,6 +323,32 @@ pub(crate) fn why(kind: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_hint_names_only_commands_that_the_key_may_use() {
+        assert!(next_step("rev-1", true).contains("resolve rev-1 --suggested"));
+        let other = next_step("rev-1", false);
+        assert!(!other.contains("resolve") && other.contains("elevo ws refresh"));
+    }
+
+    #[test]
+    fn a_suggestion_says_whose_lines_it_takes() {
+        let conflict = |suggestion: &str, reason: &str| {
+            let conflict = serde_json::json!({
+                "path": "a", "kind": "content", "hunks": [],
+                "suggestion": suggestion, "reason": reason,
+            });
+            suggested(&serde_json::from_value(conflict).unwrap())
+        };
+        assert_eq!(
+            conflict("merged", "both changed it: the workspace's lines"),
+            "the workspace's lines (both changed it)"
+        );
+        assert_eq!(
+            conflict("ours", "it is larger"),
+            "the project's version (it is larger)"
+        );
+    }
 
     #[test]
     fn every_strategy_can_be_named() {

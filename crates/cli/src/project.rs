@@ -8,6 +8,7 @@ mod past;
 mod policy;
 mod retention;
 mod tag;
+mod undo;
 
 use std::process::ExitCode;
 
@@ -63,7 +64,8 @@ enum ProjectCommand {
     Tree(look::Tree),
     Diff(look::Diff),
     Apply(change::Apply),
-    Revert(change::Revert),
+    Revert(undo::Revert),
+    Restore(undo::Restore),
     Import(change::Import),
     Export(change::Export),
 }
@@ -75,7 +77,7 @@ pub(crate) fn run(project: Project) -> anyhow::Result<ExitCode> {
         ProjectCommand::Ls(_) => life::ls(call).map(done),
         ProjectCommand::Show(args) => life::show(call, &args).map(done),
         ProjectCommand::Rename(args) => life::rename(call, args).map(done),
-        ProjectCommand::Rm(args) => life::rm(call, &args).map(done),
+        ProjectCommand::Rm(args) => life::rm(call, &args),
         ProjectCommand::Policy(args) => policy::run(call, &args).map(done),
         ProjectCommand::Retention(args) => retention::run(call, &args).map(done),
         ProjectCommand::Tag(args) => tag::run(call, args).map(done),
@@ -86,7 +88,8 @@ pub(crate) fn run(project: Project) -> anyhow::Result<ExitCode> {
         ProjectCommand::Tree(args) => look::tree(call, &args).map(done),
         ProjectCommand::Diff(args) => look::diff(call, &args),
         ProjectCommand::Apply(args) => change::apply(call, args),
-        ProjectCommand::Revert(args) => change::revert(call, args),
+        ProjectCommand::Revert(args) => undo::revert(call, args),
+        ProjectCommand::Restore(args) => undo::restore(call, args),
         ProjectCommand::Import(args) => change::import(call, args),
         ProjectCommand::Export(args) => change::export(call, &args).map(done),
     })

@@ -24,7 +24,8 @@ use crate::errors::Problem;
 use crate::shapes;
 
 /// The name at the root of a working directory that is ours: never part of a
-/// snapshot, never touched by a checkout.
+/// snapshot, never touched by a checkout. The same as
+/// [`elevo_core::RESERVED_NAME`], for paths.
 pub(crate) const RESERVED: &str = ".elevo";
 
 const RECORD: &str = "checkout";
@@ -146,12 +147,22 @@ impl DirectoryLock {
         if !fs::symlink_metadata(&reserved).map_err(failed)?.is_dir() {
             return Err(Problem::NotADirectory(reserved));
         }
+        hide_from_git(&reserved).map_err(failed)?;
         let file = File::create(reserved.join(LOCK)).map_err(failed)?;
         match file.try_lock() {
             Ok(()) => Ok(Self { _file: file }),
             Err(TryLockError::WouldBlock) => Err(Problem::DirectoryBusy(directory.into())),
             Err(TryLockError::Error(error)) => Err(failed(error)),
         }
+    }
+}
+
+/// Hides a reserved directory from git.
+pub(crate) fn hide_from_git(reserved: &Path) -> std::io::Result<()> {
+    match File::create_new(reserved.join(".gitignore")) {
+        Ok(mut file) => file.write_all(b"*\n"),
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(error),
     }
 }
 
@@ -283,6 +294,16 @@ mod tests {
         assert!(!record.is_of_this_boot());
         record.boot = None;
         assert!(!record.is_of_this_boot());
+    }
+
+    #[test]
+    fn git_sees_nothing_of_a_reserved_directory() {
+        let directory = tempfile::tempdir().unwrap();
+        for _ in 0..2 {
+            DirectoryLock::take(directory.path()).unwrap();
+            let file = directory.path().join(RESERVED).join(".gitignore");
+            assert_eq!(fs::read_to_string(file).unwrap(), "*\n");
+        }
     }
 
     #[test]

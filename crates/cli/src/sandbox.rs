@@ -22,8 +22,9 @@ pub(crate) use create::{Network, absolute};
     disable_help_subcommand = true,
     after_help = "\
 A sandbox is a hardened container with a workspace at /workspace: its own branch
-of a versioned file tree. It is removed when its time is over. `elevo up` starts
-the server that these commands ask.
+of a versioned file tree. It is removed when its time is over; work that was
+neither merged nor snapshotted is parked then, and `create --workspace` goes on
+with it. `elevo up` starts the server that these commands ask.
 
 Examples:
   elevo template add python:3.11

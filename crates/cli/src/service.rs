@@ -11,6 +11,7 @@ use tokio::runtime::Runtime;
 
 use crate::bar::{self, Watch};
 use crate::client::{Client, Reach};
+use crate::errors::{Exit, Report};
 use crate::output::Output;
 use crate::state::reader_left;
 
@@ -34,10 +35,20 @@ pub(crate) fn run(
     reach: &Reach,
     work: impl FnOnce(&mut Call) -> anyhow::Result<ExitCode>,
 ) -> anyhow::Result<ExitCode> {
+    run_with(reach.client()?, reach.json, reach.quiet, work)
+}
+
+/// Runs a command that asks over a given client.
+pub(crate) fn run_with(
+    client: Client,
+    json: bool,
+    quiet: bool,
+    work: impl FnOnce(&mut Call) -> anyhow::Result<ExitCode>,
+) -> anyhow::Result<ExitCode> {
     let mut call = Call {
-        client: reach.client()?,
-        output: Output::new(reach.json),
-        quiet: reach.quiet,
+        client,
+        output: Output::new(json),
+        quiet,
         runtime: runtime()?,
     };
     let result = work(&mut call).and_then(|code| {
@@ -99,26 +110,60 @@ impl Call {
         bar::watch(self.quiet, watch, || self.wait(asking))
     }
 
-    /// Deletes things of one kind by their names, and prints what became of each.
+    /// Deletes things of one kind by their names, and prints what became of
+    /// each. Ends as [`each`](Self::each).
     pub(crate) fn delete_all(
         &mut self,
         kind: &str,
         names: &[String],
         done: &str,
-    ) -> anyhow::Result<()> {
-        for name in names {
-            let path = ["api", "v1", kind, name];
-            let request = self.client.request(Method::DELETE, &path);
-            self.wait(self.client.done(request))?;
-            match self.output.is_json() {
-                true => {
-                    let shape = json!({ (done.to_lowercase()): name });
-                    self.output.value(&shape)?;
-                }
-                false => self.output.line(format!("{done} {name}"))?,
+    ) -> anyhow::Result<ExitCode> {
+        self.each(names, |call, name| call.delete(kind, name, done))
+    }
+
+    /// Deletes one thing, and says so.
+    pub(crate) fn delete(&mut self, kind: &str, name: &str, done: &str) -> anyhow::Result<()> {
+        let path = ["api", "v1", kind, name];
+        let request = self.client.request(Method::DELETE, &path);
+        self.wait(self.client.done(request))?;
+        match self.output.is_json() {
+            true => {
+                let shape = json!({ (done.to_lowercase()): name });
+                self.output.value(&shape)?;
             }
+            false => self.output.line(format!("{done} {name}"))?,
         }
         Ok(())
+    }
+
+    /// Removes several things: one that cannot be removed is reported, and the
+    /// others are removed nevertheless. Ends with the code of the first error.
+    pub(crate) fn each(
+        &mut self,
+        names: &[String],
+        mut remove: impl FnMut(&mut Self, &str) -> anyhow::Result<()>,
+    ) -> anyhow::Result<ExitCode> {
+        let mut first = None;
+        for name in names {
+            match remove(self, name) {
+                Ok(()) => {}
+                Err(error) if reader_left(&error) => return Err(error),
+                Err(error) => {
+                    let failed = self.report(error.context(not_removed(name)))?;
+                    first.get_or_insert(failed);
+                }
+            }
+        }
+        Ok(first.map_or(ExitCode::SUCCESS, Into::into))
+    }
+
+    /// Reports one error of several; returns the code for it.
+    pub(crate) fn report(&mut self, error: anyhow::Error) -> anyhow::Result<Exit> {
+        // Earlier output must appear before the error.
+        self.output.finish()?;
+        let report = Report::new(&error);
+        report.print(self.output.is_json());
+        Ok(report.exit)
     }
 
     /// Says something that is no result, to a person.
@@ -127,6 +172,11 @@ impl Call {
             note(text);
         }
     }
+}
+
+/// Says which of several things an error is about.
+pub(crate) fn not_removed(name: &str) -> String {
+    format!("cannot remove `{}`", crate::format::first_line(name))
 }
 
 /// Says something on standard error.

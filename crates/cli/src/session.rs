@@ -9,15 +9,18 @@ use std::time::Duration;
 use elevo_core::{Name, TenantId};
 use elevo_engine::{DEFAULT_CACHE_BYTES, Repository, Store};
 use elevo_objects::{Snapshot, SnapshotId};
-use elevo_store_local::{LocalStore, OpenError, Options};
+use elevo_store_local::{LocalStore, OpenError, Options, server_stamp};
+use elevo_workspace::Inside;
 
 use crate::args::Global;
 use crate::caller::{Caller, Held, Notes};
-use crate::errors::Problem;
+use crate::confirm;
+use crate::errors::{Exit, Problem, Protected, Report};
 use crate::format;
 use crate::output::Output;
 use crate::record::{RESERVED, Record};
 use crate::revision;
+use crate::ws::places;
 
 /// One call of the command line.
 pub(crate) struct Session {
@@ -37,13 +40,61 @@ pub(crate) struct Session {
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     pub(crate) store: PathBuf,
-    pub(crate) working: Option<PathBuf>,
+    pub(crate) around: Around,
+}
+
+/// The nearest directory that decides what a command works on.
+#[derive(Clone, Debug)]
+pub(crate) enum Around {
+    /// A directory with a store or a checkout in it.
+    Working(PathBuf),
+    /// A directory of workspaces. A working directory further up is not meant:
+    /// the files in a workspace are not its files.
+    Workspace(Inside),
+    /// There is neither.
+    Nothing,
+}
+
+impl Around {
+    fn of(start: &Path) -> Self {
+        for directory in start.ancestors() {
+            if is_working(directory) {
+                return Self::Working(directory.into());
+            }
+            if let Some(inside) = Inside::of(directory, start) {
+                return Self::Workspace(inside);
+            }
+        }
+        Self::Nothing
+    }
+
+    fn working(&self) -> Option<&Path> {
+        match self {
+            Self::Working(working) => Some(working),
+            Self::Workspace(_) | Self::Nothing => None,
+        }
+    }
 }
 
 impl Place {
     /// What the working directory is known to hold.
     pub(crate) fn here(&self) -> Option<SnapshotId> {
-        Record::read(self.working.as_deref()?)?.snapshot()
+        Record::read(self.around.working()?)?.snapshot()
+    }
+
+    /// The working directory around the current one.
+    pub(crate) fn working(&self) -> Result<&Path, Problem> {
+        match &self.around {
+            Around::Working(working) => Ok(working),
+            Around::Workspace(inside) => Err(Protected::Inside(inside.clone()).into()),
+            Around::Nothing => Err(Problem::NoWorkingDirectory),
+        }
+    }
+
+    /// Whether the store is that of a server, whose catalog names its roots.
+    pub(crate) fn is_of_server(&self) -> Result<bool, OpenError> {
+        let beside = self.store.with_file_name("catalog.db");
+        Ok(beside.is_file() || server_stamp(&self.store)?.is_some())
     }
 }
 
@@ -122,11 +173,17 @@ impl Session {
 
     /// Where a new store goes: into a directory that was given, where the
     /// options say, or into the current directory; what is above it is made.
+    ///
+    /// Inside a workspace the directory has to be given: a store there goes
+    /// with the workspace.
     pub(crate) fn new_store(&self, directory: Option<&Path>) -> Result<PathBuf, Problem> {
         let path = match (directory, &self.global.store) {
             (Some(directory), _) => store_in(&self.path(directory)),
             (None, Some(store)) => self.path(store),
-            (None, None) => store_in(self.here()),
+            (None, None) => match Around::of(self.here()) {
+                Around::Workspace(inside) => return Err(Protected::Inside(inside).into()),
+                Around::Working(_) | Around::Nothing => store_in(self.here()),
+            },
         };
         if let Some(parent) = path.parent() {
             std::fs::create_dir_all(parent).map_err(|source| Problem::Io {
@@ -144,19 +201,26 @@ impl Session {
         find_place(&self.global, &self.here, directory)
     }
 
+    /// The store of `elevo ws`: the same, and inside a workspace the one that
+    /// the workspace belongs to.
+    pub(crate) fn workspace_place(&self) -> Result<Place, Problem> {
+        find_workspace_place(&self.global, &self.here)
+    }
+
     /// Where a command works that takes a whole working directory: the one
     /// given, or the one around the current directory.
     pub(crate) fn working_place(&self, given: Option<&Path>) -> Result<(Place, PathBuf), Problem> {
         let Some(given) = given else {
             let place = self.place(None)?;
-            let working = place.working.clone();
-            return Ok((place, working.ok_or(Problem::NoWorkingDirectory)?));
+            let working = place.working()?.to_owned();
+            return Ok((place, working));
         };
         let directory = self.directory(given)?;
-        match working_directory(&directory) {
-            Some(working) if working != directory => {
+        match Around::of(&directory) {
+            Around::Working(working) if working != directory => {
                 Err(Problem::InsideWorking { directory, working })
             }
+            Around::Workspace(inside) => Err(Protected::Inside(inside).into()),
             _ => Ok((self.place(Some(&directory))?, directory)),
         }
     }
@@ -222,6 +286,23 @@ impl Session {
         threads.map_or(1, usize::from)
     }
 
+    /// Reports one error of several; returns the code for it.
+    pub(crate) fn report(&mut self, error: &anyhow::Error) -> anyhow::Result<Exit> {
+        // Earlier output must appear before the error.
+        self.output.finish()?;
+        let report = Report::new(error);
+        self.notes.report(&report, self.global.json);
+        Ok(report.exit)
+    }
+
+    /// Asks on the terminal; `None` if there is none.
+    pub(crate) fn ask(&self, question: &str) -> io::Result<Option<bool>> {
+        match self.global.json || self.notes.is_elsewhere() {
+            true => Ok(None),
+            false => confirm::ask(question),
+        }
+    }
+
     /// Says something that is no result, to a person.
     pub(crate) fn note(&self, text: &str) {
         if !self.global.quiet && !self.global.json {
@@ -233,22 +314,38 @@ impl Session {
 
 fn find_place(global: &Global, here: &Path, directory: Option<&Path>) -> Result<Place, Problem> {
     let own = directory.filter(|directory| is_working(directory));
-    let working = match own {
-        Some(own) => Some(own.to_owned()),
-        None => working_directory(here),
+    let around = match own {
+        Some(own) => Around::Working(own.to_owned()),
+        None => Around::of(here),
     };
-    let store = match (&global.store, &working) {
+    let store = match (&global.store, &around) {
         (Some(named), _) => named_store(&here.join(named)),
-        (None, Some(working)) => store_of(working)?,
-        (None, None) => {
+        (None, Around::Working(working)) => store_of(working)?,
+        (None, Around::Workspace(inside)) => {
+            return Err(Protected::Inside(inside.clone()).into());
+        }
+        (None, Around::Nothing) => {
             let from = here.to_owned();
             return Err(Problem::NoStore { from });
         }
     };
-    Ok(Place { store, working })
+    Ok(Place { store, around })
 }
 
-/// The store that a command would use.
+fn find_workspace_place(global: &Global, here: &Path) -> Result<Place, Problem> {
+    match (&global.store, Around::of(here)) {
+        (None, Around::Workspace(inside)) => match places::store_of(&inside.root) {
+            Some(store) => Ok(Place {
+                store,
+                around: Around::Workspace(inside),
+            }),
+            None => Err(Protected::Inside(inside).into()),
+        },
+        _ => find_place(global, here, None),
+    }
+}
+
+/// The store that a command of `elevo state` would use.
 pub(crate) fn find_store(
     global: &Global,
     here: &Path,
@@ -258,17 +355,19 @@ pub(crate) fn find_store(
     Ok(find_place(global, here, directory.as_deref())?.store)
 }
 
+/// The store that a command of `elevo ws` would use.
+pub(crate) fn find_workspace_store(global: &Global, here: &Path) -> Result<PathBuf, Problem> {
+    Ok(find_workspace_place(global, here)?.store)
+}
+
 /// Waits for a call into the libraries. The local store never suspends.
 pub(crate) fn wait<T>(call: impl Future<Output = T>) -> T {
     futures::executor::block_on(call)
 }
 
-/// Names at the root of a directory that are no part of a snapshot.
+/// Names that snapshots never contain, at any depth.
 pub(crate) fn left_out() -> Vec<Name> {
-    vec![
-        Name::copy_from(RESERVED.as_bytes())
-            .unwrap_or_else(|_| unreachable!("a short name without slashes")),
-    ]
+    vec![Name::reserved()]
 }
 
 /// `user@host`, for whom nobody has named.
@@ -288,14 +387,6 @@ fn repository(store: Arc<dyn Store>) -> Repository {
 /// Where `init` makes the store of a directory.
 pub(crate) fn store_in(directory: &Path) -> PathBuf {
     directory.join(RESERVED).join("store")
-}
-
-/// The directory with a store or a checkout in it, at `start` or above.
-fn working_directory(start: &Path) -> Option<PathBuf> {
-    let mut above = start.ancestors();
-    above
-        .find(|directory| is_working(directory))
-        .map(Into::into)
 }
 
 fn is_working(directory: &Path) -> bool {

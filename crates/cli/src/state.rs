@@ -33,14 +33,14 @@ use crate::caller::Caller;
 use crate::door;
 use crate::errors::Problem;
 use crate::output::OutputError;
-use crate::session::Session;
+use crate::session::{Session, find_store};
 
 /// Runs a command here, unless it writes to a store that a server holds.
 pub(crate) fn run(state: State) -> anyhow::Result<ExitCode> {
     let caller = Caller::local()?;
     if state.writes() {
-        let directory = state.directory();
-        if let Some(code) = door::call(&state.global, directory, &caller, state.reads_input())? {
+        let store = find_store(&state.global, &caller.here, state.directory());
+        if let Some(code) = door::call(store, &caller, state.reads_input())? {
             return Ok(code);
         }
     }

@@ -88,7 +88,9 @@ pub(crate) fn run(template: Template) -> anyhow::Result<ExitCode> {
         match template.command {
             TemplateCommand::Ls => ls(call)?,
             TemplateCommand::Add(args) => add(call, args)?,
-            TemplateCommand::Rm { names } => call.delete_all("templates", &names, "Removed")?,
+            TemplateCommand::Rm { names } => {
+                return call.delete_all("templates", &names, "Removed");
+            }
         }
         Ok(ExitCode::SUCCESS)
     })

@@ -5,16 +5,17 @@ mod log;
 mod store;
 
 use std::fs;
-use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
 use elevo_core::ErrorCode;
 use elevo_server::{Config, Server, Traces};
+use elevo_store_local::LocalStore;
 use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -35,6 +36,10 @@ find it through DIR/server.json. Ctrl-C or SIGTERM ends it once requests are
 answered; sandboxes and what runs in them go on, and are there at the next
 start. A second Ctrl-C ends it at once.
 
+A start is refused if the catalog, the store and the workspaces do not belong
+together: one of them is missing, an older copy, or of another server. --adopt
+goes on with what is there.
+
 Settings come from the options here, else from the environment (DATA_DIR,
 API_PORT …), else from the file of --config; `workspace-server --help` lists
 them.
@@ -43,7 +48,8 @@ Examples:
   elevo up
   elevo up --data /srv/elevo --port 8081 --network none
   elevo up --docker-host unix:///run/user/1000/docker.sock
-  elevo up --config /etc/elevo.toml --log-stderr")]
+  elevo up --config /etc/elevo.toml --log-stderr
+  elevo up --data /srv/elevo --adopt")]
 pub(crate) struct Up {
     /// Where everything is kept; /var/lib/elevo for root, else
     /// $XDG_DATA_HOME/elevo or ~/.local/share/elevo
@@ -70,6 +76,10 @@ pub(crate) struct Up {
     #[arg(long)]
     network: Option<Network>,
 
+    /// Start with a catalog, store and workspaces that do not belong together
+    #[arg(long)]
+    adopt: bool,
+
     /// Log to standard error instead of DIR/server.log
     #[arg(long)]
     log_stderr: bool,
@@ -86,7 +96,8 @@ pub(crate) fn run(args: &Up) -> anyhow::Result<ExitCode> {
     {
         return Err(again().into());
     }
-    let config = settings(args)?;
+    let mut config = settings(args)?;
+    config.adopt = args.adopt;
     let data = Data::new(Some(config.data_dir.clone()));
     if let Some(running) = data.running() {
         return Err(Problem::ServerRunning {
@@ -96,14 +107,15 @@ pub(crate) fn run(args: &Up) -> anyhow::Result<ExitCode> {
         }
         .into());
     }
-    make(&data)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
+    // Before anything is created: a start that is refused leaves no trace.
+    let store = runtime.block_on(Server::open_store(&config))?;
     let traces = Traces::begin(config.traces.as_ref(), runtime.handle())?;
     let file = (!args.log_stderr).then(|| data.log());
     log::begin(&config.log, file, traces.as_ref())?;
-    let served = runtime.block_on(serve(config, &data, args.json));
+    let served = runtime.block_on(serve(config, store, &data, args.json));
     if let Some(traces) = traces {
         traces.end();
     }
@@ -188,22 +200,15 @@ fn absolute(path: &std::path::Path) -> Result<PathBuf, Problem> {
     }
 }
 
-/// Sandboxes see what is below, so others may pass through it.
-fn make(data: &Data) -> Result<(), Problem> {
-    let mut builder = fs::DirBuilder::new();
-    let made = builder.recursive(true).mode(0o711).create(data.path());
-    made.map_err(|source| Problem::Io {
-        action: "make",
-        path: data.path().into(),
-        source,
-    })
-}
-
-async fn serve(config: Config, data: &Data, json: bool) -> anyhow::Result<()> {
+async fn serve(
+    config: Config,
+    store: Arc<LocalStore>,
+    data: &Data,
+    json: bool,
+) -> anyhow::Result<()> {
     let mut signals = Signals::new()?;
     let tls = config.tls.is_some();
-    let store = store::open(data).await?;
-    let starting = Server::start_with(config.clone(), store.clone());
+    let starting = Server::start_with(config.clone(), store.clone(), None);
     let mut server = tokio::select! {
         started = starting => started?,
         () = signals.next() => return Ok(()),

@@ -110,7 +110,7 @@ pub(crate) fn run(webhook: Webhook) -> anyhow::Result<ExitCode> {
         match webhook.command {
             WebhookCommand::Add(args) => add(call, args)?,
             WebhookCommand::Ls => ls(call)?,
-            WebhookCommand::Rm { ids } => call.delete_all("webhooks", &ids, "Removed")?,
+            WebhookCommand::Rm { ids } => return call.delete_all("webhooks", &ids, "Removed"),
             WebhookCommand::Deliveries(args) => deliveries(call, &args)?,
             WebhookCommand::Replay { id, event } => replay(call, &id, event)?,
         }

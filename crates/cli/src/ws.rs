@@ -26,7 +26,7 @@ use crate::caller::{Caller, Held, User};
 use crate::door;
 use crate::errors::Problem;
 use crate::format;
-use crate::session::{Place, Session};
+use crate::session::{Place, Session, find_workspace_store};
 use crate::state::reader_left;
 
 #[cfg(target_os = "linux")]
@@ -48,7 +48,8 @@ doctor` says what works here.
 
 No server is needed for these, which work over a store of this machine. A server
 (`elevo up`) is asked for workspaces on projects: by `merge`, `complete` and
-`refresh`, and by `create`, `ls` and `rm` with --project.
+`refresh`, and by `create`, `ls` and `rm` with --project. It also keeps the work of
+sandboxes whose time is over, which `ls` and `rm` find with --parked.
 
 Examples:
   cd \"$(elevo ws create)\"                  a workspace of the newest commit
@@ -153,8 +154,9 @@ pub(crate) fn run(ws: Ws) -> anyhow::Result<ExitCode> {
         local => local,
     };
     let caller = Caller::local()?;
-    if let WsCommand::Run(args) = &command
-        && let Some(store) = door::serves(global, &caller)
+    let store = find_workspace_store(global, &caller.here);
+    if let (WsCommand::Run(args), Ok(store)) = (&command, &store)
+        && door::serves(store)
     {
         let mut options = vec![OsString::from("--store"), store.into()];
         if let Some(root) = ws.workspaces {
@@ -163,7 +165,7 @@ pub(crate) fn run(ws: Ws) -> anyhow::Result<ExitCode> {
         return run::run_served(args, &options, global.json);
     }
     let ws = Ws { command, ..ws };
-    match door::call(&ws.global, None, &caller, false)? {
+    match door::call(store, &caller, false)? {
         Some(code) => Ok(code),
         None => run_for(ws, caller),
     }
@@ -172,7 +174,7 @@ pub(crate) fn run(ws: Ws) -> anyhow::Result<ExitCode> {
 /// Runs a command for somebody.
 pub(crate) fn run_for(ws: Ws, caller: Caller) -> anyhow::Result<ExitCode> {
     let session = Session::new(ws.global, ws.command.name(), caller);
-    let place = session.place(None)?;
+    let place = session.workspace_place()?;
     let root = match (ws.workspaces, session.held(&place)) {
         (Some(path), _) => session.path(&path),
         (None, Some(held)) => held.workspaces.clone(),
@@ -199,7 +201,7 @@ pub(crate) fn run_for(ws: Ws, caller: Caller) -> anyhow::Result<ExitCode> {
         WsCommand::Fork(args) => make::fork(&mut call, args).map(done),
         WsCommand::Park(args) => keep::park(&mut call, args).map(done),
         WsCommand::Resume(args) => make::resume(&mut call, &args).map(done),
-        WsCommand::Rm(args) => make::rm(&mut call, &args).map(done),
+        WsCommand::Rm(args) => make::rm(&mut call, &args),
         #[cfg(target_os = "linux")]
         WsCommand::Serve(args) => lazy::serve(&mut call, &args).map(done),
     };
@@ -273,6 +275,7 @@ impl Call {
                 User::Nobody => Ok(()),
                 User::Sandbox => Err(Problem::InSandbox(id.as_str().to_owned())),
                 User::Project => Err(Problem::InProject(id.as_str().to_owned())),
+                User::Parked => Err(Problem::ParkedOnServer(id.as_str().to_owned())),
             },
             None => Ok(()),
         }

@@ -118,7 +118,7 @@ error_codes! {
     ReviewClosed = 3004, "REVIEW_CLOSED", 409, "FAILED_PRECONDITION", Never,
         "Somebody has decided, or a newer change took its place; `successor` names that review.";
     MergeConflict = 3005, "MERGE_CONFLICT", 409, "ABORTED", AfterChange,
-        "Nothing has landed. Refresh the workspace, settle what `details` names and merge again, or merge without `atomic`.";
+        "Nothing has landed. Refresh the workspace (`elevo ws refresh`), edit the files that `details` names until no conflict markers are left, and merge again; or merge without `atomic`, which holds conflicts for review.";
     PolicyRefused = 3006, "POLICY_REFUSED", 403, "PERMISSION_DENIED", AfterChange,
         "Ask for what the policy allows, or have it changed: `elevo project policy`.";
     PolicyInvalid = 3007, "POLICY_INVALID", 422, "INVALID_ARGUMENT", Never,
@@ -143,6 +143,8 @@ error_codes! {
         "List commands with `GET /api/v1/sandboxes/{id}/process`; finished ones are forgotten after a while.";
     ProcessLimitExceeded = 4004, "PROCESS_LIMIT_EXCEEDED", 429, "RESOURCE_EXHAUSTED", AfterChange,
         "Wait for running commands or kill some.";
+    OutputGone = 4005, "OUTPUT_GONE", 410, "NOT_FOUND", Never,
+        "The command ran once and is not run again. Look at what it has left; to run it again, send it with a new `Idempotency-Key`.";
     PtyNotFound = 4101, "PTY_NOT_FOUND", 404, "NOT_FOUND", Never,
         "Create a terminal first; one that was left alone is closed after a while.";
     PtyLimitExceeded = 4102, "PTY_LIMIT_EXCEEDED", 429, "RESOURCE_EXHAUSTED", AfterChange,
@@ -175,6 +177,8 @@ error_codes! {
         "Check the data directory's disk; the server's log has the cause.";
     CollectionRunning = 9013, "COLLECTION_RUNNING", 409, "ABORTED", Later,
         "Wait until it is done; `GET /api/v1/gc` says how far it is.";
+    OutcomeUnknown = 9014, "OUTCOME_UNKNOWN", 409, "ABORTED", AfterChange,
+        "Look at whether it has happened; if not, send it with a new `Idempotency-Key`.";
 }
 
 impl fmt::Display for ErrorCode {

@@ -13,7 +13,7 @@ mod tenant;
 mod time;
 
 pub use error_code::{ErrorCode, Retry, errors_page};
-pub use name::{InvalidName, MAX_NAME_BYTES, Name};
+pub use name::{InvalidName, MAX_NAME_BYTES, Name, RESERVED_NAME};
 pub use path::{InvalidPath, MAX_PATH_BYTES, TreePath};
 pub use sandbox::SandboxState;
 pub use tenant::TenantId;

@@ -9,6 +9,11 @@ use bytes::Bytes;
 /// The longest name a directory entry may have: what Linux file systems allow.
 pub const MAX_NAME_BYTES: usize = 255;
 
+/// The name of the directories that elevo keeps its own files in: stores,
+/// workspaces, and the record of what a directory holds. An entry of this name
+/// is in no snapshot, wherever it is.
+pub const RESERVED_NAME: &[u8] = b".elevo";
+
 /// One component of a path: any bytes but `/` and NUL, at most 255, and
 /// neither `.` nor `..`, so that no name leads out of its directory.
 ///
@@ -58,6 +63,11 @@ impl Name {
         Self::check(bytes)?;
         let long = || Self(Held::Shared(Bytes::copy_from_slice(bytes)));
         Ok(Self::short(bytes).unwrap_or_else(long))
+    }
+
+    /// Returns [`RESERVED_NAME`] as a name.
+    pub fn reserved() -> Self {
+        Self::short(RESERVED_NAME).unwrap_or_else(|| unreachable!("it is short"))
     }
 
     fn short(name: &[u8]) -> Option<Self> {

@@ -23,7 +23,7 @@ use crate::blocking::Workers;
 use crate::diff::{Change, ChangeKind, Diff};
 use crate::disk::{Parents, Root};
 use crate::error::{Error, Result, at_root};
-use crate::import::{ImportOptions, scan};
+use crate::import::{Ignore, Ignoring, ImportOptions, scan};
 use crate::progress::Progress;
 use crate::repository::Repository;
 use crate::walk::Walk;
@@ -37,8 +37,11 @@ pub use layer::write_layer;
 pub struct CheckoutOptions {
     /// Threads that write; at least 1.
     pub threads: usize,
-    /// Names at the root of the directory that are never touched.
+    /// Names that are never touched, at any depth.
     pub leave_out: Vec<Name>,
+    /// Decides which files a look at the whole directory passes over: they are
+    /// neither in the way nor removed, unless one of the snapshots has them.
+    pub ignoring: Option<Arc<dyn Ignore>>,
     /// Overwrite and remove what is not as the previous snapshot has it.
     pub force: bool,
     /// A directory to share file content with where the file system can.
@@ -156,14 +159,16 @@ pub fn checkout(
             }
             Present::Checked(before) => {
                 let known = Some((before.tree, before.times));
-                let (found, overlay) = checkout.scan(directory, known)?;
+                let tracked = vec![before.tree, snapshot.tree];
+                let (found, overlay) = checkout.scan(directory, known, tracked)?;
                 if !options.force {
                     checkout.refuse_any(&overlay, before.tree, found)?;
                 }
                 checkout.apply(&overlay, found, snapshot.tree, &writer)
             }
             Present::Unknown => {
-                let (found, overlay) = checkout.scan(directory, None)?;
+                let tracked = vec![snapshot.tree];
+                let (found, overlay) = checkout.scan(directory, None, tracked)?;
                 if !options.force {
                     checkout.refuse_losses(&overlay, found, snapshot.tree)?;
                 }
@@ -208,10 +213,13 @@ impl Checkout<'_> {
         &self,
         directory: &Path,
         known: Option<(Tree, Option<elevo_objects::Hash>)>,
+        tracked: Vec<Tree>,
     ) -> Result<(Tree, Repository)> {
+        let rules = self.options.ignoring.clone();
         let options = ImportOptions {
             threads: self.options.threads,
             leave_out: self.options.leave_out.clone(),
+            ignoring: rules.map(|rules| Ignoring { rules, tracked }),
         };
         let scanned = scan(self.repository, directory, &options, self.progress, known)?;
         let (tree, nodes) = scanned;
@@ -272,6 +280,13 @@ impl Checkout<'_> {
         in_the_way.into_result()
     }
 
+    /// Whether a path is not left out. A snapshot can hold names that are:
+    /// what stored it may have known nothing of them.
+    fn may_touch(&self, path: &TreePath) -> bool {
+        let left_out = &self.options.leave_out;
+        left_out.is_empty() || !path.names().any(|name| left_out.contains(&name))
+    }
+
     /// Goes through the differences of two trees some at a time.
     fn windows(
         &self,
@@ -287,7 +302,9 @@ impl Checkout<'_> {
                 while window.len() < WINDOW
                     && let Some(change) = diff.next().await?
                 {
-                    window.push(change);
+                    if self.may_touch(&change.path) {
+                        window.push(change);
+                    }
                 }
                 Ok::<_, Error>(window)
             })?;
@@ -338,12 +355,14 @@ impl Checkout<'_> {
                 while jobs.len() < WINDOW
                     && let Some(visit) = walk.next().await?
                 {
-                    jobs.push(Job {
-                        path: visit.path,
-                        entry: Some(visit.entry),
-                        modified: visit.modified,
-                        before: None,
-                    });
+                    if self.may_touch(&visit.path) {
+                        jobs.push(Job {
+                            path: visit.path,
+                            entry: Some(visit.entry),
+                            modified: visit.modified,
+                            before: None,
+                        });
+                    }
                 }
                 Ok::<_, Error>(jobs)
             })?;

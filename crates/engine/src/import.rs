@@ -8,6 +8,7 @@
 mod again;
 mod directory;
 mod earlier;
+mod ignoring;
 mod leaf;
 mod names;
 mod sink;
@@ -34,6 +35,7 @@ use crate::store::Object;
 use sink::Sink;
 
 pub use again::{import_again, look_again, note_checkout};
+pub use ignoring::{Ignore, Ignoring};
 pub(crate) use sink::Nodes;
 pub use upper::{Marks, import_upper, look_upper};
 
@@ -42,8 +44,10 @@ pub use upper::{Marks, import_upper, look_upper};
 pub struct ImportOptions {
     /// Threads that read and hash; at least 1.
     pub threads: usize,
-    /// Names at the root of the directory that are left out.
+    /// Names that are left out, at any depth.
     pub leave_out: Vec<Name>,
+    /// Decides which other files are left out.
+    pub ignoring: Option<Ignoring>,
 }
 
 /// A directory that has been read, and whose objects are stored or on their
@@ -91,6 +95,8 @@ pub enum LossKind {
     ExtendedAttributes,
     /// An owner other than the one of the directory, dropped.
     Owner,
+    /// A file or directory that is ignored, left out.
+    Ignored,
 }
 
 /// Reads `directory` into the repository's store. Nothing refers to what was

@@ -43,8 +43,8 @@ pub use file::{ChunkReader, ContentBuilder, Piece, Seek, content_of, read_range,
 pub use gc::{GcOptions, GcProgress, GcReport, GcRun, Root, collect_garbage};
 pub use guards::Guard;
 pub use import::{
-    ImportOptions, Imported, Loss, LossKind, Marks, import, import_again, import_upper, look_again,
-    look_upper, note_checkout,
+    Ignore, Ignoring, ImportOptions, Imported, Loss, LossKind, Marks, import, import_again,
+    import_upper, look_again, look_upper, note_checkout,
 };
 pub use insight::{Insight, InsightTotals};
 pub use inspect::{Inspect, Mend};

@@ -24,6 +24,7 @@ fn options() -> ImportOptions {
     ImportOptions {
         threads: 2,
         leave_out: Vec::new(),
+        ignoring: None,
     }
 }
 

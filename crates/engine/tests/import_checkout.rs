@@ -23,6 +23,7 @@ fn read_in(repository: &Repository, directory: &Path) -> Imported {
     let options = ImportOptions {
         threads: 2,
         leave_out: vec![left_out()],
+        ignoring: None,
     };
     import(repository, directory, &options, &Progress::new()).unwrap()
 }
@@ -44,6 +45,7 @@ fn options() -> CheckoutOptions {
     CheckoutOptions {
         threads: 2,
         leave_out: vec![left_out()],
+        ignoring: None,
         force: false,
         seed: None,
         owner: None,

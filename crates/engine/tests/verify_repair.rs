@@ -197,6 +197,7 @@ fn a_directory_that_still_has_the_files_repairs_everything_made_from_it() {
     let options = ImportOptions {
         threads: 2,
         leave_out: Vec::new(),
+        ignoring: None,
     };
     let imported = import(&repository, at, &options, &Progress::new()).unwrap();
     let id = block_on(imported.commit(&repository, info("all"))).unwrap();

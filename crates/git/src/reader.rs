@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use elevo_core::{Name, Timestamp, TreePath};
+use elevo_core::{Name, RESERVED_NAME, Timestamp, TreePath};
 use elevo_engine::{Attributes, CommitInfo, Repository, StateTree};
 use elevo_objects::{Mode, Tree};
 use futures::executor::block_on;
@@ -107,7 +107,8 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// What a directory of git has, but for `.git`, which is never a file.
+    /// The entries of a directory of git, without names that a project never
+    /// holds.
     fn items(&self, id: ObjectId) -> Result<BTreeMap<Vec<u8>, Item>> {
         let tree = self.source.repository.find_tree(id).map_err(object)?;
         let tree = tree.decode().map_err(object)?;
@@ -115,7 +116,8 @@ impl<'a> Reader<'a> {
             let (kind, id) = (entry.mode.kind(), entry.oid.to_owned());
             (entry.filename.to_vec(), Item { kind, id })
         });
-        Ok(named.filter(|(name, _)| name != b".git").collect())
+        let never = |name: &[u8]| name == b".git" || name == RESERVED_NAME;
+        Ok(named.filter(|(name, _)| !never(name)).collect())
     }
 
     /// Something new or different; a directory's inside is left to do.

@@ -31,6 +31,7 @@ fn snapshot_of(repository: &Repository, directory: &Path) -> Snapshot {
     let options = ImportOptions {
         threads: 2,
         leave_out: Vec::new(),
+        ignoring: None,
     };
     let info = CommitInfo {
         parents: Vec::new(),
@@ -126,6 +127,7 @@ fn checked_out(repository: &Repository, snapshot: &Snapshot) -> TempDir {
     let options = CheckoutOptions {
         threads: 2,
         leave_out: Vec::new(),
+        ignoring: None,
         force: false,
         seed: None,
         owner: None,

@@ -42,6 +42,35 @@ pub trait Driver: fmt::Debug + Send + Sync {
 
     /// Merges, or says why not.
     fn merge(&self, versions: &Versions<'_>) -> Merged;
+
+    /// Merges, and takes the winner's version of each place that both changed.
+    /// `None` if the driver cannot read a version.
+    ///
+    /// This default is for drivers whose suggestion takes theirs at each place.
+    fn merge_for(&self, versions: &Versions<'_>, winner: Winner) -> Option<Vec<u8>> {
+        let versions = match winner {
+            Winner::Theirs => *versions,
+            Winner::Ours => Versions {
+                base: versions.base,
+                ours: versions.theirs,
+                theirs: versions.ours,
+            },
+        };
+        match self.merge(&versions) {
+            Merged::Clean(bytes) => Some(bytes),
+            Merged::Conflict(conflicted) => Some(conflicted.suggestion),
+            Merged::NotMine => None,
+        }
+    }
+}
+
+/// The side whose version is taken where both changed the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Winner {
+    /// The tree that is merged into.
+    Ours,
+    /// The tree that is merged into it.
+    Theirs,
 }
 
 /// What became of a file.

@@ -10,18 +10,20 @@
 mod driver;
 mod drivers;
 mod error;
+mod ignore_files;
 mod lines;
 mod structured;
 mod text;
 mod tree;
 
-pub use driver::{Conflicted, Driver, Hunk, Lines, Merged, Place, Versions};
+pub use driver::{Conflicted, Driver, Hunk, Lines, Merged, Place, Versions, Winner};
 pub use drivers::Drivers;
 pub use error::{Error, Result};
+pub use ignore_files::IgnoreFiles;
 pub use lines::carried_lines;
 pub use structured::{Crdt, Json, Toml, Yaml};
-pub use text::{Labels, MarkerStyle, Text, marked};
+pub use text::{Labels, MarkerStyle, Text, has_markers, marked};
 pub use tree::{
-    Conflict, ConflictKind, Landed, LaterFirst, Limits, Overruled, Precedence, Refused, Rules,
-    Sides, Suggestion, TreeMerge, merge_trees,
+    Conflict, ConflictKind, Landed, LaterFirst, Left, Limits, Overruled, Precedence, Refused,
+    Rules, Sides, Suggestion, TreeMerge, WORKSPACE_LABELS, Why, has_workspace_markers, merge_trees,
 };

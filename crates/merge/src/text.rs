@@ -23,14 +23,14 @@ mod slide;
 mod suggest;
 mod work;
 
-use crate::driver::{Conflicted, Driver, Hunk, Lines, Merged, Place, Versions};
+use crate::driver::{Conflicted, Driver, Hunk, Lines, Merged, Place, Versions, Winner};
 use combine::{Outcome, Region, combine};
 use diff::diff;
 use endings::Alike;
 use lines::Texts;
 use work::Work;
 
-pub use markers::{Labels, MarkerStyle, marked};
+pub use markers::{Labels, MarkerStyle, has_markers, marked};
 
 /// How much of a file is searched for NUL bytes: as much as git looks at.
 const LOOKED_AT: usize = 8000;
@@ -68,6 +68,38 @@ impl Driver for Text {
         let texts = Texts::new(&alike.base, &alike.ours, &alike.theirs);
         finish(&texts, &regions(&texts))
     }
+
+    fn merge_for(&self, versions: &Versions<'_>, winner: Winner) -> Option<Vec<u8>> {
+        match self.merge(versions) {
+            Merged::NotMine => return None,
+            Merged::Clean(bytes) => return Some(bytes),
+            Merged::Conflict(_) => {}
+        }
+        let base = versions.base.unwrap_or_default();
+        let alike = Alike::new(base, versions.ours, versions.theirs);
+        let texts = Texts::new(&alike.base, &alike.ours, &alike.theirs);
+        Some(won(&texts, &regions(&texts), winner))
+    }
+}
+
+/// The file with the winner's lines wherever both sides changed the same.
+fn won(texts: &Texts<'_>, regions: &[Region], winner: Winner) -> Vec<u8> {
+    let mut result = Vec::new();
+    let mut done = 0;
+    for region in regions {
+        texts.put(&mut result, &texts.base[done..region.base.start]);
+        match (region.outcome, winner) {
+            (Outcome::Ours, _) | (Outcome::Conflict, Winner::Ours) => {
+                texts.put(&mut result, &texts.ours[region.ours.clone()]);
+            }
+            (Outcome::Theirs, _) | (Outcome::Conflict, Winner::Theirs) => {
+                texts.put(&mut result, &texts.theirs[region.theirs.clone()]);
+            }
+        }
+        done = region.base.end;
+    }
+    texts.put(&mut result, &texts.base[done..]);
+    result
 }
 
 /// Whether git would call it binary, or not look at it.

@@ -8,6 +8,7 @@
 mod content;
 mod directories;
 mod files;
+mod leaving;
 mod local;
 mod outcome;
 mod renames;
@@ -25,7 +26,8 @@ use crate::error::{Error, Result};
 use local::Locals;
 use renames::Renames;
 
-pub use outcome::{Conflict, ConflictKind, Landed, Overruled, Refused, Suggestion, TreeMerge};
+pub use leaving::{Left, WORKSPACE_LABELS, has_workspace_markers};
+pub use outcome::{Conflict, ConflictKind, Landed, Overruled, Refused, Suggestion, TreeMerge, Why};
 pub use rules::{LaterFirst, Limits, Precedence, Rules};
 
 /// The trees of a merge, all of one repository.
@@ -194,7 +196,7 @@ impl<'a> Merge<'a> {
     fn refuse(&mut self, path: TreePath, theirs: Option<&Entry>, refusal: Refusal) {
         match refusal.access == Access::None && theirs.is_none() {
             true => self.out.hidden += 1,
-            false => self.out.refused.push(Refused { path, refusal }),
+            false => self.out.refused.push(Refused::by_policy(path, refusal)),
         }
     }
 
@@ -231,13 +233,7 @@ impl<'a> Merge<'a> {
     /// Notes that both sides have what theirs has at `path`, or that it has been
     /// dealt with: the next merge of theirs begins with it.
     async fn agree(&mut self, path: &TreePath, theirs: Option<&Entry>) -> Result<()> {
-        let agreed = &self.out.agreed;
-        if theirs.is_some()
-            && let Some(in_the_way) = above_in_the_way(agreed, path).await?
-        {
-            agreed.remove(&in_the_way).await?;
-        }
-        put_or_remove(agreed, &self.theirs, path, theirs.cloned()).await
+        agree_at(&self.out.agreed, &self.theirs, path, theirs).await
     }
 
     async fn same(&mut self, path: &TreePath, three: &Three) -> Result<()> {
@@ -266,6 +262,21 @@ impl<'a> Merge<'a> {
         }
         Ok(true)
     }
+}
+
+/// Puts what theirs has at `path` into what both agree on.
+async fn agree_at(
+    agreed: &StateTree,
+    like: &StateTree,
+    path: &TreePath,
+    theirs: Option<&Entry>,
+) -> Result<()> {
+    if theirs.is_some()
+        && let Some(in_the_way) = above_in_the_way(agreed, path).await?
+    {
+        agreed.remove(&in_the_way).await?;
+    }
+    put_or_remove(agreed, like, path, theirs.cloned()).await
 }
 
 /// The nearest thing above `path` that is no directory.

@@ -49,7 +49,7 @@ fn a_conflict_says_where_it_is_in_each_version() {
     assert_eq!(conflicted.suggestion, b"new\na\nbb\nc\n");
     assert_eq!(
         conflicted.reason,
-        "both sides changed the same lines: theirs are taken"
+        "both sides changed the same lines: the workspace's lines"
     );
 }
 

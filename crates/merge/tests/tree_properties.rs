@@ -81,7 +81,7 @@ proptest! {
     ) {
         let limits = Limits { renames, whole, ..Limits::default() };
         let agent = Some("bounded");
-        laws::permitted(&trees, &How { policy, agent, careful: true, limits });
+        laws::permitted(&trees, &How { policy, agent, limits, ..How::default() });
     }
 
 }

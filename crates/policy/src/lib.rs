@@ -24,6 +24,7 @@
 //! looked up apart: a rule without `access` takes no part in access. Where no
 //! rule holds, the policy's `default` does.
 
+mod bind;
 mod compile;
 mod error;
 mod glob;
@@ -33,12 +34,13 @@ mod pattern;
 mod policy;
 mod view;
 
+pub use bind::{Agents, Bound};
 pub use compile::{
     Compiled, MAX_LOCAL_PATTERNS, MAX_MEMBERS, MAX_NAME_BYTES, MAX_NAMED, MAX_ROLES, MAX_RULES,
     MAX_SPELLINGS,
 };
 pub use error::{IgnoreError, MAX_PROBLEMS, PolicyError, Problem};
-pub use ignores::{Ignores, MAX_IGNORE_BYTES, MAX_IGNORE_PATTERNS, MAX_IGNORE_TOTAL_BYTES};
+pub use ignores::{Ignores, MAX_IGNORE_BYTES, MAX_IGNORE_PATTERNS, MAX_IGNORE_TOTAL_BYTES, Within};
 pub use local::Local;
 pub use pattern::MAX_PATTERN_BYTES;
 pub use policy::{Access, Member, Policy, Rule, Strategy};

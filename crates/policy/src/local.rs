@@ -1,13 +1,17 @@
 //! What of a workspace is never merged because the policy says so.
 
-use elevo_core::TreePath;
+use elevo_core::{RESERVED_NAME, TreePath};
 
 use crate::ignores::List;
 use crate::view::names_of;
 
-/// What a policy keeps local: its own patterns, and `.git` wherever it is.
+/// What a policy keeps local: its own patterns, and `.git` and `.elevo`
+/// wherever they are.
 #[derive(Clone, Debug, Default)]
 pub struct Local(List);
+
+/// Names that are never merged.
+const NEVER: [&[u8]; 2] = [b".git", RESERVED_NAME];
 
 impl Local {
     pub(crate) fn new(list: List) -> Self {
@@ -17,7 +21,7 @@ impl Local {
     /// Whether a path is never merged, whatever `.gitignore` files say.
     pub fn always(&self, path: &TreePath, is_directory: bool) -> bool {
         let names = names_of(path);
-        if names.contains(&&b".git"[..]) {
+        if names.iter().any(|name| NEVER.contains(name)) {
             return true;
         }
         (1..=names.len()).any(|length| {

@@ -66,9 +66,11 @@ pub enum Strategy {
     Toml,
     /// By rules that never conflict: counters add up, lists are united.
     Crdt,
-    /// The later change wins.
+    /// As [`Strategy::Auto`]; where both changed the same, the later change
+    /// wins.
     LastWriter,
-    /// The change of the agent with the higher priority wins.
+    /// As [`Strategy::Auto`]; where both changed the same, the change of the
+    /// agent with the higher priority wins.
     Priority,
     /// Every change is held for review, even if nothing else touched the file.
     Review,
@@ -127,8 +129,9 @@ impl fmt::Display for Strategy {
 pub struct Rule {
     /// Which paths: a glob; what it matches is covered with all that is below.
     pub pattern: String,
-    /// Only for these agents. An empty list is refused, so that a rule does not
-    /// become everyone's by losing its last agent.
+    /// Only for these agents, by id or name; an agent that does not exist is
+    /// refused, and names are stored as ids. An empty list is refused, so that
+    /// a rule does not become everyone's by losing its last agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agents: Option<Vec<String>>,
     /// Only for agents with one of these roles. An empty list is refused.
@@ -174,8 +177,9 @@ pub struct Policy {
     pub rules: Vec<Rule>,
     /// Access where no rule holds.
     pub default: Access,
-    /// Roles and priorities, by the agent's id. An agent that is not here has
-    /// no role and the priority 0.
+    /// Roles and priorities, by the agent's id or name; an agent that does not
+    /// exist is refused, and names are stored as ids. An agent that is not here
+    /// has no role and the priority 0.
     pub members: BTreeMap<String, Member>,
     /// What is never merged: patterns as in a `.gitignore`.
     pub local: Vec<String>,

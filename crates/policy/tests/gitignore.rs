@@ -282,7 +282,11 @@ fn random_ignore_files_mean_what_they_mean_to_git() {
         let theirs = git.ignored(&paths);
         for path in &paths {
             let is_directory = git.on_disk(path).is_dir();
-            let ours = ignores.ignores(&TreePath::new(path).unwrap(), is_directory);
+            let path_in_tree = TreePath::new(path).unwrap();
+            let ours = ignores.ignores(&path_in_tree, is_directory);
+            let (directory, name) = path_in_tree.split_last().unwrap();
+            let within = ignores.within(&directory);
+            assert_eq!(within.ignores(&name, is_directory), ours, "{path_in_tree}");
             asked += 1;
             ignored_in_all += usize::from(ours);
             if ours != theirs.contains(path) {

@@ -1,18 +1,27 @@
-//! Containers that commands of agents run in: what a runtime promises
-//! ([`SandboxRuntime`]), and the one on Docker ([`DockerRuntime`]).
+//! Containers that commands of agents run in: the promises of a runtime
+//! ([`SandboxRuntime`]), the runtime on Docker ([`DockerRuntime`]), and, for
+//! tests, a simulated one (feature `sim`) and the conformance suite that both
+//! pass (feature `conformance`).
 //!
 //! Depends on `elevo-core`, the engine's API and the host's `iptables`. Never
 //! speaks with the agent in a container, never reads a catalog or a
-//! workspace, and never decides which limits a sandbox gets: what is asked for
-//! is set as it is, or refused.
+//! workspace, and never decides which limits a sandbox gets: a limit is set as
+//! the caller asks for it, or the call is refused.
 
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod docker;
 mod error;
+mod log_tail;
+mod reconnect;
 mod runtime;
+#[cfg(feature = "sim")]
+pub mod sim;
 mod spec;
 
 pub use docker::{DockerRuntime, DockerSettings};
 pub use error::{Error, Result};
+pub use reconnect::Reconnecting;
 pub use runtime::{
     Container, ContainerId, ContainerState, ContainerStatus, Image, Logs, LogsQuery, PullProgress,
     RuntimeInfo, SandboxRuntime, Stats,

@@ -1,30 +1,40 @@
 //! The use cases, apart from how they are asked for.
 
 mod archives;
+mod backing_up;
+mod clearing;
 mod diff;
 mod events;
+mod expiry;
 mod files;
 mod garbage;
 mod kept;
 mod keys;
+mod lost;
+mod makers;
+mod once;
+mod parking;
 mod parts;
 mod pool;
 mod principal;
 mod processes;
 mod projects;
+mod quarantine;
 mod recovery;
+mod repeated;
 mod sandboxes;
 mod spec;
 mod starting;
+mod stopping;
 mod system;
 mod templates;
 mod tenants;
 mod terminals;
+mod timekeeping;
 mod webhooks;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use elevo_agent_link::{AgentLink, AgentLinks};
@@ -38,18 +48,22 @@ use tokio::sync::{Mutex, Notify, Semaphore, watch};
 use crate::audit::Audit;
 use crate::config::Config;
 use crate::failure::{Failure, Result};
+use crate::installation::Installation;
 use parts::Tenants;
 use pool::Pool;
 
 pub(crate) use diff::DiffQuery;
 pub(crate) use events::{EventsQuery, Following, out as event_out};
 pub(crate) use garbage::GarbageSchedule;
+pub(crate) use once::{Beginning, Once, Sent, Turn};
 pub use parts::Parts;
+pub(crate) use parts::tenant_from;
 pub(crate) use pool::Pool as WarmPool;
 pub(crate) use principal::Principal;
 pub(crate) use processes::{Reading, Streamed, exit_code};
-pub(crate) use projects::{Looks, PageQuery, ReviewsQuery, Side};
+pub(crate) use projects::{Looks, OnConflict, PageQuery, ReviewsQuery, Side};
 pub(crate) use sandboxes::{ListQuery, LogsQuery};
+pub(crate) use stopping::Phase;
 pub(crate) use webhooks::DeliveriesQuery;
 
 /// Everything that the use cases need.
@@ -64,6 +78,7 @@ pub struct App {
     creations: Semaphore,
     /// How many wait for that.
     creations_waiting: Semaphore,
+    makers: Arc<makers::Makers>,
     pool: Arc<Pool>,
     slots: Arc<Slots>,
     /// Sandboxes that something is being done to: one thing at a time.
@@ -73,14 +88,24 @@ pub struct App {
     drivers: Drivers,
     heads: projects::Heads,
     collecting: garbage::Collecting,
+    /// Names this process among those that share a catalog.
+    process: String,
+    at_work: Arc<once::AtWork>,
+    pub(crate) installation: Installation,
+    pub(crate) backups: backing_up::Backups,
+    ending: Arc<expiry::Ending>,
+    time: timekeeping::Timekeeper,
     /// The number of the newest event, for those who wait for the next.
     pulse: watch::Sender<u64>,
     /// Something about webhooks has changed.
     pub(crate) hooks: Notify,
     /// Terminals that somebody looks at.
     pub(crate) watched: terminals::Watched,
-    stopping: AtomicBool,
-    stop: watch::Sender<bool>,
+    /// Sandboxes of the server before that were not brought in line with the
+    /// container engine yet.
+    unrecovered: std::sync::Mutex<HashSet<String>>,
+    missing: lost::Missing,
+    stopping: stopping::Stopping,
     pub(crate) started: Instant,
 }
 
@@ -101,6 +126,7 @@ impl App {
             creations_waiting: Semaphore::new(
                 config.limits.max_concurrent_creations as usize * starting::LINE,
             ),
+            makers: Arc::default(),
             pool: parts.pool,
             slots: Arc::new(Slots::new(config.data_dir.join("slots"))),
             catalog: parts.catalog,
@@ -114,37 +140,26 @@ impl App {
             drivers: Drivers::standard(),
             heads: projects::Heads::default(),
             collecting: garbage::Collecting::default(),
+            process: crate::clock::id("srv-"),
+            at_work: Arc::default(),
+            installation: Installation::new(&config),
+            backups: backing_up::Backups::default(),
+            ending: Arc::default(),
+            time: timekeeping::Timekeeper::new(config.clocks.clone()),
             pulse: watch::Sender::new(0),
             hooks: Notify::new(),
             watched: terminals::Watched::default(),
-            stopping: AtomicBool::new(false),
-            stop: watch::Sender::new(false),
+            unrecovered: std::sync::Mutex::default(),
+            missing: lost::Missing::default(),
+            stopping: stopping::Stopping::default(),
             started: crate::clock::instant(),
             config,
         }
     }
 
-    /// Whether new requests are refused, since the server is about to end.
-    pub(crate) fn is_stopping(&self) -> bool {
-        self.stopping.load(Ordering::Relaxed)
-    }
-
-    /// Refuses new requests from now on, and ends streams.
-    pub(crate) fn begin_stop(&self) {
-        self.stopping.store(true, Ordering::Relaxed);
-        self.stop.send_replace(true);
-    }
-
     /// The number of the newest event, whenever there is one.
     pub(crate) fn pulse(&self) -> watch::Receiver<u64> {
         self.pulse.subscribe()
-    }
-
-    /// Waits until the server is about to end.
-    pub(crate) async fn stopped(&self) {
-        let mut stop = self.stop.subscribe();
-        // An error is that nobody can say so any more.
-        let _ = stop.wait_for(|stop| *stop).await;
     }
 
     /// A sandbox that this principal may see.

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use elevo_audit::{Head, Log, Options, Ticket};
-use elevo_core::ErrorCode;
+use elevo_core::{ErrorCode, Timestamp};
 use serde_json::{Map, Value, json};
 
 use crate::app::Principal;
@@ -203,13 +203,14 @@ impl Audit {
         }
     }
 
-    /// Removes what is older than the settings say.
-    pub(crate) async fn remove_old(&self) -> elevo_audit::Result<()> {
+    /// Removes what is older than the settings say at `now`.
+    pub(crate) async fn remove_old(&self, now: Timestamp) -> elevo_audit::Result<()> {
         let Some(keep) = self.config.keep else {
             return Ok(());
         };
-        let before = clock::system().checked_sub(keep);
-        let before = before.unwrap_or(SystemTime::UNIX_EPOCH);
+        let before = clock::before(now, keep).seconds();
+        let before = Duration::from_secs(u64::try_from(before).unwrap_or_default());
+        let before = SystemTime::UNIX_EPOCH + before;
         let removed = self.log.remove_before(before).await?;
         if removed > 0 {
             let details = json!({ "segments": removed });

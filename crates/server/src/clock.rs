@@ -86,10 +86,13 @@ pub(crate) fn random<const N: usize>() -> [u8; N] {
 const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
 const ID_LETTERS: usize = 16;
 
-/// An id that nobody has: a prefix, and 80 random bits as small letters and
-/// digits.
+/// A new id: a prefix, and 80 random bits as small letters and digits.
 pub(crate) fn id(prefix: &str) -> String {
-    let bytes = random::<ID_LETTERS>();
+    id_of(prefix, &random())
+}
+
+/// The id that these bytes stand for.
+pub(crate) fn id_of(prefix: &str, bytes: &[u8; ID_LETTERS]) -> String {
     let letters = bytes
         .iter()
         .map(|byte| char::from(LETTERS[usize::from(byte % 32)]));
@@ -102,4 +105,44 @@ pub(crate) fn id(prefix: &str) -> String {
 pub(crate) fn is_id(prefix: &str, text: &str) -> bool {
     let letters = text.strip_prefix(prefix).unwrap_or_default();
     letters.len() == ID_LETTERS && letters.bytes().all(|letter| LETTERS.contains(&letter))
+}
+
+/// A reading of the machine's clocks at one moment.
+#[derive(Clone, Debug)]
+pub struct Reading {
+    /// The wall clock, which can be set.
+    pub wall: Timestamp,
+    /// The time since the machine started, also while it slept.
+    pub boot: Duration,
+    /// A name for this start of the machine.
+    pub boot_id: String,
+}
+
+/// Reads the clocks that decide what has expired. Tests set their own.
+#[derive(Clone)]
+pub struct Clocks(pub std::sync::Arc<dyn Fn() -> Reading + Send + Sync>);
+
+impl std::fmt::Debug for Clocks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Clocks")
+    }
+}
+
+impl Default for Clocks {
+    /// Those of this machine.
+    fn default() -> Self {
+        let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
+        let boot_id = boot_id.unwrap_or_default().trim().to_owned();
+        Self(std::sync::Arc::new(move || Reading {
+            wall: now(),
+            boot: since_boot(),
+            boot_id: boot_id.clone(),
+        }))
+    }
+}
+
+/// To the second, which is enough to find a jump.
+fn since_boot() -> Duration {
+    let uptime = rustix::system::sysinfo().uptime;
+    Duration::from_secs(u64::try_from(uptime).unwrap_or_default())
 }

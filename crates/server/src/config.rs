@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use elevo_api::NetworkMode;
 
+use crate::clock::Clocks;
+
 use reader::Reader;
 
 /// All settings of the server.
@@ -18,6 +20,9 @@ pub struct Config {
     pub data_dir: PathBuf,
     /// Where workspaces are kept; below the data directory unless set.
     pub workspace_root: PathBuf,
+    /// Whether a start takes over a catalog, store and workspaces that do not
+    /// belong together. Only the command line sets it.
+    pub adopt: bool,
     /// Where the API listens.
     pub api: SocketAddr,
     /// Where health, readiness and metrics are.
@@ -48,10 +53,14 @@ pub struct Config {
     pub warm: Vec<WarmPool>,
     /// What becomes of snapshots that nobody needs.
     pub garbage: Garbage,
+    /// How long workspaces are kept that the catalog does not know.
+    pub quarantine_keep: Duration,
     /// How events are sent.
     pub webhooks: Webhooks,
     /// How long what happened is known.
     pub events_keep: Duration,
+    /// How long a parked workspace is kept.
+    pub expired_keep: Duration,
     /// What is written down of requests.
     pub audit: AuditConfig,
     /// Limits.
@@ -60,6 +69,8 @@ pub struct Config {
     pub traces: Option<TracesConfig>,
     /// What is logged, in the form of `RUST_LOG`.
     pub log: String,
+    /// The clocks that decide what has expired: those of the machine.
+    pub clocks: Clocks,
 }
 
 /// Some sandboxes that are alike, started before they are asked for. What is not
@@ -179,6 +190,10 @@ pub struct Limits {
     pub terminal_patience: Duration,
     /// How long a start waits for the agent.
     pub start_timeout: Duration,
+    /// How long an agent may be gone from a container that runs.
+    pub agent_timeout: Duration,
+    /// How long requests and streams have to end when the server stops.
+    pub stop_grace: Duration,
     /// Connections at a time.
     pub connections: u32,
     /// What ordinary keys may do in a minute, and have at a time.
@@ -268,7 +283,15 @@ const SETTINGS: &[(&str, &str)] = &[
         "GC_KEEP_UNNAMED",
         "seconds that everything stays, needed or not; at least 3600 [7776000]",
     ),
+    (
+        "QUARANTINE_KEEP",
+        "seconds that workspaces are kept that the catalog does not know [604800]",
+    ),
     ("EVENTS_KEEP", "seconds that events are kept [604800]"),
+    (
+        "EXPIRED_KEEP",
+        "seconds that the work of an expired sandbox is kept [604800]",
+    ),
     (
         "AUDIT_COMMANDS",
         "what the audit log has of commands: full, program or none [full]",
@@ -317,6 +340,14 @@ const SETTINGS: &[(&str, &str)] = &[
         "seconds a terminal waits for somebody to come back [300]",
     ),
     ("START_TIMEOUT", "seconds a start waits for the agent [60]"),
+    (
+        "AGENT_TIMEOUT",
+        "seconds after which a sandbox without its agent is in error [90]",
+    ),
+    (
+        "STOP_GRACE",
+        "seconds that requests and streams have to end when the server stops [30]",
+    ),
     ("MAX_CONNECTIONS", "to the API at a time [1024]"),
     (
         "RATE_CREATES",

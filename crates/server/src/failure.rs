@@ -138,6 +138,12 @@ impl From<elevo_catalog::Error> for Failure {
                 let failure = Self::new(ErrorCode::ResourceRefused, error.to_string());
                 return failure.remediation("Remove those that are no longer needed.");
             }
+            Error::InUse { sandbox, .. } => {
+                let failure = Self::new(ErrorCode::WorkspaceBusy, error.to_string());
+                return failure
+                    .about("sandboxId", sandbox.as_str())
+                    .remediation("Delete the sandboxes that work on it first.");
+            }
             Error::Refused(_) => ErrorCode::InvalidRequest,
             Error::Busy => ErrorCode::Overloaded,
             _ => {
@@ -161,7 +167,7 @@ impl From<elevo_sandbox::Error> for Failure {
         match &error {
             Error::Unreachable { .. } => Self::new(
                 ErrorCode::RuntimeUnavailable,
-                "the container engine does not answer",
+                "the container engine does not answer, so sandboxes cannot be used",
             )
             .caused_by(&error)
             .retry_after(5),

@@ -1,5 +1,6 @@
 //! The REST API: every route, and how requests and answers look.
 
+mod admin;
 mod answer;
 mod audit;
 mod changes;
@@ -38,6 +39,7 @@ use utoipa_axum::routes;
 
 use crate::app::App;
 use crate::failure::Failure;
+pub(crate) use admin::router as admin_router;
 use answer::ApiError;
 pub(crate) use answer::body_of;
 pub(crate) use limits::RateLimits;
@@ -145,6 +147,7 @@ fn routes() -> OpenApiRouter<Shared> {
 /// The description of the API, as it is checked in.
 pub fn openapi_json() -> String {
     let mut api = routes().into_openapi();
+    idempotent::describe(&mut api);
     let components = api.components.get_or_insert_default();
     let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
     components.add_security_scheme("bearer", SecurityScheme::Http(bearer));

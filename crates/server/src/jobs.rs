@@ -9,9 +9,8 @@ use elevo_catalog::EventKind;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::task::JoinSet;
 
-use crate::app::{App, GarbageSchedule, Looks};
-use crate::clock;
-use crate::failure::Result;
+use crate::app::{App, GarbageSchedule, Looks, Phase};
+use crate::failure::{Failure, Result};
 
 /// Runs until the server is about to end.
 pub(crate) async fn run(app: Arc<App>) {
@@ -36,7 +35,7 @@ pub(crate) async fn run(app: Arc<App>) {
     let (syncing, following) = (app.clone(), app.clone());
     jobs.spawn(async move { synchronise(&syncing).await });
     jobs.spawn(async move { follow_heads(&following).await });
-    app.stopped().await;
+    app.entered(Phase::Draining).await;
     jobs.shutdown().await;
 }
 
@@ -53,29 +52,56 @@ async fn every<F: Future<Output = Result<()>>>(period: Duration, work: impl Fn()
 }
 
 async fn expire(app: &Arc<App>) -> Result<()> {
-    app.remove_expired().await?;
+    // Each tenant's task goes on by itself.
+    app.begin_expiry().await?;
     app.close_unwatched().await;
     Ok(())
 }
 
 async fn look_after(app: &Arc<App>) -> Result<()> {
+    app.recover_sandboxes().await?;
+    app.end_abandoned_starts().await?;
     app.look_after_all().await?;
     crate::metrics::upkeep();
     Ok(())
 }
 
 async fn tidy(app: &Arc<App>) -> Result<()> {
-    app.catalog.forget_idempotent(clock::now()).await?;
-    app.forget_events().await?;
-    if let Err(error) = app.audit.remove_old().await {
-        let cause = crate::failure::chain(&error);
+    if let Err(error) = app.installation.grow(&*app.catalog).await {
+        let cause = format!("{error:#}");
+        tracing::warn!(cause, "an older copy of the catalog may not be recognised");
+    }
+    // One job that fails must not keep the others from their turn.
+    if let Err(failure) = forget_requests(app).await {
+        tracing::warn!(cause = failure.summary(), "old requests stay");
+    }
+    if let Err(failure) = app.forget_events().await {
+        tracing::warn!(cause = failure.summary(), "old events stay");
+    }
+    if let Err(failure) = remove_old_records(app).await {
+        let cause = failure.summary();
         tracing::warn!(cause, "old records of the audit log stay");
     }
     // To be held against the files later.
     tracing::info!(head = %app.audit.head(), "audit log");
-    app.expire_reviews().await?;
-    app.clear_away().await?;
-    app.tidy_layers().await
+    if let Err(failure) = app.expire_reviews().await {
+        tracing::warn!(cause = failure.summary(), "old reviews stay open");
+    }
+    app.clear_away().await;
+    app.tidy_layers().await;
+    Ok(())
+}
+
+async fn forget_requests(app: &Arc<App>) -> Result<()> {
+    let now = app.time().await?;
+    app.catalog.forget_idempotent(now).await?;
+    Ok(())
+}
+
+async fn remove_old_records(app: &Arc<App>) -> Result<()> {
+    let now = app.settled_time().await?;
+    let removed = app.audit.remove_old(now).await;
+    removed.map_err(|error| Failure::internal(&error))
 }
 
 /// What nobody needs goes.
@@ -119,6 +145,8 @@ async fn watch_agents(app: &Arc<App>) {
             Ok(LinkEvent::Connected { sandbox }) => {
                 app.note_terminals(&sandbox);
                 tell_of_agent(app, &sandbox, EventKind::AgentConnected).await;
+                let app = app.clone();
+                tokio::spawn(async move { look_after_one(&app, &sandbox).await });
                 continue;
             }
             // Those that were missed are found by the regular look.
@@ -128,14 +156,17 @@ async fn watch_agents(app: &Arc<App>) {
         let app = app.clone();
         tokio::spawn(async move {
             tokio::time::sleep(Duration::from_millis(200)).await;
-            if let Err(failure) = app.look_after(&gone).await {
-                tracing::warn!(
-                    sandbox = gone,
-                    cause = failure.summary(),
-                    "not looked after"
-                );
-            }
+            look_after_one(&app, &gone).await;
+            tokio::time::sleep(app.config.limits.agent_timeout).await;
+            look_after_one(&app, &gone).await;
         });
+    }
+}
+
+async fn look_after_one(app: &Arc<App>, sandbox: &str) {
+    if let Err(failure) = app.look_after(sandbox).await {
+        let cause = failure.summary();
+        tracing::warn!(sandbox, cause, "not looked after");
     }
 }
 

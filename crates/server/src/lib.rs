@@ -10,14 +10,17 @@
 //! restart would miss: rows are in the catalog, files in workspaces, running
 //! commands with the agents. The clock and random numbers enter in `clock`.
 
+mod admin;
 mod app;
 mod archive;
 mod audit;
+mod backup;
 mod clock;
 mod config;
 mod deliveries;
 mod failure;
 mod http;
+mod installation;
 mod jobs;
 mod listen;
 mod metrics;
@@ -25,13 +28,17 @@ mod outgoing;
 mod serve;
 mod trace;
 
+pub use admin::admin_socket;
 pub use app::{App, Parts};
+pub use backup::{RestoreError, RestoredServer, restore_server};
+pub use clock::{Clocks, Reading};
 pub use config::{
     AuditConfig, AuditedCommands, Config, InvalidConfig, Limits, Secret, Tls, TracesConfig,
     settings,
 };
 pub use failure::Failure;
 pub use http::openapi_json;
+pub use installation::{Missing, Refusal};
 pub use outgoing::choose_cryptography;
 pub use serve::{Addresses, Server};
 pub use trace::{TRACE_TARGET, Traces};

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Parser;
-use elevo_server::{Config, Server, TRACE_TARGET, Traces, settings};
+use elevo_server::{Config, Refusal, Server, TRACE_TARGET, Traces, settings};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -21,6 +21,10 @@ struct Arguments {
     /// Settings, a TOML file; the environment wins over it
     #[arg(long, value_name = "FILE", env = "ELEVO_CONFIG")]
     config: Option<PathBuf>,
+
+    /// Start with a catalog, store and workspaces that do not belong together
+    #[arg(long)]
+    adopt: bool,
 
     /// Only check the settings
     #[arg(long)]
@@ -36,7 +40,7 @@ fn help() -> String {
     for (name, meaning) in settings() {
         help += &format!("  {name:<26} {meaning}\n");
     }
-    help += "\nExamples:\n  workspace-server --check\n  DATA_DIR=/srv/elevo API_PORT=8081 workspace-server\n";
+    help += "\nExamples:\n  workspace-server --check\n  DATA_DIR=/srv/elevo API_PORT=8081 workspace-server\n  DATA_DIR=/srv/elevo workspace-server --adopt\n";
     help
 }
 
@@ -47,6 +51,9 @@ fn main() -> ExitCode {
             use std::io::Write;
             // Nobody is left to tell if this fails.
             let _ = writeln!(std::io::stderr(), "workspace-server: {error:#}");
+            if let Some(refusal) = error.downcast_ref::<Refusal>() {
+                let _ = writeln!(std::io::stderr(), "{}", refusal.advice());
+            }
             ExitCode::FAILURE
         }
     }
@@ -65,7 +72,8 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
         }
         None => None,
     };
-    let config = Config::read(file.as_deref(), std::env::vars())?;
+    let mut config = Config::read(file.as_deref(), std::env::vars())?;
+    config.adopt = arguments.adopt;
     if arguments.check {
         return Ok(writeln!(std::io::stdout(), "the settings can be used")?);
     }

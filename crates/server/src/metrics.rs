@@ -71,6 +71,10 @@ const HISTOGRAMS: &[(&str, &str)] = &[
 const GAUGES: &[(&str, &str)] = &[
     ("sandbox_total", "Sandboxes by state"),
     ("agents_connected", "Agents that are connected"),
+    (
+        "workspaces_quarantined",
+        "Workspaces in quarantine: the catalog does not know them",
+    ),
     ("sandbox_pool_size", "Warm sandboxes that there should be"),
     ("sandbox_pool_ready", "Warm sandboxes that there are"),
     (
@@ -159,6 +163,10 @@ pub(crate) fn command_started(elapsed: Duration) {
 
 pub(crate) fn command_ended(elapsed: Duration) {
     histogram!("exec_duration_seconds").record(elapsed);
+}
+
+pub(crate) fn quarantined(count: usize) {
+    gauge!("workspaces_quarantined").set(count as f64);
 }
 
 pub(crate) fn agents(connected: usize) {

@@ -4,32 +4,38 @@ use std::fs;
 use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use async_trait::async_trait;
 use axum::Router;
 use elevo_agent_link::{AgentLinks, Authenticate, Settings};
 use elevo_catalog::secret::SandboxToken;
-use elevo_catalog::{Catalog, SqliteCatalog, SqliteOptions};
-use elevo_engine::Store;
-use elevo_sandbox::{DockerRuntime, DockerSettings};
+use elevo_catalog::{Catalog, INSTALLATION, SqliteCatalog, SqliteOptions};
+use elevo_sandbox::{DockerSettings, Reconnecting, SandboxRuntime};
 use elevo_store_local::LocalStore;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
-use crate::app::{App, Parts, WarmPool};
+use crate::app::{App, Parts, Phase, WarmPool};
 use crate::audit::{Audit, Entry, Level};
 use crate::config::Config;
 use crate::http::{self, RateLimits, Shared};
+use crate::installation::Installation;
 use crate::{clock, jobs, listen};
 
-/// How long requests have to end once the server was told to.
-const GRACE: Duration = Duration::from_secs(30);
+/// How long streams have to say that they end.
+const CUTTING: Duration = Duration::from_secs(3);
+/// How long the last answers have to reach their clients.
+const LAST: Duration = Duration::from_secs(5);
 /// How long the engine has to take away what nothing needs any more.
 const LEAVING: Duration = Duration::from_secs(20);
+
+/// How long the catalog has to be closed; what is left is in its log.
+const CLOSING: Duration = Duration::from_secs(5);
 
 /// Where a server listens.
 #[derive(Clone, Copy, Debug)]
@@ -44,6 +50,7 @@ pub struct Addresses {
 #[derive(Debug)]
 pub struct Server {
     app: Arc<App>,
+    catalog: Arc<SqliteCatalog>,
     addresses: Addresses,
     tasks: JoinSet<anyhow::Result<()>>,
 }
@@ -92,18 +99,49 @@ impl Server {
     /// Starts a server: opens what it needs, brings rows and containers in line,
     /// listens.
     pub async fn start(config: Config) -> anyhow::Result<Self> {
-        let store = open_store(&config.data_dir).await?;
-        Self::start_with(config, store).await
+        let store = Self::open_store(&config).await?;
+        Self::start_with(config, store, None).await
     }
 
-    /// The same with a store that is open already.
-    pub async fn start_with(config: Config, store: Arc<dyn Store>) -> anyhow::Result<Self> {
+    /// The same on another runtime than the Docker engine of the settings.
+    pub async fn start_on(
+        config: Config,
+        runtime: Arc<dyn SandboxRuntime>,
+    ) -> anyhow::Result<Self> {
+        let store = Self::open_store(&config).await?;
+        Self::start_with(config, store, Some(runtime)).await
+    }
+
+    /// Opens the store for [`Self::start_with`]. Fails with a
+    /// [`Refusal`](crate::Refusal), and creates nothing, if it does not belong
+    /// to the catalog and the workspaces.
+    pub async fn open_store(config: &Config) -> anyhow::Result<Arc<LocalStore>> {
+        let installation = Installation::new(config);
+        installation.check().await?;
+        installation.open_store().await
+    }
+
+    /// The same with a store that is open already, and with a runtime other than
+    /// the Docker engine of the settings if one is given.
+    pub async fn start_with(
+        config: Config,
+        store: Arc<LocalStore>,
+        runtime: Option<Arc<dyn SandboxRuntime>>,
+    ) -> anyhow::Result<Self> {
         crate::metrics::begin();
         prepare(&config)?;
         let catalog = open_catalog(&config).await?;
-        let runtime = connect_engine(&config, &*catalog).await?;
+        if Installation::new(&config).stamp(&*catalog).await? {
+            tracing::warn!("the data directory was adopted; no garbage is collected for a day");
+        }
+        let runtime = match runtime {
+            Some(runtime) => runtime,
+            None => Arc::new(connect_engine(&config, &*catalog).await?),
+        };
         let settings = Settings {
             terminals: config.limits.terminals,
+            // Lost after three that did not come.
+            heartbeat: (config.limits.agent_timeout / 3).min(Settings::default().heartbeat),
             observe: Some(crate::trace::agent_did),
             ..Settings::default()
         };
@@ -116,14 +154,16 @@ impl Server {
         };
         let links = AgentLinks::new(Arc::new(tokens), settings);
         let parts = Parts {
-            catalog,
-            runtime: Arc::new(runtime),
+            catalog: catalog.clone(),
+            runtime,
             links,
             pool,
-            store,
+            store: store.clone(),
             audit,
         };
         let app = Arc::new(App::new(config, parts));
+        // It is set once.
+        let _ = app.backups.store.set(store);
         app.adopt_given_key().await?;
         app.adopt_webhook().await?;
         let mut tasks = JoinSet::new();
@@ -131,8 +171,9 @@ impl Server {
         listen_for_agents(&app, &mut tasks).await?;
         app.recover()
             .await
-            .context("cannot bring sandboxes in line with the container engine")?;
+            .context("cannot recover from the last stop")?;
         let addresses = listen_for_clients(&app, &mut tasks).await?;
+        crate::admin::listen(&app, &mut tasks)?;
         let working = app.clone();
         tasks.spawn(async move {
             jobs::run(working).await;
@@ -140,6 +181,7 @@ impl Server {
         });
         Ok(Self {
             app,
+            catalog,
             addresses,
             tasks,
         })
@@ -164,19 +206,33 @@ impl Server {
         }
     }
 
-    /// Refuses new requests, lets those at work end, and returns. Sandboxes and
-    /// what runs in them go on; if there are none, networks go as well.
+    /// Refuses new requests, lets those at work and streams end for as long as
+    /// `STOP_GRACE`, and returns. Sandboxes and what runs in them go on; if there
+    /// are none, networks go as well.
     pub async fn stop(mut self) {
-        self.app.begin_stop();
-        let ended = async { while self.tasks.join_next().await.is_some() {} };
-        if tokio::time::timeout(GRACE, ended).await.is_err() {
+        let began = clock::instant();
+        let grace = self.app.config.limits.stop_grace;
+        self.app.enter(Phase::Draining);
+        if timeout(grace, self.app.idle()).await.is_err() {
             tracing::warn!("some requests did not end in time and are cut off");
+            self.app.enter(Phase::Cutting);
+            let _ = timeout(CUTTING, self.app.idle()).await;
+        }
+        self.app.enter(Phase::Ended);
+        let ended = async { while self.tasks.join_next().await.is_some() {} };
+        let left = grace.saturating_sub(began.elapsed()).max(LAST);
+        if timeout(left, ended).await.is_err() {
+            tracing::warn!("some answers did not reach their clients in time");
             self.tasks.shutdown().await;
         }
-        match tokio::time::timeout(LEAVING, self.app.leave_engine()).await {
+        match timeout(LEAVING, self.app.leave_engine()).await {
             Ok(Ok(())) => {}
             Ok(Err(failure)) => tracing::warn!(cause = failure.summary(), "a network is left"),
             Err(_) => tracing::warn!("the engine does not answer; a network may be left"),
+        }
+        if let Err(error) = self.app.installation.grow(&*self.app.catalog).await {
+            let cause = format!("{error:#}");
+            tracing::warn!(cause, "an older copy of the catalog may not be recognised");
         }
         let ended = Entry {
             event: "server.ended",
@@ -184,6 +240,8 @@ impl Server {
         };
         self.app.audit.tell(ended).await;
         self.app.audit.close().await;
+        // Leaves one file, which can be copied as it is.
+        let _ = tokio::time::timeout(CLOSING, self.catalog.close()).await;
         // To be held against the files later.
         tracing::info!(head = %self.app.audit.head(), "audit log");
     }
@@ -227,11 +285,20 @@ fn prepare(config: &Config) -> anyhow::Result<()> {
     install_agent(config)
 }
 
+/// Without an agent the server starts, and refuses to make sandboxes.
 fn install_agent(config: &Config) -> anyhow::Result<()> {
     let from = match &config.agent_binary {
         Some(path) => path.clone(),
-        None => beside()?,
+        None => {
+            let own = std::env::current_exe().context("cannot find this program's own file")?;
+            own.with_file_name("workspace-agent")
+        }
     };
+    if config.agent_binary.is_none() && !from.is_file() {
+        let path = from.display();
+        tracing::warn!(%path, "the agent is missing; sandboxes cannot start without it");
+        return Ok(());
+    }
     let into = config.data_dir.join("agent/workspace-agent");
     let temporary = config.data_dir.join("agent/.new");
     let copied = fs::copy(&from, &temporary).and_then(|_| {
@@ -244,41 +311,7 @@ fn install_agent(config: &Config) -> anyhow::Result<()> {
     })
 }
 
-/// The agent that was installed with the server.
-fn beside() -> anyhow::Result<PathBuf> {
-    let own = std::env::current_exe().context("cannot find this program's own file")?;
-    let beside = own.with_file_name("workspace-agent");
-    if !beside.is_file() {
-        let beside = beside.display();
-        bail!("there is no agent at {beside}: set AGENT_BINARY to the file of workspace-agent");
-    }
-    Ok(beside)
-}
-
-/// Opens the store of a data directory, which is made if it is not there.
-pub(crate) async fn open_store(data: &Path) -> anyhow::Result<Arc<dyn Store>> {
-    let path = data.join("store");
-    let holder = format!("the server (process {})", std::process::id());
-    let opening = tokio::task::spawn_blocking(move || -> anyhow::Result<Arc<dyn Store>> {
-        let options = elevo_store_local::Options {
-            holder,
-            ..elevo_store_local::Options::default()
-        };
-        let is_new = !path.exists();
-        if let Some(parent) = path.parent() {
-            fs::create_dir_all(parent)?;
-        }
-        let store = match is_new {
-            true => LocalStore::create(&path, &options),
-            false => LocalStore::open(&path, &options),
-        };
-        let store = store.with_context(|| format!("cannot open the store {}", path.display()))?;
-        Ok(Arc::new(store))
-    });
-    opening.await?
-}
-
-async fn open_catalog(config: &Config) -> anyhow::Result<Arc<dyn Catalog>> {
+async fn open_catalog(config: &Config) -> anyhow::Result<Arc<SqliteCatalog>> {
     let path = config.data_dir.join("catalog.db");
     let catalog = SqliteCatalog::open(&path, &SqliteOptions::default()).await;
     let catalog = catalog.with_context(|| format!("cannot open {}", path.display()))?;
@@ -286,15 +319,9 @@ async fn open_catalog(config: &Config) -> anyhow::Result<Arc<dyn Catalog>> {
 }
 
 /// Containers carry the id of the installation that made them.
-async fn connect_engine(config: &Config, catalog: &dyn Catalog) -> anyhow::Result<DockerRuntime> {
-    let server = match catalog.setting("installation").await? {
-        Some(id) => id,
-        None => {
-            let id = clock::id("");
-            catalog.set_setting("installation", &id).await?;
-            id
-        }
-    };
+async fn connect_engine(config: &Config, catalog: &dyn Catalog) -> anyhow::Result<Reconnecting> {
+    let server = catalog.setting(INSTALLATION).await?;
+    let server = server.context("the catalog has no installation")?;
     let network = config.docker_network.clone();
     let settings = DockerSettings {
         host: config.docker_host.clone(),
@@ -302,10 +329,8 @@ async fn connect_engine(config: &Config, catalog: &dyn Catalog) -> anyhow::Resul
         server,
     };
     let host = &config.docker_host;
-    DockerRuntime::connect(settings).await.with_context(|| {
-        format!(
-            "cannot use the container engine at {host}; is it running? DOCKER_HOST names another"
-        )
+    Reconnecting::new(settings).await.with_context(|| {
+        format!("cannot use the container engine at {host}; DOCKER_HOST names another")
     })
 }
 
@@ -316,7 +341,7 @@ async fn listen_for_agents(
     let socket = app.config.data_dir.join("run/agents/agent.sock");
     let (links, stopping) = (app.links.clone(), app.clone());
     tasks.spawn(async move {
-        let stop = async move { stopping.stopped().await };
+        let stop = async move { stopping.entered(Phase::Ended).await };
         links
             .serve_unix(&socket, stop)
             .await
@@ -326,7 +351,7 @@ async fn listen_for_agents(
         let listener = bind(address).await?;
         let (links, stopping) = (app.links.clone(), app.clone());
         tasks.spawn(async move {
-            let stop = async move { stopping.stopped().await };
+            let stop = async move { stopping.entered(Phase::Ended).await };
             links
                 .serve_tcp(listener, stop)
                 .await
@@ -369,7 +394,7 @@ fn serve(
 ) {
     let stopping = app.clone();
     tasks.spawn(async move {
-        let stop = async move { stopping.stopped().await };
+        let stop = async move { stopping.entered(Phase::Ended).await };
         let service = router.into_make_service_with_connect_info::<listen::Peer>();
         let served = axum::serve(listener, service).with_graceful_shutdown(stop);
         served.await.context("cannot listen any more")

@@ -6,6 +6,7 @@
 //!   unfinished/ the one that is being made, or was when its maker was killed
 //!   NAME/       a backup; the newest is the last by name
 //!     BACKUP    its files with their hashes: written last
+//!     SERVER    the server of the store, if it has one
 //!     db/       RocksDB, as in a store
 //! ```
 //!
@@ -21,12 +22,14 @@ mod restore;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::PoisonError;
 
 use elevo_engine::Progress;
 use rocksdb::checkpoint::Checkpoint;
 
 use crate::open::OpenError;
 use crate::rocks;
+use crate::stamp::{server_stamp, set_server_stamp};
 use crate::store::LocalStore;
 use files::Copied;
 use list::List;
@@ -139,18 +142,46 @@ impl LocalStore {
             return Err(BackupError::ReadOnly);
         }
         fs::create_dir_all(backups).map_err(BackupError::io("make", backups))?;
-        let store = self.directory();
         self.check_apart(backups)?;
         let _lock = lock(backups)?;
-        let checkpoint = store.join(CHECKPOINT);
-        remove(&checkpoint)?;
-        let moment = self.checkpoint(&checkpoint);
-        let made = moment.and_then(|()| copy(&checkpoint, backups, name, progress));
-        remove(&checkpoint)?;
-        let mut backup = made?;
+        let earlier = all(backups)?.pop();
+        let unfinished = backups.join(UNFINISHED);
+        remove(&unfinished)?;
+        let mut backup = self.backup_into(&unfinished, earlier.as_deref(), progress)?;
+        backup.path = free_name(backups, name);
+        let named = fs::rename(&unfinished, &backup.path);
+        named.map_err(BackupError::io("name", &backup.path))?;
+        files::sync(backups)?;
         if let Some(keep) = keep {
             backup.removed = prune(backups, keep.max(1))?;
         }
+        Ok(backup)
+    }
+
+    /// Makes a backup of the store as it is at one moment of this call in
+    /// `directory`, which must not be there yet. Files that did not change since
+    /// the backup `earlier` are shared with it. All of it is on disk when this
+    /// returns, but for the entry of the directory itself.
+    pub fn backup_into(
+        &self,
+        directory: &Path,
+        earlier: Option<&Path>,
+        progress: &Progress,
+    ) -> Result<Backup, BackupError> {
+        if !self.is_writable() {
+            return Err(BackupError::ReadOnly);
+        }
+        self.check_apart(directory.parent().unwrap_or(directory))?;
+        fs::create_dir(directory).map_err(BackupError::io("make", directory))?;
+        let turn = self.backing_up.lock();
+        let _turn = turn.unwrap_or_else(PoisonError::into_inner);
+        let checkpoint = self.directory().join(CHECKPOINT);
+        remove(&checkpoint)?;
+        let moment = self.checkpoint(&checkpoint);
+        let copied = moment.and_then(|()| copy(&checkpoint, directory, earlier, progress));
+        remove(&checkpoint)?;
+        let backup = copied?;
+        files::sync(directory)?;
         Ok(backup)
     }
 
@@ -250,16 +281,16 @@ fn remove(directory: &Path) -> Result<(), BackupError> {
 /// Makes the backup from a checkpoint.
 fn copy(
     checkpoint: &Path,
-    backups: &Path,
-    name: &str,
+    directory: &Path,
+    earlier: Option<&Path>,
     progress: &Progress,
 ) -> Result<Backup, BackupError> {
-    let earlier = all(backups)?.pop();
-    let earlier = earlier.and_then(|path| Some((List::read(&path).ok()?, path)));
-    let unfinished = backups.join(UNFINISHED);
-    remove(&unfinished)?;
-    let database = unfinished.join(rocks::DIRECTORY);
-    fs::create_dir_all(&database).map_err(BackupError::io("make", &database))?;
+    let earlier = earlier.and_then(|path| Some((List::read(path).ok()?, path)));
+    let database = directory.join(rocks::DIRECTORY);
+    fs::create_dir(&database).map_err(BackupError::io("make", &database))?;
+    if let Some(stamp) = checkpoint.parent().map(server_stamp).transpose()?.flatten() {
+        set_server_stamp(directory, &stamp)?;
+    }
     let mut list = List::default();
     let mut new_bytes = 0;
     for name in names(checkpoint)? {
@@ -281,13 +312,9 @@ fn copy(
         list.add(name, file);
     }
     files::sync(&database)?;
-    list.write(&unfinished)?;
-    files::sync(&unfinished)?;
-    let path = free_name(backups, name);
-    fs::rename(&unfinished, &path).map_err(BackupError::io("name", &path))?;
-    files::sync(backups)?;
+    list.write(directory)?;
     Ok(Backup {
-        path,
+        path: directory.into(),
         files: list.len(),
         bytes: list.bytes(),
         new_bytes,

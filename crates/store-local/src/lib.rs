@@ -12,6 +12,7 @@
 //!              directory without it is no store, or not yet one
 //!   writer     locked by the one process that may write; says who that is
 //!   db/        RocksDB
+//!   SERVER     the server whose catalog names the roots, if there is one
 //!   checkpoint/  what a backup is being made from
 //! ```
 //!
@@ -31,6 +32,7 @@ mod presence;
 mod read;
 mod references;
 mod rocks;
+mod stamp;
 mod store;
 mod unlogged;
 mod value;
@@ -42,4 +44,5 @@ pub use backup::{Backup, BackupError, Restored, all as backups, find_backup, res
 pub use lock::{Still, keep_still};
 pub use open::OpenError;
 pub use options::Options;
+pub use stamp::{ServerStamp, is_store, server_stamp, set_server_stamp};
 pub use store::LocalStore;

@@ -9,6 +9,7 @@ use crate::format;
 use crate::lock::{self, WriterLock};
 use crate::options::Options;
 use crate::rocks;
+use crate::stamp;
 use crate::store::LocalStore;
 
 /// Why a store could not be made or opened.
@@ -68,6 +69,16 @@ pub enum OpenError {
         path: PathBuf,
         /// One of the things in it.
         found: String,
+    },
+    /// The file that names the server of a store cannot be read.
+    #[error(
+        "the file {} is damaged; if the store is whole, remove the file and start the server \
+         with --adopt",
+        path.display()
+    )]
+    DamagedStamp {
+        /// Which file.
+        path: PathBuf,
     },
     /// The directory could not be read or written.
     #[error("the store {} cannot be reached", path.display())]
@@ -177,7 +188,10 @@ pub(crate) fn check_room(path: &Path) -> Result<(), OpenError> {
     }
     for entry in fs::read_dir(path).map_err(failed)? {
         let name = entry.map_err(failed)?.file_name();
-        let ours = name == lock::FILE || name == rocks::DIRECTORY || format::is_unfinished(&name);
+        let ours = name == lock::FILE
+            || name == rocks::DIRECTORY
+            || format::is_unfinished(&name)
+            || stamp::is_ours(&name);
         if !ours {
             let found = name.to_string_lossy().into_owned();
             return Err(OpenError::NotEmpty {

@@ -1,5 +1,6 @@
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Mutex;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -26,6 +27,8 @@ pub struct LocalStore {
     pub(crate) references: ReferenceLocks,
     pub(crate) guards: Guards,
     pub(crate) collections: Collections,
+    /// Held while a checkpoint is copied: there is one place for it.
+    pub(crate) backing_up: Mutex<()>,
     /// Last, so that the next writer comes in only when RocksDB is closed.
     writer: Option<WriterLock>,
 }
@@ -47,6 +50,7 @@ impl LocalStore {
             references: ReferenceLocks::default(),
             guards: Guards::default(),
             collections: Collections::default(),
+            backing_up: Mutex::default(),
             writer,
         }
     }

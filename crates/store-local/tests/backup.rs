@@ -13,7 +13,8 @@ use std::thread;
 
 use elevo_engine::{Commit, Inspect, Progress, Source, Store, VerifyOptions, repair};
 use elevo_store_local::{
-    BackupError, LocalStore, OpenError, Options, backups, find_backup, restore,
+    BackupError, LocalStore, OpenError, Options, ServerStamp, backups, find_backup, restore,
+    server_stamp, set_server_stamp,
 };
 use elevo_testkit::commits;
 use futures::executor::block_on;
@@ -268,4 +269,27 @@ fn mend(harmed: &Path, backup: &Path, content: &Content) -> bool {
     assert_eq!((seen.missing, seen.refused), (0, 0), "{repaired:?}");
     assert!(repaired.after.damage.is_empty(), "{repaired:?}");
     true
+}
+
+#[test]
+fn a_backup_says_which_server_uses_the_store() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, _) = make(directory.path(), 2);
+    let stamp = ServerStamp {
+        installation: "abc".into(),
+        generation: 7,
+    };
+    set_server_stamp(&path, &stamp).unwrap();
+    let store = LocalStore::open(&path, &Options::default()).unwrap();
+    let made = backup(&store, &directory.path().join("backups"), "1");
+    assert_eq!(server_stamp(&made.path).unwrap(), Some(stamp.clone()));
+    let into = directory.path().join("into");
+    let alone = store.backup_into(&into, Some(&made.path), &Progress::new());
+    assert!(alone.unwrap().new_bytes < made.bytes);
+    let again = store.backup_into(&into, None, &Progress::new());
+    assert!(matches!(again, Err(BackupError::Io { .. })), "{again:?}");
+    drop(store);
+    let new = directory.path().join("new");
+    drop(restored(&into, &new).unwrap());
+    assert_eq!(server_stamp(&new).unwrap(), Some(stamp));
 }

@@ -106,6 +106,7 @@ fn import_for_ever(victim: &Victim) -> ! {
     let options = ImportOptions {
         threads: 2,
         leave_out: Vec::new(),
+        ignoring: None,
     };
     let mut head = block_on(repository.store().reference(TENANT, HEAD)).unwrap();
     loop {

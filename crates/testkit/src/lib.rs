@@ -11,6 +11,7 @@
 )]
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 
+pub mod binary;
 pub mod commits;
 pub mod crash;
 pub mod disk;

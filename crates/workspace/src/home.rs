@@ -46,6 +46,7 @@ pub(crate) fn read(
     let options = ImportOptions {
         threads,
         leave_out: Vec::new(),
+        ignoring: None,
     };
     let imported = import(repository, home, &options, progress)?;
     Ok((imported.tree != Tree::EMPTY).then_some(imported))
@@ -77,6 +78,7 @@ impl Contents {
         let options = CheckoutOptions {
             threads,
             leave_out: Vec::new(),
+            ignoring: None,
             force: false,
             seed,
             owner,

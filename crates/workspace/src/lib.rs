@@ -37,6 +37,7 @@ mod error;
 mod freeze;
 mod home;
 mod id;
+mod inside;
 mod lock;
 #[cfg(target_os = "linux")]
 mod mounts;
@@ -56,6 +57,7 @@ pub use elevo_engine::Owner;
 pub use error::{Error, Result};
 pub use freeze::{Freeze, NeverFreeze};
 pub use id::{InvalidId, WorkspaceId};
+pub use inside::Inside;
 #[cfg(target_os = "linux")]
 pub use namespace::Entrance;
 pub use probe::{Finding, choose, probe};
@@ -69,4 +71,5 @@ pub use slots::{Slot, Slots};
 pub use workspaces::write_out;
 pub use workspaces::{
     Binding, Options, Refreshed, Snapshotted, Usage, Way, Workspaces, needed_snapshots,
+    write_records,
 };

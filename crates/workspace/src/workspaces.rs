@@ -1,4 +1,5 @@
 mod clear;
+mod copies;
 mod enter;
 mod forks;
 mod homes;
@@ -8,6 +9,7 @@ mod refresh;
 mod restore;
 mod snapshots;
 
+pub use copies::write_records;
 pub use snapshots::needed_snapshots;
 
 use std::collections::BTreeMap;

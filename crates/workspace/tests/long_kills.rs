@@ -133,6 +133,7 @@ fn prepare(directory: &Path) {
     let options = ImportOptions {
         threads: 2,
         leave_out: Vec::new(),
+        ignoring: None,
     };
     let imported = import(&repository, &files, &options, &Progress::new()).unwrap();
     block_on(imported.commit(&repository, info(Some(BASE)))).unwrap();

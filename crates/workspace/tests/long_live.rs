@@ -75,6 +75,7 @@ fn prepare(directory: &Path) {
         let options = ImportOptions {
             threads: 2,
             leave_out: Vec::new(),
+            ignoring: None,
         };
         let imported = import(&repository, &files, &options, &Progress::new()).unwrap();
         let info = CommitInfo {
@@ -107,6 +108,7 @@ fn merged(repository: &Repository, directory: &Path, taken: SnapshotId, to: usiz
     let options = elevo_engine::CheckoutOptions {
         threads: 2,
         leave_out: Vec::new(),
+        ignoring: None,
         force: false,
         seed: None,
         owner: None,
@@ -126,6 +128,7 @@ fn merged(repository: &Repository, directory: &Path, taken: SnapshotId, to: usiz
     let options = ImportOptions {
         threads: 2,
         leave_out: Vec::new(),
+        ignoring: None,
     };
     let imported = import(repository, &scratch, &options, &progress).unwrap();
     let info = CommitInfo {

@@ -35,6 +35,7 @@ fn stored(bench: &Bench, directory: &Path, parents: &[SnapshotId]) -> SnapshotId
     let options = ImportOptions {
         threads: 2,
         leave_out: Vec::new(),
+        ignoring: None,
     };
     let imported = import(&bench.repository, directory, &options, &progress()).unwrap();
     let info = elevo_engine::CommitInfo {
@@ -50,6 +51,7 @@ fn merged(bench: &Bench, taken: SnapshotId, change: impl FnOnce(&Path)) -> Snaps
     let options = elevo_engine::CheckoutOptions {
         threads: 2,
         leave_out: Vec::new(),
+        ignoring: None,
         force: false,
         seed: None,
         owner: None,

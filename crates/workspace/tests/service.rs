@@ -321,6 +321,7 @@ fn a_new_base_holds_up_nobody_who_does_not_need_it(bench: &Bench) {
     let options = ImportOptions {
         threads: 1,
         leave_out: Vec::new(),
+        ignoring: None,
     };
     let imported = import(&bench.repository, &origin, &options, &progress()).unwrap();
     let base = block_on(imported.commit(&bench.repository, info())).unwrap();

@@ -48,17 +48,21 @@ pub struct MergeResult {
     pub conflicts: Vec<Conflict>,
     /// How many conflicts in all.
     pub conflict_count: u64,
-    /// What the agent may not do; at most a thousand of them.
+    /// Changes that the agent may not make, and files with conflict markers; at
+    /// most a thousand of them.
     pub refused: Vec<FileRefused>,
     /// How many were refused in all.
     pub refused_count: u64,
-    /// Paths where somebody of higher priority was there before; at most a
-    /// thousand of them.
+    /// Paths where an agent of higher priority changed the same before, which
+    /// stays; at most a thousand of them. The rest of such a file has landed.
     pub overruled: Vec<String>,
     /// Changes that the head had already.
     pub same: u64,
     /// Changes that are never merged.
     pub local: u64,
+    /// Whether the key that asked may decide on what was held.
+    #[serde(default)]
+    pub may_decide: bool,
 }
 
 /// A change that is in the head now.
@@ -171,7 +175,8 @@ pub struct LineRange {
     pub count: u32,
 }
 
-/// A change that an agent may not make.
+/// A change that does not land: its agent may not make it, or the file still has
+/// conflict markers from a refresh.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FileRefused {
@@ -226,16 +231,29 @@ pub struct ApplyFile {
     pub executable: Option<bool>,
 }
 
-/// What to take back.
+/// A step to undo.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Revert {
-    /// A head of the project, whose changes are taken back; or, with `path`,
-    /// the head to take that path from.
+    /// The head that the step made.
     pub snapshot: String,
-    /// Only this file or directory, which becomes as it was in `snapshot`.
+    /// Undo what the step changed at this file or directory only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
+    /// How it is merged.
+    #[serde(default)]
+    pub merge: Merge,
+}
+
+/// A path to bring back.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RestorePath {
+    /// The file or directory.
+    pub path: String,
+    /// A head of the project, whose version of `path` is taken. If it has none,
+    /// `path` is removed.
+    pub snapshot: String,
     /// How it is merged.
     #[serde(default)]
     pub merge: Merge,
@@ -267,6 +285,10 @@ pub struct ImportSource {
     #[serde(default)]
     #[schema(max_length = 4096)]
     pub message: String,
+    /// Whether only to say what would happen; of a history, what all its
+    /// commits together would change.
+    #[serde(default)]
+    pub dry_run: bool,
 }
 
 /// What became of an import.

@@ -57,12 +57,25 @@ pub struct Review {
     /// Who closed it: an agent, or a key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub closed_by: Option<String>,
+    /// The name of that agent or key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub closed_by_name: Option<String>,
     /// The review that took its place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub successor: Option<String>,
     /// How it was decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolution: Option<Resolution>,
+    /// The message of the decision.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resolution_message: Option<String>,
+    /// The message of the merge that the change comes from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// Whether the key that asks may decide on it: it is open, the key has the
+    /// scope `reviews`, and the change is not one of its own agent.
+    #[serde(default)]
+    pub may_decide: bool,
 }
 
 /// Reviews, a page of them.

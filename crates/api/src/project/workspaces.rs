@@ -60,31 +60,32 @@ pub enum SyncMode {
     Event,
 }
 
-/// Whether a workspace has a directory.
+/// Whether a workspace can be worked in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum WorkspaceState {
-    /// It has one.
+    /// It has a directory.
     Live,
-    /// It is only a snapshot.
+    /// It is kept for a while without a sandbox, and can be resumed.
     Parked,
 }
 
-/// One agent's own view of a project.
+/// One agent's own view of a project, or of files outside of projects.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Workspace {
     /// Its id.
     pub id: String,
-    /// The project.
-    pub project: String,
+    /// The project; none for a workspace of a sandbox outside of projects.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project: Option<String>,
     /// The agent that works in it, with whose rights it is merged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
     /// What it is called.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Whether it has a directory.
+    /// Whether it can be worked in.
     pub state: WorkspaceState,
     /// Its directory on the server's machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -100,6 +101,9 @@ pub struct Workspace {
     pub sync: Sync,
     /// How often it was merged.
     pub merges: u64,
+    /// When a parked one is deleted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<String>,
     /// When it was made.
     pub created_at: String,
     /// When something of it was last changed.
@@ -136,6 +140,12 @@ pub struct Refreshed {
     pub changed: Vec<String>,
     /// How many in all.
     pub changed_count: u64,
-    /// Paths where it keeps its own version: its next merge will settle them.
+    /// Paths where the workspace and the project changed the same. The project's
+    /// version is the base of the workspace's next merge there: the merge takes
+    /// what the workspace has once that is another version than it has now.
     pub conflicts: Vec<Conflict>,
+    /// Those of `conflicts` whose files have conflict markers now, at most a
+    /// thousand. The other files are the workspace's own, as they were.
+    #[serde(default)]
+    pub marked: Vec<String>,
 }

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use elevo_core::TreePath;
+use elevo_core::{RESERVED_NAME, TreePath};
 use elevo_engine::{
     ContentBuilder, Error as EngineError, Loss, LossKind, Object, Progress, Repository, StateTree,
     Workers, content_of,
@@ -72,6 +72,8 @@ pub(super) struct Builder<'a> {
     state: Arc<StateTree>,
     large: ContentBuilder,
     losses: BTreeMap<LossKind, Loss>,
+    /// Entries of the name that is in no snapshot, or below it.
+    left_out: u64,
     /// About what the tree takes of memory.
     tree_bytes: usize,
     last: TreePath,
@@ -91,14 +93,16 @@ impl<'a> Builder<'a> {
             state: Arc::new(StateTree::empty(repository)),
             large: ContentBuilder::default(),
             losses: BTreeMap::new(),
+            left_out: 0,
             tree_bytes: 0,
             last: TreePath::root(),
         }
     }
 
-    pub(super) fn finish(self) -> (StateTree, Vec<Loss>) {
+    pub(super) fn finish(self) -> (StateTree, Vec<Loss>, u64) {
         let state = Arc::unwrap_or_clone(self.state);
-        (state, self.losses.into_values().collect())
+        let losses = self.losses.into_values().collect();
+        (state, losses, self.left_out)
     }
 
     pub(super) fn add(&mut self, round: Round) -> Result<()> {
@@ -153,6 +157,10 @@ impl<'a> Builder<'a> {
     /// Puts an entry into the tree.
     fn put(&mut self, entry: Entry, content: Content) -> Result<()> {
         self.progress.add(1, content.size());
+        if entry.path.names().any(|name| *name == *RESERVED_NAME) {
+            self.left_out += 1;
+            return Ok(());
+        }
         self.weigh(&entry.path);
         if self.tree_bytes > TREE_BYTES {
             self.workers.wait(self.state.settle())?;

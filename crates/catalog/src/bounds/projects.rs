@@ -7,7 +7,7 @@ use elevo_core::Timestamp;
 use super::{json, micros, name, number, refuse, text};
 use crate::error::Result;
 use crate::records::{
-    Landing, PathChange, Project, Retention, Review, ReviewState, Step, Tag, Workspace,
+    Landing, PathChange, Project, Retention, Review, ReviewState, Step, Tag, Unsettled, Workspace,
 };
 
 /// The longest policy, as JSON.
@@ -24,6 +24,8 @@ pub const MAX_STEPS: usize = 64;
 pub const MAX_CHANGES: usize = 100_000;
 /// How many reviews the steps of a landing open and change together.
 pub const MAX_REVIEWS: usize = 10_000;
+/// Maximum number of unsettled conflicts of a workspace.
+pub const MAX_UNSETTLED: usize = 10_000;
 
 pub(crate) fn project(project: &Project) -> Result<()> {
     name("the id of a project", &project.id)?;
@@ -50,8 +52,24 @@ pub(crate) fn workspace(workspace: &Workspace) -> Result<()> {
     name("the id of a workspace", &workspace.id)?;
     optional_name("the name of a workspace", &workspace.name)?;
     number("the number of merges", workspace.merges)?;
-    let last_merge = workspace.last_merge;
-    times([Some(workspace.created), Some(workspace.updated), last_merge])
+    times([
+        Some(workspace.created),
+        Some(workspace.updated),
+        workspace.last_merge,
+        workspace.expires,
+    ])
+}
+
+pub(crate) fn unsettled(all: &[Unsettled]) -> Result<()> {
+    if all.len() > MAX_UNSETTLED {
+        let message = format!("a workspace has at most {MAX_UNSETTLED} conflicts to settle");
+        return refuse(message);
+    }
+    let mut paths = HashSet::new();
+    match all.iter().all(|one| paths.insert(&one.path)) {
+        true => Ok(()),
+        false => refuse("two conflicts to settle have the same path"),
+    }
 }
 
 pub(crate) fn landing(landing: &Landing) -> Result<()> {

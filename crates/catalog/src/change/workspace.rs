@@ -10,7 +10,12 @@ impl WorkspaceChange {
     pub(crate) fn apply(&self, workspace: Workspace, now: Timestamp) -> Result<Workspace> {
         let what = Kind::Workspace;
         let is = (workspace.base, workspace.merges);
-        if self.expected.is_some_and(|expected| expected != is) {
+        let is_expected = self.expected.is_none_or(|expected| expected == is)
+            && self.from.is_none_or(|from| from == workspace.state)
+            && self
+                .expired_by
+                .is_none_or(|now| workspace.expires.is_some_and(|expires| expires <= now));
+        if !is_expected {
             return Err(Error::Changed { what });
         }
         let comes_back = self
@@ -28,6 +33,9 @@ impl WorkspaceChange {
             read_only: change.read_only.unwrap_or(workspace.read_only),
             follows: change.follows.unwrap_or(workspace.follows),
             state: change.state.unwrap_or(workspace.state),
+            expires: change
+                .expires
+                .map_or(workspace.expires, |expires| expires.map(bounds::kept)),
             updated: bounds::kept(now),
             ..workspace
         };

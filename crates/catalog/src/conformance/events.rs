@@ -5,7 +5,7 @@ use futures::future::join_all;
 use serde_json::json;
 
 use super::landings::{full_step, furnished_with_project};
-use super::samples::land;
+use super::samples::{add_workspace, land, workspace};
 use super::{
     AGENT, AGENT_KEYS, ALICE, BOB, NO_LIMITS, Place, add, assert_exists, at, furnished, sandbox,
 };
@@ -14,9 +14,11 @@ use crate::catalog::Catalog;
 use crate::change::SandboxChange;
 use crate::error::{Error, Kind};
 use crate::events::Events;
+use crate::projects::Projects;
 use crate::query::AddLimits;
 use crate::records::{
-    Attempt, DeliveryState, Event, EventKind, EventQuery, NewEvent, Sandbox, Webhook,
+    Attempt, DeliveryState, Event, EventKind, EventQuery, NewEvent, Sandbox, Webhook, Workspace,
+    WorkspaceChange, WorkspaceState,
 };
 
 fn all() -> EventQuery {
@@ -52,6 +54,23 @@ pub(super) fn webhook(id: &str) -> Webhook {
         kinds: Vec::new(),
         created: at(50),
     }
+}
+
+/// A receiver that is behind keeps the events of its own tenant only.
+pub async fn a_webhook_keeps_no_events_of_other_tenants(place: &impl Place) {
+    let catalog = furnished(place).await;
+    catalog.add_webhook(&webhook("a")).await.expect("added");
+    let theirs = NewEvent {
+        tenant: BOB,
+        ..note("theirs", 1)
+    };
+    catalog.add_event(&note("ours", 0)).await.expect("added");
+    catalog.add_event(&theirs).await.expect("added");
+    let forgotten = catalog.forget_events(at(1000)).await;
+    assert_eq!(forgotten.expect("forgotten"), 1);
+    let left = catalog.events(&all()).await.expect("listed");
+    assert_eq!(left.len(), 1);
+    assert_eq!(left[0].event.subject, "ours");
 }
 
 /// In the transaction that changes it, with what it was then.
@@ -101,6 +120,51 @@ pub async fn what_happens_to_a_sandbox_is_told(place: &impl Place) {
             "template": "base", "createdAt": 100_000_000, "expiresAt": 1_000_000_000});
         assert_eq!(event.data, data);
     }
+}
+
+/// Of the sandbox that ends, and of the parked workspace that ends later.
+pub async fn an_expiry_says_what_became_of_the_workspace(place: &impl Place) {
+    let catalog = furnished(place).await;
+    for (id, parked) in [("a", true), ("b", false)] {
+        add(&catalog, &sandbox(ALICE, id)).await;
+        let change = SandboxChange {
+            removing: Some(true),
+            keep_workspace: Some(parked),
+            tells: vec![EventKind::SandboxExpired],
+            ..SandboxChange::default()
+        };
+        let marked = catalog.change_sandbox(id, &change, at(1000)).await;
+        marked.expect("it has expired");
+    }
+    let parked = Workspace {
+        agent: Some(AGENT.into()),
+        state: WorkspaceState::Parked,
+        expires: Some(at(2000)),
+        ..workspace(ALICE, "workspace of a", None)
+    };
+    add_workspace(&catalog, &parked).await;
+    let change = WorkspaceChange {
+        state: Some(WorkspaceState::Removing),
+        tells: vec![EventKind::WorkspaceExpired],
+        ..WorkspaceChange::default()
+    };
+    let marked = catalog.change_workspace(ALICE, &parked.id, &change, at(2000));
+    marked.await.expect("it has expired");
+    let query = EventQuery {
+        kinds: vec![EventKind::SandboxExpired, EventKind::WorkspaceExpired],
+        ..all()
+    };
+    let events = catalog.events(&query).await.expect("events");
+    let data = |n: usize| &events[n].event.data;
+    assert_eq!(data(0)["parked"], true);
+    assert_eq!(data(0)["workspaceId"], "workspace of a");
+    assert_eq!(data(1)["parked"], false);
+    let expected = json!({"workspaceId": "workspace of a", "projectId": null, "name": null,
+        "createdAt": 100_000_000, "expiresAt": 2_000_000_000});
+    assert_eq!(data(2), &expected);
+    let last = &events[2].event;
+    assert_eq!((&*last.subject, last.at), ("workspace of a", at(2000)));
+    assert_eq!(last.agent.as_deref(), Some(AGENT));
 }
 
 /// The head, and reviews that end and begin.

@@ -9,14 +9,18 @@ use super::samples::{
     snapshot, step, whole_log, workspace,
 };
 use super::{
-    ALICE, BOB, Place, assert_being_removed, assert_changed, assert_exists, assert_not_found,
-    assert_refused, at, furnished,
+    ALICE, BOB, Place, add, assert_being_removed, assert_changed, assert_exists, assert_not_found,
+    assert_refused, at, furnished, sandbox,
 };
 use crate::bounds::{MAX_PAGE, MAX_POLICY_BYTES};
+use crate::catalog::Catalog;
+use crate::change::SandboxChange;
 use crate::error::{Error, Kind};
 use crate::projects::Projects;
 use crate::records::{Project, ProjectChange, ProjectPolicy, ProjectQuery, Retention, Step};
-use crate::records::{ReviewQuery, WorkspaceQuery};
+use crate::records::{
+    ReviewQuery, Sandbox, Workspace, WorkspaceChange, WorkspaceQuery, WorkspaceState,
+};
 
 /// Every part of it, with promises 4 and 10.
 pub async fn a_project_comes_back_as_it_was_added(place: &impl Place) {
@@ -202,12 +206,43 @@ pub async fn of_policies_set_at_once_one_wins(place: &impl Place) {
     assert_refused(handles[0].set_policy(ALICE, "a", 4, &long, at(101)).await);
 }
 
+/// A sandbox that works on a project keeps it.
+pub async fn a_project_with_a_sandbox_is_not_removed(place: &impl Place) {
+    let catalog = furnished(place).await;
+    add_project(&catalog, &project(ALICE, "a")).await;
+    add_workspace(&catalog, &workspace(ALICE, "w", Some("a"))).await;
+    let one = Sandbox {
+        workspace: "w".into(),
+        ..sandbox(ALICE, "s")
+    };
+    add(&catalog, &one).await;
+    match catalog.begin_removal(ALICE, "a", at(101)).await {
+        Err(Error::InUse { what, sandbox }) => {
+            assert_eq!((what, sandbox.as_str()), (Kind::Project, "s"));
+        }
+        other => panic!("{other:?}"),
+    }
+    let mark = SandboxChange {
+        removing: Some(true),
+        ..SandboxChange::default()
+    };
+    let marked = catalog.change_sandbox("s", &mark, at(102)).await;
+    marked.expect("marked");
+    let removing = catalog.begin_removal(ALICE, "a", at(103)).await;
+    assert!(removing.expect("no sandbox is left").removing);
+}
+
 /// Neither landings nor policies nor workspaces.
 pub async fn a_project_that_is_being_removed_takes_nothing_new(place: &impl Place) {
     let catalog = furnished(place).await;
     let one = project(ALICE, "a");
     add_project(&catalog, &one).await;
     assert_refused(catalog.remove_project("a").await);
+    let parked = Workspace {
+        state: WorkspaceState::Parked,
+        ..workspace(ALICE, "parked", Some("a"))
+    };
+    add_workspace(&catalog, &parked).await;
     for tenant in [BOB, ALICE] {
         let unknown = catalog.begin_removal(tenant, "b", at(101)).await;
         assert_not_found(unknown, Kind::Project);
@@ -232,6 +267,12 @@ pub async fn a_project_that_is_being_removed_takes_nothing_new(place: &impl Plac
         .add_workspace(&workspace(ALICE, "w", Some("a")))
         .await;
     assert_being_removed(added, Kind::Project);
+    let live = WorkspaceChange {
+        state: Some(WorkspaceState::Live),
+        ..WorkspaceChange::default()
+    };
+    let resumed = catalog.change_workspace(ALICE, "parked", &live, at(103));
+    assert_being_removed(resumed.await, Kind::Project);
     assert_eq!(get_project(&catalog, &one).await.sequence, 0);
 }
 

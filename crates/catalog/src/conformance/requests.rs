@@ -4,20 +4,46 @@ use elevo_core::TenantId;
 use futures::future::join_all;
 
 use super::{ALICE, BOB, Place, assert_not_found, assert_refused, at, furnished};
-use crate::bounds::MAX_BODY_BYTES;
+use crate::bounds::{MAX_BODY_BYTES, MAX_TEXT_BYTES};
 use crate::catalog::Catalog;
 use crate::error::Kind;
-use crate::request::{Begun, IdempotentRequest};
+use crate::request::{Begun, IdempotentRequest, RequestRun};
+
+fn run(tenant: TenantId, name: u8, process: &str) -> RequestRun {
+    RequestRun {
+        tenant,
+        name: [name; 32],
+        process: process.into(),
+    }
+}
 
 /// Kept from 10 to 20.
-fn request(tenant: TenantId, key: &str) -> IdempotentRequest {
+fn request_of(run: RequestRun) -> IdempotentRequest {
     IdempotentRequest {
-        tenant,
-        key: key.into(),
-        route: "POST /sandboxes".into(),
+        id: format!("id of {}", run.name[0]),
+        run,
         fingerprint: [5; 32],
         now: at(10),
         keep_until: at(20),
+    }
+}
+
+fn request(tenant: TenantId, name: u8) -> IdempotentRequest {
+    request_of(run(tenant, name, "one"))
+}
+
+/// The same request as another process receives it.
+fn elsewhere(request: &IdempotentRequest) -> IdempotentRequest {
+    let mut elsewhere = request.clone();
+    elsewhere.run.process = "two".into();
+    elsewhere.id = "another id".into();
+    elsewhere
+}
+
+fn again(made: Option<&str>) -> Begun {
+    Begun::Again {
+        id: "id of 1".into(),
+        made: made.map(str::to_owned),
     }
 }
 
@@ -28,57 +54,79 @@ async fn begin(catalog: &impl Catalog, request: &IdempotentRequest) -> Begun {
 /// Later ones are answered as the first was.
 pub async fn a_request_is_carried_out_once(place: &impl Place) {
     let catalog = furnished(place).await;
-    let request_a = request(ALICE, "a");
-    assert_eq!(begin(&catalog, &request_a).await, Begun::New);
-    assert_eq!(begin(&catalog, &request_a).await, Begun::Running);
+    let first = request(ALICE, 1);
+    assert_eq!(begin(&catalog, &first).await, Begun::New);
+    assert_eq!(begin(&catalog, &elsewhere(&first)).await, Begun::Running);
+    catalog.note_made(&first.run, "it").await.expect("note");
     let too_long = vec![0; MAX_BODY_BYTES + 1];
-    assert_refused(catalog.finish(ALICE, "a", 201, &too_long).await);
+    assert_refused(catalog.finish(&first.run, 201, Some(&too_long)).await);
     let body = [0, 255, 10, 39];
-    let finished = catalog.finish(ALICE, "a", 201, &body).await;
-    finished.expect("it runs");
+    let finished = catalog.finish(&first.run, 201, Some(&body)).await;
+    finished.expect("it is at work");
     let done = Begun::Done {
+        id: "id of 1".into(),
+        made: Some("it".into()),
         status: 201,
-        body: body.to_vec(),
+        body: Some(body.to_vec()),
     };
-    for _ in 0..2 {
-        assert_eq!(begin(&catalog, &request_a).await, done);
+    for again in [&first, &elsewhere(&first)] {
+        assert_eq!(begin(&catalog, again).await, done);
     }
-    // Who is late, or never began, changes nothing.
-    for (tenant, key) in [(ALICE, "a"), (ALICE, "b"), (BOB, "a")] {
-        let finished = catalog.finish(tenant, key, 500, b"").await;
-        assert_not_found(finished, Kind::Request);
+    // One that is answered, or was never begun, does not change.
+    for run in [&first.run, &run(ALICE, 2, "one"), &run(BOB, 1, "one")] {
+        assert_not_found(catalog.finish(run, 500, None).await, Kind::Request);
+        assert_not_found(catalog.note_made(run, "that").await, Kind::Request);
+        catalog.release(run).await.expect("release");
+        catalog.abandon(run).await.expect("abandon");
     }
-    catalog.abandon(ALICE, "a").await.expect("abandon");
-    assert_eq!(begin(&catalog, &request_a).await, done);
-    assert_eq!(begin(&catalog, &request(BOB, "a")).await, Begun::New);
+    assert_eq!(begin(&catalog, &first).await, done);
+    assert_eq!(begin(&catalog, &request(BOB, 1)).await, Begun::New);
+    let other = request(ALICE, 2);
+    begin(&catalog, &other).await;
+    let finished = catalog.finish(&other.run, 204, None).await;
+    finished.expect("it is at work");
+    let done = begin(&catalog, &other).await;
+    assert!(
+        matches!(
+            &done,
+            Begun::Done {
+                status: 204,
+                made: None,
+                body: None,
+                ..
+            }
+        ),
+        "{done:?}"
+    );
 }
 
-/// While it runs, and when it is done.
-pub async fn another_request_with_the_same_key_is_a_mismatch(place: &impl Place) {
+/// While it is at work, left unfinished, and answered.
+pub async fn another_content_under_the_same_name_is_a_mismatch(place: &impl Place) {
     let catalog = furnished(place).await;
-    assert_eq!(begin(&catalog, &request(ALICE, "a")).await, Begun::New);
-    let mut other_route = request(ALICE, "a");
-    other_route.route = "DELETE /sandboxes".into();
-    let mut other_content = request(ALICE, "a");
-    other_content.fingerprint = [6; 32];
-    for _ in 0..2 {
-        for other in [&other_route, &other_content] {
-            assert_eq!(begin(&catalog, other).await, Begun::Mismatch);
-        }
-        let _ = catalog.finish(ALICE, "a", 200, b"").await;
-    }
+    let first = request(ALICE, 1);
+    assert_eq!(begin(&catalog, &first).await, Begun::New);
+    let mut other = first.clone();
+    other.fingerprint = [6; 32];
+    assert_eq!(begin(&catalog, &other).await, Begun::Mismatch);
+    catalog.release(&first.run).await.expect("release");
+    assert_eq!(begin(&catalog, &other).await, Begun::Mismatch);
+    assert_eq!(begin(&catalog, &first).await, again(None));
+    let finished = catalog.finish(&first.run, 200, None).await;
+    finished.expect("it is at work");
+    assert_eq!(begin(&catalog, &other).await, Begun::Mismatch);
     let nobody = TenantId::new([3; 16]);
-    let begun = catalog.begin(&request(nobody, "a")).await;
+    let begun = catalog.begin(&request(nobody, 1)).await;
     assert_not_found(begun, Kind::Owner);
 }
 
-/// Before and after somebody cleans up.
+/// Before and after the catalog is cleaned up.
 pub async fn an_old_request_is_as_good_as_unknown(place: &impl Place) {
     let catalog = furnished(place).await;
-    let first = request(ALICE, "a");
+    let first = request(ALICE, 1);
     begin(&catalog, &first).await;
-    let finished = catalog.finish(ALICE, "a", 200, b"old").await;
-    finished.expect("it runs");
+    catalog.note_made(&first.run, "it").await.expect("note");
+    let finished = catalog.finish(&first.run, 200, Some(b"old")).await;
+    finished.expect("it is at work");
     let later = IdempotentRequest {
         now: at(20),
         keep_until: at(30),
@@ -86,44 +134,110 @@ pub async fn an_old_request_is_as_good_as_unknown(place: &impl Place) {
         ..first
     };
     assert_eq!(begin(&catalog, &later).await, Begun::New);
-    assert_eq!(begin(&catalog, &later).await, Begun::Running);
-    for n in 0..1100 {
-        begin(&catalog, &request(BOB, &n.to_string())).await;
+    assert_eq!(begin(&catalog, &later).await, again(None));
+    for n in 0..1100_u32 {
+        let mut request = request(BOB, 0);
+        request.run.name[..4].copy_from_slice(&n.to_be_bytes());
+        begin(&catalog, &request).await;
     }
     let forget = async |now| catalog.forget_idempotent(at(now)).await.expect("forget");
     assert_eq!(forget(19).await, 0);
     assert_eq!(forget(20).await, 1100);
-    assert_eq!(begin(&catalog, &later).await, Begun::Running);
+    assert_eq!(begin(&catalog, &later).await, again(None));
     assert_eq!(forget(30).await, 1);
     assert_eq!(forget(30).await, 0);
 }
 
-/// One, or all of them.
-pub async fn an_abandoned_request_can_be_sent_again(place: &impl Place) {
+/// Its note is gone, too.
+pub async fn an_abandoned_request_is_new(place: &impl Place) {
     let catalog = furnished(place).await;
-    let requests = ["a", "b", "c"].map(|key| request(ALICE, key));
+    let first = request(ALICE, 1);
+    begin(&catalog, &first).await;
+    catalog.note_made(&first.run, "it").await.expect("note");
+    catalog.abandon(&first.run).await.expect("abandon");
+    catalog.abandon(&first.run).await.expect("also twice");
+    let mut other = first.clone();
+    other.fingerprint = [6; 32];
+    assert_eq!(begin(&catalog, &other).await, Begun::New);
+    assert_eq!(begin(&catalog, &other).await, again(None));
+}
+
+/// By any process; the last note counts.
+pub async fn a_released_request_is_begun_again_with_its_note(place: &impl Place) {
+    let catalog = furnished(place).await;
+    let first = request(ALICE, 1);
+    begin(&catalog, &first).await;
+    let too_long = "x".repeat(MAX_TEXT_BYTES + 1);
+    assert_refused(catalog.note_made(&first.run, &too_long).await);
+    for made in ["it", "that"] {
+        catalog.note_made(&first.run, made).await.expect("note");
+    }
+    catalog.release(&first.run).await.expect("release");
+    catalog.release(&first.run).await.expect("also twice");
+    let second = elsewhere(&first);
+    assert_eq!(begin(&catalog, &second).await, again(Some("that")));
+    assert_eq!(begin(&catalog, &first).await, Begun::Running);
+    // The same process that begins again has lost it.
+    assert_eq!(begin(&catalog, &second).await, again(Some("that")));
+}
+
+/// Not one that was believed dead.
+pub async fn only_the_process_at_work_changes_a_request(place: &impl Place) {
+    let catalog = furnished(place).await;
+    let (first, second) = (request(ALICE, 1), elsewhere(&request(ALICE, 1)));
+    begin(&catalog, &first).await;
+    catalog.release(&first.run).await.expect("release");
+    begin(&catalog, &second).await;
+    let finished = catalog.finish(&first.run, 200, None).await;
+    assert_not_found(finished, Kind::Request);
+    let noted = catalog.note_made(&first.run, "it").await;
+    assert_not_found(noted, Kind::Request);
+    catalog.release(&first.run).await.expect("release");
+    catalog.abandon(&first.run).await.expect("abandon");
+    assert_eq!(begin(&catalog, &first).await, Begun::Running);
+    catalog
+        .finish(&second.run, 200, None)
+        .await
+        .expect("finish");
+}
+
+/// Those of processes that live, and those that are answered, stay as they are.
+pub async fn requests_of_dead_processes_are_begun_again(place: &impl Place) {
+    let catalog = furnished(place).await;
+    let requests = ["dead", "gone", "alive", "too"]
+        .iter()
+        .zip(1..)
+        .map(|(process, name)| request_of(run(ALICE, name, process)));
+    let requests: Vec<_> = requests.collect();
     for request in &requests {
         begin(&catalog, request).await;
     }
-    catalog.abandon(ALICE, "a").await.expect("abandon");
-    catalog.abandon(ALICE, "a").await.expect("also twice");
-    catalog.abandon(BOB, "b").await.expect("not theirs");
-    assert_eq!(begin(&catalog, &requests[0]).await, Begun::New);
-    assert_eq!(begin(&catalog, &requests[1]).await, Begun::Running);
-    let finished = catalog.finish(ALICE, "c", 204, b"").await;
-    finished.expect("it runs");
-    let abandoned = catalog.abandon_all_running().await.expect("abandon");
-    assert_eq!(abandoned, 2);
-    assert_eq!(begin(&catalog, &requests[1]).await, Begun::New);
-    let done = begin(&catalog, &requests[2]).await;
+    let answered = request_of(run(ALICE, 5, "dead"));
+    begin(&catalog, &answered).await;
+    let finished = catalog.finish(&answered.run, 204, None).await;
+    finished.expect("it is at work");
+    let release = async |alive: &[&str]| catalog.release_all_but(alive).await.expect("release");
+    assert_eq!(release(&["alive", "too", "new"]).await, 2);
+    assert_eq!(release(&["alive", "too", "new"]).await, 0);
+    let begun = async |n: usize| {
+        let mut request = requests[n].clone();
+        request.run.process = "new".into();
+        begin(&catalog, &request).await
+    };
+    assert_eq!(begun(0).await, again(None));
+    assert_eq!(begun(2).await, Begun::Running);
+    let done = begin(&catalog, &answered).await;
     assert!(matches!(done, Begun::Done { status: 204, .. }), "{done:?}");
+    assert_eq!(release(&[]).await, 3);
 }
 
-/// From two handles.
+/// Through two handles, by as many processes as there are calls.
 pub async fn of_equal_requests_at_once_one_is_new(place: &impl Place) {
     let handles = [furnished(place).await, place.open().await];
-    let request = request(ALICE, "a");
-    let begun = join_all((0..32).map(|n| begin(&handles[n % 2], &request))).await;
+    let requests = (0..32).map(|n| request_of(run(ALICE, 1, &n.to_string())));
+    let requests: Vec<_> = requests.collect();
+    let each = requests.iter().zip(handles.iter().cycle());
+    let begun = join_all(each.map(|(request, handle)| begin(handle, request))).await;
     let new = begun.iter().filter(|begun| **begun == Begun::New).count();
     let running = begun.iter().filter(|begun| **begun == Begun::Running);
     assert_eq!((new, running.count()), (1, 31));

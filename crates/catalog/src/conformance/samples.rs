@@ -86,6 +86,7 @@ pub(super) fn workspace(tenant: TenantId, id: &str, project: Option<&str>) -> Wo
         follows: false,
         state: WorkspaceState::Live,
         last_merge: None,
+        expires: None,
         created: at(100),
         updated: at(100),
     }
@@ -149,6 +150,7 @@ pub(super) fn move_base(expected: u64, to: u64) -> Option<BaseMove> {
         expected: snapshot(expected),
         base: snapshot(to),
         synced: snapshot(to),
+        settled: Vec::new(),
     })
 }
 

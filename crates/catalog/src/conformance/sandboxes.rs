@@ -195,5 +195,10 @@ pub async fn a_setting_is_kept(place: &impl Place) {
         set.expect("set");
         assert_eq!(value().await.as_deref(), Some(text));
     }
+    for is_there in [true, false] {
+        let removed = catalog.remove_setting("installation").await;
+        assert_eq!(removed.expect("remove"), is_there);
+    }
+    assert_eq!(value().await, None);
     catalog.check().await.expect("all is well");
 }

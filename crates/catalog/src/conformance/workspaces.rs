@@ -1,19 +1,26 @@
 //! Workspaces.
 
 use elevo_core::Timestamp;
+use elevo_objects::Entry;
 use futures::future::join_all;
 use serde_json::json;
 
-use super::samples::{add_project, add_workspace, project, snapshot, workspace};
+use super::samples::{
+    add_project, add_workspace, file, get_review, land, open, path, project, review, snapshot,
+    step, workspace,
+};
 use super::{
-    AGENT, AGENT_KEYS, ALICE, BOB, Place, assert_being_removed, assert_changed, assert_exists,
-    assert_not_found, assert_refused, at, furnished,
+    AGENT, AGENT_KEYS, ALICE, BOB, NO_LIMITS, Place, add, assert_being_removed, assert_changed,
+    assert_exists, assert_not_found, assert_refused, at, furnished, removing, sandbox,
 };
 use crate::bounds::{MAX_PAGE, MAX_SYNC_BYTES};
 use crate::catalog::Catalog;
 use crate::error::{Error, Kind};
 use crate::projects::Projects;
-use crate::records::{Workspace, WorkspaceChange, WorkspaceQuery, WorkspaceState};
+use crate::records::{
+    BaseMove, Review, Sandbox, Step, Unsettled, Workspace, WorkspaceChange, WorkspaceQuery,
+    WorkspaceState,
+};
 
 async fn get(catalog: &impl Catalog, id: &str) -> Option<Workspace> {
     catalog.workspace(ALICE, id).await.expect("workspace")
@@ -35,6 +42,7 @@ pub async fn a_workspace_comes_back_as_it_was_added(place: &impl Place) {
         follows: true,
         state: WorkspaceState::Parked,
         last_merge: Some(Timestamp::new(-1, 999_999_000).expect("a time")),
+        expires: Some(Timestamp::new(2, 1_000).expect("a time")),
         created: Timestamp::new(1, 1_000).expect("a time"),
         ..workspace(ALICE, "full", Some("p"))
     };
@@ -164,6 +172,11 @@ pub async fn a_workspace_changes_only_as_expected(place: &impl Place) {
         read_only: Some(true),
         follows: Some(true),
         state: Some(WorkspaceState::Parked),
+        unsettled: None,
+        expires: Some(Some(at(500))),
+        from: Some(WorkspaceState::Live),
+        expired_by: None,
+        tells: Vec::new(),
     };
     let expected = Workspace {
         name: Some("new".into()),
@@ -173,6 +186,7 @@ pub async fn a_workspace_changes_only_as_expected(place: &impl Place) {
         read_only: true,
         follows: true,
         state: WorkspaceState::Parked,
+        expires: Some(at(500)),
         updated: at(101),
         ..before
     };
@@ -183,6 +197,16 @@ pub async fn a_workspace_changes_only_as_expected(place: &impl Place) {
         ..everything
     };
     assert_changed(change(&merged).await, Kind::Workspace);
+    let live = WorkspaceChange {
+        from: Some(WorkspaceState::Live),
+        ..WorkspaceChange::default()
+    };
+    assert_changed(change(&live).await, Kind::Workspace);
+    let too_early = WorkspaceChange {
+        expired_by: Some(at(499)),
+        ..WorkspaceChange::default()
+    };
+    assert_changed(change(&too_early).await, Kind::Workspace);
     let long = WorkspaceChange {
         sync: Some("x".repeat(MAX_SYNC_BYTES).into()),
         ..WorkspaceChange::default()
@@ -198,13 +222,113 @@ pub async fn a_workspace_changes_only_as_expected(place: &impl Place) {
         state: Some(state),
         ..WorkspaceChange::default()
     };
+    let expired = WorkspaceChange {
+        expired_by: Some(at(500)),
+        expires: Some(None),
+        ..of_state(WorkspaceState::Live)
+    };
+    let live = change(&expired).await.expect("back to life");
+    assert_eq!(live.expires, None);
+    assert_changed(change(&expired).await, Kind::Workspace);
     let live = of_state(WorkspaceState::Live);
-    change(&live).await.expect("back to life");
     for _ in 0..2 {
         let marked = change(&of_state(WorkspaceState::Removing)).await;
         assert_eq!(marked.expect("marked").state, WorkspaceState::Removing);
     }
     assert_being_removed(change(&live).await, Kind::Workspace);
+}
+
+/// Only parked ones, up to the given time.
+pub async fn expired_workspaces_are_found_oldest_first(place: &impl Place) {
+    let catalog = furnished(place).await;
+    let parked = |id: &str, expires| Workspace {
+        state: WorkspaceState::Parked,
+        expires,
+        ..workspace(ALICE, id, None)
+    };
+    for (id, expires) in [("c", 30), ("b", 20), ("a", 20), ("d", 40)] {
+        add_workspace(&catalog, &parked(id, Some(at(expires)))).await;
+    }
+    add_workspace(&catalog, &parked("for ever", None)).await;
+    let live = Workspace {
+        state: WorkspaceState::Live,
+        ..parked("live", Some(at(1)))
+    };
+    add_workspace(&catalog, &live).await;
+    let expired = async |now, limit| {
+        let found = catalog.expired_workspaces(at(now), limit).await;
+        let found = found.expect("expired").into_iter();
+        found.map(|one| one.id).collect::<Vec<_>>()
+    };
+    assert!(expired(19, 10).await.is_empty());
+    assert_eq!(expired(30, 10).await, ["a", "b", "c"]);
+    assert_eq!(expired(99, 2).await, ["a", "b"]);
+    for limit in [0, u32::MAX] {
+        assert_refused(catalog.expired_workspaces(at(1), limit).await);
+    }
+}
+
+/// Also while the sandbox is being removed.
+pub async fn a_workspace_is_in_one_sandbox(place: &impl Place) {
+    let catalog = furnished(place).await;
+    let in_it = |tenant, id: &str| Sandbox {
+        workspace: "w".into(),
+        ..sandbox(tenant, id)
+    };
+    let holder = async |tenant| {
+        let found = catalog.sandbox_of_workspace(tenant, "w").await;
+        found.expect("sandbox").map(|sandbox| sandbox.id)
+    };
+    assert_eq!(holder(ALICE).await, None);
+    add(&catalog, &in_it(ALICE, "a")).await;
+    let second = catalog.add_sandbox(&in_it(ALICE, "b"), NO_LIMITS).await;
+    assert_exists(second, Kind::Sandbox);
+    let marked = catalog.change_sandbox("a", &removing(), at(101)).await;
+    marked.expect("mark it");
+    let third = catalog.add_sandbox(&in_it(ALICE, "b"), NO_LIMITS).await;
+    assert_exists(third, Kind::Sandbox);
+    assert_eq!(holder(ALICE).await.as_deref(), Some("a"));
+    assert_eq!(holder(BOB).await, None);
+    add(&catalog, &in_it(BOB, "of bob")).await;
+    catalog.remove_sandbox("a", at(102)).await.expect("remove");
+    add(&catalog, &in_it(ALICE, "b")).await;
+    assert_eq!(holder(ALICE).await.as_deref(), Some("b"));
+}
+
+/// The end of sandboxes, parked workspaces, open reviews and remembered
+/// requests, together with a setting.
+pub async fn every_expiry_moves_together(place: &impl Place) {
+    let catalog = furnished(place).await;
+    let project = project(ALICE, "p");
+    add_project(&catalog, &project).await;
+    add(&catalog, &sandbox(ALICE, "a")).await;
+    let parked = Workspace {
+        state: WorkspaceState::Parked,
+        expires: Some(at(1000)),
+        ..workspace(ALICE, "w", Some("p"))
+    };
+    let live = workspace(ALICE, "live", Some("p"));
+    for one in [&parked, &live] {
+        add_workspace(&catalog, one).await;
+    }
+    let held = Review {
+        expires: Some(at(1000)),
+        ..review(&project, "r", Some("w"), "path")
+    };
+    open(&catalog, &project, vec![held.clone()]).await;
+    for (by, end) in [(86_400_000_000, 87_400), (-86_400_000_000, 1000)] {
+        let moved = catalog.move_expiry(by, "clock", &end.to_string()).await;
+        moved.expect("moved");
+        let found = super::get(&catalog, "a").await.expect("it is there");
+        assert_eq!(found.expires, at(end));
+        let found = get(&catalog, "w").await.expect("it is there");
+        assert_eq!(found.expires, Some(at(end)));
+        assert_eq!(get_review(&catalog, &held).await.expires, Some(at(end)));
+        let setting = catalog.setting("clock").await.expect("setting");
+        assert_eq!(setting, Some(end.to_string()));
+    }
+    let found = get(&catalog, "live").await.expect("it is there");
+    assert_eq!(found.expires, None);
 }
 
 /// Promise 5, from two handles.
@@ -249,4 +373,74 @@ pub async fn a_removed_workspace_is_gone(place: &impl Place) {
     assert!(!remove(ALICE).await);
     assert_eq!(get(&catalog, "a").await, None);
     add_workspace(&catalog, &one).await;
+}
+
+fn unsettled(at: &str, seen: Option<Entry>, left: Option<Entry>) -> Unsettled {
+    Unsettled {
+        path: path(at),
+        marked: left.is_some(),
+        seen,
+        left,
+    }
+}
+
+fn with_unsettled(all: &[Unsettled]) -> WorkspaceChange {
+    WorkspaceChange {
+        unsettled: Some(all.to_vec()),
+        ..WorkspaceChange::default()
+    }
+}
+
+/// They are replaced together, come back by path, stay with other changes, and
+/// go one by one with landings and all with the workspace.
+pub async fn unsettled_conflicts_are_kept_until_they_are_settled(place: &impl Place) {
+    let catalog = furnished(place).await;
+    let project = project(ALICE, "p");
+    add_project(&catalog, &project).await;
+    let of = workspace(ALICE, "a", Some("p"));
+    add_workspace(&catalog, &of).await;
+    add_workspace(&catalog, &workspace(ALICE, "b", Some("p"))).await;
+    let list = async |tenant, id| catalog.unsettled(tenant, id).await.expect("unsettled");
+    let change = async |all: &[Unsettled]| {
+        let change = with_unsettled(all);
+        catalog.change_workspace(ALICE, "a", &change, at(101)).await
+    };
+    let (one, two, three) = (
+        unsettled("d/x", Some(file(1)), None),
+        unsettled("d-x", None, Some(file(2))),
+        unsettled("z", Some(file(3)), Some(file(4))),
+    );
+    change(&[three.clone(), two.clone(), one.clone()])
+        .await
+        .expect("changed");
+    let all = [one.clone(), two.clone(), three.clone()];
+    assert_eq!(list(ALICE, "a").await, all);
+    assert_eq!(list(BOB, "a").await, []);
+    assert_eq!(list(ALICE, "b").await, []);
+    assert_refused(change(&[one.clone(), one.clone()]).await);
+    let other = WorkspaceChange {
+        name: Some(Some("new".into())),
+        ..WorkspaceChange::default()
+    };
+    let changed = catalog.change_workspace(ALICE, "a", &other, at(102)).await;
+    changed.expect("changed");
+    assert_eq!(list(ALICE, "a").await, all);
+
+    let step = Step {
+        workspace: Some("a".into()),
+        base: Some(BaseMove {
+            expected: of.base,
+            base: snapshot(7),
+            synced: snapshot(7),
+            settled: vec![two.path.clone(), path("other")],
+        }),
+        ..step(snapshot(7))
+    };
+    land(&catalog, &project, vec![step]).await;
+    assert_eq!(list(ALICE, "a").await, [one.clone(), three]);
+    change(std::slice::from_ref(&one)).await.expect("changed");
+    assert_eq!(list(ALICE, "a").await, [one]);
+    assert!(catalog.remove_workspace(ALICE, "a").await.expect("removed"));
+    add_workspace(&catalog, &of).await;
+    assert_eq!(list(ALICE, "a").await, []);
 }

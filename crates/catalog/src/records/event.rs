@@ -21,7 +21,8 @@ pub enum EventKind {
     SandboxStopped,
     /// It will be removed within minutes.
     SandboxExpiring,
-    /// Its time is over; it is being removed.
+    /// Its time is over; it is being removed. Its data says whether its
+    /// workspace is parked.
     SandboxExpired,
     /// Nothing is left of it.
     SandboxDeleted,
@@ -31,17 +32,21 @@ pub enum EventKind {
     AgentConnected,
     /// It has lost its connection.
     AgentDisconnected,
+    /// A parked workspace was kept for as long as it may be; it is being deleted.
+    WorkspaceExpired,
     /// The head of a project has moved.
     ProjectLanded,
     /// A change is held, and waits for a decision.
     ReviewOpened,
     /// It was decided on, or has been superseded.
     ReviewClosed,
+    /// An automatic merge of a workspace has left changes out.
+    WorkspaceRefused,
 }
 
 impl EventKind {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 15] = [
         Self::SandboxCreated,
         Self::SandboxStarting,
         Self::SandboxRunning,
@@ -52,9 +57,11 @@ impl EventKind {
         Self::SandboxError,
         Self::AgentConnected,
         Self::AgentDisconnected,
+        Self::WorkspaceExpired,
         Self::ProjectLanded,
         Self::ReviewOpened,
         Self::ReviewClosed,
+        Self::WorkspaceRefused,
     ];
 
     /// As it is written.
@@ -70,9 +77,11 @@ impl EventKind {
             Self::SandboxError => "sandbox.error",
             Self::AgentConnected => "agent.connected",
             Self::AgentDisconnected => "agent.disconnected",
+            Self::WorkspaceExpired => "workspace.expired",
             Self::ProjectLanded => "project.landed",
             Self::ReviewOpened => "review.opened",
             Self::ReviewClosed => "review.closed",
+            Self::WorkspaceRefused => "workspace.refused",
         }
     }
 }
@@ -115,7 +124,7 @@ pub struct NewEvent {
     pub agent: Option<String>,
     /// What.
     pub kind: EventKind,
-    /// The sandbox or project it is about.
+    /// The sandbox, workspace or project it is about.
     pub subject: String,
     /// When.
     pub at: Timestamp,

@@ -1,4 +1,4 @@
-use elevo_core::{TenantId, Timestamp};
+use elevo_core::{TenantId, Timestamp, TreePath};
 use elevo_objects::SnapshotId;
 use serde_json::Value;
 use strum::{Display, EnumString, IntoStaticStr, VariantArray};
@@ -62,7 +62,7 @@ pub struct ReviewStep {
 }
 
 /// What a step does to its workspace, which counts one merge more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BaseMove {
     /// The base that the step was computed from.
     pub expected: SnapshotId,
@@ -70,6 +70,8 @@ pub struct BaseMove {
     pub base: SnapshotId,
     /// The project's head that it has seen by now.
     pub synced: SnapshotId,
+    /// Conflicts of a refresh that the workspace has settled.
+    pub settled: Vec<TreePath>,
 }
 
 /// What moves a head.
@@ -82,8 +84,10 @@ pub enum LandingKind {
     Merge,
     /// A patch was applied.
     Apply,
-    /// An earlier landing was taken back.
+    /// An earlier landing was undone.
     Revert,
+    /// A path was made what it was in an earlier version.
+    Restore,
     /// Files came from elsewhere.
     Import,
     /// A review was resolved.

@@ -1,9 +1,10 @@
-use elevo_core::{TenantId, Timestamp};
-use elevo_objects::SnapshotId;
+use elevo_core::{TenantId, Timestamp, TreePath};
+use elevo_objects::{Entry, SnapshotId};
 use serde_json::Value;
 use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 
 use crate::query::Position;
+use crate::records::EventKind;
 
 /// One agent's own branch: of a project, or of none.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +37,8 @@ pub struct Workspace {
     pub state: WorkspaceState,
     /// When it was last merged.
     pub last_merge: Option<Timestamp>,
+    /// When it is deleted, while it is parked.
+    pub expires: Option<Timestamp>,
     /// When it was made.
     pub created: Timestamp,
     /// When something of this was last changed.
@@ -58,12 +61,28 @@ impl Workspace {
 )]
 #[strum(serialize_all = "lowercase")]
 pub enum WorkspaceState {
-    /// In a directory of a node.
+    /// In a directory of a node, where an agent may work on them.
     Live,
-    /// Only in the store.
+    /// In the store, where they wait for a sandbox. If there was no room, they
+    /// are in their directory until there is.
     Parked,
     /// Soon nowhere. There is no way back.
     Removing,
+}
+
+/// A path where a refresh met a conflict that the workspace has not settled yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unsettled {
+    /// The path of the conflict.
+    pub path: TreePath,
+    /// The project's version that the refresh brought; `None` if the project
+    /// had removed it.
+    pub seen: Option<Entry>,
+    /// The entry that the refresh left in the workspace. The conflict is not
+    /// settled while the workspace still has it.
+    pub left: Option<Entry>,
+    /// Whether the refresh wrote conflict markers into the file.
+    pub marked: bool,
 }
 
 /// What to change in a workspace. What is `None` stays as it is.
@@ -72,6 +91,10 @@ pub struct WorkspaceChange {
     /// The base and the number of merges it must have for this to happen;
     /// `None` is any.
     pub expected: Option<(SnapshotId, u64)>,
+    /// The state it must be in for this to happen; `None` is any.
+    pub from: Option<WorkspaceState>,
+    /// A time by which it must have expired for this to happen.
+    pub expired_by: Option<Timestamp>,
     /// What people call it.
     pub name: Option<Option<String>>,
     /// The base of its next merge.
@@ -86,6 +109,12 @@ pub struct WorkspaceChange {
     pub follows: Option<bool>,
     /// Where its files are.
     pub state: Option<WorkspaceState>,
+    /// All conflicts that it has not settled, each path once.
+    pub unsettled: Option<Vec<Unsettled>>,
+    /// When it is deleted.
+    pub expires: Option<Option<Timestamp>>,
+    /// Events to write in the same transaction.
+    pub tells: Vec<EventKind>,
 }
 
 /// Which workspaces to list, newest first: by the time they were made, then by

@@ -15,14 +15,14 @@ use tempfile::NamedTempFile;
 use tokio::time::sleep;
 
 use super::group::{Group, Write};
-use super::{SqliteOptions, failure};
+use super::{SqliteOptions, failure, look};
 use crate::bounds::MAX_LISTED;
 use crate::error::{Error, Limit, Result};
 
 pub(super) static MIGRATIONS: Migrator = sqlx::migrate!("migrations/sqlite");
 
 /// Nobody but its owner reads what is in the file.
-const MODE: u32 = 0o600;
+pub(super) const MODE: u32 = 0o600;
 
 /// How soon a file that others are making is tried again.
 const AGAIN: Duration = Duration::from_millis(10);
@@ -78,6 +78,7 @@ impl Database {
                 connected => break connected?,
             }
         };
+        keep_old(&mut writer, file).await?;
         migrate(&mut writer).await?;
         let readers = pool.connect_with(connect.read_only(true));
         let readers = readers.await.map_err(failure::of)?;
@@ -115,6 +116,20 @@ impl Database {
             .await
             .map_err(failure::of)?;
         self.write().await.map(drop)
+    }
+}
+
+/// Keeps a copy of a database that [`migrate`] is about to change.
+async fn keep_old(writer: &mut SqliteConnection, file: &Path) -> Result<()> {
+    if !look::has_table(writer, "_sqlx_migrations").await? {
+        return Ok(());
+    }
+    let select = sqlx::query_scalar("SELECT max(version) FROM _sqlx_migrations");
+    let version: Option<i64> = select.fetch_one(&mut *writer).await.map_err(failure::of)?;
+    let newest = MIGRATIONS.iter().map(|migration| migration.version).max();
+    match version {
+        Some(version) if Some(version) < newest => look::keep_copy(writer, file, version).await,
+        _ => Ok(()),
     }
 }
 

@@ -8,7 +8,7 @@ use super::database::Database;
 use super::{failure, rows};
 use crate::bounds::{self, micros};
 use crate::error::Result;
-use crate::records::{Event, EventKind, EventQuery, NewEvent, Sandbox};
+use crate::records::{Event, EventKind, EventQuery, NewEvent, Sandbox, Workspace};
 
 macro_rules! columns {
     () => {
@@ -51,20 +51,49 @@ pub(super) async fn tell(
     kind: EventKind,
     at: Timestamp,
 ) -> Result<()> {
+    let mut data = json!({
+        "sandboxId": sandbox.id,
+        "name": sandbox.name,
+        "state": sandbox.state.name(),
+        "reason": sandbox.reason,
+        "template": sandbox.template,
+        "createdAt": micros(sandbox.created)?,
+        "expiresAt": micros(sandbox.expires)?,
+    });
+    if kind == EventKind::SandboxExpired {
+        data["workspaceId"] = sandbox.workspace.as_str().into();
+        data["parked"] = sandbox.keep_workspace.into();
+    }
     let event = NewEvent {
         tenant: sandbox.tenant,
         agent: sandbox.agent.clone(),
         kind,
         subject: sandbox.id.clone(),
         at,
+        data,
+    };
+    insert(connection, &event).await.map(drop)
+}
+
+/// Writes an event about a workspace.
+pub(super) async fn tell_of_workspace(
+    connection: &mut SqliteConnection,
+    workspace: &Workspace,
+    kind: EventKind,
+    at: Timestamp,
+) -> Result<()> {
+    let event = NewEvent {
+        tenant: workspace.tenant,
+        agent: workspace.agent.clone(),
+        kind,
+        subject: workspace.id.clone(),
+        at,
         data: json!({
-            "sandboxId": sandbox.id,
-            "name": sandbox.name,
-            "state": sandbox.state.name(),
-            "reason": sandbox.reason,
-            "template": sandbox.template,
-            "createdAt": micros(sandbox.created)?,
-            "expiresAt": micros(sandbox.expires)?,
+            "workspaceId": workspace.id,
+            "projectId": workspace.project,
+            "name": workspace.name,
+            "createdAt": micros(workspace.created)?,
+            "expiresAt": workspace.expires.map(micros).transpose()?,
         }),
     };
     insert(connection, &event).await.map(drop)
@@ -119,7 +148,8 @@ pub(super) async fn last_in(connection: &mut SqliteConnection) -> Result<u64> {
 
 pub(super) async fn forget(database: &Database, before: Timestamp) -> Result<u64> {
     const OLD: &str = "SELECT id FROM events WHERE at < ?1 \
-         AND id <= (SELECT coalesce(min(position), 9223372036854775807) FROM webhooks) \
+         AND id <= (SELECT coalesce(min(position), 9223372036854775807) FROM webhooks \
+             WHERE webhooks.tenant = events.tenant OR webhooks.tenant IS NULL) \
          AND NOT EXISTS (SELECT 1 FROM deliveries \
              WHERE deliveries.event = events.id AND deliveries.state = 'pending') \
          ORDER BY at LIMIT ?2";

@@ -5,7 +5,7 @@ use serde_json::json;
 use sqlx::SqliteConnection;
 
 use super::database::Database;
-use super::{events, failure, log, retention, reviews, rows, versions, workspaces};
+use super::{events, failure, log, retention, reviews, rows, unsettled, versions, workspaces};
 use crate::bounds::{self, MAX_COUNTS_BYTES, micros};
 use crate::error::{Error, Kind, Result};
 use crate::records::{EventKind, Landed, LandedStep, Landing, NewEvent, ReviewStep, Step};
@@ -193,7 +193,7 @@ async fn move_base(
     landing: &Landing,
     step: &Step,
 ) -> Result<()> {
-    let (Some(id), Some(moved)) = (&step.workspace, step.base) else {
+    let (Some(id), Some(moved)) = (&step.workspace, &step.base) else {
         return Ok(());
     };
     let workspace = workspaces::held(connection, landing.tenant, id).await?;
@@ -201,6 +201,7 @@ async fn move_base(
         let what = Kind::Workspace;
         return Err(Error::NotFound { what });
     }
+    unsettled::remove(connection, id, &moved.settled).await?;
     workspaces::update(connection, &moved.apply(workspace, landing.now)?).await
 }
 

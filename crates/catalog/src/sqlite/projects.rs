@@ -159,15 +159,40 @@ pub(super) async fn begin_removal(
     now: Timestamp,
 ) -> Result<Project> {
     let mut transaction = database.write().await?;
+    let project = held(&mut transaction, tenant, id).await?;
+    if !project.removing
+        && let Some(sandbox) = sandbox_on(&mut transaction, tenant, id).await?
+    {
+        let what = Kind::Project;
+        return Err(Error::InUse { what, sandbox });
+    }
     let project = Project {
         removing: true,
         updated: bounds::kept(now),
-        ..held(&mut transaction, tenant, id).await?
+        ..project
     };
     bounds::project(&project)?;
     update(&mut transaction, &project).await?;
     transaction.commit().await?;
     Ok(project)
+}
+
+/// A sandbox that works on a project.
+async fn sandbox_on(
+    connection: &mut SqliteConnection,
+    tenant: TenantId,
+    project: &str,
+) -> Result<Option<String>> {
+    let select = "SELECT sandboxes.id FROM workspaces JOIN sandboxes \
+                  ON sandboxes.tenant = workspaces.tenant AND sandboxes.workspace = workspaces.id \
+                  WHERE workspaces.tenant = ? AND workspaces.project = ? AND NOT sandboxes.removing \
+                  LIMIT 1";
+    sqlx::query_scalar(select)
+        .bind(&tenant.as_bytes()[..])
+        .bind(project)
+        .fetch_optional(connection)
+        .await
+        .map_err(failure::of)
 }
 
 pub(super) async fn policy(

@@ -1,48 +1,49 @@
 //! Requests that may come twice.
 
-use elevo_core::{TenantId, Timestamp};
+use elevo_core::Timestamp;
 use sqlx::SqliteConnection;
 use sqlx::sqlite::SqliteRow;
 
-use super::database::Database;
+use super::database::{Database, Statement};
 use super::{failure, rows};
 use crate::bounds::{self, micros};
 use crate::error::{Error, Kind, Result};
-use crate::request::{Begun, IdempotentRequest};
+use crate::request::{Begun, IdempotentRequest, RequestRun};
 
 /// How many old requests go in one transaction: others write in between.
 const FORGET: u32 = 500;
 
+/// Requests that no live process carries out.
+pub(super) const RELEASE_ALL_BUT: &str = "UPDATE requests SET process = NULL \
+     WHERE status IS NULL AND process IS NOT NULL \
+     AND process NOT IN (SELECT value FROM json_each(?))";
+
 pub(super) async fn begin(database: &Database, request: &IdempotentRequest) -> Result<Begun> {
     bounds::request(request)?;
     let mut transaction = database.write().await?;
-    if let Some(row) = find(&mut transaction, request).await? {
-        return known(&row, request);
+    let begun = match find(&mut transaction, request).await? {
+        Some(row) => known(&row, request)?,
+        None => Begun::New,
+    };
+    match &begun {
+        Begun::New => insert(&mut transaction, request).await?,
+        Begun::Again { .. } => take(&mut transaction, &request.run).await?,
+        // Nothing is written, so there is nothing to sync.
+        Begun::Done { .. } | Begun::Running | Begun::Mismatch => return Ok(begun),
     }
-    let note = "REPLACE INTO requests (tenant, idempotency_key, route, fingerprint, keep_until) \
-                VALUES (?, ?, ?, ?, ?)";
-    sqlx::query(note)
-        .bind(&request.tenant.as_bytes()[..])
-        .bind(&request.key)
-        .bind(&request.route)
-        .bind(&request.fingerprint[..])
-        .bind(micros(request.keep_until)?)
-        .execute(&mut *transaction)
-        .await
-        .map_err(failure::of_adding(Kind::Request))?;
     transaction.commit().await?;
-    Ok(Begun::New)
+    Ok(begun)
 }
 
 async fn find(
     transaction: &mut SqliteConnection,
     request: &IdempotentRequest,
 ) -> Result<Option<SqliteRow>> {
-    let select = "SELECT route, fingerprint, status, body FROM requests \
-                  WHERE tenant = ? AND idempotency_key = ? AND keep_until > ?";
+    let select = "SELECT fingerprint, id, process, made, status, body FROM requests \
+                  WHERE tenant = ? AND name = ? AND keep_until > ?";
     sqlx::query(select)
-        .bind(&request.tenant.as_bytes()[..])
-        .bind(&request.key)
+        .bind(&request.run.tenant.as_bytes()[..])
+        .bind(&request.run.name[..])
         .bind(micros(request.now)?)
         .fetch_optional(&mut *transaction)
         .await
@@ -50,54 +51,113 @@ async fn find(
 }
 
 fn known(row: &SqliteRow, request: &IdempotentRequest) -> Result<Begun> {
-    let route: &str = rows::get(row, "route")?;
     let fingerprint: [u8; 32] = rows::bytes(row, "fingerprint")?;
-    if route != request.route || fingerprint != request.fingerprint {
+    if fingerprint != request.fingerprint {
         return Ok(Begun::Mismatch);
     }
-    match rows::get::<Option<u16>>(row, "status")? {
-        None => Ok(Begun::Running),
-        Some(status) => Ok(Begun::Done {
+    let (id, made) = (rows::get(row, "id")?, rows::get(row, "made")?);
+    if let Some(status) = rows::get(row, "status")? {
+        let body = rows::get(row, "body")?;
+        return Ok(Begun::Done {
+            id,
+            made,
             status,
-            body: rows::get(row, "body")?,
-        }),
+            body,
+        });
     }
+    let process: Option<&str> = rows::get(row, "process")?;
+    match process {
+        Some(process) if process != request.run.process => Ok(Begun::Running),
+        _ => Ok(Begun::Again { id, made }),
+    }
+}
+
+async fn insert(transaction: &mut SqliteConnection, request: &IdempotentRequest) -> Result<()> {
+    let insert = "REPLACE INTO requests (tenant, name, fingerprint, id, process, keep_until) \
+                  VALUES (?, ?, ?, ?, ?, ?)";
+    sqlx::query(insert)
+        .bind(&request.run.tenant.as_bytes()[..])
+        .bind(&request.run.name[..])
+        .bind(&request.fingerprint[..])
+        .bind(&request.id)
+        .bind(&request.run.process)
+        .bind(micros(request.keep_until)?)
+        .execute(transaction)
+        .await
+        .map_err(failure::of_adding(Kind::Request))?;
+    Ok(())
+}
+
+async fn take(transaction: &mut SqliteConnection, run: &RequestRun) -> Result<()> {
+    sqlx::query("UPDATE requests SET process = ? WHERE tenant = ? AND name = ?")
+        .bind(&run.process)
+        .bind(&run.tenant.as_bytes()[..])
+        .bind(&run.name[..])
+        .execute(transaction)
+        .await
+        .map_err(failure::of)?;
+    Ok(())
+}
+
+/// Binds the request that a statement changes while its process is at work.
+macro_rules! at_work {
+    ($statement:literal) => {
+        concat!(
+            $statement,
+            " WHERE tenant = ? AND name = ? AND process = ? AND status IS NULL"
+        )
+    };
+}
+
+fn bind_run<'a>(statement: Statement<'a>, run: &'a RequestRun) -> Statement<'a> {
+    statement
+        .bind(&run.tenant.as_bytes()[..])
+        .bind(&run.name[..])
+        .bind(&run.process)
+}
+
+/// Changes a request that must be at work.
+async fn change(database: &Database, statement: Statement<'_>) -> Result<()> {
+    match database.run(statement).await? {
+        0 => Err(Error::NotFound {
+            what: Kind::Request,
+        }),
+        _ => Ok(()),
+    }
+}
+
+pub(super) async fn note_made(database: &Database, run: &RequestRun, made: &str) -> Result<()> {
+    bounds::text("the note of a request", made)?;
+    let update = sqlx::query(at_work!("UPDATE requests SET made = ?")).bind(made);
+    change(database, bind_run(update, run)).await
 }
 
 pub(super) async fn finish(
     database: &Database,
-    tenant: TenantId,
-    key: &str,
+    run: &RequestRun,
     status: u16,
-    body: &[u8],
+    body: Option<&[u8]>,
 ) -> Result<()> {
-    bounds::body(body)?;
-    let update = "UPDATE requests SET status = ?, body = ? \
-                  WHERE tenant = ? AND idempotency_key = ? AND status IS NULL";
-    let statement = sqlx::query(update)
+    bounds::body(body.unwrap_or_default())?;
+    let update = sqlx::query(at_work!("UPDATE requests SET status = ?, body = ?"))
         .bind(status)
-        .bind(body)
-        .bind(&tenant.as_bytes()[..])
-        .bind(key);
-    let done = database.run(statement).await?;
-    if done == 0 {
-        let what = Kind::Request;
-        return Err(Error::NotFound { what });
-    }
-    Ok(())
+        .bind(body);
+    change(database, bind_run(update, run)).await
 }
 
-pub(super) async fn abandon(database: &Database, tenant: TenantId, key: &str) -> Result<()> {
-    let delete = "DELETE FROM requests WHERE tenant = ? AND idempotency_key = ? AND status IS NULL";
-    let statement = sqlx::query(delete).bind(&tenant.as_bytes()[..]).bind(key);
-    database.run(statement).await?;
-    Ok(())
+pub(super) async fn release(database: &Database, run: &RequestRun) -> Result<()> {
+    let update = sqlx::query(at_work!("UPDATE requests SET process = NULL"));
+    database.run(bind_run(update, run)).await.map(drop)
 }
 
-pub(super) async fn abandon_all(database: &Database) -> Result<u64> {
-    let statement = sqlx::query("DELETE FROM requests WHERE status IS NULL");
-    let done = database.run(statement).await?;
-    Ok(done)
+pub(super) async fn abandon(database: &Database, run: &RequestRun) -> Result<()> {
+    let delete = sqlx::query(at_work!("DELETE FROM requests"));
+    database.run(bind_run(delete, run)).await.map(drop)
+}
+
+pub(super) async fn release_all_but(database: &Database, alive: &[&str]) -> Result<u64> {
+    let alive = serde_json::Value::from(alive).to_string();
+    database.run(sqlx::query(RELEASE_ALL_BUT).bind(alive)).await
 }
 
 pub(super) async fn forget(database: &Database, now: Timestamp) -> Result<u64> {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use elevo_core::Timestamp;
+use elevo_core::{TenantId, Timestamp};
 use sqlx::SqliteConnection;
 
 use super::database::Database;
@@ -22,6 +22,12 @@ macro_rules! columns {
 pub(super) use columns;
 
 const SELECT_ONE: &str = concat!("SELECT ", columns!(), " FROM sandboxes WHERE id = ?");
+
+pub(super) const SELECT_BY_WORKSPACE: &str = concat!(
+    "SELECT ",
+    columns!(),
+    " FROM sandboxes WHERE tenant = ? AND workspace = ?"
+);
 
 const INSERT: &str = concat!(
     "INSERT INTO sandboxes (",
@@ -126,6 +132,20 @@ async fn insert(connection: &mut SqliteConnection, sandbox: &Sandbox) -> Result<
 pub(super) async fn get(database: &Database, id: &str) -> Result<Option<Sandbox>> {
     let row = sqlx::query(SELECT_ONE)
         .bind(id)
+        .fetch_optional(database.readers())
+        .await
+        .map_err(failure::of)?;
+    row.as_ref().map(rows::sandbox).transpose()
+}
+
+pub(super) async fn of_workspace(
+    database: &Database,
+    tenant: TenantId,
+    workspace: &str,
+) -> Result<Option<Sandbox>> {
+    let row = sqlx::query(SELECT_BY_WORKSPACE)
+        .bind(&tenant.as_bytes()[..])
+        .bind(workspace)
         .fetch_optional(database.readers())
         .await
         .map_err(failure::of)?;

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{
     SqliteCatalog, events, landing, log, projects, removal, retention, reviews, roots, tags,
-    versions, webhooks, workspaces,
+    unsettled, versions, webhooks, workspaces,
 };
 use crate::error::Result;
 use crate::events::Events;
@@ -18,7 +18,8 @@ use crate::query::Page;
 use crate::records::{
     Attempt, Delivery, DeliveryState, Event, EventQuery, FileVersion, Landed, LandedStep, Landing,
     LogEntry, NewEvent, Project, ProjectChange, ProjectPolicy, ProjectQuery, Review, ReviewChange,
-    ReviewQuery, Tag, Unkept, UnkeptQuery, Webhook, Workspace, WorkspaceChange, WorkspaceQuery,
+    ReviewQuery, Tag, Unkept, UnkeptQuery, Unsettled, Webhook, Workspace, WorkspaceChange,
+    WorkspaceQuery,
 };
 use crate::roots::{RootPlace, Roots};
 
@@ -164,6 +165,10 @@ impl Projects for SqliteCatalog {
         workspaces::list(&self.database, query).await
     }
 
+    async fn expired_workspaces(&self, now: Timestamp, limit: u32) -> Result<Vec<Workspace>> {
+        workspaces::expired(&self.database, now, limit).await
+    }
+
     async fn change_workspace(
         &self,
         tenant: TenantId,
@@ -172,6 +177,10 @@ impl Projects for SqliteCatalog {
         now: Timestamp,
     ) -> Result<Workspace> {
         workspaces::change(&self.database, tenant, id, change, now).await
+    }
+
+    async fn unsettled(&self, tenant: TenantId, workspace: &str) -> Result<Vec<Unsettled>> {
+        unsettled::list(&self.database, tenant, workspace).await
     }
 
     async fn remove_workspace(&self, tenant: TenantId, id: &str) -> Result<bool> {

@@ -4,6 +4,7 @@ mod damage;
 mod file;
 mod format;
 mod group;
+mod look;
 mod plans;
 mod version_2;
 mod version_4;

@@ -4,16 +4,16 @@ use elevo_core::{TenantId, Timestamp};
 use sqlx::{QueryBuilder, Sqlite, SqliteConnection};
 
 use super::database::Database;
-use super::{failure, lists, projects, retention, rows};
+use super::{events, failure, lists, projects, retention, rows, unsettled};
 use crate::bounds::{self, MAX_SYNC_BYTES, micros};
 use crate::error::{Error, Kind, Result};
 use crate::query::Page;
-use crate::records::{Workspace, WorkspaceChange, WorkspaceQuery};
+use crate::records::{Workspace, WorkspaceChange, WorkspaceQuery, WorkspaceState};
 
 macro_rules! columns {
     () => {
         "id, tenant, project, agent, api_key, name, base, synced, merges, sync, read_only, \
-         follows, state, last_merge, created, updated"
+         follows, state, last_merge, expires, created, updated"
     };
 }
 
@@ -26,13 +26,13 @@ const SELECT_ONE: &str = concat!(
 const INSERT: &str = concat!(
     "INSERT INTO workspaces (",
     columns!(),
-    ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 );
 
 /// All that a change or a merge can change.
 const UPDATE: &str = "UPDATE workspaces SET name = ?, base = ?, synced = ?, merges = ?, \
                       sync = ?, read_only = ?, follows = ?, state = ?, last_merge = ?, \
-                      updated = ? WHERE id = ?";
+                      expires = ?, updated = ? WHERE id = ?";
 
 pub(super) async fn add(database: &Database, workspace: &Workspace) -> Result<()> {
     bounds::workspace(workspace)?;
@@ -60,6 +60,7 @@ pub(super) async fn add(database: &Database, workspace: &Workspace) -> Result<()
         .bind(workspace.follows)
         .bind(rows::to_word(workspace.state))
         .bind(workspace.last_merge.map(micros).transpose()?)
+        .bind(workspace.expires.map(micros).transpose()?)
         .bind(micros(workspace.created)?)
         .bind(micros(workspace.updated)?)
         .execute(&mut *transaction)
@@ -100,6 +101,27 @@ pub(super) async fn list(database: &Database, query: &WorkspaceQuery) -> Result<
     lists::page(database, count, select, rows::workspace).await
 }
 
+pub(super) const SELECT_EXPIRED: &str = concat!(
+    "SELECT ",
+    columns!(),
+    " FROM workspaces WHERE state = 'parked' AND expires <= ? ORDER BY expires, id LIMIT ?"
+);
+
+pub(super) async fn expired(
+    database: &Database,
+    now: Timestamp,
+    limit: u32,
+) -> Result<Vec<Workspace>> {
+    bounds::limit(limit)?;
+    let rows = sqlx::query(SELECT_EXPIRED)
+        .bind(micros(now)?)
+        .bind(limit)
+        .fetch_all(database.readers())
+        .await
+        .map_err(failure::of)?;
+    rows::all(&rows, rows::workspace)
+}
+
 fn push_filters(builder: &mut QueryBuilder<Sqlite>, query: &WorkspaceQuery) {
     if let Some(tenant) = query.tenant {
         builder.push(" AND tenant = ");
@@ -128,8 +150,20 @@ pub(super) async fn change(
     let mut transaction = database.write().await?;
     let workspace = held(&mut transaction, tenant, id).await?;
     let workspace = change.apply(workspace, now)?;
+    bounds::unsettled(change.unsettled.as_deref().unwrap_or_default())?;
+    if change.state == Some(WorkspaceState::Live)
+        && let Some(project) = &workspace.project
+    {
+        projects::staying(&mut transaction, tenant, project).await?;
+    }
     check_kept(&mut transaction, &workspace).await?;
     update(&mut transaction, &workspace).await?;
+    if let Some(all) = &change.unsettled {
+        unsettled::replace(&mut transaction, id, all).await?;
+    }
+    for kind in &change.tells {
+        events::tell_of_workspace(&mut transaction, &workspace, *kind, now).await?;
+    }
     transaction.commit().await?;
     Ok(workspace)
 }
@@ -171,6 +205,7 @@ pub(super) async fn update(connection: &mut SqliteConnection, workspace: &Worksp
         .bind(workspace.follows)
         .bind(rows::to_word(workspace.state))
         .bind(workspace.last_merge.map(micros).transpose()?)
+        .bind(workspace.expires.map(micros).transpose()?)
         .bind(micros(workspace.updated)?)
         .bind(&workspace.id)
         .execute(connection)

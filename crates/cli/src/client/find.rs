@@ -1,3 +1,4 @@
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -91,5 +92,19 @@ impl Client {
     /// A client of a server whose address and key are known.
     pub(crate) fn known(url: &str, key: Option<&str>) -> Result<Self, ClientError> {
         Self::new(url, key, None)
+    }
+
+    /// A client of the admin socket of the server that runs with a data
+    /// directory.
+    pub(crate) fn admin(data: &Data) -> Result<Self, ClientError> {
+        let socket = elevo_server::admin_socket(data.path());
+        // A server that was killed leaves its socket behind.
+        UnixStream::connect(&socket).map_err(|_| ClientError::NoServer {
+            data: data.path().into(),
+        })?;
+        let client = Self::new("http://localhost", None, None)?;
+        let http = reqwest::Client::builder().unix_socket(socket).build();
+        let http = http.map_err(ClientError::Setup)?;
+        Ok(Self { http, ..client })
     }
 }

@@ -136,7 +136,8 @@ impl Follow {
                 code: event.exit_code.unwrap_or(1),
                 timed_out: event.timed_out,
             },
-            StreamKind::Error => {
+            // A server that stops is asked again when it is back.
+            StreamKind::Error | StreamKind::Stopping => {
                 let message = event.message.unwrap_or_default();
                 return Err(ClientError::Told { message });
             }

@@ -194,7 +194,7 @@ impl Terminal {
                     match message {
                         ServerMessage::Attached { offset } => self.position = offset,
                         ServerMessage::Exit { exit_code } => return Ok(Heard::Exit(exit_code)),
-                        ServerMessage::Error { message } => {
+                        ServerMessage::Error { message } | ServerMessage::Stopping { message } => {
                             return Err(ClientError::Told { message });
                         }
                         ServerMessage::Pong | ServerMessage::Output { .. } => {}

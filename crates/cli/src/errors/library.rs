@@ -3,6 +3,7 @@
 use std::error::Error;
 
 use elevo_engine::StoreError;
+use elevo_server::RestoreError;
 use elevo_store_local::{BackupError, OpenError};
 use serde_json::json;
 
@@ -20,6 +21,8 @@ pub(super) fn known(error: &(dyn Error + 'static)) -> Option<Known> {
         Some(of_archive(error))
     } else if let Some(error) = error.downcast_ref() {
         Some(of_backup(error))
+    } else if let Some(error) = error.downcast_ref() {
+        Some(of_restore(error))
     } else {
         error.downcast_ref().map(of_open)
     }
@@ -191,6 +194,30 @@ fn of_backup(error: &BackupError) -> Known {
             "see whether the disk of the store is full; `elevo state verify` looks for damage",
         ),
         _ => Known::new(Exit::Failed, "failed"),
+    }
+}
+
+fn of_restore(error: &RestoreError) -> Known {
+    let path_of = |path: &std::path::Path| json!({ "path": lossy(path) });
+    match error {
+        RestoreError::NotABackup { path } => Known::new(Exit::NotFound, "backup_not_found")
+            .with(path_of(path))
+            .advice("name a backup that `elevo server backup` made, or the directory they are in"),
+        RestoreError::Unfinished { path } => Known::new(Exit::Damaged, "backup_unfinished")
+            .with(path_of(path))
+            .advice("take an earlier backup; the next `elevo server backup` removes this one"),
+        RestoreError::Damaged { path, file } => Known::new(Exit::Damaged, "backup_damaged")
+            .with(json!({ "path": lossy(path), "file": file }))
+            .advice("nothing was restored; take another backup"),
+        RestoreError::MissingRoots { path, .. } => Known::new(Exit::Damaged, "snapshots_missing")
+            .with(path_of(path))
+            .advice("nothing was restored; take another backup"),
+        RestoreError::NotEmpty { path } => Known::new(Exit::Conflict, "not_empty")
+            .with(path_of(path))
+            .advice("restore into a new directory, or remove the one that a restore left when it was killed"),
+        RestoreError::Store(error) => of_backup(error),
+        _ => Known::new(Exit::Failed, "failed")
+            .advice("see whether the disk is full and you may write there"),
     }
 }
 

@@ -15,6 +15,8 @@ const ENGINE: &str = "start Docker (`systemctl start docker`), see whether you m
 pub(super) fn known(error: &(dyn Error + 'static)) -> Option<Known> {
     if let Some(error) = error.downcast_ref() {
         Some(of_client(error))
+    } else if let Some(refusal) = error.downcast_ref::<elevo_server::Refusal>() {
+        Some(Known::new(Exit::Conflict, refusal.name()).advice(refusal.advice()))
     } else if let Some(error) = error.downcast_ref() {
         of_engine(error)
     } else {
@@ -50,9 +52,18 @@ pub(super) fn of_problem(problem: &Problem) -> Known {
         Problem::InProject(id) => Known::new(Exit::Conflict, "workspace_in_project")
             .with(json!({ "workspace": id }))
             .advice(format!(
-                "`elevo ws complete {id}` merges and removes it, `elevo ws rm --project NAME {id}` \
-                 removes it with what is not merged"
+                "`elevo ws complete {id}` merges and removes it, `elevo ws rm --project NAME \
+                 --discard {id}` removes it with what is not merged"
             )),
+        Problem::ParkedOnServer(id) => Known::new(Exit::Conflict, "workspace_parked")
+            .with(json!({ "workspace": id }))
+            .advice(format!(
+                "`elevo sandbox create --workspace {id}` goes on in it, `elevo ws rm --parked {id}` \
+                 removes it"
+            )),
+        Problem::NotParked(id) => Known::new(Exit::Conflict, "workspace_not_parked")
+            .with(json!({ "workspace": id }))
+            .advice("`elevo ws ls --parked` lists those that are"),
         Problem::NotHere => usage("usage"),
         Problem::NoWorkspaceHere(path) => Known::new(Exit::NotFound, "workspace_not_found")
             .with(json!({ "directory": lossy(path) }))

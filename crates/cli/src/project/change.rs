@@ -12,7 +12,7 @@ use reqwest::{Body, Method};
 use tokio::io::AsyncReadExt;
 use tokio_util::io::ReaderStream;
 
-use super::at::{resolve, resolve_some};
+use super::at::resolve_some;
 use super::project_path;
 use crate::errors::Problem;
 use crate::format::{count, first_line};
@@ -68,40 +68,6 @@ pub(super) fn apply(call: &mut Call, args: Apply) -> anyhow::Result<ExitCode> {
     merging::merge(call, &path, &wish, "merging")
 }
 
-/// Take back a step, or make a path what it was.
-#[derive(Debug, Args)]
-#[command(after_help = "\
-What others have changed since stays, or is held for review where it is in the
-way. Ends as `elevo ws merge` does.
-
-Examples:
-  elevo project revert site 7                 what step 7 has changed
-  elevo project revert site 7 index.html      that file as it was after step 7
-  elevo project revert site 7 --dry-run")]
-pub(super) struct Revert {
-    /// The project, by name or id
-    name: String,
-
-    /// The step; with a path, the state to take it from
-    snapshot: String,
-
-    /// Only this file or directory
-    path: Option<String>,
-
-    #[command(flatten)]
-    how: Merging,
-}
-
-pub(super) fn revert(call: &mut Call, args: Revert) -> anyhow::Result<ExitCode> {
-    let wish = api::Revert {
-        snapshot: resolve(call, &args.name, &args.snapshot)?,
-        path: args.path,
-        merge: args.how.wish(),
-    };
-    let path = project_path(&args.name, &["revert"]);
-    merging::merge(call, &path, &wish, "merging")
-}
-
 /// Replace files of a project by those of a directory, a repository or a tar.
 #[derive(Debug, Args)]
 #[command(
@@ -109,10 +75,13 @@ pub(super) fn revert(call: &mut Call, args: Revert) -> anyhow::Result<ExitCode> 
     after_help = "\
 Directories and repositories are those of the server's machine; a tar comes from
 here. What the project had at that place and the source does not is removed.
-`.git` never comes in. With --history each commit on the first-parent history
-becomes a step of the log.
+`.git` and `.elevo` never come in. Of a directory, neither does what `.gitignore`
+files name, unless the project has it already or its policy says otherwise; a tar
+brings it. With --history each commit on the first-parent history becomes a step
+of the log.
 
 Examples:
+  elevo project import site --directory . --dry-run    what would change
   elevo project import site --directory .
   elevo project import site --git ~/src/site --revision v1.2 --history
   tar c docs | elevo project import site --tar - --path docs
@@ -150,6 +119,10 @@ pub(super) struct Import {
     #[arg(long, value_name = "PATH")]
     path: Option<String>,
 
+    /// Only say what would be added, changed and removed
+    #[arg(long)]
+    dry_run: bool,
+
     /// Why
     #[arg(
         short,
@@ -164,7 +137,8 @@ pub(super) struct Import {
 
 pub(super) fn import(call: &mut Call, args: Import) -> anyhow::Result<ExitCode> {
     if let Some(tar) = &args.tar {
-        let result = send_tar(call, &args.name, tar, args.path.as_deref())?;
+        let into = args.path.as_deref().unwrap_or_default();
+        let result = send_tar(call, &args.name, tar, into, args.dry_run)?;
         return imported(call, &result);
     }
     let wish = api::ImportSource {
@@ -175,6 +149,7 @@ pub(super) fn import(call: &mut Call, args: Import) -> anyhow::Result<ExitCode> 
         snapshot: args.snapshot,
         path: args.path,
         message: args.message,
+        dry_run: args.dry_run,
     };
     let path = project_path(&args.name, &["import"]);
     let result: api::ImportResult = call.watch("importing", call.client.create(&path, &wish))?;
@@ -188,7 +163,8 @@ fn send_tar(
     call: &Call,
     name: &str,
     tar: &PathBuf,
-    into: Option<&str>,
+    into: &str,
+    dry_run: bool,
 ) -> anyhow::Result<api::ImportResult> {
     let path = project_path(name, &["archive"]);
     let failed = |source| Problem::Io {
@@ -215,7 +191,8 @@ fn send_tar(
         let body = Body::wrap_stream(ReaderStream::with_capacity(all, PIECE));
         let request = call.client.request(Method::PUT, &path);
         let request = request
-            .query(&[("path", into.unwrap_or_default())])
+            .query(&[("path", into)])
+            .query(&[("dryRun", dry_run)])
             .header("content-type", "application/x-tar")
             .body(body);
         let answer = call.client.send(request).await?;

@@ -1,13 +1,16 @@
 //! Making projects, listing them, taking them away.
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use clap::Args;
 use elevo_api as api;
 use reqwest::Method;
 
 use super::{policy, project_path, retention};
-use crate::format;
+use crate::confirm;
+use crate::errors::Protected;
+use crate::format::{self, count, first_line};
 use crate::service::{Call, Table, field, pages, relative};
 
 const PROJECTS: [&str; 3] = ["api", "v1", "projects"];
@@ -173,15 +176,50 @@ pub(super) fn rename(call: &mut Call, args: Rename) -> anyhow::Result<()> {
 /// Remove projects with their workspaces, history and reviews.
 #[derive(Debug, Args)]
 #[command(after_help = "\
+There is no way back, so each removal has to be confirmed: on a terminal by an
+answer, elsewhere by --yes. If one cannot be removed, that is reported, and the
+others are removed.
+
 Examples:
-  elevo project rm site
-  elevo project export site > site.tar && elevo project rm site")]
+  elevo project rm site                  asks first
+  elevo project export site > site.tar && elevo project rm --yes site")]
 pub(super) struct Rm {
     /// The projects, by name or id
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,
+
+    /// Do not ask
+    #[arg(short, long)]
+    yes: bool,
 }
 
-pub(super) fn rm(call: &mut Call, args: &Rm) -> anyhow::Result<()> {
-    call.delete_all("projects", &args.names, "Removed")
+pub(super) fn rm(call: &mut Call, args: &Rm) -> anyhow::Result<ExitCode> {
+    call.each(&args.names, |call, name| {
+        if !args.yes {
+            confirm(call, name)?;
+        }
+        call.delete("projects", name, "Removed")
+    })
+}
+
+/// Asks whether a project is really to go.
+fn confirm(call: &Call, name: &str) -> anyhow::Result<()> {
+    let found: api::Project = call.wait(call.client.get(&project_path(name, &[])))?;
+    let question = format!(
+        "Remove the project `{}` with its workspaces, reviews and all {} of its history?",
+        first_line(&found.name),
+        count(found.sequence, "step", "steps"),
+    );
+    let answer = match call.output.is_json() {
+        true => None,
+        false => confirm::ask(&question)?,
+    };
+    match answer {
+        Some(true) => Ok(()),
+        answer => Err(Protected::NotConfirmed {
+            project: name.to_owned(),
+            asked: answer.is_some(),
+        }
+        .into()),
+    }
 }

@@ -15,8 +15,9 @@ use crate::service::{Call, relative};
 /// List the steps of a project, the newest first.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A step is a merge, a patch, an import, a revert or a decision on a review. Its
-number and the first digits of its snapshot name it for other commands.
+A step is a merge, a patch, an import, a revert, a restore or a decision on a
+review. Its number and the first digits of its snapshot name it for other commands.
+The author of a change that was held stays its author; who decided stands beside.
 
 Examples:
   elevo project log site
@@ -79,6 +80,9 @@ fn print_step(call: &mut Call, step: &api::LogEntry) -> anyhow::Result<()> {
     let mut about = format!("{kind}, {paths}, {when}");
     if !by.is_empty() {
         about += &format!(", {by}");
+    }
+    if let Some(decided) = &step.decided {
+        about += &format!(", resolved by {}", first_line(&decided.name));
     }
     if step.dropped_at.is_some() {
         about += ", content dropped";

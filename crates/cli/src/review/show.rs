@@ -8,7 +8,7 @@ use elevo_merge::{Driver, Merged, Place, Text};
 use super::sides::Sides;
 use super::{Names, hunks, review_path, state};
 use crate::format::{self, first_line, harmless};
-use crate::merging::why;
+use crate::merging::{suggested, why};
 use crate::output::{FAINT, STRONG};
 use crate::paint::Line;
 use crate::patch;
@@ -49,10 +49,15 @@ pub(super) fn show(call: &mut Call, args: &Show) -> anyhow::Result<()> {
     call.output.finish()?;
     if review.state == api::ReviewState::Open {
         let id = first_line(&review.id);
-        call.note(&format!(
-            "next: `elevo review resolve {id}` with --ours, --theirs, --suggested or --edit; \
-             `elevo review reject {id}`"
-        ));
+        call.note(&match review.may_decide {
+            true => format!(
+                "next: `elevo review resolve {id}` with --ours, --theirs, --suggested or --edit; \
+                 `elevo review reject {id}`"
+            ),
+            false => "this key may not decide on it: that takes the scope `reviews`, and another \
+                      agent than the one whose change it is"
+                .to_owned(),
+        });
     }
     Ok(())
 }
@@ -83,19 +88,20 @@ fn print_about(call: &mut Call, review: &api::Review) -> anyhow::Result<()> {
     }
     let by = [&review.agent, &review.workspace];
     let by: Vec<&str> = by.into_iter().filter_map(|it| it.as_deref()).collect();
-    let suggestion = match conflict.suggestion.as_str() {
-        "merged" => "a merged file",
-        other => other,
-    };
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
     let lines = [
         ("review", review.id.clone()),
         ("state", life),
         ("project", Names::default().of(call, &review.project)),
         ("path", conflict.path.clone()),
-        ("moved from", conflict.from.clone().unwrap_or_default()),
+        ("moved from", text(&conflict.from)),
         ("by", by.join(", ")),
+        ("message", text(&review.message)),
         ("why", why(&conflict.kind)),
-        ("suggested", format!("{suggestion}: {}", conflict.reason)),
+        ("suggested", suggested(conflict)),
+        ("decided by", decided_by(review)),
+        ("taken", taken(review)),
+        ("because", text(&review.resolution_message)),
     ];
     for (name, value) in lines {
         if !value.is_empty() {
@@ -103,6 +109,28 @@ fn print_about(call: &mut Call, review: &api::Review) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+/// The name and id of the decider.
+fn decided_by(review: &api::Review) -> String {
+    match (&review.closed_by_name, &review.closed_by) {
+        (Some(name), Some(id)) => format!("{name} ({id})"),
+        (_, id) => id.clone().unwrap_or_default(),
+    }
+}
+
+/// Describes the version that a decision took.
+fn taken(review: &api::Review) -> String {
+    match review.resolution {
+        None => String::new(),
+        Some(api::Resolution::Ours) => "the project's version".into(),
+        Some(api::Resolution::Theirs) => "the workspace's version".into(),
+        Some(api::Resolution::Suggested) => {
+            format!("the suggestion: {}", suggested(&review.conflict))
+        }
+        Some(api::Resolution::Edited) => "an edited version".into(),
+        Some(api::Resolution::Reject) => "nothing: the change was rejected".into(),
+    }
 }
 
 fn print_places(

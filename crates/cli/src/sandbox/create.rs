@@ -36,6 +36,24 @@ impl From<Network> for api::NetworkMode {
     }
 }
 
+/// The fate of the work of a sandbox when its time is over.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum OnExpiry {
+    /// Park the workspace if it has changes that were neither merged nor snapshotted
+    Park,
+    /// Remove the workspace
+    Delete,
+}
+
+impl From<OnExpiry> for api::OnExpiry {
+    fn from(action: OnExpiry) -> Self {
+        match action {
+            OnExpiry::Park => Self::Park,
+            OnExpiry::Delete => Self::Delete,
+        }
+    }
+}
+
 /// Make a sandbox, and print its id.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -49,7 +67,8 @@ Examples:
   elevo sandbox create python:3.11 --directory ~/project    a copy of it
   elevo sandbox create python:3.11 --snapshot 1a2b…         what was kept
   elevo sandbox create python:3.11 --project site --sync event
-  elevo sandbox create --fork \"$id\"                         what is in another")]
+  elevo sandbox create --fork \"$id\"                         what is in another
+  elevo sandbox create --workspace sbx-…                    go on in a parked one")]
 pub(super) struct Create {
     /// The template it starts from: `elevo template ls` lists them
     template: Option<String>,
@@ -90,6 +109,10 @@ pub(super) struct Create {
     #[arg(long, value_name = "SECONDS")]
     timeout: Option<u32>,
 
+    /// Park or delete its work then; park by default
+    #[arg(long, value_name = "ACTION")]
+    on_expiry: Option<OnExpiry>,
+
     /// The snapshot that its workspace holds; by default it is empty
     #[arg(long, value_name = "ID", group = "source")]
     snapshot: Option<String>,
@@ -105,6 +128,10 @@ pub(super) struct Create {
     /// A project: it works on a workspace of it, which `elevo ws merge` merges
     #[arg(long, value_name = "NAME", group = "source")]
     project: Option<String>,
+
+    /// A parked workspace to go on in: `elevo ws ls --parked` lists them
+    #[arg(long, value_name = "ID", group = "source")]
+    workspace: Option<String>,
 
     /// A state of the project; the newest by default
     #[arg(long, value_name = "SNAPSHOT", requires = "project")]
@@ -133,6 +160,7 @@ pub(super) fn create(call: &mut Call, args: Create) -> anyhow::Result<()> {
         (None, None) => only_template(call)?,
     };
     let workspace = match (args.snapshot, args.directory, args.fork, args.project) {
+        _ if args.workspace.is_some() => args.workspace.map(api::WorkspaceSource::Existing),
         (Some(id), ..) => Some(api::WorkspaceSource::Snapshot(id)),
         (_, Some(path), ..) => Some(api::WorkspaceSource::Directory(absolute(path)?)),
         (_, _, Some(id), _) => Some(api::WorkspaceSource::Fork(id)),
@@ -150,6 +178,7 @@ pub(super) fn create(call: &mut Call, args: Create) -> anyhow::Result<()> {
         name: args.name,
         envs: args.envs.into_iter().collect(),
         timeout_seconds: args.timeout,
+        on_expiry: args.on_expiry.map(Into::into),
         resources: api::Resources {
             cpu: args.cpu,
             memory: args.memory,

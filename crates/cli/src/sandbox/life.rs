@@ -9,13 +9,14 @@ use serde_json::json;
 
 use super::print_done;
 use crate::client::{ClientError, sandbox_path};
-use crate::errors::{Exit, Report};
-use crate::service::{Call, relative};
+use crate::errors::Exit;
+use crate::service::{Call, not_removed, relative};
 
 /// Remove sandboxes with all that is in them.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Snapshots stay. With --keep-workspace so does the workspace, without a sandbox.
+Snapshots stay. With --keep-workspace the workspace is parked: it is kept for a
+while, and `elevo sandbox create --workspace ID` goes on in it.
 Those that are there are removed even if others are not.
 
 Examples:
@@ -26,7 +27,7 @@ pub(super) struct Rm {
     #[arg(required = true, value_name = "ID")]
     ids: Vec<String>,
 
-    /// Let the workspaces stay
+    /// Park the workspaces: `elevo ws ls --parked` lists them
     #[arg(long)]
     keep_workspace: bool,
 }
@@ -42,7 +43,16 @@ pub(super) fn rm(call: &mut Call, args: Rm) -> anyhow::Result<ExitCode> {
             keep_workspace: args.keep_workspace,
         };
         let at = ["api", "v1", "sandboxes", "batch-delete"];
-        let done: api::BatchDeleted = call.watch("removing", call.client.post(&at, &wish))?;
+        let asked = call.watch("removing", call.client.post(&at, &wish));
+        let done: api::BatchDeleted = match asked {
+            Ok(done) => done,
+            Err(error) => {
+                let which = not_removed(&ids.join("`, `"));
+                let failed = call.report(anyhow::Error::from(error).context(which))?;
+                exit.get_or_insert(failed);
+                continue;
+            }
+        };
         for id in &done.succeeded {
             match call.output.is_json() {
                 true => call.output.value(&json!({ "removed": id }))?,
@@ -59,11 +69,7 @@ pub(super) fn rm(call: &mut Call, args: Rm) -> anyhow::Result<ExitCode> {
 
 /// Tells about one that failed, beside others that did not.
 pub(super) fn report(call: &mut Call, failed: api::Failed) -> anyhow::Result<Exit> {
-    call.output.finish()?;
-    let error = ClientError::Refused(Box::new(failed.error));
-    let report = Report::new(&error.into());
-    report.print(call.output.is_json());
-    Ok(report.exit)
+    call.report(ClientError::Refused(Box::new(failed.error)).into())
 }
 
 /// Stop a sandbox: its processes end, its workspace stays.

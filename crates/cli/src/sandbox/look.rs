@@ -115,6 +115,7 @@ pub(super) fn show(call: &mut Call, args: &Show) -> anyhow::Result<()> {
         ("name", text(&found.name)),
         ("state", state(&found).to_owned()),
         ("reason", text(&found.reason)),
+        ("workspace", found.workspace_id.clone()),
         ("template", found.template.clone()),
         ("agent", text(&found.agent)),
         ("processors", text(&resources.cpu)),

@@ -16,7 +16,8 @@ use crate::session::Session;
 Each backup is a directory in DIRECTORY, named by its time. It is whole by
 itself, and shares the files that did not change with the one before (as hard
 links), so that it costs what is new. One that was cut off is not taken for a
-backup. A server that holds the store goes on meanwhile.
+backup. A server that holds the store goes on meanwhile. The store is not all of a
+server: `elevo server backup` backs up a server.
 
 It can be verified and read with --store, restored by `elevo state restore`, and
 repaired from by `elevo state repair --from`.
@@ -54,6 +55,13 @@ pub(crate) fn run(session: &mut Session, args: &Backup) -> anyhow::Result<()> {
         store.backup(&to, &name, keep, &progress)
     })?;
     let at = made.path.canonicalize().unwrap_or(made.path);
+    let is_of_server = place.is_of_server()?;
+    if is_of_server {
+        session.note(
+            "this is a backup of the server's store only, without its catalog, audit log and \
+             workspaces; `elevo server backup` backs up the server",
+        );
+    }
     if session.output.is_json() {
         let removed = made.removed.iter().map(|path| path.to_string_lossy());
         session.output.value(&json!({
@@ -61,6 +69,7 @@ pub(crate) fn run(session: &mut Session, args: &Backup) -> anyhow::Result<()> {
             "files": made.files,
             "bytes": made.bytes,
             "new_bytes": made.new_bytes,
+            "store_of_server": is_of_server,
             "removed": removed.collect::<Vec<_>>(),
         }))?;
         return Ok(());

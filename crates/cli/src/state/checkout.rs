@@ -1,17 +1,22 @@
+mod kept;
+
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::Args;
 use elevo_engine::{
     CheckoutOptions, CheckoutReport, Present, Progress, Repository, Seed, checkout,
 };
+use elevo_merge::IgnoreFiles;
 use elevo_objects::{Snapshot, SnapshotId};
 use serde_json::json;
 
+use self::kept::Changed;
 use super::keep;
 use crate::bar::{self, Watch};
 use crate::errors::Problem;
-use crate::format;
+use crate::format::{self, path_text};
 use crate::record::{DirectoryLock, Held, RESERVED, Record};
 use crate::session::{Session, left_out, wait};
 
@@ -19,7 +24,8 @@ use crate::session::{Session, left_out, wait};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 What the directory holds is recorded in `.elevo/checkout`, so that the next
-checkout writes only what differs. Nothing that is in no snapshot is lost: if
+checkout writes only what differs. Files that you have changed and that are the
+same in both snapshots stay as they are, and are counted. Nothing that is in no snapshot is lost: if
 a path that is to be written or removed is not as it was left, nothing is
 changed at all, unless --force says otherwise.
 
@@ -58,9 +64,9 @@ pub(crate) fn run(session: &mut Session, args: Checkout) -> anyhow::Result<()> {
     let place = session.place(given.as_deref())?;
     let view = session.view_of(&place)?;
     let (id, snapshot) = view.resolve(&args.revision)?;
-    let directory = match given.or(place.working.clone()) {
-        Some(directory) => make(&directory)?,
-        None => return Err(Problem::NoWorkingDirectory.into()),
+    let directory = match &given {
+        Some(directory) => make(directory)?,
+        None => make(place.working()?)?,
     };
     keep::check_apart(&place.store, &directory)?;
     let seed = match &args.seed {
@@ -70,6 +76,7 @@ pub(crate) fn run(session: &mut Session, args: Checkout) -> anyhow::Result<()> {
     let options = CheckoutOptions {
         threads: session.threads(),
         leave_out: left_out(),
+        ignoring: Some(Arc::new(IgnoreFiles::default())),
         force: args.force,
         seed,
         owner: None,
@@ -82,8 +89,8 @@ pub(crate) fn run(session: &mut Session, args: Checkout) -> anyhow::Result<()> {
         id,
         snapshot: &snapshot,
     };
-    let report = job.run(&options, args.check)?;
-    print(session, id, &directory, report)
+    let (report, changed) = job.run(&options, args.check)?;
+    print(session, id, &directory, report, &changed)
 }
 
 /// The directory, made if it is not there.
@@ -170,9 +177,15 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    /// Changes the directory, and its record before and after.
-    fn run(&self, options: &CheckoutOptions, check: bool) -> anyhow::Result<CheckoutReport> {
+    /// Changes the directory, and its record before and after. Returns what was
+    /// done, and which files are not as the snapshot has them.
+    fn run(
+        &self,
+        options: &CheckoutOptions,
+        check: bool,
+    ) -> anyhow::Result<(CheckoutReport, Changed)> {
         let _lock = DirectoryLock::take(self.directory)?;
+        let was_empty = is_empty(self.directory);
         let before = Record::read(self.directory);
         let (start, present) = self.present(before.as_ref(), check)?;
         let to = self.id;
@@ -182,7 +195,7 @@ impl Job<'_> {
         let watch = Watch {
             doing: "checking out",
             things: "entries",
-            total: is_empty(self.directory).then_some(self.snapshot.tree.count),
+            total: was_empty.then_some(self.snapshot.tree.count),
             counts: || (progress.entries(), progress.bytes()),
         };
         let result = bar::watch(self.session.hides_progress(), watch, || {
@@ -200,7 +213,13 @@ impl Job<'_> {
         match result {
             Ok(report) => {
                 self.record(Held::Snapshot(to))?;
-                Ok(report)
+                // Otherwise all of it was looked at, or written.
+                let looked_at_some = matches!(present, Present::Recorded(_)) && !was_empty;
+                let changed = match looked_at_some {
+                    true => self.changed()?,
+                    false => Changed::default(),
+                };
+                Ok((report, changed))
             }
             Err(source) if progress.has_changed() => {
                 let directory = self.directory.into();
@@ -216,6 +235,18 @@ impl Job<'_> {
                 Err(self.explain(error, before.as_ref()))
             }
         }
+    }
+
+    /// The files that are not as the snapshot has them.
+    fn changed(&self) -> anyhow::Result<Changed> {
+        let (session, repository) = (self.session, self.repository);
+        Changed::find(
+            session,
+            repository,
+            self.store,
+            self.directory,
+            self.snapshot,
+        )
     }
 
     /// What the engine may take the directory to hold.
@@ -279,6 +310,7 @@ fn print(
     id: SnapshotId,
     directory: &Path,
     report: CheckoutReport,
+    changed: &Changed,
 ) -> anyhow::Result<()> {
     if session.output.is_json() {
         session.output.value(&json!({
@@ -289,6 +321,7 @@ fn print(
             "bytes": report.bytes,
             "cloned": report.cloned,
             "kept": report.kept,
+            "changed": changed.count,
         }))?;
         return Ok(());
     }
@@ -299,9 +332,23 @@ fn print(
     if report.cloned > 0 {
         done += &format!(", {}", format::count(report.cloned, "cloned", "cloned"));
     }
+    if changed.count > 0 {
+        let kept = format::count(changed.count, "changed file kept", "changed files kept");
+        done += &format!(", {kept}");
+    }
     let directory = directory.display();
     let line = format!("{} is in {directory}: {done}", format::short(id));
     session.output.line(line)?;
+    if changed.count > 0 {
+        let names = changed.first.iter();
+        let names: Vec<_> = names.map(|path| path_text(path.as_bytes())).collect();
+        let rest = changed.count - names.len() as u64;
+        let names = match rest {
+            0 => names.join(", "),
+            _ => format!("{} and {rest} more", names.join(", ")),
+        };
+        session.note(&format!("not as {} has them: {names}", format::short(id)));
+    }
     if report.kept > 0 {
         let kept = format::count(report.kept, "directory stays", "directories stay");
         session.note(&format!("{kept}, with files that are in no snapshot"));

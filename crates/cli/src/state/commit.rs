@@ -70,7 +70,8 @@ pub(crate) fn run(session: &mut Session, args: Commit) -> anyhow::Result<()> {
         let here = parent_id;
         return Err(Problem::HeadElsewhere { here, head }.into());
     }
-    let read = keep::read_directory(session, &repository, &place.store, &directory)?;
+    let before = parent.as_ref().map(|(_, parent)| parent);
+    let read = keep::read_directory(session, &repository, &place.store, &directory, before)?;
     let imported = &read.imported;
     let title = args.about.title();
     let (tree, times, losses) = (imported.tree, imported.times, imported.losses.clone());

@@ -9,6 +9,7 @@ use elevo_objects::SnapshotId;
 use serde_json::json;
 
 use crate::bar::{self, Watch};
+use crate::errors::Problem;
 use crate::format;
 use crate::record::{Held, Record};
 use crate::session::{Place, Session};
@@ -21,7 +22,8 @@ What stays: head and all tags with their histories, what the working directory
 and workspaces hold, and every snapshot of the last days, named or not. The rest
 goes: snapshots that nobody named, and all files that only they had.
 
-The room is given back as the store tidies its files.
+The room is given back as the store tidies its files. The store of a server is
+refused: `elevo server gc` collects its garbage.
 
 Examples:
   elevo state gc --dry-run      only say what would go
@@ -44,6 +46,10 @@ pub(crate) struct Gc {
 
 pub(crate) fn run(session: &mut Session, args: &Gc) -> anyhow::Result<()> {
     let place = session.place(None)?;
+    if place.is_of_server()? {
+        let store = place.store;
+        return Err(Problem::StoreOfServer { store }.into());
+    }
     let repository = session.write(&place)?;
     let roots = roots(&place)?;
     let depth = match args.young {

@@ -2,7 +2,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use elevo_archive::Received;
-use elevo_engine::{CommitInfo, Expected, Loss, Repository, StateTree};
+use elevo_engine::{CommitInfo, Expected, Loss, LossKind, Repository, StateTree};
 use elevo_objects::{Hash, SnapshotId, Tree};
 
 use super::about::About;
@@ -18,9 +18,10 @@ use crate::session::{Session, wait};
 #[command(after_help = "\
 The snapshot stands by itself: `head` does not move, and the directory need
 not belong to the store. Symbolic links are kept as links. What a snapshot
-cannot hold (sockets, owners and the like) is reported.
+cannot hold (sockets, owners and the like) is reported. `.elevo`, `.git` and
+what `.gitignore` files name is left out, as by `commit`.
 
-A tar becomes a snapshot without a directory in between. Names that lead out of
+A tar is taken as it is, without `.elevo`. It becomes a snapshot without a directory in between. Names that lead out of
 it, links used as directories and the like are refused.
 
 Examples:
@@ -65,8 +66,9 @@ pub(crate) fn run(session: &mut Session, args: Import) -> anyhow::Result<()> {
     let base = args.tar.layer_on.as_ref().map(resolve).transpose()?;
     let base = base.map(|(id, _)| id);
     // A layer was made of what it lies on.
-    let parents: Vec<_> = match &args.parent {
-        Some(text) => vec![resolve(text)?.0],
+    let parent = args.parent.as_ref().map(resolve).transpose()?;
+    let parents: Vec<_> = match &parent {
+        Some((id, _)) => vec![*id],
         None => base.into_iter().collect(),
     };
     let reference = args.tag.as_ref().map(|name| format!("{TAGS}{name}"));
@@ -80,7 +82,13 @@ pub(crate) fn run(session: &mut Session, args: Import) -> anyhow::Result<()> {
     let expected = reference.clone().map(|name| (name, Expected::Absent));
     let read = match (&directory, &args.tar.tar) {
         (Some(directory), _) => {
-            let read = keep::read_directory(session, &repository, &place.store, directory)?;
+            let parent = parent.as_ref().map(|(_, parent)| parent);
+            let store = &place.store;
+            let read = keep::read_directory(session, &repository, store, directory, parent)?;
+            let losses = read.imported.losses.iter();
+            for loss in losses.filter(|loss| loss.kind == LossKind::Ignored) {
+                session.note(&keep::describe(loss));
+            }
             Read::Directory(Box::new(read))
         }
         (None, Some(from)) => {

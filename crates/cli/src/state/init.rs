@@ -4,15 +4,17 @@ use clap::Args;
 use elevo_store_local::LocalStore;
 use serde_json::json;
 
+use crate::errors::Problem;
 use crate::format::path_text;
-use crate::record::RESERVED;
+use crate::record::{RESERVED, hide_from_git};
 use crate::session::Session;
 
 /// Make an empty store.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 The store goes into `.elevo/store` in the directory, and keeps snapshots of it
-or of any other. `.elevo` itself is never part of a snapshot.
+or of any other. `.elevo` itself is never part of a snapshot, nor of a git
+repository: it holds a `.gitignore` that names everything in it.
 
 Examples:
   elevo state init                       for the current directory
@@ -27,6 +29,14 @@ pub(crate) fn run(session: &mut Session, args: Init) -> anyhow::Result<()> {
     let path = session.new_store(args.directory.as_deref())?;
     LocalStore::create(&path, &session.options())?;
     let path = path.canonicalize().unwrap_or(path);
+    let reserved = path.parent().filter(|parent| parent.ends_with(RESERVED));
+    if let Some(reserved) = reserved {
+        hide_from_git(reserved).map_err(|source| Problem::Io {
+            action: "write to",
+            path: reserved.into(),
+            source,
+        })?;
+    }
     if session.output.is_json() {
         let shown = path.to_string_lossy();
         session.output.value(&json!({ "store": shown }))?;
@@ -36,10 +46,7 @@ pub(crate) fn run(session: &mut Session, args: Init) -> anyhow::Result<()> {
             .output
             .line(format!("Made an empty store in {shown}"))?;
     }
-    if path
-        .parent()
-        .is_some_and(|parent| parent.ends_with(RESERVED))
-    {
+    if reserved.is_some() {
         session.note("`elevo state commit` keeps the directory as a first snapshot");
     }
     Ok(())

@@ -2,13 +2,15 @@
 //! `import` and `commit` share.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::Context;
 use elevo_engine::{
-    CommitInfo, ImportOptions, Imported, Loss, LossKind, NewStatCache, Progress, Repository,
-    import, import_again,
+    CommitInfo, Ignoring, ImportOptions, Imported, Loss, LossKind, NewStatCache, Progress,
+    Repository, import, import_again,
 };
-use elevo_objects::{Hash, SnapshotId, Tree};
+use elevo_merge::IgnoreFiles;
+use elevo_objects::{Hash, Snapshot, SnapshotId, Tree};
 use serde::Serialize;
 
 use super::seen;
@@ -63,16 +65,21 @@ fn remember(cache: Option<NewStatCache>, id: SnapshotId) {
 }
 
 /// Reads a directory into the store; of one that was read before, what has
-/// changed since.
+/// changed since. What is ignored stays out, unless `parent` has it.
 pub(super) fn read_directory(
     session: &Session,
     repository: &Repository,
     store: &Path,
     directory: &Path,
+    parent: Option<&Snapshot>,
 ) -> anyhow::Result<Read> {
     let options = ImportOptions {
         threads: session.threads(),
         leave_out: left_out(),
+        ignoring: Some(Ignoring {
+            rules: Arc::new(IgnoreFiles::default()),
+            tracked: parent.map(|parent| parent.tree).into_iter().collect(),
+        }),
     };
     let progress = Progress::new();
     let watch = Watch {
@@ -87,7 +94,9 @@ pub(super) fn read_directory(
         None => import(repository, directory, &options, &progress),
     });
     let imported = imported.with_context(|| format!("cannot read {}", directory.display()))?;
-    for loss in &imported.losses {
+    // Like git, a commit says nothing of what it ignores.
+    let is_news = |loss: &&Loss| loss.kind != LossKind::Ignored;
+    for loss in imported.losses.iter().filter(is_news) {
         session.note(&describe(loss));
     }
     Ok(Read { imported, cache })
@@ -181,6 +190,7 @@ pub(crate) fn loss_shape(loss: &Loss) -> LossShape {
             LossKind::SpecialBits => "special_bits",
             LossKind::ExtendedAttributes => "extended_attributes",
             LossKind::Owner => "owner",
+            LossKind::Ignored => "ignored",
         },
         count: loss.count,
         example: PathShape::new(loss.example.as_bytes()),
@@ -204,6 +214,7 @@ pub(crate) fn describe(loss: &Loss) -> String {
             "paths with extended attributes",
             "kept without these",
         ),
+        LossKind::Ignored => ("ignored path", "ignored paths", "left out"),
         LossKind::Owner => (
             "path of another owner",
             "paths of other owners",

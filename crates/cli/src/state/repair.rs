@@ -64,6 +64,7 @@ pub(crate) fn run(session: &mut Session, args: &Repair) -> anyhow::Result<ExitCo
     let files = ImportOptions {
         threads: session.threads(),
         leave_out: left_out(),
+        ignoring: None,
     };
     let sources: Vec<_> = from.iter().map(|opened| opened.source(&files)).collect();
     let mut is_whole = true;

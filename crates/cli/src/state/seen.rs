@@ -5,9 +5,9 @@ use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use elevo_engine::NewStatCache;
+use elevo_engine::{NewStatCache, StatCache};
 use elevo_objects::Kind;
 
 const DIRECTORY: &str = "stat";
@@ -19,20 +19,33 @@ pub(super) fn cache_of(store: &Path, directory: &Path) -> Option<NewStatCache> {
     open(store, directory).ok().flatten()
 }
 
+/// The same to read only; one that knows nothing where there is none.
+pub(super) fn known(store: &Path, directory: &Path) -> StatCache {
+    let path = path_of(store, directory).ok().flatten();
+    StatCache::open(&path.unwrap_or_default())
+}
+
 fn open(store: &Path, directory: &Path) -> io::Result<Option<NewStatCache>> {
-    // The times of files are those of their own file system.
-    if fs::metadata(store)?.dev() != fs::metadata(directory)?.dev() {
+    let Some(cache) = path_of(store, directory)? else {
         return Ok(None);
-    }
+    };
     let caches = store.join(DIRECTORY);
     fs::create_dir_all(&caches)?;
-    let path = fs::canonicalize(directory)?;
-    let name = Kind::Chunk.hash(path.as_os_str().as_bytes()).to_string();
-    let cache = caches.join(name);
     if !cache.exists() {
         make_room(&caches)?;
     }
     NewStatCache::begin(&cache).map(Some)
+}
+
+/// Where the cache of a directory is, or would be.
+fn path_of(store: &Path, directory: &Path) -> io::Result<Option<PathBuf>> {
+    // The times of files are those of their own file system.
+    if fs::metadata(store)?.dev() != fs::metadata(directory)?.dev() {
+        return Ok(None);
+    }
+    let path = fs::canonicalize(directory)?;
+    let name = Kind::Chunk.hash(path.as_os_str().as_bytes()).to_string();
+    Ok(Some(store.join(DIRECTORY).join(name)))
 }
 
 /// Forgets the directories that were read longest ago.

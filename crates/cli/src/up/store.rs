@@ -3,29 +3,16 @@
 use std::fs;
 use std::sync::Arc;
 
+use elevo_api as api;
 use elevo_core::{ErrorCode, TenantId};
 use elevo_server::Config;
-use elevo_store_local::{LocalStore, Options};
+use elevo_store_local::LocalStore;
 use elevo_workspace::{Options as WorkspaceOptions, Owner, ProviderKind};
 
 use crate::caller::{Held, User};
 use crate::client::Client;
 use crate::data::{Data, Running};
 use crate::errors::Problem;
-
-/// Opens the store, which is made if it is not there.
-pub(super) async fn open(data: &Data) -> anyhow::Result<Arc<LocalStore>> {
-    let path = data.store();
-    let options = Options {
-        holder: format!("the server (process {})", std::process::id()),
-        ..Options::default()
-    };
-    let opening = tokio::task::spawn_blocking(move || match path.exists() {
-        true => LocalStore::open(&path, &options),
-        false => LocalStore::create(&path, &options),
-    });
-    Ok(Arc::new(opening.await??))
-}
 
 /// What calls find open here: the same that sandboxes use.
 pub(super) fn held(
@@ -68,12 +55,12 @@ fn options(config: &Config) -> WorkspaceOptions {
     }
 }
 
-/// Who has a workspace: sandboxes and projects call theirs by ids of their own.
-/// If that cannot be found out, somebody has.
+/// Returns who has a workspace: those of sandboxes and projects have ids of
+/// their own. If it cannot be found out, it counts as used.
 fn used_by(url: &str, data: &Data, id: &str) -> User {
-    let (kind, missing, user) = match id {
-        id if id.starts_with("sbx-") => ("sandboxes", ErrorCode::SandboxNotFound, User::Sandbox),
-        id if id.starts_with("ws-") => ("workspaces", ErrorCode::WorkspaceNotFound, User::Project),
+    let user = match id {
+        id if id.starts_with("sbx-") => User::Sandbox,
+        id if id.starts_with("ws-") => User::Project,
         _ => return User::Nobody,
     };
     let asked = || -> anyhow::Result<User> {
@@ -81,11 +68,24 @@ fn used_by(url: &str, data: &Data, id: &str) -> User {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
-        let path = ["api", "v1", kind, id];
-        match runtime.block_on(client.get::<serde_json::Value>(&path)) {
-            Err(error) if error.code() == Some(missing) => Ok(User::Nobody),
-            answer => answer.map(|_| user).map_err(Into::into),
+        let path = ["api", "v1", "workspaces", id];
+        match runtime.block_on(client.get::<api::Workspace>(&path)) {
+            Err(error) if error.code() == Some(ErrorCode::WorkspaceNotFound) => {}
+            found => return Ok(user_of(&found?)),
+        }
+        let path = ["api", "v1", "sandboxes", id];
+        match runtime.block_on(client.get::<api::Sandbox>(&path)) {
+            Err(error) if error.code() == Some(ErrorCode::SandboxNotFound) => Ok(User::Nobody),
+            found => found.map(|_| User::Sandbox).map_err(Into::into),
         }
     };
     asked().unwrap_or(user)
+}
+
+fn user_of(workspace: &api::Workspace) -> User {
+    match (&workspace.sandbox, workspace.state) {
+        (Some(_), _) => User::Sandbox,
+        (None, api::WorkspaceState::Parked) => User::Parked,
+        (None, api::WorkspaceState::Live) => User::Project,
+    }
 }

@@ -20,11 +20,16 @@ use crate::state::keep::describe;
 Examples:
   elevo ws ls
   elevo ws ls --json | jq -r 'select(.state == \"live\") | .path'
-  elevo ws ls --project site               those of a project, from a server")]
+  elevo ws ls --project site               those of a project, from a server
+  elevo ws ls --parked                     those that outlived their sandbox")]
 pub(super) struct Ls {
     /// Those of a project: asks a server
     #[arg(long, value_name = "NAME")]
     project: Option<String>,
+
+    /// Those that a server keeps after the end of their sandbox: asks a server
+    #[arg(long)]
+    parked: bool,
 
     #[command(flatten)]
     at: Where,
@@ -33,13 +38,12 @@ pub(super) struct Ls {
 impl Ls {
     /// Whether a server has them.
     pub(super) fn is_served(&self) -> bool {
-        self.project.is_some()
+        self.project.is_some() || self.parked
     }
 
     /// Asks a server.
     pub(super) fn ask(self, global: &Global) -> anyhow::Result<ExitCode> {
-        let project = self.project.unwrap_or_default();
-        served::ls(&self.at, global, &project)
+        served::ls(&self.at, global, self.project.as_deref(), self.parked)
     }
 }
 

@@ -3,17 +3,19 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use elevo_workspace::{NeverFreeze, ProviderKind, WorkspaceId};
+use elevo_workspace::{Error, NeverFreeze, ProviderKind, State, WorkspaceId, Workspaces};
 use serde_json::json;
 
 use super::served::{self, OnProject};
 use super::{Call, places};
 use crate::args::Global;
 use crate::client::Where;
-use crate::errors::Problem;
+use crate::errors::{Problem, Protected};
 use crate::format::{self, size};
 use crate::revision::HEAD;
+use crate::service::not_removed;
 use crate::state::about::About;
+use crate::state::reader_left;
 
 /// Make a workspace, and print its directory.
 #[derive(Debug, Args)]
@@ -173,20 +175,33 @@ pub(super) fn resume(call: &mut Call, args: &Resume) -> anyhow::Result<()> {
 /// Remove workspaces with all that is in them.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-What was changed since the last snapshot is lost. Snapshots stay in the store.
+A workspace with changes that are in no snapshot, or one of a project with changes
+that have not landed, is not removed without a word: on a terminal that is asked,
+elsewhere it needs --discard. Snapshots stay in the store. If one cannot be
+removed, that is reported, and the others are removed.
 
 Examples:
   elevo ws rm try-1 try-2
+  elevo ws rm --discard try-1              with changes that are in no snapshot
   elevo ws ls --json | jq -r .workspace | xargs elevo ws rm
-  elevo ws rm --project site ws-…")]
+  elevo ws rm --project site ws-…
+  elevo ws rm --parked sbx-…                one that outlived its sandbox")]
 pub(super) struct Rm {
     /// The workspaces
     #[arg(required = true, value_name = "ID")]
     ids: Vec<WorkspaceId>,
 
-    /// Those of a project: asks a server. What is not merged is lost
-    #[arg(long, value_name = "NAME")]
+    /// Also those with changes that would be lost
+    #[arg(long)]
+    discard: bool,
+
+    /// Those of a project: asks a server
+    #[arg(long, value_name = "NAME", conflicts_with = "parked")]
     project: Option<String>,
+
+    /// Those that a server keeps after the end of their sandbox: asks a server
+    #[arg(long)]
+    parked: bool,
 
     #[command(flatten)]
     at: Where,
@@ -195,33 +210,76 @@ pub(super) struct Rm {
 impl Rm {
     /// Whether a server has them.
     pub(super) fn is_served(&self) -> bool {
-        self.project.is_some()
+        self.project.is_some() || self.parked
     }
 
     /// Asks a server.
     pub(super) fn ask(self, global: &Global) -> anyhow::Result<ExitCode> {
-        let project = self.project.unwrap_or_default();
         let ids: Vec<_> = self.ids.iter().map(ToString::to_string).collect();
-        served::rm(&self.at, global, &project, &ids)
+        let project = self.project.as_deref();
+        served::rm(&self.at, global, project, &ids, self.discard)
     }
 }
 
-pub(super) fn rm(call: &mut Call, args: &Rm) -> anyhow::Result<()> {
+pub(super) fn rm(call: &mut Call, args: &Rm) -> anyhow::Result<ExitCode> {
     let workspaces = call.open_to_read()?;
+    let mut first = None;
     for id in &args.ids {
-        call.check_free(id)?;
-        call.watch("removing", |_| workspaces.remove(id))?;
-        if call.session.output.is_json() {
-            call.session
-                .output
-                .value(&json!({ "removed": id.as_str() }))?;
-        } else {
-            call.session.output.line(format!("Removed {id}"))?;
+        match remove(call, &workspaces, id, args.discard) {
+            Ok(()) => {}
+            Err(error) if reader_left(&error) => return Err(error),
+            Err(error) => {
+                let error = error.context(not_removed(id.as_str()));
+                let failed = call.session.report(&error)?;
+                first.get_or_insert(failed);
+            }
         }
     }
     // Whoever served what they were made from can go.
     workspaces.tidy()?;
+    Ok(first.map_or(ExitCode::SUCCESS, Into::into))
+}
+
+fn remove(
+    call: &mut Call,
+    workspaces: &Workspaces,
+    id: &WorkspaceId,
+    discard: bool,
+) -> anyhow::Result<()> {
+    call.check_free(id)?;
+    if !discard {
+        check_kept(call, workspaces, id)?;
+    }
+    call.watch("removing", |_| workspaces.remove(id))?;
+    let output = &mut call.session.output;
+    match output.is_json() {
+        true => output.value(&json!({ "removed": id.as_str() }))?,
+        false => output.line(format!("Removed {id}"))?,
+    }
     Ok(())
+}
+
+/// Refuses to remove what is in no snapshot, unless a person says so.
+fn check_kept(call: &Call, workspaces: &Workspaces, id: &WorkspaceId) -> anyhow::Result<()> {
+    if workspaces.get(id)?.state == State::Parked {
+        return Ok(());
+    }
+    let changes = call.watch("looking", |progress| workspaces.changes(id, progress));
+    let changes = changes.map_err(|source| match source {
+        busy @ (Error::Busy(_) | Error::InUse { .. }) => anyhow::Error::from(busy),
+        source => {
+            let (id, source) = (id.to_string(), source.into());
+            Protected::ChangesUnknown { id, source }.into()
+        }
+    })?;
+    if changes.is_empty() {
+        return Ok(());
+    }
+    let question = format!("`{id}` has changes that are in no snapshot. Remove it with them?");
+    match call.session.ask(&question)? {
+        Some(true) => Ok(()),
+        _ => Err(Protected::Unsaved(id.to_string()).into()),
+    }
 }
 
 /// An id that nobody has used.

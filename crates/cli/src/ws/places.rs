@@ -13,6 +13,12 @@ pub(crate) fn beside(store: &Path) -> PathBuf {
     store.with_file_name("workspaces")
 }
 
+/// The store that a directory of workspaces is beside.
+pub(crate) fn store_of(workspaces: &Path) -> Option<PathBuf> {
+    let store = workspaces.with_file_name("store");
+    (store.is_dir() && beside(&store) == workspaces).then_some(store)
+}
+
 fn list(store: &Path) -> PathBuf {
     store.with_file_name("workspaces.elsewhere")
 }

@@ -8,8 +8,9 @@ use clap::{Args, Subcommand, ValueEnum};
 use elevo_api as api;
 
 use crate::args::Global;
-use crate::client::{Reach, Where};
-use crate::errors::{Exit, Problem};
+use crate::client::{ClientError, Reach, Where};
+use crate::confirm;
+use crate::errors::{Exit, Problem, Protected};
 use crate::format::{count, first_line, short_text};
 use crate::merging::{self, Merging};
 use crate::output::{IDENTITY, STRONG};
@@ -234,21 +235,45 @@ fn refresh(call: &mut Call, args: Refresh) -> anyhow::Result<ExitCode> {
     if rest > 0 {
         call.output.line(format!("  … and {rest} more"))?;
     }
-    if !done.conflicts.is_empty() {
-        let heading = call.output.styled(STRONG, "Kept as it is here:");
-        call.output.line(heading)?;
-    }
-    for conflict in &done.conflicts {
-        let path = first_line(&conflict.path);
-        let why = match conflict.kind.as_str() {
-            "removed-by-us" | "removed-by-them" => {
-                "removed on one side, changed on the other".to_owned()
-            }
-            kind => merging::why(kind),
-        };
-        call.output.line(format!("  {path}: {why}"))?;
-    }
+    print_conflicts(call, &done, args.dry_run)?;
     Ok(code)
+}
+
+/// The conflicts of a refresh, those with markers first.
+fn print_conflicts(call: &mut Call, done: &api::Refreshed, dry_run: bool) -> anyhow::Result<()> {
+    let conflicts = done.conflicts.iter();
+    let (marked, kept): (Vec<_>, Vec<_>) =
+        conflicts.partition(|conflict| done.marked.contains(&conflict.path));
+    let headings = match dry_run {
+        true => ["Would get conflict markers:", "Would stay as it is here:"],
+        false => [
+            "Has conflict markers now; edit it, then merge:",
+            "Stays as it is here; change it, then merge:",
+        ],
+    };
+    for (heading, conflicts) in headings.into_iter().zip([marked, kept]) {
+        if conflicts.is_empty() {
+            continue;
+        }
+        let heading = call.output.styled(STRONG, heading);
+        call.output.line(heading)?;
+        for conflict in conflicts {
+            print_conflict(call, conflict)?;
+        }
+    }
+    Ok(())
+}
+
+fn print_conflict(call: &mut Call, conflict: &api::Conflict) -> anyhow::Result<()> {
+    let path = first_line(&conflict.path);
+    let why = match conflict.kind.as_str() {
+        "removed-by-us" | "removed-by-them" => {
+            "removed on one side, changed on the other".to_owned()
+        }
+        kind => merging::why(kind),
+    };
+    call.output.line(format!("  {path}: {why}"))?;
+    Ok(())
 }
 
 /// What is asked for of a new workspace besides its project.
@@ -292,10 +317,18 @@ pub(super) fn create(at: &Where, global: &Global, wish: Wish) -> anyhow::Result<
     })
 }
 
-/// Lists the workspaces of a project.
-pub(super) fn ls(at: &Where, global: &Global, project: &str) -> anyhow::Result<ExitCode> {
+/// Lists the workspaces of a project, those that are parked, or those that are
+/// both.
+pub(super) fn ls(
+    at: &Where,
+    global: &Global,
+    project: Option<&str>,
+    parked: bool,
+) -> anyhow::Result<ExitCode> {
     ask(at, global, |call| {
-        let query = [("project", project.to_owned())];
+        let mut query = Vec::new();
+        query.extend(project.map(|project| ("project", project.to_owned())));
+        query.extend(parked.then(|| ("state", "parked".to_owned())));
         let mut table = Table::new(&["ID", "NAME", "AGENT", "STATE", "MERGES", "CREATED", "PATH"]);
         let found = pages(
             call,
@@ -313,12 +346,13 @@ pub(super) fn ls(at: &Where, global: &Global, project: &str) -> anyhow::Result<E
         )?;
         match (call.output.is_json(), found) {
             (true, _) => {}
-            (false, 0) => {
-                let project = first_line(project);
-                call.note(&format!(
-                    "there are none; `elevo ws create --project {project}` makes one"
-                ));
-            }
+            (false, 0) => call.note(&match project.filter(|_| !parked) {
+                Some(project) => {
+                    let project = first_line(project);
+                    format!("there are none; `elevo ws create --project {project}` makes one")
+                }
+                None => "there are none".to_owned(),
+            }),
             (false, _) => table.print(&mut call.output)?,
         }
         Ok(ExitCode::SUCCESS)
@@ -332,9 +366,10 @@ fn row(workspace: &api::Workspace) -> [String; 7] {
         (api::WorkspaceState::Live, true) => "read-only",
         (api::WorkspaceState::Live, false) => "live",
     };
-    let place = match &workspace.sandbox {
-        Some(sandbox) => format!("in {sandbox}"),
-        None => text(&workspace.path),
+    let place = match (&workspace.sandbox, &workspace.expires_at) {
+        (Some(sandbox), _) => format!("in {sandbox}"),
+        (None, Some(expires)) => format!("expires {}", relative(expires)),
+        (None, None) => text(&workspace.path),
     };
     [
         workspace.id.clone(),
@@ -347,24 +382,91 @@ fn row(workspace: &api::Workspace) -> [String; 7] {
     ]
 }
 
-/// Removes workspaces of a project, and nothing of another.
+/// Removes workspaces of a project and nothing of another, or parked ones and
+/// none that are in use.
 pub(super) fn rm(
     at: &Where,
     global: &Global,
-    project: &str,
+    project: Option<&str>,
     ids: &[String],
+    discard: bool,
 ) -> anyhow::Result<ExitCode> {
     ask(at, global, |call| {
-        let found: api::Project = call.wait(call.client.get(&project_path(project, &[])))?;
-        for id in ids {
+        let found: Option<api::Project> = match project {
+            Some(name) => Some(call.wait(call.client.get(&project_path(name, &[])))?),
+            None => None,
+        };
+        call.each(ids, |call, id| {
             let path = workspace_path(id, &[]);
             let workspace: api::Workspace = call.wait(call.client.get(&path))?;
-            if workspace.project != found.id {
-                let (id, project) = (id.clone(), project.to_owned());
-                return Err(Problem::OtherProject { id, project }.into());
+            let is_parked = workspace.state == api::WorkspaceState::Parked;
+            match (&found, project) {
+                (Some(found), Some(project)) if workspace.project.as_ref() != Some(&found.id) => {
+                    let (id, project) = (id.to_owned(), project.to_owned());
+                    return Err(Problem::OtherProject { id, project }.into());
+                }
+                (None, _) if !is_parked => return Err(Problem::NotParked(id.to_owned()).into()),
+                _ => {}
             }
-        }
-        call.delete_all("workspaces", ids, "Removed")?;
-        Ok(ExitCode::SUCCESS)
+            if let Some(project) = project
+                && !discard
+                && !workspace.read_only
+            {
+                check_merged(call, id, project.to_owned())?;
+            }
+            call.delete("workspaces", id, "Removed")
+        })
     })
+}
+
+/// Refuses to remove what has not landed, unless a person says so.
+fn check_merged(call: &Call, id: &str, project: String) -> anyhow::Result<()> {
+    let wish = api::Merge {
+        dry_run: true,
+        ..api::Merge::default()
+    };
+    let path = workspace_path(id, &["merge"]);
+    let asked = call.watch("looking", call.client.post(&path, &wish));
+    let merge: api::MergeResult = match asked {
+        Ok(merge) => merge,
+        Err(error) if is_unknown(&error) => {
+            let (id, source) = (id.to_owned(), error.into());
+            return Err(Protected::ChangesUnknown { id, source }.into());
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let changes = unmerged(&merge);
+    if changes == 0 {
+        return Ok(());
+    }
+    let text = count(changes, "change that has", "changes that have");
+    let question = format!("`{id}` has {text} not landed. Remove it with them?");
+    let answer = match call.output.is_json() {
+        true => None,
+        false => confirm::ask(&question)?,
+    };
+    match answer {
+        Some(true) => Ok(()),
+        _ => Err(Protected::Unmerged {
+            id: id.to_owned(),
+            project,
+            changes,
+        }
+        .into()),
+    }
+}
+
+/// Whether the server could not look, though it was asked as it should be.
+fn is_unknown(error: &ClientError) -> bool {
+    let status = error.code().map(|code| code.http());
+    matches!(status, Some(409 | 422 | 500))
+}
+
+/// Changes that go with a workspace: they would land, would be held, or were
+/// refused. A review that is open has its own copy of what it is about.
+fn unmerged(merge: &api::MergeResult) -> u64 {
+    let reviewed = merge.conflicts.iter().filter(|it| it.review.is_some());
+    let reviewed = reviewed.count() as u64;
+    let held = merge.conflict_count.saturating_sub(reviewed);
+    merge.landed_count + merge.refused_count + held
 }

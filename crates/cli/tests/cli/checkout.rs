@@ -24,6 +24,7 @@ fn a_snapshot_goes_into_a_new_directory() {
     let done = place.json_one(["checkout", "v1", "../a/b"]);
     let expected = [
         "bytes",
+        "changed",
         "cloned",
         "directory",
         "kept",
@@ -263,4 +264,52 @@ fn a_killed_checkout_is_completed_by_the_next() {
     place.ok(["checkout", "head", "../copy", "--force"]);
     place.ok(["import", "../copy", "--tag", "copy"]);
     assert_eq!(place.ok(["diff", "head", "copy"]), "");
+}
+
+#[test]
+fn changed_files_that_stay_are_counted_and_named() {
+    let place = Place::new();
+    for name in ["a", "b", "c", "d/e", "d/f", "other"] {
+        place.write(name, "one\n");
+    }
+    place.ok(["commit"]);
+    place.ok(["tag", "v1"]);
+    place.write("other", "two\n");
+    place.write("new", "two\n");
+    place.ok(["commit"]);
+
+    let unchanged = place.run(["checkout", "v1"]);
+    assert!(!unchanged.stderr.contains("not as"), "{}", unchanged.stderr);
+    let line = unchanged.text();
+    assert!(
+        line.ends_with("1 entry, 4 bytes written, 1 removed\n"),
+        "{line}"
+    );
+
+    // A file of the same size, one that is gone, one that is in no snapshot.
+    place.write("a", "ONE\n");
+    fs::remove_file(place.path("d/e")).expect("it is there");
+    place.write("mine", "mine\n");
+    let checked = place.run(["checkout", "head"]);
+    let (line, note) = (String::from_utf8_lossy(&checked.stdout), &checked.stderr);
+    assert!(
+        line.ends_with("2 entries, 8 bytes written, 2 changed files kept\n"),
+        "{line}"
+    );
+    assert!(note.contains("has them: a, d/e\n"), "{note}");
+    assert_eq!(place.read("a"), "ONE\n");
+    assert!(!place.path("d/e").exists());
+    assert_eq!(place.json_one(["checkout", "v1"])["changed"], 2);
+
+    // The directory itself, which nothing has to be written for.
+    place.write("a", "one\n");
+    place.write("d/e", "one\n");
+    let same = place.run(["checkout", "v1"]).text();
+    assert!(same.ends_with("0 entries, 0 bytes written\n"), "{same}");
+    place.write("a", "changed\n");
+    let same = place.run(["checkout", "v1"]).text();
+    assert!(
+        same.ends_with("0 entries, 0 bytes written, 1 changed file kept\n"),
+        "{same}"
+    );
 }

@@ -4,11 +4,15 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::LazyLock;
 
+use elevo_testkit::binary::under_test;
 use serde_json::Value;
 use tempfile::TempDir;
 
-pub(crate) const ELEVO: &str = env!("CARGO_BIN_EXE_elevo");
+/// The binary under test; `ELEVO_BINARY` names another.
+pub(crate) static ELEVO: LazyLock<String> =
+    LazyLock::new(|| under_test("ELEVO_BINARY", env!("CARGO_BIN_EXE_elevo")));
 
 /// An empty directory, and in it the working directory `work`.
 pub(crate) struct Place {
@@ -149,7 +153,7 @@ impl Ended {
 
 /// `elevo`, in an environment that says nothing about it.
 pub(crate) fn elevo() -> Command {
-    let mut command = Command::new(ELEVO);
+    let mut command = Command::new(ELEVO.as_str());
     clean(&mut command);
     command
 }

@@ -21,7 +21,14 @@ fn backed_up() -> (Place, PathBuf) {
     place.write("sub/large", noise());
     place.ok(["commit", "-m", "third"]);
     let made = place.json_one(["backup", "../backups"]);
-    let names = ["backup", "bytes", "files", "new_bytes", "removed"];
+    let names = [
+        "backup",
+        "bytes",
+        "files",
+        "new_bytes",
+        "removed",
+        "store_of_server",
+    ];
     assert_eq!(fields(&made), names);
     let backup = made["backup"].as_str().expect("a path").into();
     (place, backup)

@@ -26,7 +26,7 @@ fn run(page: &str, directory: &Path, least: usize) {
     let text = fs::read_to_string(root.join(page)).expect("the page is there");
     let commands = commands(&text);
     assert!(commands.len() >= least, "{page}: {commands:?}");
-    let bin = Path::new(ELEVO).parent().expect("a directory");
+    let bin = Path::new(ELEVO.as_str()).parent().expect("a directory");
     let path = std::env::var("PATH").expect("a PATH");
     // What they mount goes with them.
     let mut bash = match rustix::process::geteuid().is_root() {

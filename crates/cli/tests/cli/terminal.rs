@@ -10,7 +10,7 @@ fn on_a_terminal(place: &Place, args: &str, no_color: bool) -> String {
     clean(&mut command);
     command
         .args(["--quiet", "--return", "--command"])
-        .arg(format!("'{ELEVO}' state {args}"))
+        .arg(format!("'{}' state {args}", *ELEVO))
         .arg("/dev/null")
         .current_dir(place.path(""))
         .env("TERM", "xterm");

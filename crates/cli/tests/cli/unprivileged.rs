@@ -23,8 +23,8 @@ fn place() -> tempfile::TempDir {
     fs::set_permissions(root.path(), everybody).unwrap();
     // Where it was built, others may not look.
     let elevo = root.path().join("elevo");
-    fs::hard_link(ELEVO, &elevo)
-        .or_else(|_| fs::copy(ELEVO, &elevo).map(drop))
+    fs::hard_link(ELEVO.as_str(), &elevo)
+        .or_else(|_| fs::copy(ELEVO.as_str(), &elevo).map(drop))
         .unwrap();
     fs::write(root.path().join("everything.sh"), EVERYTHING).unwrap();
     fs::write(root.path().join("machine.sh"), MACHINE).unwrap();

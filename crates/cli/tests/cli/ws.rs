@@ -116,7 +116,7 @@ fn a_limited_workspace_is_told_when_it_is_full() {
         listed.iter().all(|record| record["limit"] == 8 << 20),
         "{listed:?}"
     );
-    place.ws(["rm", "one", "two"]).text();
+    place.ws(["rm", "--discard", "one", "two"]).text();
 }
 
 #[test]

@@ -136,7 +136,7 @@ fn a_command_in_the_background_is_listed_attached_to_and_killed() {
 fn a_shell_is_a_terminal_and_ends_as_it_does() {
     let server = Server::start();
     let id = server.sandbox();
-    let elevo = env!("CARGO_BIN_EXE_elevo");
+    let elevo = crate::server::ELEVO.as_str();
     // What is typed comes through a terminal, as a person's does.
     let script = format!("stty rows 33 cols 99; exec '{elevo}' shell {id} --shell /bin/sh");
     let mut command = Command::new("script");

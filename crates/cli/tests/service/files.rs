@@ -186,7 +186,7 @@ fn commands_that_write_to_the_servers_store_go_through_the_server() {
         (refused.code, refused.name().as_str()),
         (4, "workspace_in_sandbox")
     );
-    server.ok(["ws", "--store", store, "rm", "mine"]);
+    server.ok(["ws", "--store", store, "rm", "--discard", "mine"]);
     assert_eq!(server.ok(["exec", id, "--", "cat file"]), "one\n");
     server.ok(["sandbox", "rm", id]);
 

@@ -11,9 +11,15 @@
     reason = "what a server logged is part of the report"
 )]
 
+mod backup;
 mod commands;
+mod deciding;
 mod events;
 mod files;
+mod imports;
+mod parked;
 mod projects;
+mod removing;
 mod server;
+mod undo;
 mod up;

@@ -110,7 +110,7 @@ fn a_project_is_made_looked_at_renamed_and_removed() {
     server.ok(["project", "rename", "site", "handbook"]);
     let gone = server.run(["project", "show", "site", "--json"]);
     assert_eq!((gone.code, gone.name().as_str()), (3, "project_not_found"));
-    server.ok(["project", "rm", "handbook"]);
+    server.ok(["project", "rm", "--yes", "handbook"]);
     assert_eq!(server.ok(["project", "ls"]), "");
 }
 
@@ -205,7 +205,7 @@ fn a_merge_tells_what_it_would_do_and_an_atomic_one_does_all_or_nothing() {
     assert!(!fresh.path.exists());
     let left = server.ok(["ws", "ls", "--project", "site", "--json"]);
     assert!(!left.contains(&fresh.id) && left.contains(&other.id));
-    server.ok(["ws", "rm", "--project", "site", &other.id]);
+    server.ok(["ws", "rm", "--discard", "--project", "site", &other.id]);
     let outside = server.run(["ws", "merge", "--json"]);
     assert_eq!(outside.name(), "workspace_not_found");
 }
@@ -311,7 +311,7 @@ fn the_commands_about_projects_in_the_manual_run() {
     let lines = block.lines().filter(|line| !line.starts_with("elevo up"));
     let script = lines.collect::<Vec<_>>().join("\n");
     assert!(script.lines().count() > 3, "{script}");
-    let bin = Path::new(env!("CARGO_BIN_EXE_elevo")).parent().unwrap();
+    let bin = Path::new(crate::server::ELEVO.as_str()).parent().unwrap();
     let path = std::env::var("PATH").unwrap();
     let mut bash = Command::new("bash");
     bash.args(["-eu", "-c", &script])

@@ -4,12 +4,16 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::LazyLock;
 
+use elevo_testkit::binary::under_test;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
-const ELEVO: &str = env!("CARGO_BIN_EXE_elevo");
+/// The binary under test; `ELEVO_BINARY` names another.
+pub(crate) static ELEVO: LazyLock<String> =
+    LazyLock::new(|| under_test("ELEVO_BINARY", env!("CARGO_BIN_EXE_elevo")));
 
 /// `elevo up`, and a directory to work in.
 pub(crate) struct Server {
@@ -58,7 +62,7 @@ fn agent() -> String {
 
 /// `elevo`, in an environment that says nothing about it.
 pub(crate) fn elevo() -> Command {
-    let mut command = Command::new(ELEVO);
+    let mut command = Command::new(ELEVO.as_str());
     command.env_clear().stdin(Stdio::null());
     for name in ["PATH", "TERM", "HOME"] {
         command.env(name, std::env::var_os(name).unwrap_or_default());
@@ -113,7 +117,12 @@ impl Server {
 
     /// Starts it, and waits until it says where it is.
     pub(crate) fn up(&mut self) -> Value {
-        let mut command = self.up_command();
+        let command = self.up_command();
+        self.up_by(command)
+    }
+
+    /// Starts it by this command.
+    pub(crate) fn up_by(&mut self, mut command: Command) -> Value {
         let mut up = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         let stdout = up.stdout.take().unwrap();

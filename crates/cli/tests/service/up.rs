@@ -65,21 +65,20 @@ fn what_a_killed_server_leaves_counts_for_nothing_and_a_void_key_is_replaced() {
 }
 
 #[test]
-fn without_an_engine_it_says_what_to_do() {
-    let server = Server::new();
+fn without_an_engine_projects_work_and_a_sandbox_says_what_is_missing() {
+    let mut server = Server::new();
     let mut command = server.up_command();
     command.args(["--docker-host", "unix:///nowhere/docker.sock"]);
-    let ended = Ended::new(command.output().unwrap());
-    assert_eq!(
-        (ended.code, ended.name().as_str()),
-        (1, "engine_unavailable")
-    );
+    server.up_by(command);
+    server.ok(["project", "create", "site"]);
+    assert!(server.ok(["project", "ls"]).contains("site"));
+    let refused = server.run(["sandbox", "create", "base", "--json"]);
+    assert_eq!(refused.name(), "runtime_unavailable", "{}", refused.stderr);
     assert!(
-        ended.stderr.contains("systemctl start docker"),
+        refused.stderr.contains("container engine"),
         "{}",
-        ended.stderr
+        refused.stderr
     );
-    assert!(!server.data().join("server.json").exists());
 }
 
 #[test]

@@ -48,16 +48,14 @@ impl Importer<'_> {
             None => self.note_attributes(&stat, fd.as_fd(), path, None),
         };
         let names = seen.as_mut().filter(|_| itself.is_some());
-        let names = match names.and_then(Names::seen) {
+        let mut names = match names.and_then(Names::seen) {
             Some(names) => names,
-            None => {
-                let mut names = Names::read(fd.as_fd()).map_err(fail("list"))?;
-                if path.is_root() {
-                    names.leave_out(&self.options.leave_out);
-                }
-                names
-            }
+            None => Names::read(fd.as_fd()).map_err(fail("list"))?,
         };
+        names.leave_out(&self.options.leave_out);
+        // The patterns may be different next time, so a directory with ignored
+        // names must be listed again: it does not count as wholly noted.
+        let ignored = self.leave_out_ignored(path, fd.as_fd(), &mut names)?;
         let mut fd = Some(fd);
         let difference = match &mut seen {
             Some(seen) => match self.difference(path, &mut fd, &names, seen)? {
@@ -67,7 +65,7 @@ impl Importer<'_> {
                     return Ok(ReadDirectory {
                         stat,
                         has_attributes,
-                        is_whole: true,
+                        is_whole: ignored == 0,
                         tree,
                         times,
                         noted: before.noted,
@@ -138,7 +136,7 @@ impl Importer<'_> {
         Ok(ReadDirectory {
             stat,
             has_attributes,
-            is_whole: noted_names == names.len(),
+            is_whole: noted_names == names.len() && ignored == 0,
             tree,
             times: times_root,
             noted: noted.transpose().map_err(&note)?,

@@ -71,8 +71,34 @@ impl Names {
     }
 
     pub(super) fn leave_out(&mut self, left_out: &[Name]) {
+        for name in left_out {
+            if let Ok(at) = self.find(name) {
+                self.entries.remove(at);
+            }
+        }
+    }
+
+    pub(super) fn contains(&self, name: &[u8]) -> bool {
+        self.find(name).is_ok()
+    }
+
+    fn find(&self, name: &[u8]) -> Result<usize, usize> {
         let Self { bytes, entries } = self;
-        entries.retain(|entry| !left_out.iter().any(|name| **name == *entry.name(bytes)));
+        entries.binary_search_by(|entry| entry.name(bytes).cmp(name))
+    }
+
+    pub(super) fn get(&self, at: usize) -> &[u8] {
+        self.entries[at].name(&self.bytes)
+    }
+
+    /// Keeps the names for which `keep` says so, by their places.
+    pub(super) fn retain(&mut self, mut keep: impl FnMut(usize, &[u8]) -> bool) {
+        let Self { bytes, entries } = self;
+        let mut at = 0;
+        entries.retain(|entry| {
+            at += 1;
+            keep(at - 1, entry.name(bytes))
+        });
     }
 
     /// The names, `size` at a time.

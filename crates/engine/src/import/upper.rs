@@ -165,7 +165,8 @@ impl Importer<'_> {
                 source,
             }
         };
-        let names = Names::read(fd.as_fd()).map_err(fail("list"))?;
+        let mut names = Names::read(fd.as_fd()).map_err(fail("list"))?;
+        names.leave_out(&self.options.leave_out);
         let seen = self.cache.zip(place.before.noted);
         let seen = seen.and_then(|(cache, noted)| cache.directory(noted));
         let noting = self.new_cache.map(|new| new.directory(seen.as_ref()));
@@ -449,7 +450,7 @@ impl Marked {
     }
 }
 
-async fn directory_in(
+pub(super) async fn directory_in(
     repository: &Repository,
     state: Option<ReadAs>,
     name: &[u8],

@@ -67,6 +67,31 @@ pub fn marked(versions: &Versions<'_>, labels: &Labels<'_>, style: MarkerStyle) 
     Some(out)
 }
 
+/// Whether a text has a line that [`marked`] writes with these labels, which
+/// must not be empty. The line between the sides has no label, and is a line of
+/// many texts.
+pub fn has_markers(text: &[u8], labels: &Labels<'_>) -> bool {
+    let markers = [
+        marker(b'<', labels.ours),
+        marker(b'|', labels.base),
+        marker(b'>', labels.theirs),
+    ];
+    text.split(|byte| *byte == b'\n').any(|line| {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        markers.iter().any(|marker| marker == line)
+    })
+}
+
+/// A marker without its newline.
+fn marker(byte: u8, label: &str) -> Vec<u8> {
+    let mut line = vec![byte; MARKER];
+    if !label.is_empty() {
+        line.push(b' ');
+        line.extend_from_slice(label.as_bytes());
+    }
+    line
+}
+
 fn put_conflict(
     texts: &Texts<'_>,
     region: &Region,
@@ -81,11 +106,7 @@ fn put_conflict(
     texts.put(out, &texts.ours[region.ours.start..shown.ours.start]);
     let newline = newline(texts, &shown);
     let put_marker = |out: &mut Vec<u8>, byte, label: &str| {
-        out.extend([byte; MARKER]);
-        if !label.is_empty() {
-            out.push(b' ');
-            out.extend_from_slice(label.as_bytes());
-        }
+        out.extend(marker(byte, label));
         out.extend_from_slice(newline);
     };
     put_marker(out, b'<', labels.ours);

@@ -15,12 +15,14 @@ enum Rule {
 impl Rule {
     fn reason(self) -> &'static str {
         match self {
-            Self::BothAdded => "both sides only added lines here: ours are kept, then theirs",
-            Self::OnlyWhitespace => "one side only changed whitespace here: the other's is taken",
-            Self::OneContainsTheOther => {
-                "one side has all lines of the other and more: the one with more is taken"
+            Self::BothAdded => {
+                "both sides only added lines: the project's lines, then the workspace's"
             }
-            Self::Theirs => "both sides changed the same lines: theirs are taken",
+            Self::OnlyWhitespace => "one side only changed whitespace: the other side's lines",
+            Self::OneContainsTheOther => {
+                "one side has all lines of the other and more: the lines of that side"
+            }
+            Self::Theirs => "both sides changed the same lines: the workspace's lines",
         }
     }
 }
@@ -61,8 +63,9 @@ impl Choices {
         match self.rule {
             Some(rule) if !self.mixed => rule.reason(),
             _ => {
-                "for each place: both if both only added lines; else the other if one only changed \
-                 whitespace; else the one that has all lines of the other; else theirs"
+                "for each place: the lines of both sides if both only added some, else those of \
+                 the other side if one only changed whitespace, else those of a side that has all \
+                 lines of the other, else the workspace's"
             }
         }
     }

@@ -6,9 +6,9 @@ use elevo_engine::Attributes;
 use elevo_objects::{Entry, Mode};
 use elevo_policy::Strategy;
 
-use super::files::{LAST_WRITER, file, merged_mode};
+use super::files::{file, merged_mode};
 use super::{Conflict, ConflictKind, Merge, Suggestion, Three};
-use crate::driver::{Conflicted, Driver, Merged, Versions};
+use crate::driver::{Conflicted, Driver, Merged, Versions, Winner};
 use crate::error::Result;
 
 impl Merge<'_> {
@@ -65,22 +65,13 @@ impl Merge<'_> {
         strategy: Strategy,
         mode: Mode,
     ) -> Result<()> {
-        match strategy {
-            Strategy::LastWriter => return self.land(path, &three, LAST_WRITER).await,
-            Strategy::Priority => {
-                return self
-                    .by_priority(path, three, Some(ConflictKind::Content))
-                    .await;
-            }
-            _ => {}
-        }
         let sides = [&three.base, &three.ours, &three.theirs];
         let sizes = sides
             .into_iter()
             .filter_map(|entry| Some(file(entry)?.0.size()));
         if sizes.max() > Some(self.limits.file_bytes) {
-            self.hold(path, three, ConflictKind::TooLarge);
-            return Ok(());
+            let kind = ConflictKind::TooLarge;
+            return self.whole(path, three, strategy, kind).await;
         }
         let base = match &three.base {
             Some(entry @ Entry::File { .. }) => Some(self.repository.bytes(entry).await?),
@@ -102,14 +93,42 @@ impl Merge<'_> {
                     .await
             }
             (algorithm, Merged::Conflict(conflicted)) => {
-                self.hold_content(path, three, algorithm, conflicted);
-                Ok(())
+                let Some(winner) = self.winner(&path, strategy).await? else {
+                    self.hold_content(path, three, algorithm, conflicted);
+                    return Ok(());
+                };
+                let bytes = self.ask_for(&path, strategy, &versions, winner);
+                if winner == Winner::Ours {
+                    self.overrule(&path, &three);
+                }
+                self.land_bytes(path, three, (mode, bytes), &ours, strategy.as_str())
+                    .await
             }
-            (_, Merged::NotMine) => {
-                let otherwise = self.rules.careful.then_some(ConflictKind::Content);
-                self.by_priority(path, three, otherwise).await
-            }
+            (_, Merged::NotMine) => match strategy {
+                Strategy::LastWriter | Strategy::Priority => {
+                    let kind = ConflictKind::Content;
+                    self.whole(path, three, strategy, kind).await
+                }
+                _ => {
+                    let otherwise = self.rules.careful.then_some(ConflictKind::Content);
+                    self.by_priority(path, three, otherwise).await
+                }
+            },
         }
+    }
+
+    /// The side that wins where a driver found a conflict; `None` if someone
+    /// must decide.
+    async fn winner(&self, path: &TreePath, strategy: Strategy) -> Result<Option<Winner>> {
+        let theirs_first = match strategy {
+            Strategy::LastWriter => Some(true),
+            Strategy::Priority => self.rules.precedence.theirs_first(path).await?,
+            _ => None,
+        };
+        Ok(theirs_first.map(|theirs| match theirs {
+            true => Winner::Theirs,
+            false => Winner::Ours,
+        }))
     }
 
     async fn land_bytes(
@@ -143,9 +162,7 @@ impl Merge<'_> {
         strategy: Strategy,
         versions: &Versions<'_>,
     ) -> (&'static str, Merged) {
-        let first = self.driver(path, strategy);
-        let text = self.drivers.named("text").map(|driver| &**driver);
-        for driver in [first, text].into_iter().flatten() {
+        for driver in self.in_turn(path, strategy) {
             match driver.merge(versions) {
                 Merged::NotMine => {}
                 merged => return (driver.name(), merged),
@@ -154,10 +171,32 @@ impl Merge<'_> {
         ("", Merged::NotMine)
     }
 
+    /// The same, with the winner's version of what conflicts.
+    fn ask_for(
+        &self,
+        path: &TreePath,
+        strategy: Strategy,
+        versions: &Versions<'_>,
+        winner: Winner,
+    ) -> Vec<u8> {
+        let mut drivers = self.in_turn(path, strategy);
+        let merged = drivers.find_map(|driver| driver.merge_for(versions, winner));
+        merged.unwrap_or_else(|| match winner {
+            Winner::Ours => versions.ours.to_vec(),
+            Winner::Theirs => versions.theirs.to_vec(),
+        })
+    }
+
+    fn in_turn(&self, path: &TreePath, strategy: Strategy) -> impl Iterator<Item = &dyn Driver> {
+        let first = self.driver(path, strategy);
+        let text = self.drivers.named("text").map(|driver| &**driver);
+        [first, text].into_iter().flatten()
+    }
+
     pub(super) fn driver(&self, path: &TreePath, strategy: Strategy) -> Option<&dyn Driver> {
         let named = |name| self.drivers.named(name);
         let driver = match strategy {
-            Strategy::Auto => {
+            Strategy::Auto | Strategy::LastWriter | Strategy::Priority => {
                 let (_, name) = path.split_last()?;
                 self.drivers.for_file(name.as_bytes())
             }
@@ -166,7 +205,7 @@ impl Merge<'_> {
             Strategy::Yaml => named("yaml"),
             Strategy::Toml => named("toml"),
             Strategy::Crdt => named("crdt"),
-            Strategy::LastWriter | Strategy::Priority | Strategy::Review => None,
+            Strategy::Review => None,
         };
         driver.map(|driver| &**driver)
     }

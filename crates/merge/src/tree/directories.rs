@@ -24,7 +24,7 @@ impl Merge<'_> {
                 self.refuse(path, three.theirs.as_ref(), refusal);
                 return Ok(Inside::Skip);
             }
-            self.unmade.push(Refused { path, refusal });
+            self.unmade.push(Refused::by_policy(path, refusal));
             return Ok(Inside::Enter);
         }
         if three.ours.is_some() && three.ours != three.base {
@@ -243,6 +243,7 @@ impl Merge<'_> {
                 || self.rules.is_local(&below, is_directory)
                 || self.rules.check(&below, base, theirs).is_err()
                 || self.rules.strategy(&below) == Strategy::Review
+                || self.rules.unsettled.contains(&below)
             {
                 self.harm = Some(below);
                 return Ok(false);

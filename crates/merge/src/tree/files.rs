@@ -20,7 +20,8 @@ impl Merge<'_> {
             self.refuse(path, three.theirs.as_ref(), refusal);
             return Ok(());
         }
-        if self.follow_rename(&path, &three).await? {
+        let is_unsettled = self.rules.unsettled.contains(&path);
+        if !is_unsettled && self.follow_rename(&path, &three).await? {
             return Ok(());
         }
         self.settle(path, three).await
@@ -41,6 +42,10 @@ impl Merge<'_> {
         }
         if three.theirs.is_some() && three.ours.is_none() && self.is_blocked(&path, &three).await? {
             return Ok(());
+        }
+        if self.rules.unsettled.contains(&path) {
+            let (strategy, kind) = (self.rules.strategy(&path), kind_of(&three));
+            return self.whole(path, three, strategy, kind).await;
         }
         if three.ours == three.base {
             return self.land(path, &three, TAKE).await;
@@ -93,7 +98,7 @@ impl Merge<'_> {
     }
 
     /// Settles what cannot be merged by content.
-    async fn whole(
+    pub(super) async fn whole(
         &mut self,
         path: TreePath,
         three: Three,
@@ -130,13 +135,8 @@ impl Merge<'_> {
         match (self.rules.precedence.theirs_first(&path).await?, otherwise) {
             (Some(true), _) => self.land(path, &three, "priority").await,
             (Some(false), _) => {
-                self.agree(&path, three.theirs.as_ref()).await?;
-                self.out.overruled.push(Overruled {
-                    path,
-                    ours: three.ours,
-                    theirs: three.theirs,
-                });
-                Ok(())
+                self.overrule(&path, &three);
+                self.agree(&path, three.theirs.as_ref()).await
             }
             (None, Some(kind)) => {
                 self.hold(path, three, kind);
@@ -144,6 +144,15 @@ impl Merge<'_> {
             }
             (None, None) => self.land(path, &three, LAST_WRITER).await,
         }
+    }
+
+    /// Notes that theirs has lost, at least where it conflicts.
+    pub(super) fn overrule(&mut self, path: &TreePath, three: &Three) {
+        self.out.overruled.push(Overruled {
+            path: path.clone(),
+            ours: three.ours.clone(),
+            theirs: three.theirs.clone(),
+        });
     }
 
     /// Two who may only add made the same name: both are kept, the second under
@@ -201,7 +210,18 @@ impl Merge<'_> {
     }
 }
 
-pub(super) const LAST_WRITER: &str = "last-writer";
+/// Returns the kind of a conflict without looking at the base.
+fn kind_of(three: &Three) -> ConflictKind {
+    match (&three.ours, &three.theirs) {
+        (None, _) => ConflictKind::RemovedByUs,
+        (_, None) => ConflictKind::RemovedByThem,
+        (Some(Entry::Directory { .. }), _) => ConflictKind::FileAgainstDirectory,
+        (Some(Entry::File { .. }), Some(Entry::File { .. })) => ConflictKind::Content,
+        _ => ConflictKind::Kind,
+    }
+}
+
+const LAST_WRITER: &str = "last-writer";
 
 fn suggestion(kind: ConflictKind, three: &Three) -> (Suggestion, &'static str) {
     match kind {

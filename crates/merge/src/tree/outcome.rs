@@ -1,5 +1,7 @@
 //! What a merge of trees comes to.
 
+use std::fmt;
+
 use elevo_core::TreePath;
 use elevo_engine::StateTree;
 use elevo_objects::Entry;
@@ -20,9 +22,10 @@ pub struct TreeMerge {
     pub landed: Vec<Landed>,
     /// Changes that somebody must decide on. `tree` has ours there.
     pub conflicts: Vec<Conflict>,
-    /// Changes that their agent may not make.
+    /// Changes that their agent may not make, or has not finished.
     pub refused: Vec<Refused>,
-    /// Changes that lost against somebody of higher priority.
+    /// Changes that lost against an agent of higher priority, where they
+    /// conflicted. The rest of such a change may be in `landed`.
     pub overruled: Vec<Overruled>,
     /// Changes that ours had already.
     pub same: u64,
@@ -163,16 +166,57 @@ impl ConflictKind {
     }
 }
 
-/// A change that its agent may not make.
+/// A change that does not land.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
     /// Where.
     pub path: TreePath,
     /// Why not.
-    pub refusal: Refusal,
+    pub why: Why,
 }
 
-/// A change that lost against somebody of higher priority.
+impl Refused {
+    pub(super) fn by_policy(path: TreePath, refusal: Refusal) -> Self {
+        let why = Why::Policy(refusal);
+        Self { path, why }
+    }
+}
+
+/// Why a change does not land.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// Its agent may not make it.
+    Policy(Refusal),
+    /// The file still has the conflict markers that a refresh wrote into it.
+    Markers(TreePath),
+}
+
+impl Why {
+    /// Returns advice for the agent that made the change.
+    pub fn remedy(&self) -> String {
+        match self {
+            Self::Policy(refusal) => refusal.remedy(),
+            Self::Markers(_) => {
+                "Edit the file so that it is as it should be, without the lines that begin with \
+                 `<<<<<<<`, `|||||||`, `=======` and `>>>>>>>`, and merge again."
+                    .to_owned()
+            }
+        }
+    }
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Policy(refusal) => refusal.fmt(f),
+            Self::Markers(path) => {
+                write!(f, "`{path}` still has conflict markers from a refresh")
+            }
+        }
+    }
+}
+
+/// A change that lost against an agent of higher priority.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Overruled {
     /// Where.

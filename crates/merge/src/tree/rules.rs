@@ -1,5 +1,6 @@
 //! What a merge may do, and how it settles what both sides changed.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use async_trait::async_trait;
@@ -26,6 +27,9 @@ pub struct Rules<'a> {
     pub instead: Option<Strategy>,
     /// Who goes before whom.
     pub precedence: &'a dyn Precedence,
+    /// Paths where theirs has not settled a conflict yet: a change of one is a
+    /// conflict, with any base.
+    pub unsettled: &'a BTreeSet<TreePath>,
 }
 
 impl Rules<'_> {

@@ -144,6 +144,7 @@ pub(crate) struct How {
     pub(crate) agent: Option<&'static str>,
     pub(crate) careful: bool,
     pub(crate) limits: Limits,
+    pub(crate) unsettled: BTreeSet<TreePath>,
 }
 
 impl Default for How {
@@ -153,6 +154,7 @@ impl Default for How {
             agent: Some("agent"),
             careful: true,
             limits: Limits::default(),
+            unsettled: BTreeSet::new(),
         }
     }
 }
@@ -176,6 +178,7 @@ impl How {
             careful: self.careful,
             instead: None,
             precedence: &LaterFirst,
+            unsettled: &self.unsettled,
         };
         let sides = Sides { base, ours, theirs };
         now(merge_trees(

@@ -44,6 +44,10 @@ fn answered(subject: Subject<'_>, status: u16, message: String) -> Error {
         {
             Error::NoSuchContainer { id: id.0.clone() }
         }
+        (_, Subject::Image(name)) if is_invalid_name(&message) => {
+            let why = format!("`{name}` cannot be the name of an image");
+            Error::refused("image", why)
+        }
         (404, Subject::Image(name)) => no_image(name),
         (409, _) => Error::Conflict { message },
         (_, Subject::Image(name)) if is_unknown_image(&message) => no_image(name),
@@ -67,6 +71,13 @@ fn no_image(name: &str) -> Error {
 /// Registries that need a login say so for images that do not exist.
 fn is_unknown_image(message: &str) -> bool {
     ["pull access denied", "manifest unknown", "name unknown"]
+        .iter()
+        .any(|words| message.contains(words))
+}
+
+/// The engine finds these only when it parses the name.
+fn is_invalid_name(message: &str) -> bool {
+    ["invalid reference format", "repository name must"]
         .iter()
         .any(|words| message.contains(words))
 }
@@ -114,6 +125,17 @@ mod tests {
         ] {
             let error = translate("unix:///s", Subject::Image("x"), error);
             assert!(matches!(error, Error::NoSuchImage { name } if name == "x"));
+        }
+    }
+
+    #[test]
+    fn a_name_that_the_engine_cannot_parse_is_refused() {
+        for message in [
+            "no such image: X: invalid reference format: repository name must be lowercase",
+            "no such image: 0: repository name must not be more than 255 characters",
+        ] {
+            let error = translate("unix:///s", Subject::Image("X"), told(500, message));
+            assert!(matches!(error, Error::Refused { what: "image", .. }));
         }
     }
 

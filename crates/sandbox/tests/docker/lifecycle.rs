@@ -4,140 +4,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use elevo_core::Timestamp;
 use elevo_sandbox::{
-    ContainerId, ContainerState, DockerRuntime, DockerSettings, Error, LogsQuery, SandboxRuntime,
+    ContainerState, DockerRuntime, DockerSettings, Error, LogsQuery, SandboxRuntime,
 };
 use elevo_testkit::docker;
 
-use crate::support::{Installation, eventually, with_installation};
-
-#[test]
-fn every_step_can_be_repeated() {
-    with_installation(async |own| {
-        let runtime = &own.runtime;
-        let spec = own.spec("sleep 1000");
-        let id = runtime.create(&spec).await.unwrap();
-        assert_eq!(own.status(&id).await.state, ContainerState::Created);
-        runtime.kill(&id).await.unwrap();
-
-        runtime.start(&id).await.unwrap();
-        let pid = own.status(&id).await.pid.unwrap();
-        runtime.start(&id).await.unwrap();
-        assert_eq!(
-            own.status(&id).await.pid,
-            Some(pid),
-            "still the same process"
-        );
-
-        runtime.kill(&id).await.unwrap();
-        let status = own.status(&id).await;
-        assert_eq!(status.state, ContainerState::Exited);
-        assert_eq!(status.exit_code, Some(137));
-        runtime.kill(&id).await.unwrap();
-
-        runtime.start(&id).await.unwrap();
-        assert_eq!(own.status(&id).await.state, ContainerState::Running);
-
-        runtime.remove(&id).await.unwrap();
-        assert_eq!(runtime.status(&id).await.unwrap(), None);
-        runtime.remove(&id).await.unwrap();
-        runtime.kill(&id).await.unwrap();
-        let error = runtime.start(&id).await.unwrap_err();
-        assert!(matches!(error, Error::NoSuchContainer { .. }), "{error}");
-    });
-}
-
-#[test]
-fn a_container_is_also_found_by_the_name_of_its_sandbox() {
-    with_installation(async |own| {
-        let spec = own.spec("sleep 1000");
-        own.start(&spec).await;
-        let name = ContainerId::new(&spec.sandbox).unwrap();
-        assert_eq!(own.status(&name).await.state, ContainerState::Running);
-        own.runtime.remove(&name).await.unwrap();
-        assert_eq!(own.runtime.list().await.unwrap(), []);
-    });
-}
-
-#[test]
-fn a_name_that_is_taken_is_a_conflict() {
-    with_installation(async |own| {
-        let spec = own.spec("true");
-        own.runtime.create(&spec).await.unwrap();
-        let error = own.runtime.create(&spec).await.unwrap_err();
-        assert!(matches!(error, Error::Conflict { .. }), "{error}");
-    });
-}
-
-#[test]
-fn two_who_remove_the_same_container_both_find_it_gone() {
-    with_installation(async |own| {
-        let id = own.start(&own.spec("sleep 1000")).await;
-        let remove = || {
-            let (own, id) = (own.clone(), id.clone());
-            tokio::spawn(async move {
-                own.runtime.remove(&id).await.unwrap();
-                assert_eq!(own.runtime.status(&id).await.unwrap(), None);
-            })
-        };
-        let removals = [remove(), remove(), remove()];
-        for removal in removals {
-            removal.await.unwrap();
-        }
-    });
-}
-
-#[test]
-fn a_list_shows_what_this_installation_made_and_nothing_else() {
-    with_installation(async |own| {
-        let other = Installation::new().await;
-        let ours = own.spec("sleep 1000");
-        let id = own.start(&ours).await;
-        other.start(&other.spec("sleep 1000")).await;
-        let listed = own.runtime.list().await.unwrap();
-        other.clean_up().await;
-
-        assert_eq!(listed.len(), 1, "{listed:?}");
-        assert_eq!(listed[0].sandbox, ours.sandbox);
-        assert_eq!(listed[0].id, id);
-        assert_eq!(listed[0].state, ContainerState::Running);
-    });
-}
-
-#[test]
-fn a_command_that_the_image_lacks_is_told_at_the_start() {
-    with_installation(async |own| {
-        for command in ["/no/such/command", "/etc/passwd"] {
-            let mut spec = own.spec("");
-            spec.command = vec![command.to_owned()];
-            let id = own.runtime.create(&spec).await.unwrap();
-            let error = own.runtime.start(&id).await.unwrap_err();
-            assert!(matches!(error, Error::NotRunnable { .. }), "{error:?}");
-            assert!(error.to_string().contains(command), "{error}");
-            let state = own.status(&id).await.state;
-            assert_ne!(state, ContainerState::Running);
-        }
-    });
-}
-
-#[test]
-fn logs_have_both_streams_and_a_tail() {
-    with_installation(async |own| {
-        let id = own
-            .start(&own.spec("echo one; sleep 0.3; echo two >&2; sleep 0.3; echo three"))
-            .await;
-        own.ended(&id).await;
-        assert_eq!(own.logs(&id).await, "one\ntwo\nthree\n");
-        let query = LogsQuery {
-            tail: Some(2),
-            since: None,
-            until: None,
-            limit: 1000,
-        };
-        let logs = own.runtime.logs(&id, &query).await.unwrap();
-        assert_eq!(&logs.bytes[..], b"two\nthree\n");
-        assert!(!logs.truncated);
-    });
-}
+use crate::support::with_installation;
 
 #[test]
 fn logs_begin_and_end_at_a_time() {
@@ -179,31 +50,6 @@ fn stats_tell_what_a_sandbox_uses() {
         own.runtime.remove(&id).await.unwrap();
         let error = own.runtime.stats(&id).await.unwrap_err();
         assert!(matches!(error, Error::NoSuchContainer { .. }), "{error}");
-    });
-}
-
-#[test]
-fn a_frozen_sandbox_stands_still_and_a_thawed_one_goes_on() {
-    with_installation(async |own| {
-        let script = "i=0; while :; do i=$((i+1)); echo $i; sleep 0.05; done";
-        let id = own.start(&own.spec(script)).await;
-        own.wrote(&id, "3\n").await;
-        own.runtime.freeze(&id).await.unwrap();
-        own.runtime.freeze(&id).await.unwrap();
-        assert_eq!(own.status(&id).await.state, ContainerState::Frozen);
-        let listed = own.runtime.list().await.unwrap();
-        assert_eq!(listed[0].state, ContainerState::Frozen);
-
-        let before = own.logs(&id).await;
-        tokio::time::sleep(Duration::from_millis(500)).await;
-        assert_eq!(own.logs(&id).await, before);
-
-        own.runtime.thaw(&id).await.unwrap();
-        own.runtime.thaw(&id).await.unwrap();
-        eventually("it goes on", async || {
-            (own.logs(&id).await.len() > before.len()).then_some(())
-        })
-        .await;
     });
 }
 

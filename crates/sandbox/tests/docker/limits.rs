@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use elevo_sandbox::{ContainerState, Error, LogsQuery, SandboxRuntime};
+use elevo_sandbox::{ContainerId, ContainerState, Error, LogsQuery, SandboxRuntime};
 
-use crate::support::{MIB, eventually, with_installation};
+use crate::support::{Installation, MIB, eventually, with_installation};
 
 #[test]
 fn a_fork_bomb_gets_no_more_processes_than_its_limit_and_hurts_nobody() {
@@ -38,12 +38,11 @@ fn a_fork_bomb_gets_no_more_processes_than_its_limit_and_hurts_nobody() {
 fn a_memory_hog_is_killed_alone() {
     with_installation(async |own| {
         let neighbour = own.start(&own.spec("sleep 1000")).await;
-        let mut spec = own.spec("exec tail /dev/zero");
+        let mut spec = own.spec("sleep 1000 & tail /dev/zero; echo ended with $?; wait");
         spec.memory = 24 * MIB;
         let hog = own.start(&spec).await;
-        let status = own.ended(&hog).await;
-        assert!(status.oom_killed, "{status:?}");
-        assert_eq!(status.exit_code, Some(137));
+        own.wrote(&hog, "ended with 137").await;
+        out_of_memory(&own, &hog).await;
         let status = own.status(&neighbour).await;
         assert_eq!(status.state, ContainerState::Running);
         assert!(!status.oom_killed);
@@ -53,13 +52,23 @@ fn a_memory_hog_is_killed_alone() {
 #[test]
 fn files_in_memory_count_as_memory() {
     with_installation(async |own| {
-        let mut spec = own.spec("dd if=/dev/zero of=/tmp/x bs=1M count=100; echo survived");
+        let mut spec = own.spec("sleep 1000 & dd if=/dev/zero of=/tmp/x bs=1M count=100; wait");
         spec.memory = 24 * MIB;
         spec.tmpfs[0].1 = 200 * MIB;
         let id = own.start(&spec).await;
-        let status = own.ended(&id).await;
-        assert!(status.oom_killed, "{status:?}");
+        out_of_memory(&own, &id).await;
     });
+}
+
+/// Waits until the engine reports that a process of the container was killed for its memory.
+///
+/// The container must still run: containerd reads the count of kills from the container's cgroup,
+/// and the report is lost when the container ends, and its cgroup with it, before that.
+async fn out_of_memory(own: &Installation, id: &ContainerId) {
+    eventually("a process is killed for its memory", async || {
+        own.status(id).await.oom_killed.then_some(())
+    })
+    .await;
 }
 
 #[test]

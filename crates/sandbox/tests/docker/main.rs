@@ -17,3 +17,5 @@ mod network;
 mod registry;
 mod restart;
 mod support;
+
+elevo_sandbox::conformance_tests!(support::with_subject);

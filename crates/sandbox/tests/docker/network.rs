@@ -130,7 +130,9 @@ async fn with_resolver(own: &Installation, address: &str) -> Installation {
     };
     let runtime = DockerRuntime::connect(settings).await.unwrap();
     Installation {
-        runtime: runtime.with_resolvers(vec![address.parse().unwrap()]),
+        runtime: runtime
+            .with_resolvers(vec![address.parse().unwrap()])
+            .into(),
         server: own.server.clone(),
         engine: own.engine.clone(),
     }

@@ -10,11 +10,13 @@ use std::time::Duration;
 
 use bollard::models::ContainerInspectResponse;
 use bollard::query_parameters::ListImagesOptionsBuilder;
+use elevo_sandbox::conformance::Subject;
 use elevo_sandbox::{
     ContainerId, ContainerSpec, ContainerState, ContainerStatus, DockerRuntime, DockerSettings,
     LogsQuery, Network, SandboxRuntime, User,
 };
 use elevo_testkit::docker;
+use futures::FutureExt;
 
 /// The user that commands run as.
 pub(crate) const UID: u32 = 4321;
@@ -25,7 +27,7 @@ static NEXT: AtomicU32 = AtomicU32::new(0);
 /// An installation on the engine.
 #[derive(Debug)]
 pub(crate) struct Installation {
-    pub(crate) runtime: DockerRuntime,
+    pub(crate) runtime: Arc<DockerRuntime>,
     pub(crate) server: String,
     /// The engine itself, for what a runtime does not show.
     pub(crate) engine: bollard::Docker,
@@ -43,6 +45,27 @@ pub(crate) fn with_installation<T: Future<Output = ()>>(test: impl FnOnce(Arc<In
     }
 }
 
+/// Runs a check of the conformance suite with two installations, and removes
+/// them afterwards.
+pub(crate) fn with_subject<T: Future<Output = ()>>(check: impl FnOnce(Arc<Subject>) -> T) {
+    with_installation(async |own| {
+        let other = Installation::new().await;
+        let subject = Subject {
+            runtime: own.runtime.clone(),
+            other: other.runtime.clone(),
+            image: docker::tiny_image(),
+            name: own.server.clone(),
+        };
+        let result = AssertUnwindSafe(check(Arc::new(subject)))
+            .catch_unwind()
+            .await;
+        other.clean_up().await;
+        if let Err(panic) = result {
+            resume_unwind(panic);
+        }
+    });
+}
+
 impl Installation {
     pub(crate) async fn new() -> Self {
         Self::at(&docker::host()).await
@@ -58,7 +81,7 @@ impl Installation {
             network: format!("elevo-{server}"),
         };
         Self {
-            runtime: DockerRuntime::connect(settings).await.unwrap(),
+            runtime: Arc::new(DockerRuntime::connect(settings).await.unwrap()),
             server,
             engine: bollard::Docker::connect_with_unix(host, 60, bollard::API_DEFAULT_VERSION)
                 .unwrap()

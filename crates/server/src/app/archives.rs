@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use elevo_api as api;
 use elevo_api::Scope;
 use elevo_archive::{Limits, Received};
-use elevo_core::ErrorCode;
+use elevo_core::{ErrorCode, Name};
 use elevo_engine::{CommitInfo, ImportOptions, Loss, Progress, Repository};
 use elevo_objects::SnapshotId;
 use futures::executor::block_on;
@@ -140,7 +140,8 @@ pub(super) fn import(
 ) -> Result<(SnapshotId, Vec<Loss>)> {
     let options = ImportOptions {
         threads: std::thread::available_parallelism().map_or(1, usize::from),
-        leave_out: Vec::new(),
+        leave_out: vec![Name::reserved()],
+        ignoring: None,
     };
     let imported = elevo_engine::import(repository, path, &options, &Progress::new())?;
     let losses = imported.losses.clone();

@@ -143,7 +143,7 @@ impl App {
 
     /// Tells of sandboxes that end soon: once, unless they are extended.
     pub(crate) async fn tell_expiring(&self, told: &mut HashSet<(String, i64)>) -> Result<()> {
-        let soon = clock::after(clock::now(), EXPIRING);
+        let soon = clock::after(self.time().await?, EXPIRING);
         let ending = self.catalog.expired(soon, 1000).await?;
         let name = |row: &Sandbox| (row.id.clone(), row.expires.seconds());
         let now: HashSet<_> = ending.iter().map(name).collect();
@@ -181,7 +181,7 @@ impl App {
 
     /// Forgets what happened long ago.
     pub(crate) async fn forget_events(&self) -> Result<()> {
-        let before = clock::before(clock::now(), self.config.events_keep);
+        let before = clock::before(self.settled_time().await?, self.config.events_keep);
         while self.catalog.forget_events(before).await? > 0 {}
         Ok(())
     }
@@ -226,9 +226,10 @@ pub(super) fn wanted_kinds<'a>(
 /// Events of sandboxes are for those who may see sandboxes, and so on.
 pub(super) fn allowed_kinds(who: &Principal) -> Result<Vec<EventKind>> {
     let needed = |kind: &EventKind| match kind {
-        EventKind::ProjectLanded | EventKind::ReviewOpened | EventKind::ReviewClosed => {
-            Scope::ProjectsRead
-        }
+        EventKind::ProjectLanded
+        | EventKind::ReviewOpened
+        | EventKind::ReviewClosed
+        | EventKind::WorkspaceRefused => Scope::ProjectsRead,
         _ => Scope::SandboxesRead,
     };
     let kinds = EventKind::ALL.into_iter();

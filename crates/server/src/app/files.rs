@@ -8,7 +8,6 @@ use std::sync::Arc;
 use elevo_api as api;
 use elevo_api::Scope;
 use elevo_catalog::Sandbox;
-use elevo_core::ErrorCode;
 use elevo_engine::{CommitInfo, Loss, LossKind, Progress};
 use elevo_sandbox::{ContainerId, SandboxRuntime};
 use elevo_workspace::Freeze;
@@ -16,10 +15,11 @@ use futures::executor::block_on;
 use tracing::Instrument;
 
 use crate::app::kept::{Kept, no_snapshot, writing};
-use crate::app::sandboxes::{container_of, failed};
+use crate::app::repeated::ids_for_forks;
+use crate::app::sandboxes::{NewSandbox, container_of, failed};
 use crate::app::spec::{self, Spec};
 use crate::app::starting::Source;
-use crate::app::{App, Principal, archives, keys, parts};
+use crate::app::{App, Once, Principal, archives, keys, parts};
 use crate::clock;
 use crate::failure::{Failure, Result};
 use crate::trace::step;
@@ -104,13 +104,12 @@ impl App {
             Some(api::WorkspaceSource::Fork(from)) => {
                 let origin = self.visible(who, from).await?;
                 let disk = Spec::of(&origin)?.disk;
-                if wish.resources.disk.is_some() && spec.disk != disk {
-                    let message = "a fork has the disk of its origin";
-                    let failure = Failure::new(ErrorCode::ResourceRefused, message);
-                    return Err(failure.about("resource", "disk").about("limit", disk));
-                }
-                spec.disk = disk;
+                spec.keep_disk(wish, disk, "a fork has the disk of its origin")?;
                 Ok(Source::Fork(Box::new((who.clone(), origin))))
+            }
+            Some(api::WorkspaceSource::Existing(id)) => {
+                let row = self.parked(who, id, wish, spec).await?;
+                Ok(Source::Existing(Box::new(row)))
             }
         }
     }
@@ -152,8 +151,23 @@ impl App {
         who: &Principal,
         id: &str,
         wish: api::Fork,
+        once: Once,
     ) -> Result<api::Forked> {
         who.needs(Scope::SandboxesWrite)?;
+        let (app, who, id) = (self.clone(), who.clone(), id.to_owned());
+        // From the rows to the start, all of it goes on if the caller goes away.
+        let forking = async move { app.fork_once(&who, &id, wish, &once).await };
+        let forking = tokio::spawn(forking.in_current_span());
+        forking.await.map_err(|error| Failure::internal(&error))?
+    }
+
+    async fn fork_once(
+        self: &Arc<Self>,
+        who: &Principal,
+        id: &str,
+        wish: api::Fork,
+        once: &Once,
+    ) -> Result<api::Forked> {
         let count = wish.count.unwrap_or(1);
         if !(1..=50).contains(&count) {
             return Err(Failure::invalid("`count` must be 1 to 50"));
@@ -161,54 +175,55 @@ impl App {
         if let Some(name) = &wish.name {
             keys::check_name(name)?;
         }
+        if let Some(done) = self.forked_before(who, count, once).await? {
+            return Ok(done);
+        }
         let origin = self.visible(who, id).await?;
         let mut spec = Spec::of(&origin)?;
         if wish.timeout_seconds.is_some() {
             spec.timeout = spec::timeout(wish.timeout_seconds, &self.config.limits)?;
         }
+        let now = self.time().await?;
+        let warm: Vec<_> = (0..count).map(|_| self.take_warm(&spec)).collect();
+        let ids = ids_for_forks(once, &warm).await?;
         let mut new = Vec::new();
-        for number in 1..=count {
+        for ((number, id), warm) in (1..=count).zip(ids).zip(warm) {
             let name = wish.name.as_ref().map(|name| match count {
                 1 => name.clone(),
                 _ => format!("{name}-{number}"),
             });
-            let warm = self.take_warm(&spec);
-            new.push(self.new_row(who, &origin.template, name, &spec, warm)?);
+            new.push(self.new_row(who, (id, &origin.template), name, &spec, warm, now)?);
         }
         let rows: Vec<_> = new.iter().map(|new| new.row.clone()).collect();
         let started = clock::instant();
-        self.catalog
-            .add_sandboxes(&rows, self.add_limits(who))
-            .await?;
-        new.iter_mut().for_each(super::sandboxes::NewSandbox::added);
-        let app = self.clone();
-        let who = who.clone();
-        let forking = async move {
-            if let Err(failure) = app.fork_workspace(&who, &origin, &rows).await {
-                for row in &rows {
-                    app.give_up(&row.id).await;
-                }
-                return Err(failure);
+        self.add_rows(who, &mut new).await?;
+        if let Err(failure) = self.fork_workspace(who, &origin, &rows).await {
+            for row in &rows {
+                self.give_up(&row.id).await;
             }
-            let making = new.into_iter().map(|new| {
-                let (app, spec, id) = (app.clone(), spec.clone(), new.row.id.clone());
-                let made = async move { app.make(new, spec, Source::Made).await };
-                let made = tokio::spawn(made.in_current_span());
-                async move { (id, made.await) }
-            });
-            let mut outcome = api::Forked::default();
-            for (id, made) in futures::future::join_all(making).await {
-                let made = made.map_err(|error| Failure::internal(&error));
-                match made.and_then(|made| spec::out(&made?)) {
-                    Ok(made) => outcome.succeeded.push(made),
-                    Err(failure) => outcome.failed.push(failed(id, failure)),
-                }
+            return Err(failure);
+        }
+        let outcome = self.make_forks(new, &spec).await;
+        crate::metrics::forked(started.elapsed());
+        Ok(outcome)
+    }
+
+    async fn make_forks(self: &Arc<Self>, new: Vec<NewSandbox>, spec: &Spec) -> api::Forked {
+        let making = new.into_iter().map(|new| {
+            let (app, spec, id) = (self.clone(), spec.clone(), new.row.id.clone());
+            let made = async move { app.make(new, spec, Source::Made).await };
+            let made = tokio::spawn(made.in_current_span());
+            async move { (id, made.await) }
+        });
+        let mut outcome = api::Forked::default();
+        for (id, made) in futures::future::join_all(making).await {
+            let made = made.map_err(|error| Failure::internal(&error));
+            match made.and_then(|made| spec::out(&made?)) {
+                Ok(made) => outcome.succeeded.push(made),
+                Err(failure) => outcome.failed.push(failed(id, failure)),
             }
-            crate::metrics::forked(started.elapsed());
-            Ok(outcome)
-        };
-        let forking = tokio::spawn(forking.in_current_span());
-        forking.await.map_err(|error| Failure::internal(&error))?
+        }
+        outcome
     }
 
     pub(super) async fn fork_workspace(
@@ -222,7 +237,8 @@ impl App {
         self.add_forks(from, into).await?;
         let into = into.iter().map(|row| parts::workspace_id(&row.workspace));
         let into = into.collect::<Result<Vec<_>>>()?;
-        let (frozen, info) = (self.frozen(from), info(who, format!("fork of {}", from.id)));
+        let info = own_info(who, format!("fork of {}", from.id));
+        let frozen = self.frozen(from);
         let forked = self.homes.with(from.tenant, move |workspaces| {
             workspaces.fork(&origin, &into, info, &frozen, &Progress::new())?;
             Ok(())
@@ -281,6 +297,22 @@ impl App {
 /// The label of snapshots that belong to a project, and not to who made them.
 pub(super) const SHARED: &str = "project";
 
+/// The label of snapshots that the server takes for itself. Clients do not know
+/// their ids, so that nothing counts as kept because it is in one.
+pub(super) const OWN: &str = "own";
+
+pub(super) fn own_label() -> (String, String) {
+    (OWN.to_owned(), String::new())
+}
+
+/// Like [`info`], for a snapshot that the server takes for itself.
+pub(super) fn own_info(who: &Principal, message: String) -> CommitInfo {
+    CommitInfo {
+        labels: BTreeMap::from([own_label()]),
+        ..info(who, message)
+    }
+}
+
 pub(super) fn info(who: &Principal, message: String) -> CommitInfo {
     CommitInfo {
         parents: Vec::new(),
@@ -302,6 +334,7 @@ pub(super) fn losses_out(losses: &[Loss]) -> Vec<String> {
             LossKind::HardLink => "hard links, kept as separate files",
             LossKind::SpecialBits => "setuid, setgid and sticky bits, dropped",
             LossKind::ExtendedAttributes => "extended attributes, dropped",
+            LossKind::Ignored => "paths that are `.git` or that `.gitignore` names, left out",
             _ => "others, left out",
         };
         format!("{what}: {}, such as `{}`", loss.count, loss.example)

@@ -19,6 +19,7 @@ use crate::app::projects::Dropping;
 use crate::app::{App, Principal, parts};
 use crate::clock;
 use crate::failure::{Failure, Result};
+use crate::installation;
 
 /// How long those are waited for who write.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -113,6 +114,12 @@ impl Running {
 }
 
 impl App {
+    /// Waits for the collection that is under way, and keeps others from
+    /// starting until the guard is dropped.
+    pub(super) async fn pause_collections(&self) -> tokio::sync::OwnedMutexGuard<()> {
+        self.collecting.turn.clone().lock_owned().await
+    }
+
     /// Collects if it is time to, or if the disk is filling.
     pub(crate) async fn collect_when_due(
         self: &Arc<Self>,
@@ -125,6 +132,12 @@ impl App {
         let is_filling = used >= u64::from(settings.disk_percent) && since >= AGAIN;
         let is_time = settings.interval.is_some_and(|interval| since >= interval);
         if !is_filling && !is_time {
+            return Ok(());
+        }
+        if let Some(until) = installation::held_until(&*self.catalog, clock::now()).await? {
+            let until = clock::text(until);
+            tracing::info!(until, "no garbage is collected after an adoption");
+            schedule.last = clock::instant();
             return Ok(());
         }
         *schedule = GarbageSchedule {
@@ -155,8 +168,13 @@ impl App {
         wish: api::Gc,
     ) -> Result<api::GcResult> {
         who.needs(Scope::System)?;
+        self.collect_now(wish).await
+    }
+
+    /// The same for the operator of the server.
+    pub(crate) async fn collect_now(self: &Arc<Self>, wish: api::Gc) -> Result<api::GcResult> {
         let Ok(turn) = self.collecting.turn.clone().try_lock_owned() else {
-            let message = "a collection is under way already";
+            let message = "a collection or a backup is under way";
             return Err(Failure::new(ErrorCode::CollectionRunning, message).retry_after(10));
         };
         let how = How {
@@ -169,9 +187,10 @@ impl App {
         if how.dry_run {
             return self.collect_all(turn, how).await;
         }
+        self.check_not_held(clock::now()).await?;
         let (_, before) = self.disk();
         let expired = self.remove_expired().await?;
-        let cleared = self.clear_away().await?;
+        let cleared = self.clear_away().await;
         let collected = self.collect_all(turn, how).await?;
         let (_, after) = self.disk();
         Ok(api::GcResult {
@@ -180,6 +199,21 @@ impl App {
             freed_space: after.saturating_sub(before),
             ..collected
         })
+    }
+
+    /// Fails if the data directory was adopted lately.
+    async fn check_not_held(&self, now: Timestamp) -> Result<()> {
+        let Some(until) = installation::held_until(&*self.catalog, now).await? else {
+            return Ok(());
+        };
+        let until_text = clock::text(until);
+        let message =
+            format!("the data directory was adopted; nothing is deleted before {until_text}");
+        let wait = until.seconds().saturating_sub(now.seconds()).max(1);
+        Err(Failure::new(ErrorCode::CollectionRunning, message)
+            .about("heldUntil", until_text)
+            .remediation("Check that all projects and workspaces are there; then wait until the time in `heldUntil`.")
+            .retry_after(u32::try_from(wait).unwrap_or(u32::MAX)))
     }
 
     /// What collections are at.
@@ -231,19 +265,36 @@ impl App {
 
     async fn collect_each(&self, how: How) -> Result<api::GcResult> {
         let mut all = api::GcResult::default();
+        let mut first_failure = None;
         for tenant in self.catalog.tenants().await? {
-            let (dropped, report) = self.collect_garbage(tenant.id, how).await?;
-            all.dropped_versions += dropped;
-            all.cleaned_snapshots += report.snapshots_removed;
-            all.cleaned_objects += report.objects_removed;
+            match self.collect_garbage(tenant.id, how).await {
+                Ok((dropped, report)) => {
+                    all.dropped_versions += dropped;
+                    all.cleaned_snapshots += report.snapshots_removed;
+                    all.cleaned_objects += report.objects_removed;
+                }
+                Err(failure) => {
+                    let cause = failure.summary();
+                    tracing::error!(tenant = %tenant.id, cause, "garbage was not collected");
+                    all.failed_tenants.push(tenant.name);
+                    first_failure.get_or_insert(failure);
+                }
+            }
         }
-        Ok(all)
+        // One tenant that fails is reported beside the others' figures; if no
+        // tenant is left, the call failed.
+        match first_failure {
+            Some(failure) if all.failed_tenants.len() == self.catalog.tenants().await?.len() => {
+                Err(failure)
+            }
+            _ => Ok(all),
+        }
     }
 
     /// Lets go of versions that no project keeps, how many is told, and removes
     /// what neither the catalog nor a workspace needs.
     async fn collect_garbage(&self, tenant: TenantId, how: How) -> Result<(u64, GcReport)> {
-        let since = before(self.config.garbage.keep_unnamed);
+        let since = clock::before(self.settled_time().await?, self.config.garbage.keep_unnamed);
         let How { depth, dry_run } = how;
         let dropped = self.drop_versions(tenant, Dropping { since, dry_run });
         let dropped = dropped.await?;
@@ -302,13 +353,6 @@ fn catalogued(
             }
         }
     })
-}
-
-/// So long ago.
-fn before(ago: Duration) -> Timestamp {
-    let now = clock::now();
-    let seconds = now.seconds().saturating_sub_unsigned(ago.as_secs());
-    Timestamp::new(seconds, 0).unwrap_or(now)
 }
 
 type Page = std::result::Result<Vec<SnapshotId>, EngineError>;

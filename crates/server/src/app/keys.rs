@@ -8,7 +8,7 @@ use elevo_catalog::secret::ApiKeySecret;
 use elevo_catalog::{ApiKey, KeyLimits};
 use elevo_core::{ErrorCode, TenantId};
 
-use crate::app::{App, Principal};
+use crate::app::{App, Once, Principal};
 use crate::clock;
 use crate::failure::{Failure, Result};
 
@@ -25,6 +25,7 @@ impl App {
         &self,
         who: &Principal,
         wish: api::CreateKey,
+        once: &Once,
     ) -> Result<api::NewKey> {
         who.needs(Scope::Keys)?;
         check_name(&wish.name)?;
@@ -49,7 +50,7 @@ impl App {
         let now = clock::now();
         let secret = ApiKeySecret::from_random(clock::random());
         let key = ApiKey {
-            id: clock::id("key-"),
+            id: self.id_for_key(who, once).await?,
             tenant: who.tenant,
             agent: wish.agent,
             name: wish.name,
@@ -65,6 +66,20 @@ impl App {
             key: key_out(key),
             secret: Some(secret.reveal()),
         })
+    }
+
+    /// The id of a key to be. The secret of one that an earlier attempt has made
+    /// was never shown: that key is revoked, and another takes its place.
+    async fn id_for_key(&self, who: &Principal, once: &Once) -> Result<String> {
+        if !once.is_again() {
+            return Ok(once.id("key-"));
+        }
+        let before: String = once.noted().unwrap_or_else(|| once.id("key-"));
+        let now = clock::now();
+        self.catalog.revoke_key(who.tenant, &before, now).await?;
+        let id = clock::id("key-");
+        once.note(&id).await?;
+        Ok(id)
     }
 
     pub(crate) async fn keys(&self, who: &Principal) -> Result<api::KeyList> {
@@ -94,6 +109,7 @@ impl App {
         &self,
         who: &Principal,
         wish: api::CreateAgent,
+        once: &Once,
     ) -> Result<api::Agent> {
         who.needs(Scope::Keys)?;
         check_name(&wish.name)?;
@@ -101,8 +117,14 @@ impl App {
             let message = "a key that is bound to an agent adds no others";
             return Err(Failure::new(ErrorCode::Forbidden, message));
         }
+        let id = once.id("agt-");
+        if once.is_again()
+            && let Some(made) = self.catalog.agent(who.tenant, &id).await?
+        {
+            return Ok(agent_out(made));
+        }
         let agent = elevo_catalog::Agent {
-            id: clock::id("agt-"),
+            id,
             tenant: who.tenant,
             name: wish.name,
             created: clock::now(),

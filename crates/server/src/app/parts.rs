@@ -155,7 +155,8 @@ pub(crate) fn workspace_id(text: &str) -> Result<WorkspaceId> {
     text.parse().map_err(|error| Failure::internal(&error))
 }
 
-fn tenant_from(name: &str) -> Option<TenantId> {
+/// The tenant whose directory has this name.
+pub(crate) fn tenant_from(name: &str) -> Option<TenantId> {
     let mut bytes = [0; 16];
     if name.len() != 32 || !name.is_ascii() {
         return None;

@@ -17,6 +17,7 @@ use elevo_sandbox::ContainerId;
 use elevo_workspace::{Slot, WorkspaceId};
 use tokio::sync::Notify;
 
+use crate::app::clearing::log_failure;
 use crate::app::spec::Spec;
 use crate::app::starting::Places;
 use crate::app::{App, parts};
@@ -207,7 +208,7 @@ impl App {
             }
         });
         let unwanted = unwanted.into_iter().map(|warm| warm.id);
-        self.discard_all(unwanted.collect()).await?;
+        self.discard_all(unwanted.collect()).await;
         for (pool, count) in wanted.iter().zip(room) {
             for _ in 0..count {
                 self.tell_pools();
@@ -337,19 +338,25 @@ impl App {
     }
 
     /// The same with containers that nobody knows.
-    pub(super) async fn discard_all(&self, ids: Vec<String>) -> Result<()> {
+    pub(super) async fn discard_all(&self, ids: Vec<String>) -> u64 {
+        let mut removed = 0;
         for some in ids.chunks(REMOVALS) {
-            let discarded: Vec<_> = some.iter().map(|id| self.discard(id)).collect();
-            futures::future::try_join_all(discarded).await?;
+            let discarded = some
+                .iter()
+                .map(|id| async move { (id, self.discard(id).await) });
+            for (id, discarded) in futures::future::join_all(discarded).await {
+                let done = log_failure(discarded, "container", id, "not removed");
+                removed += u64::from(done.is_some());
+            }
         }
-        Ok(())
+        removed
     }
 
     /// Removes all that have no row; the server is about to end.
-    pub(super) async fn drain_pools(&self) -> Result<()> {
+    pub(super) async fn drain_pools(&self) {
         self.pool.lock().warm.clear();
         let ids = self.pool.ids();
-        self.discard_all(ids.into_iter().collect()).await
+        self.discard_all(ids.into_iter().collect()).await;
     }
 
     /// Removes slots that neither `known` nor anything warm has.
@@ -359,7 +366,7 @@ impl App {
         let warm = self.pool.ids();
         for id in ids.iter().map(WorkspaceId::as_str) {
             if !known.contains(id) && !warm.contains(id) {
-                self.remove_slot(id).await?;
+                log_failure(self.remove_slot(id).await, "slot", id, "not removed");
             }
         }
         Ok(())

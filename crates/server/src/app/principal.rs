@@ -13,6 +13,8 @@ pub(crate) struct Principal {
     /// The agent that the key acts for; it sees only that one's sandboxes.
     pub(crate) agent: Option<String>,
     pub(crate) key: String,
+    /// The name of the key, for people.
+    pub(crate) key_name: String,
     pub(crate) scopes: Vec<Scope>,
     pub(crate) limits: KeyLimits,
 }
@@ -21,6 +23,21 @@ impl Principal {
     pub(crate) fn sees(&self, sandbox: &Sandbox) -> bool {
         let same_agent = self.agent.is_none() || self.agent == sandbox.agent;
         sandbox.tenant == self.tenant && same_agent
+    }
+
+    /// Whether this principal may decide on a change of `author`, which must not
+    /// be its own agent.
+    pub(crate) fn may_decide(&self, author: Option<&str>) -> bool {
+        let is_own = self.agent.is_some() && self.agent.as_deref() == author;
+        self.scopes.contains(&Scope::Reviews) && !is_own
+    }
+
+    /// Refuses a key that has none of these scopes.
+    pub(crate) fn needs_any(&self, scopes: &[Scope]) -> Result<()> {
+        match scopes.iter().any(|scope| self.scopes.contains(scope)) {
+            true => Ok(()),
+            false => scopes.iter().try_for_each(|scope| self.needs(*scope)),
+        }
     }
 
     /// Refuses who lacks a scope.
@@ -40,6 +57,7 @@ impl From<ApiKey> for Principal {
             tenant: key.tenant,
             agent: key.agent,
             key: key.id,
+            key_name: key.name,
             scopes: scopes.collect(),
             limits: key.limits,
         }

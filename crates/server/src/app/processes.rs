@@ -11,7 +11,7 @@ use elevo_api as api;
 use elevo_api::{Encoding, Scope};
 use elevo_core::ErrorCode;
 
-use crate::app::{App, Principal, spec};
+use crate::app::{App, Once, Principal, spec};
 use crate::audit::{self, Entry};
 use crate::clock;
 use crate::failure::{Failure, Result, short};
@@ -82,18 +82,31 @@ impl App {
         who: &Principal,
         id: &str,
         wish: api::RunCommand,
+        once: Once,
     ) -> Result<Streamed> {
         who.needs(Scope::Process)?;
+        if let Some(command) = once.noted_command() {
+            return self.run_before(who, id, command, &wish).await;
+        }
         let started = clock::instant();
-        let mut command = self.command(&wish)?;
+        let mut command = self.command(&wish, once.id("cmd-"))?;
         let (link, sandbox) = self.agent_and_row(who, id).await?;
         command.envs = spec::with_envs(&sandbox, command.envs)?;
         if let Some(parent) = crate::trace::traceparent() {
             command.envs.entry("TRACEPARENT".into()).or_insert(parent);
         }
         let process = command.id.clone();
+        once.note_command(&process).await?;
         self.audit_command(who, id, &command).await;
-        let output = link.run(command).await?;
+        let output = match link.run(command).await {
+            Ok(output) => output,
+            Err(error) => {
+                if !may_have_arrived(&error) {
+                    once.take_back().await?;
+                }
+                return Err(error.into());
+            }
+        };
         crate::metrics::command_started(started.elapsed());
         let Some(output) = output else {
             return Ok(Streamed::Started(api::CommandStarted {
@@ -114,6 +127,30 @@ impl App {
         let ended = collect(reading, room).await;
         crate::metrics::command_ended(started.elapsed());
         Ok(Streamed::Ended(Box::new(ended?)))
+    }
+
+    /// Answers from the command that an earlier attempt has started.
+    async fn run_before(
+        self: &Arc<Self>,
+        who: &Principal,
+        id: &str,
+        command: String,
+        wish: &api::RunCommand,
+    ) -> Result<Streamed> {
+        let attached = self.attach(who, id, &command, 0).await;
+        let reading = attached.map_err(|failure| match failure.code {
+            ErrorCode::AgentUnreachable | ErrorCode::StorageFailed => failure,
+            _ => output_gone(&command),
+        })?;
+        if wish.background {
+            let command_id = command;
+            return Ok(Streamed::Started(api::CommandStarted { command_id }));
+        }
+        if wish.stream {
+            return Ok(Streamed::Stream(reading, wish.max_output_size));
+        }
+        let room = wish.max_output_size.unwrap_or(DEFAULT_OUTPUT);
+        Ok(Streamed::Ended(Box::new(collect(reading, room).await?)))
     }
 
     /// A command is in the log when it begins: it may take hours, and the server
@@ -140,7 +177,7 @@ impl App {
         audit::is_written(self.audit.add(entry).await);
     }
 
-    fn command(&self, wish: &api::RunCommand) -> Result<Command> {
+    fn command(&self, wish: &api::RunCommand, id: String) -> Result<Command> {
         if wish.command.is_empty() || wish.command.len() > 128 << 10 || wish.command.contains('\0')
         {
             let message = "`command` must have 1 to 131072 bytes, none of them NUL";
@@ -174,7 +211,7 @@ impl App {
         };
         let timeout = wish.timeout.unwrap_or(default);
         Ok(Command {
-            id: clock::id("cmd-"),
+            id,
             command: wish.command.clone(),
             cwd: wish.cwd.clone(),
             envs: wish.envs.clone(),
@@ -257,17 +294,44 @@ impl App {
         id: &str,
         process: &str,
         wish: api::CommandInput,
+        once: Once,
     ) -> Result<()> {
         who.needs(Scope::Process)?;
+        if once.noted::<bool>().is_some() {
+            let message = "the server ended while it sent this input, which may have arrived";
+            return Err(Failure::new(ErrorCode::OutcomeUnknown, message));
+        }
         let data = STANDARD.decode(&wish.data);
         let data = data.map_err(|_| Failure::invalid("`data` is no base64"))?;
         if data.len() > 1 << 20 {
             return Err(Failure::invalid("`data` has more than 1 MiB"));
         }
         let link = self.agent_of(who, id).await?;
+        once.note(&true).await?;
         let sent = link.input(process, data.into(), wish.eof).await;
+        if sent.as_ref().is_err_and(|error| !may_have_arrived(error)) {
+            once.take_back().await?;
+        }
         sent.map_err(|error| about_process(error, process))
     }
+}
+
+/// Whether the agent may have got a message that was not answered.
+fn may_have_arrived(error: &LinkError) -> bool {
+    let refused = matches!(
+        error,
+        LinkError::NoSuchProcess
+            | LinkError::Ended
+            | LinkError::CannotStart { .. }
+            | LinkError::TooMany { .. }
+            | LinkError::Invalid(_)
+    );
+    !refused
+}
+
+fn output_gone(command: &str) -> Failure {
+    let message = "the command of this request was started, and its output is no longer there";
+    Failure::new(ErrorCode::OutputGone, message).about("commandId", command)
 }
 
 pub(crate) fn check_cwd(cwd: Option<&str>) -> Result<()> {

@@ -14,10 +14,14 @@ mod policies;
 mod queue;
 mod reading;
 mod refresh;
+mod refusals;
+mod repeated;
 mod retention;
+mod reverting;
 mod reviews;
 mod syncing;
 mod tags;
+mod unsettled;
 mod workspaces;
 
 use elevo_api as api;
@@ -30,17 +34,18 @@ use elevo_policy::View;
 use crate::app::files::info;
 use crate::app::kept::Kept;
 use crate::app::keys::check_name;
-use crate::app::{App, Principal, parts};
+use crate::app::{App, Once, Principal, parts};
 use crate::clock;
 use crate::failure::{Failure, Result, short};
 
 pub(crate) use heads::Heads;
 pub(crate) use policies::Policies;
 pub(crate) use queue::Queues;
+pub(crate) use refresh::OnConflict;
 pub(crate) use retention::Dropping;
 pub(crate) use reviews::{ReviewsQuery, Side};
 pub(crate) use syncing::Looks;
-pub(crate) use workspaces::NewWorkspace;
+pub(crate) use workspaces::{NewWorkspace, no_workspace};
 
 /// Where a page of a list begins.
 #[derive(Clone, Debug)]
@@ -55,19 +60,26 @@ impl App {
         &self,
         who: &Principal,
         wish: api::CreateProject,
+        once: Once,
     ) -> Result<api::Project> {
         who.needs(Scope::ProjectsAdmin)?;
+        let id = once.id("prj-");
+        if once.is_again()
+            && let Some(made) = self.catalog.project(who.tenant, &id).await?
+        {
+            return self.project_out(&made).await;
+        }
         check_name(&wish.name)?;
         check_description(wish.description.as_deref())?;
         let policy = wish.policy.unwrap_or_default();
-        policies::compile(&policy)?;
+        let policy = self.bound_policy(who.tenant, &policy).await?;
         let head = match &wish.snapshot {
             Some(id) => self.snapshot_id(who, id).await?,
             None => self.empty_head(who).await?,
         };
         let now = clock::now();
         let project = Project {
-            id: clock::id("prj-"),
+            id,
             tenant: who.tenant,
             name: wish.name,
             description: wish.description,
@@ -165,13 +177,6 @@ impl App {
     pub(crate) async fn delete_project(&self, who: &Principal, id: &str) -> Result<()> {
         who.needs(Scope::ProjectsAdmin)?;
         let project = self.project_of(who, id).await?;
-        if let Some(sandbox) = self.sandbox_on(&project).await? {
-            let message = format!("sandbox `{sandbox}` works on the project");
-            let failure = Failure::new(ErrorCode::WorkspaceBusy, message);
-            return Err(failure
-                .about("sandboxId", sandbox)
-                .remediation("Delete the sandboxes that work on it first."));
-        }
         self.catalog
             .begin_removal(who.tenant, &project.id, clock::now())
             .await?;
@@ -210,19 +215,30 @@ impl App {
         who: &Principal,
         id: &str,
         wish: api::SetPolicy,
+        once: Once,
     ) -> Result<api::ProjectPolicy> {
         who.needs(Scope::ProjectsAdmin)?;
-        policies::compile(&wish.policy)?;
+        let policy = self.bound_policy(who.tenant, &wish.policy).await?;
         let project = self.project_of(who, id).await?;
+        let stored = policies::stored(&policy)?;
+        if let Some(version) = once.noted::<u64>() {
+            let set = self.catalog.policy(who.tenant, &project.id).await?;
+            if set.is_some_and(|set| (set.version, set.policy) == (version + 1, stored.clone())) {
+                return Ok(api::ProjectPolicy {
+                    version: version + 1,
+                    policy,
+                });
+            }
+        }
         let expected = wish.expected_version.unwrap_or(project.policy_version);
-        let stored = policies::stored(&wish.policy)?;
+        once.note(&expected).await?;
         let changed = self
             .catalog
             .set_policy(who.tenant, &project.id, expected, &stored, clock::now())
             .await?;
         Ok(api::ProjectPolicy {
             version: changed.policy_version,
-            policy: wish.policy,
+            policy,
         })
     }
 

@@ -6,47 +6,40 @@
 //! removing    any           the removal goes on
 //! starting    any           taken back: nobody has its id
 //!   (again)   any           error, its workspace whole
-//! running     running       waits for its agent, goes on
-//! running     not running   stopped
+//! running     running       waits for its agent; error if that does not come
+//! running     not running   error, with why it ended
 //! running     none          error
 //! stopping    any           stopped
 //! stopped     running       stopped, again
 //! none        any           the container is removed, with its slot
-//! none        –             its workspace is removed, unless it was kept
+//! none        –             its workspace goes to the quarantine, unless it is parked
 //! ```
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard, PoisonError};
 
-use elevo_api as api;
-use elevo_catalog::{
-    EventKind, ProjectQuery, Sandbox, SandboxChange, SandboxQuery, WorkspaceQuery, WorkspaceState,
-};
-use elevo_core::{SandboxState, TenantId};
+use elevo_catalog::{Sandbox, SandboxQuery};
+use elevo_core::{ErrorCode, SandboxState};
 use elevo_sandbox::{Container, ContainerState};
 
 use crate::app::App;
-use crate::audit::Entry;
-use crate::clock;
+use crate::app::lost::GONE;
 use crate::failure::Result;
 
 impl App {
     /// Brings everything in line after a start.
     pub(crate) async fn recover(self: &Arc<Self>) -> Result<()> {
-        self.catalog.abandon_all_running().await?;
-        let containers = self.runtime.list().await?;
-        let containers: HashMap<_, _> = containers
-            .into_iter()
-            .map(|container| (container.sandbox.clone(), container))
-            .collect();
-        for sandbox in self.all_sandboxes().await? {
-            let container = containers.get(&sandbox.id);
-            if let Err(failure) = self.recover_one(&sandbox, container).await {
-                let cause = failure.summary();
-                tracing::error!(sandbox = sandbox.id, cause, "not brought in line");
-            }
+        self.resume_restored().await;
+        // A catalog on one machine has one server: all others are dead.
+        self.catalog.release_all_but(&[&self.process]).await?;
+        let rows = self.all_sandboxes().await?;
+        *self.unrecovered() = rows.into_iter().map(|row| row.id).collect();
+        if let Err(failure) = self.recover_sandboxes().await {
+            let cause = failure.summary();
+            tracing::warn!(cause, "sandboxes are recovered once the engine answers");
         }
-        let cleared = self.clear_away().await?;
+        self.adopt_kept().await;
+        let cleared = self.clear_away().await;
         tracing::info!(
             sandboxes = cleared.cleaned_sandboxes,
             workspaces = cleared.cleaned_workspaces,
@@ -55,7 +48,48 @@ impl App {
         Ok(())
     }
 
-    async fn all_sandboxes(&self) -> Result<Vec<Sandbox>> {
+    fn unrecovered(&self) -> MutexGuard<'_, HashSet<String>> {
+        let unrecovered = self.unrecovered.lock();
+        unrecovered.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Brings the sandboxes that an earlier server left in line with the
+    /// container engine. Fails if the engine does not answer; the rest is done
+    /// by a later call. Sandboxes of this server are not among them.
+    pub(crate) async fn recover_sandboxes(&self) -> Result<()> {
+        let ids: Vec<_> = self.unrecovered().iter().cloned().collect();
+        if ids.is_empty() {
+            return Ok(());
+        }
+        let containers = self.runtime.list().await?;
+        let containers: HashMap<_, _> = containers
+            .into_iter()
+            .map(|container| (container.sandbox.clone(), container))
+            .collect();
+        for id in ids {
+            match self.recover_by_id(&id, containers.get(&id)).await {
+                Err(failure) if failure.code == ErrorCode::RuntimeUnavailable => {
+                    return Err(failure);
+                }
+                Err(failure) => {
+                    let cause = failure.summary();
+                    tracing::error!(sandbox = id, cause, "not brought in line");
+                }
+                Ok(()) => {}
+            }
+            self.unrecovered().remove(&id);
+        }
+        Ok(())
+    }
+
+    async fn recover_by_id(&self, id: &str, container: Option<&Container>) -> Result<()> {
+        match self.catalog.sandbox_of_any_tenant(id).await? {
+            Some(sandbox) => self.recover_one(&sandbox, container).await,
+            None => Ok(()),
+        }
+    }
+
+    pub(super) async fn all_sandboxes(&self) -> Result<Vec<Sandbox>> {
         let mut query = SandboxQuery::default();
         let mut all = Vec::new();
         loop {
@@ -89,13 +123,12 @@ impl App {
                 self.thaw(container).await;
                 self.show_again(sandbox).await?;
             }
-            Running if container.is_some() => {
-                let reason = Some("its container ended while the server was away".into());
-                self.change(id, &[Running], Stopped, reason).await?;
-            }
             Running => {
-                let reason = Some("its container is gone; `start` makes a new one".into());
-                self.change(id, &[Running], Error, reason).await?;
+                let reason = match container {
+                    Some(container) => self.why_ended(&container.id).await?,
+                    None => GONE.to_owned(),
+                };
+                self.change(id, &[Running], Error, Some(reason)).await?;
             }
             Stopping | Stopped => {
                 if let Some(container) = container.filter(|_| runs) {
@@ -135,163 +168,10 @@ impl App {
         }
     }
 
-    /// What to do when an agent is gone: if its container is, too, the row must
-    /// say so.
-    pub(crate) async fn look_after(&self, id: &str) -> Result<()> {
-        let _held = self.hold(id).await;
-        let Some(sandbox) = self.catalog.sandbox_of_any_tenant(id).await? else {
-            return Ok(());
-        };
-        if sandbox.state != SandboxState::Running
-            || sandbox.removing
-            || self.links.get(id).is_some()
-        {
-            return Ok(());
-        }
-        let Some(container) = super::sandboxes::container_of(&sandbox) else {
-            return Ok(());
-        };
-        let status = self.runtime.status(&container).await?;
-        let running = [SandboxState::Running];
-        match status {
-            None => {
-                let reason = Some("its container is gone; `start` makes a new one".into());
-                self.change(id, &running, SandboxState::Error, reason)
-                    .await?;
-            }
-            Some(status) if status.state == ContainerState::Exited => {
-                let why = match status.oom_killed {
-                    true => "it used more memory than it may",
-                    false => "its container ended",
-                };
-                self.change(id, &running, SandboxState::Stopped, Some(why.into()))
-                    .await?;
-            }
-            Some(_) => {}
-        }
-        Ok(())
-    }
-
-    /// Looks after every sandbox that should run and has no agent.
-    pub(crate) async fn look_after_all(&self) -> Result<()> {
-        for sandbox in self.all_sandboxes().await? {
-            if sandbox.state == SandboxState::Running && self.links.get(&sandbox.id).is_none() {
-                self.look_after(&sandbox.id).await?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Removes sandboxes whose time is over.
-    pub(crate) async fn remove_expired(self: &Arc<Self>) -> Result<u64> {
-        let mut removed = 0;
-        for sandbox in self.catalog.expired(clock::now(), 100).await? {
-            // One that is being started is let go first.
-            let from = SandboxState::ALL.into_iter();
-            let from = from.filter(|state| *state != SandboxState::Starting);
-            let mark = SandboxChange {
-                from: Some(from.collect()),
-                removing: Some(true),
-                tells: vec![EventKind::SandboxExpired],
-                ..SandboxChange::default()
-            };
-            // It may have been extended or removed by now.
-            let marked = self
-                .catalog
-                .change_sandbox(&sandbox.id, &mark, clock::now())
-                .await;
-            if let Ok(marked) = marked {
-                tracing::info!(sandbox = sandbox.id, "sandbox expired");
-                self.audit_own("sandbox.expired", &sandbox).await;
-                self.remove(&marked).await?;
-                removed += 1;
-            }
-        }
-        Ok(removed)
-    }
-
-    /// Writes down what the server does to a sandbox by itself.
-    pub(crate) async fn audit_own(&self, event: &'static str, sandbox: &Sandbox) {
-        let entry = Entry {
-            event,
-            about: vec![
-                ("sandbox_id", sandbox.id.as_str().into()),
-                ("tenant", sandbox.tenant.to_string().into()),
-            ],
-            ..Entry::default()
-        };
-        self.audit.tell(entry).await;
-    }
-
-    /// Removes containers and workspaces that no row has, and finishes removals
-    /// that were cut off.
-    pub(crate) async fn clear_away(&self) -> Result<api::GcResult> {
-        let mut cleared = api::GcResult::default();
-        self.clear_projects().await?;
-        // First what is there, then the rows, then what is warm: what is made
-        // meanwhile has its row, or is known to be warm, before anything else.
-        let containers = self.runtime.list().await?;
-        let workspaces = self.all_workspaces().await?;
-        let rows = self.all_sandboxes().await?;
-        let known: HashSet<_> = rows.iter().map(|row| row.id.as_str()).collect();
-        let warm = self.pool.ids();
-        let unknown = containers.into_iter().map(|container| container.sandbox);
-        let unknown: Vec<_> = unknown
-            .filter(|name| !known.contains(name.as_str()) && !warm.contains(name))
-            .collect();
-        cleared.cleaned_sandboxes += unknown.len() as u64;
-        self.discard_all(unknown).await?;
-        self.clear_slots(&known).await?;
-        for row in rows.iter().filter(|row| row.removing) {
-            self.remove(row).await?;
-        }
-        let used: HashSet<_> = rows
-            .iter()
-            .map(|row| (row.tenant, row.workspace.as_str()))
-            .collect();
-        for (tenant, id) in workspaces {
-            let name = id.as_str();
-            let is_ours = ["sbx-", "ws-"].iter().any(|form| clock::is_id(form, name))
-                && !used.contains(&(tenant, name));
-            if is_ours && !self.is_wanted(tenant, name).await? {
-                self.remove_workspace(tenant, id).await?;
-                cleared.cleaned_workspaces += 1;
-            }
-        }
-        Ok(cleared)
-    }
-
-    /// Whether a workspace without a sandbox is to stay.
-    async fn is_wanted(&self, tenant: TenantId, id: &str) -> Result<bool> {
-        if let Some(row) = self.catalog.workspace(tenant, id).await? {
-            return Ok(row.state != WorkspaceState::Removing);
-        }
-        Ok(self.catalog.setting(&kept_name(id)).await?.is_some())
-    }
-
-    /// Finishes removals of projects and workspaces that were cut off.
-    async fn clear_projects(&self) -> Result<()> {
-        let query = ProjectQuery {
-            removing: Some(true),
-            ..ProjectQuery::default()
-        };
-        for project in self.catalog.projects(&query).await?.items {
-            self.finish_removal(project.tenant, &project.id).await?;
-        }
-        let query = WorkspaceQuery {
-            state: Some(WorkspaceState::Removing),
-            ..WorkspaceQuery::default()
-        };
-        for row in self.catalog.workspaces(&query).await?.items {
-            self.forget_workspace(&row).await?;
-        }
-        Ok(())
-    }
-
     /// Takes networks and rules away if there is no sandbox to need them again:
     /// a server that is gone for good leaves nothing on its machine.
     pub(crate) async fn leave_engine(&self) -> Result<()> {
-        self.drain_pools().await?;
+        self.drain_pools().await;
         let query = SandboxQuery {
             limit: 1,
             ..SandboxQuery::default()
@@ -305,32 +185,10 @@ impl App {
             left => Ok(left?),
         }
     }
-
-    /// Removes layers that no workspace needs, if there is much of them.
-    pub(crate) async fn tidy_layers(&self) -> Result<()> {
-        for tenant in self.homes.known() {
-            let tidied = self.homes.with(tenant, |workspaces| Ok(workspaces.tidy()?));
-            tidied.await?;
-        }
-        Ok(())
-    }
-
-    async fn all_workspaces(
-        &self,
-    ) -> Result<Vec<(elevo_core::TenantId, elevo_workspace::WorkspaceId)>> {
-        let mut all = Vec::new();
-        for tenant in self.homes.known() {
-            let records = self
-                .homes
-                .with(tenant, |workspaces| Ok(workspaces.list()?))
-                .await?;
-            all.extend(records.into_iter().map(|record| (tenant, record.id)));
-        }
-        Ok(all)
-    }
 }
 
-/// The setting that says that a workspace outlives its sandbox.
+/// The setting by which earlier servers noted that a workspace outlives its
+/// sandbox.
 pub(crate) fn kept_name(workspace: &str) -> String {
     format!("kept-workspace:{workspace}")
 }

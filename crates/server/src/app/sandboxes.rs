@@ -7,16 +7,17 @@ use elevo_api as api;
 use elevo_api::Scope;
 use elevo_catalog::secret::SandboxToken;
 use elevo_catalog::{AddLimits, EventKind, Sandbox, SandboxChange, SandboxQuery};
-use elevo_core::{ErrorCode, SandboxState, TenantId};
+use elevo_core::{ErrorCode, SandboxState, TenantId, Timestamp};
 use elevo_sandbox::ContainerId;
 use elevo_workspace::WorkspaceId;
 use tracing::Instrument;
 
 use crate::app::keys::check_name;
+use crate::app::makers::Making;
 use crate::app::pool::Taken;
 use crate::app::spec::{self, Spec};
 use crate::app::starting::Source;
-use crate::app::{App, Principal, parts, recovery, wrong_state};
+use crate::app::{App, Once, Principal, parking, parts, wrong_state};
 use crate::clock;
 use crate::failure::{Failure, Result, short};
 
@@ -43,11 +44,13 @@ pub(crate) struct NewSandbox {
     pub(crate) token: SandboxToken,
     /// The container that it takes over, if there is one for it.
     pub(crate) warm: Option<Taken>,
+    _making: Making,
 }
 
 impl NewSandbox {
-    /// The row was added.
-    pub(crate) fn added(&mut self) {
+    /// A container that was started ahead has a row now, or must not be given to
+    /// another.
+    fn use_up(&mut self) {
         if let Some(warm) = &mut self.warm {
             warm.used();
         }
@@ -60,58 +63,117 @@ impl App {
         self: &Arc<Self>,
         who: &Principal,
         wish: api::CreateSandbox,
+        once: Once,
     ) -> Result<api::Sandbox> {
         who.needs(Scope::SandboxesWrite)?;
         if let Some(name) = &wish.name {
             check_name(name)?;
         }
+        let (app, who) = (self.clone(), who.clone());
+        // From the row to the start, all of it goes on if the caller goes away.
+        let creating = async move { app.create_once(&who, wish, &once).await };
+        let creating = tokio::spawn(creating.in_current_span());
+        let made = creating
+            .await
+            .map_err(|error| Failure::internal(&error))??;
+        spec::out(&made)
+    }
+
+    async fn create_once(
+        self: &Arc<Self>,
+        who: &Principal,
+        wish: api::CreateSandbox,
+        once: &Once,
+    ) -> Result<Sandbox> {
+        if let Some(made) = self.created_before(who, once).await? {
+            return Ok(made);
+        }
+        self.can_make_sandboxes().await?;
         let template = self.catalog.template(&wish.template).await?;
-        let template = template.ok_or_else(|| no_template(&wish.template))?;
+        let Some(template) = template else {
+            // Without an engine no template can be added either.
+            self.runtime.check().await?;
+            return Err(no_template(&wish.template));
+        };
         let mut spec = Spec::decide(&self.config, &wish, &template, self.homes.can_limit())?;
         let mut source = self.source(who, &wish, &mut spec).await?;
+        let now = self.time().await?;
         let warm = match &source {
             // What follows a project has a mount of another kind.
             Source::Project(made) if made.row.read_only => None,
+            Source::Existing(row) if row.read_only => None,
             _ => self.take_warm(&spec),
         };
-        let mut new = self.new_row(who, &wish.template, wish.name, &spec, warm)?;
+        let id = self.id_for_sandbox(once, warm.as_ref()).await?;
+        let mut new = self.new_row(who, (id, &wish.template), wish.name, &spec, warm, now)?;
         if let Source::Project(made) = &mut source {
             made.row.id = new.row.workspace.clone();
             new.row.agent = made.row.agent.clone();
         }
-        self.catalog
-            .add_sandbox(&new.row, self.add_limits(who))
-            .await?;
-        new.added();
-        // Goes on even if nobody waits for it any more.
-        let app = self.clone();
-        let making = async move { app.make(new, spec, source).await };
-        let making = tokio::spawn(making.in_current_span());
-        let made = making.await.map_err(|error| Failure::internal(&error))??;
-        spec::out(&made)
+        if let Source::Existing(row) = &source {
+            new.row.workspace = row.id.clone();
+            new.row.agent = row.agent.clone();
+            // A sandbox that fails to start must not delete work that was
+            // there before it.
+            new.row.keep_workspace = true;
+        }
+        let added = self.add_rows(who, std::slice::from_mut(&mut new)).await;
+        match (&source, added) {
+            (Source::Existing(row), Err(failure)) if failure.code == ErrorCode::NameTaken => {
+                return Err(parking::in_use(row));
+            }
+            (_, added) => added?,
+        }
+        self.make(new, spec, source).await
     }
 
-    pub(crate) fn add_limits(&self, who: &Principal) -> AddLimits {
-        AddLimits {
+    /// Refuses to make a sandbox while the agent is missing, and says so before
+    /// the caller is asked for a template.
+    async fn can_make_sandboxes(&self) -> Result<()> {
+        let agent = self.config.data_dir.join("agent/workspace-agent");
+        if agent.is_file() {
+            return Ok(());
+        }
+        let message = "the server has no agent to put into sandboxes";
+        let failure = Failure::new(ErrorCode::RuntimeUnavailable, message);
+        Err(failure.remediation(
+            "Put `workspace-agent` beside the server's program, or set AGENT_BINARY to its path, \
+             and restart the server.",
+        ))
+    }
+
+    /// Adds the rows of new sandboxes, all or none.
+    pub(super) async fn add_rows(&self, who: &Principal, new: &mut [NewSandbox]) -> Result<()> {
+        use elevo_catalog::Error::{Busy, LimitReached, NotFound, Refused};
+        let rows: Vec<_> = new.iter().map(|new| new.row.clone()).collect();
+        let limits = AddLimits {
             per_key: who.limits.sandboxes,
             total: Some(self.config.limits.max_sandboxes),
+        };
+        let added = self.catalog.add_sandboxes(&rows, limits).await;
+        // Only what surely has no row goes back to its pool.
+        let is_refused = matches!(
+            added,
+            Err(Busy | LimitReached { .. } | NotFound { .. } | Refused(_))
+        );
+        if !is_refused {
+            new.iter_mut().for_each(NewSandbox::use_up);
         }
+        Ok(added?)
     }
 
-    pub(crate) fn new_row(
+    pub(super) fn new_row(
         &self,
         who: &Principal,
-        template: &str,
+        (id, template): (String, &str),
         name: Option<String>,
         spec: &Spec,
         warm: Option<Taken>,
+        now: Timestamp,
     ) -> Result<NewSandbox> {
-        let now = clock::now();
         let token = SandboxToken::from_random(clock::random());
-        let (id, token_hash) = match &warm {
-            Some(warm) => (warm.id().to_owned(), warm.token_hash()),
-            None => (clock::id("sbx-"), token.hash()),
-        };
+        let token_hash = warm.as_ref().map(Taken::token_hash);
+        let making = self.makers.enter(&id);
         let row = Sandbox {
             workspace: id.clone(),
             container: warm.is_some().then(|| id.clone()),
@@ -123,7 +185,7 @@ impl App {
             state: SandboxState::Starting,
             reason: None,
             template: template.into(),
-            token_hash,
+            token_hash: token_hash.unwrap_or_else(|| token.hash()),
             created: now,
             expires: clock::after(now, Duration::from_secs(spec.timeout)),
             updated: now,
@@ -131,7 +193,12 @@ impl App {
             keep_workspace: false,
             spec: serde_json::to_value(spec).map_err(|error| Failure::internal(&error))?,
         };
-        Ok(NewSandbox { row, token, warm })
+        Ok(NewSandbox {
+            row,
+            token,
+            warm,
+            _making: making,
+        })
     }
 
     pub(crate) async fn get(&self, who: &Principal, id: &str) -> Result<api::Sandbox> {
@@ -162,7 +229,8 @@ impl App {
         })
     }
 
-    /// Removes a sandbox and, unless it is kept, its workspace.
+    /// Removes a sandbox. Its workspace is removed too, or parked if it is to be
+    /// kept.
     pub(crate) async fn delete(
         self: &Arc<Self>,
         who: &Principal,
@@ -192,11 +260,7 @@ impl App {
         let _held = self.hold(&sandbox.id).await;
         self.remove_container(&sandbox.id).await?;
         match sandbox.keep_workspace {
-            true if self.is_on_project(sandbox).await? => {}
-            true => {
-                let name = recovery::kept_name(&sandbox.workspace);
-                self.catalog.set_setting(&name, "true").await?;
-            }
+            true => self.park_workspace(sandbox).await?,
             false => {
                 let id = parts::workspace_id(&sandbox.workspace)?;
                 self.remove_workspace(sandbox.tenant, id).await?;
@@ -210,12 +274,6 @@ impl App {
             .await?;
         tracing::info!(sandbox = sandbox.id, "sandbox removed");
         Ok(())
-    }
-
-    /// Whether its workspace belongs to a project, and so is found without it.
-    async fn is_on_project(&self, sandbox: &Sandbox) -> Result<bool> {
-        let row = self.catalog.workspace(sandbox.tenant, &sandbox.workspace);
-        Ok(row.await?.is_some())
     }
 
     /// Removes a workspace, if it is still there.
@@ -233,11 +291,13 @@ impl App {
         self: &Arc<Self>,
         who: &Principal,
         wish: api::BatchDelete,
+        once: Once,
     ) -> Result<api::BatchDeleted> {
         who.needs(Scope::SandboxesWrite)?;
         if wish.ids.len() > 50 {
             return Err(Failure::invalid("`ids` has more than 50 entries"));
         }
+        let before = self.deleted_before(who, &wish.ids, &once).await?;
         let deletions = wish
             .ids
             .iter()
@@ -246,6 +306,7 @@ impl App {
         for (id, deleted) in futures::future::join_all(deletions).await {
             match deleted {
                 Ok(()) => outcome.succeeded.push(id),
+                Err(_) if before.contains(&id) => outcome.succeeded.push(id),
                 Err(failure) => outcome.failed.push(failed(id, failure)),
             }
         }
@@ -355,10 +416,15 @@ impl App {
         who: &Principal,
         id: &str,
         wish: api::Extend,
+        once: Once,
     ) -> Result<api::Sandbox> {
         who.needs(Scope::SandboxesWrite)?;
         let _held = self.hold(id).await;
         let sandbox = self.visible(who, id).await?;
+        if let Some((seconds, nanos)) = once.noted() {
+            let noted = Timestamp::new(seconds, nanos).unwrap_or(sandbox.expires);
+            return self.expire_at(id, noted.max(sandbox.expires)).await;
+        }
         let limits = &self.config.limits;
         let most = limits.max_extension.as_secs();
         if wish.seconds == 0 || u64::from(wish.seconds) > most {
@@ -376,16 +442,17 @@ impl App {
             let failure = Failure::new(ErrorCode::LifetimeExceeded, message);
             return Err(failure.about("limit", left));
         }
+        once.note(&(expires.seconds(), expires.nanos())).await?;
+        self.expire_at(id, expires).await
+    }
+
+    async fn expire_at(&self, id: &str, expires: Timestamp) -> Result<api::Sandbox> {
         let change = SandboxChange {
             expires: Some(expires),
             ..SandboxChange::default()
         };
-        spec::out(
-            &self
-                .catalog
-                .change_sandbox(id, &change, clock::now())
-                .await?,
-        )
+        let changed = self.catalog.change_sandbox(id, &change, clock::now());
+        spec::out(&changed.await?)
     }
 
     pub(crate) async fn logs(

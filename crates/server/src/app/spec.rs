@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use elevo_api as api;
-use elevo_api::{NetworkMode, format_size, parse_cpu, parse_size};
+use elevo_api::{NetworkMode, OnExpiry, format_size, parse_cpu, parse_size};
 use elevo_catalog::Sandbox;
 use elevo_core::ErrorCode;
 use serde::{Deserialize, Serialize};
@@ -29,6 +29,8 @@ pub(crate) struct Spec {
     pub(crate) runtime: Option<String>,
     /// Seconds it was given at first.
     pub(crate) timeout: u64,
+    #[serde(default)]
+    pub(crate) on_expiry: OnExpiry,
 }
 
 impl Spec {
@@ -61,7 +63,23 @@ impl Spec {
             network: wish.network.unwrap_or(config.default_network),
             runtime: wish.runtime.clone(),
             timeout: timeout(wish.timeout_seconds, limits)?,
+            on_expiry: wish.on_expiry.unwrap_or_default(),
         })
+    }
+
+    /// Takes the disk of files that are there already, and refuses another one.
+    pub(crate) fn keep_disk(
+        &mut self,
+        wish: &api::CreateSandbox,
+        disk: Option<u64>,
+        message: &str,
+    ) -> Result<()> {
+        if wish.resources.disk.is_some() && self.disk != disk {
+            let failure = Failure::new(ErrorCode::ResourceRefused, message);
+            return Err(failure.about("resource", "disk").about("limit", disk));
+        }
+        self.disk = disk;
+        Ok(())
     }
 
     /// Whether a container of this one does for the other.
@@ -96,6 +114,7 @@ pub(crate) fn out(sandbox: &Sandbox) -> Result<api::Sandbox> {
     let spec = Spec::of(sandbox)?;
     Ok(api::Sandbox {
         id: sandbox.id.clone(),
+        workspace_id: sandbox.workspace.clone(),
         name: sandbox.name.clone(),
         state: sandbox.state.into(),
         reason: sandbox.reason.clone(),
@@ -106,6 +125,7 @@ pub(crate) fn out(sandbox: &Sandbox) -> Result<api::Sandbox> {
         runtime: spec.runtime,
         created_at: clock::text(sandbox.created),
         expires_at: clock::text(sandbox.expires),
+        on_expiry: spec.on_expiry,
     })
 }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use elevo_catalog::secret::SandboxToken;
-use elevo_catalog::{EventKind, Sandbox, SandboxChange};
+use elevo_catalog::{EventKind, Sandbox, SandboxChange, Workspace};
 use elevo_core::{ErrorCode, SandboxState};
 use elevo_engine::Progress;
 use elevo_sandbox::{ContainerId, ContainerSpec, Mount, Network, User};
@@ -12,6 +12,7 @@ use elevo_workspace::{Binding, Slot};
 use tracing::Instrument;
 
 use crate::app::kept::Kept;
+use crate::app::lost::keeps_container;
 use crate::app::projects::NewWorkspace;
 use crate::app::sandboxes::NewSandbox;
 use crate::app::spec::Spec;
@@ -35,6 +36,8 @@ pub(crate) enum Source {
     Project(Box<NewWorkspace>),
     /// What is in the workspace of another sandbox, and who asks for it.
     Fork(Box<(Principal, Sandbox)>),
+    /// A parked workspace.
+    Existing(Box<Workspace>),
     /// It is there already.
     Made,
 }
@@ -130,6 +133,9 @@ impl App {
         if let Source::Project(new) = &source {
             self.catalog.add_workspace(&new.row).await?;
         }
+        if let Source::Existing(row) = &source {
+            self.revive(row).await?;
+        }
         if new.warm.is_none() {
             return self.make_cold(new, spec, source).await;
         }
@@ -220,6 +226,11 @@ impl App {
                 Source::Project(new) => {
                     workspaces.create(&id, new.row.base, created, limit, &progress)?
                 }
+                Source::Existing(_) => match workspaces.resume(&id, &progress) {
+                    // Its files were never moved into the store.
+                    Err(elevo_workspace::Error::NotParked(_)) => workspaces.path(&id)?,
+                    resumed => resumed?,
+                },
                 Source::Fork(_) | Source::Made => workspaces.path(&id)?,
             };
             let home = workspaces.home(&id)?;
@@ -350,17 +361,18 @@ impl App {
     }
 
     /// Starts a sandbox that was stopped or has failed, in its own container if
-    /// that was stopped, else in a new one.
+    /// that has run, else in a new one.
     pub(crate) async fn start_again(&self, id: &str) -> Result<Sandbox> {
         let _held = self.hold(id).await;
+        let _making = self.makers.enter(id);
         let before = self.catalog.sandbox_of_any_tenant(id).await?;
-        let before = before.ok_or_else(|| Failure::no_sandbox(id))?.state;
+        let before = before.ok_or_else(|| Failure::no_sandbox(id))?;
         let from = [SandboxState::Stopped, SandboxState::Error];
         let again = Some(AGAIN.into());
         let sandbox = self
             .change(id, &from, SandboxState::Starting, again)
             .await?;
-        let started = self.start_held(&sandbox, before).await;
+        let started = self.start_held(&sandbox, &before).await;
         if let Err(failure) = &started {
             let starting = [SandboxState::Starting];
             let reason = Some(failure.summary());
@@ -370,16 +382,13 @@ impl App {
         started
     }
 
-    async fn start_held(&self, sandbox: &Sandbox, before: SandboxState) -> Result<Sandbox> {
+    async fn start_held(&self, sandbox: &Sandbox, before: &Sandbox) -> Result<Sandbox> {
         let _turn = self.turn_to_create().await?;
         let spec = Spec::of(sandbox)?;
         let places = self.make_workspace(sandbox, &spec, Source::Made).await?;
         let container =
             ContainerId::new(&sandbox.id).ok_or_else(|| Failure::no_sandbox(&sandbox.id))?;
-        // One that was stopped keeps what is on a writable root; one that failed
-        // may be what failed.
-        let keep =
-            before == SandboxState::Stopped && self.runtime.status(&container).await?.is_some();
+        let keep = keeps_container(before) && self.runtime.status(&container).await?.is_some();
         self.links.forget(&sandbox.id);
         if keep {
             self.runtime.kill(&container).await?;

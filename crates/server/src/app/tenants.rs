@@ -5,7 +5,7 @@ use elevo_catalog::secret::ApiKeySecret;
 use elevo_core::TenantId;
 
 use crate::app::keys::check_name;
-use crate::app::{App, Principal};
+use crate::app::{App, Once, Principal};
 use crate::clock;
 use crate::failure::Result;
 
@@ -48,15 +48,19 @@ impl App {
         &self,
         who: &Principal,
         wish: api::CreateTenant,
+        once: &Once,
     ) -> Result<api::NewTenant> {
         who.needs(Scope::System)?;
         check_name(&wish.name)?;
         let tenant = Tenant {
-            id: TenantId::new(clock::random()),
+            id: TenantId::new(once.bytes()),
             name: wish.name,
             created: clock::now(),
         };
-        self.catalog.add_tenant(&tenant).await?;
+        match self.added_before(tenant.id, once).await? {
+            true => {}
+            false => self.catalog.add_tenant(&tenant).await?,
+        }
         let secret = ApiKeySecret::from_random(clock::random());
         let own = [
             Scope::Keys,
@@ -71,6 +75,22 @@ impl App {
             tenant: out(tenant),
             secret: Some(secret.reveal()),
         })
+    }
+
+    /// Whether an earlier attempt has added a tenant. The secret of its key was
+    /// never shown: that key is revoked, and another takes its place.
+    async fn added_before(&self, tenant: TenantId, once: &Once) -> Result<bool> {
+        if !once.is_again() {
+            return Ok(false);
+        }
+        let all = self.catalog.tenants().await?;
+        let is_there = all.iter().any(|other| other.id == tenant);
+        for key in self.catalog.keys(tenant).await? {
+            self.catalog
+                .revoke_key(tenant, &key.id, clock::now())
+                .await?;
+        }
+        Ok(is_there)
     }
 
     pub(crate) async fn tenants(&self, who: &Principal) -> Result<api::TenantList> {

@@ -11,7 +11,7 @@ use elevo_api::Scope;
 use elevo_core::ErrorCode;
 
 use crate::app::processes::check_cwd;
-use crate::app::{App, Principal, Reading, spec};
+use crate::app::{App, Once, Principal, Reading, spec};
 use crate::audit::Entry;
 use crate::clock;
 use crate::failure::{Failure, Result, short};
@@ -64,6 +64,7 @@ impl App {
         who: &Principal,
         id: &str,
         wish: api::CreatePty,
+        once: &Once,
     ) -> Result<String> {
         who.needs(Scope::Process)?;
         check_size(wish.cols, wish.rows)?;
@@ -72,15 +73,18 @@ impl App {
             .map_err(|_| Failure::invalid("`shell` must be an absolute path"))?;
         spec::check_envs(&wish.envs)?;
         let (link, sandbox) = self.agent_and_row(who, id).await?;
+        let name = once.id("pty-");
+        if once.is_again() && link.process(&name).is_some() {
+            return Ok(name);
+        }
         let terminal = Terminal {
-            id: clock::id("pty-"),
+            id: name.clone(),
             cols: wish.cols,
             rows: wish.rows,
             shell: wish.shell,
             cwd: wish.cwd,
             envs: spec::with_envs(&sandbox, wish.envs)?,
         };
-        let name = terminal.id.clone();
         link.open_terminal(terminal)
             .await
             .map_err(|error| match error {

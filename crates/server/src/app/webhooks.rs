@@ -6,7 +6,7 @@ use elevo_catalog::{Delivery, DeliveryState, Webhook};
 use elevo_core::ErrorCode;
 
 use crate::app::events::{self, allowed_kinds, wanted_kinds};
-use crate::app::{App, Principal};
+use crate::app::{App, Once, Principal};
 use crate::clock;
 use crate::failure::{Failure, Result, short};
 use crate::outgoing;
@@ -27,8 +27,15 @@ impl App {
         &self,
         who: &Principal,
         wish: api::CreateWebhook,
+        once: &Once,
     ) -> Result<api::Webhook> {
         who.needs(Scope::Webhooks)?;
+        let id = once.id("wh-");
+        if once.is_again()
+            && let Some(made) = self.catalog.webhook(&id).await?
+        {
+            return Ok(out(made));
+        }
         let allowed = allowed_kinds(who)?;
         let kinds = match wish.events.is_empty() {
             true => allowed,
@@ -43,7 +50,7 @@ impl App {
             ));
         }
         let webhook = Webhook {
-            id: clock::id("wh-"),
+            id,
             tenant: Some(who.tenant),
             agent: who.agent.clone(),
             url: wish.url,

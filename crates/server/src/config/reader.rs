@@ -200,6 +200,8 @@ impl Reader {
             )),
             terminal_patience: self.seconds("TERMINAL_PATIENCE", 300),
             start_timeout: self.seconds("START_TIMEOUT", 60),
+            agent_timeout: self.seconds("AGENT_TIMEOUT", 90),
+            stop_grace: self.seconds("STOP_GRACE", 30),
             connections: self.number("MAX_CONNECTIONS", 1024, 1),
             key: elevo_catalog::KeyLimits {
                 creates_per_minute: Some(self.number("RATE_CREATES", 10, 1)),
@@ -274,6 +276,7 @@ impl Reader {
             length => Err(format!("{length} characters are too few; use at least 32")),
         };
         Config {
+            adopt: false,
             workspace_root: workspace_root.unwrap_or_else(|| data_dir.join("workspaces")),
             data_dir,
             api,
@@ -294,11 +297,14 @@ impl Reader {
             warm: self.get("WARM_POOL", Vec::new(), warm_pools),
             garbage: self.garbage(),
             webhooks: self.webhooks(),
+            quarantine_keep: self.seconds("QUARANTINE_KEEP", 7 * 24 * 3600),
             events_keep: self.seconds("EVENTS_KEEP", 7 * 24 * 3600),
+            expired_keep: self.seconds("EXPIRED_KEEP", 7 * 24 * 3600),
             audit: self.audit(),
             limits: self.limits(),
             traces: self.traces(),
             log: self.text("RUST_LOG").unwrap_or("info".into()),
+            clocks: crate::clock::Clocks::default(),
         }
     }
 }

@@ -68,6 +68,7 @@ const EVENTS: &[(&str, &str, &str)] = &[
     ("PUT", "/api/v1/projects/{id}/archive", "project.imported"),
     ("GET", "/api/v1/projects/{id}/archive", "project.exported"),
     ("POST", "/api/v1/projects/{id}/revert", "project.reverted"),
+    ("POST", "/api/v1/projects/{id}/restore", "project.restored"),
     ("POST", "/api/v1/projects/{id}/tags", "project.tagged"),
     (
         "DELETE",

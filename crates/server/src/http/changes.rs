@@ -1,7 +1,6 @@
 use axum::Json;
 use axum::body::Body as RawBody;
 use axum::extract::{DefaultBodyLimit, State};
-use axum::http::HeaderMap;
 use axum::response::Response;
 use elevo_api as api;
 use serde::Deserialize;
@@ -9,16 +8,16 @@ use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use crate::app::Once;
 use crate::http::Shared;
 use crate::http::answer::Answer;
 use crate::http::files::reader;
 use crate::http::request::{Body, Path, Query, Who};
 use crate::http::tar;
-use crate::http::workspaces::request_name;
 
 /// The size of a request with a patch or files: what `GET …/diff` can answer as
 /// a patch fits, also where JSON or base64 makes it longer.
-const BODY: usize = 32 << 20;
+pub(super) const BODY: usize = 32 << 20;
 
 /// Routes that bring files into projects and out of them.
 pub(super) fn routes() -> OpenApiRouter<Shared> {
@@ -28,6 +27,7 @@ pub(super) fn routes() -> OpenApiRouter<Shared> {
     OpenApiRouter::new()
         .merge(large)
         .routes(routes!(revert))
+        .routes(routes!(restore_path))
         .routes(routes!(import))
         .routes(routes!(archive_out, archive_in))
 }
@@ -39,7 +39,7 @@ pub(super) fn routes() -> OpenApiRouter<Shared> {
 /// land lands, the rest is held for review; `atomic` is all or nothing.
 #[utoipa::path(
     post, path = "/api/v1/projects/{id}/apply", tag = "projects",
-    params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header, description = "Repeating the request with the same key changes nothing twice")),
+    params(("id" = String, Path)),
     request_body = api::Apply,
     responses((status = 200, body = api::MergeResult), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
 )]
@@ -47,20 +47,19 @@ pub(super) async fn apply(
     State(shared): State<Shared>,
     Who(who): Who,
     Path(id): Path<String>,
-    headers: HeaderMap,
+    once: Once,
     Body(wish): Body<api::Apply>,
 ) -> Answer<Json<api::MergeResult>> {
-    let request = request_name(&headers);
-    Ok(Json(shared.app.apply(&who, &id, wish, request).await?))
+    Ok(Json(shared.app.apply(&who, &id, wish, once).await?))
 }
 
-/// Take back what a step has changed, or make a path what it was
+/// Undo what a step changed, all of it or at one path
 ///
 /// What others have changed since stays, or is held for review where it is in
 /// the way.
 #[utoipa::path(
     post, path = "/api/v1/projects/{id}/revert", tag = "projects",
-    params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header, description = "Repeating the request with the same key changes nothing twice")),
+    params(("id" = String, Path)),
     request_body = api::Revert,
     responses((status = 200, body = api::MergeResult), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
 )]
@@ -68,21 +67,42 @@ pub(super) async fn revert(
     State(shared): State<Shared>,
     Who(who): Who,
     Path(id): Path<String>,
-    headers: HeaderMap,
+    once: Once,
     Body(wish): Body<api::Revert>,
 ) -> Answer<Json<api::MergeResult>> {
-    let request = request_name(&headers);
-    Ok(Json(shared.app.revert(&who, &id, wish, request).await?))
+    Ok(Json(shared.app.revert(&who, &id, wish, once).await?))
+}
+
+/// Make a path what it was in an earlier version
+///
+/// What has changed there since is undone, whichever step changed it; the rest
+/// of the project stays. To undo one step, use `revert`.
+#[utoipa::path(
+    post, path = "/api/v1/projects/{id}/restore", tag = "projects",
+    params(("id" = String, Path)),
+    request_body = api::RestorePath,
+    responses((status = 200, body = api::MergeResult), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
+)]
+pub(super) async fn restore_path(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Path(id): Path<String>,
+    once: Once,
+    Body(wish): Body<api::RestorePath>,
+) -> Answer<Json<api::MergeResult>> {
+    let restored = shared.app.restore_path(&who, &id, wish, once).await?;
+    Ok(Json(restored))
 }
 
 /// Replace files of a project by a directory, a git repository or a snapshot
 ///
-/// `.git` never comes in, and `.gitignore` leaves nothing out. With `history`
-/// each commit that first parents lead to becomes a step of the log; commits
-/// that change nothing do not.
+/// Names `.git` and `.elevo` never come in. Of a directory, neither does what
+/// its `.gitignore` files name, unless the project has it already or its policy
+/// has `gitignore` `false`. With `history` each commit that first parents lead
+/// to becomes a step of the log; commits that change nothing do not.
 #[utoipa::path(
     post, path = "/api/v1/projects/{id}/import", tag = "projects",
-    params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header, description = "Repeating the request with the same key imports nothing twice")),
+    params(("id" = String, Path)),
     request_body = api::ImportSource,
     responses((status = 200, body = api::ImportResult), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
 )]
@@ -90,11 +110,10 @@ pub(super) async fn import(
     State(shared): State<Shared>,
     Who(who): Who,
     Path(id): Path<String>,
-    headers: HeaderMap,
+    once: Once,
     Body(wish): Body<api::ImportSource>,
 ) -> Answer<Json<api::ImportResult>> {
-    let request = request_name(&headers);
-    let imported = shared.app.import_into(&who, &id, wish, request).await?;
+    let imported = shared.app.import_into(&who, &id, wish, once).await?;
     Ok(Json(imported))
 }
 
@@ -132,12 +151,15 @@ pub(super) async fn archive_out(
 pub(super) struct Where {
     /// The directory that is replaced; the whole project by default.
     path: Option<String>,
+    /// Whether only to say what would happen.
+    #[serde(default, rename = "dryRun")]
+    dry_run: bool,
 }
 
 /// Replace files of a project by what is in a tar, plain or compressed by gzip or zstd
 #[utoipa::path(
     put, path = "/api/v1/projects/{id}/archive", tag = "projects",
-    params(("id" = String, Path), Where, ("Idempotency-Key" = Option<String>, Header, description = "Repeating the request with the same key imports nothing twice")),
+    params(("id" = String, Path), Where),
     request_body(content = Vec<u8>, content_type = "application/x-tar"),
     responses((status = 200, body = api::ImportResult), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
 )]
@@ -146,11 +168,12 @@ pub(super) async fn archive_in(
     Who(who): Who,
     Path(id): Path<String>,
     Query(place): Query<Where>,
-    headers: HeaderMap,
+    once: Once,
     body: RawBody,
 ) -> Answer<Json<api::ImportResult>> {
-    let (path, request) = (place.path.unwrap_or_default(), request_name(&headers));
+    let path = place.path.unwrap_or_default();
     let app = &shared.app;
-    let imported = app.unpack_into(&who, &id, &path, reader(body), request);
+    let into = (&*path, place.dry_run);
+    let imported = app.unpack_into(&who, &id, into, reader(body), once);
     Ok(Json(imported.await?))
 }

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use tokio::sync::mpsc;
 use utoipa::IntoParams;
 
-use crate::app::{EventsQuery, Following};
+use crate::app::{EventsQuery, Following, Phase};
 use crate::failure::Failure;
 use crate::http::answer::Answer;
 use crate::http::request::{Query, Who};
@@ -43,7 +43,8 @@ pub(super) struct Events {
 /// Events are numbered in the order in which they happen, and kept for a week
 /// (`EVENTS_KEEP`). Whoever accepts `text/event-stream` gets them as they happen:
 /// those after `Last-Event-ID` if it is given, else from now on. A stream ends
-/// after an hour at the latest; come back with the number of the last event.
+/// after an hour at the latest; come back with the number of the last event. One
+/// that ends because the server stops has a last event `stopping` without a number.
 #[utoipa::path(
     get, path = "/api/v1/events", tag = "events", params(Events),
     responses(
@@ -78,17 +79,26 @@ pub(super) async fn events(
     }
     let following = shared.app.follow_events(&who, &wanted).await?;
     let (sender, receiver) = mpsc::channel(4);
-    let app = shared.app.clone();
+    let (app, work) = (shared.app.clone(), shared.app.work());
     tokio::spawn(async move {
-        let gone = sender.clone();
+        let other = sender.clone();
         tokio::select! {
             () = send_all(following, sender) => {}
-            () = gone.closed() => {}
-            () = app.stopped() => {}
+            () = other.closed() => {}
+            () = app.entered(Phase::Draining) => stream::send_last(&other, stopping()).await,
             () = tokio::time::sleep(LONGEST) => {}
         }
+        drop(work);
     });
     Ok(stream::of_pieces(receiver))
+}
+
+/// The last event of a stream that ends because the server does. It has no
+/// number: the reader goes on after the last event that has one.
+fn stopping() -> Bytes {
+    let message = "the server is stopping; connect again with `Last-Event-ID`";
+    let data = serde_json::json!({ "message": message });
+    format!("retry: 5000\nevent: stopping\ndata: {data}\n\n").into()
 }
 
 async fn send_all(mut following: Following, sender: mpsc::Sender<Bytes>) {

@@ -8,7 +8,7 @@ use futures::StreamExt;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use crate::app::DiffQuery;
+use crate::app::{DiffQuery, Once};
 use crate::audit;
 use crate::failure::Failure;
 use crate::http::Shared;
@@ -22,7 +22,7 @@ use crate::http::tar;
 /// what was there at one moment; elsewhere the sandbox is held still meanwhile.
 #[utoipa::path(
     post, path = "/api/v1/sandboxes/{id}/fork", tag = "files",
-    params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    params(("id" = String, Path)),
     request_body = Option<api::Fork>,
     responses((status = 201, body = api::Forked), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
 )]
@@ -30,9 +30,10 @@ pub(super) async fn fork(
     State(shared): State<Shared>,
     Who(who): Who,
     Path(id): Path<String>,
+    once: Once,
     MaybeBody(wish): MaybeBody<api::Fork>,
 ) -> Answer<(StatusCode, Json<api::Forked>)> {
-    let forked = shared.app.fork(&who, &id, wish).await?;
+    let forked = shared.app.fork(&who, &id, wish, once).await?;
     let ids = forked.succeeded.iter().map(|made| made.id.as_str());
     audit::detail("sandboxes", ids.collect::<Vec<_>>());
     Ok((StatusCode::CREATED, Json(forked)))
@@ -41,7 +42,7 @@ pub(super) async fn fork(
 /// Take a snapshot of a sandbox's workspace
 #[utoipa::path(
     post, path = "/api/v1/sandboxes/{id}/snapshot", tag = "files",
-    params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    params(("id" = String, Path)),
     request_body = Option<api::TakeSnapshot>,
     responses((status = 201, body = api::SnapshotTaken), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
 )]
@@ -176,7 +177,6 @@ pub(super) async fn archive_in(
 /// Make a snapshot of a tar, plain or compressed by gzip or zstd
 #[utoipa::path(
     post, path = "/api/v1/snapshots", tag = "files",
-    params(("Idempotency-Key" = Option<String>, Header, description = "The same archive is expected with the same key; it is not compared")),
     request_body(content = Vec<u8>, content_type = "application/x-tar"),
     responses((status = 201, body = api::Imported), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
 )]

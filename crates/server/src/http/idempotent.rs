@@ -1,47 +1,74 @@
-//! `Idempotency-Key`: a create that is repeated is carried out once, and the
-//! repetition has the same answer.
+//! `Idempotency-Key`: a request that is repeated is carried out once, and every
+//! repetition has the answer of the first.
+//!
+//! The layer is around every `POST` and `PUT`. A request with a key runs in a
+//! separate task: a caller that disconnects neither ends it nor leaves its key at
+//! work.
 
-use std::time::Duration;
-
-use axum::body::{Body, Bytes, to_bytes};
+use axum::body::{Body, HttpBody, to_bytes};
 use axum::extract::{MatchedPath, Request, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use elevo_catalog::{Begun, IdempotentRequest};
-use elevo_core::{ErrorCode, TenantId};
+use elevo_core::ErrorCode;
+use serde_json::Value;
+use utoipa::openapi::path::{Operation, ParameterBuilder, ParameterIn};
+use utoipa::openapi::schema::{ObjectBuilder, Type};
+use utoipa::openapi::{OpenApi, Required};
 
-use crate::clock;
+use crate::app::{Beginning, Sent, Turn};
 use crate::failure::Failure;
 use crate::http::answer::{Answer, ApiError};
-use crate::http::{BODY, Shared, request};
+use crate::http::{BODY, Shared, changes, layers, request};
 
-/// Here the body is an archive, which is not held in memory to be compared: the
-/// key alone says that it is the same request.
-const ARCHIVES: &str = "/api/v1/snapshots";
-/// Routes that make something.
-const CREATES: &[&str] = &[
-    "/api/v1/sandboxes",
-    "/api/v1/sandboxes/{id}/fork",
-    "/api/v1/sandboxes/{id}/snapshot",
-    "/api/v1/sandboxes/{id}/pty",
-    "/api/v1/sandboxes/{id}/process/run",
-    "/api/v1/templates",
-    "/api/v1/keys",
-    "/api/v1/agents",
-    "/api/v1/tenants",
-    ARCHIVES,
+/// Routes whose body is an archive. It is not held in memory to be compared:
+/// its length and, if the sender gives one, its digest are.
+const ARCHIVES: &[&str] = &[
+    "/api/v1/snapshots",
+    "/api/v1/sandboxes/{id}/archive",
+    "/api/v1/projects/{id}/archive",
 ];
-const KEPT: Duration = Duration::from_secs(24 * 3600);
-const LARGEST: usize = elevo_catalog::MAX_BODY_BYTES;
+/// The route with the largest body that is not an archive.
+const APPLY: &str = "/api/v1/projects/{id}/apply";
+
+/// The longest key that a sender may choose.
+const KEY_BYTES: usize = 200;
+
+/// Adds the header to the description of every route that the layer is around.
+pub(super) fn describe(api: &mut OpenApi) {
+    for item in api.paths.paths.values_mut() {
+        for operation in [&mut item.post, &mut item.put].into_iter().flatten() {
+            describe_one(operation);
+        }
+    }
+}
+
+fn describe_one(operation: &mut Operation) {
+    let text = ObjectBuilder::new().schema_type(Type::String);
+    let text = text.min_length(Some(1)).max_length(Some(KEY_BYTES));
+    let header = ParameterBuilder::new()
+        .name("Idempotency-Key")
+        .parameter_in(ParameterIn::Header)
+        .required(Required::False)
+        .description(Some(
+            "Retrying with the same key, on the same route and with the same body, returns the \
+             first result instead of doing it again. A key is remembered for a day.",
+        ))
+        .schema(Some(text));
+    operation
+        .parameters
+        .get_or_insert_default()
+        .push(header.build().into());
+}
 
 pub(super) async fn once(State(shared): State<Shared>, request: Request, next: Next) -> Response {
-    let path = request.extensions().get::<MatchedPath>();
-    let is_create = path.is_some_and(|path| CREATES.contains(&path.as_str()));
+    let is_change = matches!(*request.method(), Method::POST | Method::PUT);
+    let path = request.extensions().get::<MatchedPath>().cloned();
     let key = request.headers().get("idempotency-key").cloned();
-    match key {
-        Some(key) if is_create && request.method() == Method::POST => {
-            let answer = run_once(&shared, &key, request, next).await;
+    match (key, path) {
+        (Some(key), Some(path)) if is_change => {
+            let answer = run_once(shared, &key, path.as_str(), request, next).await;
             answer.unwrap_or_else(IntoResponse::into_response)
         }
         _ => next.run(request).await,
@@ -49,127 +76,191 @@ pub(super) async fn once(State(shared): State<Shared>, request: Request, next: N
 }
 
 async fn run_once(
-    shared: &Shared,
+    shared: Shared,
     key: &HeaderValue,
+    pattern: &str,
     request: Request,
     next: Next,
 ) -> Answer<Response> {
     let key = key
         .to_str()
         .ok()
-        .filter(|key| (1..=200).contains(&key.len()));
+        .filter(|key| (1..=KEY_BYTES).contains(&key.len()));
     let key = key
         .ok_or_else(|| Failure::invalid("`Idempotency-Key` must have 1 to 200 plain characters"))?;
-    let (parts, body) = request.into_parts();
-    let secret = request::secret(&parts.headers);
-    let Some(secret) = secret else {
+    let (mut parts, body) = request.into_parts();
+    let Some(secret) = request::secret(&parts.headers) else {
         // The handler says what is missing.
         return Ok(next.run(Request::from_parts(parts, body)).await);
     };
     let who = shared.app.authenticate(secret).await?;
     let route = format!("{} {}", parts.method, parts.uri.path());
-    let (fingerprint, body) = match parts.uri.path() == ARCHIVES {
-        true => ([0; 32], body),
-        false => {
-            let bytes = to_bytes(body, BODY).await;
-            let too_large = |_| Failure::new(ErrorCode::PayloadTooLarge, "the body is too large");
-            let bytes = bytes.map_err(too_large)?;
-            (*blake3::hash(&bytes).as_bytes(), Body::from(bytes))
-        }
-    };
-    // Keys of different owners never meet.
-    let name = format!("{}:{key}", who.key);
-    let begun = begin(shared, who.tenant, &name, route, fingerprint).await?;
-    if let Some(answer) = begun {
-        return Ok(answer);
-    }
+    let (content, body) = content(pattern, &parts, body).await?;
+    let content: Vec<_> = content.iter().map(Vec::as_slice).collect();
+    let sent = Sent::new(&who, &route, key, &content);
+    parts.extensions.insert(who);
     let request = Request::from_parts(parts, body);
-    let answer = next.run(request).await;
-    finish(shared, who.tenant, &name, answer).await
+    let task = layers::in_own_task(async move { carry_out(shared, &sent, request, next).await });
+    task.await
+        .unwrap_or_else(|error| Err(Failure::internal(&error).into()))
 }
 
-/// Notes the request; what it was answered before, if it was.
-async fn begin(
-    shared: &Shared,
-    tenant: TenantId,
-    key: &str,
-    route: String,
-    fingerprint: [u8; 32],
-) -> Answer<Option<Response>> {
-    let now = clock::now();
-    let request = IdempotentRequest {
-        tenant,
-        key: key.into(),
-        route,
-        fingerprint,
-        now,
-        keep_until: clock::after(now, KEPT),
+/// The parts of a request that a repetition must have in common with it, and its
+/// body.
+async fn content(pattern: &str, parts: &Parts, body: Body) -> Answer<(Vec<Vec<u8>>, Body)> {
+    let query = parts.uri.query().unwrap_or_default().into();
+    if ARCHIVES.contains(&pattern) {
+        let header = |name| {
+            parts
+                .headers
+                .get(name)
+                .map_or(&b""[..], HeaderValue::as_bytes)
+        };
+        let length = header("content-length").to_vec();
+        return Ok((vec![query, length, header("content-digest").to_vec()], body));
+    }
+    let limit = match pattern {
+        APPLY => changes::BODY,
+        _ => BODY,
     };
-    let catalog = &shared.app.catalog;
-    match catalog.begin(&request).await.map_err(Failure::from)? {
-        Begun::New => Ok(None),
-        Begun::Done { status, body } => {
+    let bytes = to_bytes(body, limit).await;
+    let too_large = |_| Failure::new(ErrorCode::PayloadTooLarge, "the body is too large");
+    let bytes = bytes.map_err(too_large)?;
+    Ok((vec![query, bytes.to_vec()], Body::from(bytes)))
+}
+
+async fn carry_out(
+    shared: Shared,
+    sent: &Sent,
+    mut request: Request,
+    next: Next,
+) -> Answer<Response> {
+    match shared.app.begin_once(sent).await? {
+        Beginning::Run(turn) => {
+            request.extensions_mut().insert(turn.once());
+            let answer = next.run(request).await;
+            settle(turn, answer).await
+        }
+        Beginning::Look(once) => {
+            request.extensions_mut().insert(once);
+            let answer = next.run(request).await;
+            Ok(match answer.status().is_success() {
+                true => replayed(answer),
+                false => answer,
+            })
+        }
+        Beginning::Answered { status, body } => {
             let status = StatusCode::from_u16(status).unwrap_or(StatusCode::OK);
-            let json = HeaderValue::from_static("application/json");
-            let mut answer = (status, body).into_response();
-            answer.headers_mut().insert(header::CONTENT_TYPE, json);
-            let yes = HeaderValue::from_static("true");
-            answer.headers_mut().insert("idempotency-replayed", yes);
-            Ok(Some(answer))
-        }
-        Begun::Running => {
-            let message = "a request with this `Idempotency-Key` is at work";
-            Err(Failure::new(ErrorCode::IdempotencyRunning, message)
-                .retry_after(1)
-                .into())
-        }
-        Begun::Mismatch => {
-            let message = "this `Idempotency-Key` was used for another request";
-            Err(Failure::new(ErrorCode::IdempotencyMismatch, message).into())
+            let mut answer = Response::new(Body::from(body));
+            *answer.status_mut() = status;
+            if !answer.body().is_end_stream() {
+                let json = HeaderValue::from_static("application/json");
+                answer.headers_mut().insert(header::CONTENT_TYPE, json);
+            }
+            Ok(replayed(answer))
         }
     }
 }
 
-/// Keeps an answer that a repetition should have, too. Failures of the server
-/// and streams are not kept: they may be tried again.
-async fn finish(
-    shared: &Shared,
-    tenant: TenantId,
-    key: &str,
-    answer: Response,
-) -> Answer<Response> {
-    let catalog = &shared.app.catalog;
+fn replayed(mut answer: Response) -> Response {
+    let yes = HeaderValue::from_static("true");
+    answer.headers_mut().insert("idempotency-replayed", yes);
+    answer
+}
+
+/// Keeps an answer that a repetition should have, too. A failure is not kept:
+/// the request may be tried again.
+async fn settle(turn: Turn, answer: Response) -> Answer<Response> {
     let (parts, body) = answer.into_parts();
+    let status = parts.status;
+    if !status.is_success() {
+        turn.fail(status.is_client_error()).await;
+        return Ok(Response::from_parts(parts, body));
+    }
+    if turn.is_command() {
+        turn.finish(status.as_u16(), None).await;
+        return Ok(Response::from_parts(parts, body));
+    }
     let is_json = parts.headers.get(header::CONTENT_TYPE);
     let is_json = is_json.is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"));
-    let is_final = parts.status.is_success();
-    if !is_json || !is_final {
-        catalog.abandon(tenant, key).await.map_err(Failure::from)?;
+    let is_kept = is_json || body.is_end_stream();
+    // A stream tells how far the pull of an image is; pulling it again finds it.
+    if turn.is_rehearsal() || !is_kept {
+        turn.forget().await;
         return Ok(Response::from_parts(parts, body));
     }
     let bytes = to_bytes(body, usize::MAX).await;
-    let bytes = bytes.map_err(|error| Failure::internal(&error))?;
-    let kept = without_secret(&bytes);
-    let done = match kept.len() <= LARGEST {
-        true => {
-            catalog
-                .finish(tenant, key, parts.status.as_u16(), &kept)
-                .await
-        }
-        false => catalog.abandon(tenant, key).await,
-    };
-    done.map_err(Failure::from).map_err(ApiError::from)?;
+    let bytes = bytes.map_err(|error| ApiError::from(Failure::internal(&error)))?;
+    turn.finish(status.as_u16(), Some(&kept(&bytes))).await;
     Ok(Response::from_parts(parts, Body::from(bytes)))
 }
 
-/// A secret is told once and kept nowhere.
-fn without_secret(body: &Bytes) -> Vec<u8> {
-    let mut value: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
-    match value
-        .as_object_mut()
-        .and_then(|object| object.remove("secret"))
-    {
-        Some(_) => serde_json::to_vec(&value).unwrap_or_default(),
-        None => body.to_vec(),
+/// The part of an answer that is kept: without a secret, which is shown once,
+/// and with shorter lists where they are too long.
+fn kept(body: &[u8]) -> Vec<u8> {
+    let Ok(mut value) = serde_json::from_slice::<Value>(body) else {
+        return Vec::new();
+    };
+    let secret = value.as_object_mut().and_then(|it| it.remove("secret"));
+    if secret.is_none() && body.len() <= elevo_catalog::MAX_BODY_BYTES {
+        return body.to_vec();
+    }
+    loop {
+        let text = value.to_string().into_bytes();
+        let longest = longest_list(&mut value);
+        match longest {
+            Some(list) if text.len() > elevo_catalog::MAX_BODY_BYTES => {
+                list.truncate(list.len() / 2);
+            }
+            _ => return text,
+        }
+    }
+}
+
+/// The list of a value that takes the most room, unless all are empty.
+fn longest_list(value: &mut Value) -> Option<&mut Vec<Value>> {
+    let inside: Vec<_> = match value {
+        Value::Array(list) if list.is_empty() => return None,
+        Value::Array(list) => return Some(list),
+        Value::Object(fields) => fields.values_mut().filter_map(longest_list).collect(),
+        _ => return None,
+    };
+    let size = |list: &Vec<Value>| {
+        list.iter()
+            .map(|item| item.to_string().len())
+            .sum::<usize>()
+    };
+    inside.into_iter().max_by_key(|list| size(list))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_answer_is_kept_without_its_secret() {
+        let body = br#"{"id": "key-1", "secret": "hidden"}"#;
+        assert_eq!(kept(body), br#"{"id":"key-1"}"#);
+        assert_eq!(kept(br#"{ "id": 1 }"#), br#"{ "id": 1 }"#);
+        assert_eq!(kept(b""), b"");
+    }
+
+    #[test]
+    fn a_long_answer_is_kept_with_shorter_lists() {
+        let long: Vec<_> = (0..10_000).map(|n| format!("path/{n}")).collect();
+        let body = json!({"sequence": 7, "merge": {"landed": long, "refused": ["one"]}});
+        let found = kept(body.to_string().as_bytes());
+        assert!(found.len() <= elevo_catalog::MAX_BODY_BYTES);
+        let found: Value = serde_json::from_slice(&found).unwrap();
+        assert_eq!(found["sequence"], 7);
+        assert_eq!(found["merge"]["refused"], json!(["one"]));
+        let landed = found["merge"]["landed"].as_array().unwrap();
+        assert!(
+            landed.len() > 1000 && landed.len() < 10_000,
+            "{}",
+            landed.len()
+        );
     }
 }

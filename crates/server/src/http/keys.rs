@@ -3,6 +3,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use elevo_api as api;
 
+use crate::app::Once;
 use crate::http::Shared;
 use crate::http::answer::Answer;
 use crate::http::request::{Body, Path, Who};
@@ -12,16 +13,16 @@ use crate::http::request::{Body, Path, Who};
 /// The only answer with its secret.
 #[utoipa::path(
     post, path = "/api/v1/keys", tag = "keys",
-    params(("Idempotency-Key" = Option<String>, Header)),
     request_body = api::CreateKey,
     responses((status = 201, body = api::NewKey), (status = "4XX", body = api::ErrorEnvelope))
 )]
 pub(super) async fn create(
     State(shared): State<Shared>,
     Who(who): Who,
+    once: Once,
     Body(wish): Body<api::CreateKey>,
 ) -> Answer<(StatusCode, Json<api::NewKey>)> {
-    let made = shared.app.create_key(&who, wish).await?;
+    let made = shared.app.create_key(&who, wish, &once).await?;
     crate::audit::about("key_id", made.key.id.as_str());
     Ok((StatusCode::CREATED, Json(made)))
 }
@@ -55,16 +56,16 @@ pub(super) async fn revoke(
 /// Add an agent
 #[utoipa::path(
     post, path = "/api/v1/agents", tag = "keys",
-    params(("Idempotency-Key" = Option<String>, Header)),
     request_body = api::CreateAgent,
     responses((status = 201, body = api::Agent), (status = "4XX", body = api::ErrorEnvelope))
 )]
 pub(super) async fn create_agent(
     State(shared): State<Shared>,
     Who(who): Who,
+    once: Once,
     Body(wish): Body<api::CreateAgent>,
 ) -> Answer<(StatusCode, Json<api::Agent>)> {
-    let made = shared.app.create_agent(&who, wish).await?;
+    let made = shared.app.create_agent(&who, wish, &once).await?;
     crate::audit::about("agent_id", made.id.as_str());
     Ok((StatusCode::CREATED, Json(made)))
 }
@@ -84,16 +85,16 @@ pub(super) async fn list_agents(
 /// Add a tenant
 #[utoipa::path(
     post, path = "/api/v1/tenants", tag = "keys",
-    params(("Idempotency-Key" = Option<String>, Header)),
     request_body = api::CreateTenant,
     responses((status = 201, body = api::NewTenant), (status = "4XX", body = api::ErrorEnvelope))
 )]
 pub(super) async fn create_tenant(
     State(shared): State<Shared>,
     Who(who): Who,
+    once: Once,
     Body(wish): Body<api::CreateTenant>,
 ) -> Answer<(StatusCode, Json<api::NewTenant>)> {
-    let made = shared.app.create_tenant(&who, wish).await?;
+    let made = shared.app.create_tenant(&who, wish, &once).await?;
     crate::audit::about("tenant_id", made.tenant.id.as_str());
     Ok((StatusCode::CREATED, Json(made)))
 }

@@ -5,8 +5,10 @@ use axum::http::{HeaderName, HeaderValue};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use elevo_core::ErrorCode;
+use tokio::task::JoinHandle;
 use tracing::Instrument;
 
+use crate::audit::NOTE;
 use crate::clock;
 use crate::failure::Failure;
 use crate::http::Shared;
@@ -53,20 +55,31 @@ pub(super) async fn observe(request: Request, next: Next) -> Response {
     response
 }
 
+/// Runs a part of the current request that does not end with its connection.
+pub(super) fn in_own_task<T: Send + 'static>(
+    work: impl Future<Output = T> + Send + 'static,
+) -> JoinHandle<T> {
+    let note = NOTE.try_with(Clone::clone).unwrap_or_default();
+    let work = REQUEST_ID.scope(request_id(), NOTE.scope(note, work));
+    tokio::spawn(work.in_current_span())
+}
+
 fn is_plain(id: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     (1..=64).contains(&id.len()) && id.bytes().all(plain)
 }
 
-/// Refuses what comes after the server was told to end.
+/// Refuses requests while the server stops, and counts those at work, which the
+/// stop waits for.
 pub(super) async fn refuse_when_stopping(
     State(shared): State<Shared>,
     request: Request,
     next: Next,
 ) -> Response {
     let is_probe = matches!(request.uri().path(), "/health" | "/ready");
+    let _work = shared.app.work();
     if shared.app.is_stopping() && !is_probe {
-        let message = "the server is about to end";
+        let message = "the server is stopping";
         let failure = Failure::new(ErrorCode::ShuttingDown, message).retry_after(5);
         return ApiError::from(failure).into_response();
     }

@@ -6,7 +6,7 @@ use elevo_api as api;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use crate::app::Streamed;
+use crate::app::{Once, Streamed};
 use crate::failure::Failure;
 use crate::http::answer::Answer;
 use crate::http::request::{Body, MaybeBody, Path, Query, Who};
@@ -18,7 +18,7 @@ use crate::http::{Shared, stream};
 /// it goes; with `background` at once. A non-zero exit is a result.
 #[utoipa::path(
     post, path = "/api/v1/sandboxes/{id}/process/run", tag = "process",
-    params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    params(("id" = String, Path)),
     request_body = api::RunCommand,
     responses(
         (status = 200, content((api::CommandResult = "application/json"), (api::StreamEvent = "text/event-stream"))),
@@ -30,9 +30,10 @@ pub(super) async fn run(
     State(shared): State<Shared>,
     Who(who): Who,
     Path(id): Path<String>,
+    once: Once,
     Body(wish): Body<api::RunCommand>,
 ) -> Answer<Response> {
-    match shared.app.run(&who, &id, wish).await? {
+    match shared.app.run(&who, &id, wish, once).await? {
         Streamed::Ended(result) => Ok(Json(*result).into_response()),
         Streamed::Started(started) => Ok((StatusCode::ACCEPTED, Json(started)).into_response()),
         Streamed::Stream(reading, limit) => Ok(stream::answer(&shared, reading, limit, 0, true)),
@@ -113,9 +114,10 @@ pub(super) async fn input(
     State(shared): State<Shared>,
     Who(who): Who,
     Path((id, command)): Path<(String, String)>,
+    once: Once,
     Body(wish): Body<api::CommandInput>,
 ) -> Answer<StatusCode> {
-    shared.app.input(&who, &id, &command, wish).await?;
+    shared.app.input(&who, &id, &command, wish, once).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -5,7 +5,7 @@ use elevo_api as api;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use crate::app::PageQuery;
+use crate::app::{Once, PageQuery};
 use crate::failure::{Failure, Result};
 use crate::http::Shared;
 use crate::http::answer::Answer;
@@ -39,16 +39,16 @@ pub(super) fn page(after: Option<String>, limit: Option<u32>) -> Result<PageQuer
 /// Make a project
 #[utoipa::path(
     post, path = "/api/v1/projects", tag = "projects",
-    params(("Idempotency-Key" = Option<String>, Header, description = "Repeating the request with the same key makes nothing twice")),
     request_body = api::CreateProject,
     responses((status = 201, body = api::Project), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
 )]
 pub(super) async fn create(
     State(shared): State<Shared>,
     Who(who): Who,
+    once: Once,
     Body(wish): Body<api::CreateProject>,
 ) -> Answer<(StatusCode, Json<api::Project>)> {
-    let made = shared.app.create_project(&who, wish).await?;
+    let made = shared.app.create_project(&who, wish, once).await?;
     crate::audit::about("project_id", made.id.as_str());
     Ok((StatusCode::CREATED, Json(made)))
 }
@@ -134,7 +134,8 @@ pub(super) async fn set_policy(
     State(shared): State<Shared>,
     Who(who): Who,
     Path(id): Path<String>,
+    once: Once,
     Body(wish): Body<api::SetPolicy>,
 ) -> Answer<Json<api::ProjectPolicy>> {
-    Ok(Json(shared.app.set_policy(&who, &id, wish).await?))
+    Ok(Json(shared.app.set_policy(&who, &id, wish, once).await?))
 }

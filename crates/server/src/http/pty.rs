@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
+use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade, close_code};
 use axum::extract::{FromRequestParts, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
@@ -11,11 +11,12 @@ use base64::engine::general_purpose::STANDARD;
 use elevo_agent_link::Event;
 use elevo_api as api;
 use elevo_api::{ClientMessage, ServerMessage};
+use futures::stream::SplitSink;
 use futures::{SinkExt, StreamExt};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use crate::app::{App, Reading, exit_code};
+use crate::app::{App, Once, Phase, Reading, exit_code};
 use crate::failure::Failure;
 use crate::http::Shared;
 use crate::http::answer::{Answer, ApiError};
@@ -24,10 +25,13 @@ use crate::http::request::{Body, Path, Query, Who};
 /// Without a sign of life for so long, a connection is given up.
 const SILENCE: Duration = Duration::from_secs(90);
 
+/// How long a client has to close its side when the server stops.
+const LEAVING: Duration = Duration::from_secs(1);
+
 /// Open a terminal
 #[utoipa::path(
     post, path = "/api/v1/sandboxes/{id}/pty", tag = "pty",
-    params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    params(("id" = String, Path)),
     request_body = api::CreatePty,
     responses((status = 201, body = api::PtySession), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
 )]
@@ -36,9 +40,10 @@ pub(super) async fn create(
     Who(who): Who,
     Path(id): Path<String>,
     headers: HeaderMap,
+    once: Once,
     Body(wish): Body<api::CreatePty>,
 ) -> Answer<(StatusCode, Json<api::PtySession>)> {
-    let pty = shared.app.create_pty(&who, &id, wish).await?;
+    let pty = shared.app.create_pty(&who, &id, wish, &once).await?;
     crate::audit::about("terminal_id", pty.as_str());
     let scheme = if shared.app.config.tls.is_some() {
         "wss"
@@ -126,6 +131,7 @@ pub(super) async fn connect(
     let (reading, watcher) = shared.app.watch(&who, &id, &pty, offset).await?;
     let frames = query.format.unwrap_or_default();
     let upgrade = upgrade.max_message_size(1 << 20).max_frame_size(1 << 20);
+    let work = shared.app.work();
     Ok(upgrade.on_upgrade(move |socket| async move {
         let terminal = Connected {
             app: shared.app.clone(),
@@ -135,7 +141,7 @@ pub(super) async fn connect(
             offset,
         };
         terminal.serve(socket, reading).await;
-        drop(watcher);
+        drop((watcher, work));
     }))
 }
 
@@ -177,6 +183,7 @@ impl Connected {
             loop {
                 let message = tokio::select! {
                     biased;
+                    () = self.app.entered(Phase::Draining) => return warn(&mut out).await,
                     Some(answer) = answered.recv() => answer,
                     piece = output.recv() => match piece {
                         Some(piece) => piece,
@@ -201,10 +208,22 @@ impl Connected {
                 }
             }
         };
+        let reading = async {
+            self.read_all(reading, pieces).await;
+            // The last pieces are still to be written.
+            std::future::pending().await
+        };
         tokio::select! {
-            _ = async { tokio::join!(writing, self.read_all(reading, pieces)) } => {}
+            _ = writing => {}
+            () = reading => {}
             () = listening => {}
-            () = self.app.stopped() => {}
+            () = self.app.entered(Phase::Cutting) => {}
+        }
+        if self.app.is_stopping() {
+            // A connection that is closed with bytes in it loses what was written
+            // to it.
+            let rest = async { while let Some(Ok(_)) = input.next().await {} };
+            let _ = tokio::time::timeout(LEAVING, rest).await;
         }
     }
 
@@ -265,6 +284,17 @@ impl Connected {
         }
         Ok(None)
     }
+}
+
+/// Says that the server stops, and closes the connection.
+async fn warn(out: &mut SplitSink<WebSocket, Message>) -> Result<(), axum::Error> {
+    let message = "the server is stopping; connect again with `offset`".to_owned();
+    out.send(text(&ServerMessage::Stopping { message })).await?;
+    let frame = CloseFrame {
+        code: close_code::AWAY,
+        reason: "the server is stopping".into(),
+    };
+    out.send(Message::Close(Some(frame))).await
 }
 
 fn text(message: &ServerMessage) -> Message {

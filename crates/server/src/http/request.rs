@@ -8,7 +8,7 @@ use axum::http::{Method, StatusCode};
 use elevo_core::ErrorCode;
 use serde::de::DeserializeOwned;
 
-use crate::app::Principal;
+use crate::app::{Once, Principal};
 use crate::failure::Failure;
 use crate::http::Shared;
 use crate::http::answer::ApiError;
@@ -23,10 +23,23 @@ impl FromRequestParts<Shared> for Who {
     async fn from_request_parts(parts: &mut Parts, shared: &Shared) -> Result<Self, ApiError> {
         let secret = secret(&parts.headers)
             .ok_or_else(|| Failure::new(ErrorCode::Unauthorized, "the request has no key"))?;
-        let who = shared.app.authenticate(secret).await?;
+        // A layer may have done so before.
+        let who = match parts.extensions.remove::<Principal>() {
+            Some(who) => who,
+            None => shared.app.authenticate(secret).await?,
+        };
         crate::audit::asked_by(&who);
         shared.rates.take(&who, class(parts))?;
         Ok(Self(who))
+    }
+}
+
+/// The request as one that may be repeated.
+impl FromRequestParts<Shared> for Once {
+    type Rejection = std::convert::Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Shared) -> Result<Self, Self::Rejection> {
+        Ok(parts.extensions.remove().unwrap_or_default())
     }
 }
 

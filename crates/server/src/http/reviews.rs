@@ -1,19 +1,18 @@
 use axum::Json;
 use axum::extract::State;
-use axum::http::header::{CONTENT_TYPE, HeaderMap};
+use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use elevo_api as api;
 use elevo_core::ErrorCode;
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 
-use crate::app::{ReviewsQuery, Side};
+use crate::app::{Once, ReviewsQuery, Side};
 use crate::failure::Failure;
 use crate::http::Shared;
 use crate::http::answer::Answer;
 use crate::http::projects::page;
 use crate::http::request::{Body, Path, Query, Who};
-use crate::http::workspaces::request_name;
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -122,10 +121,9 @@ pub(super) async fn resolve(
     State(shared): State<Shared>,
     Who(who): Who,
     Path(id): Path<String>,
-    headers: HeaderMap,
+    once: Once,
     Body(wish): Body<api::ResolveReview>,
 ) -> Answer<Json<api::Review>> {
-    let request = request_name(&headers);
-    let decided = shared.app.resolve_review(&who, &id, wish, request);
+    let decided = shared.app.resolve_review(&who, &id, wish, once);
     Ok(Json(decided.await?))
 }

@@ -5,7 +5,7 @@ use elevo_api as api;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use crate::app::{ListQuery, LogsQuery};
+use crate::app::{ListQuery, LogsQuery, Once};
 use crate::audit;
 use crate::clock;
 use crate::failure::Failure;
@@ -18,17 +18,17 @@ use crate::http::request::{Body, Path, Query, Who};
 /// Answers when commands can run in it.
 #[utoipa::path(
     post, path = "/api/v1/sandboxes", tag = "sandboxes",
-    params(("Idempotency-Key" = Option<String>, Header, description = "Repeating the request with the same key makes nothing twice")),
     request_body = api::CreateSandbox,
     responses((status = 201, body = api::Sandbox), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
 )]
 pub(super) async fn create(
     State(shared): State<Shared>,
     Who(who): Who,
+    once: Once,
     Body(wish): Body<api::CreateSandbox>,
 ) -> Answer<(StatusCode, Json<api::Sandbox>)> {
     audit::detail("template", audit::cut(&wish.template));
-    let made = shared.app.create(&who, wish).await?;
+    let made = shared.app.create(&who, wish, once).await?;
     audit::about("sandbox_id", made.id.as_str());
     Ok((StatusCode::CREATED, Json(made)))
 }
@@ -90,7 +90,8 @@ pub(super) async fn get(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Delete {
-    /// Whether the workspace stays, without a sandbox.
+    /// Whether the workspace is parked: kept for a while, to be resumed by a new
+    /// sandbox.
     keep_workspace: Option<bool>,
 }
 
@@ -118,13 +119,14 @@ pub(super) async fn delete(
 pub(super) async fn batch_delete(
     State(shared): State<Shared>,
     Who(who): Who,
+    once: Once,
     Body(wish): Body<api::BatchDelete>,
 ) -> Answer<Json<api::BatchDeleted>> {
     audit::detail(
         "sandboxes",
         wish.ids.iter().map(|id| audit::cut(id)).collect::<Vec<_>>(),
     );
-    Ok(Json(shared.app.batch_delete(&who, wish).await?))
+    Ok(Json(shared.app.batch_delete(&who, wish, once).await?))
 }
 
 /// Stop a sandbox: its processes end, its workspace stays
@@ -163,9 +165,10 @@ pub(super) async fn extend(
     State(shared): State<Shared>,
     Who(who): Who,
     Path(id): Path<String>,
+    once: Once,
     Body(wish): Body<api::Extend>,
 ) -> Answer<Json<api::Sandbox>> {
-    Ok(Json(shared.app.extend(&who, &id, wish).await?))
+    Ok(Json(shared.app.extend(&who, &id, wish, once).await?))
 }
 
 #[derive(Debug, Deserialize, IntoParams)]

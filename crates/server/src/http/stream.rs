@@ -17,11 +17,13 @@ use elevo_api::{Encoding, StreamEvent, StreamKind};
 use serde::Serialize;
 use tokio::sync::mpsc;
 
-use crate::app::Reading;
+use crate::app::{Phase, Reading};
 use crate::clock;
 use crate::http::Shared;
 
 const HEARTBEAT: Duration = Duration::from_secs(15);
+/// How long a reader has to take the last event.
+const LAST: Duration = Duration::from_secs(1);
 
 /// Answers with the output of a command as it comes.
 pub(super) fn answer(
@@ -32,20 +34,29 @@ pub(super) fn answer(
     is_new: bool,
 ) -> Response {
     let (sender, receiver) = mpsc::channel(4);
-    let app = shared.app.clone();
+    let (app, work) = (shared.app.clone(), shared.app.work());
     tokio::spawn(async move {
-        let gone = sender.clone();
-        let encoder = Encoder::new(reading.process.clone(), limit, at);
+        let mut encoder = Encoder::new(reading.process.clone(), limit, at);
         if is_new && sender.send(encoder.start()).await.is_err() {
             return;
         }
+        let mut sent = at;
         tokio::select! {
-            () = send_all(reading, encoder, sender) => {}
-            () = gone.closed() => {}
-            () = app.stopped() => {}
+            () = send_all(reading, &mut encoder, &sender, &mut sent) => return,
+            () = sender.closed() => return,
+            () = app.entered(Phase::Cutting) => {}
         }
+        // Output that was encoded and not sent is read again.
+        encoder.position = sent;
+        send_last(&sender, encoder.stopping()).await;
+        drop(work);
     });
     of_pieces(receiver)
+}
+
+/// Sends the last event of a stream, unless its reader is too slow.
+pub(super) async fn send_last(sender: &mpsc::Sender<Bytes>, event: Bytes) {
+    let _ = tokio::time::timeout(LAST, sender.send(event)).await;
 }
 
 /// Answers with events as they come, and signs of life in between.
@@ -69,7 +80,13 @@ async fn next_piece(mut receiver: mpsc::Receiver<Bytes>) -> Option<(Piece, mpsc:
     Some((Ok(piece), receiver))
 }
 
-async fn send_all(mut reading: Reading, mut encoder: Encoder, sender: mpsc::Sender<Bytes>) {
+/// `sent` is where the output ends that was sent.
+async fn send_all(
+    mut reading: Reading,
+    encoder: &mut Encoder,
+    sender: &mpsc::Sender<Bytes>,
+    sent: &mut u64,
+) {
     loop {
         let (bytes, is_last) = match reading.next().await {
             Ok(event) => {
@@ -81,6 +98,7 @@ async fn send_all(mut reading: Reading, mut encoder: Encoder, sender: mpsc::Send
         if !bytes.is_empty() && sender.send(bytes).await.is_err() || is_last {
             return;
         }
+        *sent = encoder.position;
     }
 }
 
@@ -131,6 +149,15 @@ impl Encoder {
         self.written(&StreamEvent {
             message: Some(message.into()),
             ..self.plain(StreamKind::Error)
+        })
+    }
+
+    fn stopping(&self) -> Bytes {
+        let message = "the server is stopping; connect again with `Last-Event-ID`";
+        self.written(&StreamEvent {
+            message: Some(message.into()),
+            offset: Some(self.position),
+            ..self.plain(StreamKind::Stopping)
         })
     }
 
@@ -268,6 +295,7 @@ fn write_event(out: &mut Vec<u8>, kind: StreamKind, id: u64, event: &impl Serial
         StreamKind::Error => "error",
         StreamKind::Gap => "gap",
         StreamKind::Start => "start",
+        StreamKind::Stopping => "stopping",
     };
     out.extend_from_slice(format!("event: {name}\nid: {id}\ndata: ").as_bytes());
     // Writing plain values into memory does not fail.

@@ -3,6 +3,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use elevo_api as api;
 
+use crate::app::Once;
 use crate::http::Shared;
 use crate::http::answer::Answer;
 use crate::http::projects::Page;
@@ -18,9 +19,10 @@ pub(super) async fn set(
     State(shared): State<Shared>,
     Who(who): Who,
     Path(id): Path<String>,
+    once: Once,
     Body(wish): Body<api::SetTag>,
 ) -> Answer<(StatusCode, Json<api::Tag>)> {
-    let set = shared.app.set_tag(&who, &id, wish).await?;
+    let set = shared.app.set_tag(&who, &id, wish, &once).await?;
     Ok((StatusCode::CREATED, Json(set)))
 }
 

@@ -31,7 +31,6 @@ pub(super) async fn list(
 /// `text/event-stream` is told how far that is.
 #[utoipa::path(
     post, path = "/api/v1/templates", tag = "templates",
-    params(("Idempotency-Key" = Option<String>, Header)),
     request_body = api::AddTemplate,
     responses(
         (status = 200, content_type = "text/event-stream", body = api::PullEvent),

@@ -5,7 +5,7 @@ use elevo_api as api;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use crate::app::DeliveriesQuery;
+use crate::app::{DeliveriesQuery, Once};
 use crate::http::Shared;
 use crate::http::answer::Answer;
 use crate::http::request::{Body, Path, Query, Who};
@@ -26,9 +26,10 @@ use crate::http::request::{Body, Path, Query, Who};
 pub(super) async fn create(
     State(shared): State<Shared>,
     Who(who): Who,
+    once: Once,
     Body(wish): Body<api::CreateWebhook>,
 ) -> Answer<(StatusCode, Json<api::Webhook>)> {
-    let made = shared.app.add_webhook(&who, wish).await?;
+    let made = shared.app.add_webhook(&who, wish, &once).await?;
     crate::audit::about("webhook_id", made.id.as_str());
     Ok((StatusCode::CREATED, Json(made)))
 }

@@ -1,10 +1,11 @@
 use axum::Json;
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::StatusCode;
 use elevo_api as api;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
+use crate::app::{OnConflict, Once};
 use crate::http::Shared;
 use crate::http::answer::Answer;
 use crate::http::projects::page;
@@ -15,16 +16,16 @@ use crate::http::request::{Body, MaybeBody, Path, Query, Who};
 /// `path` in the answer is an ordinary directory of the server's machine.
 #[utoipa::path(
     post, path = "/api/v1/workspaces", tag = "workspaces",
-    params(("Idempotency-Key" = Option<String>, Header, description = "Repeating the request with the same key makes nothing twice")),
     request_body = api::CreateWorkspace,
     responses((status = 201, body = api::Workspace), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
 )]
 pub(super) async fn create(
     State(shared): State<Shared>,
     Who(who): Who,
+    once: Once,
     Body(wish): Body<api::CreateWorkspace>,
 ) -> Answer<(StatusCode, Json<api::Workspace>)> {
-    let made = shared.app.create_workspace(&who, wish).await?;
+    let made = shared.app.create_workspace(&who, wish, once).await?;
     crate::audit::about("workspace_id", made.id.as_str());
     Ok((StatusCode::CREATED, Json(made)))
 }
@@ -35,6 +36,8 @@ pub(super) async fn create(
 pub(super) struct List {
     /// Only those on this project, by id or name.
     project: Option<String>,
+    /// Only those in this state.
+    state: Option<api::WorkspaceState>,
     /// Where the page begins: `next` of the page before.
     after: Option<String>,
     /// 20 by default, at most 100.
@@ -42,7 +45,7 @@ pub(super) struct List {
     limit: Option<u32>,
 }
 
-/// List workspaces on projects, the newest first
+/// List workspaces on projects and parked ones, the newest first
 #[utoipa::path(
     get, path = "/api/v1/workspaces", tag = "workspaces", params(List),
     responses((status = 200, body = api::WorkspacePage), (status = "4XX", body = api::ErrorEnvelope))
@@ -54,9 +57,10 @@ pub(super) async fn list(
 ) -> Answer<Json<api::WorkspacePage>> {
     let wanted = page(query.after, query.limit)?;
     let project = query.project.as_deref();
-    Ok(Json(
-        shared.app.list_workspaces(&who, project, wanted).await?,
-    ))
+    let found = shared
+        .app
+        .list_workspaces(&who, project, query.state, wanted);
+    Ok(Json(found.await?))
 }
 
 /// Get a workspace
@@ -86,19 +90,13 @@ pub(super) async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// What the caller calls a request, so that it is carried out once.
-pub(super) fn request_name(headers: &HeaderMap) -> Option<String> {
-    let name = headers.get("idempotency-key")?.to_str().ok()?;
-    Some(name.to_owned())
-}
-
 /// Merge what a workspace changed into its project
 ///
 /// What can land lands, the rest is held for review; `atomic` is all or nothing.
 /// When this answers, what landed is durable.
 #[utoipa::path(
     post, path = "/api/v1/workspaces/{id}/merge", tag = "workspaces",
-    params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header, description = "Repeating the request with the same key merges nothing twice")),
+    params(("id" = String, Path)),
     request_body = api::Merge,
     responses((status = 200, body = api::MergeResult), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
 )]
@@ -106,18 +104,17 @@ pub(super) async fn merge(
     State(shared): State<Shared>,
     Who(who): Who,
     Path(id): Path<String>,
-    headers: HeaderMap,
+    once: Once,
     MaybeBody(wish): MaybeBody<api::Merge>,
 ) -> Answer<Json<api::MergeResult>> {
-    let request = request_name(&headers);
-    let merged = shared.app.merge_workspace(&who, &id, wish, request).await?;
+    let merged = shared.app.merge_workspace(&who, &id, wish, once).await?;
     Ok(Json(merged))
 }
 
 /// Merge a workspace and remove it, for an agent that is done
 #[utoipa::path(
     post, path = "/api/v1/workspaces/{id}/complete", tag = "workspaces",
-    params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header, description = "Repeating the request with the same key merges nothing twice")),
+    params(("id" = String, Path)),
     request_body = api::Merge,
     responses((status = 200, body = api::MergeResult), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
 )]
@@ -125,18 +122,18 @@ pub(super) async fn complete(
     State(shared): State<Shared>,
     Who(who): Who,
     Path(id): Path<String>,
-    headers: HeaderMap,
+    once: Once,
     MaybeBody(wish): MaybeBody<api::Merge>,
 ) -> Answer<Json<api::MergeResult>> {
-    let request = request_name(&headers);
-    let done = shared.app.complete_workspace(&who, &id, wish, request);
+    let done = shared.app.complete_workspace(&who, &id, wish, once);
     Ok(Json(done.await?))
 }
 
 /// Bring what others have merged into a workspace
 ///
-/// Where both changed the same, the workspace keeps its own version, and its
-/// next merge settles it.
+/// Where both changed the same text, the file gets conflict markers; edit it,
+/// then merge. What has no markers stays as the workspace has it, and is held
+/// for review unless it changes. `marked` and `conflicts` name these paths.
 #[utoipa::path(
     post, path = "/api/v1/workspaces/{id}/refresh", tag = "workspaces", params(("id" = String, Path)),
     request_body = api::Refresh,
@@ -148,6 +145,8 @@ pub(super) async fn refresh(
     Path(id): Path<String>,
     MaybeBody(wish): MaybeBody<api::Refresh>,
 ) -> Answer<Json<api::Refreshed>> {
-    let refreshed = shared.app.refresh_workspace(&who, &id, wish).await?;
-    Ok(Json(refreshed))
+    let refreshed = shared
+        .app
+        .refresh_workspace(&who, &id, wish, OnConflict::Leave);
+    Ok(Json(refreshed.await?))
 }

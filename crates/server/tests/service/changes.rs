@@ -295,6 +295,46 @@ async fn a_history_becomes_the_log() {
 }
 
 #[tokio::test]
+async fn a_revert_of_a_path_undoes_the_step_there_and_a_restore_all_since() {
+    let service = Service::start_bare(&[]);
+    let project = Project::new(&service, json!({})).await;
+    let lines = ["1", "2", "3", "4", "5", "6", "7", "8", "9"];
+    let text = |of: &str, to: &str| {
+        let lines = lines.map(|line| if line == of { to } else { line });
+        lines.join("\n") + "\n"
+    };
+    project.put(&[("f", &text("", "")), ("g", "g1\n")]).await;
+    let files = [("f", &*text("2", "two")), ("g", "g2\n"), ("new/n", "n\n")];
+    let second = project.put(&files).await;
+    let last = text("2", "two").replace('8', "eight");
+    let third = project.put(&[("f", &last)]).await;
+
+    // Only what the second step changed, and only there.
+    let undo = |path: &str| json!({"snapshot": second["head"], "path": path});
+    project.call("revert", undo("f"), 200).await;
+    let undone = text("8", "eight");
+    assert_eq!(project.file("f").await.unwrap(), undone);
+    assert_eq!(project.file("g").await.unwrap(), "g2\n");
+    assert_eq!(project.log().await[0]["message"], "undo step 2 at f");
+    project.call("revert", undo("new/n"), 200).await;
+    let tree = service.get(&project.at("tree")).await;
+    assert!(!tree.to_string().contains("new"), "{tree}");
+    let unchanged = json!({"snapshot": third["head"], "path": "g"});
+    let error = project.call("revert", unchanged, 404).await;
+    let message = error["error"]["message"].as_str().unwrap();
+    assert_eq!(message, "step 3 did not change `g`");
+
+    // All that has happened to it since.
+    let restore = json!({"snapshot": third["head"], "path": "f"});
+    project.call("restore", restore, 200).await;
+    assert_eq!(project.file("f").await.unwrap(), last);
+    let log = project.log().await;
+    assert_eq!(log[0]["kind"], "restore");
+    assert_eq!(log[0]["message"], "restore f from step 3");
+    project.call("restore", json!({"path": "f"}), 400).await;
+}
+
+#[tokio::test]
 async fn what_is_sent_twice_lands_once() {
     let service = Service::start_bare(&[]);
     let project = Project::new(&service, json!({})).await;
@@ -304,7 +344,7 @@ async fn what_is_sent_twice_lands_once() {
     fs::write(directory.path().join("file"), "x").unwrap();
     let wishes = [
         ("apply", json!({"patch": patch})),
-        ("revert", json!({"snapshot": first["head"], "path": "a"})),
+        ("restore", json!({"snapshot": first["head"], "path": "a"})),
         (
             "import",
             json!({"directory": directory.path(), "path": "in"}),
@@ -394,15 +434,17 @@ async fn files_are_what_they_shall_be_and_others_stay() {
 
     // A path as it was, and one that was not there.
     let wish = json!({"snapshot": base, "path": "dir"});
-    project.call("revert", wish, 200).await;
+    project.call("restore", wish, 200).await;
     assert_eq!(project.file("dir/b").await.unwrap(), "b\n");
     let wish = json!({"snapshot": base, "path": "bytes"});
-    project.call("revert", wish, 200).await;
+    project.call("restore", wish, 200).await;
     assert_eq!(project.file("bytes").await, None);
-    let wish = json!({"snapshot": base, "path": "never"});
-    project.call("revert", wish, 404).await;
-    let wish = json!({"snapshot": base, "path": "/"});
-    project.call("revert", wish, 400).await;
+    for what in ["restore", "revert"] {
+        let wish = json!({"snapshot": base, "path": "never"});
+        project.call(what, wish, 404).await;
+        let wish = json!({"snapshot": base, "path": "/"});
+        project.call(what, wish, 400).await;
+    }
     let wish = json!({"snapshot": "0".repeat(64)});
     project.call("revert", wish, 404).await;
     let wish = json!({"snapshot": base, "path": "a/below"});
@@ -525,13 +567,15 @@ async fn an_agent_neither_sees_nor_changes_what_is_hidden() {
         let made = project.call_as(&key, "apply", wish, 200).await;
         assert_eq!(made["landedCount"], 0, "{made}");
         let wish = json!({"snapshot": before, "path": path});
-        let back = project.call_as(&key, "revert", wish, 404).await;
+        let back = project.call_as(&key, "revert", wish.clone(), 404).await;
+        let restored = project.call_as(&key, "restore", wish, 404).await;
         let told = [
             &refused["error"]["message"],
             &gone["error"]["message"],
             &made["refused"],
             &made["same"],
             &back["error"]["message"],
+            &restored["error"]["message"],
         ];
         answers.push(told.map(|told| told.to_string().replace(name, "NAME")));
     }

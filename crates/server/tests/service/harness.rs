@@ -1,17 +1,25 @@
 //! A server of its own for each test, and nothing left of it afterwards.
 
+use std::fs::Permissions;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
+use elevo_sandbox::sim::SimEngine;
 use elevo_server::{Config, Server};
+use elevo_testkit::binary::under_test;
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::{self, client::IntoClientRequest};
 
 /// The key that the servers of these tests are given.
 pub(crate) const KEY: &str = "test-key-0123456789-0123456789-0123456789";
+
+/// Where no container engine listens.
+const NO_ENGINE: &str = "unix:///nonexistent/docker.sock";
 
 /// A running server.
 pub(crate) struct Service {
@@ -23,6 +31,8 @@ pub(crate) struct Service {
     settings: Vec<(String, String)>,
     /// The server, if it is no process of its own.
     here: Option<Server>,
+    /// The engine of a server in this process, where `/workspace` is elsewhere.
+    simulated: Option<SimEngine>,
     _directory: tempfile::TempDir,
 }
 
@@ -83,7 +93,80 @@ impl Service {
         service
     }
 
-    fn new(settings: &[(&str, &str)]) -> Self {
+    /// Starts one that has neither a container engine nor an agent. An older
+    /// binary cannot do that, and has them.
+    pub(crate) fn start_without_engine(settings: &[(&str, &str)]) -> Self {
+        if std::env::var_os("ELEVO_SERVER_BINARY").is_some() {
+            return Self::start_bare(settings);
+        }
+        let mut service = Self::new_without_engine(settings);
+        service.run();
+        service
+    }
+
+    /// Starts one in this process on a simulated engine with the image and the
+    /// template `base`; the engine goes on when the server is stopped.
+    pub(crate) async fn start_simulated(change: impl FnOnce(&mut Config)) -> (Self, SimEngine) {
+        let engine = SimEngine::new(["base"]);
+        let mut service = Self::new_without_engine(&[("AGENT_BINARY", &agent())]);
+        service.run_simulated(&engine, change).await;
+        let body = json!({"name": "base", "image": "base"});
+        service
+            .expect(Method::POST, "/api/v1/templates", Some(body), 201)
+            .await;
+        (service, engine)
+    }
+
+    /// Runs a server in this process on a simulated engine.
+    pub(crate) async fn run_simulated(
+        &mut self,
+        engine: &SimEngine,
+        change: impl FnOnce(&mut Config),
+    ) {
+        let mut config = Config::read(None, self.settings.clone()).unwrap();
+        change(&mut config);
+        // A process of a simulated container walks the path to its files.
+        let root = self.data.parent().unwrap();
+        std::fs::set_permissions(root, Permissions::from_mode(0o711)).unwrap();
+        let runtime = Arc::new(engine.runtime("sim"));
+        let mut server = Server::start_on(config.clone(), runtime.clone()).await;
+        for _ in 0..300 {
+            match &server {
+                // A task of the server before ends in a moment, and then closes the
+                // store.
+                Err(error) if error.to_string().contains("is being written to") => {
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    server = Server::start_on(config.clone(), runtime.clone()).await;
+                }
+                _ => break,
+            }
+        }
+        let server = server.unwrap();
+        self.url = format!("http://{}", server.addresses().api);
+        self.metrics = format!("http://{}", server.addresses().metrics);
+        self.here = Some(server);
+        self.simulated = Some(engine.clone());
+    }
+
+    /// Stops the server in this process.
+    pub(crate) async fn stop_here(&mut self) {
+        self.here.take().unwrap().stop().await;
+    }
+
+    pub(crate) fn new_without_engine(settings: &[(&str, &str)]) -> Self {
+        let mut service = Self::with_engine(None, settings);
+        service
+            .settings
+            .push(("DOCKER_HOST".into(), NO_ENGINE.into()));
+        service
+    }
+
+    pub(crate) fn new(settings: &[(&str, &str)]) -> Self {
+        let engine = [("DOCKER_HOST", &*docker_host()), ("AGENT_BINARY", &agent())];
+        Self::with_engine(Some(engine), settings)
+    }
+
+    fn with_engine(engine: Option<[(&str, &str); 2]>, settings: &[(&str, &str)]) -> Self {
         elevo_server::choose_cryptography();
         let directory = tempfile::Builder::new()
             .prefix("elevo-service-")
@@ -95,21 +178,18 @@ impl Service {
             ("API_PORT", "0"),
             ("METRICS_PORT", "0"),
             ("API_KEY", KEY),
-            ("DOCKER_HOST", &docker_host()),
-            ("AGENT_BINARY", &agent()),
             ("DEFAULT_NETWORK", "none"),
             ("POOL_SIZE", "4g"),
             ("DEFAULT_DISK", "256m"),
             ("DEFAULT_MEMORY", "256m"),
+            // Streams that tests leave open need not end by themselves.
+            ("STOP_GRACE", "2"),
             ("RUST_LOG", "info"),
         ]
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .to_vec();
-        all.extend(
-            settings
-                .iter()
-                .map(|(n, v)| ((*n).to_owned(), (*v).to_owned())),
-        );
+        let given = engine.iter().flatten().chain(settings);
+        all.extend(given.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
         Self {
             child: None,
             url: String::new(),
@@ -118,14 +198,23 @@ impl Service {
             http: reqwest::Client::new(),
             settings: all,
             here: None,
+            simulated: None,
             _directory: directory,
         }
     }
 
     /// Runs the server, and learns where it listens from its log.
     pub(crate) fn run(&mut self) {
+        let ran = self.try_run(&[]);
+        ran.unwrap_or_else(|text| panic!("the server has ended: {text}"));
+    }
+
+    /// The same with arguments. Returns its last words if it does not start.
+    pub(crate) fn try_run(&mut self, arguments: &[&str]) -> Result<(), String> {
         let log = self.data.with_file_name("log");
-        let mut child = Command::new(env!("CARGO_BIN_EXE_workspace-server"))
+        let built = env!("CARGO_BIN_EXE_workspace-server");
+        let mut child = Command::new(under_test("ELEVO_SERVER_BINARY", built))
+            .args(arguments)
             .env_clear()
             .env("PATH", std::env::var("PATH").unwrap_or_default())
             .envs(self.settings.iter().cloned())
@@ -138,7 +227,10 @@ impl Service {
         loop {
             let before = text.len();
             let read = lines.read_line(&mut text).unwrap();
-            assert!(read > 0, "the server has ended: {text}");
+            if read == 0 {
+                assert!(!child.wait().unwrap().success(), "{text}");
+                return Err(text);
+            }
             let Ok(line) = serde_json::from_str::<Value>(&text[before..]) else {
                 continue;
             };
@@ -158,6 +250,7 @@ impl Service {
             let _ = std::io::copy(&mut lines, &mut out);
         });
         self.child = Some(child);
+        Ok(())
     }
 
     /// `kill -9`.
@@ -169,9 +262,19 @@ impl Service {
 
     /// Asks it to end, and waits.
     pub(crate) fn stop(&mut self) {
-        let mut child = self.child.take().unwrap();
-        let pid = rustix::process::Pid::from_child(&child);
+        self.terminate();
+        self.wait();
+    }
+
+    /// Asks it to end.
+    pub(crate) fn terminate(&self) {
+        let pid = rustix::process::Pid::from_child(self.child.as_ref().unwrap());
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    }
+
+    /// Waits for its end.
+    pub(crate) fn wait(&mut self) {
+        let mut child = self.child.take().unwrap();
         assert!(child.wait().unwrap().success());
     }
 
@@ -193,6 +296,12 @@ impl Service {
         let log = std::fs::read_to_string(self.data.with_file_name("log")).unwrap_or_default();
         let is_bad = |line: &&str| line.contains("\"ERROR\"");
         log.lines().filter(is_bad).map(str::to_owned).collect()
+    }
+
+    /// Whether a text is in its log.
+    pub(crate) fn logged(&self, text: &str) -> bool {
+        let log = std::fs::read_to_string(self.data.with_file_name("log"));
+        log.unwrap_or_default().contains(text)
     }
 
     pub(crate) fn request(&self, method: Method, path: &str) -> RequestBuilder {
@@ -260,7 +369,11 @@ impl Service {
     /// Runs a command to its end.
     pub(crate) async fn run_in(&self, id: &str, command: &str) -> Value {
         let path = format!("/api/v1/sandboxes/{id}/process/run");
-        self.post(&path, json!({"command": command})).await
+        let mut wish = json!({"command": command});
+        if let Some(engine) = &self.simulated {
+            wish["cwd"] = json!(engine.path(id, "/workspace").unwrap());
+        }
+        self.post(&path, wish).await
     }
 
     /// What a command prints; it must succeed.
@@ -277,6 +390,9 @@ impl Service {
 
     /// Containers of this server that are there, running or not.
     pub(crate) fn containers(&self) -> Vec<String> {
+        if self.engine() == NO_ENGINE {
+            return Vec::new();
+        }
         let format = "{{.Names}} {{.Label \"elevo.server\"}}";
         let all = docker(&[
             "ps",
@@ -299,9 +415,13 @@ impl Service {
 
     /// Asks the engine that this server uses.
     fn docker(&self, arguments: &[&str]) -> String {
+        docker_at(self.engine(), arguments)
+    }
+
+    /// The address of the engine that this server uses.
+    fn engine(&self) -> &str {
         let mut hosts = self.settings.iter().rev();
-        let host = hosts.find(|(name, _)| name == "DOCKER_HOST").unwrap();
-        docker_at(&host.1, arguments)
+        &hosts.find(|(name, _)| name == "DOCKER_HOST").unwrap().1
     }
 
     /// Mounts below the data directory.

@@ -187,8 +187,8 @@ async fn sandboxes_stop_and_start_again_with_their_files() {
 
     // A container that ends by itself is noticed, and can be left again.
     docker(&["kill", &id]);
-    eventually("the sandbox is stopped", async || {
-        service.get(&format!("/api/v1/sandboxes/{id}")).await["state"] == "stopped"
+    eventually("the sandbox has failed", async || {
+        service.get(&format!("/api/v1/sandboxes/{id}")).await["state"] == "error"
     })
     .await;
     docker(&["rm", "-f", &id]);

@@ -155,6 +155,7 @@ async fn assert_refused_everywhere(service: &Service, id: &str, snapshots: &[Str
     let wishes = [
         (revert.clone(), json!({"snapshot": gone})),
         (revert.clone(), json!({"snapshot": gone, "path": "a.txt"})),
+        (of("restore"), json!({"snapshot": gone, "path": "a.txt"})),
         // Taking it back needs what was before.
         (revert, json!({"snapshot": snapshots[5]})),
         (

@@ -46,6 +46,7 @@ const OF_THE_TENANT: &[(&str, &str, u16, u16)] = &[
     ("get", "/api/v1/projects/{id}/diff", 404, 200),
     ("post", "/api/v1/projects/{id}/apply", 404, 200),
     ("post", "/api/v1/projects/{id}/revert", 404, 404),
+    ("post", "/api/v1/projects/{id}/restore", 404, 404),
     ("post", "/api/v1/projects/{id}/import", 404, 404),
     ("get", "/api/v1/projects/{id}/archive", 404, 200),
     ("put", "/api/v1/projects/{id}/archive", 404, 422),
@@ -139,6 +140,9 @@ fn request(service: &Service, route: &Route, ids: &Ids, template: &str) -> Reque
         "merge" | "complete" | "refresh" => json!({}),
         "apply" => json!({"files": [{"path": "core/secret", "content": "mine"}]}),
         "revert" | "import" => json!({"snapshot": "0".repeat(64)}),
+        "restore" if route.path.contains("projects") => {
+            json!({"snapshot": "0".repeat(64), "path": "x"})
+        }
         "sandboxes" if route.method == "post" => json!({"template": template}),
         "batch-delete" => json!({"ids": [sandbox]}),
         "extend" => json!({"seconds": 1}),

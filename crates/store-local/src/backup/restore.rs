@@ -11,6 +11,7 @@ use crate::lock::WriterLock;
 use crate::open::{OpenError, check_room, remove_unfinished};
 use crate::options::Options;
 use crate::rocks;
+use crate::stamp::{server_stamp, set_server_stamp};
 
 /// A backup that was restored.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,6 +64,9 @@ pub fn restore(
         }
     }
     files::sync(&database)?;
+    if let Some(stamp) = server_stamp(&backup)? {
+        set_server_stamp(path, &stamp)?;
+    }
     format::write(path).map_err(|error| OpenError::io(path, error))?;
     // The log is as whole as the backup's.
     lock.end_orderly();

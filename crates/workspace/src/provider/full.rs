@@ -9,6 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use elevo_core::Name;
 use elevo_engine::{
     CheckoutOptions, ImportOptions, NewStatCache, Owner, Present, Progress, Repository, Seed,
     StatCache, checkout, import_again, look_again, note_checkout,
@@ -103,6 +104,7 @@ impl FullProvider {
         let options = CheckoutOptions {
             threads: self.threads,
             leave_out: Vec::new(),
+            ignoring: None,
             force: false,
             seed,
             owner,
@@ -178,7 +180,8 @@ impl FullProvider {
     fn options(&self) -> ImportOptions {
         ImportOptions {
             threads: self.threads,
-            leave_out: Vec::new(),
+            leave_out: vec![Name::reserved()],
+            ignoring: None,
         }
     }
 }

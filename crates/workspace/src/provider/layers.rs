@@ -76,6 +76,7 @@ impl Layers {
         let options = CheckoutOptions {
             threads,
             leave_out: Vec::new(),
+            ignoring: None,
             force: false,
             seed: None,
             owner: None,

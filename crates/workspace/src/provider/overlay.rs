@@ -27,6 +27,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use elevo_core::Name;
 use elevo_engine::{
     ImportOptions, Marks, NewStatCache, Owner, Progress, Repository, StatCache, import_upper,
     look_upper,
@@ -156,7 +157,8 @@ impl OverlayProvider {
     fn options(&self) -> ImportOptions {
         ImportOptions {
             threads: self.threads,
-            leave_out: Vec::new(),
+            leave_out: vec![Name::reserved()],
+            ignoring: None,
         }
     }
 }

@@ -116,6 +116,7 @@ impl Workspaces {
         let options = CheckoutOptions {
             threads: self.threads,
             leave_out: Vec::new(),
+            ignoring: None,
             force: known.is_none(),
             seed: None,
             owner: record.owner,

@@ -70,6 +70,24 @@ impl Workspaces {
         info: CommitInfo,
         progress: &Progress,
     ) -> Result<Snapshotted> {
+        let taken = self.store_files(&record, held, info, progress)?;
+        if taken.is_new {
+            let mut registry = self.registry.lock()?;
+            let base = taken.id;
+            registry.set(Record { base, ..record })?;
+        }
+        Ok(taken)
+    }
+
+    /// Stores what is in a workspace as a snapshot, without making that its
+    /// base.
+    pub(super) fn store_files(
+        &self,
+        record: &Record,
+        held: &Held,
+        info: CommitInfo,
+        progress: &Progress,
+    ) -> Result<Snapshotted> {
         if record.read_only {
             return Ok(Snapshotted {
                 id: record.base,
@@ -79,9 +97,9 @@ impl Workspaces {
         }
         let base = self.snapshot_of(record.base)?;
         let made_from = self.snapshot_of(record.origin)?;
-        let origin = origin(&record, &made_from);
+        let origin = origin(record, &made_from);
         let reading = self
-            .provider_of(&record)
+            .provider_of(record)
             .read(&held.place, origin, progress)?;
         let losses = reading.losses().to_vec();
         let is_new = !is_same(&reading, &base);
@@ -89,8 +107,6 @@ impl Workspaces {
         if is_new {
             let parents = vec![record.base];
             id = reading.commit(&self.repository, CommitInfo { parents, ..info })?;
-            let mut registry = self.registry.lock()?;
-            registry.set(Record { base: id, ..record })?;
         } else {
             reading.keep(id);
         }

@@ -245,6 +245,7 @@ pub(crate) const LIMIT: u64 = 16 << 20;
 const OPTIONS: ImportOptions = ImportOptions {
     threads: 2,
     leave_out: Vec::new(),
+    ignoring: None,
 };
 
 impl Bench {

@@ -30,6 +30,7 @@ pub(crate) fn numbered(bench: &Bench, count: usize) -> Vec<SnapshotId> {
         let options = ImportOptions {
             threads: 1,
             leave_out: Vec::new(),
+            ignoring: None,
         };
         let (repository, from) = (&bench.repository, directory.path());
         let imported = import(repository, from, &options, &progress()).unwrap();

@@ -10,7 +10,7 @@ use super::{bytes, damaged, get, json, number, optional_time, tenant_id, time};
 use crate::error::Result;
 use crate::records::{
     FileVersion, LogEntry, PathChange, Project, ProjectPolicy, Retention, Review, Sides, Tag,
-    Workspace,
+    Unsettled, Workspace,
 };
 use crate::stored;
 
@@ -88,8 +88,18 @@ pub(in crate::sqlite) fn workspace(row: &SqliteRow) -> Result<Workspace> {
         follows: get(row, "follows")?,
         state: word(row, "state")?,
         last_merge: optional_time(row, "last_merge")?,
+        expires: optional_time(row, "expires")?,
         created: time(row, "created")?,
         updated: time(row, "updated")?,
+    })
+}
+
+pub(in crate::sqlite) fn unsettled(row: &SqliteRow) -> Result<Unsettled> {
+    Ok(Unsettled {
+        path: path(row, "path")?,
+        seen: entry(row, "seen")?,
+        left: entry(row, "entry_left")?,
+        marked: get(row, "marked")?,
     })
 }
 

@@ -25,7 +25,7 @@ const PROJECT: &str = "
         'all', NULL);
     INSERT INTO policies VALUES ('p', '{}');
     INSERT INTO workspaces VALUES ('w', zeroblob(16), 'p', NULL, 'k', NULL, zeroblob(32),
-        zeroblob(32), 0, '{}', 0, 0, 'live', NULL, 1, 1);
+        zeroblob(32), 0, '{}', 0, 0, 'live', NULL, 1, 1, NULL);
     INSERT INTO landings VALUES ('p', 1, zeroblob(32), zeroblob(32), 'merge', NULL, NULL, 'k', '',
         NULL, '{}', 1);
     INSERT INTO versions VALUES ('p', 1, x'61', 'added', NULL, NULL, x'0101a4', 1, 0, 'take');

@@ -11,7 +11,7 @@ use crate::conformance::Place;
 use crate::error::Error;
 use crate::query::SandboxQuery;
 use crate::records::{Agent, ApiKey, KeyLimits, Sandbox, Template, Tenant};
-use crate::request::{Begun, IdempotentRequest};
+use crate::request::{Begun, IdempotentRequest, RequestRun};
 
 /// The whole schema, as text.
 async fn schema(catalog: &SqliteCatalog) -> String {
@@ -103,13 +103,8 @@ async fn assert_holds_version_1(catalog: &SqliteCatalog) {
     assert_eq!(catalog.templates().await.unwrap(), [template()]);
     let installation = catalog.setting("installation").await.unwrap();
     assert_eq!(installation.as_deref(), Some("it's this one"));
-    let done = Begun::Done {
-        status: 201,
-        body: b"{}".to_vec(),
-    };
-    assert_eq!(catalog.begin(&request("done")).await.unwrap(), done);
-    let running = catalog.begin(&request("running")).await.unwrap();
-    assert_eq!(running, Begun::Running);
+    // Version 6 names requests otherwise, and forgets those of before.
+    assert_eq!(catalog.begin(&request()).await.unwrap(), Begun::New);
 }
 
 fn tenant() -> Tenant {
@@ -183,12 +178,15 @@ fn template() -> Template {
     }
 }
 
-fn request(key: &str) -> IdempotentRequest {
+fn request() -> IdempotentRequest {
     IdempotentRequest {
-        tenant: TENANT,
-        key: key.into(),
-        route: "POST /api/v1/sandboxes".into(),
+        run: RequestRun {
+            tenant: TENANT,
+            name: [0x44; 32],
+            process: "process".into(),
+        },
         fingerprint: [0x33; 32],
+        id: "id".into(),
         now: at(1_700_000_005),
         keep_until: at(1_700_086_405),
     }

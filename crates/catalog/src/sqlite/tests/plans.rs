@@ -35,6 +35,7 @@ async fn assert_plans(statements: &[(&str, &[&str])]) {
 
 #[tokio::test]
 async fn no_statement_reads_a_whole_table_or_sorts_it() {
+    use super::super::requests::RELEASE_ALL_BUT;
     use super::super::sandboxes::{COUNT_ALL, COUNT_OF_KEY};
     let place = Temporary::new();
     let catalog = place.open().await;
@@ -62,10 +63,7 @@ async fn no_statement_reads_a_whole_table_or_sorts_it() {
             "SELECT rowid FROM requests WHERE keep_until <= ? LIMIT ?",
             "requests_by_age (keep_until<?)",
         ),
-        (
-            "DELETE FROM requests WHERE status IS NULL",
-            "requests_running",
-        ),
+        (RELEASE_ALL_BUT, "requests_at_work (process>?)"),
     ] {
         let plan = plan(&catalog, statement).await;
         assert!(plan.contains(index), "{statement}:\n{plan}");
@@ -163,6 +161,14 @@ async fn lists_of_projects_and_what_is_theirs_are_in_the_order_of_an_index() {
             &["reviews_open_of_workspace (workspace=? AND path>?)"],
         ),
         (SELECT_EXPIRED, &["reviews_by_expiry (expires<?)"]),
+        (
+            super::super::workspaces::SELECT_EXPIRED,
+            &["workspaces_by_expiry (expires<?)"],
+        ),
+        (
+            super::super::sandboxes::SELECT_BY_WORKSPACE,
+            &["sandboxes_by_workspace (tenant=? AND workspace=?)"],
+        ),
     ])
     .await;
 }

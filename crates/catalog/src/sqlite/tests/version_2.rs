@@ -63,6 +63,7 @@ fn workspace() -> Workspace {
         follows: true,
         state: WorkspaceState::Parked,
         last_merge: Some(at(3)),
+        expires: None,
         created: at(1),
         updated: at(3),
     }

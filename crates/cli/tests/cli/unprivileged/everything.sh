@@ -106,7 +106,8 @@ try() {
     [[ $(cat "$path/file" "$path/late" "$path/new/file") == $'changed\nlate\nnew' ]]
     [[ $(ws status three) == $'A\tlate' ]]
     [[ ! -e $path/src && -e $path/moved/deep/numbers ]]
-    ws rm one two three
+    refused 4 "in no snapshot" ws rm three
+    ws rm --discard one two three
 }
 
 try copy
@@ -120,14 +121,14 @@ together() {
     read -r _ <../begun
     [[ $(ws run shared -- cat mine) == mine ]]
     ws run shared -- sh -ec 'echo yours >yours'
-    refused 5 "commands still run in workspace \`shared\`" ws rm shared
+    refused 5 "commands still run in workspace \`shared\`" ws rm --discard shared
     refused 5 "commands still run in workspace \`shared\`" ws park shared
     refused 5 "commands still run in workspace \`shared\`" ws path shared
     [[ $(ws status shared) == $'A\tmine\nA\tyours' ]]
     echo >../end
     wait "$running"
     [[ $(cat ../said) == *yours ]]
-    ws rm shared
+    ws rm --discard shared
     rm ../begun ../end
 }
 
@@ -200,7 +201,7 @@ over_served() {
     served 0
     [[ $(ws run served -- cat file new/file empty/../moved/deep/numbers | wc -l) == 1002 ]]
     served 1
-    ws rm served
+    ws rm --discard served
     served 0
     chmod 755 "$layers"
     rm -rf "$layers"

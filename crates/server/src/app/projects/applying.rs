@@ -1,5 +1,4 @@
-//! Changes from somebody without a workspace: patches, files as they shall be,
-//! and taking back what has landed.
+//! Changes without a workspace: patches, and files as they shall be.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -11,19 +10,17 @@ use diffy::patch_set::FileMode;
 use elevo_api as api;
 use elevo_api::Scope;
 use elevo_catalog::{LandingKind, Project};
-use elevo_core::{ErrorCode, TreePath};
+use elevo_core::TreePath;
 use elevo_engine::{Attributes, CommitInfo, Error as EngineError, StateTree};
 use elevo_objects::{Entry, Mode, Tree};
 
-use super::landing::{Done, Job};
+use super::landing::Job;
 use super::merging::job;
-use super::out;
 use super::patch::{self, Edit, EditKind, checked, misfit, patched, refused, refused_at};
-use super::reading::tree_path;
 use crate::app::diff::readable;
 use crate::app::files::info;
 use crate::app::kept::Kept;
-use crate::app::{App, Principal, parts};
+use crate::app::{App, Once, Principal, parts};
 use crate::failure::{Failure, Result};
 
 /// The largest file that is patched.
@@ -36,12 +33,12 @@ impl App {
         who: &Principal,
         id: &str,
         wish: api::Apply,
-        request: Option<String>,
+        once: Once,
     ) -> Result<api::MergeResult> {
         who.needs(Scope::ProjectsWrite)?;
         let project = self.project_of(who, id).await?;
         self.check_override(&project, wish.merge.strategy).await?;
-        if let Some(done) = self.done_before(&project, request.as_deref()).await? {
+        if let Some(done) = self.landed_before(&project, &once).await? {
             return Ok(done);
         }
         let (base, tree) = self.changeable(who, &project, wish.base.as_deref()).await?;
@@ -62,31 +59,17 @@ impl App {
         let job = Job {
             kind: LandingKind::Apply,
             base: Some(base),
-            ..job(who, &wish.merge, committed(&tree, said).await?, request)
+            ..job(
+                who,
+                &wish.merge,
+                committed(&tree, said).await?,
+                once.landing(),
+            )
         };
+        if wish.merge.dry_run {
+            once.rehearsed();
+        }
         self.settle(&project, job, wish.merge.dry_run).await
-    }
-
-    /// What a request that was carried out before has led to.
-    pub(super) async fn done_before(
-        &self,
-        project: &Project,
-        request: Option<&str>,
-    ) -> Result<Option<api::MergeResult>> {
-        let Some(request) = request else {
-            return Ok(None);
-        };
-        let found = self.catalog.landing_by_request(&project.id, request);
-        let Some(landed) = found.await? else {
-            return Ok(None);
-        };
-        let done = Done {
-            head: landed.head,
-            sequence: landed.sequence,
-            merge: None,
-            reviews: Default::default(),
-        };
-        Ok(Some(out::merge_result(project, &done, done.head, false)))
     }
 
     /// A state of the project as this principal sees it, to be changed: what
@@ -103,86 +86,6 @@ impl App {
         let repository = self.homes.repository(who.tenant);
         let tree = StateTree::open(&repository, base.id).await?;
         Ok((base, tree))
-    }
-
-    /// Takes back what one step has changed, or makes a path what it was.
-    pub(crate) async fn revert(
-        self: &Arc<Self>,
-        who: &Principal,
-        id: &str,
-        wish: api::Revert,
-        request: Option<String>,
-    ) -> Result<api::MergeResult> {
-        who.needs(Scope::ProjectsWrite)?;
-        let project = self.project_of(who, id).await?;
-        self.check_override(&project, wish.merge.strategy).await?;
-        if let Some(done) = self.done_before(&project, request.as_deref()).await? {
-            return Ok(done);
-        }
-        let (base, theirs) = match wish.path.as_deref().filter(|path| !path.is_empty()) {
-            Some(path) => self.path_back(who, &project, &wish.snapshot, path).await?,
-            None => self.step_back(who, &project, &wish.snapshot).await?,
-        };
-        let mut wish = wish.merge;
-        if wish.message.is_empty() {
-            wish.message = format!("back to {}", theirs.id);
-        }
-        let job = Job {
-            kind: LandingKind::Revert,
-            base: Some(base),
-            ..job(who, &wish, theirs, request)
-        };
-        self.settle(&project, job, wish.dry_run).await
-    }
-
-    /// The state after a step and the one before it.
-    async fn step_back(
-        &self,
-        who: &Principal,
-        project: &Project,
-        snapshot: &str,
-    ) -> Result<(Kept, Kept)> {
-        let after = self.version(project, Some(snapshot)).await?;
-        let landed = self.catalog.landing_of_snapshot(&project.id, after.id);
-        let landed = landed.await?;
-        let landed = landed.ok_or_else(|| {
-            let message = "the project began with this snapshot, so nothing can be taken back";
-            Failure::new(ErrorCode::SnapshotNotFound, message)
-        })?;
-        let view = self.view_of(who, project).await?;
-        let before = self.keep_version(project, landed.parent).await?;
-        let base = self.visible_part(who, &after, &view).await?;
-        let theirs = self.visible_part(who, &before, &view).await?;
-        Ok((base, theirs))
-    }
-
-    /// The head, and the head with a path as it was.
-    async fn path_back(
-        &self,
-        who: &Principal,
-        project: &Project,
-        snapshot: &str,
-        path: &str,
-    ) -> Result<(Kept, Kept)> {
-        let path = tree_path(path)?;
-        if path.is_root() {
-            return Err(Failure::invalid("`path` is a file or a directory in it"));
-        }
-        let (_, earlier) = self.changeable(who, project, Some(snapshot)).await?;
-        let (base, tree) = self.changeable(who, project, None).await?;
-        let then = earlier.entry(&path).await?;
-        if then.is_none() && tree.entry(&path).await?.is_none() {
-            let path = readable(path.as_bytes());
-            let message = format!("`{path}` is in neither state of the project");
-            return Err(Failure::new(ErrorCode::PathNotFound, message).about("path", path));
-        }
-        let put = match then {
-            Some(entry) => tree.put(&path, entry).await,
-            None => removed(&tree, &path).await,
-        };
-        put.map_err(|error| not_put(&path, error))?;
-        let said = format!("{} as it was", readable(path.as_bytes()));
-        Ok((base, committed(&tree, info(who, said)).await?))
     }
 }
 
@@ -321,7 +224,7 @@ async fn write_file(
     tree.write(path, content, attributes).await
 }
 
-async fn removed(tree: &StateTree, path: &TreePath) -> Result<(), EngineError> {
+pub(super) async fn removed(tree: &StateTree, path: &TreePath) -> Result<(), EngineError> {
     match tree.remove(path).await {
         Err(EngineError::NotFound(_)) => Ok(()),
         other => other,
@@ -399,7 +302,7 @@ fn one_of(path: &TreePath) -> Failure {
 }
 
 /// What is in the way of a path.
-fn not_put(path: &TreePath, error: EngineError) -> Failure {
+pub(super) fn not_put(path: &TreePath, error: EngineError) -> Failure {
     match error {
         EngineError::NotADirectory(_) => refused_at(path, "a file is where it needs a directory"),
         EngineError::NotAFile(_) => refused_at(path, "a directory is there"),

@@ -77,11 +77,8 @@ impl App {
         target: Target,
         (path, revision): (PathBuf, String),
     ) -> Result<api::ImportResult> {
-        if target.request.as_ref().is_some_and(|name| name.len() > 200) {
-            return Err(Failure::invalid(
-                "`Idempotency-Key` has more than 200 bytes",
-            ));
-        }
+        // Some steps may have landed when another is refused.
+        target.once.note(&"history").await?;
         let (sender, commits) = mpsc::channel(2 * BATCH);
         let store = self.homes.repository(target.who.tenant);
         let reading = parts::blocking(move || read_all(&store, &path, &revision, &sender));
@@ -173,8 +170,8 @@ fn step(target: &Target, read: &Read, base: Kept, theirs: Kept) -> Job {
     };
     // The last step has the name of the whole, so that it is known when all of
     // it is done; what was done before an interruption is not done again.
-    let request = target.request.as_ref().map(|name| match read.left {
-        0 => name.clone(),
+    let request = target.once.landing().map(|name| match read.left {
+        0 => name,
         _ => format!("{name}/{}", read.commit.id),
     });
     Job {

@@ -298,6 +298,7 @@ fn log_out(entry: &LogEntry) -> api::LogEntry {
         kind: entry.kind.to_string(),
         agent: entry.agent.clone(),
         workspace: entry.workspace.clone(),
+        decided: serde_json::from_value(entry.counts["decided"].clone()).unwrap_or_default(),
         message: entry.message.clone(),
         changed: entry.counts["landed"].as_u64().unwrap_or_default(),
         created_at: clock::text(entry.created),

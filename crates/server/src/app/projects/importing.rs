@@ -9,8 +9,11 @@ use elevo_api as api;
 use elevo_api::Scope;
 use elevo_archive::Limits;
 use elevo_catalog::{LandingKind, Project};
-use elevo_core::{ErrorCode, Name, TreePath};
-use elevo_engine::{Diff, Error as EngineError, ImportOptions, Progress, Repository, StateTree};
+use elevo_core::{ErrorCode, Name, RESERVED_NAME, TreePath};
+use elevo_engine::{
+    Diff, Error as EngineError, Ignoring, ImportOptions, Progress, Repository, StateTree,
+};
+use elevo_merge::IgnoreFiles;
 use elevo_objects::{Entry, Mode, Tree};
 use futures::executor::block_on;
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -23,15 +26,15 @@ use crate::app::archives::receive;
 use crate::app::diff::readable;
 use crate::app::files::{info, losses_out};
 use crate::app::kept::{Kept, writing};
-use crate::app::{App, Principal, parts};
+use crate::app::{App, Once, Principal, parts};
 use crate::archive;
 use crate::failure::{Failure, Result};
 
 /// As many imports read at once; others wait.
 static READING: Semaphore = Semaphore::const_new(4);
 
-/// What is never part of a project.
-const GIT: &[u8] = b".git";
+/// Names that are never in a project.
+const NEVER: [&[u8]; 2] = [b".git", RESERVED_NAME];
 
 /// Files that were read, as a snapshot of their own.
 pub(super) struct Files {
@@ -45,7 +48,9 @@ pub(super) struct Target {
     pub(super) project: Project,
     pub(super) path: TreePath,
     pub(super) message: String,
-    pub(super) request: Option<String>,
+    /// Whether only to say what would happen.
+    pub(super) dry_run: bool,
+    pub(super) once: Once,
 }
 
 impl App {
@@ -56,14 +61,18 @@ impl App {
         who: &Principal,
         id: &str,
         wish: api::ImportSource,
-        request: Option<String>,
+        once: Once,
     ) -> Result<api::ImportResult> {
         who.needs(Scope::ProjectsWrite)?;
         if wish.directory.is_some() || wish.git.is_some() {
             who.needs(Scope::Host)?;
         }
         let path = wish.path.clone().unwrap_or_default();
-        let target = self.target(who, id, &path, &wish.message, request).await?;
+        let target = Target {
+            message: wish.message.clone(),
+            dry_run: wish.dry_run,
+            ..self.target(who, id, &path, once).await?
+        };
         if let Some(done) = self.imported_before(&target).await? {
             return Ok(done);
         }
@@ -80,7 +89,8 @@ impl App {
                 (None, Some(path), None) => {
                     let revision = wish.revision.unwrap_or_else(|| "HEAD".into());
                     let source = (absolute(path.into())?, revision);
-                    match wish.history {
+                    // A rehearsal says what all steps together would change.
+                    match wish.history && !target.dry_run {
                         true => return app.land_history(target, source).await,
                         false => app.read_git(&target, source).await?,
                     }
@@ -100,12 +110,15 @@ impl App {
         self: &Arc<Self>,
         who: &Principal,
         id: &str,
-        path: &str,
+        (path, dry_run): (&str, bool),
         from: impl io::Read + Send + 'static,
-        request: Option<String>,
+        once: Once,
     ) -> Result<api::ImportResult> {
         who.needs(Scope::ProjectsWrite)?;
-        let target = self.target(who, id, path, "", request).await?;
+        let target = Target {
+            dry_run,
+            ..self.target(who, id, path, once).await?
+        };
         if let Some(done) = self.imported_before(&target).await? {
             return Ok(done);
         }
@@ -116,25 +129,19 @@ impl App {
         self.land_files(target, LandingKind::Archive, files).await
     }
 
-    async fn target(
-        &self,
-        who: &Principal,
-        id: &str,
-        path: &str,
-        message: &str,
-        request: Option<String>,
-    ) -> Result<Target> {
+    async fn target(&self, who: &Principal, id: &str, path: &str, once: Once) -> Result<Target> {
         Ok(Target {
             who: who.clone(),
             project: self.project_of(who, id).await?,
             path: tree_path(path)?,
-            message: message.to_owned(),
-            request,
+            message: String::new(),
+            dry_run: false,
+            once,
         })
     }
 
     async fn imported_before(&self, target: &Target) -> Result<Option<api::ImportResult>> {
-        let done = self.done_before(&target.project, target.request.as_deref());
+        let done = self.landed_before(&target.project, &target.once);
         Ok(done.await?.map(|merge| api::ImportResult {
             steps: merge.sequence.iter().count() as u64,
             merge,
@@ -146,16 +153,36 @@ impl App {
         let path = absolute(path)?;
         let repository = self.homes.repository(target.who.tenant);
         let said = info(&target.who, format!("imported from {}", path.display()));
-        parts::blocking(move || read(&repository, &path, said)).await
+        let ignoring = self.ignoring(target).await?;
+        parts::blocking(move || read(&repository, &path, said, ignoring)).await
+    }
+
+    /// The rule of merges: what `.gitignore` files name does not come in, unless
+    /// the project has it already or its policy says otherwise.
+    async fn ignoring(&self, target: &Target) -> Result<Option<Ignoring>> {
+        let Target { who, project, .. } = target;
+        if !self.policy_of(project).await?.follows_gitignore() {
+            return Ok(None);
+        }
+        let (_, tree) = self.changeable(who, project, None).await?;
+        let tracked = match target.path.is_root() {
+            true => vec![tree.tree().await?],
+            false => match tree.entry(&target.path).await? {
+                Some(Entry::Directory { tree, .. }) => vec![tree],
+                _ => Vec::new(),
+            },
+        };
+        let rules = Arc::new(IgnoreFiles::default());
+        Ok(Some(Ignoring { rules, tracked }))
     }
 
     async fn read_snapshot(&self, target: &Target, id: &str) -> Result<Files> {
         let kept = self.snapshot_id(&target.who, id).await?;
         let repository = self.homes.repository(target.who.tenant);
         let tree = StateTree::open(&repository, kept.id).await?;
-        let snapshot = match without_git(&tree).await? {
+        let snapshot = match without_never(&tree).await? {
             true => {
-                let said = format!("{} without git", kept.id);
+                let said = format!("{} without .git and .elevo", kept.id);
                 committed(&tree, info(&target.who, said)).await?
             }
             false => kept,
@@ -182,9 +209,12 @@ impl App {
         let job = Job {
             kind,
             base: Some(base),
-            ..job(who, &wish, theirs, target.request.clone())
+            ..job(who, &wish, theirs, target.once.landing())
         };
-        let merge = self.settle(project, job, false).await?;
+        if target.dry_run {
+            target.once.rehearsed();
+        }
+        let merge = self.settle(project, job, target.dry_run).await?;
         Ok(api::ImportResult {
             steps: merge.sequence.iter().count() as u64,
             merge,
@@ -241,27 +271,28 @@ fn absolute(path: PathBuf) -> Result<PathBuf> {
     }
 }
 
-/// Reads a directory into the store, without what git keeps in it.
-fn read(repository: &Repository, path: &Path, said: elevo_engine::CommitInfo) -> Result<Files> {
+/// Reads a directory into the store.
+fn read(
+    repository: &Repository,
+    path: &Path,
+    said: elevo_engine::CommitInfo,
+    ignoring: Option<Ignoring>,
+) -> Result<Files> {
+    let never = NEVER.iter().map(|name| Name::copy_from(name));
     let options = ImportOptions {
         threads: std::thread::available_parallelism().map_or(1, usize::from),
-        leave_out: Name::copy_from(GIT).into_iter().collect(),
+        leave_out: never.flatten().collect(),
+        ignoring,
     };
     let imported = elevo_engine::import(repository, path, &options, &Progress::new())?;
     let not_kept = losses_out(&imported.losses);
-    let again = said.clone();
-    let writing = writing(repository)?;
+    let _writing = writing(repository)?;
     let id = block_on(imported.commit(repository, said))?;
-    let mut snapshot = block_on(Kept::of(repository, id))?;
-    drop(writing);
-    let tree = block_on(StateTree::open(repository, snapshot.id))?;
-    if block_on(without_git(&tree))? {
-        snapshot = block_on(committed(&tree, again))?;
-    }
+    let snapshot = block_on(Kept::of(repository, id))?;
     Ok(Files { snapshot, not_kept })
 }
 
-/// Reads an archive into the store, without what git keeps in it.
+/// Reads an archive into the store.
 fn unpacked(
     repository: &Repository,
     from: impl io::Read + Send,
@@ -270,26 +301,27 @@ fn unpacked(
 ) -> Result<Files> {
     let received = receive(repository, from, limits)?;
     let is_left_out = received.tree.count == 0 && !received.losses.is_empty();
-    if received.entries == 0 || is_left_out {
+    let had_only_git = block_on(without_never(&received.state))?
+        && block_on(received.state.tree())? == Tree::EMPTY;
+    if received.entries == 0 || is_left_out || had_only_git {
         // It would remove everything that it replaces.
         let message = "there is nothing in the archive";
         return Err(Failure::new(ErrorCode::ArchiveRefused, message));
     }
-    block_on(without_git(&received.state))?;
     Ok(Files {
         snapshot: block_on(committed(&received.state, said))?,
         not_kept: losses_out(&received.losses),
     })
 }
 
-/// Takes out `.git` wherever it is; whether there was any.
-async fn without_git(tree: &StateTree) -> Result<bool> {
+/// Removes names that are never in a project; returns whether there were any.
+async fn without_never(tree: &StateTree) -> Result<bool> {
     let repository = tree.repository().clone();
     let mut inside = Diff::new(&repository, Tree::EMPTY, tree.tree().await?);
     let mut found = false;
     while let Some(change) = inside.next().await? {
         let name = change.path.split_last().map(|(_, name)| name);
-        if name.is_some_and(|name| name.as_bytes() == GIT) {
+        if name.is_some_and(|name| NEVER.contains(&name.as_bytes())) {
             tree.remove(&change.path).await?;
             inside.skip_inside();
             found = true;

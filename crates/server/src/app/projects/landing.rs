@@ -10,11 +10,11 @@ use std::collections::{BTreeMap, HashMap};
 
 use elevo_catalog::{
     BaseMove, Error as CatalogError, Landing, LandingKind, Project, Review, ReviewChange,
-    ReviewState, ReviewStep, Sides as ReviewSides, Step, Workspace,
+    ReviewState, ReviewStep, Sides as ReviewSides, Step, Unsettled, Workspace,
 };
 use elevo_core::{ErrorCode, TenantId, TreePath};
 use elevo_engine::{Commit, CommitInfo, Guard, Object, Repository, StateTree};
-use elevo_merge::{Limits, Precedence, Rules, Sides, TreeMerge, merge_trees};
+use elevo_merge::{Limits, Precedence, Refused, Rules, Sides, TreeMerge, Why, merge_trees};
 use elevo_objects::{ObjectKey, SnapshotId};
 use elevo_policy::{Compiled, Strategy};
 use serde_json::json;
@@ -23,6 +23,7 @@ use super::merging::Reviewed;
 use super::out;
 use super::queue::Waiting;
 use super::reviews::put;
+use super::unsettled::Standing;
 use crate::app::App;
 use crate::app::files::SHARED;
 use crate::app::kept::Kept;
@@ -38,6 +39,13 @@ pub(super) struct Job {
     pub(super) kind: LandingKind,
     /// What was changed, if it is not a workspace's base.
     pub(super) base: Option<Kept>,
+    /// The base that the workspace had when `theirs` was taken. The changes of a
+    /// workspace are the difference between these two.
+    pub(super) expected: Option<SnapshotId>,
+    /// Conflicts that the workspace had not settled before.
+    pub(super) unsettled: Vec<Unsettled>,
+    /// Whether the workspace goes afterwards, with all that does not land.
+    pub(super) last: bool,
     /// What it was changed to.
     pub(super) theirs: Kept,
     /// The workspace whose base moves.
@@ -64,6 +72,18 @@ pub(super) struct Decision {
     pub(super) change: ReviewChange,
 }
 
+impl Decision {
+    /// The record for the log, read back as `api::Decided`.
+    fn for_log(&self) -> serde_json::Value {
+        let resolution = self.change.resolution.as_ref();
+        let told = |name: &str| resolution.map(|value| value[name].clone());
+        json!({
+            "by": self.change.by, "name": told("name"),
+            "review": self.review.id, "resolution": told("resolution"),
+        })
+    }
+}
+
 /// What became of a job.
 #[derive(Debug)]
 pub(super) struct Done {
@@ -80,6 +100,16 @@ struct Prepared {
     merge: TreeMerge,
     reviews: HashMap<TreePath, String>,
     commits: Vec<Commit>,
+    /// A snapshot that the merge refers to.
+    _kept: Option<Kept>,
+}
+
+/// A job that was merged.
+struct Outcome {
+    merge: TreeMerge,
+    /// Conflicts of refreshes that the workspace has settled.
+    settled: Vec<TreePath>,
+    kept: Option<Kept>,
 }
 
 /// What jobs of one batch are merged into, one after the other.
@@ -232,8 +262,8 @@ impl App {
     ) -> Result<(SnapshotId, TreeMerge)> {
         let base = self.base(project.tenant, &project.id).await?;
         let workspace = self.workspace_of(&base, job).await?;
-        let merge = self.merge(&base, job, workspace.as_ref()).await?;
-        Ok((base.head, merge))
+        let done = self.merge(&base, job, workspace.as_ref()).await?;
+        Ok((base.head, done.merge))
     }
 
     async fn workspace_of(&self, base: &Base, job: &Job) -> Result<Option<Workspace>> {
@@ -241,9 +271,11 @@ impl App {
             return Ok(None);
         };
         let found = self.catalog.workspace(base.project.tenant, id).await?;
-        found
-            .map(Some)
-            .ok_or_else(|| super::workspaces::no_workspace(id))
+        let found = found.ok_or_else(|| super::workspaces::no_workspace(id))?;
+        match job.expected.is_some_and(|expected| expected != found.base) {
+            true => Err(moved_meanwhile()),
+            false => Ok(Some(found)),
+        }
     }
 
     async fn merge(
@@ -251,10 +283,20 @@ impl App {
         base: &Base,
         job: &Job,
         workspace: Option<&Workspace>,
-    ) -> Result<TreeMerge> {
+    ) -> Result<Outcome> {
         let from = from(base, job, workspace);
         // A refresh may move the base of a workspace meanwhile.
         let _from = base.repository.hold(from).await?;
+        let from = base.repository.snapshot(from).await?;
+        let theirs = base.repository.snapshot(job.theirs.id).await?;
+        let taken = StateTree::at(&base.repository, &theirs);
+        let standing = Standing::of(&taken, &job.unsettled).await?;
+        let kept = standing.without_marked(&base.repository, &from, &theirs);
+        let kept = kept.await?;
+        let theirs = match &kept {
+            Some(kept) => base.repository.snapshot(kept.id).await?,
+            None => theirs,
+        };
         let precedence = ByPriority {
             app: self,
             base,
@@ -268,6 +310,7 @@ impl App {
             careful: job.decides.is_some(),
             instead: job.strategy,
             precedence: &precedence,
+            unsettled: &standing.untouched,
         };
         let limits = Limits {
             renames: job.renames,
@@ -275,17 +318,30 @@ impl App {
             ..Limits::default()
         };
         let sides = Sides {
-            base: &base.repository.snapshot(from).await?,
+            base: &from,
             ours: &base.tree,
-            theirs: &base.repository.snapshot(job.theirs.id).await?,
+            theirs: &theirs,
         };
-        Ok(merge_trees(&sides, &rules, &self.drivers, &limits).await?)
+        let mut merge = merge_trees(&sides, &rules, &self.drivers, &limits).await?;
+        standing.refuse(&mut merge);
+        Ok(Outcome {
+            merge,
+            settled: standing.settled,
+            kept,
+        })
     }
 
     async fn prepare(&self, base: &Base, job: &Job) -> Result<Prepared> {
         let open = self.open_reviews(job.workspace.as_deref());
         let (workspace, open) = tokio::try_join!(self.workspace_of(base, job), open)?;
-        let merge = self.merge(base, job, workspace.as_ref()).await?;
+        let Outcome {
+            merge,
+            settled,
+            kept,
+        } = self.merge(base, job, workspace.as_ref()).await?;
+        if job.last && merge.refused.iter().any(is_marked) {
+            return Err(out::unfinished(&merge));
+        }
         if job.atomic && !(merge.conflicts.is_empty() && merge.refused.is_empty()) {
             return Err(out::not_atomic(&merge, base.head, &job.theirs.id));
         }
@@ -295,8 +351,8 @@ impl App {
             return Err(failure.about("limit", elevo_catalog::MAX_REVIEWS));
         }
         if let (Some(_), Some(refused)) = (&job.decides, merge.refused.first()) {
-            let failure = Failure::new(ErrorCode::PolicyRefused, refused.refusal.to_string());
-            return Err(failure.remediation(refused.refusal.remedy()));
+            let failure = Failure::new(ErrorCode::PolicyRefused, refused.why.to_string());
+            return Err(failure.remediation(refused.why.remedy()));
         }
         let mut commits = Vec::new();
         let snapshot = match merge.landed.is_empty() {
@@ -310,7 +366,10 @@ impl App {
         let from = from(base, job, workspace.as_ref());
         let held = Reviewed::of(base_of(base, job, from), open, &merge);
         let moved = match (&workspace, &job.decides) {
-            (Some(row), _) => Some(base_move(base, job, row, &merge, &mut commits).await?),
+            (Some(row), _) => Some(BaseMove {
+                settled,
+                ..base_move(base, job, row, &merge, &mut commits).await?
+            }),
             (None, Some(decision)) if merge.conflicts.is_empty() => {
                 self.settled(base, decision, &mut commits).await?
             }
@@ -335,6 +394,7 @@ impl App {
             counts: json!({
                 "landed": merge.landed.len(), "held": merge.conflicts.len(),
                 "refused": merge.refused.len(), "local": merge.local,
+                "decided": job.decides.as_ref().map(Decision::for_log),
             }),
             changes: merge.landed.iter().map(out::path_change).collect(),
             reviews,
@@ -346,6 +406,7 @@ impl App {
             merge,
             reviews: held.by_path,
             commits,
+            _kept: kept,
         })
     }
 
@@ -366,7 +427,8 @@ impl App {
                 ..review.sides.clone()
             };
             change = ReviewChange::new(ReviewState::Open, ReviewState::Open);
-            change.detail = Some(self.detail_of(review, &sides).await?);
+            let detail = self.detail_of(review, &sides).await?;
+            change.detail = Some(out::with_message(detail, out::message_of(review)));
             change.sides = Some(sides);
         }
         Ok(ReviewStep {
@@ -401,6 +463,7 @@ impl App {
             expected: row.base,
             base: staged.0,
             synced: row.synced,
+            settled: Vec::new(),
         }))
     }
 }
@@ -418,6 +481,7 @@ async fn base_move(
         base: agreed(base, job, row, merge, commits).await?,
         // A merge brings nothing into the workspace.
         synced: row.synced,
+        settled: Vec::new(),
     })
 }
 
@@ -438,6 +502,16 @@ async fn agreed(
     let (id, commit) = merge.agreed.staged(agreed_info(base, &row.id)).await?;
     commits.push(commit);
     Ok(id)
+}
+
+fn is_marked(refused: &Refused) -> bool {
+    matches!(refused.why, Why::Markers(_))
+}
+
+/// A refresh or another merge came between the snapshot and this landing.
+fn moved_meanwhile() -> Failure {
+    let message = "the workspace was merged or refreshed meanwhile";
+    Failure::new(ErrorCode::WorkspaceBusy, message).retry_after(1)
 }
 
 fn is_no_decision(waiting: &Waiting) -> bool {
@@ -468,6 +542,7 @@ fn base_of<'a>(base: &'a Base, job: &'a Job, from: SnapshotId) -> super::merging
         workspace: job.workspace.as_deref(),
         agent: job.agent.as_deref(),
         decides: job.decides.is_some(),
+        message: &job.message,
         base: from,
         ours: base.head,
         theirs: job.theirs.id,

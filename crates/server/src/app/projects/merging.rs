@@ -16,16 +16,20 @@ use elevo_policy::Strategy;
 
 use super::landing::{Done, Job};
 use super::out;
+use super::repeated::Completing;
 use tracing::Instrument;
 
 use crate::app::kept::Kept;
-use crate::app::{App, Principal};
+use crate::app::{App, Once, Principal};
 use crate::clock;
 use crate::failure::{Failure, Result};
 use crate::trace::step;
 
 /// How long somebody has to decide on what was held.
 const REVIEW_TIME: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// How often a merge reads the files again because the base has moved.
+const ATTEMPTS: usize = 5;
 
 /// What a merge that holds something was made from.
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +39,7 @@ pub(super) struct Held<'a> {
     pub(super) agent: Option<&'a str>,
     /// Whether it decides a review, which then stays open.
     pub(super) decides: bool,
+    pub(super) message: &'a str,
     pub(super) base: SnapshotId,
     pub(super) ours: SnapshotId,
     pub(super) theirs: SnapshotId,
@@ -94,6 +99,23 @@ fn same(one: &Sides, other: &Sides) -> bool {
     (&one.base, &one.ours, &one.theirs) == (&other.base, &other.ours, &other.theirs)
 }
 
+/// The open reviews that a merge would leave as they are, by path.
+fn under_review(
+    mut open: HashMap<TreePath, Review>,
+    merge: &TreeMerge,
+) -> HashMap<TreePath, String> {
+    let conflicts = merge.conflicts.iter();
+    let reviewed = conflicts.filter_map(|conflict| {
+        let review = open.remove(&conflict.path)?;
+        let Sides {
+            base, ours, theirs, ..
+        } = &review.sides;
+        let is_same = (base, ours, theirs) == (&conflict.base, &conflict.ours, &conflict.theirs);
+        is_same.then(|| (conflict.path.clone(), review.id))
+    });
+    reviewed.collect()
+}
+
 fn superseded(review: Review, by: Option<&str>) -> ReviewStep {
     ReviewStep {
         id: review.id,
@@ -117,11 +139,14 @@ fn new_review(held: Held<'_>, conflict: &Conflict, sides: Sides) -> Review {
         sides,
         algorithm: conflict.algorithm.to_owned(),
         state: ReviewState::Open,
-        detail: out::detail(
-            conflict.from.as_ref(),
-            &conflict.hunks,
-            out::suggestion(&conflict.suggestion),
-            conflict.reason,
+        detail: out::with_message(
+            out::detail(
+                conflict.from.as_ref(),
+                &conflict.hunks,
+                out::suggestion(&conflict.suggestion),
+                conflict.reason,
+            ),
+            held.message,
         ),
         created: now,
         expires: Some(clock::after(now, REVIEW_TIME)),
@@ -164,11 +189,20 @@ impl App {
         who: &Principal,
         id: &str,
         wish: api::Merge,
-        request: Option<String>,
+        once: Once,
     ) -> Result<api::MergeResult> {
         who.needs(Scope::ProjectsWrite)?;
         let row = self.visible_workspace(who, id).await?;
-        self.merge_row(who, &row, &wish, request).await
+        if wish.dry_run {
+            once.rehearsed();
+        } else if once.is_again() {
+            let project = self.project_of_row(&row).await?;
+            if let Some(done) = self.landed_before(&project, &once).await? {
+                return Ok(done);
+            }
+        }
+        self.merge_row(who, &row, &wish, once.landing(), false)
+            .await
     }
 
     pub(super) async fn merge_row(
@@ -177,6 +211,7 @@ impl App {
         row: &Workspace,
         wish: &api::Merge,
         request: Option<String>,
+        last: bool,
     ) -> Result<api::MergeResult> {
         let project = self.project_of_row(row).await?;
         if row.read_only {
@@ -184,16 +219,34 @@ impl App {
             return Err(Failure::new(ErrorCode::WorkspaceReadOnly, message));
         }
         self.check_override(&project, wish.strategy).await?;
-        let taken = self.snapshot_of_workspace(who, row).await?;
-        let job = Job {
-            kind: LandingKind::Merge,
-            base: None,
-            workspace: Some(row.id.clone()),
-            agent: row.agent.clone(),
-            rights: row.agent.clone(),
-            ..job(who, wish, taken, request)
-        };
-        self.settle(&project, job, wish.dry_run).await
+        let may_decide = who.may_decide(row.agent.as_deref());
+        let mut attempts = 1..ATTEMPTS;
+        loop {
+            let taken = self.take(who, row).await?;
+            let job = Job {
+                kind: LandingKind::Merge,
+                expected: Some(taken.base),
+                unsettled: taken.unsettled,
+                last,
+                workspace: Some(row.id.clone()),
+                agent: row.agent.clone(),
+                rights: row.agent.clone(),
+                ..job(who, wish, taken.snapshot, request.clone())
+            };
+            match self.settle(&project, job, wish.dry_run).await {
+                // The files have to be looked at again.
+                Err(failure) if failure.code == ErrorCode::WorkspaceBusy => {
+                    attempts.next().ok_or(failure)?;
+                }
+                done => {
+                    let merged = done?;
+                    return Ok(api::MergeResult {
+                        may_decide,
+                        ..merged
+                    });
+                }
+            }
+        }
     }
 
     /// Merges a job, or only says what would happen.
@@ -206,11 +259,12 @@ impl App {
         let theirs = job.theirs.id;
         if dry_run {
             let (head, merge) = self.rehearse(project, &job).await?;
+            let open = self.open_reviews(job.workspace.as_deref()).await?;
             let done = Done {
                 head,
                 sequence: None,
+                reviews: under_review(open, &merge),
                 merge: Some(merge),
-                reviews: HashMap::new(),
             };
             return Ok(out::merge_result(project, &done, theirs, true));
         }
@@ -227,19 +281,43 @@ impl App {
         who: &Principal,
         id: &str,
         wish: api::Merge,
-        request: Option<String>,
+        once: Once,
     ) -> Result<api::MergeResult> {
         who.needs(Scope::ProjectsWrite)?;
+        if let Some(done) = self.completed_before(who, id, &wish, &once).await? {
+            return Ok(done);
+        }
         let row = self.visible_workspace(who, id).await?;
         self.not_in_a_sandbox(&row).await?;
+        let project = self.project_of_row(&row).await?;
+        match wish.dry_run {
+            true => once.rehearsed(),
+            false => once.note(&Completing::new(&project, &row)).await?,
+        }
         let result = match row.read_only {
-            true => out::nothing(&self.project_of_row(&row).await?, row.base),
-            false => self.merge_row(who, &row, &wish, request).await?,
+            true => out::nothing(&project, row.base),
+            false => {
+                self.merge_row(who, &row, &wish, once.landing(), true)
+                    .await?
+            }
         };
         if !result.dry_run {
-            self.forget_workspace(&row).await?;
+            self.remove_completed(&row, &result).await?;
         }
         Ok(result)
+    }
+
+    /// Removes a workspace whose last merge led to this. One with changes that
+    /// were refused stays: they are nowhere else.
+    pub(super) async fn remove_completed(
+        &self,
+        row: &Workspace,
+        result: &api::MergeResult,
+    ) -> Result<()> {
+        match result.refused_count {
+            0 => self.forget_workspace(row).await,
+            _ => Ok(()),
+        }
     }
 
     pub(super) async fn check_override(
@@ -273,6 +351,9 @@ pub(super) fn job(
     Job {
         kind: LandingKind::Apply,
         base: None,
+        expected: None,
+        unsettled: Vec::new(),
+        last: false,
         theirs,
         workspace: None,
         agent: who.agent.clone(),

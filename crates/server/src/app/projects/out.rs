@@ -72,6 +72,7 @@ pub(super) fn nothing(project: &Project, head: SnapshotId) -> api::MergeResult {
         overruled: Vec::new(),
         same: 0,
         local: 0,
+        may_decide: false,
     }
 }
 
@@ -91,6 +92,19 @@ pub(super) fn not_atomic(merge: &TreeMerge, head: SnapshotId, theirs: &SnapshotI
         .about("refused", json!(refused))
 }
 
+/// Why a last merge did nothing: the workspace would take unfinished work with
+/// it.
+pub(super) fn unfinished(merge: &TreeMerge) -> Failure {
+    let refused: Vec<_> = merge.refused.iter().take(100).map(refused).collect();
+    let message = "files of the workspace still have conflict markers from a refresh";
+    Failure::new(ErrorCode::MergeConflict, message)
+        .about("refused", json!(refused))
+        .remediation(
+            "Nothing has landed, and the workspace stays. Edit the files that `details` names, \
+             and complete it again.",
+        )
+}
+
 fn landed(landed: &Landed) -> api::LandedFile {
     api::LandedFile {
         path: readable(landed.path.as_bytes()),
@@ -101,10 +115,22 @@ fn landed(landed: &Landed) -> api::LandedFile {
     }
 }
 
+/// A change of the log as one that has landed.
+pub(super) fn changed(change: &PathChange) -> api::LandedFile {
+    api::LandedFile {
+        path: readable(change.path.as_bytes()),
+        from: change.from.as_ref().map(|from| readable(from.as_bytes())),
+        kind: change.kind.to_string(),
+        // A directory by itself is one entry, too.
+        entries: change.files.max(1),
+        algorithm: change.algorithm.clone(),
+    }
+}
+
 fn refused(refused: &Refused) -> api::FileRefused {
     api::FileRefused {
         path: readable(refused.path.as_bytes()),
-        reason: format!("{}. {}", refused.refusal, refused.refusal.remedy()),
+        reason: format!("{}. {}", refused.why, refused.why.remedy()),
     }
 }
 
@@ -152,6 +178,19 @@ pub(super) fn detail(
         "suggestion": suggestion,
         "reason": reason,
     })
+}
+
+/// Adds the message of a merge to what is kept of a conflict.
+pub(super) fn with_message(mut detail: Value, message: &str) -> Value {
+    if !message.is_empty() {
+        detail["message"] = message.into();
+    }
+    detail
+}
+
+/// The message of the merge that a review comes from.
+pub(super) fn message_of(review: &Review) -> &str {
+    review.detail["message"].as_str().unwrap_or_default()
 }
 
 /// Where what a review is about was in its base, if one side moved it.

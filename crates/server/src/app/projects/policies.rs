@@ -3,22 +3,48 @@
 use std::sync::Arc;
 
 use elevo_catalog::{LandingKind, Project};
-use elevo_core::ErrorCode;
-use elevo_policy::{Compiled, Policy};
+use elevo_core::{ErrorCode, TenantId};
+use elevo_policy::{Agents, Bound, Compiled, Policy, PolicyError};
 use quick_cache::sync::Cache;
 use serde_json::Value;
 
 use crate::app::App;
 use crate::failure::{Failure, Result};
 
-/// Compiled policies that were used lately, by project and version, and
-/// whether they follow `.gitignore` as the policy says or never.
+/// Policies that were used lately.
 #[derive(Debug)]
-pub(crate) struct Policies(Cache<(String, u64, bool), Arc<Compiled>>);
+pub(crate) struct Policies {
+    /// By project and version, and whether they follow `.gitignore` as the
+    /// policy says or never.
+    compiled: Cache<(String, u64, bool), Arc<Compiled>>,
+    /// Projects and versions whose unknown agents are in the log.
+    warned: Cache<(String, u64), ()>,
+}
 
 impl Default for Policies {
     fn default() -> Self {
-        Self(Cache::new(256))
+        Self {
+            compiled: Cache::new(256),
+            warned: Cache::new(256),
+        }
+    }
+}
+
+impl Policies {
+    /// Logs the agents that a stored policy names and that do not exist, once.
+    /// Older servers stored any name.
+    fn warn_of_unknown_agents(&self, project: &Project, bound: &Bound) {
+        let key = (project.id.clone(), project.policy_version);
+        if self.warned.get(&key).is_some() {
+            return;
+        }
+        self.warned.insert(key, ());
+        let problems: Vec<_> = bound.problems.iter().map(ToString::to_string).collect();
+        tracing::warn!(
+            project = project.id,
+            problems = problems.join("; "),
+            "the policy names agents that do not exist; set it again with `elevo project policy`"
+        );
     }
 }
 
@@ -41,24 +67,49 @@ impl App {
 
     async fn policy_by(&self, project: &Project, gitignore: bool) -> Result<Arc<Compiled>> {
         let key = (project.id.clone(), project.policy_version, gitignore);
-        if let Some(known) = self.policies.0.get(&key) {
+        if let Some(known) = self.policies.compiled.get(&key) {
             return Ok(known);
         }
         let found = self.catalog.policy(project.tenant, &project.id).await?;
         let found = found.ok_or_else(|| super::no_project(&project.id))?;
         let mut policy = read(found.policy)?;
         policy.gitignore &= gitignore;
-        let compiled = Arc::new(compile(&policy)?);
-        let key = (project.id.clone(), found.version, gitignore);
-        self.policies.0.insert(key, compiled.clone());
+        let bound = self.bind(project.tenant, &policy).await?;
+        let compiled = Arc::new(compile(&bound.policy)?);
+        if bound.problems.is_empty() {
+            let key = (project.id.clone(), found.version, gitignore);
+            self.policies.compiled.insert(key, compiled.clone());
+        } else {
+            // Not cached, so that the policy binds an agent that is created
+            // later with such a name.
+            self.policies.warn_of_unknown_agents(project, &bound);
+        }
         Ok(compiled)
+    }
+
+    /// Returns a policy as it is stored: with ids for names. A policy that
+    /// names an agent that the tenant does not have is refused.
+    pub(super) async fn bound_policy(&self, tenant: TenantId, policy: &Policy) -> Result<Policy> {
+        let bound = self.bind(tenant, policy).await?;
+        bound.checked().map_err(|error| invalid(&error))
+    }
+
+    async fn bind(&self, tenant: TenantId, policy: &Policy) -> Result<Bound> {
+        let agents = match policy.names_agents() {
+            true => self.catalog.agents(tenant).await?,
+            false => Vec::new(),
+        };
+        let agents = agents.into_iter().map(|agent| (agent.id, agent.name));
+        Ok(policy.bind(&agents.collect::<Agents>()))
     }
 }
 
 pub(super) fn compile(policy: &Policy) -> Result<Compiled> {
-    policy
-        .compile()
-        .map_err(|error| Failure::new(ErrorCode::PolicyInvalid, error.to_string()))
+    policy.compile().map_err(|error| invalid(&error))
+}
+
+fn invalid(error: &PolicyError) -> Failure {
+    Failure::new(ErrorCode::PolicyInvalid, error.to_string())
 }
 
 pub(super) fn read(policy: Value) -> Result<Policy> {

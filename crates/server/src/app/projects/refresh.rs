@@ -1,19 +1,26 @@
 //! Bringing workspaces up to date with their project.
+//!
+//! Where both changed the same, a refresh that an agent asks for leaves the
+//! conflict to the workspace (`unsettled.rs`). An automatic one changes nothing
+//! there: the workspace keeps its file and its base, so that its next merge
+//! finds the conflict.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use elevo_api as api;
 use elevo_api::Scope;
-use elevo_catalog::{Project, Workspace, WorkspaceChange};
+use elevo_catalog::{Project, Unsettled, Workspace, WorkspaceChange};
+use elevo_core::TreePath;
 use elevo_engine::{CommitInfo, Progress, StateTree};
 use elevo_merge::{LaterFirst, Limits, Rules, Sides, TreeMerge, merge_trees};
 use elevo_objects::SnapshotId;
 use elevo_policy::Policy;
 
 use super::applying::committed;
+use super::unsettled::Notes;
 use super::{out, policies};
-use crate::app::files::info;
+use crate::app::files::own_info;
 use crate::app::kept::Kept;
 use crate::app::{App, Principal, parts};
 use crate::clock;
@@ -25,9 +32,24 @@ const ATTEMPTS: usize = 5;
 /// As many paths are named in an answer.
 const LISTED: usize = 1000;
 
+/// The way a refresh treats conflicts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OnConflict {
+    /// Leaves them to the workspace, with markers in its texts.
+    Leave,
+    /// Keeps the files of the workspace as they are.
+    Keep,
+}
+
 /// What a refresh comes to.
 struct Brought {
     merge: TreeMerge,
+    /// Files that have conflict markers then.
+    marked: Vec<TreePath>,
+    /// Notes on unsettled conflicts to write before the files, if they change.
+    first: Option<Vec<Unsettled>>,
+    /// Notes on unsettled conflicts to write after the files, if they change.
+    last: Option<Vec<Unsettled>>,
     /// The head that it was made with.
     head: Kept,
     /// What the workspace should hold.
@@ -37,13 +59,13 @@ struct Brought {
 }
 
 impl App {
-    /// Brings what others have merged into a workspace. Where both changed the
-    /// same, the workspace keeps its own, and its next merge settles it.
+    /// Brings what others have merged into a workspace.
     pub(crate) async fn refresh_workspace(
         self: &Arc<Self>,
         who: &Principal,
         id: &str,
         wish: api::Refresh,
+        on_conflict: OnConflict,
     ) -> Result<api::Refreshed> {
         who.needs(Scope::ProjectsWrite)?;
         for _ in 0..ATTEMPTS {
@@ -51,7 +73,10 @@ impl App {
             let app = self.clone();
             let (who, dry_run) = (who.clone(), wish.dry_run);
             // Goes on even if nobody waits for it any more.
-            let done = tokio::spawn(async move { app.refresh_row(&who, &row, dry_run).await });
+            let done =
+                tokio::spawn(
+                    async move { app.refresh_row(&who, &row, dry_run, on_conflict).await },
+                );
             match done.await.map_err(|error| Failure::internal(&error))?? {
                 Some(refreshed) => return Ok(refreshed),
                 None => continue,
@@ -67,45 +92,70 @@ impl App {
         who: &Principal,
         row: &Workspace,
         dry_run: bool,
+        on_conflict: OnConflict,
     ) -> Result<Option<api::Refreshed>> {
         let project = self.project_of_row(row).await?;
         if row.read_only {
             return self.follow(who, row, &project, dry_run).await;
         }
+        let held = self.hold_workspace(row).await?;
+        // A merge may have moved its base.
+        let row = &self.visible_workspace(who, &row.id).await?;
         if dry_run {
-            let taken = self.snapshot_of_workspace(who, row).await?;
-            let brought = self.bring(who, row, &project, taken.id).await?;
-            return Ok(Some(refreshed(&brought)));
+            let taken = self.snapshot_held(who, row).await?;
+            let brought = self.bring(who, row, &project, taken.id, on_conflict);
+            return Ok(Some(refreshed(&brought.await?)));
         }
-        let _held = self.hold(&row.id).await;
-        let frozen = match self.catalog.sandbox(row.tenant, &row.id).await? {
-            Some(sandbox) => self.frozen(&sandbox),
+        let frozen = match &held.sandbox {
+            Some(sandbox) => self.frozen(sandbox),
             None => self.frozen_nothing(),
         };
         let id = parts::workspace_id(&row.id)?;
-        let info = info(who, format!("refresh of {}", row.id));
+        let info = own_info(who, format!("refresh of {}", row.id));
         let handle = tokio::runtime::Handle::current();
         let (app, who, copy) = (self.clone(), who.clone(), row.clone());
         let brought = self.homes.with(row.tenant, move |workspaces| {
             let mut brought = None;
             workspaces.refresh::<Failure>(&id, info, &frozen, &Progress::new(), |taken| {
-                let made = handle.block_on(app.bring(&who, &copy, &project, taken))?;
-                let target = made.target.id;
-                brought = Some(made);
-                Ok(Some(target))
+                let made = app.bring_and_note(&who, &copy, &project, taken, on_conflict);
+                brought = handle.block_on(made)?;
+                Ok(brought.as_ref().map(|made| made.target.id))
             })?;
             Ok(brought)
         });
-        let Some(brought) = brought.await? else {
+        let Some(mut brought) = brought.await? else {
             return Ok(None);
         };
-        match self
-            .move_base(row, brought.base.id, brought.head.id)
-            .await?
-        {
-            true => Ok(Some(refreshed(&brought))),
-            false => Ok(None),
-        }
+        let change = WorkspaceChange {
+            base: Some(brought.base.id),
+            synced: Some(brought.head.id),
+            unsettled: brought.last.take(),
+            ..WorkspaceChange::default()
+        };
+        let moved = self.change_expected(row, change).await?;
+        Ok(moved.then(|| refreshed(&brought)))
+    }
+
+    /// Decides what a workspace should hold, and notes the conflicts that are
+    /// left to it. `None` if it was changed meanwhile.
+    async fn bring_and_note(
+        &self,
+        who: &Principal,
+        row: &Workspace,
+        project: &Project,
+        taken: SnapshotId,
+        on_conflict: OnConflict,
+    ) -> Result<Option<Brought>> {
+        let mut brought = self.bring(who, row, project, taken, on_conflict).await?;
+        let Some(first) = brought.first.take() else {
+            return Ok(Some(brought));
+        };
+        let change = WorkspaceChange {
+            unsettled: Some(first),
+            ..WorkspaceChange::default()
+        };
+        let is_noted = self.change_expected(row, change).await?;
+        Ok(is_noted.then_some(brought))
     }
 
     /// Lets a workspace that is only read show the newest head.
@@ -126,38 +176,42 @@ impl App {
             changed: Vec::new(),
             changed_count: u64::from(target != row.base),
             conflicts: Vec::new(),
+            marked: Vec::new(),
         };
         if dry_run || (target == row.base && head == row.synced) {
             return Ok(Some(done));
         }
-        let _held = self.hold(&row.id).await;
+        let _held = self.hold_workspace(row).await?;
         let id = parts::workspace_id(&row.id)?;
         let followed = self.homes.with(row.tenant, move |workspaces| {
             Ok(workspaces.follow(&id, target, &Progress::new())?)
         });
         followed.await?;
-        let moved = self.move_base(row, target, head).await?;
+        let change = WorkspaceChange {
+            base: Some(target),
+            synced: Some(head),
+            ..WorkspaceChange::default()
+        };
+        let moved = self.change_expected(row, change).await?;
         Ok(moved.then_some(done))
     }
 
-    async fn move_base(
-        &self,
-        row: &Workspace,
-        base: SnapshotId,
-        synced: SnapshotId,
-    ) -> Result<bool> {
+    /// Changes a workspace unless it was changed meanwhile.
+    async fn change_expected(&self, row: &Workspace, change: WorkspaceChange) -> Result<bool> {
         let change = WorkspaceChange {
             expected: Some((row.base, row.merges)),
-            base: Some(base),
-            synced: Some(synced),
-            ..WorkspaceChange::default()
+            ..change
         };
         let changed = self
             .catalog
             .change_workspace(row.tenant, &row.id, &change, clock::now());
         match changed.await {
             Ok(_) => Ok(true),
-            Err(elevo_catalog::Error::Changed { .. }) => Ok(false),
+            // The head may have moved, and retention may have dropped the one that
+            // was brought; the next attempt brings the newest.
+            Err(elevo_catalog::Error::Changed { .. } | elevo_catalog::Error::Dropped { .. }) => {
+                Ok(false)
+            }
             Err(error) => Err(error.into()),
         }
     }
@@ -169,6 +223,7 @@ impl App {
         row: &Workspace,
         project: &Project,
         taken: SnapshotId,
+        on_conflict: OnConflict,
     ) -> Result<Brought> {
         let policy = self.policy_of(project).await?;
         let view = policy.for_agent(row.agent.as_deref());
@@ -189,13 +244,21 @@ impl App {
             careful: true,
             instead: None,
             precedence: &LaterFirst,
+            unsettled: &BTreeSet::new(),
         };
         let sides = Sides {
             base: &repository.snapshot(before.id).await?,
             ours: &StateTree::open(&repository, taken.id).await?,
             theirs: &repository.snapshot(theirs.id).await?,
         };
-        let merge = merge_trees(&sides, &rules, &self.drivers, &Limits::default()).await?;
+        let mut merge = merge_trees(&sides, &rules, &self.drivers, &Limits::default()).await?;
+        let mut notes = Notes::new(self.catalog.unsettled(row.tenant, &row.id).await?);
+        if on_conflict == OnConflict::Leave {
+            let theirs = StateTree::at(&repository, sides.theirs);
+            notes.leave(&mut merge, &theirs).await?;
+        }
+        let (marked, first) = (notes.marked.clone(), notes.first());
+        let last = notes.last(sides.ours, &merge).await?;
         let told = |what: &str| CommitInfo {
             parents: vec![taken.id],
             author: "elevo".into(),
@@ -204,7 +267,7 @@ impl App {
             labels: BTreeMap::new(),
             reference: None,
         };
-        let target = match merge.landed.is_empty() {
+        let target = match merge.tree.tree().await? == sides.ours.tree().await? {
             true => taken.clone(),
             false => committed(&merge.tree.clone(), told("refresh")).await?,
         };
@@ -214,6 +277,9 @@ impl App {
         };
         Ok(Brought {
             merge,
+            marked,
+            first,
+            last,
             head,
             target,
             base,
@@ -232,6 +298,7 @@ fn refreshed(brought: &Brought) -> api::Refreshed {
             .into_iter()
             .map(seen_from_the_project)
             .collect(),
+        marked: brought.marked.iter().map(out::path_text).collect(),
     }
 }
 

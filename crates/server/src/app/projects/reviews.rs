@@ -21,7 +21,7 @@ use super::merging::job;
 use super::out;
 use crate::app::files::{SHARED, info};
 use crate::app::kept::Kept;
-use crate::app::{App, Principal};
+use crate::app::{App, Once, Principal};
 use crate::clock;
 use crate::failure::{Failure, Result, short};
 
@@ -66,7 +66,7 @@ impl App {
         let mut items = Vec::new();
         for review in &page.items {
             if self.shows_review(who, review).await? {
-                items.push(review_out(review));
+                items.push(review_out(who, review));
             }
         }
         Ok(api::ReviewPage { items, next })
@@ -102,7 +102,7 @@ impl App {
 
     pub(crate) async fn get_review(&self, who: &Principal, id: &str) -> Result<api::Review> {
         who.needs(Scope::ProjectsRead)?;
-        Ok(review_out(&self.visible_review(who, id).await?.0))
+        Ok(review_out(who, &self.visible_review(who, id).await?.0))
     }
 
     /// One of the three versions of what is to be decided on; `None` if there
@@ -144,15 +144,18 @@ impl App {
         who: &Principal,
         id: &str,
         wish: api::ResolveReview,
-        request: Option<String>,
+        once: Once,
     ) -> Result<api::Review> {
         who.needs(Scope::Reviews)?;
         let (review, project) = self.visible_review(who, id).await?;
         self.check_decider(who, &review, wish.resolution)?;
+        if self.landed_before(&project, &once).await?.is_some() {
+            return self.get_review(who, id).await;
+        }
         if review.state != ReviewState::Open {
             return Err(closed(&review));
         }
-        let decision = self.decision(who, &review, &wish);
+        let decision = self.decision(who, &review, &wish).await?;
         let ours = self.keep(who.tenant, review.sides.ours_snapshot).await?;
         let theirs = self.resolved_tree(who, &review, &ours, &wish).await?;
         let wish = api::Merge {
@@ -167,7 +170,7 @@ impl App {
             base: Some(ours),
             agent: review.agent.clone(),
             decides: Some(decision),
-            ..job(who, &wish, theirs, request)
+            ..job(who, &wish, theirs, once.landing())
         };
         self.land(&project, job).await?;
         self.get_review(who, id).await
@@ -192,23 +195,35 @@ impl App {
         }
     }
 
-    fn decision(&self, who: &Principal, review: &Review, wish: &api::ResolveReview) -> Decision {
+    async fn decision(
+        &self,
+        who: &Principal,
+        review: &Review,
+        wish: &api::ResolveReview,
+    ) -> Result<Decision> {
         let to = match wish.resolution {
             api::Resolution::Reject => ReviewState::Rejected,
             _ => ReviewState::Resolved,
         };
-        let by = who.agent.clone().unwrap_or_else(|| who.key.clone());
-        Decision {
+        let (by, name) = match &who.agent {
+            Some(agent) => {
+                let found = self.catalog.agent(who.tenant, agent).await?;
+                (agent.clone(), found.map(|agent| agent.name))
+            }
+            None => (who.key.clone(), Some(who.key_name.clone())),
+        };
+        Ok(Decision {
             review: review.clone(),
             change: ReviewChange {
                 by: Some(by),
                 resolution: Some(json!({
                     "resolution": wish.resolution,
                     "message": wish.message,
+                    "name": name,
                 })),
                 ..ReviewChange::new(ReviewState::Open, to)
             },
-        }
+        })
     }
 
     /// The head that the review was opened with, with the decision in it.
@@ -284,7 +299,7 @@ impl App {
 
     /// Closes reviews that nobody decided on in time.
     pub(crate) async fn expire_reviews(&self) -> Result<()> {
-        let now = clock::now();
+        let now = self.time().await?;
         for review in self
             .catalog
             .expired_reviews(now, elevo_catalog::MAX_PAGE)
@@ -293,7 +308,10 @@ impl App {
             let change = ReviewChange::new(ReviewState::Open, ReviewState::Expired);
             match self.catalog.change_review(&review.id, &change, now).await {
                 Ok(_) | Err(elevo_catalog::Error::Changed { .. }) => {}
-                Err(error) => return Err(error.into()),
+                Err(error) => {
+                    let (id, cause) = (&review.id, crate::failure::chain(&error));
+                    tracing::error!(review = id, cause, "an old review stays open");
+                }
             }
         }
         Ok(())
@@ -370,9 +388,13 @@ const fn state_out(state: ReviewState) -> api::ReviewState {
     }
 }
 
-fn review_out(review: &Review) -> api::Review {
+fn review_out(who: &Principal, review: &Review) -> api::Review {
     let sides = &review.sides;
     let text = |name: &str| review.detail[name].as_str().unwrap_or_default().to_owned();
+    let decided = |name: &str| {
+        let value = review.resolution.as_ref()?[name].as_str()?;
+        Some(value.to_owned()).filter(|text| !text.is_empty())
+    };
     let resolution = review.resolution.as_ref();
     api::Review {
         id: review.id.clone(),
@@ -401,7 +423,11 @@ fn review_out(review: &Review) -> api::Review {
         closed_at: review.closed.map(clock::text),
         closed_by: review.closed_by.clone(),
         successor: review.successor.clone(),
+        closed_by_name: decided("name"),
         resolution: resolution
             .and_then(|value| serde_json::from_value(value["resolution"].clone()).ok()),
+        resolution_message: decided("message"),
+        message: Some(out::message_of(review).to_owned()).filter(|text| !text.is_empty()),
+        may_decide: review.state == ReviewState::Open && who.may_decide(review.agent.as_deref()),
     }
 }

@@ -12,6 +12,8 @@ use elevo_api::Scope;
 use elevo_catalog::{KeyLimits, Workspace, WorkspaceQuery, WorkspaceState};
 use elevo_engine::Progress;
 
+use super::refresh::OnConflict;
+use super::refusals::{Attempts, Inputs};
 use crate::app::{App, Principal, parts};
 use crate::clock;
 use crate::failure::Result;
@@ -23,9 +25,22 @@ const REGULAR: u32 = 7;
 /// How often workspaces that follow events are looked at for what was written.
 const WRITTEN: Duration = Duration::from_secs(2);
 
-/// When each workspace was last looked at.
+/// Workspaces that are looked at.
 #[derive(Debug, Default)]
-pub(crate) struct Looks(HashMap<String, Instant>);
+pub(crate) struct Looks(HashMap<String, Look>);
+
+#[derive(Debug)]
+struct Look {
+    at: Instant,
+    attempts: Attempts,
+}
+
+impl Look {
+    fn new(at: Instant) -> Self {
+        let attempts = Attempts::default();
+        Self { at, attempts }
+    }
+}
 
 impl App {
     /// Brings up to date, and merges, what is due.
@@ -42,12 +57,14 @@ impl App {
                 api::SyncMode::Regular => seconds(REGULAR),
                 api::SyncMode::Event => WRITTEN,
             };
-            let last = looks.0.entry(row.id.clone()).or_insert(now);
-            if now.duration_since(*last) < period {
+            let look = looks.0.entry(row.id.clone());
+            let look = look.or_insert_with(|| Look::new(now));
+            if now.duration_since(look.at) < period {
                 continue;
             }
-            *last = now;
-            self.synchronise_one(&row, sync.mode).await;
+            look.at = now;
+            self.synchronise_one(&row, sync.mode, &mut look.attempts)
+                .await;
         }
         Ok(())
     }
@@ -62,18 +79,38 @@ impl App {
         Ok(())
     }
 
-    async fn synchronise_one(self: &Arc<Self>, row: &Workspace, mode: api::SyncMode) {
+    async fn synchronise_one(
+        self: &Arc<Self>,
+        row: &Workspace,
+        mode: api::SyncMode,
+        attempts: &mut Attempts,
+    ) {
         let merges = mode != api::SyncMode::Lazy && !row.read_only;
-        if merges && self.was_written(row).await.unwrap_or(true) {
+        if merges && let Err(failure) = self.merge_quietly(row, attempts).await {
+            told(row, "not merged", &failure);
+        }
+        self.refresh_quietly(row).await;
+    }
+
+    /// Merges what is not merged, unless that was tried before.
+    async fn merge_quietly(
+        self: &Arc<Self>,
+        row: &Workspace,
+        attempts: &mut Attempts,
+    ) -> Result<()> {
+        if let Some(inputs) = self.unmerged(row).await?
+            && !attempts.is_known(&inputs)
+        {
             let wish = api::Merge {
                 message: "merged by itself".into(),
                 ..api::Merge::default()
             };
-            if let Err(failure) = self.merge_row(&itself(row), row, &wish, None).await {
-                told(row, "not merged", &failure);
-            }
+            let merged = self
+                .merge_row(&itself(row), row, &wish, None, false)
+                .await?;
+            self.note_attempt(row, attempts, &merged).await?;
         }
-        self.refresh_quietly(row).await;
+        Ok(())
     }
 
     async fn refresh_quietly(self: &Arc<Self>, row: &Workspace) {
@@ -85,21 +122,26 @@ impl App {
             return;
         }
         let who = itself(row);
-        let refreshed = self.refresh_workspace(&who, &row.id, api::Refresh::default());
+        let wish = api::Refresh::default();
+        // Markers that no one asked for would break what the agent runs.
+        let refreshed = self.refresh_workspace(&who, &row.id, wish, OnConflict::Keep);
         if let Err(failure) = refreshed.await {
             told(row, "not refreshed", &failure);
         }
     }
 
-    /// Whether anything is in a workspace that is not merged.
-    async fn was_written(&self, row: &Workspace) -> Result<bool> {
+    /// Returns the inputs of the next merge; `None` if everything is merged.
+    async fn unmerged(&self, row: &Workspace) -> Result<Option<Inputs>> {
         let id = parts::workspace_id(&row.id)?;
         let base = self.homes.repository(row.tenant).snapshot(row.base).await?;
-        let changes = self.homes.with(row.tenant, move |workspaces| {
-            let changes = workspaces.changes(&id, &Progress::new())?;
-            Ok(changes.tree != base.tree)
+        let files = self.homes.with(row.tenant, move |workspaces| {
+            Ok(workspaces.changes(&id, &Progress::new())?.tree)
         });
-        changes.await
+        let files = files.await?;
+        match files == base.tree {
+            true => Ok(None),
+            false => self.inputs(row, files).await.map(Some),
+        }
     }
 
     /// Live workspaces that keep up by themselves.
@@ -140,6 +182,7 @@ fn itself(row: &Workspace) -> Principal {
         tenant: row.tenant,
         agent: row.agent.clone(),
         key: row.key.clone(),
+        key_name: String::new(),
         scopes: vec![Scope::ProjectsRead, Scope::ProjectsWrite],
         limits: KeyLimits::default(),
     }

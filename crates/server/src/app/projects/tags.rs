@@ -8,7 +8,7 @@ use elevo_objects::SnapshotId;
 
 use super::PageQuery;
 use crate::app::kept::no_snapshot;
-use crate::app::{App, Principal};
+use crate::app::{App, Once, Principal};
 use crate::clock;
 use crate::failure::{Failure, Result, short};
 
@@ -21,6 +21,7 @@ impl App {
         who: &Principal,
         project: &str,
         wish: api::SetTag,
+        once: &Once,
     ) -> Result<api::Tag> {
         who.needs(Scope::ProjectsWrite)?;
         check_name(&wish.name)?;
@@ -28,7 +29,14 @@ impl App {
             return Err(Failure::invalid("`message` has more than 1000 bytes"));
         }
         let project = self.project_of(who, project).await?;
+        if let Some(noted) = once.noted::<String>()
+            && let Some(tag) = self.catalog.tag(&project.id, &wish.name).await?
+            && tag.snapshot.to_string() == noted
+        {
+            return self.tag_out(&project, tag).await;
+        }
         let version = self.version(&project, wish.snapshot.as_deref()).await?;
+        once.note(&version.id.to_string()).await?;
         let tag = Tag {
             project: project.id.clone(),
             name: wish.name,

@@ -2,20 +2,22 @@
 //! removing them.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use elevo_api as api;
 use elevo_api::Scope;
-use elevo_catalog::{Project, Sandbox, Workspace, WorkspaceQuery, WorkspaceState};
+use elevo_catalog::{Project, Sandbox, Workspace, WorkspaceChange, WorkspaceQuery, WorkspaceState};
 use elevo_core::{ErrorCode, TenantId, TreePath};
 use elevo_engine::{Progress, StateTree};
 use elevo_objects::{Entry, SnapshotId};
 use elevo_policy::{Access, View};
+use tracing::Instrument;
 
 use super::PageQuery;
-use crate::app::files::info;
+use crate::app::files::{info, own_info};
 use crate::app::kept::Kept;
 use crate::app::keys::check_name;
-use crate::app::{App, Principal, parts, spec};
+use crate::app::{App, Once, Principal, parts, spec};
 use crate::clock;
 use crate::failure::{Failure, Result, short};
 
@@ -30,17 +32,40 @@ pub(crate) struct NewWorkspace {
 impl App {
     /// Makes a workspace for an agent that somebody else runs.
     pub(crate) async fn create_workspace(
-        &self,
+        self: &Arc<Self>,
         who: &Principal,
         wish: api::CreateWorkspace,
+        once: Once,
     ) -> Result<api::Workspace> {
         who.needs(Scope::ProjectsWrite)?;
         if let Some(name) = &wish.name {
             check_name(name)?;
         }
+        let (app, who) = (self.clone(), who.clone());
+        // From the row to the directory, all of it goes on if the caller goes away.
+        let creating = async move { app.create_workspace_once(&who, wish, &once).await };
+        let creating = tokio::spawn(creating.in_current_span());
+        creating.await.map_err(|error| Failure::internal(&error))?
+    }
+
+    async fn create_workspace_once(
+        &self,
+        who: &Principal,
+        wish: api::CreateWorkspace,
+        once: &Once,
+    ) -> Result<api::Workspace> {
         let limit =
             spec::workspace_disk(&self.config, wish.disk.as_deref(), self.homes.can_limit())?;
-        let new = self.new_workspace(who, &wish, clock::id("ws-")).await?;
+        let id = once.id("ws-");
+        if once.is_again()
+            && let Some(row) = self.catalog.workspace(who.tenant, &id).await?
+        {
+            if self.has_directory(&row).await? {
+                return self.workspace_out(&row).await;
+            }
+            self.forget_workspace(&row).await?;
+        }
+        let new = self.new_workspace(who, &wish, id).await?;
         self.catalog.add_workspace(&new.row).await?;
         let row = new.row;
         let made = self.make_directory(&row, limit).await;
@@ -49,6 +74,18 @@ impl App {
             return Err(failure);
         }
         self.workspace_out(&row).await
+    }
+
+    /// Whether a workspace that is to stay has its directory.
+    async fn has_directory(&self, row: &Workspace) -> Result<bool> {
+        let id = parts::workspace_id(&row.id)?;
+        let found = self
+            .homes
+            .with(row.tenant, move |workspaces| match workspaces.get(&id) {
+                Err(elevo_workspace::Error::NotFound(_)) => Ok(false),
+                found => Ok(found.map(|_| true)?),
+            });
+        Ok(row.state != WorkspaceState::Removing && found.await?)
     }
 
     /// Decides what a workspace on a project holds.
@@ -81,6 +118,7 @@ impl App {
             follows: read_only && wish.sync.mode != api::SyncMode::Manual,
             state: WorkspaceState::Live,
             last_merge: None,
+            expires: None,
             created: now,
             updated: now,
         };
@@ -170,7 +208,8 @@ impl App {
 
     /// Adds rows for forks of a workspace that is on a project.
     pub(crate) async fn add_forks(&self, from: &Sandbox, into: &[Sandbox]) -> Result<()> {
-        let Some(row) = self.catalog.workspace(from.tenant, &from.workspace).await? else {
+        let row = self.catalog.workspace(from.tenant, &from.workspace).await?;
+        let Some(row) = row.filter(|row| row.project.is_some()) else {
             return Ok(());
         };
         for sandbox in into {
@@ -185,6 +224,7 @@ impl App {
                 ..row.clone()
             };
             self.catalog.add_workspace(&fork).await?;
+            self.copy_unsettled(&row, &fork).await?;
         }
         Ok(())
     }
@@ -200,14 +240,14 @@ impl App {
     }
 
     pub(super) async fn project_of_row(&self, row: &Workspace) -> Result<Project> {
-        let id = row.project.as_deref().unwrap_or_default();
+        let id = row.project.as_deref().ok_or_else(|| on_no_project(row))?;
         let found = self.catalog.project(row.tenant, id).await?;
         let found = found.filter(|project| !project.removing);
         found.ok_or_else(|| super::no_project(id))
     }
 
     pub(crate) async fn get_workspace(&self, who: &Principal, id: &str) -> Result<api::Workspace> {
-        who.needs(Scope::ProjectsRead)?;
+        who.needs_any(&[Scope::ProjectsRead, Scope::SandboxesRead])?;
         let row = self.visible_workspace(who, id).await?;
         self.workspace_out(&row).await
     }
@@ -216,9 +256,10 @@ impl App {
         &self,
         who: &Principal,
         project: Option<&str>,
+        state: Option<api::WorkspaceState>,
         query: PageQuery,
     ) -> Result<api::WorkspacePage> {
-        who.needs(Scope::ProjectsRead)?;
+        who.needs_any(&[Scope::ProjectsRead, Scope::SandboxesRead])?;
         let project = match project {
             Some(name) => Some(self.project_of(who, name).await?.id),
             None => None,
@@ -229,7 +270,7 @@ impl App {
                 tenant: Some(who.tenant),
                 project,
                 agent: who.agent.clone(),
-                state: None,
+                state: state.map(state_in),
                 after: super::position(query.after.as_deref())?,
                 limit: query.limit,
             })
@@ -245,14 +286,19 @@ impl App {
     }
 
     pub(crate) async fn delete_workspace(&self, who: &Principal, id: &str) -> Result<()> {
-        who.needs(Scope::ProjectsWrite)?;
+        who.needs_any(&[Scope::ProjectsWrite, Scope::SandboxesWrite])?;
         let row = self.visible_workspace(who, id).await?;
+        who.needs(match row.project {
+            Some(_) => Scope::ProjectsWrite,
+            None => Scope::SandboxesWrite,
+        })?;
         self.not_in_a_sandbox(&row).await?;
         self.forget_workspace(&row).await
     }
 
     pub(super) async fn not_in_a_sandbox(&self, row: &Workspace) -> Result<()> {
-        match self.catalog.sandbox(row.tenant, &row.id).await? {
+        let sandbox = self.catalog.sandbox_of_workspace(row.tenant, &row.id);
+        match sandbox.await? {
             Some(sandbox) if !sandbox.removing => {
                 let message = "the workspace is in a sandbox";
                 let failure = Failure::new(ErrorCode::WorkspaceBusy, message);
@@ -266,41 +312,61 @@ impl App {
 
     /// Removes the directory, then the row.
     pub(crate) async fn forget_workspace(&self, row: &Workspace) -> Result<()> {
-        let change = elevo_catalog::WorkspaceChange {
+        // Not if it was parked or resumed since it was looked at.
+        let change = WorkspaceChange {
+            from: Some(row.state),
+            ..WorkspaceChange::default()
+        };
+        match self.mark_removing(row, change).await {
+            Ok(()) => self.finish_forgetting(row).await,
+            Err(elevo_catalog::Error::NotFound { .. }) => Ok(()),
+            Err(elevo_catalog::Error::Changed { .. }) => {
+                let message = "the workspace was parked or resumed meanwhile";
+                Err(Failure::new(ErrorCode::WorkspaceBusy, message).retry_after(1))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Marks a workspace as being removed, if it is as `change` expects.
+    pub(crate) async fn mark_removing(
+        &self,
+        row: &Workspace,
+        change: WorkspaceChange,
+    ) -> elevo_catalog::Result<()> {
+        let change = WorkspaceChange {
             state: Some(WorkspaceState::Removing),
-            ..elevo_catalog::WorkspaceChange::default()
+            ..change
         };
         let marked = self
             .catalog
             .change_workspace(row.tenant, &row.id, &change, clock::now());
-        match marked.await {
-            Ok(_) => {}
-            Err(elevo_catalog::Error::NotFound { .. }) => return Ok(()),
-            Err(error) => return Err(error.into()),
-        }
+        marked.await.map(drop)
+    }
+
+    /// Removes the directory and the row of a workspace that is marked for it.
+    pub(crate) async fn finish_forgetting(&self, row: &Workspace) -> Result<()> {
         let id = parts::workspace_id(&row.id)?;
         self.remove_workspace(row.tenant, id).await?;
         self.catalog.remove_workspace(row.tenant, &row.id).await?;
         Ok(())
     }
 
-    /// Stores what is in a workspace now.
-    pub(super) async fn snapshot_of_workspace(
-        &self,
-        who: &Principal,
-        row: &Workspace,
-    ) -> Result<Kept> {
-        let _held = self.hold(&row.id).await;
-        let frozen = match self.catalog.sandbox(row.tenant, &row.id).await? {
+    /// Stores what is in a workspace now. The caller holds it.
+    pub(super) async fn snapshot_held(&self, who: &Principal, row: &Workspace) -> Result<Kept> {
+        let sandbox = self.catalog.sandbox_of_workspace(row.tenant, &row.id);
+        let frozen = match sandbox.await? {
             Some(sandbox) => self.frozen(&sandbox),
             None => self.frozen_nothing(),
         };
         let id = parts::workspace_id(&row.id)?;
-        let info = info(who, format!("merge of {}", row.id));
+        let info = own_info(who, format!("merge of {}", row.id));
         let taken = self.homes.with(row.tenant, move |workspaces| {
-            Ok(workspaces
-                .snapshot(&id, info, &frozen, &Progress::new())?
-                .id)
+            match workspaces.snapshot(&id, info, &frozen, &Progress::new()) {
+                // Its files were stored when it was parked.
+                Err(elevo_workspace::Error::Parked(_)) => Ok(workspaces.get(&id)?.base),
+                taken => Ok(taken?.id),
+            }
         });
         self.keep(row.tenant, taken.await?).await
     }
@@ -327,33 +393,30 @@ impl App {
         }
     }
 
-    pub(super) async fn sandbox_on(&self, project: &Project) -> Result<Option<String>> {
-        for row in self.workspaces_on(project.tenant, &project.id).await? {
-            if let Some(sandbox) = self.catalog.sandbox(row.tenant, &row.id).await?
-                && !sandbox.removing
-            {
-                return Ok(Some(sandbox.id));
-            }
-        }
-        Ok(None)
-    }
-
     pub(crate) async fn workspace_out(&self, row: &Workspace) -> Result<api::Workspace> {
-        let sandbox = self.catalog.sandbox(row.tenant, &row.id).await?;
+        let sandbox = self.catalog.sandbox_of_workspace(row.tenant, &row.id);
+        let sandbox = sandbox.await?;
         let path = match row.state {
             WorkspaceState::Live => {
                 let id = parts::workspace_id(&row.id)?;
-                let path = self
-                    .homes
-                    .with(row.tenant, move |workspaces| Ok(workspaces.path(&id)?));
-                Some(path.await?.to_string_lossy().into_owned())
+                let path = self.homes.with(row.tenant, move |workspaces| {
+                    match workspaces.path(&id) {
+                        // It is being made or resumed, or its making was cut off.
+                        Err(
+                            elevo_workspace::Error::NotFound(_) | elevo_workspace::Error::Parked(_),
+                        ) => Ok(None),
+                        path => Ok(Some(path?)),
+                    }
+                });
+                let path = path.await?;
+                path.map(|path| path.to_string_lossy().into_owned())
             }
             _ => None,
         };
         let sync = serde_json::from_value(row.sync.clone());
         Ok(api::Workspace {
             id: row.id.clone(),
-            project: row.project.clone().unwrap_or_default(),
+            project: row.project.clone(),
             agent: row.agent.clone(),
             name: row.name.clone(),
             state: match row.state {
@@ -366,9 +429,24 @@ impl App {
             read_only: row.read_only,
             sync: sync.map_err(|error| Failure::internal(&error))?,
             merges: row.merges,
+            expires_at: row.expires.map(clock::text),
             created_at: clock::text(row.created),
             updated_at: clock::text(row.updated),
         })
+    }
+}
+
+fn on_no_project(row: &Workspace) -> Failure {
+    let message = format!("workspace `{}` is on no project", row.id);
+    Failure::invalid(message)
+        .about("workspaceId", row.id.as_str())
+        .remediation("Resume it in a sandbox with `elevo sandbox create --workspace`.")
+}
+
+const fn state_in(state: api::WorkspaceState) -> WorkspaceState {
+    match state {
+        api::WorkspaceState::Live => WorkspaceState::Live,
+        api::WorkspaceState::Parked => WorkspaceState::Parked,
     }
 }
 

@@ -172,7 +172,7 @@ async fn signals_do_not_end_the_first_process(runtime: Runtime) {
             // Not before this call was answered.
             arena.begin("sleep 1; /workspace/probe signals").await;
             eventually("the end is noticed", async || {
-                arena.service.get(&path).await["state"] == "stopped"
+                arena.service.get(&path).await["state"] == "error"
             })
             .await;
             let gone = arena.logged("an agent is gone");

@@ -1,0 +1,133 @@
+//! Refusals that protect work: a command would act on another directory than
+//! meant, or remove what exists nowhere else.
+
+use std::path::Path;
+
+use elevo_workspace::{Inside, WorkspaceId};
+use serde_json::json;
+
+use super::{Exit, Known, lossy};
+use crate::format::count;
+use crate::ws::places;
+
+/// Why a command is not carried out as it was typed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Protected {
+    #[error("this directory is {}", place(.0))]
+    Inside(Inside),
+    #[error("the workspace `{0}` has changes that are in no snapshot")]
+    Unsaved(String),
+    #[error("the workspace `{id}` has {} not landed", count(*.changes, "change that has", "changes that have"))]
+    Unmerged {
+        id: String,
+        project: String,
+        changes: u64,
+    },
+    #[error("it is not known whether the workspace `{id}` has changes that would be lost")]
+    ChangesUnknown { id: String, source: anyhow::Error },
+    #[error("a project is removed only if that is confirmed")]
+    NotConfirmed { project: String, asked: bool },
+}
+
+pub(super) fn known(refusal: &Protected) -> Known {
+    let conflict = |name| Known::new(Exit::Conflict, name);
+    match refusal {
+        Protected::Inside(inside) => of_inside(inside),
+        Protected::Unsaved(id) => conflict("unsaved_changes")
+            .with(json!({ "workspace": id }))
+            .advice(format!(
+                "`elevo ws status {id}` lists them and `elevo ws snapshot {id}` keeps them; \
+                 `elevo ws rm --discard {id}` removes the workspace with them"
+            )),
+        Protected::Unmerged {
+            id,
+            project,
+            changes,
+        } => conflict("unmerged_changes")
+            .with(json!({ "workspace": id, "changes": changes }))
+            .advice(format!(
+                "`elevo ws merge {id} --dry-run` lists them and `elevo ws merge {id}` lands them; \
+                 `elevo ws rm --project {project} --discard {id}` removes the workspace with them"
+            )),
+        Protected::ChangesUnknown { id, .. } => conflict("changes_unknown")
+            .with(json!({ "workspace": id }))
+            .advice("with --discard it is removed whatever is in it"),
+        Protected::NotConfirmed { project, asked } => {
+            let known =
+                Known::new(Exit::Usage, "not_confirmed").with(json!({ "project": project }));
+            match asked {
+                true => known,
+                false => known.advice(format!("`elevo project rm --yes {project}` does not ask")),
+            }
+        }
+    }
+}
+
+/// The place, for a message.
+fn place(inside: &Inside) -> String {
+    match &inside.id {
+        Some(id) => format!("inside the workspace `{id}`"),
+        None => format!("among the workspaces in {}", inside.root.display()),
+    }
+}
+
+fn of_inside(inside: &Inside) -> Known {
+    let id = inside.id.as_ref().map(WorkspaceId::as_str);
+    Known::new(Exit::Usage, "inside_workspace")
+        .with(json!({ "workspace": id, "workspaces": lossy(&inside.root) }))
+        .advice(match id {
+            Some(id) => advice(id, &inside.root),
+            None => "leave this directory, or name a store with --store PATH".to_owned(),
+        })
+}
+
+/// The commands that do work on this workspace.
+fn advice(id: &str, root: &Path) -> String {
+    if is_of_server(root) {
+        return match id.starts_with("sbx-") {
+            true => format!(
+                "`elevo sandbox diff {id}` lists the changes, `elevo sandbox snapshot {id}` keeps them"
+            ),
+            false => "`elevo ws merge` brings the changes into the project, `elevo ws merge \
+                      --dry-run` lists them"
+                .to_owned(),
+        };
+    }
+    match places::store_of(root) {
+        Some(store) => format!(
+            "`elevo ws status {id}` lists the changes, `elevo ws snapshot {id} -m TEXT` keeps \
+             them; for the store itself, add --store {}",
+            store.display()
+        ),
+        None => format!(
+            "`elevo ws snapshot {id} -m TEXT --store PATH --workspaces {}` keeps the changes; for \
+             the store itself, add --store PATH",
+            root.display()
+        ),
+    }
+}
+
+/// Whether a server made these workspaces: it has a directory for each tenant,
+/// named by 32 digits.
+fn is_of_server(root: &Path) -> bool {
+    let name = root.file_name().unwrap_or_default().as_encoded_bytes();
+    name.len() == 32 && name.iter().all(u8::is_ascii_hexdigit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_advice_fits_the_workspace() {
+        let tenant = "/data/workspaces/00000000000000000000000000000000";
+        for (id, root, command) in [
+            ("sbx-1", tenant, "`elevo sandbox snapshot sbx-1`"),
+            ("ws-1", tenant, "`elevo ws merge`"),
+            ("one", "/elsewhere", "--workspaces /elsewhere"),
+        ] {
+            let advice = advice(id, Path::new(root));
+            assert!(advice.contains(command), "{advice}");
+        }
+    }
+}

@@ -1,0 +1,73 @@
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use elevo_engine::Progress;
+use elevo_server::restore_server;
+use serde_json::json;
+
+use super::At;
+use crate::bar::{self, Watch};
+use crate::data::Data;
+use crate::format::bytes;
+use crate::output::Output;
+
+/// Make a data directory from a backup of a server.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+BACKUP is a backup, or a directory with backups, of which the newest is taken. The
+directory of --data must be empty or not there yet. Every file is compared with
+what was backed up, and every snapshot that the catalog names must be there.
+
+Then start the server: workspaces are live again, and sandboxes that ran can be
+started. The restored server is an installation of its own: it does not touch
+containers of the original, which can go on.
+
+Examples:
+  elevo server restore /backups --data /srv/elevo
+  elevo server restore /backups/2026-11-16T02-00-00Z --data /srv/elevo
+  elevo server restore /backups --data /srv/elevo --workspace-root /fast/workspaces")]
+pub(super) struct Restore {
+    /// The backup
+    backup: PathBuf,
+
+    /// Where workspaces go, if the server has WORKSPACE_ROOT set
+    #[arg(long, value_name = "DIR")]
+    workspace_root: Option<PathBuf>,
+}
+
+pub(super) fn run(at: &At, args: &Restore) -> anyhow::Result<ExitCode> {
+    let data = Data::new(at.data.clone());
+    let progress = Progress::new();
+    let watch = Watch {
+        doing: "restoring",
+        things: "files",
+        total: None,
+        counts: || (progress.entries(), progress.bytes()),
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
+    let root = args.workspace_root.as_deref();
+    let restored = bar::watch(at.quiet, watch, || {
+        let restoring = restore_server(&args.backup, data.path(), root, &progress);
+        runtime.block_on(restoring)
+    })?;
+    let mut output = Output::new(at.json);
+    let path = data.path().display();
+    if at.json {
+        output.value(&json!({
+            "data": data.path().to_string_lossy(),
+            "backup": restored.backup.to_string_lossy(),
+            "begunAt": restored.begun,
+            "installation": restored.installation,
+            "bytes": restored.bytes,
+        }))?;
+    } else {
+        let (all, from) = (bytes(restored.bytes), restored.backup.display());
+        output.line(format!("Restored {all} from {from} to {path}"))?;
+        output.line(format!("Start it with `elevo up --data {path}`"))?;
+    }
+    output.finish()?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,74 @@
+//! Files that a checkout left as a person changed them.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use elevo_core::TreePath;
+use elevo_engine::{Diff, Ignoring, ImportOptions, Progress, Repository, look_again};
+use elevo_merge::IgnoreFiles;
+use elevo_objects::{Entry, Snapshot};
+
+use crate::bar::{self, Watch};
+use crate::session::{Session, left_out, wait};
+use crate::state::seen;
+
+/// Maximum number of paths that are named.
+const NAMED: usize = 3;
+
+/// Files that are not as the snapshot has them: changed, or missing.
+#[derive(Debug, Default)]
+pub(super) struct Changed {
+    pub(super) count: u64,
+    /// The first of them.
+    pub(super) first: Vec<TreePath>,
+}
+
+impl Changed {
+    /// Compares a directory with the snapshot that was just checked out there.
+    /// Files that are as the last commit saw them are not read.
+    pub(super) fn find(
+        session: &Session,
+        repository: &Repository,
+        store: &Path,
+        directory: &Path,
+        snapshot: &Snapshot,
+    ) -> anyhow::Result<Self> {
+        let options = ImportOptions {
+            threads: session.threads(),
+            leave_out: left_out(),
+            ignoring: Some(Ignoring {
+                rules: Arc::new(IgnoreFiles::default()),
+                tracked: vec![snapshot.tree],
+            }),
+        };
+        let progress = Progress::new();
+        let watch = Watch {
+            doing: "looking",
+            things: "entries",
+            total: None,
+            counts: || (progress.entries(), 0),
+        };
+        let cache = seen::known(store, directory);
+        let (found, view) = bar::watch(session.hides_progress(), watch, || {
+            look_again(repository, directory, &options, &progress, &cache)
+        })?;
+        wait(Self::among(Diff::new(&view, snapshot.tree, found)))
+    }
+
+    async fn among(mut changes: Diff) -> anyhow::Result<Self> {
+        let mut changed = Self::default();
+        while let Some(change) = changes.next().await? {
+            let is_file = matches!(
+                change.kind.before(),
+                Some(Entry::File { .. } | Entry::Link(_))
+            );
+            if is_file {
+                changed.count += 1;
+                if changed.first.len() < NAMED {
+                    changed.first.push(change.path);
+                }
+            }
+        }
+        Ok(changed)
+    }
+}

@@ -1,0 +1,146 @@
+//! `elevo state` inside a workspace: never about the directory around it.
+
+#![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use elevo_testkit::disk::in_own_namespace;
+use serde_json::Value;
+
+use crate::common::{Ended, Place, elevo, ended};
+
+/// Runs `elevo` in a directory.
+fn run_in(directory: &Path, args: &[&str]) -> Ended {
+    ended(elevo().current_dir(directory).args(args))
+}
+
+/// Runs `elevo` in a workspace through `elevo ws run`.
+fn run_through(place: &Place, id: &str, args: &[&str]) -> Ended {
+    let elevo = crate::common::ELEVO.as_str();
+    place.ws([&["run", id, "--", elevo], args].concat())
+}
+
+fn workspace(place: &Place, id: &str, provider: &str) -> PathBuf {
+    let made = place.ws(["create", "--id", id, "--provider", provider]);
+    made.text().trim_end().into()
+}
+
+/// The files of the working directory, and the history and tags of its store.
+/// None of them may change.
+fn state_of(place: &Place) -> (Vec<String>, String, String) {
+    let files = ["kept", "edited", "new"].map(|name| place.read(name));
+    (files.into(), place.ok(["log"]), place.ok(["tag"]))
+}
+
+fn error(ended: &Ended) -> Value {
+    let error: Value = serde_json::from_str(&ended.stderr).expect(&ended.stderr);
+    error["error"].clone()
+}
+
+const REFUSED: [&[&str]; 11] = [
+    &["commit", "-m", "work of an agent"],
+    &["commit", "."],
+    &["checkout", "v1"],
+    &["checkout", "v1", "--force"],
+    &["init"],
+    &["tag", "mine"],
+    &["import", "."],
+    &["gc", "--keep", "0"],
+    &["log"],
+    &["show", "@"],
+    &["diff"],
+];
+
+#[test]
+fn state_in_a_workspace_is_refused_and_changes_nothing_around_it() {
+    if !in_own_namespace("inside::state_in_a_workspace_is_refused_and_changes_nothing_around_it") {
+        return;
+    }
+    let place = Place::with_history();
+    // Uncommitted work, which a commit or checkout around it would take.
+    place.write("edited", "edited around it\n");
+    let before = state_of(&place);
+    for provider in ["copy", "overlay", "rootless"] {
+        let files = workspace(&place, provider, provider);
+        let run = |args: &[&str]| match provider {
+            "rootless" => run_through(&place, provider, args),
+            _ => run_in(&files, args),
+        };
+        for command in REFUSED {
+            let refused = run(&[&["state", "--json"], command].concat());
+            assert_eq!(
+                refused.code, 2,
+                "{provider} {command:?}: {}",
+                refused.stderr
+            );
+            let error = error(&refused);
+            assert_eq!(error["name"], "inside_workspace", "{error}");
+            assert_eq!(error["details"]["workspace"], provider, "{error}");
+            let help = error["remediation"].as_str().unwrap();
+            let next = format!("elevo ws snapshot {provider} -m");
+            assert!(help.contains(&next), "{help}");
+        }
+        assert_eq!(state_of(&place), before, "{provider}");
+    }
+}
+
+#[test]
+fn what_the_refusal_recommends_works_where_it_was_refused() {
+    let place = Place::with_history();
+    let files = workspace(&place, "one", "copy");
+    fs::create_dir(files.join("sub")).unwrap();
+    fs::write(files.join("sub/mine"), "mine\n").unwrap();
+    let here = files.join("sub");
+    let status = run_in(&here, &["ws", "status", "one"]).text();
+    assert_eq!(status, "A\tsub/\nA\tsub/mine\n");
+    let kept = run_in(&here, &["ws", "--json", "snapshot", "one", "-m", "kept"]);
+    let kept = kept.values().remove(0);
+    let snapshot = kept["snapshot"].as_str().unwrap();
+    assert_eq!(place.ok(["cat", snapshot, "sub/mine"]), "mine\n");
+
+    let store = place.path(".elevo/store");
+    let named = ["state", "--store", store.to_str().unwrap()];
+    let log = run_in(&here, &[&named[..], &["log", "--oneline"]].concat()).text();
+    assert_eq!(log, place.ok(["log", "--oneline"]));
+    // The store is named; the directory that would change is still not this one.
+    for command in [&["commit"][..], &["checkout", "v1"], &["commit", "."]] {
+        let refused = run_in(&here, &[&named[..], &["--json"], command].concat());
+        assert_eq!(error(&refused)["name"], "inside_workspace", "{command:?}");
+    }
+}
+
+#[test]
+fn workspaces_elsewhere_are_recognized_too() {
+    let place = Place::with_history();
+    let root = place.path("kept-here");
+    let made = place.ws([
+        "create",
+        "--provider",
+        "copy",
+        "--id",
+        "one",
+        "--workspaces",
+        "kept-here",
+    ]);
+    let files = PathBuf::from(made.text().trim_end());
+    assert!(files.starts_with(&root), "{}", files.display());
+    let refused = run_in(&files, &["state", "--json", "commit"]);
+    let error = error(&refused);
+    assert_eq!(error["name"], "inside_workspace", "{error}");
+    let help = error["remediation"].as_str().unwrap();
+    assert!(help.contains("--workspaces"), "{help}");
+}
+
+#[test]
+fn a_store_of_its_own_in_a_workspace_is_used() {
+    let place = Place::with_history();
+    let files = workspace(&place, "one", "copy");
+    let head = place.id("head");
+    run_in(&files, &["state", "init", "."]).text();
+    fs::write(files.join("mine"), "mine\n").unwrap();
+    run_in(&files, &["state", "commit", "-m", "inside"]).text();
+    let log = run_in(&files, &["state", "log", "--oneline"]).text();
+    assert!(log.contains("inside") && log.lines().count() == 1, "{log}");
+    assert_eq!(place.id("head"), head);
+}

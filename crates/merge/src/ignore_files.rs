@@ -1,0 +1,35 @@
+//! The rule of merges for files on a disk: `.git` and what `.gitignore` files
+//! name is left out when a directory is committed or imported, as it is left
+//! out when a workspace is merged.
+
+use std::sync::{PoisonError, RwLock};
+
+use elevo_core::TreePath;
+use elevo_engine::Ignore;
+use elevo_policy::Ignores;
+
+/// The `.gitignore` files of a directory that is being read, and `.git`.
+#[derive(Debug, Default)]
+pub struct IgnoreFiles(RwLock<Ignores>);
+
+impl Ignore for IgnoreFiles {
+    fn file_name(&self) -> &[u8] {
+        b".gitignore"
+    }
+
+    fn add(&self, directory: &TreePath, content: &[u8]) {
+        let mut ignores = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        // Beyond the bounds of all files together, a file says nothing; see
+        // `Locals` for the same in a merge.
+        let _ = ignores.add(directory, content);
+    }
+
+    fn ignored(&self, directory: &TreePath, names: &[(&[u8], bool)]) -> Vec<bool> {
+        let ignores = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let within = ignores.within(directory);
+        let names = names.iter();
+        names
+            .map(|(name, is_directory)| *name == b".git" || within.ignores(name, *is_directory))
+            .collect()
+    }
+}

@@ -1,0 +1,139 @@
+//! A Docker engine that may not be there yet.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use async_trait::async_trait;
+use futures::StreamExt;
+use futures::stream::{self, BoxStream};
+use tokio::sync::Mutex;
+
+use crate::docker::{DockerRuntime, DockerSettings};
+use crate::error::{Error, Result};
+use crate::runtime::{
+    Container, ContainerId, ContainerStatus, Image, Logs, LogsQuery, PullProgress, RuntimeInfo,
+    SandboxRuntime, Stats,
+};
+use crate::spec::ContainerSpec;
+
+/// A [`DockerRuntime`] that connects when it can. Until the engine answers for
+/// the first time, each call tries once more to connect and fails with
+/// [`Unreachable`](Error::Unreachable).
+#[derive(Debug)]
+pub struct Reconnecting {
+    settings: DockerSettings,
+    connected: RwLock<Option<Arc<DockerRuntime>>>,
+    connecting: Mutex<()>,
+}
+
+impl Reconnecting {
+    /// Tries to connect. Settings that can never work are an error; an engine
+    /// that does not answer is not.
+    pub async fn new(settings: DockerSettings) -> Result<Self> {
+        let runtime = Self {
+            settings,
+            connected: RwLock::new(None),
+            connecting: Mutex::new(()),
+        };
+        match runtime.connected().await {
+            Err(error @ Error::Refused { .. }) => return Err(error),
+            Err(error) => {
+                tracing::warn!(
+                    host = runtime.settings.host,
+                    cause = %error,
+                    "the container engine does not answer; sandboxes cannot start until it does"
+                );
+            }
+            Ok(_) => {}
+        }
+        Ok(runtime)
+    }
+
+    async fn connected(&self) -> Result<Arc<DockerRuntime>> {
+        if let Some(runtime) = self.known() {
+            return Ok(runtime);
+        }
+        // One attempt at a time: an engine that hangs must not collect callers.
+        let Ok(_attempt) = self.connecting.try_lock() else {
+            let source = "another call is trying to connect to it";
+            return Err(Error::Unreachable {
+                host: self.settings.host.clone(),
+                source: source.into(),
+            });
+        };
+        let runtime = Arc::new(DockerRuntime::connect(self.settings.clone()).await?);
+        let connected = self.connected.write();
+        *connected.unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&runtime));
+        Ok(runtime)
+    }
+
+    fn known(&self) -> Option<Arc<DockerRuntime>> {
+        let connected = self.connected.read();
+        connected.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+#[async_trait]
+impl SandboxRuntime for Reconnecting {
+    async fn check(&self) -> Result<RuntimeInfo> {
+        self.connected().await?.check().await
+    }
+
+    async fn create(&self, spec: &ContainerSpec) -> Result<ContainerId> {
+        self.connected().await?.create(spec).await
+    }
+
+    async fn start(&self, id: &ContainerId) -> Result<()> {
+        self.connected().await?.start(id).await
+    }
+
+    async fn kill(&self, id: &ContainerId) -> Result<()> {
+        self.connected().await?.kill(id).await
+    }
+
+    async fn remove(&self, id: &ContainerId) -> Result<()> {
+        self.connected().await?.remove(id).await
+    }
+
+    async fn status(&self, id: &ContainerId) -> Result<Option<ContainerStatus>> {
+        self.connected().await?.status(id).await
+    }
+
+    async fn list(&self) -> Result<Vec<Container>> {
+        self.connected().await?.list().await
+    }
+
+    async fn logs(&self, id: &ContainerId, query: &LogsQuery) -> Result<Logs> {
+        self.connected().await?.logs(id, query).await
+    }
+
+    async fn stats(&self, id: &ContainerId) -> Result<Stats> {
+        self.connected().await?.stats(id).await
+    }
+
+    async fn freeze(&self, id: &ContainerId) -> Result<()> {
+        self.connected().await?.freeze(id).await
+    }
+
+    async fn thaw(&self, id: &ContainerId) -> Result<()> {
+        self.connected().await?.thaw(id).await
+    }
+
+    async fn image(&self, name: &str) -> Result<Option<Image>> {
+        self.connected().await?.image(name).await
+    }
+
+    async fn pull(&self, name: &str) -> BoxStream<'static, Result<PullProgress>> {
+        match self.connected().await {
+            Ok(runtime) => runtime.pull(name).await,
+            Err(error) => stream::iter([Err(error)]).boxed(),
+        }
+    }
+
+    async fn remove_image(&self, name: &str) -> Result<()> {
+        self.connected().await?.remove_image(name).await
+    }
+
+    async fn tear_down(&self) -> Result<()> {
+        self.connected().await?.tear_down().await
+    }
+}

@@ -1,0 +1,100 @@
+//! The simulated runtime, held to the suite that Docker passes, and the faults
+//! that tests plant in it.
+
+#![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
+
+use std::sync::Arc;
+
+use elevo_sandbox::conformance::Subject;
+use elevo_sandbox::sim::{Call, SimEngine};
+use elevo_sandbox::{ContainerId, ContainerState, Error};
+
+const IMAGE: &str = "sim/base:1";
+
+fn subject(engine: &SimEngine) -> Arc<Subject> {
+    Arc::new(Subject {
+        runtime: Arc::new(engine.runtime("own")),
+        other: Arc::new(engine.runtime("other")),
+        image: IMAGE.to_owned(),
+        name: "sim".to_owned(),
+    })
+}
+
+fn with_subject<T: Future<Output = ()>>(check: impl FnOnce(Arc<Subject>) -> T) {
+    let tokio = tokio::runtime::Runtime::new().unwrap();
+    let engine = SimEngine::new([IMAGE]);
+    tokio.block_on(check(subject(&engine)));
+}
+
+elevo_sandbox::conformance_tests!(with_subject);
+
+async fn started(own: &Subject, script: &str) -> (String, ContainerId) {
+    let spec = own.spec(script);
+    let id = own.runtime.create(&spec).await.unwrap();
+    own.runtime.start(&id).await.unwrap();
+    (spec.sandbox, id)
+}
+
+#[tokio::test]
+async fn a_planted_fault_fails_as_often_as_asked() {
+    let engine = SimEngine::new([IMAGE]);
+    let own = subject(&engine);
+    let (name, id) = started(&own, "sleep 1000").await;
+    engine.fail(Call::Remove, &name, 2);
+    for _ in 0..2 {
+        let error = own.runtime.remove(&id).await.unwrap_err();
+        assert!(matches!(error, Error::Failed { .. }), "{error}");
+    }
+    own.runtime.remove(&id).await.unwrap();
+    assert!(engine.containers().is_empty());
+}
+
+#[tokio::test]
+async fn an_engine_that_is_down_keeps_its_containers() {
+    let engine = SimEngine::new([IMAGE]);
+    let own = subject(&engine);
+    let (_, id) = started(&own, "sleep 1000").await;
+    engine.set_down(true);
+    let error = own.runtime.list().await.unwrap_err();
+    assert!(error.is_retryable(), "{error}");
+    engine.set_down(false);
+    let status = own.runtime.status(&id).await.unwrap().unwrap();
+    assert_eq!(status.state, ContainerState::Running);
+}
+
+#[tokio::test]
+async fn a_container_can_die_or_vanish() {
+    let engine = SimEngine::new([IMAGE]);
+    let own = subject(&engine);
+    let (name, id) = started(&own, "sleep 1000").await;
+    engine.end(&name, true).await;
+    let status = own.runtime.status(&id).await.unwrap().unwrap();
+    assert_eq!(status.state, ContainerState::Exited);
+    assert!(status.oom_killed);
+    engine.vanish(&name).await;
+    assert_eq!(own.runtime.status(&id).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_path_of_a_mount_becomes_one_of_the_host() {
+    let engine = SimEngine::new([IMAGE]);
+    let own = subject(&engine);
+    let directory = tempfile::tempdir().unwrap();
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    std::fs::set_permissions(directory.path(), open).unwrap();
+    let mut spec = own.spec("echo \"$WHERE\" > made");
+    spec.mounts = vec![elevo_sandbox::Mount::writable(
+        directory.path(),
+        "/workspace",
+    )];
+    spec.working_dir = "/workspace".to_owned();
+    spec.env = [("WHERE".to_owned(), "unix:///workspace/a".to_owned())].into();
+    let id = own.runtime.create(&spec).await.unwrap();
+    own.runtime.start(&id).await.unwrap();
+    let made = directory.path().join("made");
+    while own.runtime.status(&id).await.unwrap().unwrap().state != ContainerState::Exited {
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    let text = std::fs::read_to_string(made).unwrap();
+    assert_eq!(text, format!("unix://{}/a\n", directory.path().display()));
+}

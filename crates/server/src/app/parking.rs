@@ -1,0 +1,226 @@
+//! Workspaces that outlive their sandbox: parked when it ends, resumed by a new
+//! one.
+//!
+//! The row of a parked workspace is the promise to keep it. It is written before
+//! the sandbox's row goes, so that the workspace has a row at any time.
+
+use std::collections::BTreeMap;
+
+use elevo_api as api;
+use elevo_catalog::{Sandbox, Workspace, WorkspaceChange, WorkspaceState};
+use elevo_core::{ErrorCode, TenantId};
+use elevo_engine::{CommitInfo, Progress};
+use elevo_objects::SnapshotId;
+use elevo_workspace::{Error as WorkspaceError, NeverFreeze, Record, WorkspaceId};
+use tokio::sync::OwnedMutexGuard;
+
+use crate::app::clearing::log_failure;
+use crate::app::files::own_label;
+use crate::app::projects::no_workspace;
+use crate::app::recovery::kept_name;
+use crate::app::spec::Spec;
+use crate::app::{App, Principal, parts};
+use crate::clock;
+use crate::failure::{Failure, Result};
+
+/// Keeps everything else from changing a workspace until it is dropped.
+pub(super) struct HeldWorkspace {
+    /// The sandbox that it is in.
+    pub(super) sandbox: Option<Sandbox>,
+    _guards: [Option<OwnedMutexGuard<()>>; 2],
+}
+
+impl App {
+    /// Holds a workspace, and the sandbox it is in.
+    pub(super) async fn hold_workspace(&self, row: &Workspace) -> Result<HeldWorkspace> {
+        // Most have the id of their sandbox. The order is always the same: the
+        // workspace, then the sandbox.
+        let first = self.hold(&row.id).await;
+        let sandbox = || self.catalog.sandbox_of_workspace(row.tenant, &row.id);
+        let mut found = sandbox().await?;
+        let mut second = None;
+        if let Some(other) = found.as_ref().filter(|sandbox| sandbox.id != row.id) {
+            second = Some(self.hold(&other.id).await);
+            found = sandbox().await?;
+        }
+        Ok(HeldWorkspace {
+            sandbox: found,
+            _guards: [Some(first), second],
+        })
+    }
+
+    /// Parks the workspace of a sandbox that ends. Repeated after a crash, it
+    /// goes on.
+    pub(super) async fn park_workspace(&self, sandbox: &Sandbox) -> Result<()> {
+        let id = parts::workspace_id(&sandbox.workspace)?;
+        let author = sandbox.agent.as_ref().unwrap_or(&sandbox.key).clone();
+        let info = parked_info(author, &id);
+        let parked = self.homes.with(sandbox.tenant, move |workspaces| {
+            match workspaces.park(&id, info, &NeverFreeze, &Progress::new()) {
+                Ok(_) | Err(WorkspaceError::Parked(_)) => {}
+                // There is nothing to keep.
+                Err(WorkspaceError::NotFound(_)) => return Ok(None),
+                Err(error) => return Err(error.into()),
+            }
+            Ok(Some(workspaces.get(&id)?))
+        });
+        match parked.await? {
+            Some(record) => self.note_parked(sandbox, &record).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn note_parked(&self, sandbox: &Sandbox, record: &Record) -> Result<()> {
+        let expires = clock::after(self.time().await?, self.config.expired_keep);
+        let change = WorkspaceChange {
+            state: Some(WorkspaceState::Parked),
+            expires: Some(Some(expires)),
+            ..WorkspaceChange::default()
+        };
+        let (tenant, id) = (sandbox.tenant, &*sandbox.workspace);
+        let changed = self
+            .catalog
+            .change_workspace(tenant, id, &change, clock::now());
+        match changed.await {
+            Ok(_) => Ok(()),
+            // Another request deletes it, and goes on with that.
+            Err(elevo_catalog::Error::BeingRemoved { .. }) => Ok(()),
+            Err(elevo_catalog::Error::NotFound { .. }) => {
+                let row = Workspace {
+                    agent: sandbox.agent.clone(),
+                    name: sandbox.name.clone(),
+                    created: sandbox.created,
+                    expires: Some(expires),
+                    ..parked_row(tenant, id, &sandbox.key, record.base)
+                };
+                Ok(self.catalog.add_workspace(&row).await?)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// A parked workspace that this principal may resume, and the disk that it
+    /// has.
+    pub(super) async fn parked(
+        &self,
+        who: &Principal,
+        id: &str,
+        wish: &api::CreateSandbox,
+        spec: &mut Spec,
+    ) -> Result<Workspace> {
+        let row = self.visible_workspace(who, id).await?;
+        if row.project.is_some() {
+            who.needs(api::Scope::ProjectsWrite)?;
+        }
+        if row.state != WorkspaceState::Parked {
+            return Err(in_use(&row));
+        }
+        let workspace = parts::workspace_id(&row.id)?;
+        let record = self.homes.with(
+            row.tenant,
+            move |workspaces| Ok(workspaces.get(&workspace)?),
+        );
+        spec.keep_disk(wish, record.await?.limit, "a workspace keeps its disk")?;
+        Ok(row)
+    }
+
+    /// Makes a parked workspace live, for the sandbox that has it now.
+    pub(super) async fn revive(&self, row: &Workspace) -> Result<()> {
+        let change = WorkspaceChange {
+            from: Some(WorkspaceState::Parked),
+            state: Some(WorkspaceState::Live),
+            expires: Some(None),
+            ..WorkspaceChange::default()
+        };
+        let changed = self
+            .catalog
+            .change_workspace(row.tenant, &row.id, &change, clock::now());
+        match changed.await {
+            Ok(_) => Ok(()),
+            // It, or its project, is being removed.
+            Err(
+                elevo_catalog::Error::Changed { .. } | elevo_catalog::Error::BeingRemoved { .. },
+            ) => Err(no_workspace(&row.id)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Turns workspaces that earlier servers noted as kept, by a setting each,
+    /// into parked ones.
+    pub(super) async fn adopt_kept(&self) {
+        for (tenant, id) in self.all_workspaces().await {
+            let adopted = self.adopt_one(tenant, &id).await;
+            log_failure(adopted, "workspace", id.as_str(), "not listed as parked");
+        }
+    }
+
+    pub(super) async fn adopt_one(&self, tenant: TenantId, id: &WorkspaceId) -> Result<()> {
+        let setting = kept_name(id.as_str());
+        if self.catalog.setting(&setting).await?.is_none() {
+            return Ok(());
+        }
+        let wanted = id.clone();
+        let record = self
+            .homes
+            .with(tenant, move |workspaces| Ok(workspaces.get(&wanted)?));
+        let record = record.await?;
+        let keys = self.catalog.keys(tenant).await?;
+        let key = keys.first().map(|key| key.id.clone()).unwrap_or_default();
+        let row = Workspace {
+            created: record.created,
+            expires: Some(clock::after(self.time().await?, self.config.expired_keep)),
+            ..parked_row(tenant, id.as_str(), &key, record.base)
+        };
+        match self.catalog.add_workspace(&row).await {
+            Err(elevo_catalog::Error::Exists { .. }) => {}
+            added => added?,
+        }
+        self.catalog.remove_setting(&setting).await?;
+        Ok(())
+    }
+}
+
+/// The row of a workspace that is on no project.
+fn parked_row(tenant: TenantId, id: &str, key: &str, base: SnapshotId) -> Workspace {
+    let now = clock::now();
+    Workspace {
+        id: id.to_owned(),
+        tenant,
+        project: None,
+        agent: None,
+        key: key.to_owned(),
+        name: None,
+        base,
+        synced: base,
+        merges: 0,
+        sync: serde_json::json!({}),
+        read_only: false,
+        follows: false,
+        state: WorkspaceState::Parked,
+        last_merge: None,
+        expires: None,
+        created: now,
+        updated: now,
+    }
+}
+
+fn parked_info(author: String, id: &WorkspaceId) -> CommitInfo {
+    CommitInfo {
+        parents: Vec::new(),
+        author,
+        message: format!("parked {id}"),
+        created: clock::now(),
+        labels: BTreeMap::from([own_label()]),
+        reference: None,
+    }
+}
+
+/// Refuses a second sandbox on a workspace.
+pub(super) fn in_use(row: &Workspace) -> Failure {
+    let message = format!("workspace `{}` is in use", row.id);
+    Failure::new(ErrorCode::WorkspaceBusy, message)
+        .about("workspaceId", row.id.as_str())
+        .remediation(
+            "Only a parked workspace can be resumed: `GET /api/v1/workspaces?state=parked`.",
+        )
+}

@@ -1,0 +1,233 @@
+//! Undoing what has landed: a step, a step at one path, or all that has
+//! happened to a path since a version.
+
+use std::sync::Arc;
+
+use elevo_api as api;
+use elevo_api::Scope;
+use elevo_catalog::{LandingKind, LogEntry, Project};
+use elevo_core::{ErrorCode, TreePath};
+use elevo_engine::StateTree;
+use elevo_objects::{Entry, SnapshotId, Tree};
+
+use super::applying::{committed, not_put, removed};
+use super::landing::Job;
+use super::merging::job;
+use super::reading::tree_path;
+use crate::app::diff::readable;
+use crate::app::files::info;
+use crate::app::kept::Kept;
+use crate::app::{App, Once, Principal};
+use crate::failure::{Failure, Result};
+
+/// A merge that undoes something, and why.
+struct Undoing {
+    base: Kept,
+    theirs: Kept,
+    message: String,
+}
+
+impl App {
+    /// Undoes what one step changed, all of it or at one path.
+    pub(crate) async fn revert(
+        self: &Arc<Self>,
+        who: &Principal,
+        id: &str,
+        wish: api::Revert,
+        once: Once,
+    ) -> Result<api::MergeResult> {
+        who.needs(Scope::ProjectsWrite)?;
+        let project = self.project_of(who, id).await?;
+        self.check_override(&project, wish.merge.strategy).await?;
+        if let Some(done) = self.landed_before(&project, &once).await? {
+            return Ok(done);
+        }
+        let path = wish.path.as_deref().filter(|path| !path.is_empty());
+        let path = path.map(inner_path).transpose()?;
+        let undoing = self
+            .step_back(who, &project, &wish.snapshot, path.as_ref())
+            .await?;
+        self.undo(
+            who,
+            &project,
+            LandingKind::Revert,
+            undoing,
+            wish.merge,
+            once,
+        )
+        .await
+    }
+
+    /// Makes a path what it was in a version.
+    pub(crate) async fn restore_path(
+        self: &Arc<Self>,
+        who: &Principal,
+        id: &str,
+        wish: api::RestorePath,
+        once: Once,
+    ) -> Result<api::MergeResult> {
+        who.needs(Scope::ProjectsWrite)?;
+        let project = self.project_of(who, id).await?;
+        self.check_override(&project, wish.merge.strategy).await?;
+        if let Some(done) = self.landed_before(&project, &once).await? {
+            return Ok(done);
+        }
+        let path = inner_path(&wish.path)?;
+        let undoing = self.path_back(who, &project, &wish.snapshot, &path).await?;
+        self.undo(
+            who,
+            &project,
+            LandingKind::Restore,
+            undoing,
+            wish.merge,
+            once,
+        )
+        .await
+    }
+
+    async fn undo(
+        self: &Arc<Self>,
+        who: &Principal,
+        project: &Project,
+        kind: LandingKind,
+        undoing: Undoing,
+        mut wish: api::Merge,
+        once: Once,
+    ) -> Result<api::MergeResult> {
+        if wish.message.is_empty() {
+            wish.message = undoing.message;
+        }
+        let job = Job {
+            kind,
+            base: Some(undoing.base),
+            ..job(who, &wish, undoing.theirs, once.landing())
+        };
+        if wish.dry_run {
+            once.rehearsed();
+        }
+        self.settle(project, job, wish.dry_run).await
+    }
+
+    /// From the version after a step to the one before it, everywhere or at one
+    /// path.
+    async fn step_back(
+        &self,
+        who: &Principal,
+        project: &Project,
+        snapshot: &str,
+        path: Option<&TreePath>,
+    ) -> Result<Undoing> {
+        let after = self.version(project, Some(snapshot)).await?;
+        let step = self.step_of(project, after.id).await?;
+        let view = self.view_of(who, project).await?;
+        let before = self.keep_version(project, step.parent).await?;
+        let base = self.visible_part(who, &after, &view).await?;
+        let theirs = self.visible_part(who, &before, &view).await?;
+        let Some(path) = path else {
+            let message = format!("undo step {}", step.sequence);
+            return Ok(Undoing {
+                base,
+                theirs,
+                message,
+            });
+        };
+        let repository = self.homes.repository(who.tenant);
+        let tree = StateTree::open(&repository, base.id).await?;
+        let before = StateTree::open(&repository, theirs.id).await?;
+        let then = before.entry(path).await?;
+        let path_text = readable(path.as_bytes());
+        if then == tree.entry(path).await? {
+            let message = format!("step {} did not change `{path_text}`", step.sequence);
+            return Err(Failure::new(ErrorCode::PathNotFound, message).about("path", path_text));
+        }
+        put(&tree, path, then).await?;
+        remove_new_directories(&tree, &before, path).await?;
+        let message = format!("undo step {} at {path_text}", step.sequence);
+        let theirs = committed(&tree, info(who, message.clone())).await?;
+        Ok(Undoing {
+            base,
+            theirs,
+            message,
+        })
+    }
+
+    /// The step that made a version.
+    async fn step_of(&self, project: &Project, snapshot: SnapshotId) -> Result<LogEntry> {
+        let found = self.catalog.landing_of_snapshot(&project.id, snapshot);
+        found.await?.ok_or_else(|| {
+            let message = "the project began with this version, so there is no step to undo";
+            Failure::new(ErrorCode::SnapshotNotFound, message)
+        })
+    }
+
+    /// From the head to the head with a path as it was.
+    async fn path_back(
+        &self,
+        who: &Principal,
+        project: &Project,
+        snapshot: &str,
+        path: &TreePath,
+    ) -> Result<Undoing> {
+        let from = self.version(project, Some(snapshot)).await?;
+        let step = self.catalog.landing_of_snapshot(&project.id, from.id);
+        let number = step.await?.map_or(0, |step| step.sequence);
+        let (_, earlier) = self.changeable(who, project, Some(snapshot)).await?;
+        let (base, tree) = self.changeable(who, project, None).await?;
+        let then = earlier.entry(path).await?;
+        let path_text = readable(path.as_bytes());
+        if then.is_none() && tree.entry(path).await?.is_none() {
+            let message = format!("`{path_text}` is in neither version of the project");
+            return Err(Failure::new(ErrorCode::PathNotFound, message).about("path", path_text));
+        }
+        put(&tree, path, then).await?;
+        let message = format!("restore {path_text} from step {number}");
+        let theirs = committed(&tree, info(who, message.clone())).await?;
+        Ok(Undoing {
+            base,
+            theirs,
+            message,
+        })
+    }
+}
+
+/// A path that is not the whole project.
+fn inner_path(text: &str) -> Result<TreePath> {
+    let path = tree_path(text)?;
+    match path.is_root() {
+        true => Err(Failure::invalid(
+            "`path` must name a file or directory inside the project",
+        )),
+        false => Ok(path),
+    }
+}
+
+/// Removes the directories above a path that are empty now and were not there
+/// before.
+async fn remove_new_directories(
+    tree: &StateTree,
+    before: &StateTree,
+    path: &TreePath,
+) -> Result<()> {
+    let mut below = path.clone();
+    while let Some((directory, _)) = below.split_last().filter(|(above, _)| !above.is_root()) {
+        let is_empty = matches!(
+            tree.entry(&directory).await?,
+            Some(Entry::Directory { tree, .. }) if tree == Tree::EMPTY
+        );
+        if !is_empty || before.entry(&directory).await?.is_some() {
+            break;
+        }
+        tree.remove(&directory).await?;
+        below = directory;
+    }
+    Ok(())
+}
+
+/// Makes a path what it shall be.
+async fn put(tree: &StateTree, path: &TreePath, entry: Option<Entry>) -> Result<()> {
+    let put = match entry {
+        Some(entry) => tree.put(path, entry).await,
+        None => removed(tree, path).await,
+    };
+    put.map_err(|error| not_put(path, error))
+}

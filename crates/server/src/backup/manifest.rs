@@ -1,0 +1,173 @@
+//! The file that makes a directory a backup of a server:
+//!
+//! ```text
+//! elevo server backup 1
+//! installation abcdefghijkmnpqr
+//! generation 12
+//! begun 2026-11-16T10:30:00.000Z
+//! ended 2026-11-16T10:30:07.123Z
+//! <BLAKE3> <size> <path>       for each file, but those that store/BACKUP lists
+//! <BLAKE3 of all lines before>
+//! ```
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::{self, Read, Write as _};
+use std::path::{Component, Path};
+
+use blake3::Hash;
+
+pub(crate) const FILE: &str = "SERVER-BACKUP";
+const WORDS: &str = "elevo server backup 1";
+/// A longer file is not one of ours.
+const LARGEST: u64 = 64 << 20;
+
+/// A file of a backup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Listed {
+    pub(crate) size: u64,
+    pub(crate) hash: Hash,
+}
+
+/// The content of a backup.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Manifest {
+    pub(crate) installation: String,
+    pub(crate) generation: u64,
+    /// When the backup began and ended, as RFC 3339 has it.
+    pub(crate) begun: String,
+    pub(crate) ended: String,
+    pub(crate) files: BTreeMap<String, Listed>,
+}
+
+/// Returns whether there is a finished backup in this directory.
+pub(crate) fn is_backup(path: &Path) -> bool {
+    path.join(FILE).is_file()
+}
+
+impl Manifest {
+    /// Reads the manifest of a backup; `None` if it is not whole.
+    pub(crate) fn read(backup: &Path) -> io::Result<Option<Self>> {
+        let mut text = String::new();
+        let file = File::open(backup.join(FILE))?;
+        match file.take(LARGEST).read_to_string(&mut text) {
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => Ok(None),
+            read => read.map(|_| Self::parse(&text)),
+        }
+    }
+
+    /// Makes a directory a backup. Durable but for the directory itself.
+    pub(crate) fn write(&self, backup: &Path) -> io::Result<()> {
+        let mut file = File::create_new(backup.join(FILE))?;
+        file.write_all(self.text().as_bytes())?;
+        file.sync_all()
+    }
+
+    /// Removes the manifest: from here on the directory is not a backup.
+    pub(crate) fn remove(backup: &Path) -> io::Result<()> {
+        fs::remove_file(backup.join(FILE))
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        let sizes = self.files.values().map(|file| file.size);
+        sizes.fold(0, u64::saturating_add)
+    }
+
+    fn text(&self) -> String {
+        let mut text = format!("{WORDS}\ninstallation {}\n", self.installation);
+        // Writing into a string cannot fail.
+        let _ = writeln!(text, "generation {}", self.generation);
+        let _ = writeln!(text, "begun {}\nended {}", self.begun, self.ended);
+        for (path, Listed { size, hash }) in &self.files {
+            let _ = writeln!(text, "{hash} {size} {path}");
+        }
+        let hash = blake3::hash(text.as_bytes());
+        text + &format!("{hash}\n")
+    }
+
+    /// Accepts only the output of [`Self::text`].
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let body = text.strip_suffix('\n')?;
+        let (_, last) = body.rsplit_once('\n')?;
+        let lines = &text[..body.len() - last.len()];
+        if last.parse::<Hash>().ok()? != blake3::hash(lines.as_bytes()) {
+            return None;
+        }
+        let mut lines = lines.lines();
+        lines.next().filter(|line| *line == WORDS)?;
+        let mut field = |name: &str| lines.next()?.strip_prefix(name)?.strip_prefix(' ');
+        let mut manifest = Self {
+            installation: field("installation")?.to_owned(),
+            generation: field("generation")?.parse().ok()?,
+            begun: field("begun")?.to_owned(),
+            ended: field("ended")?.to_owned(),
+            files: BTreeMap::new(),
+        };
+        for line in lines {
+            let mut words = line.splitn(3, ' ');
+            let hash = words.next()?.parse().ok()?;
+            let size = words.next()?.parse().ok()?;
+            let path = words.next().filter(|path| is_inside(path))?;
+            manifest.files.insert(path.into(), Listed { size, hash });
+        }
+        (manifest.text() == text).then_some(manifest)
+    }
+}
+
+/// Returns whether a path stays in the directory that it is joined to.
+fn is_inside(path: &str) -> bool {
+    let is_plain = |part| matches!(part, Component::Normal(_));
+    !path.is_empty() && !path.contains('\0') && Path::new(path).components().all(is_plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Manifest {
+        let file = |text: &str| Listed {
+            size: text.len() as u64,
+            hash: blake3::hash(text.as_bytes()),
+        };
+        Manifest {
+            installation: "abc".into(),
+            generation: 7,
+            begun: "2026-11-16T10:30:00.000Z".into(),
+            ended: "2026-11-16T10:30:07.000Z".into(),
+            files: BTreeMap::from([
+                ("catalog.db".into(), file("rows")),
+                ("audit/00000000000000000001.jsonl".into(), file("")),
+            ]),
+        }
+    }
+
+    #[test]
+    fn a_manifest_reads_back() {
+        assert_eq!(Manifest::parse(&sample().text()), Some(sample()));
+    }
+
+    #[test]
+    fn rejects_a_manifest_that_was_cut_off_or_has_a_flipped_bit() {
+        let text = sample().text();
+        for at in 0..text.len() {
+            assert_eq!(Manifest::parse(&text[..at]), None, "cut at {at}");
+            for bit in 0..7 {
+                let mut bytes = text.clone().into_bytes();
+                bytes[at] ^= 1 << bit;
+                let flipped = String::from_utf8(bytes).unwrap();
+                assert_eq!(Manifest::parse(&flipped), None, "bit {bit} of {at}");
+            }
+        }
+    }
+
+    #[test]
+    fn rejects_paths_that_lead_out_of_the_directory() {
+        for path in ["../x", "/x", "a/../../x", "", "./x", "a\0b"] {
+            let mut manifest = sample();
+            let file = manifest.files["catalog.db"];
+            manifest.files.insert(path.into(), file);
+            assert_eq!(Manifest::parse(&manifest.text()), None, "{path:?}");
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! Routes of the admin socket.
+
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::middleware::from_fn;
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use elevo_api as api;
+use elevo_core::ErrorCode;
+
+use crate::failure::Failure;
+use crate::http::answer::{Answer, ApiError};
+use crate::http::request::Body;
+use crate::http::{Shared, layers};
+
+/// The admin socket as a service.
+pub(crate) fn router(shared: Shared) -> Router {
+    Router::new()
+        .route("/backup", post(back_up))
+        .route("/gc", post(collect))
+        .route("/quarantine", get(list_quarantine))
+        .route("/quarantine/{id}/restore", post(restore_quarantined))
+        .fallback(async || {
+            let message = "this server does not know the request";
+            ApiError::from(Failure::new(ErrorCode::NotFound, message))
+        })
+        .layer(from_fn(layers::observe))
+        .with_state(shared)
+}
+
+async fn back_up(
+    State(shared): State<Shared>,
+    Body(wish): Body<api::MakeBackup>,
+) -> Answer<Json<api::BackupMade>> {
+    Ok(Json(shared.app.back_up(wish).await?))
+}
+
+async fn collect(
+    State(shared): State<Shared>,
+    Body(wish): Body<api::Gc>,
+) -> Answer<Json<api::GcResult>> {
+    Ok(Json(shared.app.collect_now(wish).await?))
+}
+
+async fn list_quarantine(State(shared): State<Shared>) -> Answer<Json<api::QuarantineList>> {
+    Ok(Json(shared.app.list_quarantine()?))
+}
+
+async fn restore_quarantined(
+    State(shared): State<Shared>,
+    Path(id): Path<String>,
+) -> Answer<StatusCode> {
+    shared.app.restore_quarantined(&id).await?;
+    Ok(StatusCode::NO_CONTENT)
+}

@@ -1,0 +1,236 @@
+//! The parts of an installation as they are found, and what that means.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use anyhow::Context;
+use elevo_catalog::{FoundCatalog, SqliteCatalog};
+use elevo_store_local::{LocalStore, Options, ServerStamp, is_store, server_stamp};
+
+use super::{Installation, ROOT_FILE, Refusal};
+
+/// Everything that is found.
+#[derive(Clone, Debug)]
+pub(super) struct Found {
+    /// `None` if there is no file, or no server ever used it.
+    pub(super) catalog: Option<FoundCatalog>,
+    pub(super) store: FoundStore,
+    pub(super) root: FoundRoot,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct FoundStore {
+    pub(super) is_there: bool,
+    pub(super) stamp: Option<ServerStamp>,
+    /// Whether anything is in it. Looked at only if the catalog has no tenant
+    /// and the store no stamp.
+    pub(super) has_data: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct FoundRoot {
+    pub(super) installation: Option<String>,
+    /// Whether any tenant has a directory.
+    pub(super) has_tenants: bool,
+    /// Whether any workspace is or was there.
+    pub(super) has_workspaces: bool,
+}
+
+/// How a start goes on.
+#[derive(Debug)]
+pub(super) enum Verdict {
+    /// There is nothing yet: all parts are created.
+    Fresh,
+    /// They belong together.
+    Known,
+    /// The store does not say to which catalog it belongs. They belong together
+    /// if every root of the catalog is in the store.
+    Unstamped,
+    /// They do not belong together, or cannot be shown to.
+    Refused(Refusal),
+}
+
+impl Found {
+    /// Looks at everything and changes nothing.
+    pub(super) async fn look(places: &Installation) -> anyhow::Result<Self> {
+        let path = &places.catalog;
+        let catalog = SqliteCatalog::find(path).await;
+        let catalog = catalog.with_context(|| format!("cannot read {}", path.display()))?;
+        let catalog = catalog.filter(|catalog| !catalog.is_unused());
+        let (store, root) = (places.store.clone(), places.root.clone());
+        let is_lone = !catalog.as_ref().is_some_and(|it| it.has_tenants);
+        let looking = tokio::task::spawn_blocking(move || {
+            let store = FoundStore::look(&store, is_lone)?;
+            let looked = FoundRoot::look(&root);
+            let looked = looked.with_context(|| format!("cannot read {}", root.display()))?;
+            anyhow::Ok((store, looked))
+        });
+        let (store, root) = looking.await??;
+        Ok(Self {
+            catalog,
+            store,
+            root,
+        })
+    }
+
+    /// Decides how a start goes on.
+    pub(super) fn verdict(&self, places: &Installation) -> Verdict {
+        let is_stamped = self.store.stamp.is_some();
+        let refused = match &self.catalog {
+            Some(catalog) if catalog.has_tenants || is_stamped => self.beside(catalog, places),
+            _ => self.without_tenants(places),
+        };
+        match refused {
+            Some(refusal) => Verdict::Refused(refusal),
+            None if is_stamped => Verdict::Known,
+            None if self.catalog.as_ref().is_some_and(|it| it.has_tenants) => Verdict::Unstamped,
+            None => Verdict::Fresh,
+        }
+    }
+
+    /// A catalog is missing, or of a first start that was cut off: then nothing
+    /// may be there but an empty store, and the mark of that start.
+    fn without_tenants(&self, places: &Installation) -> Option<Refusal> {
+        let catalog = places.catalog.clone();
+        let no_catalog = |path: &Path| {
+            let beside = path.into();
+            Some(Refusal::NoCatalog { catalog, beside })
+        };
+        if self.store.stamp.is_some() || self.store.has_data {
+            return no_catalog(&places.store);
+        }
+        let is_others = self.root.installation.is_some()
+            && self.root.installation.as_ref() != self.catalog_installation();
+        match is_others || self.root.has_workspaces {
+            true => no_catalog(&places.root),
+            false => None,
+        }
+    }
+
+    fn beside(&self, catalog: &FoundCatalog, places: &Installation) -> Option<Refusal> {
+        let own = catalog.installation.clone().unwrap_or_default();
+        let foreign = |path: &Path, other: &str| Refusal::Foreign {
+            catalog: places.catalog.clone(),
+            own: own.clone(),
+            part: path.into(),
+            other: other.to_owned(),
+        };
+        if !self.store.is_there {
+            let (store, catalog) = (places.store.clone(), places.catalog.clone());
+            return Some(Refusal::NoStore { store, catalog });
+        }
+        if let Some(stamp) = &self.store.stamp {
+            if stamp.installation != own {
+                return Some(foreign(&places.store, &stamp.installation));
+            }
+            if let Some(refusal) = compare(catalog.generation, stamp.generation, places) {
+                return Some(refusal);
+            }
+        }
+        if let Some(other) = &self.root.installation {
+            return (*other != own).then(|| foreign(&places.root, other));
+        }
+        let root = places.root.clone();
+        if self.store.stamp.is_some() && self.root.has_workspaces {
+            return Some(Refusal::UnknownWorkspaces { root });
+        }
+        let is_missing = catalog.has_workspaces && !self.root.has_tenants;
+        is_missing.then_some(Refusal::NoWorkspaces { root })
+    }
+
+    /// The id to go on with.
+    pub(super) fn installation(&self) -> Option<String> {
+        let of_store = self.store.stamp.as_ref().map(|stamp| &stamp.installation);
+        let known = self.catalog_installation().or(of_store);
+        known.or(self.root_installation()).cloned()
+    }
+
+    pub(super) fn catalog_installation(&self) -> Option<&String> {
+        self.catalog.as_ref()?.installation.as_ref()
+    }
+
+    pub(super) fn root_installation(&self) -> Option<&String> {
+        self.root.installation.as_ref()
+    }
+
+    pub(super) fn is_adopting(&self) -> bool {
+        self.catalog.as_ref().is_some_and(|it| it.is_adopting)
+    }
+}
+
+/// Compares the generation of a catalog with the one that the store knows.
+fn compare(catalog: u64, store: u64, places: &Installation) -> Option<Refusal> {
+    if catalog < store {
+        return Some(Refusal::OlderCatalog {
+            catalog: places.catalog.clone(),
+            found: catalog,
+            known: store,
+        });
+    }
+    (catalog > store + 1).then(|| Refusal::OlderStore {
+        store: places.store.clone(),
+        found: store,
+        known: catalog,
+    })
+}
+
+impl FoundStore {
+    fn look(path: &Path, is_lone: bool) -> anyhow::Result<Self> {
+        if !is_store(path)? {
+            return Ok(Self::default());
+        }
+        let stamp = server_stamp(path)?;
+        let has_data = match is_lone && stamp.is_none() {
+            true => {
+                let store = LocalStore::open_read_only(path, &Options::default())?;
+                !store.tenants()?.is_empty()
+            }
+            false => false,
+        };
+        Ok(Self {
+            is_there: true,
+            stamp,
+            has_data,
+        })
+    }
+}
+
+impl FoundRoot {
+    fn look(path: &Path) -> io::Result<Self> {
+        let installation = match fs::read_to_string(path.join(ROOT_FILE)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            read => Some(read?.trim().to_owned()),
+        };
+        let mut found = Self {
+            installation,
+            ..Self::default()
+        };
+        let entries = match fs::read_dir(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(found),
+            entries => entries?,
+        };
+        for entry in entries {
+            let entry = entry?;
+            let name = entry.file_name();
+            if name.to_str().and_then(crate::app::tenant_from).is_some() {
+                found.has_tenants = true;
+                found.has_workspaces |= has_workspaces(&entry.path())?;
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Returns whether a tenant's directory has workspaces, or a record of some.
+fn has_workspaces(tenant: &Path) -> io::Result<bool> {
+    match fs::metadata(tenant.join("registry/log")) {
+        Ok(log) if log.len() > 0 => return Ok(true),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    match fs::read_dir(tenant.join("live")) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        entries => Ok(entries?.next().is_some()),
+    }
+}

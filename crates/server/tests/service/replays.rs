@@ -1,0 +1,228 @@
+//! Every route that takes an `Idempotency-Key` honours it. The routes are those
+//! of the API's description, so that a new one has to be tried here.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use reqwest::{Method, RequestBuilder};
+use serde_json::{Value, json};
+
+use crate::harness::{Service, eventually, image};
+use crate::shared::{Ws, at, project, workspace, write};
+
+/// The things that the requests name.
+struct Things {
+    sandbox: String,
+    victim: String,
+    snapshot: String,
+    command: String,
+    terminal: String,
+    project: String,
+    step: String,
+    review: String,
+    merged: Ws,
+    completed: Ws,
+    webhook: String,
+    event: u64,
+}
+
+fn text(value: &Value) -> String {
+    value
+        .as_str()
+        .unwrap_or_else(|| panic!("{value}"))
+        .to_owned()
+}
+
+impl Things {
+    async fn make(service: &Service) -> Self {
+        let hook = json!({"url": "http://localhost:1/hook"});
+        let webhook = text(&service.post("/api/v1/webhooks", hook).await["id"]);
+        let rules = json!({"rules": [{"pattern": "core/**", "merge": "review"}]});
+        let project = project(service, rules, &[("file", "one")]).await;
+        let held = workspace(service, json!({"project": project})).await;
+        write(&held, "core/secret", "mine");
+        write(&held, "file", "two");
+        let landed = service
+            .expect(Method::POST, &at(&held, "merge"), None, 200)
+            .await;
+        let [merged, completed] = [
+            workspace(service, json!({"project": project})).await,
+            workspace(service, json!({"project": project})).await,
+        ];
+        write(&merged, "merged", "content");
+        write(&completed, "completed", "content");
+        let [sandbox, victim] = [service.sandbox().await, service.sandbox().await];
+        let of = |what: &str| format!("/api/v1/sandboxes/{sandbox}/{what}");
+        let taken = service.post(&of("snapshot"), json!({})).await;
+        let wish = json!({"command": "cat", "background": true, "openStdin": true});
+        let command = service.post(&of("process/run"), wish).await;
+        let size = json!({"cols": 80, "rows": 24});
+        let terminal = service.post(&of("pty"), size).await;
+        Self {
+            victim,
+            snapshot: text(&taken["snapshotId"]),
+            command: text(&command["commandId"]),
+            terminal: text(&terminal["id"]),
+            step: text(&landed["head"]),
+            review: text(&landed["conflicts"][0]["review"]),
+            event: delivery(service, &webhook).await,
+            sandbox,
+            project,
+            merged,
+            completed,
+            webhook,
+        }
+    }
+
+    fn path(&self, route: &str) -> String {
+        let id = match route.split('/').nth(3).unwrap_or_default() {
+            "projects" => &self.project,
+            "reviews" => &self.review,
+            "webhooks" => &self.webhook,
+            "workspaces" if route.ends_with("/complete") => &self.completed.id,
+            "workspaces" => &self.merged.id,
+            _ => &self.sandbox,
+        };
+        route
+            .replace("{id}", id)
+            .replace("{cmdId}", &self.command)
+            .replace("{ptyId}", &self.terminal)
+            .replace("{event}", &self.event.to_string())
+    }
+
+    /// A body that the route accepts.
+    fn body(&self, route: &str, request: RequestBuilder) -> RequestBuilder {
+        let body = match route.strip_prefix("/api/v1/").unwrap() {
+            "sandboxes" => json!({"template": "base"}),
+            "sandboxes/batch-delete" => json!({"ids": [self.victim]}),
+            "sandboxes/{id}/extend" => json!({"seconds": 1}),
+            "sandboxes/{id}/restore" => json!({"snapshotId": self.snapshot}),
+            "sandboxes/{id}/process/run" => {
+                json!({"command": "echo run >> /tmp/log; cat /tmp/log"})
+            }
+            "sandboxes/{id}/process/{cmdId}/input" => json!({"data": STANDARD.encode("x")}),
+            "sandboxes/{id}/process/{cmdId}/kill" => json!({"signal": 10}),
+            "sandboxes/{id}/pty" => json!({"cols": 80, "rows": 24}),
+            "sandboxes/{id}/pty/{ptyId}/resize" => json!({"cols": 90, "rows": 30}),
+            "sandboxes/{id}/fork" | "sandboxes/{id}/snapshot" => json!({}),
+            "sandboxes/{id}/start" | "sandboxes/{id}/stop" => return request,
+            "snapshots" | "sandboxes/{id}/archive" | "projects/{id}/archive" => {
+                return request.body(tar());
+            }
+            "projects" => json!({"name": "another"}),
+            "projects/{id}/apply" => json!({"files": [{"path": "applied", "content": "one"}]}),
+            "projects/{id}/import" => json!({"snapshot": self.snapshot, "path": "imported"}),
+            "projects/{id}/policy" => json!({"policy": {}}),
+            "projects/{id}/restore" => json!({"snapshot": self.step, "path": "file"}),
+            "projects/{id}/revert" => json!({"snapshot": self.step}),
+            "projects/{id}/tags" => json!({"name": "v1"}),
+            "reviews/{id}/resolve" => json!({"resolution": "theirs"}),
+            "templates" => json!({"name": "other", "image": image()}),
+            "webhooks" => json!({"url": "http://localhost:1/other"}),
+            "webhooks/{id}/deliveries/{event}/replay" => return request,
+            "workspaces" => json!({"project": self.project}),
+            "workspaces/{id}/complete" | "workspaces/{id}/merge" => json!({"message": route}),
+            "workspaces/{id}/refresh" | "gc" => json!({}),
+            "keys" | "agents" | "tenants" => json!({"name": "another"}),
+            _ => panic!("{route} is new: say here how it is asked for"),
+        };
+        request.json(&body)
+    }
+}
+
+async fn delivery(service: &Service, webhook: &str) -> u64 {
+    let path = format!("/api/v1/webhooks/{webhook}/deliveries");
+    let mut event = None;
+    eventually("something is delivered", async || {
+        let list = service.get(&path).await;
+        event = list["items"][0]["event"]["id"].as_u64();
+        event.is_some()
+    })
+    .await;
+    event.unwrap()
+}
+
+fn tar() -> Vec<u8> {
+    let mut tar = tar::Builder::new(Vec::new());
+    let mut header = tar::Header::new_gnu();
+    header.set_size(7);
+    header.set_mode(0o644);
+    tar.append_data(&mut header, "packed", &b"content"[..])
+        .unwrap();
+    tar.into_inner().unwrap()
+}
+
+/// Routes with the parameter; every `POST` and `PUT` has it.
+fn routes() -> Vec<(Method, String)> {
+    let api: Value = serde_json::from_str(&elevo_server::openapi_json()).unwrap();
+    let mut routes = Vec::new();
+    for (path, methods) in api["paths"].as_object().unwrap() {
+        for (method, operation) in methods.as_object().unwrap() {
+            let parameters = operation["parameters"].as_array().cloned();
+            let mut parameters = parameters.unwrap_or_default().into_iter();
+            let has_it = parameters.any(|one| one["name"] == "Idempotency-Key");
+            let is_change = matches!(method.as_str(), "post" | "put");
+            assert_eq!(has_it, is_change, "{method} {path}");
+            if has_it {
+                let method = method.to_uppercase().parse().unwrap();
+                routes.push((method, path.clone()));
+            }
+        }
+    }
+    // Other routes need the sandbox that this one stops.
+    routes.sort_by_key(|(_, path)| path.ends_with("/stop"));
+    routes
+}
+
+struct Answer {
+    status: u16,
+    body: String,
+    is_replayed: bool,
+}
+
+async fn ask(service: &Service, things: &Things, (method, route): &(Method, String)) -> Answer {
+    let request = service.request(method.clone(), &things.path(route));
+    let request = request.header("Idempotency-Key", "key");
+    let answer = things.body(route, request).send().await.unwrap();
+    Answer {
+        status: answer.status().as_u16(),
+        is_replayed: answer.headers().contains_key("idempotency-replayed"),
+        body: answer.text().await.unwrap(),
+    }
+}
+
+#[tokio::test]
+async fn every_route_with_the_parameter_replays() {
+    let service = Service::start_with(&[("WEBHOOK_ALLOW_PRIVATE", "true")]).await;
+    let things = Things::make(&service).await;
+    for route in routes() {
+        let first = ask(&service, &things, &route).await;
+        assert!(
+            (200..300).contains(&first.status),
+            "{route:?}: {}",
+            first.body
+        );
+        assert!(!first.is_replayed, "{route:?}");
+        let second = ask(&service, &things, &route).await;
+        assert!(second.is_replayed, "{route:?}: {}", second.body);
+        assert_eq!(second.status, first.status, "{route:?}");
+        let [first, second] = [first, second].map(|answer| without_secret(&answer.body));
+        assert_eq!(second, first, "{route:?}");
+    }
+    let path = format!("/api/v1/projects/{}/log", things.project);
+    let log = service.get(&path).await;
+    let steps = log["items"].as_array().unwrap();
+    let kinds = |kind: &str| steps.iter().filter(|step| step["kind"] == kind).count();
+    let expected = [("apply", 1), ("import", 1), ("archive", 1), ("resolve", 1)];
+    for (kind, count) in expected {
+        assert_eq!(kinds(kind), count, "{kind}: {log}");
+    }
+}
+
+/// A secret is shown once.
+fn without_secret(body: &str) -> Value {
+    let mut body: Value = serde_json::from_str(body).unwrap_or_default();
+    if let Some(fields) = body.as_object_mut() {
+        fields.remove("secret");
+    }
+    body
+}
