@@ -9,14 +9,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use bollard::models::ContainerInspectResponse;
-use bollard::query_parameters::ListImagesOptionsBuilder;
+use bollard::query_parameters::{EventsOptionsBuilder, ListImagesOptionsBuilder};
 use elevo_sandbox::conformance::Subject;
 use elevo_sandbox::{
     ContainerId, ContainerSpec, ContainerState, ContainerStatus, DockerRuntime, DockerSettings,
     LogsQuery, Network, SandboxRuntime, User,
 };
 use elevo_testkit::docker;
-use futures::FutureExt;
+use futures::{FutureExt, StreamExt};
 
 /// The user that commands run as.
 pub(crate) const UID: u32 = 4321;
@@ -192,6 +192,16 @@ impl Installation {
             self.logs(id).await.contains(text).then_some(())
         })
         .await;
+    }
+
+    /// Waits for the engine's event of this name about a container.
+    pub(crate) async fn event(&self, id: &ContainerId, name: &str) {
+        let filters = HashMap::from([("container", vec![id.as_str()]), ("event", vec![name])]);
+        // Those that came before it asks count as well.
+        let options = EventsOptionsBuilder::default().since("1").filters(&filters);
+        let mut events = Box::pin(self.engine.events(Some(options.build())));
+        let next = tokio::time::timeout(Duration::from_secs(30), events.next()).await;
+        next.unwrap().unwrap().unwrap();
     }
 
     pub(crate) async fn inspect(&self, id: &ContainerId) -> ContainerInspectResponse {
