@@ -22,6 +22,10 @@ pub enum Error {
     /// The log is not written at the moment.
     #[error("the audit log cannot be written")]
     Failing,
+    /// The log is not written at the moment; the record waits in memory and is
+    /// written once it can be.
+    #[error("the audit log cannot be written yet")]
+    Waiting,
 }
 
 /// A result of this crate.

@@ -12,8 +12,8 @@
 //!    was written, is missing, was added, or stands elsewhere.
 //! 3. *An end that was cut off is found* by whoever noted a later [`Head`]: the
 //!    files alone cannot tell. So heads belong elsewhere as well.
-//! 4. *What cannot be written is counted*: the first record after it says how
-//!    many were lost.
+//! 4. *What cannot be written waits or is counted*: a bounded number of records
+//!    waits in memory, and the first record after them says how many were lost.
 //!
 //! # Files
 //!

@@ -1,7 +1,7 @@
 //! A log for many who write at once.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime};
@@ -33,12 +33,14 @@ enum Wish {
 pub struct Log {
     wishes: mpsc::Sender<Wish>,
     shared: Arc<Shared>,
+    most_waiting: usize,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 #[derive(Debug)]
 struct Shared {
     is_failing: AtomicBool,
+    waiting: AtomicUsize,
     lost: AtomicU64,
     head: Mutex<Head>,
 }
@@ -65,6 +67,7 @@ impl Log {
         let appender = Appender::open(directory, options, &now())?;
         let shared = Arc::new(Shared {
             is_failing: AtomicBool::new(false),
+            waiting: AtomicUsize::new(0),
             lost: AtomicU64::new(0),
             head: Mutex::new(appender.head()),
         });
@@ -72,6 +75,8 @@ impl Log {
         let writer = Writer {
             appender,
             shared: shared.clone(),
+            waiting: Vec::new(),
+            most_waiting: options.waiting,
             now: Box::new(now),
         };
         let thread = thread::Builder::new()
@@ -84,6 +89,7 @@ impl Log {
         Ok(Self {
             wishes,
             shared,
+            most_waiting: options.waiting,
             thread: Mutex::new(Some(thread)),
         })
     }
@@ -106,6 +112,16 @@ impl Log {
     /// Whether the last write failed. Writes are tried again by themselves.
     pub fn is_failing(&self) -> bool {
         self.shared.is_failing.load(Ordering::Relaxed)
+    }
+
+    /// Records that wait in memory until the log can be written again.
+    pub fn waiting(&self) -> usize {
+        self.shared.waiting.load(Ordering::Relaxed)
+    }
+
+    /// Whether another record could wait.
+    pub fn can_wait(&self) -> bool {
+        self.waiting() < self.most_waiting
     }
 
     /// Records that were lost since the last that was written.
@@ -136,6 +152,9 @@ impl Log {
 struct Writer {
     appender: Appender,
     shared: Arc<Shared>,
+    /// Not written yet, in the order in which they came.
+    waiting: Vec<Record>,
+    most_waiting: usize,
     now: Box<dyn Fn() -> String + Send>,
 }
 
@@ -167,20 +186,15 @@ impl Writer {
             while self.is_failing() {
                 thread::sleep(AGAIN);
                 self.resume();
-                // Nobody waits for a disk: they are told, and counted.
+                // No caller waits for a disk: their records do.
                 while let Ok(wish) = wishes.try_recv() {
                     match wish {
-                        Wish::Add(..) if !self.is_failing() => {
-                            self.add_one(wish);
-                        }
-                        Wish::Add(_, done) => {
-                            self.shared.lost.fetch_add(1, Ordering::Relaxed);
-                            let _ = done.send(Err(Error::Failing));
-                        }
+                        Wish::Add(record, done) if self.is_failing() => self.keep(record, done),
+                        Wish::Add(record, done) => self.write(vec![record], vec![done]),
                         Wish::Remove(before, done) => {
                             let _ = done.send(self.appender.remove_before(before));
                         }
-                        Wish::End => return,
+                        Wish::End => return self.resume(),
                     }
                 }
             }
@@ -191,17 +205,28 @@ impl Writer {
         self.shared.is_failing.load(Ordering::Relaxed)
     }
 
-    fn add_one(&mut self, wish: Wish) {
-        if let Wish::Add(record, done) = wish {
-            self.write(vec![record], vec![done]);
-        }
+    /// Keeps a record in memory, or counts it as lost if too many are there.
+    fn keep(&mut self, record: Record, done: oneshot::Sender<Result<()>>) {
+        let error = match self.waiting.len() < self.most_waiting {
+            true => {
+                self.waiting.push(record);
+                self.note_waiting();
+                Error::Waiting
+            }
+            false => {
+                self.shared.lost.fetch_add(1, Ordering::Relaxed);
+                Error::Failing
+            }
+        };
+        // The caller may be gone.
+        let _ = done.send(Err(error));
     }
 
     fn write(&mut self, records: Vec<Record>, waiting: Vec<oneshot::Sender<Result<()>>>) {
         if records.is_empty() {
             return;
         }
-        let mut result = self.appender.append(&records);
+        let result = self.appender.append(&records);
         if let Err(Error::TooLong(_)) = result {
             // One that cannot be written must not take the others with it.
             for (record, done) in records.into_iter().zip(waiting) {
@@ -212,22 +237,24 @@ impl Writer {
         }
         if result.is_err() {
             self.shared.is_failing.store(true, Ordering::Relaxed);
-            let lost = records.len() as u64;
-            self.shared.lost.fetch_add(lost, Ordering::Relaxed);
+            for (record, done) in records.into_iter().zip(waiting) {
+                self.keep(record, done);
+            }
+            return;
         }
         self.note_head();
         for done in waiting {
-            let one = match &mut result {
-                Ok(()) => Ok(()),
-                Err(_) => std::mem::replace(&mut result, Err(Error::Failing)),
-            };
-            // Whoever asked may be gone.
-            let _ = done.send(one);
+            // The caller may be gone.
+            let _ = done.send(Ok(()));
         }
     }
 
-    /// Says what was lost, if the log can be written again.
+    /// Writes the records that wait, if the log can be written again, and says how
+    /// many were lost.
     fn resume(&mut self) {
+        if self.write_waiting().is_err() {
+            return;
+        }
         let lost = self.shared.lost.load(Ordering::Relaxed);
         let record = json!({
             "timestamp": (self.now)(), "level": "error", "event": "audit.resumed",
@@ -241,6 +268,31 @@ impl Writer {
             self.shared.is_failing.store(false, Ordering::Relaxed);
             self.note_head();
         }
+    }
+
+    /// One after the other: those that were written do not come again.
+    fn write_waiting(&mut self) -> Result<()> {
+        let mut written = 0;
+        let result = self.waiting.iter().try_for_each(|record| {
+            match self.appender.append(std::slice::from_ref(record)) {
+                Ok(()) => {}
+                Err(Error::TooLong(_)) => {
+                    self.shared.lost.fetch_add(1, Ordering::Relaxed);
+                }
+                Err(error) => return Err(error),
+            }
+            written += 1;
+            Ok(())
+        });
+        self.waiting.drain(..written);
+        self.note_waiting();
+        self.note_head();
+        result
+    }
+
+    fn note_waiting(&self) {
+        let waiting = self.waiting.len();
+        self.shared.waiting.store(waiting, Ordering::Relaxed);
     }
 
     fn note_head(&self) {

@@ -14,6 +14,9 @@ pub struct Options {
     pub segment_bytes: u64,
     /// Records that wait to be written; who comes then waits for room.
     pub queue: usize,
+    /// Records that are kept in memory while the log cannot be written; more are
+    /// lost.
+    pub waiting: usize,
 }
 
 impl Default for Options {
@@ -21,6 +24,7 @@ impl Default for Options {
         Self {
             segment_bytes: 16 << 20,
             queue: 1024,
+            waiting: 1024,
         }
     }
 }

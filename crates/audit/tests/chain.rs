@@ -36,6 +36,7 @@ fn small() -> Options {
     Options {
         segment_bytes: 600,
         queue: 16,
+        waiting: 2,
     }
 }
 
@@ -350,8 +351,9 @@ async fn a_record_that_is_too_long_is_refused_alone() {
 }
 
 #[test]
-fn a_full_disk_is_told_and_what_was_lost_is_counted() {
-    if !disk::in_own_namespace("a_full_disk_is_told_and_what_was_lost_is_counted") {
+fn records_wait_for_a_full_disk_and_those_that_are_lost_are_counted() {
+    let test = "records_wait_for_a_full_disk_and_those_that_are_lost_are_counted";
+    if !disk::in_own_namespace(test) {
         return;
     }
     let directory = TempDir::new().unwrap();
@@ -369,16 +371,23 @@ fn a_full_disk_is_told_and_what_was_lost_is_counted() {
         let mut file = fs::File::create(&ballast).unwrap();
         while file.write_all(&[0; 4096]).is_ok() {}
         // What still fits into pages that are there may be written.
-        let mut lost = 0;
-        for n in 0..200 {
-            let written = log.add(numbered(n)).await.written().await;
-            lost += u64::from(written.is_err());
-            if log.is_failing() && lost > 2 {
+        let (mut waiting, mut lost) = (Vec::new(), 0);
+        for n in 100..300 {
+            match log.add(numbered(n)).await.written().await {
+                Ok(()) => {}
+                Err(Error::Waiting) => waiting.push(n),
+                Err(error) => {
+                    assert!(matches!(error, Error::Failing), "{error}");
+                    lost += 1;
+                }
+            }
+            if lost > 2 {
                 break;
             }
         }
         assert!(lost > 2);
-        assert!(log.is_failing());
+        assert!(log.is_failing() && !log.can_wait());
+        assert_eq!((waiting.len(), log.waiting()), (2, 2));
         drop(file);
         fs::remove_file(&ballast).unwrap();
         for _ in 0..100 {
@@ -394,6 +403,7 @@ fn a_full_disk_is_told_and_what_was_lost_is_counted() {
         assert_eq!((report.problems, report.unfinished), (vec![], 0));
         let mut counted = 0;
         read(&audit, 0, |_, record| {
+            waiting.retain(|n| record["details"]["number"] != *n);
             if record["event"] == "audit.resumed" {
                 counted += record["details"]["lost"].as_u64().unwrap();
             }
@@ -401,5 +411,6 @@ fn a_full_disk_is_told_and_what_was_lost_is_counted() {
         })
         .unwrap();
         assert_eq!(counted, lost);
+        assert!(waiting.is_empty(), "not written: {waiting:?}");
     });
 }

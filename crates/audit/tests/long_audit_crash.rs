@@ -30,6 +30,7 @@ fn write(victim: &Victim) {
     let options = Options {
         segment_bytes: 20_000,
         queue: 16,
+        ..Options::default()
     };
     let seed = victim.seed();
     Runtime::new().unwrap().block_on(async {

@@ -93,6 +93,9 @@ pub enum Error {
     /// later. Nothing changed.
     #[error("the catalog is busy; try again")]
     Busy,
+    /// The disk has no room for the change. Nothing changed.
+    #[error("the disk of the catalog is full")]
+    Full,
     /// A newer version of the program has changed the database.
     #[error("the catalog was written by a newer version (its format is {version}); use that one")]
     Newer {

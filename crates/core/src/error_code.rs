@@ -179,6 +179,8 @@ error_codes! {
         "Wait until it is done; `GET /api/v1/gc` says how far it is.";
     OutcomeUnknown = 9014, "OUTCOME_UNKNOWN", 409, "ABORTED", AfterChange,
         "Look at whether it has happened; if not, send it with a new `Idempotency-Key`.";
+    InsufficientStorage = 9015, "INSUFFICIENT_STORAGE", 507, "RESOURCE_EXHAUSTED", Later,
+        "Delete sandboxes, workspaces or projects that are no longer needed and collect garbage (`POST /api/v1/gc`), or have the server's disk enlarged.";
 }
 
 impl fmt::Display for ErrorCode {

@@ -97,6 +97,10 @@ pub enum StoreError {
     /// This store cannot be written to.
     #[error("the store is open for reading only")]
     ReadOnly,
+    /// The disk has no room for it. Whether a commit happened is known: it did
+    /// not.
+    #[error("the disk is full")]
+    Full,
     /// The storage below failed.
     #[error("storage failed")]
     Storage(#[source] Box<dyn std::error::Error + Send + Sync>),

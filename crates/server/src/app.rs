@@ -22,6 +22,7 @@ mod projects;
 mod quarantine;
 mod recovery;
 mod repeated;
+mod room;
 mod sandboxes;
 mod spec;
 mod starting;
@@ -49,6 +50,7 @@ use crate::audit::Audit;
 use crate::config::Config;
 use crate::failure::{Failure, Result};
 use crate::installation::Installation;
+use crate::room::Room;
 use parts::Tenants;
 use pool::Pool;
 
@@ -92,6 +94,7 @@ pub struct App {
     process: String,
     at_work: Arc<once::AtWork>,
     pub(crate) installation: Installation,
+    pub(crate) room: Arc<Room>,
     pub(crate) backups: backing_up::Backups,
     ending: Arc<expiry::Ending>,
     time: timekeeping::Timekeeper,
@@ -104,6 +107,8 @@ pub struct App {
     /// Sandboxes of the server before that were not brought in line with the
     /// container engine yet.
     unrecovered: std::sync::Mutex<HashSet<String>>,
+    /// Whether requests of the server before are still marked as at work.
+    unreleased: std::sync::atomic::AtomicBool,
     missing: lost::Missing,
     stopping: stopping::Stopping,
     pub(crate) started: Instant,
@@ -143,6 +148,7 @@ impl App {
             process: crate::clock::id("srv-"),
             at_work: Arc::default(),
             installation: Installation::new(&config),
+            room: Arc::new(Room::new(&config)),
             backups: backing_up::Backups::default(),
             ending: Arc::default(),
             time: timekeeping::Timekeeper::new(config.clocks.clone()),
@@ -150,6 +156,7 @@ impl App {
             hooks: Notify::new(),
             watched: terminals::Watched::default(),
             unrecovered: std::sync::Mutex::default(),
+            unreleased: std::sync::atomic::AtomicBool::default(),
             missing: lost::Missing::default(),
             stopping: stopping::Stopping::default(),
             started: crate::clock::instant(),

@@ -141,9 +141,10 @@ impl Audit {
         })
     }
 
-    /// Refuses what would not be written down.
-    pub(crate) fn is_there(&self) -> Result<()> {
-        if !self.log.is_failing() {
+    /// Refuses what would not be written down. Records of requests that do not
+    /// grow anything may wait in memory for a while: a full disk is left by them.
+    pub(crate) fn can_record(&self, grows: bool) -> Result<()> {
+        if !self.log.is_failing() || (!grows && self.log.can_wait()) {
             return Ok(());
         }
         let message = "the audit log cannot be written, so nothing is done";
@@ -231,15 +232,25 @@ impl Audit {
 
     pub(crate) async fn close(&self) {
         self.log.close().await;
+        let records = self.log.waiting();
+        if records > 0 {
+            tracing::error!(records, "not in the audit log");
+        }
     }
 }
 
 /// Waits for a record; what cannot be written is at least in the server's log.
 pub(crate) async fn settle(ticket: Ticket, event: &str) {
-    if let Err(error) = ticket.written().await {
-        crate::metrics::audit_failed();
-        let cause = crate::failure::chain(&error);
-        tracing::error!(event, cause, "not in the audit log");
+    match ticket.written().await {
+        Ok(()) => {}
+        Err(elevo_audit::Error::Waiting) => {
+            tracing::warn!(event, "waits in memory for the audit log");
+        }
+        Err(error) => {
+            crate::metrics::audit_failed();
+            let cause = crate::failure::chain(&error);
+            tracing::error!(event, cause, "not in the audit log");
+        }
     }
 }
 

@@ -61,6 +61,8 @@ pub struct Config {
     pub events_keep: Duration,
     /// How long a parked workspace is kept.
     pub expired_keep: Duration,
+    /// How full a disk is, in percent, when nothing new is taken any more.
+    pub full_percent: u8,
     /// What is written down of requests.
     pub audit: AuditConfig,
     /// Limits.
@@ -282,6 +284,10 @@ const SETTINGS: &[(&str, &str)] = &[
     (
         "GC_KEEP_UNNAMED",
         "seconds that everything stays, needed or not; at least 3600 [7776000]",
+    ),
+    (
+        "DISK_FULL_PERCENT",
+        "how full a disk is when only removals are let through [95]",
     ),
     (
         "QUARANTINE_KEEP",

@@ -3,6 +3,7 @@
 
 use elevo_agent_link::LinkError;
 use elevo_core::ErrorCode;
+use elevo_engine::StoreError;
 use serde_json::{Value, json};
 
 /// Why something was not done.
@@ -71,6 +72,11 @@ impl Failure {
     pub(crate) fn no_sandbox(id: &str) -> Self {
         let message = format!("there is no sandbox `{}`", short(id));
         Self::new(ErrorCode::SandboxNotFound, message).about("sandboxId", short(id))
+    }
+
+    /// The server's disk is full.
+    pub(crate) fn full(message: impl Into<String>) -> Self {
+        Self::new(ErrorCode::InsufficientStorage, message).retry_after(10)
     }
 
     /// The same once more, for another who asked.
@@ -145,6 +151,7 @@ impl From<elevo_catalog::Error> for Failure {
                     .remediation("Delete the sandboxes that work on it first.");
             }
             Error::Refused(_) => ErrorCode::InvalidRequest,
+            Error::Full => return Self::full(error.to_string()),
             Error::Busy => ErrorCode::Overloaded,
             _ => {
                 let failure = Self::new(ErrorCode::StorageFailed, "the catalog cannot be used");
@@ -190,6 +197,12 @@ impl From<elevo_workspace::Error> for Failure {
                 let message = format!("the workspace was written to meanwhile: {}", chain(&error));
                 Self::new(ErrorCode::WorkspaceBusy, message).retry_after(1)
             }
+            Error::Engine(elevo_engine::Error::Store(StoreError::Full)) => {
+                Self::full("the server's disk is full")
+            }
+            Error::Io { source, .. } if source.kind() == std::io::ErrorKind::StorageFull => {
+                Self::full("the server's disk is full").caused_by(&error)
+            }
             _ => Self::new(ErrorCode::StorageFailed, "the workspace cannot be used")
                 .caused_by(&error)
                 .retry_after(5),
@@ -199,6 +212,9 @@ impl From<elevo_workspace::Error> for Failure {
 
 impl From<elevo_engine::Error> for Failure {
     fn from(error: elevo_engine::Error) -> Self {
+        if let elevo_engine::Error::Store(StoreError::Full) = error {
+            return Self::full("the server's disk is full");
+        }
         Self::new(ErrorCode::StorageFailed, "the store cannot be used")
             .caused_by(&error)
             .retry_after(5)

@@ -6,6 +6,7 @@ mod audit;
 mod changes;
 mod events;
 mod files;
+mod growth;
 mod history;
 mod idempotent;
 mod keys;

@@ -52,6 +52,7 @@ use tokio::sync::Mutex;
 
 use crate::clock;
 use crate::config::Config;
+use crate::descriptors;
 use found::{Found, Verdict};
 
 pub use refusal::Refusal;
@@ -73,6 +74,8 @@ pub(crate) struct Installation {
     store: PathBuf,
     root: PathBuf,
     adopt: bool,
+    /// How full the disk may be for the store to take more.
+    full_percent: u8,
     /// Held while the generation grows.
     growing: Mutex<()>,
     /// The number of writes before a test ends a start, as a kill would.
@@ -87,6 +90,7 @@ impl Installation {
             store: config.data_dir.join("store"),
             root: config.workspace_root.clone(),
             adopt: config.adopt,
+            full_percent: config.full_percent,
             growing: Mutex::default(),
             #[cfg(test)]
             writes_left: u32::MAX.into(),
@@ -129,6 +133,11 @@ impl Installation {
         let path = self.store.clone();
         let options = Options {
             holder: format!("the server (process {})", std::process::id()),
+            full_percent: self.full_percent,
+            open_files: descriptors::for_store(
+                descriptors::raise()?,
+                Options::default().open_files,
+            ),
             ..Options::default()
         };
         let opening = tokio::task::spawn_blocking(move || -> anyhow::Result<LocalStore> {

@@ -30,6 +30,8 @@ pub(crate) async fn run(app: Arc<App>) {
     jobs.spawn(async move { tell_expiring(&telling).await });
     jobs.spawn(async move { pulsing.watch_events().await });
     jobs.spawn(crate::deliveries::run(app.clone()));
+    let watching = app.clone();
+    jobs.spawn(async move { watching.watch_room().await });
     let links = app.clone();
     jobs.spawn(async move { watch_agents(&links).await });
     let (syncing, following) = (app.clone(), app.clone());
@@ -59,6 +61,7 @@ async fn expire(app: &Arc<App>) -> Result<()> {
 }
 
 async fn look_after(app: &Arc<App>) -> Result<()> {
+    app.release_again().await?;
     app.recover_sandboxes().await?;
     app.end_abandoned_starts().await?;
     app.look_after_all().await?;
@@ -88,6 +91,7 @@ async fn tidy(app: &Arc<App>) -> Result<()> {
         tracing::warn!(cause = failure.summary(), "old reviews stay open");
     }
     app.clear_away().await;
+    app.store_parked().await;
     app.tidy_layers().await;
     Ok(())
 }

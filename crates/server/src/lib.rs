@@ -18,6 +18,7 @@ mod backup;
 mod clock;
 mod config;
 mod deliveries;
+mod descriptors;
 mod failure;
 mod http;
 mod installation;
@@ -25,6 +26,7 @@ mod jobs;
 mod listen;
 mod metrics;
 mod outgoing;
+mod room;
 mod serve;
 mod trace;
 

@@ -1,6 +1,6 @@
 //! The server as a whole: from settings to listening, and to a graceful end.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
@@ -25,7 +25,8 @@ use crate::audit::{Audit, Entry, Level};
 use crate::config::Config;
 use crate::http::{self, RateLimits, Shared};
 use crate::installation::Installation;
-use crate::{clock, jobs, listen};
+use crate::room::Room;
+use crate::{clock, descriptors, jobs, listen};
 
 /// How long streams have to say that they end.
 const CUTTING: Duration = Duration::from_secs(3);
@@ -116,6 +117,9 @@ impl Server {
     /// [`Refusal`](crate::Refusal), and creates nothing, if it does not belong
     /// to the catalog and the workspaces.
     pub async fn open_store(config: &Config) -> anyhow::Result<Arc<LocalStore>> {
+        // Opening writes a little.
+        let room = Room::new(config);
+        tokio::task::spawn_blocking(move || room.tend()).await?;
         let installation = Installation::new(config);
         installation.check().await?;
         installation.open_store().await
@@ -300,6 +304,10 @@ fn install_agent(config: &Config) -> anyhow::Result<()> {
         return Ok(());
     }
     let into = config.data_dir.join("agent/workspace-agent");
+    // It is large: a start on a full disk should not need room for it.
+    if is_same(&from, &into) {
+        return Ok(());
+    }
     let temporary = config.data_dir.join("agent/.new");
     let copied = fs::copy(&from, &temporary).and_then(|_| {
         fs::set_permissions(&temporary, fs::Permissions::from_mode(0o755))?;
@@ -309,6 +317,22 @@ fn install_agent(config: &Config) -> anyhow::Result<()> {
         let from = from.display();
         format!("cannot use the agent {from}; build it with scripts/agent and set AGENT_BINARY")
     })
+}
+
+/// Whether two files have the same content.
+fn is_same(one: &Path, other: &Path) -> bool {
+    let (Ok(one), Ok(other)) = (File::open(one), File::open(other)) else {
+        return false;
+    };
+    let length = |file: &File| file.metadata().map(|stat| stat.len()).ok();
+    if length(&one) != length(&other) {
+        return false;
+    }
+    let hash = |file: File| {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update_reader(file).map(|hasher| hasher.finalize())
+    };
+    matches!((hash(one), hash(other)), (Ok(one), Ok(other)) if one == other)
 }
 
 async fn open_catalog(config: &Config) -> anyhow::Result<Arc<SqliteCatalog>> {
@@ -379,7 +403,8 @@ async fn listen_for_clients(
         Some(tls) => Some(listen::acceptor(tls)?),
         None => None,
     };
-    let api = listen::Listener::new(api, tls, app.config.limits.connections);
+    let most = descriptors::for_connections(descriptors::raise()?, app.config.limits.connections);
+    let api = listen::Listener::new(api, tls, most);
     let internal = listen::Listener::new(metrics, None, 64);
     serve(app, api, http::router(shared.clone()), tasks);
     serve(app, internal, http::internal_router(shared), tasks);

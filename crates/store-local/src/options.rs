@@ -29,6 +29,9 @@ pub struct Options {
     pub salvage: bool,
     /// Threads that write table files in the background.
     pub background_jobs: u16,
+    /// How full the disk may be, in percent, for objects and snapshots to be
+    /// taken; collections go on above it.
+    pub full_percent: u8,
 }
 
 impl Default for Options {
@@ -43,6 +46,7 @@ impl Default for Options {
             open_files: 512,
             salvage: false,
             background_jobs: u16::try_from(cores.clamp(2, 16)).unwrap_or(2),
+            full_percent: 100,
         }
     }
 }

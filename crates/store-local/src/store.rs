@@ -20,6 +20,9 @@ use crate::references::ReferenceLocks;
 use crate::rocks;
 use crate::unlogged::Unlogged;
 
+/// With so many bytes left, what is in memory need not be counted: it is less.
+const MUCH: u64 = 1 << 30;
+
 /// A [`Store`] in a directory, on RocksDB. Safe for many threads.
 pub struct LocalStore {
     pub(crate) db: DB,
@@ -29,6 +32,7 @@ pub struct LocalStore {
     pub(crate) collections: Collections,
     /// Held while a checkpoint is copied: there is one place for it.
     pub(crate) backing_up: Mutex<()>,
+    full_percent: u8,
     /// Last, so that the next writer comes in only when RocksDB is closed.
     writer: Option<WriterLock>,
 }
@@ -51,6 +55,7 @@ impl LocalStore {
             guards: Guards::default(),
             collections: Collections::default(),
             backing_up: Mutex::default(),
+            full_percent: options.full_percent,
             writer,
         }
     }
@@ -88,6 +93,38 @@ impl LocalStore {
     }
 }
 
+impl LocalStore {
+    /// Fails if the disk is too full for more objects.
+    fn check_room(&self) -> StoreResult<()> {
+        // Without a look at the disk for those who set no limit.
+        if self.full_percent >= 100 {
+            return Ok(());
+        }
+        let Ok(disk) = rustix::fs::statvfs(self.db.path()) else {
+            return Ok(());
+        };
+        // Counts as `df` does: blocks that only root may use are not free.
+        let used = disk.f_blocks.saturating_sub(disk.f_bfree);
+        let kept = (used + disk.f_bavail) / 100 * u64::from(100 - self.full_percent);
+        let left = disk.f_bavail.saturating_sub(kept) * disk.f_frsize;
+        match left > MUCH || left > self.unflushed() {
+            true => Ok(()),
+            false => Err(StoreError::Full),
+        }
+    }
+
+    /// Bytes in memory that table files will need room for.
+    fn unflushed(&self) -> u64 {
+        let families = [rocks::CHUNKS, rocks::NODES, rocks::SNAPSHOTS, rocks::MARKS];
+        let sizes = families.map(|name| {
+            let size = "rocksdb.cur-size-all-mem-tables";
+            let size = self.db.property_int_value_cf(self.family(name), size);
+            size.ok().flatten().unwrap_or_default()
+        });
+        sizes.iter().sum()
+    }
+}
+
 impl Drop for LocalStore {
     fn drop(&mut self) {
         if let Some(writer) = &self.writer
@@ -107,7 +144,11 @@ pub(crate) fn read_failed(what: impl fmt::Display, error: rocksdb::Error) -> Sto
 }
 
 pub(crate) fn write_failed(error: rocksdb::Error) -> StoreError {
-    StoreError::Storage(Box::new(error))
+    // RocksDB has a code for it, which its binding does not pass on.
+    match error.kind() == ErrorKind::IOError && error.as_ref().contains("No space left") {
+        true => StoreError::Full,
+        false => StoreError::Storage(Box::new(error)),
+    }
 }
 
 /// An object in words.
@@ -133,11 +174,15 @@ impl Store for LocalStore {
 
     async fn put(&self, tenant: TenantId, objects: Vec<Object>) -> StoreResult<()> {
         self.check_writable()?;
+        self.check_room()?;
         self.put_now(tenant, &objects)
     }
 
     async fn commit(&self, tenant: TenantId, commit: Commit) -> StoreResult<Committed> {
         self.check_writable()?;
+        if !commit.objects.is_empty() || !commit.snapshots.is_empty() {
+            self.check_room()?;
+        }
         self.commit_now(tenant, &commit)
     }
 

@@ -21,6 +21,17 @@ const ABOUT_VOLUME: Opcode = opcode::read::<AboutVolume>(GROUP, 31);
 const QUOTA_CONTROL: Opcode = opcode::read_write::<QuotaControl>(GROUP, 40);
 const GROUP_LIMIT: Opcode = opcode::read::<GroupLimit>(GROUP, 43);
 
+/// Of all file systems, `include/uapi/linux/fs.h`.
+const TRIM: Opcode = opcode::read_write::<TrimRange>(b'X', 121);
+
+/// `struct fstrim_range`
+#[repr(C)]
+struct TrimRange {
+    start: u64,
+    length: u64,
+    least: u64,
+}
+
 /// `struct btrfs_ioctl_vol_args`
 #[repr(C)]
 struct VolumeArguments {
@@ -170,6 +181,20 @@ pub(crate) fn limit(subvolume: impl AsFd, bytes: u64) -> io::Result<()> {
     let call = unsafe { Setter::<GROUP_LIMIT, _>::new(arguments) };
     // SAFETY: as above; a descriptor of another file system is refused.
     Ok(unsafe { ioctl::ioctl(subvolume, call) }?)
+}
+
+/// Tells the device below which blocks are free; a file gives them back to its
+/// disk.
+pub(crate) fn trim(volume: impl AsFd) -> io::Result<()> {
+    let mut all = TrimRange {
+        start: 0,
+        length: u64::MAX,
+        least: 0,
+    };
+    // SAFETY: the opcode is for this structure, which outlives the call.
+    let call = unsafe { Updater::<TRIM, _>::new(&mut all) };
+    // SAFETY: as above; a file system that cannot do it refuses.
+    Ok(unsafe { ioctl::ioctl(volume, call) }?)
 }
 
 /// Writes out what is under way, and has what was removed cleared away soon.

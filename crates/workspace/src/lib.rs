@@ -62,6 +62,8 @@ pub use inside::Inside;
 pub use namespace::Entrance;
 pub use probe::{Finding, choose, probe};
 pub use provider::{LazyServer, ProviderKind, WorkspaceProvider};
+#[cfg(target_os = "linux")]
+pub use provider::{is_pool_stuck, remount_pool};
 pub use record::{Record, State};
 #[doc(hidden)]
 pub use registry::read_any_registry;

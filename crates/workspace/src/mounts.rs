@@ -86,6 +86,23 @@ pub(crate) fn unmount_all(path: &Path) -> io::Result<()> {
     }
 }
 
+/// Unmounts, lazily, the volume that is mounted on `directory`, wherever else a
+/// part of it is mounted, and every overlay that keeps its changes in it.
+pub(crate) fn unmount_volume(directory: &Path) -> io::Result<()> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo")?;
+    let path_of = |line: &str| line.split(' ').nth(4).unwrap_or_default().to_owned();
+    let device_of = |line: &str| line.split(' ').nth(2).unwrap_or_default().to_owned();
+    let is_volume = |line: &&str| Path::new(&path_of(line)) == directory;
+    let device = mounts.lines().rev().find(is_volume).map(device_of);
+    let upper = format!("upperdir={}/", directory.display());
+    for line in mounts.lines().rev() {
+        if line.contains(&upper) || Some(device_of(line)) == device {
+            unmount_all(Path::new(&path_of(line)))?;
+        }
+    }
+    Ok(())
+}
+
 /// What was mounted with the help of `fusermount3`.
 fn unmount_helped(path: &Path) -> io::Result<()> {
     let mut command = Command::new("fusermount3");

@@ -33,6 +33,8 @@ pub use full::FullProvider;
 pub use overlay::OverlayProvider;
 #[cfg(target_os = "linux")]
 pub(crate) use overlay::{OverlayOptions, mount_overlay, overlay_options};
+#[cfg(target_os = "linux")]
+pub use pool::{is_pool_stuck, remount_pool};
 
 /// The ways to make a workspace. The first that works is chosen, if nobody says
 /// which; those after [`Copy`](Self::Copy) only if somebody does, since not
@@ -247,6 +249,22 @@ pub trait WorkspaceProvider: fmt::Debug + Send + Sync {
     /// How many bytes count towards its limit now, if that is counted.
     fn used(&self, _place: &Path) -> Result<Option<u64>> {
         Ok(None)
+    }
+
+    /// Changes its limit, where there can be one.
+    fn set_limit(&self, _place: &Path, _bytes: u64) -> Result<()> {
+        Ok(())
+    }
+
+    /// Writes what is in memory to the disk, where a limit counts it only then.
+    fn sync(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Gives the room of removed workspaces back to the disk, where it does not
+    /// come back at once.
+    fn give_back(&self) -> Result<()> {
+        Ok(())
     }
 
     /// Waits until what was removed from it makes room, where that takes a

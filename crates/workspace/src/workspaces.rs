@@ -7,6 +7,7 @@ mod places;
 mod readers;
 mod refresh;
 mod restore;
+mod room;
 mod snapshots;
 
 pub use copies::write_records;
@@ -15,7 +16,7 @@ pub use snapshots::needed_snapshots;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use elevo_core::Timestamp;
 use elevo_engine::{CommitInfo, Loss, Owner, Progress, Repository};
@@ -71,6 +72,8 @@ pub struct Workspaces {
     chosen: ProviderKind,
     threads: usize,
     owner: Option<Owner>,
+    /// The limits of workspaces on a disk that is nearly full.
+    caps: Mutex<BTreeMap<WorkspaceId, u64>>,
 }
 
 /// A snapshot taken of a workspace.
@@ -122,6 +125,7 @@ impl Workspaces {
             chosen,
             threads: options.threads,
             owner: options.owner,
+            caps: Mutex::default(),
         };
         workspaces.clear_away()?;
         Ok(workspaces)

@@ -9,6 +9,7 @@ use crate::error::{Error, Kind};
 const BUSY: i32 = 5;
 const LOCKED: i32 = 6;
 const CORRUPT: i32 = 11;
+const FULL: i32 = 13;
 const NOT_A_DATABASE: i32 = 26;
 
 /// An error of a statement, where nothing is known of what it is about.
@@ -22,6 +23,7 @@ pub(super) fn of(error: sqlx::Error) -> Error {
             // The rest of an extended code says where; the lowest byte, what.
             match inner.code().and_then(|code| code.parse::<i32>().ok()) {
                 Some(code) if matches!(code & 0xff, BUSY | LOCKED) => Error::Busy,
+                Some(code) if code & 0xff == FULL => Error::Full,
                 Some(code) if matches!(code & 0xff, CORRUPT | NOT_A_DATABASE) => {
                     Error::Damaged(inner.message().to_owned())
                 }

@@ -69,6 +69,9 @@ fn of_store(error: &StoreError) -> Known {
         StoreError::Refused(_) => Known::new(Exit::Failed, "refused"),
         StoreError::Damaged(_) => damaged(),
         StoreError::ReadOnly => Known::new(Exit::Failed, "read_only"),
+        StoreError::Full => Known::new(Exit::Failed, "disk_full").advice(
+            "make room on the disk of the store: `elevo state gc` removes what nothing needs",
+        ),
         StoreError::Storage(_) => Known::new(Exit::Failed, "storage_failed")
             .advice("see whether the disk is full and the store's files can be written"),
     }

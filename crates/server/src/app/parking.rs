@@ -50,19 +50,35 @@ impl App {
     }
 
     /// Parks the workspace of a sandbox that ends. Repeated after a crash, it
-    /// goes on.
+    /// goes on. On a full disk its files stay where they are, and are stored once
+    /// there is room.
     pub(super) async fn park_workspace(&self, sandbox: &Sandbox) -> Result<()> {
         let id = parts::workspace_id(&sandbox.workspace)?;
         let author = sandbox.agent.as_ref().unwrap_or(&sandbox.key).clone();
         let info = parked_info(author, &id);
+        let room = self.room.clone();
         let parked = self.homes.with(sandbox.tenant, move |workspaces| {
-            match workspaces.park(&id, info, &NeverFreeze, &Progress::new()) {
-                Ok(_) | Err(WorkspaceError::Parked(_)) => {}
+            let parked = match room.is_full() {
+                true => Ok(()),
+                false => workspaces
+                    .park(&id, info, &NeverFreeze, &Progress::new())
+                    .map(drop),
+            };
+            match parked {
+                Ok(()) | Err(WorkspaceError::Parked(_)) => {}
                 // There is nothing to keep.
                 Err(WorkspaceError::NotFound(_)) => return Ok(None),
-                Err(error) => return Err(error.into()),
+                Err(error) => match Failure::from(error) {
+                    full if full.code == ErrorCode::InsufficientStorage => {
+                        tracing::warn!(workspace = %id, "parked in place");
+                    }
+                    failure => return Err(failure),
+                },
             }
-            Ok(Some(workspaces.get(&id)?))
+            match workspaces.get(&id) {
+                Err(WorkspaceError::NotFound(_)) => Ok(None),
+                found => Ok(Some(found?)),
+            }
         });
         match parked.await? {
             Some(record) => self.note_parked(sandbox, &record).await,
@@ -204,7 +220,7 @@ fn parked_row(tenant: TenantId, id: &str, key: &str, base: SnapshotId) -> Worksp
     }
 }
 
-fn parked_info(author: String, id: &WorkspaceId) -> CommitInfo {
+pub(super) fn parked_info(author: String, id: &WorkspaceId) -> CommitInfo {
     CommitInfo {
         parents: Vec::new(),
         author,

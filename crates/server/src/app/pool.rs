@@ -186,6 +186,7 @@ impl App {
     /// Removes what is not wanted, and makes what is missing. Says what cannot be
     /// made.
     async fn tend_once(&self) -> Result<Vec<String>> {
+        self.room.check()?;
         let mut problems = Vec::new();
         let mut wanted = Vec::new();
         for setting in &self.config.warm {

@@ -16,6 +16,7 @@
 //! ```
 
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
 use elevo_catalog::{Sandbox, SandboxQuery};
@@ -31,7 +32,12 @@ impl App {
     pub(crate) async fn recover(self: &Arc<Self>) -> Result<()> {
         self.resume_restored().await;
         // A catalog on one machine has one server: all others are dead.
-        self.catalog.release_all_but(&[&self.process]).await?;
+        if let Err(error) = self.catalog.release_all_but(&[&self.process]).await {
+            // Only requests that are repeated need it; a later look tries again.
+            let cause = crate::failure::chain(&error);
+            tracing::warn!(cause, "requests that were cut off are not released yet");
+            self.unreleased.store(true, Ordering::Relaxed);
+        }
         let rows = self.all_sandboxes().await?;
         *self.unrecovered() = rows.into_iter().map(|row| row.id).collect();
         if let Err(failure) = self.recover_sandboxes().await {
@@ -45,6 +51,15 @@ impl App {
             workspaces = cleared.cleaned_workspaces,
             "recovered"
         );
+        Ok(())
+    }
+
+    /// Releases the requests of earlier servers, if the start could not.
+    pub(crate) async fn release_again(&self) -> Result<()> {
+        if self.unreleased.load(Ordering::Relaxed) {
+            self.catalog.release_all_but(&[&self.process]).await?;
+            self.unreleased.store(false, Ordering::Relaxed);
+        }
         Ok(())
     }
 

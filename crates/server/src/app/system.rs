@@ -22,9 +22,14 @@ impl App {
             true => (false, "about to end".into()),
             false => (true, "takes requests".into()),
         };
+        let disk = match self.room.check() {
+            Ok(()) => (true, "has room".into()),
+            Err(failure) => (false, failure.message),
+        };
         let checks = [
             ("catalog", catalog),
             ("engine", engine),
+            ("disk", disk),
             ("server", stopping),
         ];
         let checks = checks.map(|(name, (ok, message))| api::ReadyCheck {
@@ -32,8 +37,11 @@ impl App {
             ok,
             message,
         });
-        // Projects, merges, reviews and workspaces need no container engine.
-        let needed = checks.iter().filter(|check| check.name != "engine");
+        // Projects, merges, reviews and workspaces need no container engine, and a
+        // full disk is left by requests.
+        let spared = ["engine", "disk"];
+        let needed = checks.iter();
+        let needed = needed.filter(|check| !spared.contains(&check.name.as_str()));
         api::Ready {
             ready: needed.clone().all(|check| check.ok),
             checks: checks.into(),
@@ -85,9 +93,6 @@ impl App {
 
     /// Bytes of the data directory's disk: in all, and free.
     pub(crate) fn disk(&self) -> (u64, u64) {
-        match rustix::fs::statvfs(&self.config.data_dir) {
-            Ok(disk) => (disk.f_blocks * disk.f_frsize, disk.f_bavail * disk.f_frsize),
-            Err(_) => (0, 0),
-        }
+        self.room.bytes()
     }
 }

@@ -235,10 +235,6 @@ impl Reader {
 
     fn garbage(&mut self) -> Garbage {
         let interval = self.number("GC_INTERVAL", 24 * 3600, 0);
-        let percent = |text: &str| match text.parse() {
-            Ok(percent @ 1..=100) => Ok(percent),
-            _ => Err(format!("`{text}` is no whole number from 1 to 100")),
-        };
         // Less could be taken from under somebody who is about to name it.
         let least = 3600;
         let keep = self.number("GC_KEEP_UNNAMED", 90 * 24 * 3600, least);
@@ -300,12 +296,20 @@ impl Reader {
             quarantine_keep: self.seconds("QUARANTINE_KEEP", 7 * 24 * 3600),
             events_keep: self.seconds("EVENTS_KEEP", 7 * 24 * 3600),
             expired_keep: self.seconds("EXPIRED_KEEP", 7 * 24 * 3600),
+            full_percent: self.get("DISK_FULL_PERCENT", 95, percent),
             audit: self.audit(),
             limits: self.limits(),
             traces: self.traces(),
             log: self.text("RUST_LOG").unwrap_or("info".into()),
             clocks: crate::clock::Clocks::default(),
         }
+    }
+}
+
+fn percent(text: &str) -> Result<u8, String> {
+    match text.parse() {
+        Ok(percent @ 1..=100) => Ok(percent),
+        _ => Err(format!("`{text}` is no whole number from 1 to 100")),
     }
 }
 

@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use crate::audit::{Audit, Entry, Level, NOTE, Note, cut, settle};
 use crate::clock;
 use crate::http::answer::ApiError;
-use crate::http::{Shared, layers};
+use crate::http::{Shared, growth, layers};
 use crate::listen::Peer;
 
 /// Every request that changes something, and terminals that are looked into.
@@ -118,8 +118,9 @@ pub(super) async fn record(State(shared): State<Shared>, request: Request, next:
     };
     let event = event_of(request.method().as_str(), path.as_str());
     let audit = &shared.app.audit;
+    let grows = growth::needs_room(request.method(), path.as_str());
     if event.is_some()
-        && let Err(failure) = audit.is_there()
+        && let Err(failure) = audit.can_record(grows)
     {
         return ApiError::from(failure).into_response();
     }
@@ -172,7 +173,7 @@ impl Asked {
         // Goes on even if nobody waits for it any more.
         let telling = tokio::spawn(async move {
             match status {
-                401 | 403 | 429 => audit.tell_refusal(entry).await,
+                401 | 403 | 429 | 507 => audit.tell_refusal(entry).await,
                 _ => audit.tell(entry).await,
             }
         });

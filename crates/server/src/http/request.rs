@@ -12,9 +12,11 @@ use crate::app::{Once, Principal};
 use crate::failure::Failure;
 use crate::http::Shared;
 use crate::http::answer::ApiError;
+use crate::http::growth;
 use crate::http::limits::Class;
 
-/// Who asks. Having it means that the key is good and within its rates.
+/// Who asks. Having it means that the key is good and within its rates, and that
+/// there is room for what is asked for.
 pub(crate) struct Who(pub(crate) Principal);
 
 impl FromRequestParts<Shared> for Who {
@@ -30,6 +32,10 @@ impl FromRequestParts<Shared> for Who {
         };
         crate::audit::asked_by(&who);
         shared.rates.take(&who, class(parts))?;
+        let path = parts.extensions.get::<MatchedPath>();
+        if path.is_some_and(|path| growth::needs_room(&parts.method, path.as_str())) {
+            shared.app.room.check()?;
+        }
         Ok(Self(who))
     }
 }

@@ -30,6 +30,7 @@ impl Data {
             store: self.path("data/store"),
             root: self.path("workspaces"),
             adopt,
+            full_percent: 100,
             growing: Mutex::default(),
             writes_left: writes.into(),
         }

@@ -209,11 +209,34 @@ impl Service {
         ran.unwrap_or_else(|text| panic!("the server has ended: {text}"));
     }
 
+    /// The same by way of another command.
+    pub(crate) fn run_under(&mut self, command: &[&str]) {
+        let ran = self.try_run_under(command, &[]);
+        ran.unwrap_or_else(|text| panic!("the server has ended: {text}"));
+    }
+
     /// The same with arguments. Returns its last words if it does not start.
     pub(crate) fn try_run(&mut self, arguments: &[&str]) -> Result<(), String> {
+        self.try_run_under(&[], arguments)
+    }
+
+    pub(crate) fn try_run_under(
+        &mut self,
+        command: &[&str],
+        arguments: &[&str],
+    ) -> Result<(), String> {
         let log = self.data.with_file_name("log");
         let built = env!("CARGO_BIN_EXE_workspace-server");
-        let mut child = Command::new(under_test("ELEVO_SERVER_BINARY", built))
+        let server = under_test("ELEVO_SERVER_BINARY", built);
+        let mut starting = match command {
+            [] => Command::new(server),
+            [program, rest @ ..] => {
+                let mut starting = Command::new(program);
+                starting.args(rest).arg(server);
+                starting
+            }
+        };
+        let mut child = starting
             .args(arguments)
             .env_clear()
             .env("PATH", std::env::var("PATH").unwrap_or_default())

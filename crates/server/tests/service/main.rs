@@ -13,10 +13,12 @@
 mod attacks;
 mod audit;
 mod changes;
+mod descriptors;
 mod engineless;
 mod events;
 mod expiry;
 mod files;
+mod fulldisk;
 mod garbage;
 mod harness;
 mod idempotency;

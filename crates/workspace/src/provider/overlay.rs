@@ -33,6 +33,7 @@ use elevo_engine::{
     look_upper,
 };
 use elevo_objects::Tree;
+use rustix::fs::StatVfsMountFlags;
 use rustix::mount::{MountFlags, mount};
 
 use super::layers::{Layers, Stack, layer_id};
@@ -145,13 +146,26 @@ impl OverlayProvider {
         if !self.attaches(place)? {
             return Ok(());
         }
+        // It would be read-only for as long as a container uses it.
+        if self.pool_of(place).is_some_and(Pool::is_stuck) {
+            let stuck = io::ErrorKind::ReadOnlyFilesystem.into();
+            return Err(Error::io("mount an overlay in", place)(stuck));
+        }
         let lowers: Vec<_> = stack.directories.iter().map(PathBuf::as_path).collect();
         let options = OverlayOptions {
             marks: self.marks,
             is_indexed: false,
         };
         let mounted = mount_overlay(&lowers, &room, &files, options, MountFlags::empty());
-        mounted.map_err(Error::io("mount an overlay in", place))
+        mounted.map_err(Error::io("mount an overlay in", place))?;
+        // The kernel makes it read-only if it cannot create its work directory.
+        let flags = rustix::fs::statvfs(&files).map(|stat| stat.f_flag);
+        if flags.is_ok_and(|flags| flags.contains(StatVfsMountFlags::RDONLY)) {
+            let failed = || Error::io("mount an overlay in", place);
+            unmount_all(&files).map_err(failed())?;
+            return Err(failed()(io::ErrorKind::StorageFull.into()));
+        }
+        Ok(())
     }
 
     fn options(&self) -> ImportOptions {
@@ -366,6 +380,19 @@ impl WorkspaceProvider for OverlayProvider {
     fn used(&self, place: &Path) -> Result<Option<u64>> {
         let pool = self.pool_of(place);
         pool.map_or(Ok(None), |pool| pool.used(id(place)))
+    }
+
+    fn set_limit(&self, place: &Path, bytes: u64) -> Result<()> {
+        let pool = self.pool_of(place);
+        pool.map_or(Ok(()), |pool| pool.set_limit(id(place), bytes))
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.pool.as_ref().map_or(Ok(()), Pool::sync)
+    }
+
+    fn give_back(&self) -> Result<()> {
+        self.pool.as_ref().map_or(Ok(()), Pool::give_back)
     }
 
     fn reclaim(&self, place: &Path) -> Result<bool> {

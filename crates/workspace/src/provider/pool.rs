@@ -21,9 +21,12 @@ use std::time::Duration;
 
 use elevo_engine::NewStatCache;
 
+use rustix::fs::StatVfsMountFlags;
+
 use crate::btrfs;
 use crate::error::{Error, Result};
 use crate::lock;
+use crate::mounts;
 
 /// A volume with a subvolume for each upper.
 #[derive(Debug)]
@@ -36,6 +39,9 @@ const READING: &str = ".reading";
 /// How long and how often to wait for room.
 const RECLAIM_WAIT: Duration = Duration::from_millis(100);
 const RECLAIM_WAITS: usize = 20;
+/// How long and how often to wait for the end of a volume.
+const REMOUNT_WAIT: Duration = Duration::from_millis(100);
+const REMOUNT_WAITS: usize = 10;
 const BTRFS: u64 = 0x9123_683e;
 /// The smallest volume that mkfs makes without asking.
 const SMALLEST: u64 = 128 << 20;
@@ -47,7 +53,7 @@ impl Pool {
         let failed = |error| Error::io("make a pool of uppers in", root)(error);
         // Several may open it for the first time at once.
         let _turn = lock::alone(&root.join("uppers.lock")).map_err(failed)?;
-        prepare(root, &directory, bytes).map_err(failed)?;
+        prepare(&directory, bytes).map_err(failed)?;
         Ok(Self { directory })
     }
 
@@ -135,6 +141,33 @@ impl Pool {
         end().map_err(Error::io("remove a subvolume in", &aside))
     }
 
+    /// Sets how many bytes a room can hold from now on; nothing in it is lost.
+    pub(super) fn set_limit(&self, id: &str, limit: u64) -> Result<()> {
+        let set = self.limit(id, Some(limit));
+        set.map_err(Error::io("limit a subvolume in", &self.directory))
+    }
+
+    /// Writes everything to the volume, so that it counts as used.
+    pub(super) fn sync(&self) -> Result<()> {
+        let synced = self.open_directory().and_then(btrfs::sync);
+        synced.map_err(Error::io("sync", &self.directory))
+    }
+
+    pub(super) fn is_stuck(&self) -> bool {
+        is_pool_stuck(self.directory.parent().unwrap_or(&self.directory))
+    }
+
+    /// Gives the room of removed files back to the disk that the volume's file
+    /// is on.
+    pub(super) fn give_back(&self) -> Result<()> {
+        if !image_of(&self.directory).exists() {
+            return Ok(());
+        }
+        self.sync()?;
+        let trimmed = self.open_directory().and_then(btrfs::trim);
+        trimmed.map_err(Error::io("trim", &self.directory))
+    }
+
     fn limit(&self, id: &str, limit: Option<u64>) -> io::Result<()> {
         let Some(bytes) = limit else {
             return Ok(());
@@ -164,8 +197,7 @@ impl Pool {
     pub(super) fn reclaim(&self, id: &str) -> Result<bool> {
         let before = self.used(id)?;
         for _ in 0..RECLAIM_WAITS {
-            let synced = self.open_directory().and_then(btrfs::sync);
-            synced.map_err(Error::io("sync", &self.directory))?;
+            self.sync()?;
             if before.is_none() || self.used(id)? < before {
                 return Ok(true);
             }
@@ -234,6 +266,54 @@ impl Pool {
     }
 }
 
+/// Whether the workspaces in `root` take no more writes: the kernel makes the
+/// volume of their pool read-only when its file cannot grow because the disk
+/// below is full. [`remount_pool`] ends that.
+pub fn is_pool_stuck(root: &Path) -> bool {
+    let directory = root.join("uppers");
+    let flags = rustix::fs::statvfs(&directory).map(|stat| stat.f_flag);
+    let is_read_only = flags.is_ok_and(|flags| flags.contains(StatVfsMountFlags::RDONLY));
+    is_read_only && image_of(&directory).exists()
+}
+
+/// Mounts the pool of the workspaces in `root` again, if it is stuck, with what
+/// it held when it was last synced. All its workspaces are unmounted, and mounted
+/// when they are next used. Fails if a process uses one of them.
+pub fn remount_pool(root: &Path) -> Result<()> {
+    let failed = || Error::io("mount again the pool of", root);
+    let root = root.canonicalize().map_err(failed())?;
+    let directory = root.join("uppers");
+    let _turn = lock::alone(&root.join("uppers.lock")).map_err(failed())?;
+    // Without its pool, a workspace would look as if nothing had been changed.
+    let _held = hold_places(&root).map_err(failed())?;
+    // The kernel ends a volume a moment after its last mount.
+    for _ in 0..REMOUNT_WAITS {
+        if !is_pool_stuck(&root) {
+            return Ok(());
+        }
+        mounts::unmount_volume(&directory).map_err(failed())?;
+        mount_image(&directory).map_err(failed())?;
+        if is_pool_stuck(&root) {
+            thread::sleep(REMOUNT_WAIT);
+        }
+    }
+    let in_use = io::Error::other("processes use the volume that is read-only");
+    Err(failed()(in_use))
+}
+
+/// Keeps every other caller from working on a workspace.
+fn hold_places(root: &Path) -> io::Result<Vec<File>> {
+    let mut held = Vec::new();
+    for place in fs::read_dir(root.join("live"))? {
+        // A place without a lock is being made, or removed.
+        if let Ok(lock) = File::open(place?.path().join("lock")) {
+            lock.try_lock()?;
+            held.push(lock);
+        }
+    }
+    Ok(held)
+}
+
 /// A subvolume that nobody changes.
 pub(super) struct InReading<'a> {
     pool: &'a Pool,
@@ -253,22 +333,30 @@ impl Drop for InReading<'_> {
     }
 }
 
-fn prepare(root: &Path, directory: &Path, bytes: u64) -> io::Result<()> {
+fn prepare(directory: &Path, bytes: u64) -> io::Result<()> {
     fs::create_dir_all(directory)?;
-    if !is_btrfs(directory)? {
-        let image = root.join("uppers.img");
-        if !image.exists() {
-            make_image(&image, bytes)?;
-        }
-        // So that power loss finds what was synced, and nothing is written for
-        // being read.
-        let options = ["-t", "btrfs", "-o", "loop,noatime,nosuid,nodev"];
-        run(Command::new("mount")
-            .args(options)
-            .arg(&image)
-            .arg(directory))?;
+    if is_btrfs(directory)? {
+        return Ok(());
     }
-    Ok(())
+    let image = image_of(directory);
+    if !image.exists() {
+        make_image(&image, bytes)?;
+    }
+    mount_image(directory)
+}
+
+fn image_of(directory: &Path) -> PathBuf {
+    directory.with_extension("img")
+}
+
+fn mount_image(directory: &Path) -> io::Result<()> {
+    // So that power loss finds what was synced, and nothing is written for
+    // being read.
+    let options = ["-t", "btrfs", "-o", "loop,noatime,nosuid,nodev"];
+    run(Command::new("mount")
+        .args(options)
+        .arg(image_of(directory))
+        .arg(directory))
 }
 
 fn make_image(image: &Path, bytes: u64) -> io::Result<()> {

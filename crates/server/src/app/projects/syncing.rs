@@ -45,6 +45,10 @@ impl Look {
 impl App {
     /// Brings up to date, and merges, what is due.
     pub(crate) async fn synchronise(self: &Arc<Self>, looks: &mut Looks) -> Result<()> {
+        // It goes on once there is room.
+        if self.room.is_full() {
+            return Ok(());
+        }
         let rows = self.synchronised(None).await?;
         looks.0.retain(|id, _| rows.iter().any(|row| row.id == *id));
         let now = clock::instant();
@@ -71,6 +75,9 @@ impl App {
 
     /// Brings the workspaces of a project up to date that follow events.
     pub(crate) async fn head_has_moved(self: &Arc<Self>, project: &str) -> Result<()> {
+        if self.room.is_full() {
+            return Ok(());
+        }
         for row in self.synchronised(Some(project)).await? {
             if sync_of(&row).mode == api::SyncMode::Event {
                 self.refresh_quietly(&row).await;

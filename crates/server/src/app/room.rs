@@ -1,0 +1,216 @@
+//! A disk that fills: the reserve is tended, workspaces stop growing at the mark,
+//! and everything goes on when there is room again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use elevo_catalog::{Sandbox, Workspace, WorkspaceState};
+use elevo_core::{ErrorCode, SandboxState, TenantId};
+use elevo_engine::Progress;
+use elevo_workspace::{Error as WorkspaceError, NeverFreeze, State};
+
+use crate::app::clearing::log_failure;
+use crate::app::parking::parked_info;
+use crate::app::sandboxes::container_of;
+use crate::app::{App, parts};
+use crate::failure::{Failure, Result};
+use crate::room::Tended;
+
+/// How often the disks are looked at.
+const LOOK: Duration = Duration::from_millis(200);
+/// How often workspaces are capped on a disk that is nearly full: each time they
+/// are synced.
+const CAP: u32 = 5;
+
+/// How often the room of removed workspaces is taken back on a full disk.
+const GIVE_BACK: u32 = 25;
+
+/// How long to wait for each sandbox whose pool is mounted again.
+const TURN: Duration = Duration::from_secs(2);
+
+/// Why a sandbox has failed whose files could not be written.
+const STUCK: &str = "the server's disk was full; its files are as they were last synced";
+
+impl App {
+    /// Watches the disks for as long as the server runs.
+    pub(crate) async fn watch_room(self: &Arc<Self>) {
+        let (mut was_full, mut is_capped) = (false, true);
+        for look in 0_u32.. {
+            let room = self.room.clone();
+            let tended = parts::blocking(move || Ok(room.tend())).await;
+            if let Ok(Tended::GivenUp(left)) = tended {
+                tracing::warn!(left, "the disk is full; a part of the reserve is given up");
+            }
+            let is_full = self.room.is_full();
+            if is_full != was_full {
+                self.room_changed(is_full);
+            }
+            was_full = is_full;
+            if look.is_multiple_of(CAP) {
+                is_capped = self.cap_workspaces(is_capped).await;
+                self.remount_pools().await;
+            }
+            if is_full && look.is_multiple_of(GIVE_BACK) {
+                self.give_back().await;
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    fn room_changed(self: &Arc<Self>, is_full: bool) {
+        let percent = self.config.full_percent;
+        if is_full {
+            tracing::warn!(percent, "the disk is full; nothing new is taken");
+            return;
+        }
+        tracing::info!(percent, "the disk has room again");
+        self.look_at_pools();
+        let app = self.clone();
+        tokio::spawn(async move { app.store_parked().await });
+    }
+
+    /// Limits the growth of workspaces while the disk is nearly full, and gives
+    /// them their own limits back afterwards. Returns whether they are limited;
+    /// after a start they may be.
+    async fn cap_workspaces(&self, is_capped: bool) -> bool {
+        let is_tight = self.room.is_tight();
+        if !is_tight && !is_capped {
+            return false;
+        }
+        let growth = match is_tight {
+            true => Some(self.room.left() / self.count_live().await.max(1)),
+            false => None,
+        };
+        for tenant in self.homes.known() {
+            let capping = self
+                .homes
+                .with(tenant, move |workspaces| Ok(workspaces.cap_growth(growth)?));
+            if let Err(failure) = capping.await {
+                let cause = failure.summary();
+                tracing::debug!(%tenant, cause, "workspaces keep their limits");
+            }
+        }
+        is_tight
+    }
+
+    /// Has the room of removed workspaces given back to a disk that is full.
+    async fn give_back(&self) {
+        for tenant in self.homes.known() {
+            let giving = self
+                .homes
+                .with(tenant, |workspaces| Ok(workspaces.give_back()?));
+            if let Err(failure) = giving.await {
+                let cause = failure.summary();
+                tracing::debug!(%tenant, cause, "room was not given back");
+            }
+        }
+    }
+
+    async fn count_live(&self) -> u64 {
+        let mut count = 0;
+        for tenant in self.homes.known() {
+            let counting = self
+                .homes
+                .with(tenant, |workspaces| Ok(workspaces.count_live()?));
+            count += counting.await.unwrap_or_default();
+        }
+        count as u64
+    }
+
+    /// Mounts pools again that became read-only because the disk was full. Their
+    /// sandboxes end with an error: no file in them could be written.
+    async fn remount_pools(&self) {
+        for tenant in self.homes.known() {
+            let directory = self.homes.directory(tenant);
+            if !elevo_workspace::is_pool_stuck(&directory) || !self.room.is_passable() {
+                continue;
+            }
+            tracing::error!(%tenant, "the disk was full and its workspaces became read-only");
+            let remounted = self.remount_pool(tenant).await;
+            log_failure(
+                remounted,
+                "tenant",
+                &tenant.to_string(),
+                "not mounted again yet",
+            );
+        }
+    }
+
+    async fn remount_pool(&self, tenant: TenantId) -> Result<()> {
+        // No sandbox starts meanwhile.
+        let mut held = Vec::new();
+        for sandbox in self.sandboxes_of(tenant).await? {
+            let Ok(guard) = tokio::time::timeout(TURN, self.hold(&sandbox.id)).await else {
+                let message = format!("sandbox `{}` is being worked on", sandbox.id);
+                return Err(Failure::new(ErrorCode::WorkspaceBusy, message));
+            };
+            held.push(guard);
+            self.end_stuck(&sandbox).await?;
+        }
+        let directory = self.homes.directory(tenant);
+        parts::blocking(move || Ok(elevo_workspace::remount_pool(&directory)?)).await?;
+        tracing::info!(%tenant, "its workspaces can be written again");
+        Ok(())
+    }
+
+    async fn sandboxes_of(&self, tenant: TenantId) -> Result<Vec<Sandbox>> {
+        let all = self.all_sandboxes().await?.into_iter();
+        Ok(all.filter(|sandbox| sandbox.tenant == tenant).collect())
+    }
+
+    async fn end_stuck(&self, sandbox: &Sandbox) -> Result<()> {
+        if let Some(container) = container_of(sandbox) {
+            self.runtime.kill(&container).await?;
+        }
+        self.links.forget(&sandbox.id);
+        if sandbox.state == SandboxState::Running {
+            let (from, reason) = ([SandboxState::Running], Some(STUCK.into()));
+            let changed = self.change(&sandbox.id, &from, SandboxState::Error, reason);
+            changed.await?;
+        }
+        Ok(())
+    }
+
+    /// Moves workspaces into the store that were parked where they are because
+    /// the disk was full.
+    pub(crate) async fn store_parked(&self) {
+        for tenant in self.homes.known() {
+            let listed = self.homes.with(tenant, |workspaces| Ok(workspaces.list()?));
+            let what = "its workspaces cannot be listed";
+            let listed = log_failure(listed.await, "tenant", &tenant.to_string(), what);
+            for record in listed.into_iter().flatten() {
+                if record.state == State::Live && !self.room.is_full() {
+                    let stored = self.store_one(tenant, record.id.as_str()).await;
+                    log_failure(stored, "workspace", record.id.as_str(), "stays in place");
+                }
+            }
+        }
+    }
+
+    async fn store_one(&self, tenant: TenantId, id: &str) -> Result<()> {
+        let is_parked = |row: &Workspace| row.state == WorkspaceState::Parked;
+        let row = self.catalog.workspace(tenant, id).await?;
+        let Some(row) = row.filter(is_parked) else {
+            return Ok(());
+        };
+        let held = self.hold_workspace(&row).await?;
+        // It may have been resumed or removed meanwhile.
+        let row = self.catalog.workspace(tenant, id).await?;
+        let Some(row) = row.filter(is_parked) else {
+            return Ok(());
+        };
+        if held.sandbox.is_some() {
+            return Ok(());
+        }
+        let workspace = parts::workspace_id(id)?;
+        let author = row.agent.as_ref().unwrap_or(&row.key).clone();
+        let info = parked_info(author, &workspace);
+        let parked = self.homes.with(tenant, move |workspaces| {
+            match workspaces.park(&workspace, info, &NeverFreeze, &Progress::new()) {
+                Ok(_) | Err(WorkspaceError::Parked(_) | WorkspaceError::NotFound(_)) => Ok(()),
+                Err(error) => Err(error.into()),
+            }
+        });
+        parked.await
+    }
+}

@@ -1,0 +1,233 @@
+//! The room on the server's disks: a mark above which nothing new is taken, and
+//! a reserve for what must go on.
+//!
+//! ```text
+//! 0 %                                        DISK_FULL_PERCENT             100 %
+//! ├─ everything is done ─────────────────────┼─ only what gives room back ─┤
+//!                                                       the reserve is used ┘
+//! ```
+//!
+//! Deletion, expiry and collection write a little before they free anything. The
+//! reserve has room for that: `DATA_DIR/reserve` holds a few files without
+//! content. One after the other is removed while the disk has less free than one
+//! of them takes, and made again once the disk is below the mark. A start removes
+//! them as well, before anything is opened.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FallocateFlags, fallocate, statvfs};
+
+use crate::config::Config;
+use crate::failure::{Failure, Result};
+
+const RESERVE: &str = "reserve";
+/// The number of files in a reserve.
+const PIECES: u64 = 8;
+/// The size of a reserve: a part of its disk, and at most so many bytes. RocksDB
+/// needs 64 MiB to go on after it met a full disk.
+const SHARE: u64 = 20;
+const MOST: u64 = 512 << 20;
+
+/// The disks of a server.
+#[derive(Debug)]
+pub(crate) struct Room {
+    disks: Vec<Disk>,
+    full_percent: u8,
+}
+
+/// A disk, by a directory on it.
+#[derive(Debug)]
+struct Disk(PathBuf);
+
+/// Bytes of a disk.
+#[derive(Clone, Copy, Debug)]
+struct Space {
+    total: u64,
+    free: u64,
+}
+
+impl Space {
+    /// The bytes that can be used before the disk is this full.
+    fn until(self, percent: u8) -> u64 {
+        let kept = self.total / 100 * u64::from(100 - percent.min(100));
+        self.free.saturating_sub(kept)
+    }
+
+    fn piece(self) -> u64 {
+        (self.total / SHARE).min(MOST) / PIECES
+    }
+}
+
+/// A change of the reserves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tended {
+    Unchanged,
+    /// Pieces were given up, and so many are left.
+    GivenUp(usize),
+    /// Pieces were made again.
+    MadeAgain,
+}
+
+impl Room {
+    pub(crate) fn new(config: &Config) -> Self {
+        let mut disks = vec![Disk(config.data_dir.clone())];
+        let device = |path: &Path| fs::metadata(path).map(|stat| stat.dev()).ok();
+        if device(&config.data_dir) != device(&config.workspace_root)
+            && config.workspace_root.exists()
+        {
+            disks.push(Disk(config.workspace_root.clone()));
+        }
+        Self {
+            disks,
+            full_percent: config.full_percent,
+        }
+    }
+
+    /// Fails if a disk is too full for anything new.
+    pub(crate) fn check(&self) -> Result<()> {
+        let full = self.spaces().find(|(_, space)| self.is_beyond(*space));
+        let Some((disk, space)) = full else {
+            return Ok(());
+        };
+        let used = (space.total - space.free).saturating_mul(100) / space.total.max(1);
+        let mark = self.full_percent;
+        let message =
+            format!("the server's disk is {used} % full; from {mark} % on, nothing new is taken");
+        tracing::debug!(disk = %disk.0.display(), used, "refused for want of room");
+        Err(Failure::full(message))
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.spaces().any(|(_, space)| self.is_beyond(space))
+    }
+
+    /// Bytes of the data directory's disk: in all, and free.
+    pub(crate) fn bytes(&self) -> (u64, u64) {
+        let space = self.disks.first().map(Disk::space);
+        let space = space.and_then(io::Result::ok);
+        space.map_or((0, 0), |space| (space.total, space.free))
+    }
+
+    /// The bytes by which everything may grow before a disk is full.
+    pub(crate) fn left(&self) -> u64 {
+        let left = self
+            .spaces()
+            .map(|(_, space)| space.until(self.full_percent));
+        left.min().unwrap_or(u64::MAX)
+    }
+
+    /// Whether every disk has a little room, so that writes that free more do not
+    /// fail.
+    pub(crate) fn is_passable(&self) -> bool {
+        self.spaces().all(|(_, space)| space.free >= space.piece())
+    }
+
+    /// Whether so little room is left that growth is watched closely.
+    pub(crate) fn is_tight(&self) -> bool {
+        let near = |(_, space): (&Disk, Space)| space.until(self.full_percent) < space.total / 10;
+        self.spaces().any(near)
+    }
+
+    fn is_beyond(&self, space: Space) -> bool {
+        space.until(self.full_percent) == 0
+    }
+
+    /// Disks that cannot be looked at count as empty: what uses them fails by
+    /// itself.
+    fn spaces(&self) -> impl Iterator<Item = (&Disk, Space)> {
+        let spaces = self.disks.iter().map(|disk| (disk, disk.space()));
+        spaces.filter_map(|(disk, space)| Some((disk, space.ok()?)))
+    }
+
+    /// Gives up as much of the reserves as is needed, or makes them again.
+    /// Blocks.
+    pub(crate) fn tend(&self) -> Tended {
+        let mut all = Tended::Unchanged;
+        for disk in &self.disks {
+            match disk.tend(self.full_percent) {
+                Ok(Tended::Unchanged) => {}
+                Ok(tended) => all = tended,
+                Err(error) => {
+                    let (path, cause) = (disk.0.display(), error.to_string());
+                    tracing::debug!(%path, cause, "the reserve was not tended");
+                }
+            }
+        }
+        all
+    }
+}
+
+impl Disk {
+    /// Counts as `df` does: blocks that only root may use are not free.
+    fn space(&self) -> io::Result<Space> {
+        let disk = statvfs(&self.0)?;
+        let used = disk.f_blocks.saturating_sub(disk.f_bfree);
+        Ok(Space {
+            total: (used + disk.f_bavail) * disk.f_frsize,
+            free: disk.f_bavail * disk.f_frsize,
+        })
+    }
+
+    fn piece(&self, number: u64) -> PathBuf {
+        self.0.join(RESERVE).join(number.to_string())
+    }
+
+    fn tend(&self, full_percent: u8) -> io::Result<Tended> {
+        let mut tended = Tended::Unchanged;
+        for number in 0..PIECES {
+            let (space, path) = (self.space()?, self.piece(number));
+            let is_there = path.exists();
+            if is_there && space.free < space.piece() {
+                fs::remove_file(path)?;
+                tended = Tended::GivenUp((PIECES - number - 1) as usize);
+            } else if !is_there && space.until(full_percent) > 2 * space.piece() {
+                self.make(&path, space.piece())?;
+                tended = Tended::MadeAgain;
+            }
+        }
+        Ok(tended)
+    }
+
+    fn make(&self, path: &Path, bytes: u64) -> io::Result<()> {
+        let directory = self.0.join(RESERVE);
+        match fs::DirBuilder::new().mode(0o700).create(&directory) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+        // A file that is there is whole.
+        let unfinished = directory.join("new");
+        let made = File::create(&unfinished).and_then(|file| {
+            fallocate(&file, FallocateFlags::empty(), 0, bytes)?;
+            fs::rename(&unfinished, path)
+        });
+        if made.is_err() {
+            let _ = fs::remove_file(unfinished);
+        }
+        made
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_room_left_ends_at_the_mark() {
+        let space = |free| Space { total: 1000, free };
+        assert_eq!(space(300).until(95), 250);
+        assert_eq!(space(51).until(95), 1);
+        assert_eq!(space(50).until(95), 0);
+        assert_eq!(space(0).until(95), 0);
+        assert_eq!(space(10).until(100), 10);
+    }
+
+    #[test]
+    fn a_reserve_is_a_part_of_a_small_disk_and_bounded_on_a_large_one() {
+        let piece = |total| Space { total, free: 0 }.piece();
+        assert_eq!(piece(4 << 30), (4 << 30) / SHARE / PIECES);
+        assert_eq!(piece(4 << 40), MOST / PIECES);
+    }
+}

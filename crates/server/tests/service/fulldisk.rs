@@ -1,0 +1,376 @@
+//! A full disk, against the real server on a small loop disk: growth is
+//! refused, what gives room back goes through, and nothing is lost.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::harness::{Service, eventually, image};
+
+/// An ext4 disk in a file, mounted where a server keeps its data.
+struct SmallDisk {
+    mounted: PathBuf,
+    _image: tempfile::TempDir,
+}
+
+impl SmallDisk {
+    fn mount(path: &Path, bytes: u64) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let image = directory.path().join("disk.img");
+        File::create(&image).unwrap().set_len(bytes).unwrap();
+        std::fs::create_dir_all(path).unwrap();
+        let made = Command::new("mkfs.ext4")
+            .args(["-q", "-m", "0"])
+            .arg(&image)
+            .status();
+        assert!(made.unwrap().success());
+        let mounted = Command::new("mount")
+            .args(["-o", "loop"])
+            .args([&image, path])
+            .status();
+        assert!(mounted.unwrap().success());
+        Self {
+            mounted: path.into(),
+            _image: directory,
+        }
+    }
+
+    /// The room that is left, in bytes.
+    fn free(&self) -> u64 {
+        let disk = rustix::fs::statvfs(&self.mounted).unwrap();
+        disk.f_bavail * disk.f_frsize
+    }
+
+    fn ballast(&self) -> PathBuf {
+        self.mounted.join("ballast")
+    }
+
+    /// Fills the rest of the disk with a file.
+    fn fill(&self) {
+        let mut file = File::create(self.ballast()).unwrap();
+        let zeros = vec![0; 1 << 20];
+        while file.write_all(&zeros).is_ok() {}
+        while file.write_all(&zeros[..4096]).is_ok() {}
+        // Delayed writes take their room now.
+        let _ = file.sync_all();
+    }
+
+    fn clear(&self) {
+        std::fs::remove_file(self.ballast()).unwrap();
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        // The service may have unmounted it.
+        let mut unmount = Command::new("umount");
+        unmount.arg("-l").arg(&self.mounted).stderr(Stdio::null());
+        let _ = unmount.status();
+    }
+}
+
+/// A tenant of a server, by its key.
+struct Tenant<'a> {
+    service: &'a Service,
+    key: String,
+}
+
+impl Tenant<'_> {
+    async fn call(&self, method: Method, path: &str, body: Option<Value>, status: u16) -> Value {
+        let called = self
+            .service
+            .expect_as(&self.key, method, path, body, status);
+        called.await
+    }
+
+    async fn sandbox(&self) -> String {
+        let wish = Some(json!({"template": "base"}));
+        let made = self
+            .call(Method::POST, "/api/v1/sandboxes", wish, 201)
+            .await;
+        made["id"].as_str().unwrap().to_owned()
+    }
+
+    async fn run(&self, id: &str, command: &str) -> Value {
+        let path = format!("/api/v1/sandboxes/{id}/process/run");
+        let wish = Some(json!({"command": command, "timeout": 120_000}));
+        self.call(Method::POST, &path, wish, 200).await
+    }
+
+    async fn output(&self, id: &str, command: &str) -> String {
+        let result = self.run(id, command).await;
+        assert_eq!(result["exitCode"], 0, "{command}: {result}");
+        result["stdout"].as_str().unwrap().to_owned()
+    }
+
+    async fn delete(&self, id: &str) {
+        let path = format!("/api/v1/sandboxes/{id}");
+        self.call(Method::DELETE, &path, None, 204).await;
+    }
+
+    /// A step of a project that adds a file.
+    async fn land(&self, project: &str, name: &str) {
+        let path = format!("/api/v1/projects/{project}/apply");
+        let change = json!({"files": [{"path": name, "content": name}]});
+        self.call(Method::POST, &path, Some(change), 200).await;
+    }
+
+    async fn parked(&self) -> Vec<String> {
+        let path = "/api/v1/workspaces?state=parked";
+        let page = self.call(Method::GET, path, None, 200).await;
+        let items = page["items"].as_array().unwrap().iter();
+        items
+            .map(|item| item["id"].as_str().unwrap().to_owned())
+            .collect()
+    }
+}
+
+/// An archive of incompressible bytes.
+fn archive(seed: u64, bytes: usize) -> Vec<u8> {
+    let mut content = vec![0; bytes];
+    blake3::Hasher::new()
+        .update(&seed.to_le_bytes())
+        .finalize_xof()
+        .fill(&mut content);
+    let mut builder = tar::Builder::new(Vec::new());
+    let mut header = tar::Header::new_gnu();
+    header.set_size(bytes as u64);
+    header.set_mode(0o644);
+    builder
+        .append_data(&mut header, "file", &content[..])
+        .unwrap();
+    builder.into_inner().unwrap()
+}
+
+/// Stores archives until the server takes no more.
+async fn upload_until_refused(service: &Service) -> Value {
+    for seed in 0.. {
+        let request = service.request(Method::POST, "/api/v1/snapshots");
+        let answer = request.body(archive(seed, 32 << 20)).send().await.unwrap();
+        if answer.status() != 201 {
+            assert_eq!(answer.status(), 507);
+            return answer.json().await.unwrap();
+        }
+    }
+    unreachable!("a disk has an end")
+}
+
+/// Ends the time of a sandbox.
+async fn expired(service: &Service, id: &str) {
+    let statement = format!("update sandboxes set expires = 1 where id = '{id}'");
+    let catalog = service.data.join("catalog.db");
+    eventually("the catalog takes a change", async || {
+        let mut sqlite = Command::new("sqlite3");
+        sqlite.args(["-cmd", ".timeout 10000"]);
+        let changed = sqlite.arg(&catalog).arg(&statement).status();
+        changed.unwrap().success()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_disk_that_one_tenant_fills_can_be_left() {
+    let disk;
+    let mut service = Service::new(&[("DEFAULT_DISK", "2g")]);
+    disk = SmallDisk::mount(&service.data, 2 << 30);
+    service.run();
+    let template = json!({"name": "base", "image": image()});
+    service.post("/api/v1/templates", template).await;
+    let other = service
+        .post("/api/v1/tenants", json!({"name": "other"}))
+        .await;
+    let key = other["secret"].as_str().unwrap().to_owned();
+    let filler = service.sandbox().await;
+    let (project, ids) = {
+        let other = Tenant {
+            service: &service,
+            key: key.clone(),
+        };
+        let made = Some(json!({"name": "theirs"}));
+        let made = other
+            .call(Method::POST, "/api/v1/projects", made, 201)
+            .await;
+        let project = made["id"].as_str().unwrap().to_owned();
+        other.land(&project, "one").await;
+        let mut ids = Vec::new();
+        for _ in 0..4 {
+            let id = other.sandbox().await;
+            other.output(&id, "echo work > file; sync file").await;
+            ids.push(id);
+        }
+        (project, ids)
+    };
+    let wish = json!({"template": "base", "workspace": {"project": {"id": project}}});
+
+    // One tenant fills the disk as far as it gets: by uploads, and by a command.
+    let refused = upload_until_refused(&service).await;
+    assert_eq!(
+        refused["error"]["name"], "INSUFFICIENT_STORAGE",
+        "{refused}"
+    );
+    let remedy = refused["error"]["remediation"].as_str().unwrap();
+    assert!(remedy.contains("POST /api/v1/gc"), "{remedy}");
+    let filled = service
+        .run_in(
+            &filler,
+            "dd if=/dev/zero of=big bs=1M count=4000 conv=fsync",
+        )
+        .await;
+    let said = filled["stderr"].as_str().unwrap();
+    assert!(said.contains("Disk quota exceeded"), "{filled}");
+    assert!(disk.free() > 0, "the mark holds");
+
+    // A file takes the rest.
+    disk.fill();
+    eventually("the reserve is used", async || disk.free() > 0).await;
+    {
+        let other = Tenant {
+            service: &service,
+            key: key.clone(),
+        };
+        let refused = other.call(Method::POST, "/api/v1/sandboxes", Some(wish.clone()), 507);
+        assert_eq!(refused.await["error"]["name"], "INSUFFICIENT_STORAGE");
+        other.delete(&ids[0]).await;
+        expired(&service, &ids[1]).await;
+        eventually("the work of an expired sandbox is parked", async || {
+            other.parked().await == [ids[1].as_str()]
+        })
+        .await;
+        let collected = service
+            .expect(Method::POST, "/api/v1/gc", Some(json!({})), 200)
+            .await;
+        assert_eq!(collected["failedTenants"], Value::Null, "{collected}");
+    }
+
+    // So does a start, after a stop and after a kill.
+    service.stop();
+    service.run();
+    {
+        let other = Tenant {
+            service: &service,
+            key: key.clone(),
+        };
+        other.delete(&ids[2]).await;
+    }
+    service.kill();
+    service.run();
+    {
+        let other = Tenant {
+            service: &service,
+            key: key.clone(),
+        };
+        expired(&service, &ids[3]).await;
+        eventually("the second is parked as well", async || {
+            other.parked().await.len() == 2
+        })
+        .await;
+        other
+            .call(Method::POST, "/api/v1/sandboxes", Some(wish.clone()), 507)
+            .await;
+    }
+
+    // With room again, everything goes on, and nothing is lost.
+    disk.clear();
+    service.delete(&filler).await;
+    let other = Tenant {
+        service: &service,
+        key,
+    };
+    eventually("the disk has room", async || {
+        let ready = reqwest::get(format!("{}/ready", service.metrics)).await;
+        let ready: Value = ready.unwrap().json().await.unwrap();
+        let checks = ready["checks"].as_array().unwrap();
+        checks
+            .iter()
+            .any(|check| check["name"] == "disk" && check["ok"] == true)
+    })
+    .await;
+    other.land(&project, "two").await;
+    for name in ["one", "two"] {
+        let path = format!("/api/v1/projects/{project}/file?path={name}");
+        let answer = service.http.get(format!("{}{path}", service.url));
+        let answer = answer.bearer_auth(&other.key).send().await.unwrap();
+        assert_eq!(answer.text().await.unwrap(), name);
+    }
+    for id in [&ids[1], &ids[3]] {
+        let wish = json!({"template": "base", "workspace": {"existing": id}});
+        let made = other
+            .call(Method::POST, "/api/v1/sandboxes", Some(wish), 201)
+            .await;
+        let resumed = made["id"].as_str().unwrap();
+        assert_eq!(other.output(resumed, "cat file").await, "work\n");
+        other.output(resumed, "echo more > another").await;
+        other.delete(resumed).await;
+    }
+    service.stop();
+    let audit = service.data.join("audit");
+    let report = elevo_audit::verify(&audit, &[], |_| {}).unwrap();
+    assert_eq!(report.problems, vec![]);
+}
+
+/// Faster than the server looks at the disk: the pools on it may become
+/// read-only.
+#[tokio::test]
+async fn a_disk_that_a_command_fills_at_once_is_left_by_deleting_its_sandbox() {
+    let disk;
+    let mut service = Service::new(&[("DEFAULT_DISK", "2g")]);
+    disk = SmallDisk::mount(&service.data, 1 << 30);
+    service.run();
+    let template = json!({"name": "base", "image": image()});
+    service.post("/api/v1/templates", template).await;
+    let other = json!({"name": "other"});
+    let other = service.post("/api/v1/tenants", other).await;
+    let key = other["secret"].as_str().unwrap().to_owned();
+    let other = Tenant {
+        service: &service,
+        key,
+    };
+    let theirs = other.sandbox().await;
+    other.output(&theirs, "echo work > file; sync file").await;
+    let filler = service.sandbox().await;
+    let path = format!("/api/v1/sandboxes/{filler}/process/run");
+    let wish = json!({"command": "dd if=/dev/zero of=big bs=1M count=1900 conv=fsync"});
+    let filling = service.request(Method::POST, &path).json(&wish).send();
+    // The answer is lost if the pool has to be mounted again.
+    let _ = filling.await.unwrap();
+    disk.fill();
+
+    let path = format!("/api/v1/sandboxes/{filler}");
+    eventually("the sandbox that fills the disk is gone", async || {
+        let answer = service.request(Method::DELETE, &path).send().await;
+        matches!(answer.unwrap().status().as_u16(), 204 | 404)
+    })
+    .await;
+    disk.clear();
+    let path = format!("/api/v1/sandboxes/{theirs}");
+    eventually("the other tenant goes on", async || {
+        let row = other.call(Method::GET, &path, None, 200).await;
+        if row["state"] == "error" {
+            let start = format!("{path}/start");
+            let start = service.http.post(format!("{}{start}", service.url));
+            let _ = start.bearer_auth(&other.key).send().await.unwrap();
+            return false;
+        }
+        let wish = json!({"command": "cat file && echo more > second && sync second"});
+        let run = service
+            .http
+            .post(format!("{}{path}/process/run", service.url));
+        let run = run.bearer_auth(&other.key).json(&wish).send().await;
+        let result: Value = run.unwrap().json().await.unwrap();
+        result["exitCode"] == 0 && result["stdout"] == "work\n"
+    })
+    .await;
+    eventually("there is room for another", async || {
+        let request = service
+            .http
+            .post(format!("{}/api/v1/sandboxes", service.url));
+        let request = request.bearer_auth(&other.key);
+        let answer = request.json(&json!({"template": "base"})).send().await;
+        answer.unwrap().status() == 201
+    })
+    .await;
+}
