@@ -69,6 +69,12 @@ pub enum Error {
         /// Which line, from 1.
         line: usize,
     },
+    /// There are workspaces, and nothing that says what they are.
+    #[error(
+        "{} is missing or empty, though there are workspaces; restore it from a backup",
+        .0.display()
+    )]
+    NoRegistry(PathBuf),
     /// Whoever writes into the workspace could not be held still.
     #[error("the writers of workspace `{id}` could not be stopped")]
     Freeze {

@@ -76,7 +76,10 @@ pub(crate) struct Locked<'a> {
 }
 
 impl Registry {
-    pub(crate) fn open(directory: &Path) -> Result<Self> {
+    /// Opens the registry in `directory`, or makes one. A registry that has lost
+    /// its log is refused if there are places in `live`: they would be taken for
+    /// half-made ones, and removed.
+    pub(crate) fn open(directory: &Path, live: &Path) -> Result<Self> {
         let failed = Error::io("open", directory);
         let open = || {
             fs::create_dir_all(directory)?;
@@ -89,7 +92,15 @@ impl Registry {
             lock: open().map_err(failed)?,
             known: Mutex::default(),
         };
-        registry.lock()?.compact()?;
+        let mut locked = registry.lock()?;
+        if locked.known.lines == 0 {
+            if has_entries(live) {
+                return Err(Error::NoRegistry(registry.log.clone()));
+            }
+            // A log is never empty from now on.
+            locked.append(&Line::Set(Vec::new()))?;
+        }
+        locked.compact()?;
         Ok(registry)
     }
 
@@ -108,6 +119,10 @@ impl Registry {
         };
         locked.caught_up()
     }
+}
+
+fn has_entries(directory: &Path) -> bool {
+    fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_some())
 }
 
 /// Gives up the lock file when it is dropped.
@@ -212,7 +227,7 @@ impl Locked<'_> {
         }
         let log = &self.registry.log;
         let new = log.with_extension("new");
-        let mut text = Vec::new();
+        let mut text = Line::Set(Vec::new()).text();
         for record in self.known.records.values() {
             text.extend(Line::Set(vec![Written::from(record)]).text());
         }
@@ -279,6 +294,11 @@ mod tests {
         }
     }
 
+    fn open(directory: &tempfile::TempDir) -> Result<Registry> {
+        let directory = directory.path();
+        Registry::open(&directory.join("registry"), &directory.join("live"))
+    }
+
     fn ids(registry: &Registry) -> Vec<String> {
         let locked = registry.lock().unwrap();
         locked.records().keys().map(ToString::to_string).collect()
@@ -287,7 +307,7 @@ mod tests {
     #[test]
     fn what_one_process_writes_another_reads() {
         let directory = tempfile::tempdir().unwrap();
-        let [one, other] = [(); 2].map(|()| Registry::open(directory.path()).unwrap());
+        let [one, other] = [(); 2].map(|()| open(&directory).unwrap());
         one.lock().unwrap().set(record(1)).unwrap();
         other.lock().unwrap().set(record(2)).unwrap();
         let parked = Record {
@@ -304,19 +324,19 @@ mod tests {
     #[test]
     fn a_line_cut_off_is_dropped_and_a_damaged_one_is_named() {
         let directory = tempfile::tempdir().unwrap();
-        let registry = Registry::open(directory.path()).unwrap();
+        let registry = open(&directory).unwrap();
         registry.lock().unwrap().set(record(1)).unwrap();
         registry.lock().unwrap().set(record(2)).unwrap();
-        let log = directory.path().join("log");
+        let log = directory.path().join("registry/log");
         let good = fs::read(&log).unwrap();
         fs::write(&log, &good[..good.len() - 9]).unwrap();
-        let registry = Registry::open(directory.path()).unwrap();
+        let registry = open(&directory).unwrap();
         assert_eq!(ids(&registry), ["ws-1"]);
         registry.lock().unwrap().set(record(3)).unwrap();
-        let registry = Registry::open(directory.path()).unwrap();
+        let registry = open(&directory).unwrap();
         assert_eq!(ids(&registry), ["ws-1", "ws-3"]);
         fs::write(&log, [b"nonsense\n".as_slice(), &good].concat()).unwrap();
-        let damaged = Registry::open(directory.path()).unwrap_err();
+        let damaged = open(&directory).unwrap_err();
         assert!(matches!(damaged, Error::Registry { line: 1, .. }));
     }
 
@@ -327,8 +347,9 @@ mod tests {
         let line = format!(
             r#"{{"set":[{{"id":"ws-1","state":"live","provider":"copy","origin":"{origin}","base":"{base}","created":[1,0],"limit":null}}]}}"#
         );
-        fs::write(directory.path().join("log"), line + "\n").unwrap();
-        let registry = Registry::open(directory.path()).unwrap();
+        fs::create_dir(directory.path().join("registry")).unwrap();
+        fs::write(directory.path().join("registry/log"), line + "\n").unwrap();
+        let registry = open(&directory).unwrap();
         let old = Record {
             owner: None,
             home: None,
@@ -342,17 +363,43 @@ mod tests {
     #[test]
     fn a_long_log_is_written_anew() {
         let directory = tempfile::tempdir().unwrap();
-        let registry = Registry::open(directory.path()).unwrap();
-        let other = Registry::open(directory.path()).unwrap();
+        let registry = open(&directory).unwrap();
+        let other = open(&directory).unwrap();
         for _ in 0..=SPARE_LINES {
             registry.lock().unwrap().set(record(1)).unwrap();
         }
-        let long = fs::metadata(directory.path().join("log")).unwrap().len();
-        let again = Registry::open(directory.path()).unwrap();
-        let short = fs::metadata(directory.path().join("log")).unwrap().len();
+        let long = fs::metadata(directory.path().join("registry/log"))
+            .unwrap()
+            .len();
+        let again = open(&directory).unwrap();
+        let short = fs::metadata(directory.path().join("registry/log"))
+            .unwrap()
+            .len();
         assert!(short * 100 < long);
         assert_eq!(ids(&again), ["ws-1"]);
         again.lock().unwrap().set(record(2)).unwrap();
         assert_eq!(ids(&other), ["ws-1", "ws-2"]);
+    }
+
+    #[test]
+    fn rejects_a_log_that_is_missing_or_empty_beside_workspaces() {
+        let directory = tempfile::tempdir().unwrap();
+        let log = directory.path().join("registry/log");
+        fs::create_dir(directory.path().join("live")).unwrap();
+        let registry = open(&directory).unwrap();
+        assert!(fs::metadata(&log).unwrap().len() > 0);
+        fs::create_dir(directory.path().join("live/ws-1")).unwrap();
+        registry.lock().unwrap().set(record(1)).unwrap();
+        let whole = fs::read(&log).unwrap();
+        for is_empty in [false, true] {
+            match is_empty {
+                true => fs::write(&log, "").unwrap(),
+                false => fs::remove_file(&log).unwrap(),
+            }
+            let refused = open(&directory).unwrap_err();
+            assert!(matches!(refused, Error::NoRegistry(_)), "{refused}");
+        }
+        fs::write(&log, whole).unwrap();
+        assert_eq!(ids(&open(&directory).unwrap()), ["ws-1"]);
     }
 }

@@ -120,7 +120,7 @@ impl Workspaces {
         let workspaces = Self {
             root: root.into(),
             repository,
-            registry: Registry::open(&root.join("registry"))?,
+            registry: Registry::open(&root.join("registry"), &root.join("live"))?,
             providers,
             chosen,
             threads: options.threads,

@@ -97,6 +97,9 @@ fn of_workspace(error: &elevo_workspace::Error) -> Known {
             .with(json!({ "workspace": id.as_str(), "pids": pids })),
         Error::Registry { path, line } => Known::new(Exit::Damaged, "registry_damaged")
             .with(json!({ "path": lossy(path), "line": line })),
+        Error::NoRegistry(path) => {
+            Known::new(Exit::Damaged, "registry_missing").with(json!({ "path": lossy(path) }))
+        }
         Error::NoOverlays => Known::new(Exit::Usage, "overlay_unsupported")
             .advice("`elevo doctor` says what works here"),
         Error::NoLimit => Known::new(Exit::Usage, "limit_unsupported")

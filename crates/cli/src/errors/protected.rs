@@ -23,6 +23,8 @@ pub(crate) enum Protected {
         project: String,
         changes: u64,
     },
+    #[error("the workspace `{0}` is parked because its work is nowhere else")]
+    Parked(String),
     #[error("it is not known whether the workspace `{id}` has changes that would be lost")]
     ChangesUnknown { id: String, source: anyhow::Error },
     #[error("a project is removed only if that is confirmed")]
@@ -48,6 +50,12 @@ pub(super) fn known(refusal: &Protected) -> Known {
             .advice(format!(
                 "`elevo ws merge {id} --dry-run` lists them and `elevo ws merge {id}` lands them; \
                  `elevo ws rm --project {project} --discard {id}` removes the workspace with them"
+            )),
+        Protected::Parked(id) => conflict("parked_work")
+            .with(json!({ "workspace": id }))
+            .advice(format!(
+                "`elevo sandbox create --workspace {id}` goes on in it; \
+                 `elevo ws rm --parked --discard {id}` removes it with its work"
             )),
         Protected::ChangesUnknown { id, .. } => conflict("changes_unknown")
             .with(json!({ "workspace": id }))

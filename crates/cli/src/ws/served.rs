@@ -408,11 +408,10 @@ pub(super) fn rm(
                 (None, _) if !is_parked => return Err(Problem::NotParked(id.to_owned()).into()),
                 _ => {}
             }
-            if let Some(project) = project
-                && !discard
-                && !workspace.read_only
-            {
-                check_merged(call, id, project.to_owned())?;
+            match project {
+                _ if discard || workspace.read_only => {}
+                Some(project) => check_merged(call, id, project.to_owned())?,
+                None => confirm_parked(call, id)?,
             }
             call.delete("workspaces", id, "Removed")
         })
@@ -441,18 +440,30 @@ fn check_merged(call: &Call, id: &str, project: String) -> anyhow::Result<()> {
     }
     let text = count(changes, "change that has", "changes that have");
     let question = format!("`{id}` has {text} not landed. Remove it with them?");
+    let id = id.to_owned();
+    let refusal = Protected::Unmerged {
+        id,
+        project,
+        changes,
+    };
+    confirmed(call, &question, refusal)
+}
+
+/// Refuses to remove work that is nowhere else, unless a person says so.
+fn confirm_parked(call: &Call, id: &str) -> anyhow::Result<()> {
+    let question = format!("The work in `{id}` is nowhere else. Remove it?");
+    confirmed(call, &question, Protected::Parked(id.to_owned()))
+}
+
+/// Asks a person; fails with `refusal` if there is none, or if the answer is no.
+fn confirmed(call: &Call, question: &str, refusal: Protected) -> anyhow::Result<()> {
     let answer = match call.output.is_json() {
         true => None,
-        false => confirm::ask(&question)?,
+        false => confirm::ask(question)?,
     };
     match answer {
         Some(true) => Ok(()),
-        _ => Err(Protected::Unmerged {
-            id: id.to_owned(),
-            project,
-            changes,
-        }
-        .into()),
+        _ => Err(refusal.into()),
     }
 }
 

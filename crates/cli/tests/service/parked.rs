@@ -49,6 +49,8 @@ fn a_kept_workspace_is_listed_resumed_and_removed() {
         &id,
     ]);
     assert_eq!(refused.name(), "workspace_parked", "{}", refused.stderr);
-    server.ok(["ws", "rm", "--parked", &id]);
+    let refused = server.run(["ws", "rm", "--parked", "--json", &id]);
+    assert_eq!(refused.name(), "parked_work", "{}", refused.stderr);
+    server.ok(["ws", "rm", "--parked", "--discard", &id]);
     assert_eq!(server.ok(["ws", "ls", "--parked", "--json"]), "");
 }

@@ -46,7 +46,7 @@ impl Workspaces {
 /// Makes a registry in `root`, where no workspaces are yet, that has these
 /// records. Durable when this returns.
 pub fn write_records(root: &Path, records: Vec<Record>) -> Result<()> {
-    let registry = Registry::open(&root.join("registry"))?;
+    let registry = Registry::open(&root.join("registry"), &root.join("live"))?;
     let mut registry = registry.lock()?;
     match records.is_empty() {
         true => Ok(()),

@@ -24,7 +24,7 @@ pub fn needed_snapshots(root: &Path) -> Result<Vec<SnapshotId>> {
     if !directory.is_dir() {
         return Ok(Vec::new());
     }
-    let registry = Registry::open(&directory)?;
+    let registry = Registry::open(&directory, &root.join("live"))?;
     let registry = registry.lock()?;
     let mut needed = Vec::new();
     for record in registry.records().values() {
