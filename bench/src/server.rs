@@ -47,6 +47,8 @@ impl Server {
         );
         let data = scratch.join("data");
         let mut child = Command::new(binary)
+            // A measure may have filled the store beforehand.
+            .arg("--adopt")
             .env_clear()
             .env("PATH", std::env::var("PATH")?)
             .env("DATA_DIR", &data)

@@ -161,7 +161,11 @@ async fn watch_agents(app: &Arc<App>) {
         tokio::spawn(async move {
             tokio::time::sleep(Duration::from_millis(200)).await;
             look_after_one(&app, &gone).await;
-            tokio::time::sleep(app.config.limits.agent_timeout).await;
+            tokio::select! {
+                () = tokio::time::sleep(app.config.limits.agent_timeout) => {}
+                // A task keeps the store open.
+                () = app.entered(Phase::Draining) => return,
+            }
             look_after_one(&app, &gone).await;
         });
     }

@@ -113,7 +113,8 @@ impl Timekeeper {
 }
 
 impl App {
-    /// The present time, to compare with ends, which are corrected for it first. Fails while a jump could not be written down, so that
+    /// The present time, to compare with ends, which are corrected for it first.
+    /// Fails while a jump could not be written down, so that
     /// nothing expires by it.
     pub(crate) async fn time(&self) -> Result<Timestamp> {
         Ok(timestamp(self.look().await?.wall))

@@ -309,7 +309,10 @@ const DAY: i64 = 24 * 3600;
 /// Waits until the server has looked at its clock, which it does before it ends
 /// what has expired.
 async fn has_looked(service: &Service, marker: &str) {
-    let made = sandbox(service, json!({"timeoutSeconds": 1, "name": marker})).await;
+    let made = sandbox(service, json!({"name": marker})).await;
+    service.sql(&format!(
+        "update sandboxes set expires = 1 where id = '{made}'"
+    ));
     events(service, "sandbox.deleted", &[&made]).await;
 }
 

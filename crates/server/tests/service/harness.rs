@@ -301,10 +301,12 @@ impl Service {
         assert!(child.wait().unwrap().success());
     }
 
-    /// Changes its catalog behind its back; to be called while it does not run.
+    /// Changes its catalog behind its back. If it runs, both wait for each other.
     pub(crate) fn sql(&self, statement: &str) {
+        let mut sqlite = Command::new("sqlite3");
+        sqlite.args(["-cmd", ".timeout 10000"]);
         let data = self.data.join("catalog.db");
-        let status = Command::new("sqlite3").arg(data).arg(statement).status();
+        let status = sqlite.arg(data).arg(statement).status();
         assert!(status.unwrap().success(), "{statement}");
     }
 
