@@ -141,10 +141,10 @@ impl Audit {
         })
     }
 
-    /// Refuses what would not be written down. Records of requests that do not
-    /// grow anything may wait in memory for a while: a full disk is left by them.
-    pub(crate) fn can_record(&self, grows: bool) -> Result<()> {
-        if !self.log.is_failing() || (!grows && self.log.can_wait()) {
+    /// Refuses what would not be written down. The record of a request by which a
+    /// full disk is left may wait in memory for a while.
+    pub(crate) fn can_record(&self, may_wait: bool) -> Result<()> {
+        if !self.log.is_failing() || (may_wait && self.log.can_wait()) {
             return Ok(());
         }
         let message = "the audit log cannot be written, so nothing is done";
@@ -183,7 +183,8 @@ impl Audit {
         let since = now.duration_since(refusals.since).as_secs_f64();
         refusals.left = f64::min(BURST.into(), refusals.left + since * f64::from(REFUSALS));
         refusals.since = now;
-        if refusals.left < 1.0 {
+        // Records that wait in memory are few, and not for those.
+        if refusals.left < 1.0 || self.log.is_failing() {
             refusals.suppressed += 1;
             return None;
         }

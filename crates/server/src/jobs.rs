@@ -32,6 +32,8 @@ pub(crate) async fn run(app: Arc<App>) {
     jobs.spawn(crate::deliveries::run(app.clone()));
     let watching = app.clone();
     jobs.spawn(async move { watching.watch_room().await });
+    let workspaces = app.clone();
+    jobs.spawn(async move { workspaces.watch_workspaces().await });
     let links = app.clone();
     jobs.spawn(async move { watch_agents(&links).await });
     let (syncing, following) = (app.clone(), app.clone());

@@ -145,9 +145,19 @@ impl Room {
     /// Gives up as much of the reserves as is needed, or makes them again.
     /// Blocks.
     pub(crate) fn tend(&self) -> Tended {
+        self.tend_to(self.full_percent)
+    }
+
+    /// Gives up as much of the reserves as is needed, and makes nothing. Blocks.
+    pub(crate) fn make_way(&self) {
+        self.tend_to(0);
+    }
+
+    /// The reserves are made again up to this mark.
+    fn tend_to(&self, percent: u8) -> Tended {
         let mut all = Tended::Unchanged;
         for disk in &self.disks {
-            match disk.tend(self.full_percent) {
+            match disk.tend(percent) {
                 Ok(Tended::Unchanged) => {}
                 Ok(tended) => all = tended,
                 Err(error) => {

@@ -119,7 +119,7 @@ impl Server {
     pub async fn open_store(config: &Config) -> anyhow::Result<Arc<LocalStore>> {
         // Opening writes a little.
         let room = Room::new(config);
-        tokio::task::spawn_blocking(move || room.tend()).await?;
+        tokio::task::spawn_blocking(move || room.make_way()).await?;
         let installation = Installation::new(config);
         installation.check().await?;
         installation.open_store().await

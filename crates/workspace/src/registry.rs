@@ -92,7 +92,7 @@ impl Registry {
             lock: open().map_err(failed)?,
             known: Mutex::default(),
         };
-        let mut locked = registry.lock()?;
+        let mut locked = registry.lock_file(true)?;
         if locked.known.lines == 0 {
             if has_entries(live) {
                 return Err(Error::NoRegistry(registry.log.clone()));
@@ -104,15 +104,32 @@ impl Registry {
         Ok(registry)
     }
 
-    /// Waits for other processes and threads, and reads what they wrote.
+    /// Waits for other processes and threads, and reads what they wrote. Fails if
+    /// the log was lost meanwhile.
     pub(crate) fn lock(&self) -> Result<Locked<'_>> {
+        let locked = self.lock_file(false)?;
+        match locked.known.lines {
+            0 => Err(Error::NoRegistry(self.log.clone())),
+            _ => Ok(locked),
+        }
+    }
+
+    fn lock_file(&self, create: bool) -> Result<Locked<'_>> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         self.lock.lock().map_err(Error::io("lock", &self.log))?;
         let held = Unlock(&self.lock);
         let mut options = OpenOptions::new();
-        let opened = options.read(true).append(true).create(true).open(&self.log);
+        let opened = options
+            .read(true)
+            .append(true)
+            .create(create)
+            .open(&self.log);
+        let opened = opened.map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => Error::NoRegistry(self.log.clone()),
+            _ => Error::io("open", &self.log)(error),
+        });
         let locked = Locked {
-            log: opened.map_err(Error::io("open", &self.log))?,
+            log: opened?,
             registry: self,
             _held: held,
             known,
@@ -121,7 +138,7 @@ impl Registry {
     }
 }
 
-fn has_entries(directory: &Path) -> bool {
+pub(crate) fn has_entries(directory: &Path) -> bool {
     fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_some())
 }
 
@@ -396,6 +413,8 @@ mod tests {
                 true => fs::write(&log, "").unwrap(),
                 false => fs::remove_file(&log).unwrap(),
             }
+            let running = registry.lock().err().unwrap();
+            assert!(matches!(running, Error::NoRegistry(_)), "{running}");
             let refused = open(&directory).unwrap_err();
             assert!(matches!(refused, Error::NoRegistry(_)), "{refused}");
         }

@@ -337,6 +337,12 @@ impl Workspaces {
     /// lost.
     pub fn remove(&self, id: &WorkspaceId) -> Result<()> {
         let record = self.get(id)?;
+        // Its files would stay, and nothing would know of them.
+        #[cfg(target_os = "linux")]
+        if crate::provider::is_pool_stuck(&self.root) {
+            let stuck = std::io::ErrorKind::ReadOnlyFilesystem.into();
+            return Err(Error::io("remove a workspace in", &self.root)(stuck));
+        }
         let held = match record.state {
             State::Live => self.hold_if_there(id)?,
             State::Parked => None,

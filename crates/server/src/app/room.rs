@@ -18,12 +18,12 @@ use crate::room::Tended;
 
 /// How often the disks are looked at.
 const LOOK: Duration = Duration::from_millis(200);
-/// How often workspaces are capped on a disk that is nearly full: each time they
-/// are synced.
-const CAP: u32 = 5;
+/// How often workspaces are looked at. On a disk that is nearly full they are
+/// synced each time.
+const CAP: Duration = Duration::from_secs(1);
 
-/// How often the room of removed workspaces is taken back on a full disk.
-const GIVE_BACK: u32 = 25;
+/// In one of so many of these looks the room of removed workspaces is taken back.
+const GIVE_BACK: u32 = 5;
 
 /// How long to wait for each sandbox whose pool is mounted again.
 const TURN: Duration = Duration::from_secs(2);
@@ -32,10 +32,11 @@ const TURN: Duration = Duration::from_secs(2);
 const STUCK: &str = "the server's disk was full; its files are as they were last synced";
 
 impl App {
-    /// Watches the disks for as long as the server runs.
+    /// Watches the disks for as long as the server runs. Nothing that takes long
+    /// may be done here.
     pub(crate) async fn watch_room(self: &Arc<Self>) {
-        let (mut was_full, mut is_capped) = (false, true);
-        for look in 0_u32.. {
+        let mut was_full = false;
+        loop {
             let room = self.room.clone();
             let tended = parts::blocking(move || Ok(room.tend())).await;
             if let Ok(Tended::GivenUp(left)) = tended {
@@ -46,14 +47,22 @@ impl App {
                 self.room_changed(is_full);
             }
             was_full = is_full;
-            if look.is_multiple_of(CAP) {
-                is_capped = self.cap_workspaces(is_capped).await;
-                self.remount_pools().await;
-            }
-            if is_full && look.is_multiple_of(GIVE_BACK) {
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Brings workspaces in line with the room on the disks, for as long as the
+    /// server runs.
+    pub(crate) async fn watch_workspaces(self: &Arc<Self>) {
+        // After a start they may be limited.
+        let mut is_capped = true;
+        for look in 0_u32.. {
+            self.remount_pools().await;
+            is_capped = self.cap_workspaces(is_capped).await;
+            if look.is_multiple_of(GIVE_BACK) && self.room.is_full() {
                 self.give_back().await;
             }
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(CAP).await;
         }
     }
 
@@ -70,8 +79,7 @@ impl App {
     }
 
     /// Limits the growth of workspaces while the disk is nearly full, and gives
-    /// them their own limits back afterwards. Returns whether they are limited;
-    /// after a start they may be.
+    /// them their own limits back afterwards. Returns whether one may be limited.
     async fn cap_workspaces(&self, is_capped: bool) -> bool {
         let is_tight = self.room.is_tight();
         if !is_tight && !is_capped {
@@ -81,6 +89,7 @@ impl App {
             true => Some(self.room.left() / self.count_live().await.max(1)),
             false => None,
         };
+        let mut has_failed = false;
         for tenant in self.homes.known() {
             let capping = self
                 .homes
@@ -88,9 +97,10 @@ impl App {
             if let Err(failure) = capping.await {
                 let cause = failure.summary();
                 tracing::debug!(%tenant, cause, "workspaces keep their limits");
+                has_failed = true;
             }
         }
-        is_tight
+        is_tight || has_failed
     }
 
     /// Has the room of removed workspaces given back to a disk that is full.
@@ -145,7 +155,10 @@ impl App {
                 return Err(Failure::new(ErrorCode::WorkspaceBusy, message));
             };
             held.push(guard);
-            self.end_stuck(&sandbox).await?;
+            // It may have changed before it was held.
+            if let Some(row) = self.catalog.sandbox_of_any_tenant(&sandbox.id).await? {
+                self.end_stuck(&row).await?;
+            }
         }
         let directory = self.homes.directory(tenant);
         parts::blocking(move || Ok(elevo_workspace::remount_pool(&directory)?)).await?;

@@ -85,9 +85,15 @@ impl App {
         source: Source,
     ) -> Result<Sandbox> {
         let started = clock::instant();
+        // The workspace first, as everywhere: a parked one may be on its way into
+        // the store.
+        let existing = match &source {
+            Source::Existing(row) => Some(self.hold(&row.id).await),
+            _ => None,
+        };
         let held = self.hold(&new.row.id).await;
         let made = self.make_held(&new, &spec, source).await;
-        drop(held);
+        drop((held, existing));
         match made {
             Ok(sandbox) => {
                 crate::metrics::created(started.elapsed());

@@ -118,9 +118,9 @@ pub(super) async fn record(State(shared): State<Shared>, request: Request, next:
     };
     let event = event_of(request.method().as_str(), path.as_str());
     let audit = &shared.app.audit;
-    let grows = growth::needs_room(request.method(), path.as_str());
+    let may_wait = growth::gives_back(request.method(), path.as_str());
     if event.is_some()
-        && let Err(failure) = audit.can_record(grows)
+        && let Err(failure) = audit.can_record(may_wait)
     {
         return ApiError::from(failure).into_response();
     }
@@ -128,6 +128,7 @@ pub(super) async fn record(State(shared): State<Shared>, request: Request, next:
     let mut asked = Asked {
         audit: audit.clone(),
         event,
+        needs_room: growth::needs_room(request.method(), path.as_str()),
         route: format!("{} {}", request.method(), path.as_str()),
         about: names(path.as_str(), request.uri().path()),
         address: peer.map(|peer| peer.0.0.ip().to_string()),
@@ -149,6 +150,8 @@ pub(super) async fn record(State(shared): State<Shared>, request: Request, next:
 struct Asked {
     audit: Arc<Audit>,
     event: Option<&'static str>,
+    /// Whether a full disk refuses it, so that nothing was done.
+    needs_room: bool,
     route: String,
     about: Vec<(&'static str, serde_json::Value)>,
     address: Option<String>,
@@ -169,11 +172,12 @@ impl Asked {
         let Some(entry) = self.entry(status) else {
             return;
         };
-        let audit = self.audit.clone();
+        let (audit, needs_room) = (self.audit.clone(), self.needs_room);
         // Goes on even if nobody waits for it any more.
         let telling = tokio::spawn(async move {
             match status {
-                401 | 403 | 429 | 507 => audit.tell_refusal(entry).await,
+                401 | 403 | 429 => audit.tell_refusal(entry).await,
+                507 if needs_room => audit.tell_refusal(entry).await,
                 _ => audit.tell(entry).await,
             }
         });

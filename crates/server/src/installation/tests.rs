@@ -1,5 +1,5 @@
 use std::collections::BTreeMap;
-use std::panic::AssertUnwindSafe;
+use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::path::PathBuf;
 
 use elevo_catalog::{Project, Projects, Retention, SqliteCatalog, SqliteOptions, Tenant};
@@ -49,9 +49,12 @@ impl Data {
         places.check().await?;
         let _store = places.open_store().await?;
         let catalog = self.catalog().await;
-        let stamped = places.stamp(&catalog).await;
+        let stamped = AssertUnwindSafe(places.stamp(&catalog))
+            .catch_unwind()
+            .await;
+        // Otherwise its files change a moment later, when its threads have ended.
         catalog.close().await;
-        stamped
+        stamped.unwrap_or_else(|killed| resume_unwind(killed))
     }
 
     /// Starts with so many writes; returns whether that killed it.

@@ -147,7 +147,7 @@ impl OverlayProvider {
             return Ok(());
         }
         // It would be read-only for as long as a container uses it.
-        if self.pool_of(place).is_some_and(Pool::is_stuck) {
+        if self.pool.as_ref().is_some_and(Pool::is_stuck) {
             let stuck = io::ErrorKind::ReadOnlyFilesystem.into();
             return Err(Error::io("mount an overlay in", place)(stuck));
         }

@@ -268,17 +268,22 @@ impl Pool {
 
 /// Whether the workspaces in `root` take no more writes: the kernel makes the
 /// volume of their pool read-only when its file cannot grow because the disk
-/// below is full. [`remount_pool`] ends that.
+/// below is full. [`remount_pool`] ends that. A volume that is not mounted counts
+/// as stuck as well.
 pub fn is_pool_stuck(root: &Path) -> bool {
     let directory = root.join("uppers");
+    if !image_of(&directory).exists() {
+        return false;
+    }
     let flags = rustix::fs::statvfs(&directory).map(|stat| stat.f_flag);
     let is_read_only = flags.is_ok_and(|flags| flags.contains(StatVfsMountFlags::RDONLY));
-    is_read_only && image_of(&directory).exists()
+    is_read_only || !is_btrfs(&directory).is_ok_and(|is_btrfs| is_btrfs)
 }
 
 /// Mounts the pool of the workspaces in `root` again, if it is stuck, with what
 /// it held when it was last synced. All its workspaces are unmounted, and mounted
-/// when they are next used. Fails if a process uses one of them.
+/// when they are next used. Fails if a process uses one of them; the pool is then
+/// still stuck.
 pub fn remount_pool(root: &Path) -> Result<()> {
     let failed = || Error::io("mount again the pool of", root);
     let root = root.canonicalize().map_err(failed())?;
@@ -286,19 +291,25 @@ pub fn remount_pool(root: &Path) -> Result<()> {
     let _turn = lock::alone(&root.join("uppers.lock")).map_err(failed())?;
     // Without its pool, a workspace would look as if nothing had been changed.
     let _held = hold_places(&root).map_err(failed())?;
-    // The kernel ends a volume a moment after its last mount.
+    let mut last = io::Error::other("processes use the volume that is read-only");
     for _ in 0..REMOUNT_WAITS {
         if !is_pool_stuck(&root) {
             return Ok(());
         }
         mounts::unmount_volume(&directory).map_err(failed())?;
-        mount_image(&directory).map_err(failed())?;
+        // The kernel ends a volume a moment after its last mount; until then it
+        // gives the old one, or refuses.
+        if let Err(error) = mount_image(&directory) {
+            last = error;
+        }
         if is_pool_stuck(&root) {
             thread::sleep(REMOUNT_WAIT);
         }
     }
-    let in_use = io::Error::other("processes use the volume that is read-only");
-    Err(failed()(in_use))
+    match is_pool_stuck(&root) {
+        true => Err(failed()(last)),
+        false => Ok(()),
+    }
 }
 
 /// Keeps every other caller from working on a workspace.

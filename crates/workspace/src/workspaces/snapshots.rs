@@ -11,20 +11,24 @@ use futures::executor::block_on;
 use super::places::Held;
 use super::{Snapshotted, Workspaces, origin};
 use crate::changes::Changes;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::id::WorkspaceId;
 use crate::provider::{Origin, Reading, WorkspaceProvider};
 use crate::record::Record;
-use crate::registry::Registry;
+use crate::registry::{Registry, has_entries};
 
 /// The snapshots that the workspaces in `root` cannot do without; none if there
 /// are no workspaces.
 pub fn needed_snapshots(root: &Path) -> Result<Vec<SnapshotId>> {
     let directory = root.join("registry");
+    let live = root.join("live");
     if !directory.is_dir() {
-        return Ok(Vec::new());
+        return match has_entries(&live) {
+            true => Err(Error::NoRegistry(directory)),
+            false => Ok(Vec::new()),
+        };
     }
-    let registry = Registry::open(&directory, &root.join("live"))?;
+    let registry = Registry::open(&directory, &live)?;
     let registry = registry.lock()?;
     let mut needed = Vec::new();
     for record in registry.records().values() {
