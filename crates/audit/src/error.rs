@@ -24,8 +24,8 @@ pub enum Error {
     Failing,
     /// The log is not written at the moment; the record waits in memory and is
     /// written once it can be.
-    #[error("the audit log cannot be written yet")]
-    Waiting,
+    #[error("the audit log cannot be written yet: {0}")]
+    Waiting(String),
 }
 
 /// A result of this crate.

@@ -77,6 +77,7 @@ impl Log {
             shared: shared.clone(),
             waiting: Vec::new(),
             most_waiting: options.waiting,
+            cause: String::new(),
             now: Box::new(now),
         };
         let thread = thread::Builder::new()
@@ -155,6 +156,8 @@ struct Writer {
     /// Not written yet, in the order in which they came.
     waiting: Vec<Record>,
     most_waiting: usize,
+    /// Why the last write failed.
+    cause: String,
     now: Box<dyn Fn() -> String + Send>,
 }
 
@@ -211,7 +214,7 @@ impl Writer {
             true => {
                 self.waiting.push(record);
                 self.note_waiting();
-                Error::Waiting
+                Error::Waiting(self.cause.clone())
             }
             false => {
                 self.shared.lost.fetch_add(1, Ordering::Relaxed);
@@ -235,7 +238,8 @@ impl Writer {
             self.note_head();
             return;
         }
-        if result.is_err() {
+        if let Err(error) = result {
+            self.cause = with_source(&error);
             self.shared.is_failing.store(true, Ordering::Relaxed);
             for (record, done) in records.into_iter().zip(waiting) {
                 self.keep(record, done);
@@ -298,5 +302,12 @@ impl Writer {
     fn note_head(&self) {
         let head = self.shared.head.lock();
         *head.unwrap_or_else(PoisonError::into_inner) = self.appender.head();
+    }
+}
+
+fn with_source(error: &Error) -> String {
+    match std::error::Error::source(error) {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
     }
 }

@@ -375,7 +375,10 @@ fn records_wait_for_a_full_disk_and_those_that_are_lost_are_counted() {
         for n in 100..300 {
             match log.add(numbered(n)).await.written().await {
                 Ok(()) => {}
-                Err(Error::Waiting) => waiting.push(n),
+                Err(Error::Waiting(cause)) => {
+                    assert!(cause.contains("No space left"), "{cause}");
+                    waiting.push(n);
+                }
                 Err(error) => {
                     assert!(matches!(error, Error::Failing), "{error}");
                     lost += 1;

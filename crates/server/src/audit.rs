@@ -244,8 +244,8 @@ impl Audit {
 pub(crate) async fn settle(ticket: Ticket, event: &str) {
     match ticket.written().await {
         Ok(()) => {}
-        Err(elevo_audit::Error::Waiting) => {
-            tracing::warn!(event, "waits in memory for the audit log");
+        Err(elevo_audit::Error::Waiting(cause)) => {
+            tracing::warn!(event, cause, "waits in memory for the audit log");
         }
         Err(error) => {
             crate::metrics::audit_failed();

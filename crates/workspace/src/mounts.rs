@@ -1,8 +1,10 @@
 //! Mounts: making, exchanging and taking them away.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
@@ -89,18 +91,65 @@ pub(crate) fn unmount_all(path: &Path) -> io::Result<()> {
 /// Unmounts, lazily, the volume that is mounted on `directory`, wherever else a
 /// part of it is mounted, and every overlay that keeps its changes in it.
 pub(crate) fn unmount_volume(directory: &Path) -> io::Result<()> {
-    let mounts = fs::read_to_string("/proc/self/mountinfo")?;
-    let path_of = |line: &str| line.split(' ').nth(4).unwrap_or_default().to_owned();
-    let device_of = |line: &str| line.split(' ').nth(2).unwrap_or_default().to_owned();
-    let is_volume = |line: &&str| Path::new(&path_of(line)) == directory;
-    let device = mounts.lines().rev().find(is_volume).map(device_of);
-    let upper = format!("upperdir={}/", directory.display());
-    for line in mounts.lines().rev() {
-        if line.contains(&upper) || Some(device_of(line)) == device {
-            unmount_all(Path::new(&path_of(line)))?;
+    let mounts = fs::read("/proc/self/mountinfo")?;
+    let mounts: Vec<_> = mounts
+        .split(|byte| *byte == b'\n')
+        .filter_map(Mount::read)
+        .collect();
+    let volume = mounts.iter().rev().find(|mount| mount.path == directory);
+    let device = volume.map(|mount| mount.device);
+    for mount in mounts.iter().rev() {
+        let is_above = mount
+            .upper
+            .as_ref()
+            .is_some_and(|upper| upper.starts_with(directory));
+        if is_above || Some(mount.device) == device {
+            unmount_all(&mount.path)?;
         }
     }
     Ok(())
+}
+
+/// A line of `proc_pid_mountinfo(5)`.
+struct Mount<'a> {
+    path: PathBuf,
+    device: &'a [u8],
+    /// Where an overlay keeps its changes.
+    upper: Option<PathBuf>,
+}
+
+impl<'a> Mount<'a> {
+    fn read(line: &'a [u8]) -> Option<Self> {
+        let path = |text: &[u8]| PathBuf::from(OsString::from_vec(unescaped(text)));
+        let mut fields = line.split(|byte| *byte == b' ');
+        let device = fields.nth(2)?;
+        let at = fields.nth(1)?;
+        let mut options = fields.next_back()?.split(|byte| *byte == b',');
+        let upper = options.find_map(|option| option.strip_prefix(b"upperdir="));
+        Some(Self {
+            path: path(at),
+            device,
+            upper: upper.map(path),
+        })
+    }
+}
+
+/// Returns a text of `/proc` without its escapes, a backslash and three octal digits
+/// each.
+pub(crate) fn unescaped(text: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((&byte, after)) = rest.split_first() {
+        let digits = after.get(..3).filter(|_| byte == b'\\');
+        let digits = digits.and_then(|digits| std::str::from_utf8(digits).ok());
+        let escaped = digits.and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        plain.push(escaped.unwrap_or(byte));
+        rest = match escaped {
+            Some(_) => &after[3..],
+            None => after,
+        };
+    }
+    plain
 }
 
 /// What was mounted with the help of `fusermount3`.
@@ -168,6 +217,17 @@ mod tests {
         }
         unmount(&at, LAZY).unwrap();
         assert_eq!(name(), at.to_str().unwrap(), "there was one at a time");
+    }
+
+    #[test]
+    fn a_mount_is_read_without_escapes() {
+        let line = br"65 43 0:39 / /a\040b/files rw - overlay overlay rw,lowerdir=/l,upperdir=/a\040b/upper,workdir=/w";
+        let mount = Mount::read(line).unwrap();
+        assert_eq!(mount.path, Path::new("/a b/files"));
+        assert_eq!(mount.device, b"0:39");
+        assert_eq!(mount.upper.unwrap(), Path::new("/a b/upper"));
+        assert!(Mount::read(b"").is_none());
+        assert_eq!(unescaped(br"\134\\0"), br"\\\0");
     }
 
     #[test]

@@ -25,6 +25,7 @@ use rustix::mount::{MountFlags, mount};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
 
 use crate::lock;
+use crate::mounts::unescaped;
 use crate::provider::{OverlayOptions, overlay_options};
 
 /// How a process gets to see a workspace that others don't: by
@@ -304,29 +305,12 @@ fn mounted_at(line: &[u8], upper: &Path) -> Option<PathBuf> {
     let mut options = fields.last()?.split(|byte| *byte == b',');
     let is_it = |option: &[u8]| {
         let path = option.strip_prefix(b"upperdir=");
-        path.is_some_and(|path| plain(path) == upper.as_os_str().as_bytes())
+        path.is_some_and(|path| unescaped(path) == upper.as_os_str().as_bytes())
     };
     options.any(is_it).then(|| {
-        let at = plain(fields.get(4).copied().unwrap_or_default());
+        let at = unescaped(fields.get(4).copied().unwrap_or_default());
         std::ffi::OsString::from_vec(at).into()
     })
-}
-
-/// Without the escapes of `/proc`: a backslash and three octal digits.
-fn plain(text: &[u8]) -> Vec<u8> {
-    let mut plain = Vec::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((&byte, after)) = rest.split_first() {
-        let digits = after.get(..3).filter(|_| byte == b'\\');
-        let digits = digits.and_then(|digits| std::str::from_utf8(digits).ok());
-        let escaped = digits.and_then(|digits| u8::from_str_radix(digits, 8).ok());
-        plain.push(escaped.unwrap_or(byte));
-        rest = match escaped {
-            Some(_) => &after[3..],
-            None => after,
-        };
-    }
-    plain
 }
 
 /// Whether this process may mount in its own namespace.
@@ -374,6 +358,5 @@ mod tests {
         let other = b"65 43 0:39 / /upper rw - ext4 /dev/vda rw,upperdir=/upper";
         assert_eq!(mounted_at(other, Path::new("/upper")), None);
         assert_eq!(mounted_at(b"", Path::new("/upper")), None);
-        assert_eq!(plain(br"\134\\0"), br"\\\0");
     }
 }

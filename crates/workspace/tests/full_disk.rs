@@ -31,7 +31,8 @@ fn a_pool_that_met_a_full_disk_is_remounted_with_all_that_was_synced() {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
-    let disk = Disk::make(directory.path(), "disk", 512 << 20);
+    // The kernel escapes the space in its list of mounts.
+    let disk = Disk::make(directory.path(), "a disk", 512 << 20);
     let bench = Bench::pooled(disk.path());
     let workspaces = bench.open();
     let files = bench.create(&workspaces, "one");

@@ -8,6 +8,7 @@ use elevo_catalog::{Sandbox, Workspace, WorkspaceState};
 use elevo_core::{ErrorCode, SandboxState, TenantId};
 use elevo_engine::Progress;
 use elevo_workspace::{Error as WorkspaceError, NeverFreeze, State};
+use tokio::task::JoinSet;
 
 use crate::app::clearing::log_failure;
 use crate::app::parking::parked_info;
@@ -36,6 +37,8 @@ impl App {
     /// may be done here.
     pub(crate) async fn watch_room(self: &Arc<Self>) {
         let mut was_full = false;
+        // Ends with this watch.
+        let mut storing = JoinSet::new();
         loop {
             let room = self.room.clone();
             let tended = parts::blocking(move || Ok(room.tend())).await;
@@ -44,9 +47,10 @@ impl App {
             }
             let is_full = self.room.is_full();
             if is_full != was_full {
-                self.room_changed(is_full);
+                self.room_changed(is_full, &mut storing);
             }
             was_full = is_full;
+            while storing.try_join_next().is_some() {}
             tokio::time::sleep(LOOK).await;
         }
     }
@@ -66,7 +70,7 @@ impl App {
         }
     }
 
-    fn room_changed(self: &Arc<Self>, is_full: bool) {
+    fn room_changed(self: &Arc<Self>, is_full: bool, storing: &mut JoinSet<()>) {
         let percent = self.config.full_percent;
         if is_full {
             tracing::warn!(percent, "the disk is full; nothing new is taken");
@@ -75,7 +79,7 @@ impl App {
         tracing::info!(percent, "the disk has room again");
         self.look_at_pools();
         let app = self.clone();
-        tokio::spawn(async move { app.store_parked().await });
+        storing.spawn(async move { app.store_parked().await });
     }
 
     /// Limits the growth of workspaces while the disk is nearly full, and gives
