@@ -7,6 +7,7 @@ mod events;
 mod find;
 mod follow;
 mod terminal;
+mod trust;
 
 use std::time::Duration;
 
@@ -22,6 +23,7 @@ pub(crate) use events::Events;
 pub(crate) use find::{Reach, Where};
 pub(crate) use follow::{Follow, Piece};
 pub(crate) use terminal::{Heard, Keys, Terminal};
+pub(crate) use trust::Trust;
 
 pub(crate) type Result<T> = std::result::Result<T, ClientError>;
 
@@ -51,6 +53,7 @@ impl Client {
         base: &str,
         key: Option<&str>,
         found: Option<crate::data::Data>,
+        trust: &Trust,
     ) -> std::result::Result<Self, ClientError> {
         let base = address(base)?;
         elevo_server::choose_cryptography();
@@ -63,7 +66,7 @@ impl Client {
             true => http.no_proxy(),
             false => http,
         };
-        let http = http.build().map_err(ClientError::Setup)?;
+        let http = trust.apply(http)?.build().map_err(ClientError::Setup)?;
         let key = HeaderValue::from_str(&format!("Bearer {}", key.unwrap_or_default()));
         let mut key = key.map_err(|_| ClientError::KeyUnusable)?;
         key.set_sensitive(true);
@@ -205,9 +208,8 @@ fn address(text: &str) -> Result<Url> {
     };
     let url = Url::parse(text).map_err(|error| wrong(&error.to_string()))?;
     match url.scheme() {
-        "http" => Ok(url),
-        "https" => Err(wrong("this build of elevo speaks no TLS")),
-        _ => Err(wrong("it begins with http://")),
+        "http" | "https" => Ok(url),
+        _ => Err(wrong("it begins with http:// or https://")),
     }
 }
 
@@ -225,10 +227,10 @@ mod tests {
 
     #[test]
     fn parts_of_a_path_stay_parts() {
-        let client = Client::new("http://127.0.0.1:8080", Some("k"), None).unwrap();
+        let client = Client::known("http://127.0.0.1:8080", Some("k")).unwrap();
         let url = client.at(&["api", "v1", "templates", "a/b:1?x"]);
         assert_eq!(url.path(), "/api/v1/templates/a%2Fb:1%3Fx");
-        let below = Client::new("http://localhost/elevo/", None, None).unwrap();
+        let below = Client::known("http://localhost/elevo/", None).unwrap();
         assert_eq!(
             below.at(&["health"]).as_str(),
             "http://localhost/elevo/health"
@@ -237,12 +239,13 @@ mod tests {
 
     #[test]
     fn addresses_are_checked() {
-        for text in ["127.0.0.1:8080", "ftp://x", "https://localhost", "nothing"] {
+        for text in ["127.0.0.1:8080", "ftp://x", "nothing"] {
             assert!(address(text).is_err(), "{text}");
         }
         for (text, is_local) in [
             ("http://127.0.0.1:1", true),
             ("http://[::1]:1", true),
+            ("https://localhost", true),
             ("http://example.com", false),
         ] {
             assert_eq!(is_loopback(&address(text).unwrap()), is_local, "{text}");

@@ -21,6 +21,7 @@ use std::time::Duration;
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 
+use crate::client::Trust;
 use crate::errors::Problem;
 
 /// A server that runs, as it is told to whoever looks for it.
@@ -29,9 +30,9 @@ pub(crate) struct Running {
     version: u32,
     /// Where its API is.
     pub(crate) address: SocketAddr,
-    /// Whether the API speaks TLS.
+    /// The file of its certificate, if the API speaks TLS.
     #[serde(default)]
-    pub(crate) tls: bool,
+    pub(crate) certificate: Option<PathBuf>,
     /// Where health, readiness and metrics are.
     pub(crate) metrics: SocketAddr,
     /// Its process.
@@ -39,11 +40,15 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    pub(crate) fn new(address: SocketAddr, metrics: SocketAddr, tls: bool) -> Self {
+    pub(crate) fn new(
+        address: SocketAddr,
+        metrics: SocketAddr,
+        certificate: Option<PathBuf>,
+    ) -> Self {
         Self {
             version: 1,
             address,
-            tls,
+            certificate,
             metrics,
             pid: std::process::id(),
         }
@@ -51,8 +56,19 @@ impl Running {
 
     /// The address of its API.
     pub(crate) fn url(&self) -> String {
-        let scheme = if self.tls { "https" } else { "http" };
+        let scheme = match self.certificate {
+            Some(_) => "https",
+            None => "http",
+        };
         format!("{scheme}://{}", self.address)
+    }
+
+    /// Its own certificate is believed, whatever name is in it.
+    pub(crate) fn trust(&self) -> Trust {
+        match &self.certificate {
+            Some(path) => Trust::Only(path.clone()),
+            None => Trust::System,
+        }
     }
 }
 
@@ -218,7 +234,7 @@ mod tests {
         let data = Data::new(Some(directory.path().into()));
         assert_eq!(data.running(), None);
         let address = ([127, 0, 0, 1], 8080).into();
-        let running = Running::new(address, address, false);
+        let running = Running::new(address, address, None);
         let announced = data.announce(&running).unwrap();
         assert_eq!(data.running(), Some(running.clone()));
         assert_eq!(running.url(), "http://127.0.0.1:8080");

@@ -207,14 +207,17 @@ async fn serve(
     json: bool,
 ) -> anyhow::Result<()> {
     let mut signals = Signals::new()?;
-    let tls = config.tls.is_some();
+    let certificate = match &config.tls {
+        Some(tls) => Some(std::path::absolute(&tls.certificate)?),
+        None => None,
+    };
     let starting = Server::start_with(config.clone(), store.clone(), None);
     let mut server = tokio::select! {
         started = starting => started?,
         () = signals.next() => return Ok(()),
     };
     let addresses = server.addresses();
-    let running = Running::new(addresses.api, addresses.metrics, tls);
+    let running = Running::new(addresses.api, addresses.metrics, certificate);
     let is_new = ensure_key(&server, data, &running).await?;
     let held = store::held(&config, data, store, &running)?;
     let door = Door::open(data, held)?;
@@ -256,7 +259,7 @@ async fn ensure_key(server: &Server, data: &Data, running: &Running) -> anyhow::
 
 /// Whether a key is no longer known: the catalog may be another than it was.
 async fn is_void(key: &str, running: &Running) -> bool {
-    let Ok(client) = Client::known(&running.url(), Some(key)) else {
+    let Ok(client) = Client::local(running, Some(key)) else {
         return false;
     };
     let asked = client.get::<serde_json::Value>(&["api", "v1", "templates"]);

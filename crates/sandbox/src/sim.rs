@@ -77,6 +77,7 @@ struct State {
     registry: BTreeMap<String, Image>,
     faults: Vec<Fault>,
     down: bool,
+    checks: u64,
     next_id: u64,
 }
 
@@ -148,6 +149,11 @@ impl SimEngine {
     /// While the engine is down, every call fails as if nothing listened.
     pub fn set_down(&self, down: bool) {
         self.state().down = down;
+    }
+
+    /// How often [`SandboxRuntime::check`] was called.
+    pub fn checks(&self) -> u64 {
+        self.state().checks
     }
 
     /// Ends the processes of a container, as a crash or the kernel would.
@@ -343,7 +349,10 @@ impl SimRuntime {
 #[async_trait]
 impl SandboxRuntime for SimRuntime {
     async fn check(&self) -> Result<RuntimeInfo> {
-        self.engine.state().admit(None, "")?;
+        let mut state = self.engine.state();
+        state.checks += 1;
+        state.admit(None, "")?;
+        drop(state);
         Ok(RuntimeInfo {
             engine: "sim 1".to_owned(),
             api_version: "1".to_owned(),

@@ -111,6 +111,8 @@ pub struct App {
     unreleased: std::sync::atomic::AtomicBool,
     missing: lost::Missing,
     stopping: stopping::Stopping,
+    /// The last look at the catalog and the engine.
+    probed: Mutex<Option<system::Probed>>,
     pub(crate) started: Instant,
 }
 
@@ -159,6 +161,7 @@ impl App {
             unreleased: std::sync::atomic::AtomicBool::default(),
             missing: lost::Missing::default(),
             stopping: stopping::Stopping::default(),
+            probed: Mutex::default(),
             started: crate::clock::instant(),
             config,
         }

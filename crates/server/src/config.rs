@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use elevo_api::NetworkMode;
+use ipnet::IpNet;
+use reqwest::Url;
 
 use crate::clock::Clocks;
 
@@ -33,6 +35,10 @@ pub struct Config {
     pub allow_plain_http: bool,
     /// Certificate chain and key, as PEM files.
     pub tls: Option<Tls>,
+    /// The address that clients use, if a proxy is in front.
+    pub public_url: Option<Url>,
+    /// Proxies whose `X-Forwarded-For` is believed.
+    pub trusted_proxies: Vec<IpNet>,
     /// A key for the first tenant, given from outside.
     pub api_key: Option<Secret>,
     /// The container engine.
@@ -237,6 +243,14 @@ const SETTINGS: &[(&str, &str)] = &[
     ),
     ("TLS_CERT", "certificate chain, a PEM file"),
     ("TLS_KEY", "its key, a PEM file"),
+    (
+        "PUBLIC_URL",
+        "the address that clients use, if a proxy is in front",
+    ),
+    (
+        "TRUSTED_PROXIES",
+        "addresses or networks of proxies, with commas; their X-Forwarded-For is believed",
+    ),
     (
         "API_KEY",
         "a key for the first tenant, with every scope; at least 32 characters",

@@ -1,90 +1,278 @@
-//! Connections of clients: a bounded number, with TLS where it is set.
+//! Connections of clients: a bounded number, each with bounded patience, with TLS
+//! where it is set. Speaks HTTP/1.1 only.
 
+mod connection;
+mod paced;
+mod places;
+mod stream;
+mod tls;
+
+use std::convert::Infallible;
 use std::io;
-use std::net::SocketAddr;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use anyhow::Context as _;
-use axum::extract::connect_info::Connected;
-use axum::serve::IncomingStream;
+use axum::Router;
+use axum::body::Body;
+use axum::extract::ConnectInfo;
+use axum::http::{HeaderMap, Request, Response, StatusCode};
+use bytes::Bytes;
 use elevo_api::ErrorEnvelope;
 use elevo_core::ErrorCode;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use hyper::body::{Frame, Incoming, SizeHint};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use ipnet::IpNet;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
-use tokio::time::Sleep;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::server::TlsStream;
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt;
 
-use crate::config::Tls;
 use crate::failure::Failure;
+use connection::Connection;
+use paced::Paced;
+pub(crate) use places::Place;
+use places::{Places, Work};
+use stream::Stream;
+pub(crate) use tls::Certificate;
 
+/// How long a client has for a handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-
-/// Gives connections that are ready to be served.
-#[derive(Debug)]
-pub(crate) struct Listener {
-    ready: mpsc::Receiver<(Connection, SocketAddr)>,
-    address: SocketAddr,
-}
-
-/// A connection; gives back its place when it is dropped.
-pub(crate) struct Connection {
-    stream: Stream,
-    /// Until when, and how much, is read of what nobody needs.
-    leaving: Option<(Pin<Box<Sleep>>, usize)>,
-    _place: OwnedSemaphorePermit,
-}
-
-/// How long a client that is still sending has to hear the answer.
-const LEAVING: Duration = Duration::from_secs(2);
-/// What it may send meanwhile.
-const LEFT: usize = 256 << 20;
-
-enum Stream {
-    Plain(TcpStream),
-    Tls(Box<TlsStream<TcpStream>>),
-}
-
-/// Reads a certificate and its key.
-pub(crate) fn acceptor(tls: &Tls) -> anyhow::Result<TlsAcceptor> {
-    let chain = CertificateDer::pem_file_iter(&tls.certificate)
-        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-        .with_context(|| format!("cannot read {}", tls.certificate.display()))?;
-    let key = PrivateKeyDer::from_pem_file(&tls.key)
-        .with_context(|| format!("cannot read {}", tls.key.display()))?;
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = rustls::ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?
-        .with_no_client_auth()
-        .with_single_cert(chain, key)
-        .context("the certificate and its key do not go together")?;
-    Ok(TlsAcceptor::from(Arc::new(config)))
-}
-
-impl Listener {
-    pub(crate) fn new(listener: TcpListener, tls: Option<TlsAcceptor>, most: u32) -> Self {
-        let address = listener
-            .local_addr()
-            .unwrap_or_else(|_| SocketAddr::from(([127, 0, 0, 1], 0)));
-        let (sender, ready) = mpsc::channel(64);
-        let places = Arc::new(Semaphore::new(most as usize));
-        tokio::spawn(accept_all(listener, tls, places, sender));
-        Self { ready, address }
-    }
-}
-
-/// Connections beyond the limit that are told so at the same time; more wait.
+/// How long a connection waits while its address has too many without a key.
+const TURN: Duration = Duration::from_secs(30);
+/// The longest headers of a request.
+const HEADERS: usize = 64 << 10;
+/// Connections beyond the limit that are refused with an answer at the same
+/// time; more are closed.
 const REFUSED: usize = 64;
 /// How long one of them has.
 const REFUSING: Duration = Duration::from_secs(5);
 
-/// What is said to a client when there are too many.
+/// The client of a request.
+#[derive(Clone, Debug)]
+pub(crate) struct Peer {
+    /// As a trusted proxy says, if there is one.
+    pub(crate) address: IpAddr,
+    pub(crate) place: Arc<Place>,
+}
+
+/// A listener, and what its connections share.
+pub(crate) struct Door {
+    pub(crate) listener: TcpListener,
+    pub(crate) tls: Option<Arc<Certificate>>,
+    /// Connections at a time.
+    pub(crate) most: u32,
+    pub(crate) router: Router,
+    /// Proxies whose `X-Forwarded-For` is believed.
+    pub(crate) trusted: Arc<[IpNet]>,
+}
+
+impl Door {
+    /// Serves connections until `stop` is cancelled, and then until they have
+    /// ended.
+    pub(crate) async fn serve(self, stop: CancellationToken) {
+        let places = Places::new(self.most as usize);
+        let refusals = Arc::new(Semaphore::new(REFUSED));
+        let mut connections = JoinSet::new();
+        loop {
+            let accepted = tokio::select! {
+                accepted = self.listener.accept() => accepted,
+                Some(_) = connections.join_next() => continue,
+                () = stop.cancelled() => break,
+            };
+            let Ok((stream, address)) = accepted else {
+                // Out of file descriptors, most likely.
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                continue;
+            };
+            // Small answers leave at once.
+            let _ = stream.set_nodelay(true);
+            keep_alive(&stream);
+            let address = address.ip().to_canonical();
+            // The clients of a proxy share its address.
+            let is_proxy = is_trusted(&self.trusted, address);
+            let tls = self.tls.as_ref().map(|tls| tls.acceptor());
+            match places.take((!is_proxy).then_some(address)) {
+                Some(place) => {
+                    let guest = Guest {
+                        address,
+                        place: Arc::new(place),
+                        router: self.router.clone(),
+                        trusted: self.trusted.clone(),
+                    };
+                    connections.spawn(guest.attend(stream, tls, stop.clone()));
+                }
+                None => {
+                    // Others are closed without a word.
+                    if let Ok(permit) = refusals.clone().try_acquire_owned() {
+                        connections.spawn(async move {
+                            let _ = tokio::time::timeout(REFUSING, refuse(stream, tls)).await;
+                            drop(permit);
+                        });
+                    }
+                }
+            }
+        }
+        drop(self.listener);
+        while connections.join_next().await.is_some() {}
+    }
+}
+
+/// A connection that has a place.
+struct Guest {
+    address: IpAddr,
+    place: Arc<Place>,
+    router: Router,
+    trusted: Arc<[IpNet]>,
+}
+
+impl Guest {
+    async fn attend(self, stream: TcpStream, tls: Option<TlsAcceptor>, stop: CancellationToken) {
+        let place = self.place.clone();
+        tokio::select! {
+            () = place.evicted() => {}
+            () = self.attend_unless_evicted(stream, tls, stop) => {}
+        }
+    }
+
+    async fn attend_unless_evicted(
+        self,
+        stream: TcpStream,
+        tls: Option<TlsAcceptor>,
+        stop: CancellationToken,
+    ) {
+        let stream = tokio::select! {
+            stream = self.welcome(stream, tls) => stream,
+            () = stop.cancelled() => None,
+        };
+        let Some(stream) = stream else {
+            return;
+        };
+        let connection = Connection::new(stream, self.place.clone());
+        let guest = Arc::new(self);
+        // At work from here on, and not only when the answer is first asked for.
+        let service = service_fn(move |request| guest.clone().answer(request, guest.place.work()));
+        let mut builder = http1::Builder::new();
+        // Connection looks after the time of headers.
+        builder.header_read_timeout(None).max_header_size(HEADERS);
+        let serving = builder.serve_connection(TokioIo::new(connection), service);
+        let mut serving = std::pin::pin!(serving.with_upgrades());
+        tokio::select! {
+            // A client that breaks off is nothing to report.
+            _ = serving.as_mut() => return,
+            () = stop.cancelled() => serving.as_mut().graceful_shutdown(),
+        }
+        let _ = serving.await;
+    }
+
+    /// Waits for the turn of a connection, and for its handshake.
+    async fn welcome(&self, stream: TcpStream, tls: Option<TlsAcceptor>) -> Option<Stream> {
+        if tokio::time::timeout(TURN, self.place.turn()).await.is_err() {
+            let _ = tokio::time::timeout(REFUSING, refuse(stream, tls)).await;
+            return None;
+        }
+        shaken(stream, tls).await
+    }
+
+    async fn answer(
+        self: Arc<Self>,
+        request: Request<Incoming>,
+        work: Work,
+    ) -> Result<Response<Body>, Infallible> {
+        let mut request = request.map(|body| Body::new(Paced::new(body)));
+        let peer = Peer {
+            address: client(&self.trusted, self.address, request.headers()),
+            place: self.place.clone(),
+        };
+        request.extensions_mut().insert(ConnectInfo(peer));
+        let response = self.router.clone().oneshot(request).await?;
+        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            self.place.upgrade();
+        }
+        Ok(response.map(|body| Body::new(Answer { body, _work: work })))
+    }
+}
+
+/// The body of an answer: the request is at work until it ends.
+struct Answer {
+    body: Body,
+    _work: Work,
+}
+
+impl hyper::body::Body for Answer {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+fn is_trusted(trusted: &[IpNet], address: IpAddr) -> bool {
+    trusted.iter().any(|network| network.contains(&address))
+}
+
+/// Returns the address of a client: the last in `X-Forwarded-For` that is not a
+/// trusted proxy, if a trusted proxy sends it.
+fn client(trusted: &[IpNet], peer: IpAddr, headers: &HeaderMap) -> IpAddr {
+    let mut found = peer;
+    let lines = headers.get_all("x-forwarded-for");
+    let lines: Vec<_> = lines.iter().filter_map(|line| line.to_str().ok()).collect();
+    let names = lines.iter().rev().flat_map(|line| line.rsplit(','));
+    for name in names {
+        if !is_trusted(trusted, found) {
+            break;
+        }
+        let Ok(address) = name.trim().parse::<IpAddr>() else {
+            break;
+        };
+        found = address.to_canonical();
+    }
+    found
+}
+
+async fn shaken(stream: TcpStream, tls: Option<TlsAcceptor>) -> Option<Stream> {
+    let Some(tls) = tls else {
+        return Some(Stream::Plain(stream));
+    };
+    match tokio::time::timeout(HANDSHAKE, tls.accept(stream)).await {
+        Ok(Ok(stream)) => Some(Stream::Tls(Box::new(stream))),
+        _ => None,
+    }
+}
+
+/// Has the kernel find clients that are gone.
+fn keep_alive(stream: &TcpStream) {
+    use rustix::net::sockopt;
+    let set = || -> rustix::io::Result<()> {
+        sockopt::set_socket_keepalive(stream, true)?;
+        sockopt::set_tcp_keepidle(stream, Duration::from_secs(60))?;
+        sockopt::set_tcp_keepintvl(stream, Duration::from_secs(15))?;
+        sockopt::set_tcp_keepcnt(stream, 4)
+    };
+    // Without it the connection only lasts longer.
+    let _ = set();
+}
+
+/// The answer to a client when there are too many.
 fn refusal() -> Vec<u8> {
     let message = "the server has too many connections";
     let failure = Failure::new(ErrorCode::Overloaded, message);
@@ -98,11 +286,14 @@ fn refusal() -> Vec<u8> {
     .into_bytes()
 }
 
-/// Says so. It is read from as well: a connection that is closed with bytes in it
-/// loses what was written to it.
-async fn refuse(mut stream: Stream) -> io::Result<()> {
+/// Refuses a connection. Reads from it as well: a connection that is closed with
+/// unread bytes loses its last answer.
+async fn refuse(stream: TcpStream, tls: Option<TlsAcceptor>) -> io::Result<()> {
+    let Some(mut stream) = shaken(stream, tls).await else {
+        return Ok(());
+    };
     let mut rest = [0; 4096];
-    // Nobody expects an answer before they have asked.
+    // No client expects an answer before its request.
     let _ = stream.read(&mut rest).await?;
     stream.write_all(&refusal()).await?;
     stream.shutdown().await?;
@@ -110,195 +301,29 @@ async fn refuse(mut stream: Stream) -> io::Result<()> {
     Ok(())
 }
 
-/// Accepts while there are places; handshakes don't hold up each other.
-async fn accept_all(
-    listener: TcpListener,
-    tls: Option<TlsAcceptor>,
-    places: Arc<Semaphore>,
-    ready: mpsc::Sender<(Connection, SocketAddr)>,
-) {
-    let refusals = Arc::new(Semaphore::new(REFUSED));
-    loop {
-        let Ok(refusing) = refusals.clone().acquire_owned().await else {
-            return;
-        };
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            () = ready.closed() => return,
-        };
-        let Ok((stream, address)) = accepted else {
-            // Out of file descriptors, most likely.
-            tokio::time::sleep(Duration::from_millis(50)).await;
-            continue;
-        };
-        // Small answers leave at once.
-        let _ = stream.set_nodelay(true);
-        let place = places.clone().try_acquire_owned().ok();
-        let refusing = place.is_none().then_some(refusing);
-        let (tls, ready) = (tls.clone(), ready.clone());
-        tokio::spawn(async move {
-            let stream = match tls {
-                None => Stream::Plain(stream),
-                Some(tls) => match tokio::time::timeout(HANDSHAKE, tls.accept(stream)).await {
-                    Ok(Ok(stream)) => Stream::Tls(Box::new(stream)),
-                    _ => return,
-                },
-            };
-            let Some(place) = place else {
-                // Whoever does not listen has been told.
-                let _ = tokio::time::timeout(REFUSING, refuse(stream)).await;
-                return drop(refusing);
-            };
-            let connection = Connection {
-                stream,
-                leaving: None,
-                _place: place,
-            };
-            let _ = ready.send((connection, address)).await;
-        });
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// Who is at the other end.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Peer(pub(crate) SocketAddr);
-
-impl Connected<IncomingStream<'_, Listener>> for Peer {
-    fn connect_info(stream: IncomingStream<'_, Listener>) -> Self {
-        Self(*stream.remote_addr())
-    }
-}
-
-impl axum::serve::Listener for Listener {
-    type Io = Connection;
-    type Addr = SocketAddr;
-
-    async fn accept(&mut self) -> (Connection, SocketAddr) {
-        match self.ready.recv().await {
-            Some(ready) => ready,
-            None => std::future::pending().await,
-        }
-    }
-
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        Ok(self.address)
-    }
-}
-
-impl AsyncRead for Connection {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, buffer)
-    }
-}
-
-impl AsyncWrite for Connection {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
-    }
-
-    /// Says that nothing more will come, and then reads for a while what still
-    /// does: a connection that is closed with bytes in it loses what was written
-    /// to it, and whoever sends too much would not hear so.
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let this = &mut *self;
-        if this.leaving.is_none() {
-            ready!(Pin::new(&mut this.stream).poll_shutdown(context))?;
-        }
-        let until = || (Box::pin(tokio::time::sleep(LEAVING)), LEFT);
-        let (until, left) = this.leaving.get_or_insert_with(until);
-        let mut rest = [0; 8192];
-        while *left > 0 && until.as_mut().poll(context).is_pending() {
-            let mut rest = ReadBuf::new(&mut rest);
-            match ready!(Pin::new(&mut this.stream).poll_read(context, &mut rest)) {
-                Ok(()) if !rest.filled().is_empty() => {
-                    *left = left.saturating_sub(rest.filled().len());
-                }
-                // It has gone.
-                _ => break,
+    #[test]
+    fn only_trusted_proxies_name_the_client() {
+        let trusted = ["10.0.0.0/8".parse().unwrap(), "::1/128".parse().unwrap()];
+        let of = |peer: &str, lines: &[&str]| {
+            let mut headers = HeaderMap::new();
+            for line in lines {
+                headers.append("x-forwarded-for", line.parse().unwrap());
             }
-        }
-        Poll::Ready(Ok(()))
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        pieces: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(context, pieces)
-    }
-}
-
-impl AsyncRead for Stream {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        match &mut *self {
-            Self::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
-            Self::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
-        }
-    }
-}
-
-impl AsyncWrite for Stream {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        match &mut *self {
-            Self::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
-            Self::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
-        }
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut *self {
-            Self::Plain(stream) => Pin::new(stream).poll_flush(context),
-            Self::Tls(stream) => Pin::new(stream).poll_flush(context),
-        }
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut *self {
-            Self::Plain(stream) => Pin::new(stream).poll_shutdown(context),
-            Self::Tls(stream) => Pin::new(stream).poll_shutdown(context),
-        }
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        match self {
-            Self::Plain(stream) => stream.is_write_vectored(),
-            Self::Tls(stream) => stream.is_write_vectored(),
-        }
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        pieces: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        match &mut *self {
-            Self::Plain(stream) => Pin::new(stream).poll_write_vectored(context, pieces),
-            Self::Tls(stream) => Pin::new(stream).poll_write_vectored(context, pieces),
-        }
+            client(&trusted, peer.parse().unwrap(), &headers).to_string()
+        };
+        assert_eq!(of("192.0.2.1", &["198.51.100.1"]), "192.0.2.1");
+        assert_eq!(of("10.0.0.1", &[]), "10.0.0.1");
+        assert_eq!(of("10.0.0.1", &["198.51.100.1"]), "198.51.100.1");
+        // The client wrote the first one itself.
+        let two = ["203.0.113.9, 198.51.100.1"];
+        assert_eq!(of("::1", &two), "198.51.100.1");
+        let chain = ["203.0.113.9", "198.51.100.1, 10.0.0.2"];
+        assert_eq!(of("10.0.0.1", &chain), "198.51.100.1");
+        assert_eq!(of("10.0.0.1", &["nonsense"]), "10.0.0.1");
+        assert_eq!(of("10.0.0.1", &["::ffff:198.51.100.1"]), "198.51.100.1");
     }
 }

@@ -5,11 +5,12 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Context;
 use clap::Parser;
 use elevo_server::{Config, Refusal, Server, TRACE_TARGET, Traces, settings};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer};
@@ -86,8 +87,14 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if let Some(traces) = traces {
         traces.end();
     }
+    // A collection or an import may be at work in a thread. It can be ended at any
+    // moment, as by a kill.
+    runtime.shutdown_timeout(LAST);
     served
 }
+
+/// How long work in threads has to end with the server.
+const LAST: Duration = Duration::from_secs(5);
 
 /// One JSON object a line.
 fn log_to_stderr(filter: &str, traces: Option<&Traces>) -> anyhow::Result<()> {
@@ -105,17 +112,46 @@ fn log_to_stderr(filter: &str, traces: Option<&Traces>) -> anyhow::Result<()> {
 }
 
 async fn serve(config: Config) -> anyhow::Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut server = Server::start(config).await?;
+    let mut signals = Signals::new()?;
+    let mut server = tokio::select! {
+        started = Server::start(config) => started?,
+        () = signals.next() => {
+            tracing::info!("ended by a signal before the start was done");
+            return Ok(());
+        }
+    };
     let addresses = server.addresses();
     tracing::info!(api = %addresses.api, metrics = %addresses.metrics, "listening");
     tokio::select! {
         error = server.failed() => return Err(error),
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+        () = signals.next() => {}
     }
     tracing::info!("ending; sandboxes go on");
-    server.stop().await;
+    tokio::select! {
+        () = server.stop() => {}
+        () = signals.next() => tracing::warn!("ended at once by a second signal"),
+    }
     Ok(())
+}
+
+/// The signals that end a server.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
 }

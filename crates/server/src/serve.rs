@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use anyhow::Context;
 use async_trait::async_trait;
-use axum::Router;
 use elevo_agent_link::{AgentLinks, Authenticate, Settings};
 use elevo_catalog::secret::SandboxToken;
 use elevo_catalog::{Catalog, INSTALLATION, SqliteCatalog, SqliteOptions};
@@ -19,14 +18,16 @@ use elevo_store_local::LocalStore;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 
 use crate::app::{App, Parts, Phase, WarmPool};
 use crate::audit::{Audit, Entry, Level};
 use crate::config::Config;
 use crate::http::{self, RateLimits, Shared};
 use crate::installation::Installation;
+use crate::listen::{Certificate, Door};
 use crate::room::Room;
-use crate::{clock, descriptors, jobs, listen};
+use crate::{clock, descriptors, jobs};
 
 /// How long streams have to say that they end.
 const CUTTING: Duration = Duration::from_secs(3);
@@ -34,6 +35,9 @@ const CUTTING: Duration = Duration::from_secs(3);
 const LAST: Duration = Duration::from_secs(5);
 /// How long the engine has to take away what nothing needs any more.
 const LEAVING: Duration = Duration::from_secs(20);
+
+/// How often the files of the certificate are looked at.
+const CERTIFICATE: Duration = Duration::from_secs(5);
 
 /// How long the catalog has to be closed; what is left is in its log.
 const CLOSING: Duration = Duration::from_secs(5);
@@ -400,30 +404,72 @@ async fn listen_for_clients(
         rates: Arc::new(RateLimits::default()),
     };
     let tls = match &app.config.tls {
-        Some(tls) => Some(listen::acceptor(tls)?),
+        Some(tls) => Some(Arc::new(Certificate::read(tls)?)),
         None => None,
     };
+    if let Some(tls) = tls.clone() {
+        let stopping = app.clone();
+        tasks.spawn(async move {
+            tokio::select! {
+                () = stopping.entered(Phase::Ended) => {}
+                () = refresh(&tls) => {}
+            }
+            Ok(())
+        });
+    }
     let most = descriptors::for_connections(descriptors::raise()?, app.config.limits.connections);
-    let api = listen::Listener::new(api, tls, most);
-    let internal = listen::Listener::new(metrics, None, 64);
-    serve(app, api, http::router(shared.clone()), tasks);
-    serve(app, internal, http::internal_router(shared), tasks);
+    let trusted: Arc<[_]> = app.config.trusted_proxies.clone().into();
+    let api = Door {
+        trusted: trusted.clone(),
+        listener: api,
+        tls,
+        most,
+        router: http::router(shared.clone()),
+    };
+    let internal = Door {
+        trusted,
+        listener: metrics,
+        tls: None,
+        most: 64,
+        router: http::internal_router(shared),
+    };
+    for door in [api, internal] {
+        let (stop, stopping) = (CancellationToken::new(), app.clone());
+        tasks.spawn(async move {
+            let ended = async { stopping.entered(Phase::Ended).await };
+            let cancelling = async {
+                ended.await;
+                stop.cancel();
+            };
+            tokio::join!(door.serve(stop.clone()), cancelling);
+            Ok(())
+        });
+    }
     Ok(addresses)
 }
 
-fn serve(
-    app: &Arc<App>,
-    listener: listen::Listener,
-    router: Router,
-    tasks: &mut JoinSet<anyhow::Result<()>>,
-) {
-    let stopping = app.clone();
-    tasks.spawn(async move {
-        let stop = async move { stopping.entered(Phase::Ended).await };
-        let service = router.into_make_service_with_connect_info::<listen::Peer>();
-        let served = axum::serve(listener, service).with_graceful_shutdown(stop);
-        served.await.context("cannot listen any more")
-    });
+/// Looks for a new certificate again and again.
+async fn refresh(certificate: &Arc<Certificate>) {
+    let mut last = String::new();
+    loop {
+        tokio::time::sleep(CERTIFICATE).await;
+        let looking = certificate.clone();
+        match tokio::task::spawn_blocking(move || looking.refresh()).await {
+            Ok(Ok(false)) | Err(_) => {}
+            Ok(Ok(true)) => {
+                tracing::info!("new connections use the new certificate");
+                last.clear();
+            }
+            Ok(Err(error)) => {
+                let cause = format!("{error:#}");
+                // A file that stays away is reported once.
+                if cause != last {
+                    tracing::warn!(cause, "the new certificate is not used");
+                }
+                last = cause;
+            }
+        }
+    }
 }
 
 async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::Context as _;
 use async_trait::async_trait;
-use axum::http::{HeaderMap, Method};
+use axum::http::HeaderMap;
 use elevo_agent_link::AgentCall;
 use opentelemetry::propagation::TextMapPropagator;
 use opentelemetry::trace::{Span as _, SpanKind, TraceContextExt, Tracer, TracerProvider};
@@ -128,13 +128,13 @@ impl HttpClient for Client {
 }
 
 /// A request, as part of the caller's trace if it says so.
-pub(crate) fn request(method: &Method, route: &str, headers: &HeaderMap, id: &str) -> Span {
+pub(crate) fn request(method: &str, route: &str, headers: &HeaderMap, id: &str) -> Span {
     let span = tracing::info_span!(
         target: TRACE_TARGET,
         "request",
         otel.name = format!("{method} {route}"),
         otel.kind = "server",
-        http.request.method = %method,
+        http.request.method = method,
         http.route = route,
         http.response.status_code = tracing::field::Empty,
         otel.status_code = tracing::field::Empty,

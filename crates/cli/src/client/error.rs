@@ -14,6 +14,8 @@ pub(crate) enum ClientError {
     NoKey { url: String },
     #[error("the key has characters in it that no key has")]
     KeyUnusable,
+    #[error("the authorities in {} cannot be used: {why}", .path.display())]
+    Authorities { path: PathBuf, why: String },
     #[error("the HTTP client cannot be made")]
     Setup(#[source] reqwest::Error),
     #[error("the server at {url} cannot be reached")]
@@ -72,7 +74,14 @@ impl ClientError {
     pub(crate) fn is_worth_repeating(&self) -> bool {
         let is_lost = matches!(
             self,
-            Self::Broken { .. } | Self::Socket { .. } | Self::Told { .. }
+            Self::Broken { .. }
+                | Self::Socket { .. }
+                | Self::Told { .. }
+                // A proxy whose server restarts.
+                | Self::NotOurs {
+                    status: 502..=504,
+                    ..
+                }
         );
         is_lost || self.is_passing()
     }

@@ -3,8 +3,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{Client, ClientError};
-use crate::data::{Data, read_key};
+use super::{Client, ClientError, Trust};
+use crate::data::{Data, Running, read_key};
 
 /// Which server a command asks, and who asks.
 #[derive(Clone, Debug, Args)]
@@ -19,6 +19,16 @@ pub(crate) struct Where {
         hide_env_values = true
     )]
     server: Option<String>,
+
+    /// A PEM file with authorities to trust beside those of the system
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        env = "ELEVO_CA",
+        hide_env_values = true
+    )]
+    ca: Option<PathBuf>,
 
     /// A file with the key; else ELEVO_API_KEY, else the owner's on this machine
     #[arg(long, global = true, value_name = "FILE")]
@@ -62,8 +72,9 @@ impl Where {
     /// Finds the server and the key.
     fn client(&self) -> anyhow::Result<Client> {
         let data = Data::new(self.data.clone());
-        let running = data.running().map(|running| running.url());
-        let (url, found) = match (&self.server, &running) {
+        let running = data.running();
+        let own = running.as_ref().map(Running::url);
+        let (url, found) = match (&self.server, &own) {
             (Some(url), _) => (url.clone(), None),
             (None, Some(url)) => (url.clone(), Some(data.clone())),
             (None, None) => {
@@ -72,10 +83,15 @@ impl Where {
             }
         };
         // The owner's key goes to its own server and to no other.
-        let is_own = running.is_some_and(|own| own == url.trim_end_matches('/'));
+        let is_own = own.is_some_and(|own| own == url.trim_end_matches('/'));
         let key = self.key(is_own.then_some(&data))?;
         let key = key.ok_or_else(|| ClientError::NoKey { url: url.clone() })?;
-        Ok(Client::new(&url, Some(&key), found)?)
+        let trust = match (running.filter(|_| is_own), &self.ca) {
+            (Some(running), _) => running.trust(),
+            (None, Some(path)) => Trust::With(path.clone()),
+            (None, None) => Trust::System,
+        };
+        Ok(Client::new(&url, Some(&key), found, &trust)?)
     }
 
     fn key(&self, own: Option<&Data>) -> anyhow::Result<Option<String>> {
@@ -91,7 +107,12 @@ impl Where {
 impl Client {
     /// A client of a server whose address and key are known.
     pub(crate) fn known(url: &str, key: Option<&str>) -> Result<Self, ClientError> {
-        Self::new(url, key, None)
+        Self::new(url, key, None, &Trust::System)
+    }
+
+    /// A client of the server that runs on this machine.
+    pub(crate) fn local(running: &Running, key: Option<&str>) -> Result<Self, ClientError> {
+        Self::new(&running.url(), key, None, &running.trust())
     }
 
     /// A client of the admin socket of the server that runs with a data
@@ -102,7 +123,7 @@ impl Client {
         UnixStream::connect(&socket).map_err(|_| ClientError::NoServer {
             data: data.path().into(),
         })?;
-        let client = Self::new("http://localhost", None, None)?;
+        let client = Self::known("http://localhost", None)?;
         let http = reqwest::Client::builder().unix_socket(socket).build();
         let http = http.map_err(ClientError::Setup)?;
         Ok(Self { http, ..client })

@@ -6,14 +6,18 @@ use bytes::Bytes;
 use elevo_api::{ClientMessage, CreatePty, PtySession, ServerMessage};
 use futures::stream::{SplitSink, SplitStream};
 use futures::{SinkExt, StreamExt};
-use reqwest::header::AUTHORIZATION;
-use tokio::net::TcpStream;
+use reqwest::header::{
+    AUTHORIZATION, CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION,
+    UPGRADE,
+};
+use reqwest::{StatusCode, Upgraded};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
-use tokio_tungstenite::tungstenite::client::IntoClientRequest;
-use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::handshake::client::generate_key;
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error as WsError, Message};
-use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async_with_config};
 
 use super::again::BackOff;
 use super::{CONNECT, Client, ClientError, Result, sandbox_path};
@@ -25,7 +29,7 @@ const LARGEST: usize = 4 << 20;
 /// Messages that wait to be sent.
 const WAITING: usize = 8;
 
-type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
+type Socket = WebSocketStream<Upgraded>;
 
 /// A terminal in a sandbox.
 #[derive(Debug)]
@@ -130,38 +134,42 @@ impl Terminal {
         let mut url = self.client.at(&path);
         let query = format!("format=binary&offset={}", self.position);
         url.set_query(Some(&query));
-        let url = url.as_str().replacen("http", "ws", 1);
-        let mut request = url
-            .into_client_request()
-            .map_err(|error| self.failed(error))?;
-        let headers = request.headers_mut();
-        headers.insert(AUTHORIZATION, self.client.key.clone());
-        let config = WebSocketConfig::default()
-            .max_message_size(Some(LARGEST))
-            .max_frame_size(Some(LARGEST));
-        let connecting = connect_async_with_config(request, Some(config), true);
-        let connected = match timeout(2 * CONNECT, connecting).await {
-            Ok(connected) => connected,
+        let key = generate_key();
+        let request = self.client.http.get(url);
+        let request = request
+            .header(AUTHORIZATION, self.client.key.clone())
+            .header(CONNECTION, "Upgrade")
+            .header(UPGRADE, "websocket")
+            .header(SEC_WEBSOCKET_VERSION, "13")
+            .header(SEC_WEBSOCKET_KEY, &key);
+        let answer = match timeout(2 * CONNECT, request.send()).await {
+            Ok(answer) => answer.map_err(|error| self.client.lost(error))?,
             Err(_) => {
                 let message = "the server does not answer".into();
                 return Err(ClientError::Told { message });
             }
         };
-        let (socket, _) = connected.map_err(|error| self.failed(error))?;
+        if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
+            return Err(self.client.refused(answer).await);
+        }
+        let accepted = answer.headers().get(SEC_WEBSOCKET_ACCEPT);
+        let expected = derive_accept_key(key.as_bytes());
+        if accepted.is_none_or(|accepted| accepted != expected.as_str()) {
+            return Err(ClientError::Stream("a WebSocket that answers another"));
+        }
+        let upgraded = answer.upgrade().await;
+        let upgraded = upgraded.map_err(|error| self.client.lost(error))?;
+        let config = WebSocketConfig::default()
+            .max_message_size(Some(LARGEST))
+            .max_frame_size(Some(LARGEST));
+        let socket = WebSocketStream::from_raw_socket(upgraded, Role::Client, Some(config)).await;
         let (sink, input) = socket.split();
         let (out, waiting) = mpsc::channel(WAITING);
         tokio::spawn(send_all(sink, waiting));
         Ok(Open { out, input })
     }
 
-    /// An answer that is no WebSocket is an error of the API.
     fn failed(&self, error: WsError) -> ClientError {
-        if let WsError::Http(answer) = &error
-            && let Some(body) = answer.body()
-            && let Ok(envelope) = serde_json::from_slice::<elevo_api::ErrorEnvelope>(body)
-        {
-            return ClientError::Refused(Box::new(envelope.error));
-        }
         ClientError::Socket {
             url: self.client.url().to_owned(),
             source: Box::new(error),

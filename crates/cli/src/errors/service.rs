@@ -151,7 +151,18 @@ fn of_client(error: &ClientError) -> Known {
             .advice("see what is in ELEVO_API_KEY or the file of --key-file"),
         ClientError::Unreachable { url, .. } => Known::new(Exit::Busy, "server_unreachable")
             .with(json!({ "server": url }))
-            .advice("see whether it runs (`elevo up` starts one) and whether --server is right"),
+            .advice(match url.starts_with("https:") {
+                true => {
+                    "see whether it runs and whether --server is right; name the authority of its \
+                     certificate with --ca FILE if the system does not trust it"
+                }
+                false => {
+                    "see whether it runs (`elevo up` starts one) and whether --server is right"
+                }
+            }),
+        ClientError::Authorities { path, .. } => Known::new(Exit::Usage, "authorities_invalid")
+            .with(json!({ "file": lossy(path) }))
+            .advice("name a PEM file of certificates with --ca or ELEVO_CA"),
         ClientError::Broken { url, .. } | ClientError::Socket { url, .. } => {
             Known::new(Exit::Failed, "connection_lost").with(json!({ "server": url }))
         }

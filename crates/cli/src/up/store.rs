@@ -29,13 +29,13 @@ pub(super) fn held(
     };
     fs::create_dir_all(&workspaces).map_err(failed)?;
     let path = data.store();
-    let (url, owner) = (running.url(), data.clone());
+    let (running, owner) = (running.clone(), data.clone());
     Ok(Held {
         path: path.canonicalize().unwrap_or(path),
         store,
         workspaces,
         options: options(config),
-        used_by: Box::new(move |id| used_by(&url, &owner, id)),
+        used_by: Box::new(move |id| used_by(&running, &owner, id)),
     })
 }
 
@@ -57,14 +57,14 @@ fn options(config: &Config) -> WorkspaceOptions {
 
 /// Returns who has a workspace: those of sandboxes and projects have ids of
 /// their own. If it cannot be found out, it counts as used.
-fn used_by(url: &str, data: &Data, id: &str) -> User {
+fn used_by(running: &Running, data: &Data, id: &str) -> User {
     let user = match id {
         id if id.starts_with("sbx-") => User::Sandbox,
         id if id.starts_with("ws-") => User::Project,
         _ => return User::Nobody,
     };
     let asked = || -> anyhow::Result<User> {
-        let client = Client::known(url, data.owner_key().as_deref())?;
+        let client = Client::local(running, data.owner_key().as_deref())?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;

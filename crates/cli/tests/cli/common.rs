@@ -163,6 +163,7 @@ pub(crate) fn clean(command: &mut Command) {
         "ELEVO_STORE",
         "ELEVO_WORKSPACES",
         "ELEVO_AUTHOR",
+        "ELEVO_CA",
         "ELEVO_DATA",
         "ELEVO_SERVER",
         "ELEVO_API_KEY",

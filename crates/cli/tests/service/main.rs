@@ -21,5 +21,6 @@ mod parked;
 mod projects;
 mod removing;
 mod server;
+mod tls;
 mod undo;
 mod up;

@@ -1,23 +1,33 @@
 //! The server itself: whether it can work, how busy it is.
 
+use std::time::{Duration, Instant};
+
 use elevo_api as api;
 use elevo_api::Scope;
 use elevo_core::SandboxState;
 
 use crate::app::{App, Principal};
+use crate::clock;
 use crate::failure::{Result, chain};
 
+/// How long an answer of the catalog and the engine holds.
+const PROBE: Duration = Duration::from_secs(2);
+
+/// Answers of the catalog and the engine, and whether they are good ones.
+#[derive(Clone, Debug)]
+pub(super) struct Probed {
+    at: Instant,
+    catalog: (bool, String),
+    engine: (bool, String),
+}
+
 impl App {
-    /// Whether everything that is needed is there.
+    /// Returns whether everything that is needed is there. The catalog and the
+    /// engine are asked at most once in [`PROBE`], however many ask here.
     pub(crate) async fn ready(&self) -> api::Ready {
-        let catalog = match self.catalog.check().await {
-            Ok(()) => (true, "answers".into()),
-            Err(error) => (false, chain(&error)),
-        };
-        let engine = match self.runtime.check().await {
-            Ok(info) => (true, info.engine),
-            Err(error) => (false, chain(&error)),
-        };
+        let Probed {
+            catalog, engine, ..
+        } = self.probe().await;
         let stopping = match self.is_stopping() {
             true => (false, "about to end".into()),
             false => (true, "takes requests".into()),
@@ -46,6 +56,27 @@ impl App {
             ready: needed.clone().all(|check| check.ok),
             checks: checks.into(),
         }
+    }
+
+    async fn probe(&self) -> Probed {
+        let mut probed = self.probed.lock().await;
+        if let Some(known) = probed.as_ref().filter(|known| known.at.elapsed() < PROBE) {
+            return known.clone();
+        }
+        let catalog = match self.catalog.check().await {
+            Ok(()) => (true, "answers".into()),
+            Err(error) => (false, chain(&error)),
+        };
+        let engine = match self.runtime.check().await {
+            Ok(info) => (true, info.engine),
+            Err(error) => (false, chain(&error)),
+        };
+        let new = Probed {
+            at: clock::instant(),
+            catalog,
+            engine,
+        };
+        probed.insert(new).clone()
     }
 
     pub(crate) async fn system_stats(&self, who: &Principal) -> Result<api::SystemStats> {

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use elevo_api::{NetworkMode, parse_cpu, parse_size};
+use ipnet::IpNet;
+use reqwest::Url;
 
 use super::{
     AuditConfig, AuditedCommands, Config, Garbage, Limits, SETTINGS, Secret, Tls, TracesConfig,
@@ -245,6 +247,18 @@ impl Reader {
         }
     }
 
+    /// Without TLS, tokens on the network can be read by others.
+    fn refuse_plain(&mut self, name: &str, address: Option<SocketAddr>, instead: &str) {
+        let Some(ip) = address.map(|address| address.ip()) else {
+            return;
+        };
+        if !ip.is_loopback() {
+            self.problems.push(format!(
+                "{name}: {ip} is not loopback: {instead}set ALLOW_PLAIN_HTTP=true"
+            ));
+        }
+    }
+
     pub(super) fn config(&mut self) -> Config {
         let data_dir = self.path("DATA_DIR").unwrap_or("/var/lib/elevo".into());
         if !data_dir.is_absolute() {
@@ -255,14 +269,15 @@ impl Reader {
         let allow_plain_http = self.get("ALLOW_PLAIN_HTTP", false, truth);
         let api = self.address("API_HOST", "API_PORT", 8080);
         let tls = self.tls();
-        if !api.ip().is_loopback() && tls.is_none() && !allow_plain_http {
-            self.problems.push(format!(
-                "API_HOST: {} is not loopback: set TLS_CERT and TLS_KEY, or ALLOW_PLAIN_HTTP=true",
-                api.ip()
-            ));
-        }
         let grpc = self.text("GRPC_PORT").is_some();
         let grpc = grpc.then(|| self.address("GRPC_HOST", "GRPC_PORT", 50051));
+        let metrics = self.address("METRICS_HOST", "METRICS_PORT", 9090);
+        if !allow_plain_http {
+            let plain_api = tls.is_none().then_some(api);
+            self.refuse_plain("API_HOST", plain_api, "set TLS_CERT and TLS_KEY, or ");
+            self.refuse_plain("GRPC_HOST", grpc, "");
+            self.refuse_plain("METRICS_HOST", Some(metrics), "");
+        }
         let provider = |text: &str| match text {
             "overlay" | "reflink" | "copy" => Ok(Some(text.to_owned())),
             _ => Err(format!("`{text}` is not overlay, reflink or copy")),
@@ -276,10 +291,12 @@ impl Reader {
             workspace_root: workspace_root.unwrap_or_else(|| data_dir.join("workspaces")),
             data_dir,
             api,
-            metrics: self.address("METRICS_HOST", "METRICS_PORT", 9090),
+            metrics,
             grpc,
             allow_plain_http,
             tls,
+            public_url: self.get("PUBLIC_URL", None, public_url),
+            trusted_proxies: self.get("TRUSTED_PROXIES", Vec::new(), networks),
             api_key: self.get("API_KEY", None, key),
             docker_host: self
                 .text("DOCKER_HOST")
@@ -304,6 +321,27 @@ impl Reader {
             clocks: crate::clock::Clocks::default(),
         }
     }
+}
+
+fn public_url(text: &str) -> Result<Option<Url>, String> {
+    let url = Url::parse(text).map_err(|error| format!("`{text}` is not a URL: {error}"))?;
+    let is_plain = url.query().is_none() && url.fragment().is_none() && url.username().is_empty();
+    match url.scheme() {
+        "http" | "https" if is_plain => Ok(Some(url)),
+        _ => Err(format!(
+            "`{text}` must begin with http:// or https:// and end with the path"
+        )),
+    }
+}
+
+fn networks(text: &str) -> Result<Vec<IpNet>, String> {
+    let parse = |one: &str| {
+        let address = one.parse::<IpAddr>().map(IpNet::from);
+        let parsed = address.or_else(|_| one.parse::<IpNet>());
+        parsed.map_err(|_| format!("`{one}` is neither an address nor a network"))
+    };
+    let names = text.split(',').map(str::trim);
+    names.filter(|name| !name.is_empty()).map(parse).collect()
 }
 
 fn percent(text: &str) -> Result<u8, String> {

@@ -89,4 +89,26 @@ fn beyond_loopback_needs_tls_or_a_word() {
     let open = [("API_HOST", "0.0.0.0"), ("ALLOW_PLAIN_HTTP", "true")];
     assert!(read("", &open[..1]).is_err());
     assert!(read("", &open).is_ok());
+    for (host, port) in [("GRPC_HOST", "GRPC_PORT"), ("METRICS_HOST", "METRICS_PORT")] {
+        let open = [(host, "0.0.0.0"), (port, "1"), ("ALLOW_PLAIN_HTTP", "true")];
+        let InvalidConfig(problems) = read("", &open[..2]).unwrap_err();
+        assert!(problems[0].contains(host), "{problems:?}");
+        assert!(read("", &open).is_ok());
+    }
+}
+
+#[test]
+fn a_proxy_in_front_is_described() {
+    let set = [
+        ("PUBLIC_URL", "https://elevo.example.com/base"),
+        ("TRUSTED_PROXIES", "10.0.0.1, 192.0.2.0/24,2001:db8::/32"),
+    ];
+    let config = read("", &set).unwrap();
+    assert_eq!(config.public_url.unwrap().path(), "/base");
+    assert_eq!(config.trusted_proxies.len(), 3);
+    assert!(config.trusted_proxies[0].contains(&"10.0.0.1".parse::<std::net::IpAddr>().unwrap()));
+    for wrong in ["elevo.example.com", "ftp://x", "https://x/?a"] {
+        assert!(read("", &[("PUBLIC_URL", wrong)]).is_err(), "{wrong}");
+    }
+    assert!(read("", &[("TRUSTED_PROXIES", "proxy")]).is_err());
 }

@@ -131,7 +131,7 @@ pub(super) async fn record(State(shared): State<Shared>, request: Request, next:
         needs_room: growth::needs_room(request.method(), path.as_str()),
         route: format!("{} {}", request.method(), path.as_str()),
         about: names(path.as_str(), request.uri().path()),
-        address: peer.map(|peer| peer.0.0.ip().to_string()),
+        address: peer.map(|peer| peer.0.address.to_string()),
         began: clock::instant(),
         note: Arc::new(Mutex::new(Note {
             request_id: layers::request_id(),

@@ -124,8 +124,13 @@ async fn content(pattern: &str, parts: &Parts, body: Body) -> Answer<(Vec<Vec<u8
         _ => BODY,
     };
     let bytes = to_bytes(body, limit).await;
-    let too_large = |_| Failure::new(ErrorCode::PayloadTooLarge, "the body is too large");
-    let bytes = bytes.map_err(too_large)?;
+    let bytes = bytes.map_err(|error| {
+        let cause = std::error::Error::source(&error);
+        match cause.is_some_and(|cause| cause.is::<http_body_util::LengthLimitError>()) {
+            true => Failure::new(ErrorCode::PayloadTooLarge, "the body is too large"),
+            false => Failure::invalid(format!("the body cannot be read: {error}")),
+        }
+    })?;
     Ok((vec![query, bytes.to_vec()], Body::from(bytes)))
 }
 

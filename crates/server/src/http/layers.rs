@@ -1,7 +1,7 @@
 //! What happens to every request: an id, a line in the log, numbers.
 
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{HeaderName, HeaderValue};
+use axum::http::{HeaderName, HeaderValue, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use elevo_core::ErrorCode;
@@ -18,6 +18,17 @@ use crate::trace;
 tokio::task_local! {
     static REQUEST_ID: String;
 }
+
+/// The methods of requests.
+const METHODS: [Method; 7] = [
+    Method::GET,
+    Method::HEAD,
+    Method::POST,
+    Method::PUT,
+    Method::PATCH,
+    Method::DELETE,
+    Method::OPTIONS,
+];
 
 const HEADER: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -39,10 +50,30 @@ pub(super) async fn observe(request: Request, next: Next) -> Response {
     };
     let path = request.extensions().get::<MatchedPath>();
     let endpoint = path.map_or("unknown", MatchedPath::as_str).to_owned();
-    let method = request.method().clone();
+    // The client chooses the names of methods, and each would stay in the metrics.
+    let is_known = METHODS.contains(request.method());
+    let method = match is_known {
+        true => request.method().to_string(),
+        false => "other".into(),
+    };
     let began = clock::instant();
     let span = trace::request(&method, &endpoint, request.headers(), &id);
-    let answering = REQUEST_ID.scope(id.clone(), next.run(request));
+    let answering = async {
+        match is_known {
+            true => next.run(request).await,
+            false => {
+                let message = "this is not a method of the API";
+                let failure = Failure::new(ErrorCode::MethodNotAllowed, message);
+                let mut response = ApiError::from(failure).into_response();
+                let allowed = METHODS.map(|method| method.to_string()).join(", ");
+                if let Ok(allowed) = HeaderValue::from_str(&allowed) {
+                    response.headers_mut().insert(header::ALLOW, allowed);
+                }
+                response
+            }
+        }
+    };
+    let answering = REQUEST_ID.scope(id.clone(), answering);
     let mut response = answering.instrument(span.clone()).await;
     let (status, elapsed) = (response.status().as_u16(), began.elapsed());
     trace::answered(&span, status);
@@ -51,7 +82,7 @@ pub(super) async fn observe(request: Request, next: Next) -> Response {
     }
     crate::metrics::answered(&format!("{method} {endpoint}"), status, elapsed);
     let ms = elapsed.as_millis() as u64;
-    tracing::info!(request_id = id, %method, endpoint, status, ms, "answered");
+    tracing::info!(request_id = id, method, endpoint, status, ms, "answered");
     response
 }
 

@@ -17,6 +17,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use crate::app::{App, Once, Phase, Reading, exit_code};
+use crate::config::Config;
 use crate::failure::Failure;
 use crate::http::Shared;
 use crate::http::answer::{Answer, ApiError};
@@ -45,20 +46,35 @@ pub(super) async fn create(
 ) -> Answer<(StatusCode, Json<api::PtySession>)> {
     let pty = shared.app.create_pty(&who, &id, wish, &once).await?;
     crate::audit::about("terminal_id", pty.as_str());
-    let scheme = if shared.app.config.tls.is_some() {
-        "wss"
-    } else {
-        "ws"
-    };
-    let host = headers
-        .get(header::HOST)
-        .and_then(|host| host.to_str().ok());
-    let host = host.map_or(shared.app.config.api.to_string(), str::to_owned);
+    let base = websocket_base(&shared.app.config, &headers);
     let session = api::PtySession {
-        websocket_url: format!("{scheme}://{host}/api/v1/sandboxes/{id}/pty/{pty}/ws"),
+        websocket_url: format!("{base}/api/v1/sandboxes/{id}/pty/{pty}/ws"),
         id: pty,
     };
     Ok((StatusCode::CREATED, Json(session)))
+}
+
+/// Returns where clients reach the API by WebSocket.
+fn websocket_base(config: &Config, headers: &HeaderMap) -> String {
+    let of = |scheme: &str| match scheme {
+        "https" => "wss",
+        _ => "ws",
+    };
+    if let Some(url) = &config.public_url {
+        let text = url.as_str().trim_end_matches('/');
+        let rest = text.strip_prefix(url.scheme()).unwrap_or_default();
+        return format!("{}{rest}", of(url.scheme()));
+    }
+    let scheme = of(if config.tls.is_some() {
+        "https"
+    } else {
+        "http"
+    });
+    let host = headers
+        .get(header::HOST)
+        .and_then(|host| host.to_str().ok());
+    let host = host.map_or(config.api.to_string(), str::to_owned);
+    format!("{scheme}://{host}")
 }
 
 /// Change the size of a terminal

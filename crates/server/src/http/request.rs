@@ -1,7 +1,7 @@
 //! What handlers read from a request; what cannot be read is an error of ours.
 
 use axum::extract::rejection::JsonRejection;
-use axum::extract::{FromRequest, FromRequestParts, MatchedPath, Request};
+use axum::extract::{ConnectInfo, FromRequest, FromRequestParts, MatchedPath, Request};
 use axum::http::header::{AUTHORIZATION, HeaderMap};
 use axum::http::request::Parts;
 use axum::http::{Method, StatusCode};
@@ -14,6 +14,7 @@ use crate::http::Shared;
 use crate::http::answer::ApiError;
 use crate::http::growth;
 use crate::http::limits::Class;
+use crate::listen::Peer;
 
 /// Who asks. Having it means that the key is good and within its rates, and that
 /// there is room for what is asked for.
@@ -30,6 +31,10 @@ impl FromRequestParts<Shared> for Who {
             Some(who) => who,
             None => shared.app.authenticate(secret).await?,
         };
+        // The connection counts for the key from here on.
+        if let Some(ConnectInfo(peer)) = parts.extensions.get::<ConnectInfo<Peer>>() {
+            peer.place.show(&who.key)?;
+        }
         crate::audit::asked_by(&who);
         shared.rates.take(&who, class(parts))?;
         let path = parts.extensions.get::<MatchedPath>();
@@ -110,7 +115,10 @@ impl<T: DeserializeOwned + Default> FromRequest<Shared> for MaybeBody<T> {
             .contains_key(axum::http::header::CONTENT_TYPE);
         if !is_json {
             let bytes = axum::body::Bytes::from_request(request, shared).await;
-            let bytes = bytes.map_err(|error| too_large(&error.body_text()))?;
+            let bytes = bytes.map_err(|error| match error.status() {
+                StatusCode::PAYLOAD_TOO_LARGE => too_large(&error.body_text()),
+                _ => Failure::invalid(error.body_text()),
+            })?;
             return match bytes.is_empty() {
                 true => Ok(Self(T::default())),
                 false => Err(unsupported().into()),

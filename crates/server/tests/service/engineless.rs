@@ -8,7 +8,8 @@ use crate::shared::{self, complete, file, merge, workspace, write};
 
 #[tokio::test]
 async fn a_server_without_an_engine_serves_projects_and_refuses_sandboxes() {
-    let mut service = Service::start_without_engine(&[]);
+    let agent = crate::harness::agent();
+    let mut service = Service::start_without_engine(&[("AGENT_BINARY", &agent)]);
     let project = shared::project(&service, json!({}), &[("a", "1\n")]).await;
     let ws = workspace(&service, json!({"project": project})).await;
     write(&ws, "a", "2\n");

@@ -21,6 +21,7 @@ mod files;
 mod fulldisk;
 mod garbage;
 mod harness;
+mod hostile;
 mod idempotency;
 mod installation;
 mod keys;

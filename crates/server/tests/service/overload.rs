@@ -91,11 +91,11 @@ async fn connections_beyond_the_limit_are_told_so() {
     let mut held = Vec::new();
     for _ in 0..8 {
         let mut stream = TcpStream::connect(address).await.unwrap();
-        // One that is served, and stays.
-        stream
-            .write_all(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n")
-            .await
-            .unwrap();
+        // One that has shown a key, and stays.
+        let request = format!(
+            "GET /api/v1/projects HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {KEY}\r\n\r\n"
+        );
+        stream.write_all(request.as_bytes()).await.unwrap();
         let mut answer = [0; 16];
         stream.read_exact(&mut answer).await.unwrap();
         assert!(answer.starts_with(b"HTTP/1.1 200"));

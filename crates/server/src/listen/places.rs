@@ -1,0 +1,396 @@
+//! Places for connections. A connection counts for its address until it has
+//! shown a key, and for the key from then on. When all places are taken, the
+//! connection of a stranger that has waited longest makes way for a new one.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use elevo_core::ErrorCode;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
+
+use crate::failure::{Failure, Result};
+
+/// Connections without a key that an address has at a time; more of them wait.
+const PER_ADDRESS: usize = 64;
+/// Connections that a key has at a time.
+const PER_KEY: usize = 512;
+
+/// The connections that a listener may have.
+#[derive(Debug)]
+pub(crate) struct Places {
+    most: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    count: usize,
+    next: u64,
+    /// Those that have shown no key; the oldest has the smallest number.
+    strangers: BTreeMap<u64, Stranger>,
+    addresses: HashMap<IpAddr, Address>,
+    keys: HashMap<String, usize>,
+}
+
+#[derive(Debug)]
+struct Stranger {
+    address: IpAddr,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Address {
+    count: usize,
+    turns: Arc<Semaphore>,
+}
+
+/// The part of a place that the listener and the connection both look at.
+#[derive(Debug, Default)]
+struct Shared {
+    /// Requests that are being answered.
+    at_work: AtomicUsize,
+    /// Whether the connection has become something else than HTTP.
+    is_upgraded: AtomicBool,
+    evicted: CancellationToken,
+}
+
+/// The place of one connection.
+#[derive(Debug)]
+pub(crate) struct Place {
+    places: Arc<Places>,
+    number: u64,
+    shared: Arc<Shared>,
+    standing: Mutex<Standing>,
+}
+
+#[derive(Debug)]
+enum Standing {
+    Stranger {
+        turns: Option<Arc<Semaphore>>,
+        turn: Option<OwnedSemaphorePermit>,
+    },
+    Keyed(String),
+    Left,
+}
+
+/// A request that is being answered.
+#[derive(Debug)]
+pub(crate) struct Work(Arc<Shared>);
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        self.0.at_work.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl Places {
+    pub(crate) fn new(most: usize) -> Arc<Self> {
+        Arc::new(Self {
+            most,
+            state: Mutex::default(),
+        })
+    }
+
+    /// Takes a place for a connection from `address`, or from a proxy that many
+    /// clients share if there is none. Returns `None` if there is no place, and
+    /// no stranger to make way.
+    pub(crate) fn take(self: &Arc<Self>, address: Option<IpAddr>) -> Option<Place> {
+        let mut state = self.state();
+        if state.count >= self.most && !state.evict() {
+            return None;
+        }
+        state.count += 1;
+        let number = state.next;
+        state.next += 1;
+        let shared = Arc::new(Shared::default());
+        let turns = address.map(|address| {
+            let address = network(address);
+            let stranger = Stranger {
+                address,
+                shared: shared.clone(),
+            };
+            state.strangers.insert(number, stranger);
+            let found = state.addresses.entry(address).or_insert_with(|| Address {
+                count: 0,
+                turns: Arc::new(Semaphore::new(PER_ADDRESS)),
+            });
+            found.count += 1;
+            found.turns.clone()
+        });
+        drop(state);
+        Some(Place {
+            places: self.clone(),
+            number,
+            shared,
+            standing: Mutex::new(Standing::Stranger { turns, turn: None }),
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Has a stranger make way who is not being answered: the oldest of the
+    /// address that has most.
+    fn evict(&mut self) -> bool {
+        let idle = self.strangers.iter().filter(|(_, stranger)| {
+            stranger.shared.at_work.load(Ordering::Acquire) == 0
+                && !stranger.shared.evicted.is_cancelled()
+        });
+        let count = |stranger: &Stranger| {
+            let address = self.addresses.get(&stranger.address);
+            address.map_or(0, |address| address.count)
+        };
+        let rank =
+            |(number, stranger): &(&u64, &Stranger)| (count(stranger), std::cmp::Reverse(**number));
+        let Some((number, _)) = idle.max_by_key(rank) else {
+            return false;
+        };
+        let number = *number;
+        if let Some(stranger) = self.forget_stranger(number) {
+            // Its place is free from here on; the connection closes soon.
+            self.count -= 1;
+            stranger.shared.evicted.cancel();
+        }
+        true
+    }
+
+    fn forget_stranger(&mut self, number: u64) -> Option<Stranger> {
+        let stranger = self.strangers.remove(&number)?;
+        if let Some(address) = self.addresses.get_mut(&stranger.address) {
+            address.count -= 1;
+            if address.count == 0 {
+                self.addresses.remove(&stranger.address);
+            }
+        }
+        Some(stranger)
+    }
+
+    fn forget_key(&mut self, key: &str) {
+        if let Some(count) = self.keys.get_mut(key) {
+            *count -= 1;
+            if *count == 0 {
+                self.keys.remove(key);
+            }
+        }
+    }
+}
+
+impl Place {
+    /// Waits until its address has few enough strangers.
+    pub(crate) async fn turn(&self) {
+        let turns = match &*self.standing() {
+            Standing::Stranger { turns, .. } => turns.clone(),
+            _ => None,
+        };
+        let Some(turns) = turns else {
+            return;
+        };
+        // It is never closed.
+        if let Ok(permit) = turns.acquire_owned().await
+            && let Standing::Stranger { turn, .. } = &mut *self.standing()
+        {
+            *turn = Some(permit);
+        }
+    }
+
+    /// Counts the connection for a key. Fails if the key has too many.
+    pub(crate) fn show(&self, key: &str) -> Result<()> {
+        let mut standing = self.standing();
+        if matches!(&*standing, Standing::Keyed(known) if known == key) {
+            return Ok(());
+        }
+        let mut state = self.places.state();
+        // It is about to be closed.
+        if matches!(&*standing, Standing::Left) || self.shared.evicted.is_cancelled() {
+            return Ok(());
+        }
+        let count = state.keys.entry(key.to_owned()).or_default();
+        if *count >= PER_KEY {
+            let message =
+                format!("this key has {PER_KEY} connections, which are as many as it may");
+            return Err(Failure::new(ErrorCode::RateLimited, message).retry_after(1));
+        }
+        *count += 1;
+        match &*standing {
+            Standing::Keyed(before) => state.forget_key(before),
+            _ => {
+                state.forget_stranger(self.number);
+            }
+        }
+        *standing = Standing::Keyed(key.to_owned());
+        Ok(())
+    }
+
+    /// Whether the connection has shown a key, or is that of a trusted proxy.
+    pub(crate) fn is_known(&self) -> bool {
+        !matches!(&*self.standing(), Standing::Stranger { turns: Some(_), .. })
+    }
+
+    /// Returns when it has to make way for another.
+    pub(crate) async fn evicted(&self) {
+        self.shared.evicted.cancelled().await;
+    }
+
+    /// Begins a request.
+    pub(crate) fn work(&self) -> Work {
+        self.shared.at_work.fetch_add(1, Ordering::AcqRel);
+        Work(self.shared.clone())
+    }
+
+    /// Whether the client is waiting for the server, or for nothing.
+    pub(crate) fn is_at_work(&self) -> bool {
+        self.shared.at_work.load(Ordering::Acquire) > 0
+            || self.shared.is_upgraded.load(Ordering::Acquire)
+    }
+
+    /// Says that the connection has become something else than HTTP.
+    pub(crate) fn upgrade(&self) {
+        self.shared.is_upgraded.store(true, Ordering::Release);
+    }
+
+    /// Gives the place back: the connection is closed.
+    pub(crate) fn leave(&self) {
+        let standing = std::mem::replace(&mut *self.standing(), Standing::Left);
+        let mut state = self.places.state();
+        match standing {
+            Standing::Left => return,
+            Standing::Keyed(key) => state.forget_key(&key),
+            // Made way before: its place is another's.
+            Standing::Stranger { .. } if self.shared.evicted.is_cancelled() => return,
+            Standing::Stranger { .. } => {
+                state.forget_stranger(self.number);
+            }
+        }
+        state.count -= 1;
+    }
+
+    fn standing(&self) -> MutexGuard<'_, Standing> {
+        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+/// What counts as one address: a client has all of an IPv6 network.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => {
+            let network = u128::from(address) >> 64 << 64;
+            IpAddr::V6(Ipv6Addr::from(network))
+        }
+        v4 => v4,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn address(last: u8) -> Option<IpAddr> {
+        Some(IpAddr::from([127, 0, 0, last]))
+    }
+
+    fn is_evicted(place: &Place) -> bool {
+        place.shared.evicted.is_cancelled()
+    }
+
+    fn is_empty(places: &Places) -> bool {
+        let state = places.state();
+        state.count == 0
+            && state.strangers.is_empty()
+            && state.addresses.is_empty()
+            && state.keys.is_empty()
+    }
+
+    #[test]
+    fn the_oldest_stranger_of_the_fullest_address_makes_way() {
+        let places = Places::new(4);
+        let honest = places.take(address(1)).unwrap();
+        let crowd: Vec<_> = (0..3).map(|_| places.take(address(2)).unwrap()).collect();
+        let new = places.take(address(3)).unwrap();
+        assert!(!is_evicted(&honest) && !is_evicted(&new));
+        assert_eq!(
+            crowd.iter().map(is_evicted).collect::<Vec<_>>(),
+            [true, false, false]
+        );
+        drop((honest, crowd, new));
+        assert!(is_empty(&places));
+    }
+
+    #[test]
+    fn a_connection_at_work_or_with_a_key_does_not_make_way() {
+        let places = Places::new(2);
+        let keyed = places.take(address(1)).unwrap();
+        keyed.show("one").unwrap();
+        let busy = places.take(address(1)).unwrap();
+        let work = busy.work();
+        assert!(places.take(address(2)).is_none());
+        drop(work);
+        assert!(places.take(address(2)).is_some());
+        assert!(is_evicted(&busy) && !is_evicted(&keyed));
+        drop((keyed, busy));
+        assert!(is_empty(&places));
+    }
+
+    #[test]
+    fn a_key_has_a_bounded_number_of_connections() {
+        let places = Places::new(PER_KEY * 2);
+        let all: Vec<_> = (0..PER_KEY)
+            .map(|_| {
+                let place = places.take(address(1)).unwrap();
+                place.show("one").unwrap();
+                place.show("one").unwrap();
+                place
+            })
+            .collect();
+        let more = places.take(address(1)).unwrap();
+        more.show("one").unwrap_err();
+        more.show("two").unwrap();
+        all[0].show("two").unwrap();
+        more.show("one").unwrap();
+        drop((all, more));
+        assert!(is_empty(&places));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn strangers_of_an_address_wait_for_those_before_them() {
+        let places = Places::new(1000);
+        let mut taken = Vec::new();
+        for _ in 0..PER_ADDRESS {
+            let place = places.take(address(1)).unwrap();
+            place.turn().await;
+            taken.push(place);
+        }
+        let next = places.take(address(1)).unwrap();
+        let soon = Duration::from_secs(1);
+        assert!(tokio::time::timeout(soon, next.turn()).await.is_err());
+        // Other addresses and proxies do not wait.
+        places.take(address(2)).unwrap().turn().await;
+        places.take(None).unwrap().turn().await;
+        taken[7].show("one").unwrap();
+        next.turn().await;
+        drop((taken, next));
+        assert!(is_empty(&places));
+    }
+
+    #[test]
+    fn an_address_is_a_network_of_ipv6() {
+        let of = |text: &str| network(text.parse().unwrap());
+        assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:1"));
+        assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
+        assert_eq!(of("::ffff:192.0.2.1"), of("192.0.2.1"));
+        assert_ne!(of("192.0.2.1"), of("192.0.2.2"));
+    }
+}

@@ -1,0 +1,88 @@
+//! Certificates, which are read again when their files change.
+
+use std::io;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::SystemTime;
+
+use anyhow::Context as _;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::TlsAcceptor;
+
+use crate::config::Tls;
+
+/// A certificate and its key.
+pub(crate) struct Certificate {
+    files: Tls,
+    current: RwLock<Current>,
+}
+
+struct Current {
+    acceptor: TlsAcceptor,
+    stamp: Stamp,
+}
+
+/// Times and sizes of both files.
+type Stamp = [(SystemTime, u64); 2];
+
+impl Certificate {
+    pub(crate) fn read(files: &Tls) -> anyhow::Result<Self> {
+        // Before the files: a change while they are read is seen the next time.
+        let stamp = stamp(files).context("cannot look at the files of the certificate")?;
+        let acceptor = acceptor(files)?;
+        Ok(Self {
+            files: files.clone(),
+            current: RwLock::new(Current { acceptor, stamp }),
+        })
+    }
+
+    pub(super) fn acceptor(&self) -> TlsAcceptor {
+        let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
+        current.acceptor.clone()
+    }
+
+    /// Reads the files again if they have changed. Returns whether new connections
+    /// use another certificate; if the files cannot be used, they use the one
+    /// before.
+    pub(crate) fn refresh(&self) -> anyhow::Result<bool> {
+        let found = stamp(&self.files).context("cannot look at the files of the certificate")?;
+        let known = self
+            .current
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .stamp;
+        if found == known {
+            return Ok(false);
+        }
+        let read = acceptor(&self.files);
+        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        // Files that cannot be used are looked at again when they change.
+        current.stamp = found;
+        current.acceptor = read?;
+        Ok(true)
+    }
+}
+
+fn stamp(files: &Tls) -> io::Result<Stamp> {
+    let of = |path| {
+        let stat = std::fs::metadata(path)?;
+        io::Result::Ok((stat.modified()?, stat.len()))
+    };
+    Ok([of(&files.certificate)?, of(&files.key)?])
+}
+
+fn acceptor(tls: &Tls) -> anyhow::Result<TlsAcceptor> {
+    let chain = CertificateDer::pem_file_iter(&tls.certificate)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .with_context(|| format!("cannot read {}", tls.certificate.display()))?;
+    let key = PrivateKeyDer::from_pem_file(&tls.key)
+        .with_context(|| format!("cannot read {}", tls.key.display()))?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_single_cert(chain, key)
+        .context("the certificate and its key do not go together")?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
