@@ -63,7 +63,7 @@ impl Running {
         format!("{scheme}://{}", self.address)
     }
 
-    /// Its own certificate is believed, whatever name is in it.
+    /// Returns that only its own certificate is trusted, for every name.
     pub(crate) fn trust(&self) -> Trust {
         match &self.certificate {
             Some(path) => Trust::Only(path.clone()),

@@ -44,7 +44,7 @@ struct Leaving {
     until: Pin<Box<Sleep>>,
     /// The bytes that are still read and dropped.
     left: usize,
-    /// Whether the client was told that nothing more will come.
+    /// Whether the sending side is closed.
     is_shut: bool,
 }
 

@@ -281,7 +281,8 @@ impl Drop for Place {
     }
 }
 
-/// What counts as one address: a client has all of an IPv6 network.
+/// Returns the address that a client counts for. A client has all of an IPv6
+/// network.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {

@@ -31,6 +31,29 @@ async fn open_from(service: &Service, last: u8) -> std::io::Result<TcpStream> {
     socket.connect(address(service).parse().unwrap()).await
 }
 
+/// Sends a request, and reads its answer. The connection stays.
+async fn ask(stream: &mut TcpStream, request: &str) -> String {
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    loop {
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_default();
+        let length = head.lines().find_map(|line| {
+            let (name, value) = line.split_once(": ")?;
+            name.eq_ignore_ascii_case("content-length").then_some(value)
+        });
+        if length.is_some_and(|length| length.parse() == Ok(body.len())) {
+            return answer;
+        }
+        let mut piece = [0; 4096];
+        let length = stream.read(&mut piece).await.unwrap();
+        assert!(
+            length > 0,
+            "the server closed the connection after: {answer}"
+        );
+        answer += std::str::from_utf8(&piece[..length]).unwrap();
+    }
+}
+
 /// Reads until the server closes the connection.
 async fn rest(stream: &mut TcpStream) -> String {
     let mut text = Vec::new();
@@ -46,13 +69,8 @@ async fn names_of_methods_are_not_kept() {
     let mut stream = open(&service).await;
     for n in 0..100 {
         let request = format!("FOO{n} /api/v1/sandboxes HTTP/1.1\r\nhost: x\r\n\r\n");
-        stream.write_all(request.as_bytes()).await.unwrap();
-        let mut answer = vec![0; 16];
-        stream.read_exact(&mut answer).await.unwrap();
-        assert!(answer.starts_with(b"HTTP/1.1 405"), "{answer:?}");
-        // The rest of the answer, which is short.
-        let mut rest = [0; 4096];
-        let _ = stream.read(&mut rest).await.unwrap();
+        let answer = ask(&mut stream, &request).await;
+        assert!(answer.starts_with("HTTP/1.1 405"), "{answer}");
     }
     let metrics = reqwest::get(format!("{}/metrics", service.metrics)).await;
     let metrics = metrics.unwrap().text().await.unwrap();
@@ -118,10 +136,8 @@ async fn connections_that_keep_the_server_waiting_are_closed() {
             let request = format!(
                 "GET /api/v1/projects HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {KEY}\r\n\r\n"
             );
-            stream.write_all(request.as_bytes()).await.unwrap();
-            let mut answer = [0; 4096];
-            let length = stream.read(&mut answer).await.unwrap();
-            assert!(answer[..length].starts_with(b"HTTP/1.1 200"));
+            let answer = ask(&mut stream, &request).await;
+            assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
             tokio::time::sleep(Duration::from_secs(15)).await;
         }
     };
