@@ -14,10 +14,9 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::Args;
 use elevo_core::ErrorCode;
-use elevo_server::{Config, Server, Traces};
+use elevo_server::{Config, Server, Signals, Traces};
 use elevo_store_local::LocalStore;
 use serde_json::json;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::client::Client;
 use crate::data::{Data, Running};
@@ -306,26 +305,4 @@ fn greet(data: &Data, running: &Running, is_new: bool, json: bool) -> anyhow::Re
         output.line(format!("  {command}"))?;
     }
     Ok(output.finish()?)
-}
-
-/// Somebody wants it to end.
-struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
-}
-
-impl Signals {
-    fn new() -> std::io::Result<Self> {
-        Ok(Self {
-            interrupt: signal(SignalKind::interrupt())?,
-            terminate: signal(SignalKind::terminate())?,
-        })
-    }
-
-    async fn next(&mut self) {
-        tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
-        }
-    }
 }

@@ -28,6 +28,7 @@ mod metrics;
 mod outgoing;
 mod room;
 mod serve;
+mod signals;
 mod trace;
 
 pub use admin::admin_socket;
@@ -43,4 +44,5 @@ pub use http::openapi_json;
 pub use installation::{Missing, Refusal};
 pub use outgoing::choose_cryptography;
 pub use serve::{Addresses, Server};
+pub use signals::Signals;
 pub use trace::{TRACE_TARGET, Traces};

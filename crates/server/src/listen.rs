@@ -58,12 +58,12 @@ const REFUSING: Duration = Duration::from_secs(5);
 /// The client of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
-    /// As a trusted proxy says, if there is one.
+    /// The address of the client, which a trusted proxy names.
     pub(crate) address: IpAddr,
     pub(crate) place: Arc<Place>,
 }
 
-/// A listener, and what its connections share.
+/// A listener, and the settings of its connections.
 pub(crate) struct Door {
     pub(crate) listener: TcpListener,
     pub(crate) tls: Option<Arc<Certificate>>,
@@ -110,7 +110,7 @@ impl Door {
                     connections.spawn(guest.attend(stream, tls, stop.clone()));
                 }
                 None => {
-                    // Others are closed without a word.
+                    // Beyond the limit of refusals, connections are closed at once.
                     if let Ok(permit) = refusals.clone().try_acquire_owned() {
                         connections.spawn(async move {
                             let _ = tokio::time::timeout(REFUSING, refuse(stream, tls)).await;
@@ -157,7 +157,7 @@ impl Guest {
         };
         let connection = Connection::new(stream, self.place.clone());
         let guest = Arc::new(self);
-        // At work from here on, and not only when the answer is first asked for.
+        // The request is at work from here on, before its answer is first polled.
         let service = service_fn(move |request| guest.clone().answer(request, guest.place.work()));
         let mut builder = http1::Builder::new();
         // Connection looks after the time of headers.

@@ -9,8 +9,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::Parser;
-use elevo_server::{Config, Refusal, Server, TRACE_TARGET, Traces, settings};
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use elevo_server::{Config, Refusal, Server, Signals, TRACE_TARGET, Traces, settings};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer};
@@ -132,26 +131,4 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         () = signals.next() => tracing::warn!("ended at once by a second signal"),
     }
     Ok(())
-}
-
-/// The signals that end a server.
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl Signals {
-    fn new() -> std::io::Result<Self> {
-        Ok(Self {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-        })
-    }
-
-    async fn next(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-        }
-    }
 }

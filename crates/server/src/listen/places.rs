@@ -94,9 +94,9 @@ impl Places {
         })
     }
 
-    /// Takes a place for a connection from `address`, or from a proxy that many
-    /// clients share if there is none. Returns `None` if there is no place, and
-    /// no stranger to make way.
+    /// Takes a place for a connection from `address`. A connection without an
+    /// address is that of a proxy, which many clients share. Returns `None` if all
+    /// places are taken and no stranger can make way.
     pub(crate) fn take(self: &Arc<Self>, address: Option<IpAddr>) -> Option<Place> {
         let mut state = self.state();
         if state.count >= self.most && !state.evict() {
