@@ -286,6 +286,26 @@ fn what_a_snapshot_does_not_keep_is_reported_once() {
 }
 
 #[test]
+fn a_change_of_mode_leaves_other_names_of_the_file_alone() {
+    let (_, repository) = repository();
+    let place = tempfile::tempdir().unwrap();
+    let at = |name: &str| place.path().join(name);
+    fs::write(at("file"), "x").unwrap();
+    fs::hard_link(at("file"), at("again")).unwrap();
+    let first = read_in(&repository, place.path());
+    let first = snapshot_of(&repository, first);
+    let tree = StateTree::at(&repository, &first);
+    block_on(tree.set_mode(&path("again"), Mode::from_bits(0o755))).unwrap();
+    let second = block_on(tree.commit(info("run it"))).unwrap();
+    let second = block_on(repository.snapshot(second)).unwrap();
+    for (now, next) in [(&first, &second), (&second, &first)] {
+        let present = Present::Recorded(now.clone());
+        write_out(&repository, next, place.path(), &present, &options()).unwrap();
+        assert_eq!(read_in(&repository, place.path()).tree, next.tree);
+    }
+}
+
+#[test]
 fn a_changed_file_is_not_overwritten_without_force() {
     let (_, repository) = repository();
     let before: Model = [("a", "1"), ("b", "1"), ("gone", "1")]

@@ -153,3 +153,28 @@ fn two_equal_increments_of_a_counter_count_twice() {
     assert_eq!(merged["visits"], 7);
     laws::all(&trees);
 }
+
+/// Theirs removed a link that ours moved, and made an equal one at a place that
+/// a file of ours takes. The next merge sees a move that it cannot follow.
+#[test]
+fn a_removal_that_looks_like_a_move_later_is_held_again() {
+    let link = || Node::Link(b"to-0".to_vec());
+    let file = || Node::File(0o644, b"{}\n".to_vec());
+    let model = |nodes: Vec<(&str, Node)>| {
+        let mut model = Model::new();
+        for (at, node) in nodes {
+            edits::put(&mut model, at, node);
+        }
+        model
+    };
+    laws::all(&Trees {
+        base: model(vec![("d/c.json", link()), ("n", link()), ("z", file())]),
+        ours: model(vec![
+            ("a", link()),
+            ("c.json", file()),
+            ("d/c.json", link()),
+            ("z", file()),
+        ]),
+        theirs: model(vec![("c.json/c.json", link()), ("z", link())]),
+    });
+}

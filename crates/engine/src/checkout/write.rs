@@ -195,7 +195,7 @@ impl<'a> Writer<'a> {
             content: before, ..
         }) = &job.before
             && before == content
-            && self.change_mode(parents, job, mode).is_ok()
+            && self.change_mode(parents, job, mode).unwrap_or(false)
         {
             return Ok(done);
         }
@@ -228,11 +228,17 @@ impl<'a> Writer<'a> {
         })
     }
 
-    fn change_mode(&self, parents: &mut Parents<'_>, job: &Job, mode: Mode) -> io::Result<()> {
+    /// Gives a file another mode. Returns `false` if the file has other names,
+    /// which the mode would change as well: such a file is written anew.
+    fn change_mode(&self, parents: &mut Parents<'_>, job: &Job, mode: Mode) -> io::Result<bool> {
         let (parent, name) = parents.of(&job.path)?;
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let fd = rustix::fs::openat(parent, name.as_bytes(), flags, Bits::empty())?;
-        Ok(rustix::fs::fchmod(fd, disk::bits(mode.bits()))?)
+        if rustix::fs::fstat(&fd)?.st_nlink > 1 {
+            return Ok(false);
+        }
+        rustix::fs::fchmod(fd, disk::bits(mode.bits()))?;
+        Ok(true)
     }
 
     /// Creates a file that was not there, taking away what is.

@@ -93,10 +93,14 @@ impl Merge<'_> {
         }
         match (&three.base, &three.theirs) {
             (Some(_), Some(_)) => self.changed_what_moved(path, three).await,
-            (Some(_), None) => match self.renames.theirs.get(path).cloned() {
-                Some(to) => self.moved(path.clone(), to).await,
-                None => self.removed_what_moved(path, three).await,
-            },
+            (Some(_), None) => {
+                if let Some(to) = self.renames.theirs.get(path).cloned()
+                    && self.moved(path.clone(), to).await?
+                {
+                    return Ok(true);
+                }
+                self.removed_what_moved(path, three).await
+            }
             (None, Some(_)) => match self.renames.theirs_by_target.get(path).cloned() {
                 Some(from) => self.moved(from, path.clone()).await,
                 None => Ok(false),
