@@ -1,6 +1,8 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::NetworkMode;
+
 /// What a key may be used for.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, ToSchema,
@@ -123,6 +125,45 @@ pub struct KeyLimits {
     /// Sandboxes at a time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandboxes: Option<u32>,
+    /// Container runtimes that its sandboxes may name, of those that the server
+    /// and the tenant allow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runtimes: Option<Vec<String>>,
+    /// Networks that its sandboxes may have, of those that the server and the
+    /// tenant allow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub networks: Option<Vec<NetworkMode>>,
+}
+
+/// How much a tenant may have. An absent limit is that of the server's settings.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct TenantLimits {
+    /// Sandboxes at a time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandboxes: Option<u32>,
+    /// Memory of all its sandboxes, as `16g`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<String>,
+    /// Disk of all its sandboxes, as `100g`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk: Option<String>,
+    /// Workspaces, in sandboxes and without.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspaces: Option<u32>,
+    /// Projects.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub projects: Option<u32>,
+    /// Requests of all its keys in a minute.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests_per_minute: Option<u32>,
+    /// Container runtimes that its sandboxes may name, of those that the server
+    /// allows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runtimes: Option<Vec<String>>,
+    /// Networks that its sandboxes may have, of those that the server allows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub networks: Option<Vec<NetworkMode>>,
 }
 
 /// A wish for a key.
@@ -227,6 +268,25 @@ pub struct CreateTenant {
     /// Its name.
     #[schema(min_length = 1, max_length = 100)]
     pub name: String,
+    /// How much it may have.
+    #[serde(default)]
+    pub limits: TenantLimits,
+}
+
+/// A change of a tenant. Absent fields stay as they are.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ChangeTenant {
+    /// Another name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 100)]
+    pub name: Option<String>,
+    /// Other limits, which replace all that it has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limits: Option<TenantLimits>,
+    /// Whether its keys are refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suspended: Option<bool>,
 }
 
 /// An owner of keys, snapshots and sandboxes. Nothing crosses tenants.
@@ -239,6 +299,11 @@ pub struct Tenant {
     pub name: String,
     /// When it was added.
     pub created_at: String,
+    /// How much it may have.
+    pub limits: TenantLimits,
+    /// Since when its keys are refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suspended_at: Option<String>,
 }
 
 /// A tenant that was just added, with the key of its owner.

@@ -24,8 +24,8 @@ pub use admin::{BackupMade, MakeBackup, QuarantineList, Quarantined, UnreadWorks
 pub use error::{ErrorBody, ErrorEnvelope};
 pub use event::{Event, EventPage};
 pub use keys::{
-    Agent, AgentList, CreateAgent, CreateKey, CreateTenant, Key, KeyLimits, KeyList, NewKey,
-    NewTenant, Scope, Tenant, TenantList,
+    Agent, AgentList, ChangeTenant, CreateAgent, CreateKey, CreateTenant, Key, KeyLimits, KeyList,
+    NewKey, NewTenant, Scope, Tenant, TenantLimits, TenantList,
 };
 pub use process::{
     CommandInfo, CommandInput, CommandList, CommandResult, CommandStarted, Encoding, Kill,

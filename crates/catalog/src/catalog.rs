@@ -49,6 +49,13 @@ pub trait Catalog: Projects + Events + fmt::Debug + Send + Sync {
     /// All tenants, oldest first.
     async fn tenants(&self) -> Result<Vec<Tenant>>;
 
+    /// A tenant by its id.
+    async fn tenant(&self, id: TenantId) -> Result<Option<Tenant>>;
+
+    /// Gives a tenant another name, other limits and another suspension. Returns
+    /// `false` if there is none. `Exists` if its name is taken.
+    async fn change_tenant(&self, tenant: &Tenant) -> Result<bool>;
+
     /// Adds an agent. `Exists` if its tenant has one of that id or name.
     async fn add_agent(&self, agent: &Agent) -> Result<()>;
 

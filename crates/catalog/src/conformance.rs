@@ -96,6 +96,7 @@ macro_rules! conformance_tests {
             of_changes_at_once_one_wins
             changes_of_different_parts_all_arrive
             limits_hold_however_many_add_at_once
+            limits_of_tenants_hold_in_the_transaction_that_adds
             keys_of_one_agent_count_together
             what_is_being_removed_does_not_count
             a_batch_beyond_a_limit_adds_nothing
@@ -215,11 +216,7 @@ fn at(seconds: i64) -> Timestamp {
 }
 
 fn tenant(id: TenantId, name: &str) -> Tenant {
-    Tenant {
-        id,
-        name: name.into(),
-        created: at(1),
-    }
+    Tenant::new(id, name, at(1))
 }
 
 fn agent(tenant: TenantId, id: &str) -> Agent {

@@ -83,7 +83,7 @@ pub enum Error {
         /// Of what there are too many.
         which: Limit,
         /// How many there may be.
-        limit: u32,
+        limit: u64,
     },
     /// The call itself cannot be served: a text, a time or a number is out of
     /// bounds. Nothing changed.
@@ -162,6 +162,16 @@ pub enum Limit {
     SandboxesOfKey,
     /// Sandboxes of everybody.
     Sandboxes,
+    /// Sandboxes of one tenant.
+    SandboxesOfTenant,
+    /// Bytes of memory of the sandboxes of one tenant.
+    MemoryOfTenant,
+    /// Bytes of disk of the sandboxes of one tenant.
+    DiskOfTenant,
+    /// Workspaces of one tenant.
+    WorkspacesOfTenant,
+    /// Projects of one tenant.
+    ProjectsOfTenant,
     /// Tenants.
     Tenants,
     /// Agents of one tenant.
@@ -181,6 +191,11 @@ impl fmt::Display for Limit {
         f.write_str(match self {
             Self::SandboxesOfKey => "sandboxes for this key",
             Self::Sandboxes => "sandboxes here",
+            Self::SandboxesOfTenant => "sandboxes of this tenant",
+            Self::MemoryOfTenant => "bytes of memory for the sandboxes of this tenant",
+            Self::DiskOfTenant => "bytes of disk for the sandboxes of this tenant",
+            Self::WorkspacesOfTenant => "workspaces of this tenant",
+            Self::ProjectsOfTenant => "projects of this tenant",
             Self::Tenants => "tenants",
             Self::Agents => "agents of a tenant",
             Self::Keys => "keys of a tenant",

@@ -46,9 +46,9 @@ pub use records::{
     Agent, ApiKey, Attempt, BaseMove, Delivery, DeliveryState, Event, EventKind, EventQuery,
     FileVersion, KeyLimits, Landed, LandedStep, Landing, LandingKind, LogEntry, NewEvent,
     PathChange, Project, ProjectChange, ProjectPolicy, ProjectQuery, Retention, Review,
-    ReviewChange, ReviewQuery, ReviewState, ReviewStep, Sandbox, Sides, Step, Tag, Template,
-    Tenant, Unkept, UnkeptQuery, Unsettled, VersionKind, Webhook, Workspace, WorkspaceChange,
-    WorkspaceQuery, WorkspaceState,
+    ReviewChange, ReviewQuery, ReviewState, ReviewStep, Sandbox, Sides, Step, TENANT_LIMITS, Tag,
+    Template, Tenant, TenantLimits, Unkept, UnkeptQuery, Unsettled, VersionKind, Webhook,
+    Workspace, WorkspaceChange, WorkspaceQuery, WorkspaceState,
 };
 pub use request::{Begun, IdempotentRequest, RequestRun};
 pub use roots::{RootPlace, Roots};

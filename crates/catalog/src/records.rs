@@ -36,6 +36,66 @@ pub struct Tenant {
     pub name: String,
     /// When it was made.
     pub created: Timestamp,
+    /// How much it may have.
+    pub limits: TenantLimits,
+    /// Since when its keys are refused.
+    pub suspended: Option<Timestamp>,
+}
+
+impl Tenant {
+    /// A tenant with the limits of the server.
+    pub fn new(id: TenantId, name: impl Into<String>, created: Timestamp) -> Self {
+        Self {
+            id,
+            name: name.into(),
+            created,
+            limits: TenantLimits::default(),
+            suspended: None,
+        }
+    }
+}
+
+/// The name of the setting that has the limits of tenants without their own.
+pub const TENANT_LIMITS: &str = "tenant-limits";
+
+/// How much a tenant may have. An absent limit of a tenant is that of the
+/// setting [`TENANT_LIMITS`]; one that is absent there as well is none.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TenantLimits {
+    /// Sandboxes that are there at one time.
+    pub sandboxes: Option<u32>,
+    /// Bytes of memory of all its sandboxes.
+    pub memory: Option<u64>,
+    /// Bytes of disk of all its sandboxes.
+    pub disk: Option<u64>,
+    /// Workspaces, in sandboxes and without.
+    pub workspaces: Option<u32>,
+    /// Projects.
+    pub projects: Option<u32>,
+    /// Requests of all its keys in a minute.
+    pub requests_per_minute: Option<u32>,
+    /// Container runtimes that its sandboxes may name.
+    pub runtimes: Option<Vec<String>>,
+    /// Networks that its sandboxes may have.
+    pub networks: Option<Vec<String>>,
+}
+
+impl TenantLimits {
+    /// These, and those of `other` where these are absent.
+    #[must_use]
+    pub fn or(&self, other: &Self) -> Self {
+        Self {
+            sandboxes: self.sandboxes.or(other.sandboxes),
+            memory: self.memory.or(other.memory),
+            disk: self.disk.or(other.disk),
+            workspaces: self.workspaces.or(other.workspaces),
+            projects: self.projects.or(other.projects),
+            requests_per_minute: self.requests_per_minute.or(other.requests_per_minute),
+            runtimes: self.runtimes.clone().or_else(|| other.runtimes.clone()),
+            networks: self.networks.clone().or_else(|| other.networks.clone()),
+        }
+    }
 }
 
 /// A principal inside a tenant.
@@ -77,7 +137,7 @@ pub struct ApiKey {
 }
 
 /// How much a key may be used. `None` is without limit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct KeyLimits {
     /// Sandboxes made in a minute.
@@ -88,6 +148,10 @@ pub struct KeyLimits {
     pub requests_per_minute: Option<u32>,
     /// Sandboxes that are there at one time.
     pub sandboxes: Option<u32>,
+    /// Container runtimes that its sandboxes may name.
+    pub runtimes: Option<Vec<String>>,
+    /// Networks that its sandboxes may have.
+    pub networks: Option<Vec<String>>,
 }
 
 /// A container with a workspace, or what is left of it.

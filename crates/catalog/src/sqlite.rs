@@ -18,6 +18,7 @@ mod log;
 mod look;
 mod owners;
 mod projects;
+mod quotas;
 mod removal;
 mod requests;
 mod retention;
@@ -121,6 +122,14 @@ impl Catalog for SqliteCatalog {
 
     async fn tenants(&self) -> Result<Vec<Tenant>> {
         owners::tenants(&self.database).await
+    }
+
+    async fn tenant(&self, id: TenantId) -> Result<Option<Tenant>> {
+        owners::tenant(&self.database, id).await
+    }
+
+    async fn change_tenant(&self, tenant: &Tenant) -> Result<bool> {
+        owners::change_tenant(&self.database, tenant).await
     }
 
     async fn add_agent(&self, agent: &Agent) -> Result<()> {

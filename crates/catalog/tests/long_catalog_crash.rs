@@ -56,11 +56,7 @@ async fn open(directory: &Path) -> SqliteCatalog {
 
 /// Adds the tenant and the key, unless an earlier victim has.
 async fn furnish(catalog: &SqliteCatalog) {
-    let tenant = Tenant {
-        id: TENANT,
-        name: "local".into(),
-        created: NOW,
-    };
+    let tenant = Tenant::new(TENANT, "local", NOW);
     let key = ApiKey {
         id: "key".into(),
         tenant: TENANT,

@@ -81,6 +81,12 @@ error_codes! {
         "List the agents with `GET /api/v1/agents`, or add one there.";
     NameTaken = 1005, "NAME_TAKEN", 409, "ALREADY_EXISTS", Never,
         "Choose another name.";
+    TenantSuspended = 1006, "TENANT_SUSPENDED", 403, "PERMISSION_DENIED", AfterChange,
+        "Ask the operator of the server why the tenant is suspended.";
+    QuotaExceeded = 1007, "QUOTA_EXCEEDED", 429, "RESOURCE_EXHAUSTED", AfterChange,
+        "Remove sandboxes, workspaces or projects that are no longer needed, or have the limits of the tenant raised.";
+    TenantNotFound = 1008, "TENANT_NOT_FOUND", 404, "NOT_FOUND", Never,
+        "List the tenants with `GET /api/v1/tenants`.";
     SandboxNotFound = 2001, "SANDBOX_NOT_FOUND", 404, "NOT_FOUND", Never,
         "Check the id; sandboxes are removed when they expire. `elevo sandbox ls` lists yours.";
     TemplateNotFound = 2002, "TEMPLATE_NOT_FOUND", 404, "NOT_FOUND", Never,

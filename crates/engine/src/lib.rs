@@ -54,7 +54,7 @@ pub use patch::{PatchOptions, patch, quoted, rename_patch};
 pub use progress::Progress;
 pub use renames::{Rename, WithRenames, renames};
 pub use repair::{Repaired, Source, repair};
-pub use repository::{DEFAULT_CACHE_BYTES, Repository};
+pub use repository::{DEFAULT_CACHE_BYTES, NodeCache, Repository};
 #[doc(hidden)]
 pub use stat_cache::read_any_stat_cache;
 pub use stat_cache::{NewStatCache, StatCache};

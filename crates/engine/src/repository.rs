@@ -23,9 +23,30 @@ use crate::store::{Collection, Commit, Committed, Depth, Object, Store, StoreErr
 pub struct Repository {
     store: Arc<dyn Store>,
     tenant: TenantId,
-    cache: Arc<Cache<ObjectKey, CachedNode, ByBytes>>,
+    cache: NodeCache,
     recent: Option<Arc<Cache<Hash, Bytes, ByBytes>>>,
     ahead: Arc<Ahead>,
+}
+
+/// Nodes already taken apart, which the repositories of all tenants of a process
+/// can share. Cloning is cheap and shares the cache.
+#[derive(Clone)]
+pub struct NodeCache(Arc<Cache<(TenantId, ObjectKey), CachedNode, ByBytes>>);
+
+impl fmt::Debug for NodeCache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NodeCache")
+            .field("weight", &self.0.weight())
+            .finish_non_exhaustive()
+    }
+}
+
+impl NodeCache {
+    /// A cache that keeps about `bytes` of nodes in memory.
+    pub fn new(bytes: u64) -> Self {
+        let nodes = (bytes / 8192).max(16) as usize;
+        Self(Arc::new(Cache::with_weighter(nodes, bytes, ByBytes)))
+    }
 }
 
 /// Held by who has put objects ahead of a commit.
@@ -46,12 +67,16 @@ impl Repository {
     /// The objects of `tenant` in `store`, keeping about `cache_bytes` of
     /// nodes in memory.
     pub fn new(store: Arc<dyn Store>, tenant: TenantId, cache_bytes: u64) -> Self {
-        let nodes = (cache_bytes / 8192).max(16) as usize;
-        let cache = Arc::new(Cache::with_weighter(nodes, cache_bytes, ByBytes));
+        Self::with_cache(store, tenant, &NodeCache::new(cache_bytes))
+    }
+
+    /// The objects of `tenant` in `store`, keeping nodes in a cache that other
+    /// tenants share.
+    pub fn with_cache(store: Arc<dyn Store>, tenant: TenantId, cache: &NodeCache) -> Self {
         Self {
             store,
             tenant,
-            cache,
+            cache: cache.clone(),
             recent: None,
             ahead: Arc::default(),
         }
@@ -263,18 +288,17 @@ impl Repository {
 
     /// Whether a node can be had without asking the store.
     pub(crate) fn is_cached<I: TreeItem>(&self, hash: Hash) -> bool {
-        self.cache.contains_key(&ObjectKey {
-            kind: I::KIND,
-            hash,
-        })
+        self.cache.0.contains_key(&self.cache_key::<I>(hash))
     }
 
     fn cached<I: TreeItem>(&self, hash: Hash) -> Option<Arc<Node<I>>> {
-        let found = self.cache.get(&ObjectKey {
-            kind: I::KIND,
-            hash,
-        })?;
+        let found = self.cache.0.get(&self.cache_key::<I>(hash))?;
         I::from_cached(&found)
+    }
+
+    fn cache_key<I: TreeItem>(&self, hash: Hash) -> (TenantId, ObjectKey) {
+        let kind = I::KIND;
+        (self.tenant, ObjectKey { kind, hash })
     }
 
     fn admit<I: TreeItem>(&self, key: ObjectKey, data: Option<Bytes>) -> Result<Arc<Node<I>>> {
@@ -291,13 +315,7 @@ impl Repository {
             node: I::to_cached(node.clone()),
             bytes,
         };
-        self.cache.insert(
-            ObjectKey {
-                kind: I::KIND,
-                hash,
-            },
-            cached,
-        );
+        self.cache.0.insert(self.cache_key::<I>(hash), cached);
     }
 
     /// Turns finished nodes into objects to be stored, and remembers them.
@@ -362,8 +380,8 @@ tree_item!(ChunkItem, ChunkList);
 #[derive(Clone)]
 struct ByBytes;
 
-impl Weighter<ObjectKey, CachedNode> for ByBytes {
-    fn weight(&self, _: &ObjectKey, node: &CachedNode) -> u64 {
+impl Weighter<(TenantId, ObjectKey), CachedNode> for ByBytes {
+    fn weight(&self, _: &(TenantId, ObjectKey), node: &CachedNode) -> u64 {
         200 + 4 * node.bytes as u64
     }
 }

@@ -3,6 +3,7 @@
 mod archives;
 mod backing_up;
 mod clearing;
+mod content;
 mod diff;
 mod events;
 mod expiry;
@@ -54,6 +55,7 @@ use crate::room::Room;
 use parts::Tenants;
 use pool::Pool;
 
+pub(crate) use content::Content;
 pub(crate) use diff::DiffQuery;
 pub(crate) use events::{EventsQuery, Following, out as event_out};
 pub(crate) use garbage::GarbageSchedule;
@@ -62,7 +64,7 @@ pub use parts::Parts;
 pub(crate) use parts::tenant_from;
 pub(crate) use pool::Pool as WarmPool;
 pub(crate) use principal::Principal;
-pub(crate) use processes::{Reading, Streamed, exit_code};
+pub(crate) use processes::{Ended, Reading, Streamed, exit_code};
 pub(crate) use projects::{Looks, OnConflict, PageQuery, ReviewsQuery, Side};
 pub(crate) use sandboxes::{ListQuery, LogsQuery};
 pub(crate) use stopping::Phase;
@@ -111,6 +113,7 @@ pub struct App {
     unreleased: std::sync::atomic::AtomicBool,
     missing: lost::Missing,
     stopping: stopping::Stopping,
+    known_tenants: tenants::KnownTenants,
     /// The last look at the catalog and the engine.
     probed: Mutex<Option<system::Probed>>,
     pub(crate) started: Instant,
@@ -161,6 +164,7 @@ impl App {
             unreleased: std::sync::atomic::AtomicBool::default(),
             missing: lost::Missing::default(),
             stopping: stopping::Stopping::default(),
+            known_tenants: tenants::KnownTenants::default(),
             probed: Mutex::default(),
             started: crate::clock::instant(),
             config,

@@ -51,6 +51,12 @@ pub struct Config {
     pub sandbox_user: (u32, u32),
     /// What sandboxes reach if they don't say.
     pub default_network: NetworkMode,
+    /// What sandboxes may reach.
+    pub networks: Vec<NetworkMode>,
+    /// The runtime of containers, if not the engine's own.
+    pub default_runtime: Option<String>,
+    /// Other runtimes that sandboxes may name.
+    pub runtimes: Vec<String>,
     /// How workspaces are made; the best way that works here if not set.
     pub provider: Option<String>,
     /// The size of the file of the pool of workspaces, if one has to be made.
@@ -206,6 +212,8 @@ pub struct Limits {
     pub connections: u32,
     /// What ordinary keys may do in a minute, and have at a time.
     pub key: elevo_catalog::KeyLimits,
+    /// Limits of a tenant that has none of its own.
+    pub tenant: elevo_catalog::TenantLimits,
     /// The size of an archive that is sent to the server.
     pub max_archive: u64,
 }
@@ -274,6 +282,18 @@ const SETTINGS: &[(&str, &str)] = &[
     (
         "DEFAULT_NETWORK",
         "what sandboxes reach: none or internet [internet]",
+    ),
+    (
+        "NETWORKS",
+        "networks that sandboxes may have, with commas [none,internet]",
+    ),
+    (
+        "DEFAULT_RUNTIME",
+        "the runtime of containers, as runsc [that of the engine]",
+    ),
+    (
+        "RUNTIMES",
+        "other runtimes that sandboxes may name, with commas [none]",
     ),
     (
         "WORKSPACE_PROVIDER",
@@ -384,6 +404,24 @@ const SETTINGS: &[(&str, &str)] = &[
     (
         "KEY_SANDBOXES",
         "sandboxes of an ordinary key at a time [10]",
+    ),
+    (
+        "TENANT_SANDBOXES",
+        "sandboxes of a tenant at a time [as many as the server has]",
+    ),
+    (
+        "TENANT_MEMORY",
+        "memory of all sandboxes of a tenant [no limit]",
+    ),
+    (
+        "TENANT_DISK",
+        "disk of all sandboxes of a tenant [no limit]",
+    ),
+    ("TENANT_WORKSPACES", "workspaces of a tenant [1000]"),
+    ("TENANT_PROJECTS", "projects of a tenant [1000]"),
+    (
+        "RATE_TENANT",
+        "requests of all keys of a tenant in a minute [no limit]",
     ),
     ("MAX_ARCHIVE", "size of an archive that is sent in [1g]"),
     (

@@ -137,9 +137,17 @@ impl From<elevo_catalog::Error> for Failure {
             Error::Dropped { .. } => ErrorCode::VersionDropped,
             Error::WrongState { .. } | Error::Removing => ErrorCode::SandboxWrongState,
             Error::LimitReached {
-                which: Limit::Sandboxes | Limit::SandboxesOfKey,
+                which: Limit::Sandboxes | Limit::SandboxesOfKey | Limit::SandboxesOfTenant,
                 ..
             } => ErrorCode::SandboxLimitExceeded,
+            Error::LimitReached {
+                which:
+                    Limit::MemoryOfTenant
+                    | Limit::DiskOfTenant
+                    | Limit::WorkspacesOfTenant
+                    | Limit::ProjectsOfTenant,
+                ..
+            } => ErrorCode::QuotaExceeded,
             Error::LimitReached { .. } => {
                 let failure = Self::new(ErrorCode::ResourceRefused, error.to_string());
                 return failure.remediation("Remove those that are no longer needed.");

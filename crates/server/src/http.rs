@@ -4,6 +4,7 @@ mod admin;
 mod answer;
 mod audit;
 mod changes;
+mod enter;
 mod events;
 mod files;
 mod growth;
@@ -23,6 +24,7 @@ mod system;
 mod tags;
 mod tar;
 mod templates;
+mod upload;
 mod webhooks;
 mod workspaces;
 
@@ -79,6 +81,18 @@ const BODY: usize = 2 << 20;
 )]
 struct Description;
 
+/// The length of the largest body of a route, or `None` if the body is an archive,
+/// which is not read into memory.
+fn body_limit(path: &str) -> Option<usize> {
+    match path {
+        "/api/v1/snapshots"
+        | "/api/v1/sandboxes/{id}/archive"
+        | "/api/v1/projects/{id}/archive" => None,
+        "/api/v1/projects/{id}/apply" => Some(changes::BODY),
+        _ => Some(BODY),
+    }
+}
+
 /// Every route with its description.
 fn routes() -> OpenApiRouter<Shared> {
     OpenApiRouter::with_openapi(Description::openapi())
@@ -134,6 +148,7 @@ fn routes() -> OpenApiRouter<Shared> {
         .routes(routes!(keys::revoke))
         .routes(routes!(keys::create_agent, keys::list_agents))
         .routes(routes!(keys::create_tenant, keys::list_tenants))
+        .routes(routes!(keys::change_tenant))
         .routes(routes!(events::events))
         .routes(routes!(webhooks::create, webhooks::list))
         .routes(routes!(webhooks::remove))
@@ -164,7 +179,9 @@ pub(crate) fn router(shared: Shared) -> Router {
     let (router, _) = routes().split_for_parts();
     router
         .route("/openapi.json", any(system::openapi))
+        .layer(from_fn_with_state(shared.clone(), enter::apart))
         .layer(from_fn_with_state(shared.clone(), idempotent::once))
+        .layer(from_fn_with_state(shared.clone(), enter::enter))
         .layer(DefaultBodyLimit::max(BODY))
         .method_not_allowed_fallback(async || {
             let message = "this path has no such method";

@@ -28,6 +28,7 @@ mod metrics;
 mod outgoing;
 mod room;
 mod serve;
+mod share;
 mod signals;
 mod trace;
 

@@ -8,7 +8,7 @@ use super::{
 use crate::catalog::Catalog;
 use crate::error::{Error, Limit, Result};
 use crate::query::{AddLimits, SandboxQuery};
-use crate::records::Sandbox;
+use crate::records::{Sandbox, TENANT_LIMITS, TenantLimits};
 
 const PER_KEY: AddLimits = AddLimits {
     per_key: Some(2),
@@ -18,7 +18,7 @@ const PER_KEY: AddLimits = AddLimits {
 fn assert_limited(result: Result<()>, limited: Limit, at_most: u32) {
     match result {
         Err(Error::LimitReached { which, limit }) => {
-            assert_eq!((which, limit), (limited, at_most));
+            assert_eq!((which, limit), (limited, u64::from(at_most)));
         }
         other => panic!("there should be too many: {other:?}"),
     }
@@ -133,4 +133,60 @@ pub async fn a_batch_beyond_a_limit_adds_nothing(place: &impl Place) {
     assert!(there.is_empty(), "{there:?}");
     let added = catalog.add_sandboxes(&both[..2], PER_KEY).await;
     added.expect("as many as there may be");
+}
+
+/// Promise 7 for tenants: their own limits, or else those of the setting.
+pub async fn limits_of_tenants_hold_in_the_transaction_that_adds(place: &impl Place) {
+    let handles = [furnished(place).await, place.open().await];
+    let catalog = &handles[0];
+    let default = TenantLimits {
+        sandboxes: Some(2),
+        workspaces: Some(1),
+        projects: Some(1),
+        ..TenantLimits::default()
+    };
+    let default = serde_json::to_string(&default).expect("JSON");
+    let set = catalog.set_setting(TENANT_LIMITS, &default).await;
+    set.expect("setting");
+    let mut alice = catalog.tenant(ALICE).await.expect("tenant").expect("Alice");
+    alice.limits.sandboxes = Some(4);
+    assert!(catalog.change_tenant(&alice).await.expect("changed"));
+    assert_eq!(
+        catalog.tenant(ALICE).await.expect("tenant"),
+        Some(alice.clone())
+    );
+    for (tenant, room) in [(ALICE, 4), (BOB, 2)] {
+        let adds = (0..16).map(|n| {
+            let one = sandbox(tenant, &format!("{tenant}-{n}"));
+            let catalog = &handles[n % 2];
+            async move { catalog.add_sandbox(&one, AddLimits::default()).await }
+        });
+        let mut added = 0;
+        for result in join_all(adds).await {
+            match result {
+                Ok(()) => added += 1,
+                Err(Error::LimitReached { which, .. }) => {
+                    assert_eq!(which, Limit::SandboxesOfTenant);
+                }
+                Err(other) => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(added, room);
+    }
+    // Memory is counted by the specs of the sandboxes.
+    alice.limits.sandboxes = Some(100);
+    let mut large = sandbox(ALICE, "large");
+    large.spec = serde_json::json!({"memory": 1 << 30});
+    for (limit, fits) in [(1 << 30, false), (1 << 40, true)] {
+        alice.limits.memory = Some(limit);
+        assert!(catalog.change_tenant(&alice).await.expect("changed"));
+        match catalog.add_sandbox(&large, AddLimits::default()).await {
+            Ok(()) => assert!(fits),
+            Err(Error::LimitReached { which, .. }) => {
+                assert!(!fits);
+                assert_eq!(which, Limit::MemoryOfTenant);
+            }
+            Err(other) => panic!("{other:?}"),
+        }
+    }
 }

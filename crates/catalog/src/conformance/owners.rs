@@ -52,6 +52,7 @@ pub async fn a_key_is_found_by_its_hash_whatever_became_of_it(place: &impl Place
             commands_per_minute: Some(1),
             requests_per_minute: Some(u32::MAX),
             sandboxes: None,
+            ..KeyLimits::default()
         },
         expires: Some(at(-5)),
         revoked: Some(at(4)),

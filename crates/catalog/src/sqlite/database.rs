@@ -183,7 +183,7 @@ pub(super) async fn check_room(
     if there >= i64::from(MAX_LISTED) {
         return Err(Error::LimitReached {
             which,
-            limit: MAX_LISTED,
+            limit: MAX_LISTED.into(),
         });
     }
     Ok(())

@@ -5,7 +5,7 @@ use serde_json::Value;
 use sqlx::{QueryBuilder, Sqlite, SqliteConnection};
 
 use super::database::Database;
-use super::{failure, lists, rows};
+use super::{failure, lists, quotas, rows};
 use crate::bounds::{self, MAX_POLICY_BYTES, micros};
 use crate::error::{Error, Kind, Result};
 use crate::query::Page;
@@ -70,6 +70,7 @@ pub(super) async fn add(database: &Database, project: &Project, policy: &Value) 
         .execute(&mut *transaction)
         .await
         .map_err(failure::of)?;
+    quotas::check_projects(&mut transaction, project.tenant).await?;
     transaction.commit().await
 }
 

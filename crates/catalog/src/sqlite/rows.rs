@@ -19,6 +19,8 @@ pub(super) fn tenant(row: &SqliteRow) -> Result<Tenant> {
         id: tenant_id(row, "id")?,
         name: get(row, "name")?,
         created: time(row, "created")?,
+        limits: json(row, "limits")?,
+        suspended: optional_time(row, "suspended")?,
     })
 }
 

@@ -6,7 +6,7 @@ use elevo_core::{TenantId, Timestamp};
 use sqlx::SqliteConnection;
 
 use super::database::Database;
-use super::{events, failure, rows};
+use super::{events, failure, quotas, rows};
 use crate::bounds::{self, MAX_BATCH, micros};
 use crate::change::SandboxChange;
 use crate::error::{Error, Kind, Limit, Result};
@@ -78,6 +78,10 @@ async fn check_limits(
     sandboxes: &[Sandbox],
     limits: AddLimits,
 ) -> Result<()> {
+    let tenants: BTreeSet<_> = sandboxes.iter().map(|it| it.tenant).collect();
+    for tenant in tenants {
+        quotas::check_sandboxes(connection, tenant).await?;
+    }
     if let Some(limit) = limits.total {
         let count = sqlx::query_scalar(COUNT_ALL);
         let there = count.fetch_one(&mut *connection).await;
@@ -99,6 +103,7 @@ async fn check_limits(
 
 fn check(there: i64, which: Limit, limit: u32) -> Result<()> {
     if there > i64::from(limit) {
+        let limit = limit.into();
         return Err(Error::LimitReached { which, limit });
     }
     Ok(())

@@ -39,7 +39,7 @@ pub(super) async fn add(database: &Database, webhook: &Webhook) -> Result<()> {
             .await
             .map_err(failure::of)?;
         if there >= i64::from(bounds::MAX_WEBHOOKS) {
-            let (which, limit) = (Limit::Webhooks, bounds::MAX_WEBHOOKS);
+            let (which, limit) = (Limit::Webhooks, bounds::MAX_WEBHOOKS.into());
             return Err(Error::LimitReached { which, limit });
         }
     }

@@ -4,7 +4,7 @@ use elevo_core::{TenantId, Timestamp};
 use sqlx::{QueryBuilder, Sqlite, SqliteConnection};
 
 use super::database::Database;
-use super::{events, failure, lists, projects, retention, rows, unsettled};
+use super::{events, failure, lists, projects, quotas, retention, rows, unsettled};
 use crate::bounds::{self, MAX_SYNC_BYTES, micros};
 use crate::error::{Error, Kind, Result};
 use crate::query::Page;
@@ -66,6 +66,7 @@ pub(super) async fn add(database: &Database, workspace: &Workspace) -> Result<()
         .execute(&mut *transaction)
         .await
         .map_err(failure::of_adding(Kind::Workspace))?;
+    quotas::check_workspaces(&mut transaction, workspace.tenant).await?;
     transaction.commit().await
 }
 

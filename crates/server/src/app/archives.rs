@@ -27,7 +27,7 @@ impl App {
         let repository = self.homes.repository(who.tenant);
         let info = info(who, "imported from an archive".into());
         let limits = archive::limits(self.config.limits.max_archive);
-        let imported = parts::blocking(move || {
+        let imported = self.homes.blocking(who.tenant, move || {
             let received = receive(&repository, from, limits)?;
             let id = block_on(received.state.commit(info))?;
             Ok((id, received.losses))
@@ -50,7 +50,8 @@ impl App {
         who.needs(Scope::Files)?;
         let (root, path) = self.archive_place(who, id, path).await?;
         let pack = move || Ok(archive::pack(&root, &path, out)?);
-        Ok(parts::blocking(pack))
+        let turn = self.homes.shares.packing(who.tenant).await?;
+        Ok(turn.run(pack))
     }
 
     /// Unpacks a tar at a path of a workspace.
@@ -70,7 +71,8 @@ impl App {
                 .then_some(self.config.sandbox_user),
             limit: self.config.limits.max_archive,
         };
-        parts::blocking(move || Ok(archive::unpack(&root, &path, from, rules)?)).await
+        let unpacking = move || Ok(archive::unpack(&root, &path, from, rules)?);
+        self.homes.blocking(who.tenant, unpacking).await
     }
 
     async fn archive_place(

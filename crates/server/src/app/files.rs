@@ -17,7 +17,7 @@ use tracing::Instrument;
 use crate::app::kept::{Kept, no_snapshot, writing};
 use crate::app::repeated::ids_for_forks;
 use crate::app::sandboxes::{NewSandbox, container_of, failed};
-use crate::app::spec::{self, Spec};
+use crate::app::spec::{self, Boundary, Spec};
 use crate::app::starting::Source;
 use crate::app::{App, Once, Principal, archives, keys, parts};
 use crate::clock;
@@ -137,7 +137,7 @@ impl App {
         }
         let repository = self.homes.repository(who.tenant);
         let info = info(who, format!("imported from {}", path.display()));
-        let imported = parts::blocking(move || {
+        let imported = self.homes.blocking(who.tenant, move || {
             let _writing = writing(&repository)?;
             let (id, ..) = archives::import(&repository, &path, info)?;
             block_on(Kept::of(&repository, id))
@@ -180,6 +180,7 @@ impl App {
         }
         let origin = self.visible(who, id).await?;
         let mut spec = Spec::of(&origin)?;
+        Boundary::of(&self.config, who).check(&spec)?;
         if wish.timeout_seconds.is_some() {
             spec.timeout = spec::timeout(wish.timeout_seconds, &self.config.limits)?;
         }

@@ -16,7 +16,7 @@ use elevo_objects::SnapshotId;
 use tokio::runtime::Handle;
 
 use crate::app::projects::Dropping;
-use crate::app::{App, Principal, parts};
+use crate::app::{App, Principal};
 use crate::clock;
 use crate::failure::{Failure, Result};
 use crate::installation;
@@ -306,21 +306,23 @@ impl App {
         let repository = self.homes.repository(tenant);
         let (catalog, workspaces) = (self.catalog.clone(), self.homes.directory(tenant));
         let (handle, progress) = (Handle::current(), self.collecting.next());
-        parts::blocking(move || {
-            let catalogued = catalogued(handle, catalog, tenant, dropped.would_be);
-            let workspaces = std::iter::once_with(move || {
-                elevo_workspace::needed_snapshots(&workspaces).map_err(unreadable)
-            });
-            let mut roots = catalogued.chain(workspaces).flat_map(roots);
-            let began = clock::instant();
-            let mut wait = |_| {
-                std::thread::sleep(Duration::from_millis(20));
-                began.elapsed() < PATIENCE
-            };
-            let report = collect_garbage(&repository, &mut roots, &options, &mut wait, &progress);
-            Ok((dropped.count, report.map_err(not_collected)?))
-        })
-        .await
+        self.homes
+            .blocking(tenant, move || {
+                let catalogued = catalogued(handle, catalog, tenant, dropped.would_be);
+                let workspaces = std::iter::once_with(move || {
+                    elevo_workspace::needed_snapshots(&workspaces).map_err(unreadable)
+                });
+                let mut roots = catalogued.chain(workspaces).flat_map(roots);
+                let began = clock::instant();
+                let mut wait = |_| {
+                    std::thread::sleep(Duration::from_millis(20));
+                    began.elapsed() < PATIENCE
+                };
+                let report =
+                    collect_garbage(&repository, &mut roots, &options, &mut wait, &progress);
+                Ok((dropped.count, report.map_err(not_collected)?))
+            })
+            .await
     }
 }
 

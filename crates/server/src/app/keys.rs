@@ -8,7 +8,7 @@ use elevo_catalog::secret::ApiKeySecret;
 use elevo_catalog::{ApiKey, KeyLimits};
 use elevo_core::{ErrorCode, TenantId};
 
-use crate::app::{App, Once, Principal};
+use crate::app::{App, Once, Principal, spec};
 use crate::clock;
 use crate::failure::{Failure, Result};
 
@@ -44,7 +44,8 @@ impl App {
             let found = self.catalog.agent(who.tenant, agent).await?;
             found.ok_or_else(|| no_agent(agent))?;
         }
-        let limits = wish.limits.map_or(self.config.limits.key, limits_in);
+        let default = || self.config.limits.key.clone();
+        let limits = wish.limits.map_or_else(default, limits_in);
         let limits = within(limits, &who.limits)?;
         let expires = wish.expires_in_seconds;
         let now = clock::now();
@@ -192,6 +193,8 @@ fn limits_in(limits: api::KeyLimits) -> KeyLimits {
         commands_per_minute: limits.commands_per_minute,
         requests_per_minute: limits.requests_per_minute,
         sandboxes: limits.sandboxes,
+        runtimes: limits.runtimes,
+        networks: limits.networks.map(spec::networks_in),
     }
 }
 
@@ -211,7 +214,15 @@ fn within(wanted: KeyLimits, own: &KeyLimits) -> Result<KeyLimits> {
         (None, Some(_)) => true,
         (Some(wanted), Some(own)) => wanted > own,
     };
-    if pairs.iter().any(wider) {
+    let more = |wanted: &Option<Vec<String>>, own: &Option<Vec<String>>| match (wanted, own) {
+        (_, None) => false,
+        (None, Some(_)) => true,
+        (Some(wanted), Some(own)) => wanted.iter().any(|name| !own.contains(name)),
+    };
+    if pairs.iter().any(wider)
+        || more(&wanted.runtimes, &own.runtimes)
+        || more(&wanted.networks, &own.networks)
+    {
         let message = "a key cannot have wider limits than the one that makes it";
         return Err(Failure::new(ErrorCode::Forbidden, message));
     }
@@ -229,6 +240,8 @@ fn key_out(key: ApiKey) -> api::Key {
             commands_per_minute: key.limits.commands_per_minute,
             requests_per_minute: key.limits.requests_per_minute,
             sandboxes: key.limits.sandboxes,
+            runtimes: key.limits.runtimes,
+            networks: key.limits.networks.map(spec::networks_out),
         },
         created_at: clock::text(key.created),
         expires_at: key.expires.map(clock::text),

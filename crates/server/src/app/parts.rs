@@ -7,14 +7,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use elevo_agent_link::AgentLinks;
 use elevo_catalog::Catalog;
 use elevo_core::TenantId;
-use elevo_engine::{DEFAULT_CACHE_BYTES, Repository, Store};
+use elevo_engine::{DEFAULT_CACHE_BYTES, NodeCache, Repository, Store};
 use elevo_sandbox::SandboxRuntime;
 use elevo_workspace::{Options, Owner, ProviderKind, WorkspaceId, Workspaces};
+use tokio::task::JoinHandle;
+use tracing::Instrument;
 
+use crate::app::App;
 use crate::app::pool::Pool;
 use crate::audit::Audit;
 use crate::config::Config;
 use crate::failure::{Failure, Result};
+use crate::share::Shares;
 
 /// What the use cases stand on.
 #[allow(missing_debug_implementations, reason = "stores have none")]
@@ -40,8 +44,10 @@ pub(crate) struct Tenants {
     options: Options,
     open: Mutex<HashMap<TenantId, Arc<Workspaces>>>,
     repositories: Mutex<HashMap<TenantId, Repository>>,
-    /// Held by whoever opens some.
-    opening: tokio::sync::Mutex<()>,
+    cache: NodeCache,
+    pub(crate) shares: Shares,
+    /// Each is held while the workspaces of its tenant are opened.
+    opening: Mutex<HashMap<TenantId, Arc<tokio::sync::Mutex<()>>>>,
 }
 
 impl Tenants {
@@ -65,15 +71,17 @@ impl Tenants {
             options,
             open: Mutex::default(),
             repositories: Mutex::default(),
-            opening: tokio::sync::Mutex::default(),
+            cache: NodeCache::new(DEFAULT_CACHE_BYTES),
+            shares: Shares::default(),
+            opening: Mutex::default(),
         }
     }
 
-    /// The snapshots of a tenant. All that is done with them shares a cache.
+    /// The snapshots of a tenant. The repositories of all tenants share a cache.
     pub(crate) fn repository(&self, tenant: TenantId) -> Repository {
         let mut known = self.repositories.lock();
         let known = known.as_mut().unwrap_or_else(|error| error.get_mut());
-        let new = || Repository::new(self.store.clone(), tenant, DEFAULT_CACHE_BYTES);
+        let new = || Repository::with_cache(self.store.clone(), tenant, &self.cache);
         known.entry(tenant).or_insert_with(new).clone()
     }
 
@@ -108,7 +116,17 @@ impl Tenants {
             Some(open) => open,
             None => self.open(tenant).await?,
         };
-        blocking(move || work(&workspaces)).await
+        self.blocking(tenant, move || work(&workspaces)).await
+    }
+
+    /// Runs something of a tenant that blocks, to its end whatever becomes of the
+    /// caller.
+    pub(crate) async fn blocking<T: Send + 'static>(
+        &self,
+        tenant: TenantId,
+        work: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        self.shares.blocking(tenant, work).await
     }
 
     fn already(&self, tenant: TenantId) -> Option<Arc<Workspaces>> {
@@ -118,13 +136,18 @@ impl Tenants {
 
     /// Opens them once, whoever else wants to.
     async fn open(&self, tenant: TenantId) -> Result<Arc<Workspaces>> {
-        let _turn = self.opening.lock().await;
+        let turn = {
+            let mut opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+            opening.entry(tenant).or_default().clone()
+        };
+        let _turn = turn.lock().await;
         if let Some(open) = self.already(tenant) {
             return Ok(open);
         }
         let (repository, options) = (self.repository(tenant), self.options.clone());
         let root = self.directory(tenant);
-        let opened = blocking(move || open_at(&root, repository, &options)).await?;
+        let opening = self.blocking(tenant, move || open_at(&root, repository, &options));
+        let opened = opening.await?;
         let opened = Arc::new(opened);
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.insert(tenant, opened.clone());
@@ -142,7 +165,22 @@ fn open_at(
     Ok(Workspaces::open(root, repository, options)?)
 }
 
-/// Runs something that blocks, to its end whatever becomes of the caller.
+impl App {
+    /// Runs a part of a request in a separate task, which goes on if the caller
+    /// goes away, and apart from the tasks that answer requests.
+    pub(crate) fn spawn_apart<T: Send + 'static>(
+        self: &Arc<Self>,
+        tenant: TenantId,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> JoinHandle<T> {
+        let app = self.clone();
+        let work = async move { app.homes.shares.apart(tenant, work).await };
+        tokio::spawn(work.in_current_span())
+    }
+}
+
+/// Runs something of the server itself that blocks, to its end whatever becomes of
+/// the caller.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {

@@ -18,7 +18,7 @@ use elevo_workspace::{Slot, WorkspaceId};
 use tokio::sync::Notify;
 
 use crate::app::clearing::log_failure;
-use crate::app::spec::Spec;
+use crate::app::spec::{Boundary, Spec};
 use crate::app::starting::Places;
 use crate::app::{App, parts};
 use crate::clock;
@@ -233,7 +233,9 @@ impl App {
             template: name.clone(),
             ..api::CreateSandbox::default()
         };
-        let spec = Spec::decide(&self.config, &wish, &template, self.homes.can_limit())?;
+        let boundary = Boundary::of_server(&self.config);
+        let can_limit = self.homes.can_limit();
+        let spec = Spec::decide(&self.config, &boundary, &wish, &template, can_limit)?;
         let image = self.runtime.image(&spec.image).await?;
         let image = image.ok_or_else(|| super::sandboxes::no_template(name))?;
         Ok(Wanted {

@@ -1,5 +1,7 @@
+use std::sync::Arc;
+
 use elevo_api::Scope;
-use elevo_catalog::{ApiKey, KeyLimits, Sandbox};
+use elevo_catalog::{ApiKey, KeyLimits, Sandbox, TenantLimits};
 use elevo_core::{ErrorCode, TenantId};
 
 use crate::app::App;
@@ -17,6 +19,8 @@ pub(crate) struct Principal {
     pub(crate) key_name: String,
     pub(crate) scopes: Vec<Scope>,
     pub(crate) limits: KeyLimits,
+    /// The limits of the tenant.
+    pub(crate) tenant_limits: Arc<TenantLimits>,
 }
 
 impl Principal {
@@ -50,8 +54,8 @@ impl Principal {
     }
 }
 
-impl From<ApiKey> for Principal {
-    fn from(key: ApiKey) -> Self {
+impl Principal {
+    fn new(key: ApiKey, tenant_limits: Arc<TenantLimits>) -> Self {
         let scopes = key.scopes.iter().filter_map(|scope| scope.parse().ok());
         Self {
             tenant: key.tenant,
@@ -60,6 +64,7 @@ impl From<ApiKey> for Principal {
             key_name: key.name,
             scopes: scopes.collect(),
             limits: key.limits,
+            tenant_limits,
         }
     }
 }
@@ -77,6 +82,11 @@ impl App {
         if key.expires.is_some_and(|expires| expires <= clock::now()) {
             return Err(refused("this key has expired"));
         }
-        Ok(key.into())
+        let tenant = self.known_tenant(key.tenant).await?;
+        if tenant.is_suspended {
+            let message = "this tenant is suspended";
+            return Err(Failure::new(ErrorCode::TenantSuspended, message));
+        }
+        Ok(Principal::new(key, tenant.limits))
     }
 }

@@ -9,12 +9,13 @@ use bytes::Bytes;
 use elevo_agent_link::{Command, Event, Exit, LinkError, Output, Process, ProcessKind, Stream};
 use elevo_api as api;
 use elevo_api::{Encoding, Scope};
-use elevo_core::ErrorCode;
+use elevo_core::{ErrorCode, TenantId};
 
 use crate::app::{App, Once, Principal, spec};
 use crate::audit::{self, Entry};
 use crate::clock;
 use crate::failure::{Failure, Result, short};
+use crate::share::{Held, Shares};
 
 /// Output of a process as it comes, over lost connections with the agent.
 #[derive(Debug)]
@@ -30,18 +31,35 @@ pub(crate) struct Reading {
 /// How a command was run.
 pub(crate) enum Streamed {
     Started(api::CommandStarted),
-    Ended(Box<api::CommandResult>),
+    Ended(Box<Ended>),
     Stream(Reading, Option<u64>),
 }
 
-/// What is kept of the output of a command that is waited for.
-#[derive(Default)]
-struct Collected {
+/// A command that has ended, and the memory that its output takes.
+pub(crate) struct Ended {
+    pub(crate) result: api::CommandResult,
+    pub(crate) held: Held,
+}
+
+/// The output of a command that is waited for, as much of it as fits.
+struct Collected<'a> {
+    shares: &'a Shares,
+    tenant: TenantId,
     stdout: Vec<u8>,
     stderr: Vec<u8>,
     room: u64,
     truncated: bool,
+    /// Bytes of memory that the output and the answer with it take.
+    cost: usize,
+    /// Bytes of them that are counted for the tenant.
+    counted: usize,
+    held: Held,
 }
+
+/// Memory of a command that is not counted: agents limit the number of commands.
+const UNCOUNTED: usize = 32 << 10;
+/// Memory is counted in pieces of this size.
+const COUNTED: usize = 64 << 10;
 
 const DEFAULT_OUTPUT: u64 = 1 << 20;
 const MAX_OUTPUT: u64 = 64 << 20;
@@ -124,7 +142,7 @@ impl App {
             return Ok(Streamed::Stream(reading, wish.max_output_size));
         }
         let room = wish.max_output_size.unwrap_or(DEFAULT_OUTPUT);
-        let ended = collect(reading, room).await;
+        let ended = self.collect(who.tenant, reading, room).await;
         crate::metrics::command_ended(started.elapsed());
         Ok(Streamed::Ended(Box::new(ended?)))
     }
@@ -150,7 +168,8 @@ impl App {
             return Ok(Streamed::Stream(reading, wish.max_output_size));
         }
         let room = wish.max_output_size.unwrap_or(DEFAULT_OUTPUT);
-        Ok(Streamed::Ended(Box::new(collect(reading, room).await?)))
+        let ended = self.collect(who.tenant, reading, room).await?;
+        Ok(Streamed::Ended(Box::new(ended)))
     }
 
     /// A command is in the log when it begins: it may take hours, and the server
@@ -353,39 +372,65 @@ fn about_process(error: LinkError, process: &str) -> Failure {
     }
 }
 
-/// Waits for the end of a command and keeps what fits.
-async fn collect(mut reading: Reading, room: u64) -> Result<api::CommandResult> {
-    let mut collected = Collected {
-        room,
-        ..Collected::default()
-    };
-    let exit = loop {
-        match reading.next().await? {
-            Event::Data { stream, data, .. } => collected.take(stream, &data),
-            Event::Gap { .. } => collected.truncated = true,
-            Event::Exit(exit) => break exit,
-        }
-    };
-    let timed_out = exit.timed_out;
-    let result = collected.result(reading.process, &exit);
-    match timed_out {
-        false => Ok(result),
-        true => {
-            let failure = Failure::new(
-                ErrorCode::ProcessTimeout,
-                "the command took too long and was ended",
-            );
-            let details = serde_json::to_value(result).unwrap_or_default();
-            Err(Failure { details, ..failure })
+impl App {
+    /// Waits for the end of a command and keeps the output that fits.
+    async fn collect(&self, tenant: TenantId, mut reading: Reading, room: u64) -> Result<Ended> {
+        let mut collected = Collected {
+            shares: &self.homes.shares,
+            tenant,
+            stdout: Vec::new(),
+            stderr: Vec::new(),
+            room,
+            truncated: false,
+            cost: 0,
+            counted: UNCOUNTED,
+            held: Held::default(),
+        };
+        let exit = loop {
+            match reading.next().await? {
+                Event::Data { stream, data, .. } => collected.take(stream, &data),
+                Event::Gap { .. } => collected.truncated = true,
+                Event::Exit(exit) => break exit,
+            }
+        };
+        let held = std::mem::take(&mut collected.held);
+        let result = collected.result(reading.process, &exit);
+        match exit.timed_out {
+            false => Ok(Ended { result, held }),
+            true => {
+                let failure = Failure::new(
+                    ErrorCode::ProcessTimeout,
+                    "the command took too long and was ended",
+                );
+                let details = serde_json::to_value(result).unwrap_or_default();
+                Err(Failure { details, ..failure })
+            }
         }
     }
 }
 
-impl Collected {
+/// The memory that a byte of output takes: itself and its form in JSON.
+fn cost(byte: u8) -> usize {
+    match byte {
+        b'\n' | b'\r' | b'\t' | b'"' | b'\\' => 3,
+        ..b' ' => 7,
+        _ => 2,
+    }
+}
+
+impl Collected<'_> {
     fn take(&mut self, stream: Stream, data: &[u8]) {
-        let fits = data
-            .len()
-            .min(usize::try_from(self.room).unwrap_or(usize::MAX));
+        let room = usize::try_from(self.room).unwrap_or(usize::MAX);
+        let mut fits = 0;
+        for byte in data.iter().take(room) {
+            self.cost += cost(*byte);
+            if self.cost > self.counted && !self.count_more() {
+                // What comes later does not fit either.
+                self.room = fits as u64;
+                break;
+            }
+            fits += 1;
+        }
         self.truncated |= fits < data.len();
         self.room -= fits as u64;
         let into = match stream {
@@ -393,6 +438,16 @@ impl Collected {
             _ => &mut self.stdout,
         };
         into.extend_from_slice(&data[..fits]);
+    }
+
+    /// Counts another piece of memory; false if there is none.
+    fn count_more(&mut self) -> bool {
+        let Some(more) = self.shares.hold(self.tenant, COUNTED) else {
+            return false;
+        };
+        self.held.add(more);
+        self.counted += COUNTED;
+        true
     }
 
     fn result(self, command_id: String, exit: &Exit) -> api::CommandResult {

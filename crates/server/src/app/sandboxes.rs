@@ -15,7 +15,7 @@ use tracing::Instrument;
 use crate::app::keys::check_name;
 use crate::app::makers::Making;
 use crate::app::pool::Taken;
-use crate::app::spec::{self, Spec};
+use crate::app::spec::{self, Boundary, Spec};
 use crate::app::starting::Source;
 use crate::app::{App, Once, Principal, parking, parts, wrong_state};
 use crate::clock;
@@ -95,8 +95,11 @@ impl App {
             self.runtime.check().await?;
             return Err(no_template(&wish.template));
         };
-        let mut spec = Spec::decide(&self.config, &wish, &template, self.homes.can_limit())?;
-        let mut source = self.source(who, &wish, &mut spec).await?;
+        let boundary = Boundary::of(&self.config, who);
+        let can_limit = self.homes.can_limit();
+        let mut spec = Spec::decide(&self.config, &boundary, &wish, &template, can_limit)?;
+        let source = self.source(who, &wish, &mut spec);
+        let mut source = self.homes.shares.apart(who.tenant, source).await?;
         let now = self.time().await?;
         let warm = match &source {
             // What follows a project has a mount of another kind.

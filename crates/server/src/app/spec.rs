@@ -9,9 +9,10 @@ use elevo_catalog::Sandbox;
 use elevo_core::ErrorCode;
 use serde::{Deserialize, Serialize};
 
+use crate::app::Principal;
 use crate::clock;
 use crate::config::{Config, Limits};
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Result, short};
 
 /// The decided spec of a sandbox.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -41,6 +42,7 @@ impl Spec {
 
     pub(crate) fn decide(
         config: &Config,
+        boundary: &Boundary<'_>,
         wish: &api::CreateSandbox,
         template: &elevo_catalog::Template,
         can_limit: bool,
@@ -60,8 +62,8 @@ impl Spec {
             )?,
             disk: disk(&wish.resources, limits, can_limit)?,
             pids: pids(wish.resources.pids, limits.pids)?,
-            network: wish.network.unwrap_or(config.default_network),
-            runtime: wish.runtime.clone(),
+            network: boundary.network(wish.network)?,
+            runtime: boundary.runtime(wish.runtime.as_deref())?,
             timeout: timeout(wish.timeout_seconds, limits)?,
             on_expiry: wish.on_expiry.unwrap_or_default(),
         })
@@ -107,6 +109,98 @@ impl Spec {
             pids: Some(self.pids),
         }
     }
+}
+
+/// The networks and runtimes that a caller may choose from: those that the server,
+/// the tenant and the key all allow.
+pub(crate) struct Boundary<'a> {
+    config: &'a Config,
+    /// Lists of the tenant and of the key, if they have any.
+    networks: [Option<&'a [String]>; 2],
+    runtimes: [Option<&'a [String]>; 2],
+}
+
+impl<'a> Boundary<'a> {
+    pub(crate) fn of(config: &'a Config, who: &'a Principal) -> Self {
+        let (tenant, key) = (&who.tenant_limits, &who.limits);
+        Self {
+            config,
+            networks: [tenant.networks.as_deref(), key.networks.as_deref()],
+            runtimes: [tenant.runtimes.as_deref(), key.runtimes.as_deref()],
+        }
+    }
+
+    /// Those of the server's own pools.
+    pub(crate) fn of_server(config: &'a Config) -> Self {
+        Self {
+            config,
+            networks: [None; 2],
+            runtimes: [None; 2],
+        }
+    }
+
+    /// Refuses the network or the runtime of a sandbox that is there already.
+    pub(crate) fn check(&self, spec: &Spec) -> Result<()> {
+        self.network(Some(spec.network))?;
+        self.runtime(spec.runtime.as_deref()).map(drop)
+    }
+
+    fn network(&self, wished: Option<NetworkMode>) -> Result<NetworkMode> {
+        let is_allowed = |network: &NetworkMode| {
+            self.config.networks.contains(network) && is_in_all(network.name(), self.networks)
+        };
+        // Without a wish it is the default, or else the strictest that is allowed.
+        let default = self.config.default_network;
+        let default = [default, NetworkMode::None, NetworkMode::Internet];
+        let found = match wished {
+            Some(wished) => Some(wished).filter(is_allowed),
+            None => default.into_iter().find(is_allowed),
+        };
+        found.ok_or_else(|| {
+            let name = wished.unwrap_or(self.config.default_network).name();
+            let message = format!("the network `{name}` is not allowed here");
+            let failure = Failure::new(ErrorCode::ResourceRefused, message);
+            failure.about("resource", "network")
+        })
+    }
+
+    fn runtime(&self, wished: Option<&str>) -> Result<Option<String>> {
+        let default = self.config.default_runtime.as_deref();
+        let Some(wished) = wished.filter(|wished| Some(*wished) != default) else {
+            return Ok(default.map(str::to_owned));
+        };
+        let of_server = Some(self.config.runtimes.as_slice());
+        match is_in_all(wished, [of_server]) && is_in_all(wished, self.runtimes) {
+            true => Ok(Some(wished.to_owned())),
+            false => {
+                let message = format!("the runtime `{}` is not allowed here", short(wished));
+                let failure = Failure::new(ErrorCode::ResourceRefused, message);
+                Err(failure
+                    .about("resource", "runtime")
+                    .remediation("Leave out `runtime`, or have the operator name it in RUNTIMES."))
+            }
+        }
+    }
+}
+
+/// Whether a name is in every list that is given.
+fn is_in_all<const N: usize>(name: &str, lists: [Option<&[String]>; N]) -> bool {
+    let has = |list: &[String]| list.iter().any(|one| one == name);
+    lists.into_iter().flatten().all(has)
+}
+
+/// Networks as the catalog keeps them.
+pub(crate) fn networks_in(networks: Vec<NetworkMode>) -> Vec<String> {
+    let names = networks.iter().map(|network| network.name().to_owned());
+    names.collect()
+}
+
+/// Networks as the API shows them.
+pub(crate) fn networks_out(names: Vec<String>) -> Vec<NetworkMode> {
+    let all = [NetworkMode::None, NetworkMode::Internet];
+    let mut all = all.to_vec();
+    all.retain(|network| names.iter().any(|name| name == network.name()));
+    all
 }
 
 /// A sandbox as the API shows it.

@@ -1,13 +1,19 @@
+//! Tenants and their limits.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
 use elevo_api as api;
-use elevo_api::Scope;
-use elevo_catalog::Tenant;
+use elevo_api::{Scope, format_size, parse_size};
 use elevo_catalog::secret::ApiKeySecret;
-use elevo_core::TenantId;
+use elevo_catalog::{TENANT_LIMITS, Tenant, TenantLimits};
+use elevo_core::{ErrorCode, TenantId};
 
 use crate::app::keys::check_name;
-use crate::app::{App, Once, Principal};
+use crate::app::{App, Once, Principal, spec};
 use crate::clock;
-use crate::failure::Result;
+use crate::failure::{Failure, Result, short};
 
 impl App {
     /// The first tenant, made if there is none: the one that a store used
@@ -18,11 +24,7 @@ impl App {
         if let Some(first) = tenants.first() {
             return Ok(first.id);
         }
-        let tenant = Tenant {
-            id: TenantId::LOCAL,
-            name: "local".into(),
-            created: clock::now(),
-        };
+        let tenant = Tenant::new(TenantId::LOCAL, "local", clock::now());
         self.catalog.add_tenant(&tenant).await?;
         Ok(tenant.id)
     }
@@ -30,6 +32,9 @@ impl App {
     /// Makes the key that the settings give usable.
     pub(crate) async fn adopt_given_key(&self) -> Result<()> {
         let tenant = self.first_tenant().await?;
+        let limits = serde_json::to_string(&self.config.limits.tenant);
+        let limits = limits.map_err(|error| Failure::internal(&error))?;
+        self.catalog.set_setting(TENANT_LIMITS, &limits).await?;
         let Some(secret) = &self.config.api_key else {
             return Ok(());
         };
@@ -53,9 +58,8 @@ impl App {
         who.needs(Scope::System)?;
         check_name(&wish.name)?;
         let tenant = Tenant {
-            id: TenantId::new(once.bytes()),
-            name: wish.name,
-            created: clock::now(),
+            limits: limits_in(wish.limits)?,
+            ..Tenant::new(TenantId::new(once.bytes()), wish.name, clock::now())
         };
         match self.added_before(tenant.id, once).await? {
             true => {}
@@ -75,6 +79,61 @@ impl App {
             tenant: out(tenant),
             secret: Some(secret.reveal()),
         })
+    }
+
+    /// Changes the name, the limits or the suspension of a tenant.
+    pub(crate) async fn change_tenant(
+        &self,
+        who: &Principal,
+        id: &str,
+        wish: api::ChangeTenant,
+    ) -> Result<api::Tenant> {
+        who.needs(Scope::System)?;
+        let missing = || {
+            let message = format!("there is no tenant `{}`", short(id));
+            Failure::new(ErrorCode::TenantNotFound, message)
+        };
+        let all = self.catalog.tenants().await?;
+        let mut all = all.into_iter();
+        let found = all.find(|tenant| tenant.id.to_string() == id || tenant.name == id);
+        let mut tenant = found.ok_or_else(missing)?;
+        if wish.suspended == Some(true) && tenant.id == who.tenant {
+            let message = "a tenant does not suspend itself: no key would be left to undo that";
+            return Err(Failure::invalid(message));
+        }
+        if let Some(name) = wish.name {
+            check_name(&name)?;
+            tenant.name = name;
+        }
+        if let Some(limits) = wish.limits {
+            tenant.limits = limits_in(limits)?;
+        }
+        if let Some(suspended) = wish.suspended {
+            let since = tenant.suspended.unwrap_or_else(clock::now);
+            tenant.suspended = suspended.then_some(since);
+        }
+        let changed = self.catalog.change_tenant(&tenant).await?;
+        self.known_tenants.forget(tenant.id);
+        match changed {
+            true => Ok(out(tenant)),
+            false => Err(missing()),
+        }
+    }
+
+    /// The limits and the suspension of a tenant, as they were within the last
+    /// second.
+    pub(super) async fn known_tenant(&self, id: TenantId) -> Result<KnownTenant> {
+        if let Some(known) = self.known_tenants.get(id) {
+            return Ok(known);
+        }
+        let missing = || Failure::new(ErrorCode::Unauthorized, "the tenant of this key is gone");
+        let tenant = self.catalog.tenant(id).await?.ok_or_else(missing)?;
+        let known = KnownTenant {
+            limits: Arc::new(tenant.limits.or(&self.config.limits.tenant)),
+            is_suspended: tenant.suspended.is_some(),
+        };
+        self.known_tenants.put(id, known.clone());
+        Ok(known)
     }
 
     /// Whether an earlier attempt has added a tenant. The secret of its key was
@@ -108,5 +167,71 @@ fn out(tenant: Tenant) -> api::Tenant {
         id: tenant.id.to_string(),
         name: tenant.name,
         created_at: clock::text(tenant.created),
+        limits: limits_out(tenant.limits),
+        suspended_at: tenant.suspended.map(clock::text),
+    }
+}
+
+fn limits_in(limits: api::TenantLimits) -> Result<TenantLimits> {
+    let size = |text: Option<String>| {
+        let size = text.map(|text| parse_size(&text)).transpose();
+        size.map_err(|error| Failure::invalid(error.to_string()))
+    };
+    Ok(TenantLimits {
+        sandboxes: limits.sandboxes,
+        memory: size(limits.memory)?,
+        disk: size(limits.disk)?,
+        workspaces: limits.workspaces,
+        projects: limits.projects,
+        requests_per_minute: limits.requests_per_minute,
+        runtimes: limits.runtimes,
+        networks: limits.networks.map(spec::networks_in),
+    })
+}
+
+fn limits_out(limits: TenantLimits) -> api::TenantLimits {
+    api::TenantLimits {
+        sandboxes: limits.sandboxes,
+        memory: limits.memory.map(format_size),
+        disk: limits.disk.map(format_size),
+        workspaces: limits.workspaces,
+        projects: limits.projects,
+        requests_per_minute: limits.requests_per_minute,
+        runtimes: limits.runtimes,
+        networks: limits.networks.map(spec::networks_out),
+    }
+}
+
+/// The part of a tenant that every request needs.
+#[derive(Clone, Debug)]
+pub(super) struct KnownTenant {
+    pub(super) limits: Arc<TenantLimits>,
+    pub(super) is_suspended: bool,
+}
+
+/// Tenants that were read within the last second.
+#[derive(Debug, Default)]
+pub(super) struct KnownTenants(Mutex<HashMap<TenantId, (Instant, KnownTenant)>>);
+
+/// How long a tenant is known: another server may have changed it.
+const KNOWN: Duration = Duration::from_secs(1);
+
+impl KnownTenants {
+    fn map(&self) -> MutexGuard<'_, HashMap<TenantId, (Instant, KnownTenant)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn get(&self, id: TenantId) -> Option<KnownTenant> {
+        let found = self.map().get(&id).cloned();
+        let found = found.filter(|(since, _)| since.elapsed() < KNOWN);
+        found.map(|(_, tenant)| tenant)
+    }
+
+    fn put(&self, id: TenantId, tenant: KnownTenant) {
+        self.map().insert(id, (clock::instant(), tenant));
+    }
+
+    fn forget(&self, id: TenantId) {
+        self.map().remove(&id);
     }
 }

@@ -210,6 +210,16 @@ impl Reader {
                 commands_per_minute: Some(self.number("RATE_COMMANDS", 100, 1)),
                 requests_per_minute: Some(self.number("RATE_REQUESTS", 1000, 1)),
                 sandboxes: Some(self.number("KEY_SANDBOXES", 10, 1)),
+                ..elevo_catalog::KeyLimits::default()
+            },
+            tenant: elevo_catalog::TenantLimits {
+                sandboxes: self.get("TENANT_SANDBOXES", None, some_number),
+                memory: self.get("TENANT_MEMORY", None, some_size),
+                disk: self.get("TENANT_DISK", None, some_size),
+                workspaces: Some(self.number("TENANT_WORKSPACES", 1000, 1)),
+                projects: Some(self.number("TENANT_PROJECTS", 1000, 1)),
+                requests_per_minute: self.get("RATE_TENANT", None, some_number),
+                ..elevo_catalog::TenantLimits::default()
             },
             max_archive: self.size("MAX_ARCHIVE", 1 << 30),
         };
@@ -305,6 +315,15 @@ impl Reader {
             agent_binary: self.path("AGENT_BINARY"),
             sandbox_user: self.get("SANDBOX_USER", (1000, 1000), user),
             default_network: self.get("DEFAULT_NETWORK", NetworkMode::Internet, network),
+            networks: self.get(
+                "NETWORKS",
+                vec![NetworkMode::None, NetworkMode::Internet],
+                |text| names(text).map(network).collect(),
+            ),
+            default_runtime: self.text("DEFAULT_RUNTIME"),
+            runtimes: self.get("RUNTIMES", Vec::new(), |text| {
+                Ok(names(text).map(str::to_owned).collect())
+            }),
             provider: self.get("WORKSPACE_PROVIDER", None, provider),
             pool_size: self.size("POOL_SIZE", 100 << 30),
             warm: self.get("WARM_POOL", Vec::new(), warm_pools),
@@ -340,8 +359,25 @@ fn networks(text: &str) -> Result<Vec<IpNet>, String> {
         let parsed = address.or_else(|_| one.parse::<IpNet>());
         parsed.map_err(|_| format!("`{one}` is neither an address nor a network"))
     };
+    names(text).map(parse).collect()
+}
+
+/// The parts of a list.
+fn names(text: &str) -> impl Iterator<Item = &str> {
     let names = text.split(',').map(str::trim);
-    names.filter(|name| !name.is_empty()).map(parse).collect()
+    names.filter(|name| !name.is_empty())
+}
+
+fn some_number(text: &str) -> Result<Option<u32>, String> {
+    match text.parse() {
+        Ok(number @ 1..) => Ok(Some(number)),
+        _ => Err(format!("`{text}` is not a number of at least 1")),
+    }
+}
+
+fn some_size(text: &str) -> Result<Option<u64>, String> {
+    let size = elevo_api::parse_size(text);
+    size.map(Some).map_err(|error| error.to_string())
 }
 
 fn percent(text: &str) -> Result<u8, String> {

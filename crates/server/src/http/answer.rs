@@ -1,13 +1,24 @@
 //! Errors as answers, all of the same form.
 
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
 use axum::Json;
+use axum::body::{Body, HttpBody};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
 use elevo_api::{ErrorBody, ErrorEnvelope};
 use elevo_core::ErrorCode;
+use futures::TryStreamExt;
+use hyper::body::{Frame, SizeHint};
+use serde::Serialize;
 
+use crate::app::Content;
 use crate::failure::Failure;
 use crate::http::layers;
+use crate::share::Held;
 
 /// A failure on its way out.
 #[derive(Debug)]
@@ -18,6 +29,64 @@ pub(crate) type Answer<T> = Result<T, ApiError>;
 impl<F: Into<Failure>> From<F> for ApiError {
     fn from(failure: F) -> Self {
         Self(Box::new(failure.into()))
+    }
+}
+
+/// An answer of JSON that is sent in pieces, so that its memory is counted until
+/// the client has taken nearly all of it.
+pub(crate) fn counted(value: &impl Serialize, held: Held) -> Response {
+    match serde_json::to_vec(value) {
+        Ok(text) => {
+            let kind = [(header::CONTENT_TYPE, "application/json")];
+            let bytes = text.into();
+            (kind, Body::new(Pieces { bytes, _held: held })).into_response()
+        }
+        Err(error) => ApiError::from(Failure::internal(&error)).into_response(),
+    }
+}
+
+/// The content of a file as an answer, which is read as it is sent.
+pub(crate) fn file_answer(content: Content) -> Response {
+    let headers = [
+        (header::CONTENT_TYPE, "application/octet-stream".to_owned()),
+        (header::CONTENT_LENGTH, content.size().to_string()),
+    ];
+    let pieces = content
+        .pieces()
+        .map_err(|failure| std::io::Error::other(failure.summary()));
+    (headers, Body::from_stream(pieces)).into_response()
+}
+
+/// The size of a piece of an answer.
+const PIECE: usize = 64 << 10;
+
+/// A body that hands out its bytes in pieces.
+#[derive(Debug)]
+struct Pieces {
+    bytes: Bytes,
+    /// Its memory.
+    _held: Held,
+}
+
+impl HttpBody for Pieces {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let size = self.bytes.len().min(PIECE);
+        let piece = self.bytes.split_to(size);
+        Poll::Ready((size > 0).then_some(Ok(Frame::data(piece))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.bytes.len() as u64)
     }
 }
 

@@ -95,6 +95,7 @@ const EVENTS: &[(&str, &str, &str)] = &[
     ("DELETE", "/api/v1/keys/{id}", "key.revoked"),
     ("POST", "/api/v1/agents", "agent.added"),
     ("POST", "/api/v1/tenants", "tenant.added"),
+    ("PATCH", "/api/v1/tenants/{id}", "tenant.changed"),
     ("POST", "/api/v1/webhooks", "webhook.added"),
     ("DELETE", "/api/v1/webhooks/{id}", "webhook.removed"),
     (
@@ -247,6 +248,7 @@ fn names(pattern: &str, path: &str) -> Vec<(&'static str, serde_json::Value)> {
                 "workspaces" => "workspace_id",
                 "reviews" => "review_id",
                 "keys" => "key_id",
+                "tenants" => "tenant_id",
                 "webhooks" => "webhook_id",
                 "templates" => "template",
                 "tags" => "tag",

@@ -11,9 +11,8 @@ use utoipa_axum::routes;
 use crate::app::Once;
 use crate::http::Shared;
 use crate::http::answer::Answer;
-use crate::http::files::reader;
 use crate::http::request::{Body, Path, Query, Who};
-use crate::http::tar;
+use crate::http::{tar, upload};
 
 /// The size of a request with a patch or files: what `GET …/diff` can answer as
 /// a patch fits, also where JSON or base64 makes it longer.
@@ -174,6 +173,8 @@ pub(super) async fn archive_in(
     let path = place.path.unwrap_or_default();
     let app = &shared.app;
     let into = (&*path, place.dry_run);
-    let imported = app.unpack_into(&who, &id, into, reader(body), once);
+    who.needs(api::Scope::ProjectsWrite)?;
+    let archive = upload::receive(&shared, &who, body).await?;
+    let imported = app.unpack_into(&who, &id, into, archive, once);
     Ok(Json(imported.await?))
 }

@@ -1,10 +1,11 @@
+use std::num::NonZeroU32;
+
 use axum::Json;
 use axum::body::Body as RawBody;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use elevo_api as api;
-use futures::StreamExt;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -13,8 +14,9 @@ use crate::audit;
 use crate::failure::Failure;
 use crate::http::Shared;
 use crate::http::answer::Answer;
+use crate::http::limits::Class;
 use crate::http::request::{Body, MaybeBody, Path, Query, Who};
-use crate::http::tar;
+use crate::http::{tar, upload};
 
 /// Fork the files of a sandbox into new sandboxes
 ///
@@ -33,6 +35,13 @@ pub(super) async fn fork(
     once: Once,
     MaybeBody(wish): MaybeBody<api::Fork>,
 ) -> Answer<(StatusCode, Json<api::Forked>)> {
+    // The request itself counts as one.
+    if let Some(more) = wish
+        .count
+        .and_then(|count| NonZeroU32::new(count.min(50).saturating_sub(1)))
+    {
+        shared.rates.take(&who, Class::Create, more.get())?;
+    }
     let forked = shared.app.fork(&who, &id, wish, once).await?;
     let ids = forked.succeeded.iter().map(|made| made.id.as_str());
     audit::detail("sandboxes", ids.collect::<Vec<_>>());
@@ -167,10 +176,9 @@ pub(super) async fn archive_in(
     body: RawBody,
 ) -> Answer<StatusCode> {
     let path = place.path.unwrap_or_default();
-    shared
-        .app
-        .archive_in(&who, &id, &path, reader(body))
-        .await?;
+    who.needs(api::Scope::Files)?;
+    let archive = upload::receive(&shared, &who, body).await?;
+    shared.app.archive_in(&who, &id, &path, archive).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -185,15 +193,8 @@ pub(super) async fn import(
     Who(who): Who,
     body: RawBody,
 ) -> Answer<(StatusCode, Json<api::Imported>)> {
-    let imported = shared.app.import_archive(&who, reader(body)).await?;
+    who.needs(api::Scope::Files)?;
+    let archive = upload::receive(&shared, &who, body).await?;
+    let imported = shared.app.import_archive(&who, archive).await?;
     Ok((StatusCode::CREATED, Json(imported)))
-}
-
-/// A body as something that blocking code reads, a piece at a time.
-pub(super) fn reader(body: RawBody) -> impl std::io::Read + Send + 'static {
-    let stream = body
-        .into_data_stream()
-        .map(|piece| piece.map_err(std::io::Error::other));
-    let reader = tokio_util::io::StreamReader::new(stream);
-    tokio_util::io::SyncIoBridge::new(reader)
 }

@@ -8,7 +8,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::failure::{Failure, Result};
 use crate::http::Shared;
-use crate::http::answer::Answer;
+use crate::http::answer::{Answer, file_answer};
 use crate::http::request::{Path, Query, Who};
 
 fn limit(limit: Option<u32>, default: u32, most: u32) -> Result<u32> {
@@ -143,9 +143,8 @@ pub(super) async fn file(
 ) -> Answer<Response> {
     let at = query.snapshot.as_deref();
     let found = shared.app.project_file(&who, &id, &query.path, at).await?;
-    let (version, bytes) = found;
+    let (version, content) = found;
     let headers = [
-        (CONTENT_TYPE, "application/octet-stream".to_owned()),
         (HeaderName::from_static("x-elevo-type"), version.kind),
         (HeaderName::from_static("x-elevo-mode"), version.mode),
         (
@@ -153,7 +152,7 @@ pub(super) async fn file(
             version.id.unwrap_or_default(),
         ),
     ];
-    Ok((headers, bytes).into_response())
+    Ok((headers, file_answer(content)).into_response())
 }
 
 #[derive(Debug, Deserialize, IntoParams)]

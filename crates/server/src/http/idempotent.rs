@@ -20,17 +20,8 @@ use utoipa::openapi::{OpenApi, Required};
 use crate::app::{Beginning, Sent, Turn};
 use crate::failure::Failure;
 use crate::http::answer::{Answer, ApiError};
-use crate::http::{BODY, Shared, changes, layers, request};
-
-/// Routes whose body is an archive. It is not held in memory to be compared:
-/// its length and, if the sender gives one, its digest are.
-const ARCHIVES: &[&str] = &[
-    "/api/v1/snapshots",
-    "/api/v1/sandboxes/{id}/archive",
-    "/api/v1/projects/{id}/archive",
-];
-/// The route with the largest body that is not an archive.
-const APPLY: &str = "/api/v1/projects/{id}/apply";
+use crate::http::enter::Entered;
+use crate::http::{BODY, Shared, body_limit, layers};
 
 /// The longest key that a sender may choose.
 const KEY_BYTES: usize = 200;
@@ -88,17 +79,16 @@ async fn run_once(
         .filter(|key| (1..=KEY_BYTES).contains(&key.len()));
     let key = key
         .ok_or_else(|| Failure::invalid("`Idempotency-Key` must have 1 to 200 plain characters"))?;
-    let (mut parts, body) = request.into_parts();
-    let Some(secret) = request::secret(&parts.headers) else {
+    let (parts, body) = request.into_parts();
+    let Some(entered) = parts.extensions.get::<Entered>() else {
         // The handler says what is missing.
         return Ok(next.run(Request::from_parts(parts, body)).await);
     };
-    let who = shared.app.authenticate(secret).await?;
+    let who = entered.who()?;
     let route = format!("{} {}", parts.method, parts.uri.path());
     let (content, body) = content(pattern, &parts, body).await?;
     let content: Vec<_> = content.iter().map(Vec::as_slice).collect();
     let sent = Sent::new(&who, &route, key, &content);
-    parts.extensions.insert(who);
     let request = Request::from_parts(parts, body);
     let task = layers::in_own_task(async move { carry_out(shared, &sent, request, next).await });
     task.await
@@ -109,7 +99,9 @@ async fn run_once(
 /// body.
 async fn content(pattern: &str, parts: &Parts, body: Body) -> Answer<(Vec<Vec<u8>>, Body)> {
     let query = parts.uri.query().unwrap_or_default().into();
-    if ARCHIVES.contains(&pattern) {
+    // An archive is not held in memory to be compared: its length and, if the
+    // sender gives one, its digest are.
+    if body_limit(pattern).is_none() {
         let header = |name| {
             parts
                 .headers
@@ -119,10 +111,7 @@ async fn content(pattern: &str, parts: &Parts, body: Body) -> Answer<(Vec<Vec<u8
         let length = header("content-length").to_vec();
         return Ok((vec![query, length, header("content-digest").to_vec()], body));
     }
-    let limit = match pattern {
-        APPLY => changes::BODY,
-        _ => BODY,
-    };
+    let limit = body_limit(pattern).unwrap_or(BODY);
     let bytes = to_bytes(body, limit).await;
     let bytes = bytes.map_err(|error| {
         let cause = std::error::Error::source(&error);

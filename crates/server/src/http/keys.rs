@@ -99,6 +99,24 @@ pub(super) async fn create_tenant(
     Ok((StatusCode::CREATED, Json(made)))
 }
 
+/// Change the name, the limits or the suspension of a tenant
+///
+/// The keys of a tenant that is suspended are refused. Its sandboxes go on until
+/// they expire.
+#[utoipa::path(
+    patch, path = "/api/v1/tenants/{id}", tag = "keys", params(("id" = String, Path)),
+    request_body = api::ChangeTenant,
+    responses((status = 200, body = api::Tenant), (status = "4XX", body = api::ErrorEnvelope))
+)]
+pub(super) async fn change_tenant(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Path(id): Path<String>,
+    Body(wish): Body<api::ChangeTenant>,
+) -> Answer<Json<api::Tenant>> {
+    Ok(Json(shared.app.change_tenant(&who, &id, wish).await?))
+}
+
 /// List tenants
 #[utoipa::path(
     get, path = "/api/v1/tenants", tag = "keys",

@@ -6,11 +6,14 @@ use elevo_api as api;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use crate::app::{Once, Streamed};
+use crate::app::{Ended, Once, Streamed};
 use crate::failure::Failure;
-use crate::http::answer::Answer;
+use crate::http::answer::{Answer, counted};
 use crate::http::request::{Body, MaybeBody, Path, Query, Who};
 use crate::http::{Shared, stream};
+
+/// An output beyond this size is made an answer of apart from other requests.
+const LARGE: usize = 1 << 20;
 
 /// Run a command
 ///
@@ -34,7 +37,15 @@ pub(super) async fn run(
     Body(wish): Body<api::RunCommand>,
 ) -> Answer<Response> {
     match shared.app.run(&who, &id, wish, once).await? {
-        Streamed::Ended(result) => Ok(Json(*result).into_response()),
+        Streamed::Ended(ended) => {
+            let Ended { result, held } = *ended;
+            let is_large = result.stdout.len() + result.stderr.len() > LARGE;
+            let answering = async { counted(&result, held) };
+            Ok(match is_large {
+                true => shared.app.homes.shares.apart(who.tenant, answering).await,
+                false => answering.await,
+            })
+        }
         Streamed::Started(started) => Ok((StatusCode::ACCEPTED, Json(started)).into_response()),
         Streamed::Stream(reading, limit) => Ok(stream::answer(&shared, reading, limit, 0, true)),
     }

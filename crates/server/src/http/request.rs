@@ -1,10 +1,10 @@
 //! What handlers read from a request; what cannot be read is an error of ours.
 
 use axum::extract::rejection::JsonRejection;
-use axum::extract::{ConnectInfo, FromRequest, FromRequestParts, MatchedPath, Request};
+use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::http::StatusCode;
 use axum::http::header::{AUTHORIZATION, HeaderMap};
 use axum::http::request::Parts;
-use axum::http::{Method, StatusCode};
 use elevo_core::ErrorCode;
 use serde::de::DeserializeOwned;
 
@@ -12,9 +12,7 @@ use crate::app::{Once, Principal};
 use crate::failure::Failure;
 use crate::http::Shared;
 use crate::http::answer::ApiError;
-use crate::http::growth;
-use crate::http::limits::Class;
-use crate::listen::Peer;
+use crate::http::enter::Entered;
 
 /// Who asks. Having it means that the key is good and within its rates, and that
 /// there is room for what is asked for.
@@ -23,25 +21,10 @@ pub(crate) struct Who(pub(crate) Principal);
 impl FromRequestParts<Shared> for Who {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, shared: &Shared) -> Result<Self, ApiError> {
-        let secret = secret(&parts.headers)
-            .ok_or_else(|| Failure::new(ErrorCode::Unauthorized, "the request has no key"))?;
-        // A layer may have done so before.
-        let who = match parts.extensions.remove::<Principal>() {
-            Some(who) => who,
-            None => shared.app.authenticate(secret).await?,
-        };
-        // The connection counts for the key from here on.
-        if let Some(ConnectInfo(peer)) = parts.extensions.get::<ConnectInfo<Peer>>() {
-            peer.place.show(&who.key)?;
-        }
-        crate::audit::asked_by(&who);
-        shared.rates.take(&who, class(parts))?;
-        let path = parts.extensions.get::<MatchedPath>();
-        if path.is_some_and(|path| growth::needs_room(&parts.method, path.as_str())) {
-            shared.app.room.check()?;
-        }
-        Ok(Self(who))
+    async fn from_request_parts(parts: &mut Parts, _: &Shared) -> Result<Self, ApiError> {
+        let missing = || Failure::new(ErrorCode::Unauthorized, "the request has no key");
+        let entered = parts.extensions.get::<Entered>().ok_or_else(missing)?;
+        Ok(Self(entered.who()?))
     }
 }
 
@@ -73,22 +56,6 @@ pub(crate) fn secret(headers: &HeaderMap) -> Option<&str> {
     bearer
         .or_else(key)
         .filter(|secret| !secret.is_empty() && secret.len() <= 1024)
-}
-
-fn class(parts: &Parts) -> Class {
-    let path = parts
-        .extensions
-        .get::<MatchedPath>()
-        .map(MatchedPath::as_str);
-    match path {
-        Some("/api/v1/sandboxes" | "/api/v1/sandboxes/{id}/fork")
-            if parts.method == Method::POST =>
-        {
-            Class::Create
-        }
-        Some("/api/v1/sandboxes/{id}/process/run") => Class::Command,
-        _ => Class::Other,
-    }
 }
 
 /// A body of JSON.

@@ -1,7 +1,7 @@
 use axum::Json;
 use axum::extract::State;
-use axum::http::header::CONTENT_TYPE;
-use axum::response::{IntoResponse, Response};
+
+use axum::response::Response;
 use elevo_api as api;
 use elevo_core::ErrorCode;
 use serde::Deserialize;
@@ -10,7 +10,7 @@ use utoipa::{IntoParams, ToSchema};
 use crate::app::{Once, ReviewsQuery, Side};
 use crate::failure::Failure;
 use crate::http::Shared;
-use crate::http::answer::Answer;
+use crate::http::answer::{Answer, file_answer};
 use crate::http::projects::page;
 use crate::http::request::{Body, Path, Query, Who};
 
@@ -100,12 +100,12 @@ pub(super) async fn content(
         SideName::Ours => Side::Ours,
         SideName::Theirs => Side::Theirs,
     };
-    let bytes = shared.app.review_content(&who, &id, side).await?;
-    let bytes = bytes.ok_or_else(|| {
+    let content = shared.app.review_content(&who, &id, side).await?;
+    let content = content.ok_or_else(|| {
         let message = "there is no file on that side";
         Failure::new(ErrorCode::PathNotFound, message)
     })?;
-    Ok(([(CONTENT_TYPE, "application/octet-stream")], bytes).into_response())
+    Ok(file_answer(content))
 }
 
 /// Decide on a change

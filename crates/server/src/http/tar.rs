@@ -1,13 +1,16 @@
 //! A tar as an answer, sent while it is being written.
 
 use std::io;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
+use tokio::runtime::Handle;
 use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::SendTimeoutError;
 use tokio_stream::wrappers::ReceiverStream;
 
 use crate::failure::{Failure, Result};
@@ -15,14 +18,18 @@ use crate::http::answer::Answer;
 
 const PIECE: usize = 128 << 10;
 const PIECES: usize = 8;
+/// How long a piece waits for its reader. The archive holds a thread meanwhile.
+const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Where blocking code writes an archive to; waits if nobody reads. What was not
+/// Where blocking code writes an archive to. It waits for its reader, and gives up
+/// on one that takes no piece for a minute. What was not
 /// flushed is gone when it is dropped: an archive that failed before its first
 /// piece was sent is an error like any other.
 #[derive(Debug)]
 pub(super) struct Pipe {
     buffer: Vec<u8>,
     sender: mpsc::Sender<Result<Bytes>>,
+    runtime: Handle,
 }
 
 /// What is written to a pipe, for its answer.
@@ -38,6 +45,7 @@ pub(super) fn pipe() -> (Pipe, Written) {
     let pipe = Pipe {
         buffer,
         sender: sender.clone(),
+        runtime: Handle::current(),
     };
     (pipe, Written { sender, receiver })
 }
@@ -89,8 +97,12 @@ impl io::Write for Pipe {
             return Ok(());
         }
         let piece = std::mem::replace(&mut self.buffer, Vec::with_capacity(PIECE));
-        let sent = self.sender.blocking_send(Ok(piece.into()));
-        sent.map_err(|_| io::ErrorKind::BrokenPipe.into())
+        let sending = self.sender.send_timeout(Ok(piece.into()), PATIENCE);
+        let sent = self.runtime.block_on(sending);
+        sent.map_err(|error| match error {
+            SendTimeoutError::Timeout(_) => io::ErrorKind::TimedOut.into(),
+            SendTimeoutError::Closed(_) => io::ErrorKind::BrokenPipe.into(),
+        })
     }
 }
 

@@ -143,11 +143,7 @@ fn at(seconds: i64) -> Timestamp {
 }
 
 fn tenant() -> Tenant {
-    Tenant {
-        id: TenantId::LOCAL,
-        name: "one".into(),
-        created: at(1),
-    }
+    Tenant::new(TenantId::LOCAL, "one", at(1))
 }
 
 fn project(head: SnapshotId) -> Project {

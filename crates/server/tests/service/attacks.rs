@@ -71,7 +71,7 @@ impl Arena {
 
     /// With wishes for the attacker beyond template and runtime.
     async fn with(runtime: Runtime, wish: Value) -> Self {
-        let service = Service::start().await;
+        let service = Service::start_with(&[("RUNTIMES", "runsc")]).await;
         let neighbour = create(&service, runtime, json!({"network": wish["network"]})).await;
         let keep = format!("echo '{TREASURE}' | tee file ~/file");
         service.output_of(&neighbour, &keep).await;

@@ -17,6 +17,7 @@ mod descriptors;
 mod engineless;
 mod events;
 mod expiry;
+mod fair;
 mod files;
 mod fulldisk;
 mod garbage;

@@ -119,7 +119,7 @@ async fn a_place_that_cannot_be_written_is_an_error() {
 
 const FILL: &str = "
     WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 100000)
-    INSERT INTO tenants SELECT CAST(printf('%016d', n) AS BLOB), n, 1 FROM n;
+    INSERT INTO tenants SELECT CAST(printf('%016d', n) AS BLOB), n, 1, '{}', NULL FROM n;
     WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 100000)
     INSERT INTO agents SELECT CAST(printf('%016d', 1) AS BLOB), n, n, 1 FROM n;
     WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 100000)
@@ -140,11 +140,7 @@ async fn what_is_listed_whole_has_an_end() {
     let tenant = TenantId::new(*b"0000000000000001");
     let added = [
         catalog
-            .add_tenant(&Tenant {
-                id: TenantId::LOCAL,
-                name: new(),
-                created,
-            })
+            .add_tenant(&Tenant::new(TenantId::LOCAL, new(), created))
             .await,
         catalog
             .add_agent(&Agent {

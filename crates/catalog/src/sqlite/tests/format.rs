@@ -108,11 +108,7 @@ async fn assert_holds_version_1(catalog: &SqliteCatalog) {
 }
 
 fn tenant() -> Tenant {
-    Tenant {
-        id: TENANT,
-        name: "Alice & co.".into(),
-        created: at(1_700_000_000),
-    }
+    Tenant::new(TENANT, "Alice & co.", at(1_700_000_000))
 }
 
 fn agent() -> Agent {
@@ -137,6 +133,7 @@ fn key() -> ApiKey {
             commands_per_minute: Some(100),
             requests_per_minute: None,
             sandboxes: Some(10),
+            ..KeyLimits::default()
         },
         created: at(1_700_000_002),
         expires: Some(at(1_800_000_000)),

@@ -26,11 +26,7 @@ fn files(place: &Temporary) -> BTreeMap<String, Vec<u8>> {
 }
 
 fn tenant() -> Tenant {
-    Tenant {
-        id: TenantId::LOCAL,
-        name: "one".into(),
-        created: Timestamp::new(1, 0).unwrap(),
-    }
+    Tenant::new(TenantId::LOCAL, "one", Timestamp::new(1, 0).unwrap())
 }
 
 #[tokio::test]

@@ -20,7 +20,7 @@ use super::patch::{self, Edit, EditKind, checked, misfit, patched, refused, refu
 use crate::app::diff::readable;
 use crate::app::files::info;
 use crate::app::kept::Kept;
-use crate::app::{App, Once, Principal, parts};
+use crate::app::{App, Once, Principal};
 use crate::failure::{Failure, Result};
 
 /// The largest file that is patched.
@@ -47,7 +47,8 @@ impl App {
             return Err(Failure::invalid("there is neither a patch nor a file"));
         }
         if let Some(patch) = patch {
-            let edits = parts::blocking(move || patch::read(&patch)).await?;
+            let reading = move || patch::read(&patch);
+            let edits = self.homes.blocking(who.tenant, reading).await?;
             apply_edits(&tree, &edits).await?;
         }
         for file in &wish.files {

@@ -17,7 +17,7 @@ use super::landing::Job;
 use super::merging::job;
 use crate::app::files::info;
 use crate::app::kept::{Kept, writing};
-use crate::app::{App, Principal, parts};
+use crate::app::{App, Principal};
 use crate::clock;
 use crate::failure::{Failure, Result, chain};
 
@@ -54,7 +54,8 @@ impl App {
     ) -> Result<Files> {
         let repository = self.homes.repository(target.who.tenant);
         let store = repository.clone();
-        let read = parts::blocking(move || {
+        let tenant = target.who.tenant;
+        let read = self.homes.blocking(tenant, move || {
             let source = Source::open(&path, &revision)?;
             let commit = source.tip()?;
             let mut reader = Reader::new(&source, &store);
@@ -81,7 +82,8 @@ impl App {
         target.once.note(&"history").await?;
         let (sender, commits) = mpsc::channel(2 * BATCH);
         let store = self.homes.repository(target.who.tenant);
-        let reading = parts::blocking(move || read_all(&store, &path, &revision, &sender));
+        let reading = move || read_all(&store, &path, &revision, &sender);
+        let reading = self.homes.blocking(target.who.tenant, reading);
         // When landing fails, nothing more is read.
         let (read, landed) = tokio::join!(reading, self.land_all(&target, commits));
         let landed = landed?;

@@ -26,7 +26,7 @@ use crate::app::archives::receive;
 use crate::app::diff::readable;
 use crate::app::files::{info, losses_out};
 use crate::app::kept::{Kept, writing};
-use crate::app::{App, Once, Principal, parts};
+use crate::app::{App, Once, Principal};
 use crate::archive;
 use crate::failure::{Failure, Result};
 
@@ -81,7 +81,7 @@ impl App {
             return Err(Failure::invalid(message));
         }
         let (app, turn) = (self.clone(), turn().await?);
-        let importing = tokio::spawn(async move {
+        let importing = self.spawn_apart(who.tenant, async move {
             let _turn = turn;
             let files = match (wish.directory, wish.git, wish.snapshot) {
                 (Some(path), None, None) => app.read_directory(&target, path.into()).await?,
@@ -125,7 +125,8 @@ impl App {
         let limits = archive::limits(self.config.limits.max_archive);
         let repository = self.homes.repository(who.tenant);
         let said = info(who, format!("an archive for {}", target.project.name));
-        let files = parts::blocking(move || unpacked(&repository, from, limits, said)).await?;
+        let unpacking = move || unpacked(&repository, from, limits, said);
+        let files = self.homes.blocking(who.tenant, unpacking).await?;
         self.land_files(target, LandingKind::Archive, files).await
     }
 
@@ -154,7 +155,8 @@ impl App {
         let repository = self.homes.repository(target.who.tenant);
         let said = info(&target.who, format!("imported from {}", path.display()));
         let ignoring = self.ignoring(target).await?;
-        parts::blocking(move || read(&repository, &path, said, ignoring)).await
+        let reading = move || read(&repository, &path, said, ignoring);
+        self.homes.blocking(target.who.tenant, reading).await
     }
 
     /// The rule of merges: what `.gitignore` files name does not come in, unless

@@ -6,7 +6,7 @@ use elevo_archive::{Export, Form};
 use elevo_engine::Progress;
 
 use super::reading::tree_path;
-use crate::app::{App, Principal, parts};
+use crate::app::{App, Principal};
 use crate::failure::Result;
 
 impl App {
@@ -37,6 +37,7 @@ impl App {
             export.write(shows, out, &Progress::new())?;
             Ok(())
         };
-        Ok(parts::blocking(packing))
+        let turn = self.homes.shares.packing(who.tenant).await?;
+        Ok(turn.run(packing))
     }
 }

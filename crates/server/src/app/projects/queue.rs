@@ -72,7 +72,8 @@ impl App {
         queue.push(Waiting { job, answer })?;
         let (app, project) = (self.clone(), project.clone());
         let lost = |_| Failure::internal(&std::io::Error::other("a merge was lost"));
-        let working = tokio::spawn(async move {
+        let tenant = project.tenant;
+        let working = self.spawn_apart(tenant, async move {
             let _turn = queue.turn.lock().await;
             // Somebody else may have done it while this waited.
             loop {

@@ -1,6 +1,8 @@
 //! What is read of a project: files, directories and differences of any state,
 //! without what may not be seen.
 
+use std::sync::Arc;
+
 use elevo_api as api;
 use elevo_api::Scope;
 use elevo_catalog::Project;
@@ -12,7 +14,7 @@ use elevo_policy::{Access, View};
 use super::out;
 use crate::app::diff::{change_out, count, readable};
 use crate::app::kept::Kept;
-use crate::app::{App, Principal};
+use crate::app::{App, Content, Principal};
 use crate::failure::{Failure, Result, short};
 
 /// A state of a project that this principal may see.
@@ -22,9 +24,6 @@ pub(crate) struct Seen {
     pub(crate) snapshot: SnapshotId,
     pub(crate) tree: StateTree,
 }
-
-/// The most that is read of a file in one answer.
-const FILE: u64 = 64 << 20;
 
 /// The largest patch.
 const PATCH: usize = 16 << 20;
@@ -53,28 +52,22 @@ impl App {
 
     /// A file of a project, as it is or was.
     pub(crate) async fn project_file(
-        &self,
+        self: &Arc<Self>,
         who: &Principal,
         project: &str,
         path: &str,
         at: Option<&str>,
-    ) -> Result<(api::Version, bytes::Bytes)> {
+    ) -> Result<(api::Version, Content)> {
         let seen = self.seen(who, project, at).await?;
         let path = tree_path(path)?;
         let entry = seen.entry(&path).await?;
-        let bytes = match &entry {
-            Entry::Directory { .. } => {
-                let message = format!("`{}` is a directory", readable(path.as_bytes()));
-                let failure = Failure::new(ErrorCode::PathNotFound, message);
-                return Err(failure.remediation("List it with `GET …/tree`, or take an archive."));
-            }
-            Entry::File { content, .. } if content.size() > FILE => {
-                let message = format!("the file has more than {FILE} bytes");
-                return Err(Failure::new(ErrorCode::PayloadTooLarge, message));
-            }
-            entry => seen.tree.repository().bytes(entry).await?,
-        };
-        Ok((out::version(&entry), bytes))
+        if let Entry::Directory { .. } = &entry {
+            let message = format!("`{}` is a directory", readable(path.as_bytes()));
+            let failure = Failure::new(ErrorCode::PathNotFound, message);
+            return Err(failure.remediation("List it with `GET …/tree`, or take an archive."));
+        }
+        let content = Content::open(self, seen.tree.repository(), &entry).await?;
+        Ok((out::version(&entry), content))
     }
 
     /// What is in a directory of a project.

@@ -73,10 +73,9 @@ impl App {
             let app = self.clone();
             let (who, dry_run) = (who.clone(), wish.dry_run);
             // Goes on even if nobody waits for it any more.
-            let done =
-                tokio::spawn(
-                    async move { app.refresh_row(&who, &row, dry_run, on_conflict).await },
-                );
+            let tenant = row.tenant;
+            let refreshing = async move { app.refresh_row(&who, &row, dry_run, on_conflict).await };
+            let done = self.spawn_apart(tenant, refreshing);
             match done.await.map_err(|error| Failure::internal(&error))?? {
                 Some(refreshed) => return Ok(refreshed),
                 None => continue,

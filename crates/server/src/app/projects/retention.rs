@@ -10,7 +10,7 @@ use elevo_core::{TenantId, Timestamp};
 use elevo_objects::SnapshotId;
 use elevo_workspace::needed_snapshots;
 
-use crate::app::{App, parts};
+use crate::app::App;
 use crate::clock;
 use crate::failure::{Failure, Result};
 
@@ -64,7 +64,8 @@ impl App {
             return Ok(dropped);
         }
         let directory = self.homes.directory(tenant);
-        let in_use = parts::blocking(move || Ok(needed_snapshots(&directory)?)).await?;
+        let looking = move || Ok(needed_snapshots(&directory)?);
+        let in_use = self.homes.blocking(tenant, looking).await?;
         let in_use = in_use.into_iter().collect();
         for project in projects {
             match self

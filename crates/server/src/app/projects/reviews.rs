@@ -21,7 +21,7 @@ use super::merging::job;
 use super::out;
 use crate::app::files::{SHARED, info};
 use crate::app::kept::Kept;
-use crate::app::{App, Once, Principal};
+use crate::app::{App, Content, Once, Principal};
 use crate::clock;
 use crate::failure::{Failure, Result, short};
 
@@ -108,11 +108,11 @@ impl App {
     /// One of the three versions of what is to be decided on; `None` if there
     /// is nothing on that side.
     pub(crate) async fn review_content(
-        &self,
+        self: &Arc<Self>,
         who: &Principal,
         id: &str,
         side: Side,
-    ) -> Result<Option<bytes::Bytes>> {
+    ) -> Result<Option<Content>> {
         who.needs(Scope::ProjectsRead)?;
         let (review, _) = self.visible_review(who, id).await?;
         let entry = match side {
@@ -123,14 +123,14 @@ impl App {
         match entry {
             None | Some(Entry::Directory { .. }) => Ok(None),
             Some(entry) => {
-                let bytes = self.homes.repository(who.tenant).bytes(&entry).await;
-                match bytes {
+                let repository = self.homes.repository(who.tenant);
+                match Content::open(self, &repository, &entry).await {
                     // Only an open review keeps its sides.
                     Err(EngineError::MissingObject(_)) if review.state != ReviewState::Open => {
                         let message = "the review is closed, and this side of it was dropped";
                         Err(Failure::new(ErrorCode::VersionDropped, message))
                     }
-                    bytes => Ok(Some(bytes?)),
+                    content => Ok(Some(content?)),
                 }
             }
         }

@@ -67,8 +67,8 @@ impl App {
                 continue;
             }
             look.at = now;
-            self.synchronise_one(&row, sync.mode, &mut look.attempts)
-                .await;
+            let synchronising = self.synchronise_one(&row, sync.mode, &mut look.attempts);
+            self.homes.shares.apart(row.tenant, synchronising).await;
         }
         Ok(())
     }
@@ -192,5 +192,6 @@ fn itself(row: &Workspace) -> Principal {
         key_name: String::new(),
         scopes: vec![Scope::ProjectsRead, Scope::ProjectsWrite],
         limits: KeyLimits::default(),
+        tenant_limits: Arc::default(),
     }
 }

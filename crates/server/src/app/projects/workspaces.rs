@@ -11,7 +11,6 @@ use elevo_core::{ErrorCode, TenantId, TreePath};
 use elevo_engine::{Progress, StateTree};
 use elevo_objects::{Entry, SnapshotId};
 use elevo_policy::{Access, View};
-use tracing::Instrument;
 
 use super::PageQuery;
 use crate::app::files::{info, own_info};
@@ -41,10 +40,10 @@ impl App {
         if let Some(name) = &wish.name {
             check_name(name)?;
         }
-        let (app, who) = (self.clone(), who.clone());
+        let (app, who, tenant) = (self.clone(), who.clone(), who.tenant);
         // From the row to the directory, all of it goes on if the caller goes away.
         let creating = async move { app.create_workspace_once(&who, wish, &once).await };
-        let creating = tokio::spawn(creating.in_current_span());
+        let creating = self.spawn_apart(tenant, creating);
         creating.await.map_err(|error| Failure::internal(&error))?
     }
 

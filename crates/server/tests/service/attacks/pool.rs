@@ -7,7 +7,7 @@ use crate::harness::{Service, eventually};
 
 #[tokio::test]
 async fn a_runtime_that_hides_later_mounts_has_no_pool_and_works_without() {
-    let pool = [("WARM_POOL", "base=1 runtime=runsc")];
+    let pool = [("WARM_POOL", "base=1 runtime=runsc"), ("RUNTIMES", "runsc")];
     let service = Service::start_with(&pool).await;
     let log = service.data.with_file_name("log");
     eventually("the log says why there is none", async || {

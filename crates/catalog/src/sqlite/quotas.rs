@@ -1,0 +1,103 @@
+//! Limits of tenants, checked in the transaction that adds.
+
+use elevo_core::TenantId;
+use sqlx::SqliteConnection;
+
+use super::failure;
+use crate::error::{Error, Kind, Limit, Result};
+use crate::records::{TENANT_LIMITS, TenantLimits};
+
+/// The limits of a tenant.
+async fn of(connection: &mut SqliteConnection, tenant: TenantId) -> Result<TenantLimits> {
+    let own = sqlx::query_scalar::<_, String>("SELECT limits FROM tenants WHERE id = ?")
+        .bind(&tenant.as_bytes()[..])
+        .fetch_optional(&mut *connection)
+        .await
+        .map_err(failure::of)?;
+    let default = sqlx::query_scalar::<_, String>("SELECT value FROM settings WHERE name = ?")
+        .bind(TENANT_LIMITS)
+        .fetch_optional(&mut *connection)
+        .await
+        .map_err(failure::of)?;
+    let own = own.ok_or(Error::NotFound { what: Kind::Owner })?;
+    Ok(read(&own)?.or(&match default {
+        Some(default) => read(&default)?,
+        None => TenantLimits::default(),
+    }))
+}
+
+fn read(text: &str) -> Result<TenantLimits> {
+    serde_json::from_str(text).map_err(|error| Error::Damaged(format!("limits: {error}")))
+}
+
+/// Checks the sandboxes of a tenant, of which some were just added.
+pub(super) async fn check_sandboxes(
+    connection: &mut SqliteConnection,
+    tenant: TenantId,
+) -> Result<()> {
+    let limits = of(connection, tenant).await?;
+    if (limits.sandboxes, limits.memory, limits.disk) == (None, None, None) {
+        return Ok(());
+    }
+    let sums = "SELECT count(*), total(json_extract(spec, '$.memory')), \
+                total(json_extract(spec, '$.disk')) \
+                FROM sandboxes WHERE removing = 0 AND tenant = ?";
+    let (count, memory, disk): (i64, f64, f64) = sqlx::query_as(sums)
+        .bind(&tenant.as_bytes()[..])
+        .fetch_one(connection)
+        .await
+        .map_err(failure::of)?;
+    let count = count as u64;
+    check(
+        count,
+        Limit::SandboxesOfTenant,
+        limits.sandboxes.map(u64::from),
+    )?;
+    check(memory as u64, Limit::MemoryOfTenant, limits.memory)?;
+    check(disk as u64, Limit::DiskOfTenant, limits.disk)
+}
+
+/// Checks the workspaces of a tenant, of which one was just added.
+pub(super) async fn check_workspaces(
+    connection: &mut SqliteConnection,
+    tenant: TenantId,
+) -> Result<()> {
+    let limit = of(connection, tenant).await?.workspaces;
+    let count = "SELECT count(*) FROM workspaces WHERE tenant = ?";
+    check_count(connection, tenant, count, Limit::WorkspacesOfTenant, limit).await
+}
+
+/// Checks the projects of a tenant, of which one was just added.
+pub(super) async fn check_projects(
+    connection: &mut SqliteConnection,
+    tenant: TenantId,
+) -> Result<()> {
+    let limit = of(connection, tenant).await?.projects;
+    let count = "SELECT count(*) FROM projects WHERE tenant = ?";
+    check_count(connection, tenant, count, Limit::ProjectsOfTenant, limit).await
+}
+
+async fn check_count(
+    connection: &mut SqliteConnection,
+    tenant: TenantId,
+    count: &'static str,
+    which: Limit,
+    limit: Option<u32>,
+) -> Result<()> {
+    if limit.is_none() {
+        return Ok(());
+    }
+    let count: i64 = sqlx::query_scalar(count)
+        .bind(&tenant.as_bytes()[..])
+        .fetch_one(connection)
+        .await
+        .map_err(failure::of)?;
+    check(count as u64, which, limit.map(u64::from))
+}
+
+fn check(there: u64, which: Limit, limit: Option<u64>) -> Result<()> {
+    match limit {
+        Some(limit) if there > limit => Err(Error::LimitReached { which, limit }),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,74 @@
+//! The content of a file, read from the store while it is sent. A client that
+//! reads slowly holds some chunks and no thread.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use elevo_engine::{ChunkReader, Repository};
+use elevo_objects::Entry;
+use futures::{Stream, stream};
+
+use crate::app::App;
+use crate::failure::{Failure, Result};
+
+/// A file or link that is open.
+pub(crate) struct Content {
+    app: Arc<App>,
+    repository: Repository,
+    size: u64,
+    /// Read already, so that a failure can still be the answer.
+    first: Option<Bytes>,
+    rest: Option<ChunkReader>,
+}
+
+impl Content {
+    pub(super) async fn open(
+        app: &Arc<App>,
+        repository: &Repository,
+        entry: &Entry,
+    ) -> elevo_engine::Result<Self> {
+        let (size, first, rest) = match entry {
+            Entry::File { content, .. } => {
+                let (mut chunks, _) = ChunkReader::open(repository, content, 0).await?;
+                let first = chunks.next().await?;
+                (content.size(), first, Some(chunks))
+            }
+            entry => {
+                let bytes = repository.bytes(entry).await?;
+                (bytes.len() as u64, Some(bytes), None)
+            }
+        };
+        Ok(Self {
+            app: app.clone(),
+            repository: repository.clone(),
+            size,
+            first,
+            rest,
+        })
+    }
+
+    /// The number of bytes.
+    pub(crate) fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// The bytes, piece by piece.
+    pub(crate) fn pieces(self) -> impl Stream<Item = Result<Bytes>> + Send {
+        stream::try_unfold(self, async |mut content| {
+            let piece = content.next().await?;
+            Ok(piece.map(|piece| (piece, content)))
+        })
+    }
+
+    async fn next(&mut self) -> Result<Option<Bytes>> {
+        let Some(rest) = &mut self.rest else {
+            return Ok(self.first.take());
+        };
+        if let Some(first) = self.first.take() {
+            return Ok(Some(first));
+        }
+        let shares = &self.app.homes.shares;
+        let read = shares.apart(self.repository.tenant(), rest.next()).await;
+        read.map_err(Failure::from)
+    }
+}

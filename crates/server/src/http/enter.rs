@@ -1,0 +1,132 @@
+//! The first look at a request: its key, its rates, the room for it on the disk
+//! and in memory. Everything behind this layer finds the result in the request.
+
+use std::sync::Arc;
+
+use axum::extract::{ConnectInfo, MatchedPath, Request, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, Method, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use crate::app::Principal;
+use crate::failure::{Failure, Result};
+use crate::http::answer::ApiError;
+use crate::http::limits::Class;
+use crate::http::{Shared, body_limit, growth, request};
+use crate::listen::Peer;
+use crate::share;
+
+/// The outcome of the look at the key. A request without a key has none.
+#[derive(Clone, Debug)]
+pub(super) struct Entered(std::result::Result<Principal, Arc<Failure>>);
+
+impl Entered {
+    pub(super) fn who(&self) -> Result<Principal> {
+        self.0.clone().map_err(|failure| failure.again())
+    }
+}
+
+/// A body up to this length is not counted: connections are.
+const SMALL: usize = 256 << 10;
+
+/// Routes whose work is that of the engine, the store and merges.
+const ENGINE: &[&str] = &["/api/v1/projects", "/api/v1/reviews", "/api/v1/workspaces"];
+
+/// Looks at the key of a request. A request that is refused goes on, too: its
+/// route may need no key.
+pub(super) async fn enter(State(shared): State<Shared>, request: Request, next: Next) -> Response {
+    let path = request.extensions().get::<MatchedPath>().cloned();
+    let Some(path) = path.filter(|path| path.as_str().starts_with("/api/")) else {
+        return next.run(request).await;
+    };
+    let (mut parts, body) = request.into_parts();
+    let entered = admit(&shared, &parts, path.as_str()).await;
+    let Some(entered) = entered else {
+        return next.run(Request::from_parts(parts, body)).await;
+    };
+    let mut held = None;
+    if let Ok(who) = &entered
+        && let Some(bytes) = body_bytes(&parts.headers, path.as_str())
+    {
+        // The text, and the values that are made of it.
+        held = shared.app.homes.shares.hold(who.tenant, 2 * bytes);
+        if held.is_none() {
+            return ApiError::from(share::too_many_bytes()).into_response();
+        }
+    }
+    let entered = Entered(entered.map_err(Arc::new));
+    parts.extensions.insert(entered);
+    let response = next.run(Request::from_parts(parts, body)).await;
+    drop(held);
+    response
+}
+
+/// Returns `None` if the request has no key.
+async fn admit(shared: &Shared, parts: &Parts, path: &str) -> Option<Result<Principal>> {
+    let secret = request::secret(&parts.headers)?;
+    let peer = parts.extensions.get::<ConnectInfo<Peer>>();
+    let peer = peer.map(|ConnectInfo(peer)| peer);
+    let looking = async {
+        // Strangers leave readers of the catalog to those with a key.
+        let _turn = match peer.is_some_and(|peer| peer.place.is_known()) {
+            true => None,
+            false => shared.rates.strangers.acquire().await.ok(),
+        };
+        shared.app.authenticate(secret).await
+    };
+    let who = match looking.await {
+        Ok(who) => who,
+        Err(failure) => return Some(Err(failure)),
+    };
+    let rest = || {
+        // The connection counts for the key from here on.
+        if let Some(peer) = peer {
+            peer.place.show(&who.key)?;
+        }
+        crate::audit::asked_by(&who);
+        shared.rates.take(&who, class(&parts.method, path), 1)?;
+        if growth::needs_room(&parts.method, path) {
+            shared.app.room.check()?;
+        }
+        Ok(())
+    };
+    Some(rest().map(|()| who))
+}
+
+fn class(method: &Method, path: &str) -> Class {
+    match path {
+        "/api/v1/sandboxes" | "/api/v1/sandboxes/{id}/fork" if *method == Method::POST => {
+            Class::Create
+        }
+        "/api/v1/sandboxes/{id}/process/run" => Class::Command,
+        _ => Class::Other,
+    }
+}
+
+/// The length of a body that is read into memory and is not small.
+fn body_bytes(headers: &HeaderMap, path: &str) -> Option<usize> {
+    let most = body_limit(path)?;
+    let length = match headers.get(header::CONTENT_LENGTH) {
+        Some(length) => length.to_str().ok()?.parse::<usize>().ok()?.min(most),
+        None if headers.contains_key(header::TRANSFER_ENCODING) => most,
+        None => return None,
+    };
+    (length > SMALL).then_some(length)
+}
+
+/// Runs requests that need the engine apart from those that do not.
+pub(super) async fn apart(State(shared): State<Shared>, request: Request, next: Next) -> Response {
+    let path = request.extensions().get::<MatchedPath>();
+    let path = path.map_or("", MatchedPath::as_str);
+    let is_heavy = ENGINE.iter().any(|prefix| path.starts_with(prefix));
+    let who = request.extensions().get::<Entered>();
+    let who = who.and_then(|entered| entered.0.as_ref().ok());
+    match who.filter(|_| is_heavy).map(|who| who.tenant) {
+        Some(tenant) => {
+            let shares = &shared.app.homes.shares;
+            shares.apart(tenant, next.run(request)).await
+        }
+        None => next.run(request).await,
+    }
+}

@@ -1,0 +1,85 @@
+//! Archives that clients send. An archive is received whole before a thread
+//! works on it: a client that is slow or silent holds none. A small one stays in
+//! memory, a larger one goes to a file without a name, which no crash leaves
+//! behind.
+
+use std::fs::File;
+use std::io::{self, BufReader, Cursor, Read, Seek, Write};
+
+use axum::body::Body;
+use elevo_core::ErrorCode;
+use futures::StreamExt;
+
+use crate::app::Principal;
+use crate::failure::{Failure, Result};
+use crate::http::Shared;
+use crate::share;
+
+/// An archive up to this size stays in memory. A larger one is written in pieces
+/// of this size.
+const PIECE: usize = 256 << 10;
+
+/// The part of an archive that is not counted as memory of the tenant.
+const UNCOUNTED: usize = 32 << 10;
+
+/// Receives the archive that is the body of a request.
+pub(super) async fn receive(
+    shared: &Shared,
+    who: &Principal,
+    body: Body,
+) -> Result<Box<dyn Read + Send>> {
+    let app = &shared.app;
+    // The limit is that of the files; a tar has headers and padding beside them.
+    let most = app.config.limits.max_archive.saturating_mul(2) + (64 << 20);
+    let mut pieces = body.into_data_stream();
+    let (mut buffer, mut file, mut length) = (Vec::new(), None, 0);
+    let mut held = None;
+    while let Some(piece) = pieces.next().await {
+        let piece =
+            piece.map_err(|error| Failure::invalid(format!("the body broke off: {error}")))?;
+        length += piece.len() as u64;
+        if length > most {
+            let message = format!("the archive has more than {most} bytes");
+            return Err(Failure::new(ErrorCode::PayloadTooLarge, message));
+        }
+        buffer.extend_from_slice(&piece);
+        if buffer.len() > UNCOUNTED && held.is_none() {
+            let counted = app.homes.shares.hold(who.tenant, PIECE);
+            held = Some(counted.ok_or_else(share::too_many_bytes)?);
+        }
+        if buffer.len() >= PIECE {
+            app.room.check()?;
+            let writing = async {
+                let file = match &mut file {
+                    Some(file) => file,
+                    none => none.insert(tempfile::tempfile_in(&app.config.data_dir)?),
+                };
+                file.write_all(&buffer)
+            };
+            let written = app.homes.shares.apart(who.tenant, writing).await;
+            written.map_err(not_kept)?;
+            buffer.clear();
+        }
+    }
+    let Some(mut file) = file else {
+        return Ok(Box::new(Cursor::new(buffer)));
+    };
+    let rest = async { rewound(&mut file, &buffer) };
+    let written = app.homes.shares.apart(who.tenant, rest).await;
+    written.map_err(not_kept)?;
+    Ok(Box::new(BufReader::with_capacity(PIECE, file)))
+}
+
+fn rewound(file: &mut File, rest: &[u8]) -> io::Result<()> {
+    file.write_all(rest)?;
+    file.rewind()
+}
+
+fn not_kept(error: io::Error) -> Failure {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            Failure::full("the server's disk has no room for the archive").caused_by(&error)
+        }
+        _ => Failure::internal(&error),
+    }
+}

@@ -1,0 +1,342 @@
+//! The fair share of each tenant in threads and memory.
+//!
+//! Work of the engine, the store and merges computes and waits for the disk. On
+//! the threads that answer requests it would hold up every tenant, so it runs
+//! apart from them: [`Shares::apart`] polls a future where it may block, and
+//! [`Shares::blocking`] runs a closure there. Both wait for a turn of the tenant
+//! and then for one of the server, so that no tenant has all threads.
+//!
+//! A turn lasts as long as the work computes. A future that waits for something
+//! holds none, and so no turn ever waits for another.
+//!
+//! [`Shares::hold`] counts bytes of bodies and of output that stay in memory for
+//! a client. It never waits.
+
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
+use std::time::Duration;
+
+use elevo_core::{ErrorCode, TenantId};
+use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::failure::{Failure, Result};
+
+/// Futures of all tenants that compute at a time. With the closures below this
+/// stays under the 512 threads that the runtime has for work that blocks.
+const POLLS: usize = 128;
+/// Closures of all tenants that block at a time.
+const BLOCKING: usize = 256;
+/// Of these, closures of one tenant.
+const BLOCKING_OF_ONE: usize = 32;
+/// Archives that clients of all tenants read at a time, each in a thread.
+const PACKING: usize = 64;
+/// Of these, archives of one tenant.
+const PACKING_OF_ONE: usize = 8;
+/// How long a closure waits for its turn.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Memory of all tenants for bodies and output.
+const BYTES: usize = 384 << 20;
+/// Of these, memory of one tenant.
+const BYTES_OF_ONE: usize = 128 << 20;
+
+/// The shares of all tenants.
+#[derive(Debug)]
+pub(crate) struct Shares {
+    all: Arc<Share>,
+    /// Futures of one tenant that compute at a time.
+    polls_of_one: usize,
+    tenants: Mutex<HashMap<TenantId, Arc<Share>>>,
+}
+
+/// Turns and bytes that are left, of one tenant or of all.
+#[derive(Debug)]
+struct Share {
+    polls: Arc<Semaphore>,
+    blocking: Arc<Semaphore>,
+    packing: Arc<Semaphore>,
+    bytes: Arc<Semaphore>,
+}
+
+/// A turn of a tenant and of the server.
+type Turn = [OwnedSemaphorePermit; 2];
+
+/// Bytes that are counted until this is dropped.
+#[derive(Debug, Default)]
+pub(crate) struct Held(Vec<OwnedSemaphorePermit>);
+
+impl Default for Shares {
+    fn default() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Self {
+            all: Arc::new(Share::new(POLLS, BLOCKING, PACKING, BYTES)),
+            polls_of_one: (4 * cores).min(POLLS / 4),
+            tenants: Mutex::default(),
+        }
+    }
+}
+
+impl Share {
+    fn new(polls: usize, blocking: usize, packing: usize, bytes: usize) -> Self {
+        let turns = |count| Arc::new(Semaphore::new(count));
+        Self {
+            polls: turns(polls),
+            blocking: turns(blocking),
+            packing: turns(packing),
+            bytes: turns(bytes),
+        }
+    }
+}
+
+impl Shares {
+    fn of(&self, tenant: TenantId) -> Arc<Share> {
+        let mut tenants = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = || {
+            let polls = self.polls_of_one;
+            Arc::new(Share::new(
+                polls,
+                BLOCKING_OF_ONE,
+                PACKING_OF_ONE,
+                BYTES_OF_ONE,
+            ))
+        };
+        tenants.entry(tenant).or_insert_with(new).clone()
+    }
+
+    /// Runs a future of a tenant where it may compute for long and wait for the
+    /// disk. The future keeps its task, and so its place in spans and scopes.
+    pub(crate) async fn apart<F: Future>(&self, tenant: TenantId, work: F) -> F::Output {
+        let share = self.of(tenant);
+        let mut work = pin!(work);
+        loop {
+            let turn = turn(&share.polls, &self.all.polls).await;
+            let polled =
+                poll_fn(|context| Poll::Ready(where_it_may_block(|| work.as_mut().poll(context))));
+            let polled = polled.await;
+            drop(turn);
+            match polled {
+                Poll::Ready(output) => return output,
+                Poll::Pending => woken().await,
+            }
+        }
+    }
+
+    /// Runs a closure of a tenant that blocks, to its end whatever becomes of the
+    /// caller.
+    pub(crate) async fn blocking<T: Send + 'static>(
+        &self,
+        tenant: TenantId,
+        work: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let share = self.of(tenant);
+        let turn = in_time(turn(&share.blocking, &self.all.blocking)).await?;
+        run(turn, work).await
+    }
+
+    /// Waits for the turn to write an archive that a client reads, however slowly.
+    pub(crate) async fn packing(&self, tenant: TenantId) -> Result<Packing> {
+        let share = self.of(tenant);
+        let turn = in_time(turn(&share.packing, &self.all.packing)).await?;
+        Ok(Packing(turn))
+    }
+
+    /// Counts bytes that stay in memory for a client. Returns `None` if the tenant
+    /// or the server has too many already.
+    pub(crate) fn hold(&self, tenant: TenantId, bytes: usize) -> Option<Held> {
+        let bytes = u32::try_from(bytes).ok()?;
+        let share = self.of(tenant);
+        let one = share.bytes.clone().try_acquire_many_owned(bytes).ok()?;
+        let all = self.all.bytes.clone().try_acquire_many_owned(bytes).ok()?;
+        Some(Held(vec![one, all]))
+    }
+}
+
+impl Held {
+    /// Counts further bytes together with these.
+    pub(crate) fn add(&mut self, more: Self) {
+        if self.0.is_empty() {
+            self.0 = more.0;
+            return;
+        }
+        for (held, more) in self.0.iter_mut().zip(more.0) {
+            held.merge(more);
+        }
+    }
+}
+
+/// The turn of an archive.
+#[derive(Debug)]
+pub(crate) struct Packing(Turn);
+
+impl Packing {
+    /// Runs the closure that writes the archive.
+    pub(crate) async fn run<T: Send + 'static>(
+        self,
+        work: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        run(self.0, work).await
+    }
+}
+
+/// The failure of a request that finds too many bytes held.
+pub(crate) fn too_many_bytes() -> Failure {
+    let message = "the requests that are being answered for this tenant take too much memory";
+    Failure::new(ErrorCode::Overloaded, message).retry_after(1)
+}
+
+async fn run<T: Send + 'static>(
+    turn: Turn,
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    let work = move || {
+        let done = work();
+        drop(turn);
+        done
+    };
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|error| Err(Failure::internal(&error)))
+}
+
+async fn turn(one: &Arc<Semaphore>, all: &Arc<Semaphore>) -> Turn {
+    // Semaphores are never closed; if one were, the work would go on uncounted.
+    let next = async |turns: &Arc<Semaphore>| loop {
+        if let Ok(permit) = turns.clone().acquire_owned().await {
+            return permit;
+        }
+        tokio::task::yield_now().await;
+    };
+    [next(one).await, next(all).await]
+}
+
+async fn in_time(turn: impl Future<Output = Turn>) -> Result<Turn> {
+    tokio::time::timeout(PATIENCE, turn).await.map_err(|_| {
+        let message = "too much is being done for this tenant already";
+        Failure::new(ErrorCode::Overloaded, message).retry_after(5)
+    })
+}
+
+/// Lets another thread take over the tasks of this one meanwhile.
+fn where_it_may_block<T>(work: impl FnOnce() -> T) -> T {
+    match Handle::try_current().map(|handle| handle.runtime_flavor()) {
+        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
+        _ => work(),
+    }
+}
+
+/// Waits until the task is woken.
+async fn woken() {
+    let mut is_first = true;
+    poll_fn(|_| match std::mem::replace(&mut is_first, false) {
+        true => Poll::Pending,
+        false => Poll::Ready(()),
+    })
+    .await;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    const ONE: TenantId = TenantId::new([1; 16]);
+    const OTHER: TenantId = TenantId::new([2; 16]);
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn the_only_worker_goes_on_while_a_future_computes() {
+        let shares = Arc::new(Shares::default());
+        let (release, released) = std::sync::mpsc::channel::<()>();
+        let computing = tokio::spawn({
+            let shares = shares.clone();
+            async move {
+                let work = async move { released.recv().unwrap() };
+                shares.apart(ONE, work).await;
+            }
+        });
+        // This runs on the same worker, or never.
+        tokio::spawn(async move { release.send(()).unwrap() });
+        computing.await.unwrap();
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_future_that_waits_holds_no_turn() {
+        let shares = Arc::new(Shares::default());
+        let gate = Arc::new(Semaphore::new(0));
+        let waiting: Vec<_> = (0..1000)
+            .map(|_| {
+                let (shares, gate) = (shares.clone(), gate.clone());
+                tokio::spawn(async move {
+                    shares
+                        .apart(ONE, async { drop(gate.acquire().await.unwrap()) })
+                        .await;
+                })
+            })
+            .collect();
+        shares.apart(ONE, async { gate.add_permits(1) }).await;
+        for waiting in waiting {
+            waiting.await.unwrap();
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_tenant_with_all_its_turns_leaves_those_of_others() {
+        let shares = Arc::new(Shares::default());
+        let (release, released) = std::sync::mpsc::channel::<()>();
+        let released = Arc::new(Mutex::new(released));
+        let running = Arc::new(AtomicUsize::new(0));
+        let all: Vec<_> = (0..100)
+            .map(|_| {
+                let (shares, released) = (shares.clone(), released.clone());
+                let running = running.clone();
+                tokio::spawn(async move {
+                    let work = move || {
+                        running.fetch_add(1, Ordering::SeqCst);
+                        let _ = released.lock().unwrap().recv();
+                        running.fetch_sub(1, Ordering::SeqCst);
+                        Ok(())
+                    };
+                    shares.blocking(ONE, work).await
+                })
+            })
+            .collect();
+        while running.load(Ordering::SeqCst) < BLOCKING_OF_ONE {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(shares.blocking(OTHER, || Ok(7)).await.unwrap(), 7);
+        assert_eq!(running.load(Ordering::SeqCst), BLOCKING_OF_ONE);
+        drop(release);
+        for one in all {
+            one.await.unwrap().unwrap();
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_closure_does_not_wait_for_ever() {
+        let shares = Shares::default();
+        let turns = shares.of(ONE).blocking.clone();
+        let _all = turns
+            .acquire_many_owned(BLOCKING_OF_ONE as u32)
+            .await
+            .unwrap();
+        let refused = shares.blocking(ONE, || Ok(())).await;
+        assert_eq!(refused.unwrap_err().code, ErrorCode::Overloaded);
+    }
+
+    #[test]
+    fn bytes_are_counted_by_tenant_and_given_back() {
+        let shares = Shares::default();
+        let half = BYTES_OF_ONE / 2;
+        let mut held = shares.hold(ONE, half).unwrap();
+        held.add(shares.hold(ONE, half).unwrap());
+        assert!(shares.hold(ONE, 1).is_none());
+        let others = [2, 3].map(|n| shares.hold(TenantId::new([n; 16]), BYTES_OF_ONE).unwrap());
+        // The tenant has room, and the server has none.
+        assert!(shares.hold(TenantId::new([4; 16]), 1).is_none());
+        drop((held, others));
+        assert!(shares.hold(ONE, BYTES_OF_ONE).is_some());
+    }
+}
