@@ -234,8 +234,9 @@ pub struct Blame {
     pub snapshot: String,
     /// Runs of lines, in order.
     pub lines: Vec<BlamedLines>,
-    /// The step whose version before was dropped: of lines that are older, it
-    /// is not known which step they came with.
+    /// The step whose version before was dropped, or where there was too much text
+    /// to compare: of lines that are older, it is not known which step they came
+    /// with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub known_since: Option<u64>,
 }

@@ -43,6 +43,9 @@ pub enum Error {
     /// A snapshot that cannot be written.
     #[error(transparent)]
     Snapshot(#[from] InvalidSnapshot),
+    /// The changed files have more text than one answer may compare.
+    #[error("the changed files have too much text to compare line by line")]
+    TooMuchText,
     /// An object that a tree refers to is not in the store.
     #[error("{0:?} is missing from the store")]
     MissingObject(ObjectKey),

@@ -2,11 +2,11 @@
 //! More than [`Diff`](crate::Diff) tells, at the price of reading the files.
 
 use elevo_objects::{Content, Entry};
-use imara_diff::sources::byte_lines;
-use imara_diff::{Algorithm, InternedInput};
+use gix_imara_diff::sources::byte_lines;
 
 use crate::diff::{Change, ChangeKind};
 use crate::error::Result;
+use crate::lines::{LineBudget, TwoTexts};
 use crate::repository::Repository;
 use crate::text::Side;
 
@@ -56,21 +56,29 @@ pub struct InsightTotals {
 
 impl Insight {
     /// Looks at both sides of `change`. A file of more than `max_text_bytes` is
-    /// not read and counts as binary, so this bounds memory and time.
-    pub async fn of(repository: &Repository, change: Change, max_text_bytes: u64) -> Result<Self> {
+    /// not read and counts as binary, so this bounds memory; `budget` bounds the
+    /// time of all the changes that it is passed for.
+    pub async fn of(
+        repository: &Repository,
+        change: Change,
+        max_text_bytes: u64,
+        budget: &mut LineBudget,
+    ) -> Result<Self> {
         let kind = &change.kind;
-        let read = |entry| Side::read(repository, entry, max_text_bytes);
         let (before, after) = match kind {
             // The same content twice.
             ChangeKind::ModeChanged { before, .. } => {
-                let side = read(Some(before)).await?;
+                let side = Side::read(repository, Some(before), max_text_bytes, budget).await?;
                 (side.clone(), side)
             }
-            _ => (read(kind.before()).await?, read(kind.after()).await?),
+            _ => (
+                Side::read(repository, kind.before(), max_text_bytes, budget).await?,
+                Side::read(repository, kind.after(), max_text_bytes, budget).await?,
+            ),
         };
         let counts = match (before.lines(), after.lines()) {
             _ if before == Side::Nothing && after == Side::Nothing => None,
-            (Some(before), Some(after)) => Some(count_lines(before, after)),
+            (Some(before), Some(after)) => Some(count_lines(before, after, budget)?),
             _ => None,
         };
         let (lines_added, lines_removed) = counts.unwrap_or_default();
@@ -129,17 +137,17 @@ fn bytes_of(entry: &Entry) -> u64 {
 }
 
 /// Lines added and removed.
-fn count_lines(before: &[u8], after: &[u8]) -> (u64, u64) {
+fn count_lines(before: &[u8], after: &[u8], budget: &mut LineBudget) -> Result<(u64, u64)> {
     if before == after {
-        return (0, 0);
+        return Ok((0, 0));
     }
     if before.is_empty() || after.is_empty() {
         let count = |text| byte_lines(text).count() as u64;
-        return (count(after), count(before));
+        return Ok((count(after), count(before)));
     }
-    let input = InternedInput::new(before, after);
-    let diff = imara_diff::Diff::compute(Algorithm::Histogram, &input);
-    (diff.count_additions().into(), diff.count_removals().into())
+    budget.compare(before, after, |work| {
+        TwoTexts::new(before, after).count(work)
+    })
 }
 
 #[cfg(test)]
@@ -174,8 +182,10 @@ mod tests {
         let mut diff = before.diff(after).await.unwrap();
         let repository = diff.repository().clone();
         let mut found = Vec::new();
+        let mut budget = LineBudget::of_one_answer();
         while let Some(change) = diff.next().await.unwrap() {
-            found.push(Insight::of(&repository, change, limit).await.unwrap());
+            let insight = Insight::of(&repository, change, limit, &mut budget);
+            found.push(insight.await.unwrap());
         }
         found
     }

@@ -20,6 +20,7 @@ pub mod guards;
 mod import;
 mod insight;
 mod inspect;
+pub mod lines;
 mod memory;
 mod numbered;
 mod patch;
@@ -48,6 +49,7 @@ pub use import::{
 };
 pub use insight::{Insight, InsightTotals};
 pub use inspect::{Inspect, Mend};
+pub use lines::LineBudget;
 pub use memory::MemoryStore;
 pub use numbered::{Numbered, NumberedEntry};
 pub use patch::{PatchOptions, patch, quoted, rename_patch};

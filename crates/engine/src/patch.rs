@@ -22,10 +22,10 @@ use std::ops::Range;
 
 use elevo_core::TreePath;
 use elevo_objects::Entry;
-use imara_diff::{Algorithm, Hunk, InternedInput, Token};
 
 use crate::diff::{Change, ChangeKind};
 use crate::error::Result;
+use crate::lines::{self, Line, LineBudget, TwoTexts, Work};
 use crate::renames::Rename;
 use crate::repository::Repository;
 use crate::text::{DEFAULT_MAX_TEXT_BYTES, Side};
@@ -48,15 +48,18 @@ impl Default for PatchOptions {
     }
 }
 
-/// The patch of one change; empty if it has none (directories).
+/// The patch of one change; empty if it has none (directories). `budget` bounds
+/// the time of all the changes that it is passed for.
 pub async fn patch(
     repository: &Repository,
     change: &Change,
     options: &PatchOptions,
+    budget: &mut LineBudget,
 ) -> Result<Vec<u8>> {
     let mut patch = Patch {
         repository,
         options,
+        budget,
         path: &change.path,
         out: Vec::new(),
     };
@@ -152,6 +155,7 @@ fn prefixed(prefix: &str, path: &TreePath) -> Vec<u8> {
 struct Patch<'a> {
     repository: &'a Repository,
     options: &'a PatchOptions,
+    budget: &'a mut LineBudget,
     path: &'a TreePath,
     out: Vec<u8>,
 }
@@ -173,13 +177,15 @@ impl Patch<'_> {
             return Ok(());
         }
         let max = self.options.max_text_bytes;
-        let before = Side::read(self.repository, before, max).await?;
-        let after = Side::read(self.repository, after, max).await?;
+        let before = Side::read(self.repository, before, max, self.budget).await?;
+        let after = Side::read(self.repository, after, max, self.budget).await?;
         match (before.lines(), after.lines()) {
             (Some(a), Some(b)) if a != b => {
                 self.put_file_name(b"--- ", "a/", old.is_some());
                 self.put_file_name(b"+++ ", "b/", new.is_some());
-                put_hunks(&mut self.out, a, b, self.options.context);
+                let (out, context) = (&mut self.out, self.options.context as usize);
+                self.budget
+                    .compare(a, b, |work| put_hunks(out, a, b, context, work))?;
             }
             (Some(_), Some(_)) => {}
             _ => self.put_binary(old.is_some(), new.is_some()),
@@ -232,42 +238,40 @@ fn contents_equal(before: Option<&Entry>, after: Option<&Entry>) -> bool {
 /// is not used because it takes UTF-8 only, leaves out the note on a missing
 /// newline, and gives a wrong line number where the first change is near the
 /// start of the file.
-fn put_hunks(out: &mut Vec<u8>, before: &[u8], after: &[u8], context: u32) {
-    let input = InternedInput::new(before, after);
-    let mut diff = imara_diff::Diff::compute(Algorithm::Histogram, &input);
-    diff.postprocess_lines(&input);
+fn put_hunks(out: &mut Vec<u8>, before: &[u8], after: &[u8], context: usize, work: &mut Work) {
+    let texts = TwoTexts::new(before, after);
     let mut printer = HunkPrinter {
-        input: &input,
+        texts: &texts,
         context,
         out,
     };
-    let mut group: Vec<Hunk> = Vec::new();
-    for hunk in diff.hunks() {
+    let mut group: Vec<lines::Change> = Vec::new();
+    for change in texts.changes(work) {
         if let Some(last) = group.last()
-            && hunk.before.start - last.before.end > context.saturating_mul(2)
+            && change.before.start - last.before.end > context.saturating_mul(2)
         {
             printer.put_group(&group);
             group.clear();
         }
-        group.push(hunk);
+        group.push(change);
     }
     printer.put_group(&group);
 }
 
 struct HunkPrinter<'a, 'b> {
-    input: &'a InternedInput<&'b [u8]>,
-    context: u32,
+    texts: &'a TwoTexts<'b>,
+    context: usize,
     out: &'a mut Vec<u8>,
 }
 
 impl HunkPrinter<'_, '_> {
     /// Changes so close together that their contexts touch.
-    fn put_group(&mut self, group: &[Hunk]) {
+    fn put_group(&mut self, group: &[lines::Change]) {
         let (Some(first), Some(last)) = (group.first(), group.last()) else {
             return;
         };
         let lead = self.context.min(first.before.start);
-        let end = self.input.before.len() as u32;
+        let end = self.texts.before().len();
         let trail = self.context.min(end - last.before.end);
         let old = first.before.start - lead..last.before.end + trail;
         let new = first.after.start - lead..last.after.end + trail;
@@ -275,17 +279,17 @@ impl HunkPrinter<'_, '_> {
         self.out.extend_from_slice(header.as_bytes());
         let mut at = old.start;
         for hunk in group {
-            self.put_lines(b' ', &self.input.before, at..hunk.before.start);
-            self.put_lines(b'-', &self.input.before, hunk.before.clone());
-            self.put_lines(b'+', &self.input.after, hunk.after.clone());
+            self.put_lines(b' ', self.texts.before(), at..hunk.before.start);
+            self.put_lines(b'-', self.texts.before(), hunk.before.clone());
+            self.put_lines(b'+', self.texts.after(), hunk.after.clone());
             at = hunk.before.end;
         }
-        self.put_lines(b' ', &self.input.before, at..old.end);
+        self.put_lines(b' ', self.texts.before(), at..old.end);
     }
 
-    fn put_lines(&mut self, marker: u8, tokens: &[Token], range: Range<u32>) {
-        for token in &tokens[range.start as usize..range.end as usize] {
-            let line = self.input.interner[*token];
+    fn put_lines(&mut self, marker: u8, lines: &[Line], range: Range<usize>) {
+        for line in &lines[range] {
+            let line = self.texts.line(*line);
             self.out.push(marker);
             self.out.extend_from_slice(line);
             if !line.ends_with(b"\n") {
@@ -298,7 +302,7 @@ impl HunkPrinter<'_, '_> {
 
 /// `start,length` with lines counted from 1; an empty range stands after the
 /// line it names.
-fn position(range: &Range<u32>) -> String {
+fn position(range: &Range<usize>) -> String {
     match range.len() {
         0 => format!("{},0", range.start),
         1 => format!("{}", range.start + 1),
@@ -311,6 +315,7 @@ mod tests {
     use bytes::Bytes;
     use elevo_objects::Mode;
     use futures::executor::block_on;
+    use proptest::prelude::*;
 
     use super::*;
     use crate::memory::MemoryStore;
@@ -337,17 +342,20 @@ mod tests {
     async fn patch_of(before: &StateTree, after: &StateTree) -> String {
         let mut diff = before.diff(after).await.unwrap();
         let repository = diff.repository().clone();
-        let mut out = Vec::new();
+        let (mut out, mut budget) = (Vec::new(), LineBudget::of_one_answer());
         while let Some(change) = diff.next().await.unwrap() {
             let options = PatchOptions::default();
-            out.extend(patch(&repository, &change, &options).await.unwrap());
+            let patch = patch(&repository, &change, &options, &mut budget);
+            out.extend(patch.await.unwrap());
         }
         String::from_utf8_lossy(&out).into_owned()
     }
 
     fn hunks(before: &str, after: &str) -> String {
         let mut out = Vec::new();
-        put_hunks(&mut out, before.as_bytes(), after.as_bytes(), 3);
+        let mut work = Work::of_one_diff();
+        let (before, after) = (before.as_bytes(), after.as_bytes());
+        put_hunks(&mut out, before, after, 3, &mut work);
         String::from_utf8(out).unwrap()
     }
 
@@ -438,6 +446,101 @@ new file mode 120000
             .map(str::to_owned)
             .collect();
         assert_eq!(headers, ["@@ -8,7 +8,7 @@", "@@ -16,7 +16,7 @@"]);
+    }
+
+    /// Applies hunks as `git apply` does without fuzz: every line that is kept or
+    /// removed must be where the hunk says.
+    fn applied(before: &str, hunks: &str) -> String {
+        let mut rest = before.split_inclusive('\n');
+        let (mut out, mut at) = (String::new(), 0);
+        let mut hunk_lines = hunks.split_inclusive('\n').peekable();
+        while let Some(line) = hunk_lines.next() {
+            let (marker, text) = line.split_at(1);
+            let ends = hunk_lines.next_if(|next| next.starts_with('\\'));
+            let text = match ends {
+                Some(_) => text.strip_suffix('\n').unwrap(),
+                None => text,
+            };
+            match marker {
+                "@" => {
+                    let old = text.split([' ', ',']).nth(1).unwrap();
+                    let start: usize = old.trim_start_matches('-').parse().unwrap();
+                    let empty = text.split(' ').nth(1).unwrap().ends_with(",0");
+                    let start = if empty { start } else { start - 1 };
+                    out.extend(rest.by_ref().take(start - at));
+                    at = start;
+                }
+                "+" => out.push_str(text),
+                _ => {
+                    assert_eq!(rest.next(), Some(text));
+                    at += 1;
+                    if marker == " " {
+                        out.push_str(text);
+                    }
+                }
+            }
+        }
+        out.extend(rest);
+        out
+    }
+
+    fn some_text() -> impl Strategy<Value = String> {
+        let line = prop_oneof![Just("\n"), Just("a\n"), Just("b\n"), Just("c\n")];
+        let lines = proptest::collection::vec(line, 0..60);
+        (lines, prop_oneof![Just(""), Just("end")]).prop_map(|(lines, end)| lines.concat() + end)
+    }
+
+    proptest! {
+        #[test]
+        fn a_patch_applies_whatever_work_is_left(
+            before in some_text(),
+            after in some_text(),
+            context in 0..4usize,
+            lines in prop_oneof![0..500u64, Just(Work::ONE_DIFF)],
+        ) {
+            let mut out = Vec::new();
+            let work = &mut Work::new(lines);
+            put_hunks(&mut out, before.as_bytes(), after.as_bytes(), context, work);
+            let hunks = String::from_utf8(out).unwrap();
+            prop_assert_eq!(applied(&before, &hunks), after);
+        }
+    }
+
+    #[test]
+    fn git_applies_a_patch_of_a_coarse_diff() {
+        let directory = tempfile::tempdir().unwrap();
+        let before: String = (0..3_000).map(|n| format!("{}\n", n % 700)).collect();
+        let line = |n: u32| match n % 2 {
+            0 => format!("{}\n", n % 700),
+            _ => format!("{n} is new\n"),
+        };
+        let after: String = (0..3_000).map(line).collect::<String>() + "end";
+        let mut out = b"diff --git a/file b/file\n--- a/file\n+++ b/file\n".to_vec();
+        let mut work = Work::new(10_000);
+        put_hunks(&mut out, before.as_bytes(), after.as_bytes(), 3, &mut work);
+        assert!(work.done() > 10_000, "the diff is not a coarse one");
+        let file = directory.path().join("file");
+        std::fs::write(&file, before).unwrap();
+        std::fs::write(directory.path().join("patch"), out).unwrap();
+
+        let git = std::process::Command::new("git")
+            .args(["apply", "patch"])
+            .current_dir(directory.path())
+            .env("GIT_CEILING_DIRECTORIES", "/")
+            .output()
+            .unwrap();
+
+        assert!(git.status.success(), "{git:?}");
+        assert_eq!(std::fs::read_to_string(file).unwrap(), after);
+    }
+
+    #[test]
+    fn an_answer_compares_a_bounded_amount_of_text() {
+        let mut budget = LineBudget::of_one_answer();
+        let text = vec![b'\n'; 16 << 20];
+        let compared = std::iter::repeat_with(|| budget.compare(&text, &text, |_| ()));
+        let compared = compared.take(100).take_while(Result::is_ok).count();
+        assert_eq!(compared, 4);
     }
 
     #[test]

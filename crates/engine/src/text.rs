@@ -6,6 +6,7 @@ use elevo_objects::Entry;
 
 use crate::error::Result;
 use crate::file;
+use crate::lines::LineBudget;
 use crate::repository::Repository;
 
 /// Files larger than this are not taken apart into lines unless a caller says
@@ -27,11 +28,13 @@ pub(crate) enum Side {
 }
 
 impl Side {
-    /// Reads an entry whole, if it is no larger than `max_text_bytes`.
+    /// Reads an entry whole, if it is no larger than `max_text_bytes` and the
+    /// budget has room for it.
     pub(crate) async fn read(
         repository: &Repository,
         entry: Option<&Entry>,
         max_text_bytes: u64,
+        budget: &mut LineBudget,
     ) -> Result<Self> {
         match entry {
             None | Some(Entry::Directory { .. }) => Ok(Self::Nothing),
@@ -43,6 +46,7 @@ impl Side {
                 Ok(Self::Binary)
             }
             Some(Entry::File { content, .. }) => {
+                budget.read(0)?;
                 let start = file::read_range(repository, content, 0, LOOKED_AT).await?;
                 if start.contains(&0) {
                     return Ok(Self::Binary);
@@ -50,6 +54,7 @@ impl Side {
                 if start.len() as u64 == content.size() {
                     return Ok(Self::Text(start));
                 }
+                budget.read(content.size())?;
                 let whole = file::read_range(repository, content, 0, usize::MAX).await?;
                 Ok(Self::Text(whole))
             }

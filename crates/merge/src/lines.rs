@@ -1,23 +1,30 @@
 //! Which lines of a text are those of an earlier one.
 
-use imara_diff::sources::byte_lines;
-use imara_diff::{Algorithm, Diff, InternedInput};
+use elevo_engine::lines::{TwoTexts, Work};
+use elevo_engine::{LineBudget, Result};
 
 /// For each line of `after`, the line of `before` that it is, from 0; `None` if
-/// it is new.
-pub fn carried_lines(before: &[u8], after: &[u8]) -> Vec<Option<u32>> {
-    let input = InternedInput::new(byte_lines(before), byte_lines(after));
-    let mut diff = Diff::compute(Algorithm::Histogram, &input);
-    diff.postprocess_lines(&input);
-    let count = input.after.len();
+/// it is new. `budget` bounds the time of all the texts that it is passed for.
+pub fn carried_lines(
+    before: &[u8],
+    after: &[u8],
+    budget: &mut LineBudget,
+) -> Result<Vec<Option<u32>>> {
+    budget.compare(before, after, |work| carried(before, after, work))
+}
+
+fn carried(before: &[u8], after: &[u8], work: &mut Work) -> Vec<Option<u32>> {
+    let texts = TwoTexts::new(before, after);
+    let count = texts.after().len();
     let mut carried = Vec::with_capacity(count);
     let (mut old, mut new) = (0, 0);
-    for hunk in diff.hunks() {
-        carried.extend((new..hunk.after.start).map(|line| Some(old + line - new)));
-        carried.extend(hunk.after.clone().map(|_| None));
-        (old, new) = (hunk.before.end, hunk.after.end);
+    let same = |old: usize, lines: usize| (old..old + lines).map(|line| Some(line as u32));
+    for change in texts.changes(work) {
+        carried.extend(same(old, change.after.start - new));
+        carried.extend(change.after.clone().map(|_| None));
+        (old, new) = (change.before.end, change.after.end);
     }
-    carried.extend((new..count as u32).map(|line| Some(old + line - new)));
+    carried.extend(same(old, count - new));
     carried
 }
 
@@ -27,6 +34,9 @@ mod tests {
 
     #[test]
     fn lines_are_carried_around_what_is_new_and_what_is_gone() {
+        let carried_lines = |before: &[u8], after: &[u8]| {
+            carried_lines(before, after, &mut LineBudget::of_one_answer()).unwrap()
+        };
         let carried = carried_lines(b"a\nb\nc\nd\n", b"new\na\nc\nother\nd\n");
         assert_eq!(carried, [None, Some(0), Some(2), None, Some(3)]);
         assert_eq!(carried_lines(b"", b"a\n"), [None]);

@@ -12,23 +12,18 @@
 //!
 //! A missing newline at the end is a part of the last line.
 
-mod coarse;
 mod combine;
-mod diff;
 mod endings;
-mod histogram;
 mod lines;
 mod markers;
-mod slide;
 mod suggest;
-mod work;
+
+use elevo_engine::lines::{Work, diff};
 
 use crate::driver::{Conflicted, Driver, Hunk, Lines, Merged, Place, Versions, Winner};
 use combine::{Outcome, Region, combine};
-use diff::diff;
 use endings::Alike;
 use lines::Texts;
-use work::Work;
 
 pub use markers::{Labels, MarkerStyle, has_markers, marked};
 
@@ -110,8 +105,14 @@ fn is_binary(bytes: &[u8]) -> bool {
 /// What either side changed, in the order of the file.
 fn regions(texts: &Texts<'_>) -> Vec<Region> {
     // Each side has its own share of work: else swapping them would matter.
-    let ours = diff(texts, &texts.base, &texts.ours, &mut Work::of_one_diff());
-    let theirs = diff(texts, &texts.base, &texts.theirs, &mut Work::of_one_diff());
+    let distinct = texts.distinct();
+    let ours = diff(distinct, &texts.base, &texts.ours, &mut Work::of_one_diff());
+    let theirs = diff(
+        distinct,
+        &texts.base,
+        &texts.theirs,
+        &mut Work::of_one_diff(),
+    );
     combine(texts, &ours, &theirs)
 }
 

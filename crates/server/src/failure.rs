@@ -223,6 +223,10 @@ impl From<elevo_engine::Error> for Failure {
         if let elevo_engine::Error::Store(StoreError::Full) = error {
             return Self::full("the server's disk is full");
         }
+        if let elevo_engine::Error::TooMuchText = error {
+            return Self::new(ErrorCode::PayloadTooLarge, error.to_string())
+                .remediation("Compare states with fewer changes, or take an archive instead.");
+        }
         Self::new(ErrorCode::StorageFailed, "the store cannot be used")
             .caused_by(&error)
             .retry_after(5)

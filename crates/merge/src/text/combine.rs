@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use super::diff::Change;
 use super::lines::{Line, Texts};
+use elevo_engine::lines::Change;
 
 /// A place that at least one side changed.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,8 +3,7 @@
 use gix_imara_diff::Interner;
 use gix_imara_diff::sources::byte_lines;
 
-/// A line with its ending; the last may have none.
-pub(super) type Line = gix_imara_diff::Token;
+pub(super) use elevo_engine::lines::Line;
 
 /// The lines of all three versions.
 pub(super) struct Texts<'a> {

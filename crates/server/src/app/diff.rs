@@ -3,7 +3,7 @@
 use elevo_api as api;
 use elevo_api::Scope;
 use elevo_core::ErrorCode;
-use elevo_engine::{PatchOptions, Progress, Repository};
+use elevo_engine::{LineBudget, PatchOptions, Progress, Repository};
 use elevo_objects::{Entry, SnapshotId};
 use elevo_workspace::Changes;
 use futures::executor::block_on;
@@ -91,9 +91,13 @@ impl App {
         const LARGEST: usize = 16 << 20;
         self.with_changes(who, id, &query, true, move |mut diff, repository, _| {
             let (mut bytes, options) = (Vec::new(), PatchOptions::default());
+            let mut budget = LineBudget::of_one_answer();
             while let Some(change) = block_on(diff.next())? {
                 bytes.extend(block_on(elevo_engine::patch(
-                    repository, &change, &options,
+                    repository,
+                    &change,
+                    &options,
+                    &mut budget,
                 ))?);
                 if bytes.len() > LARGEST {
                     let message = "the patch has more than 16 MiB; take an archive instead";

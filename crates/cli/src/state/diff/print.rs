@@ -2,8 +2,8 @@
 
 use elevo_core::TreePath;
 use elevo_engine::{
-    Change, ChangeKind, DEFAULT_MAX_TEXT_BYTES, EntryKind, Insight, InsightTotals, PatchOptions,
-    Rename, Repository, patch, rename_patch,
+    Change, ChangeKind, DEFAULT_MAX_TEXT_BYTES, EntryKind, Insight, InsightTotals, LineBudget,
+    PatchOptions, Rename, Repository, patch, rename_patch,
 };
 use elevo_objects::{Content, Entry};
 use serde::Serialize;
@@ -42,6 +42,7 @@ pub(super) struct Printer<'a> {
     output: &'a mut Output,
     repository: &'a Repository,
     form: Form,
+    budget: LineBudget,
     totals: InsightTotals,
     renamed: u64,
     any: bool,
@@ -53,6 +54,7 @@ impl<'a> Printer<'a> {
             output,
             repository,
             form,
+            budget: LineBudget::one_by_one(),
             totals: InsightTotals::default(),
             renamed: 0,
             any: false,
@@ -107,7 +109,12 @@ impl<'a> Printer<'a> {
     fn print_stat(&mut self, item: Item) -> anyhow::Result<()> {
         let (item, insight) = match item {
             Item::Change(change) => {
-                let insight = Insight::of(self.repository, change, DEFAULT_MAX_TEXT_BYTES);
+                let insight = Insight::of(
+                    self.repository,
+                    change,
+                    DEFAULT_MAX_TEXT_BYTES,
+                    &mut self.budget,
+                );
                 let insight = wait(insight)?;
                 self.totals.add(&insight);
                 (Item::Change(insight.change.clone()), Some(insight))
@@ -167,7 +174,9 @@ impl<'a> Printer<'a> {
             ..PatchOptions::default()
         };
         let text = match item {
-            Item::Change(change) => wait(patch(self.repository, change, &options))?,
+            Item::Change(change) => {
+                wait(patch(self.repository, change, &options, &mut self.budget))?
+            }
             Item::Rename(rename) => rename_patch(rename),
         };
         if self.output.is_json() {

@@ -6,7 +6,7 @@ use std::ops::Range;
 use elevo_api as api;
 use elevo_catalog::{FileVersion, LogEntry, MAX_PAGE};
 use elevo_core::{ErrorCode, TreePath};
-use elevo_engine::Error as EngineError;
+use elevo_engine::{Error as EngineError, LineBudget};
 use elevo_merge::carried_lines;
 use elevo_objects::Entry;
 
@@ -173,8 +173,9 @@ impl App {
     }
 
     /// Goes back through the versions of a file until each of its lines is
-    /// found to be new in one of them, or until what it was before is dropped:
-    /// then also says at which step.
+    /// found to be new in one of them. It stops where the version before was
+    /// dropped, or where there was more text to compare than one answer may: then
+    /// it also returns that step.
     async fn blamed(
         &self,
         seen: &Seen,
@@ -184,6 +185,7 @@ impl App {
     ) -> Result<(Vec<api::BlamedLines>, Option<u64>)> {
         let mut path = path.clone();
         let mut content = content;
+        let mut budget = LineBudget::of_one_answer();
         let count = lines(&content);
         // Where each line of the file is in the version at hand.
         let mut at: Vec<Option<u32>> = (0..count).map(Some).collect();
@@ -210,7 +212,13 @@ impl App {
                 _ => None,
             };
             let carried = match &earlier {
-                Some(earlier) => carried_lines(earlier, &content),
+                Some(earlier) => match carried_lines(earlier, &content, &mut budget) {
+                    Ok(carried) => carried,
+                    Err(EngineError::TooMuchText) => {
+                        return Ok((runs(&found), Some(version.sequence)));
+                    }
+                    Err(error) => return Err(error.into()),
+                },
                 None => vec![None; lines(&content) as usize],
             };
             for (line, found) in at.iter_mut().zip(&mut found) {

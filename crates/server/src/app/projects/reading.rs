@@ -7,7 +7,10 @@ use elevo_api as api;
 use elevo_api::Scope;
 use elevo_catalog::Project;
 use elevo_core::{ErrorCode, Name, TreePath};
-use elevo_engine::{Change, Diff, EntryKind, Insight, PatchOptions, Repository, StateTree};
+use elevo_engine::{
+    Change, DEFAULT_MAX_TEXT_BYTES, Diff, EntryKind, Insight, LineBudget, PatchOptions, Repository,
+    StateTree,
+};
 use elevo_objects::{Entry, SnapshotId, Tree};
 use elevo_policy::{Access, View};
 
@@ -155,9 +158,11 @@ impl App {
     ) -> Result<Vec<u8>> {
         let (mut diff, seen, _base) = self.states(who, project, from, to).await?;
         let (mut bytes, options) = (Vec::new(), PatchOptions::default());
+        let mut budget = LineBudget::of_one_answer();
         let repository = diff.repository().clone();
         while let Some(change) = seen.next_of(&mut diff).await? {
-            bytes.extend(elevo_engine::patch(&repository, &change, &options).await?);
+            let patch = elevo_engine::patch(&repository, &change, &options, &mut budget);
+            bytes.extend(patch.await?);
             if bytes.len() > PATCH {
                 let message = "the patch has more than 16 MiB; take an archive instead";
                 return Err(Failure::new(ErrorCode::PayloadTooLarge, message));
@@ -180,10 +185,11 @@ impl App {
             base: base.id.to_string(),
             ..api::DiffStat::default()
         };
+        let mut budget = LineBudget::of_one_answer();
         while let Some(change) = seen.next_of(&mut diff).await? {
             let (path, kind) = (readable(change.path.as_bytes()), change_out(&change).kind);
-            let insight = Insight::of(&repository, change, elevo_engine::DEFAULT_MAX_TEXT_BYTES);
-            let insight = insight.await?;
+            let insight =
+                Insight::of(&repository, change, DEFAULT_MAX_TEXT_BYTES, &mut budget).await?;
             out.files += 1;
             out.added += insight.lines_added;
             out.removed += insight.lines_removed;

@@ -4,13 +4,22 @@
 //! Lines that are in each text once, in the order of both, are common; so are
 //! equal lines directly before and after them.
 
-use super::diff::Changed;
 use super::histogram::Part;
-use super::lines::Line;
+use super::work::Work;
+use super::{Changed, Line};
 
-/// Marks what is not common in a part.
-pub(super) fn coarse(before: &[Line], after: &[Line], part: &Part, changed: &mut Changed) {
+/// Marks the lines of a part that are not common. The sorts in here are counted
+/// as work, though there is none left to spend: the caller has to end somehow.
+pub(super) fn coarse(
+    before: &[Line],
+    after: &[Line],
+    part: &Part,
+    changed: &mut Changed,
+    work: &mut Work,
+) {
     let part = trimmed(before, after, part.clone());
+    let lines = part.before.len() + part.after.len();
+    work.overdraw(lines * (lines.max(2).ilog2() as usize));
     let mut rest = part.clone();
     for (at_before, at_after) in in_both_orders(single(before, after, &part)) {
         let (at_before, at_after) = (at_before as usize, at_after as usize);

@@ -2,12 +2,75 @@
 //!
 //! A run of changed lines whose first line equals the line after it can as well
 //! stand one line lower; likewise upwards. Each run is joined with those that it
-//! can reach, then stands beside a change of the other text if it can, else as
-//! low as it can. (git's indent heuristic is for showing diffs: a merge does not
-//! use it.)
+//! can reach, then stands beside a change of the other text if it can. Else a
+//! merge puts it as low as it can be, and a diff that a person reads where the
+//! indentation suggests it.
 
-use super::lines::Line;
+use std::ops::Range;
+
+use gix_imara_diff::{IndentHeuristic, IndentLevel, SliderHeuristic};
+
+use super::Line;
 use super::work::Work;
+
+/// Width of a tab in the indentation of a line.
+const TAB: u8 = 8;
+
+/// Maximum number of bytes of a line that are read for its indentation.
+const INDENTATION: usize = 256;
+
+/// Work for each place that the indentation is looked at for: some lines before
+/// and after it.
+const LINES_AROUND: usize = 40;
+
+/// Maximum number of places that the indentation is looked at for.
+const PLACES: usize = 100;
+
+/// Chooses between the places of a run that no change of the other text decides.
+pub(super) trait Preference {
+    /// Returns the end of the run where it should stand: between `highest_end`
+    /// and the end of `lowest`.
+    fn end_of(
+        &mut self,
+        lines: &[Line],
+        lowest: Range<usize>,
+        highest_end: usize,
+        work: &mut Work,
+    ) -> usize;
+}
+
+/// As low as it can be, for merges.
+pub(super) struct Lowest;
+
+impl Preference for Lowest {
+    fn end_of(&mut self, _: &[Line], lowest: Range<usize>, _: usize, _: &mut Work) -> usize {
+        lowest.end
+    }
+}
+
+/// By indentation, for diffs that a person reads.
+pub(super) struct Indented<F>(pub(super) F);
+
+impl<'a, F: Fn(Line) -> &'a [u8]> Preference for Indented<F> {
+    fn end_of(
+        &mut self,
+        lines: &[Line],
+        lowest: Range<usize>,
+        highest_end: usize,
+        work: &mut Work,
+    ) -> usize {
+        let places = (lowest.end - highest_end).min(PLACES);
+        if !work.spend(places * LINES_AROUND) {
+            return lowest.end;
+        }
+        let indent = |line| {
+            let start = self.0(line).iter().copied().take(INDENTATION);
+            IndentLevel::for_ascii_line(start, TAB)
+        };
+        let run = lowest.start as u32..lowest.end as u32;
+        IndentHeuristic::new(indent).best_slider_end(lines, run, highest_end as u32) as usize
+    }
+}
 
 /// A run of changed lines, or the empty one between two lines that did not
 /// change. Both texts have equally many.
@@ -18,7 +81,13 @@ struct Run {
 }
 
 /// Moves the runs of one text; `other` is what changed in the other.
-pub(super) fn slide(lines: &[Line], changed: &mut [bool], other: &[bool], work: &mut Work) {
+pub(super) fn slide(
+    lines: &[Line],
+    changed: &mut [bool],
+    other: &[bool],
+    preference: &mut impl Preference,
+    work: &mut Work,
+) {
     let mut slider = Slider {
         run: Run::first(changed),
         opposite: Run::first(other),
@@ -28,7 +97,7 @@ pub(super) fn slide(lines: &[Line], changed: &mut [bool], other: &[bool], work: 
     };
     loop {
         if !slider.run.is_empty() {
-            slider.settle(work);
+            slider.settle(preference, work);
         }
         if work.is_spent() || !slider.run.go_on(slider.changed) {
             return;
@@ -48,11 +117,13 @@ struct Slider<'a> {
 
 impl Slider<'_> {
     /// Puts the present run where it belongs.
-    fn settle(&mut self, work: &mut Work) {
+    fn settle(&mut self, preference: &mut impl Preference, work: &mut Work) {
         let mut beside_other;
+        let mut highest_end;
         loop {
             let len = self.run.len();
             while self.up(work) {}
+            highest_end = self.run.end;
             beside_other = !self.opposite.is_empty();
             while self.down(work) {
                 beside_other |= !self.opposite.is_empty();
@@ -61,7 +132,13 @@ impl Slider<'_> {
                 break;
             }
         }
-        while beside_other && self.opposite.is_empty() && self.up(work) {}
+        if beside_other {
+            while self.opposite.is_empty() && self.up(work) {}
+        } else if self.run.end > highest_end {
+            let lowest = self.run.start..self.run.end;
+            let end = preference.end_of(self.lines, lowest, highest_end, work);
+            while self.run.end > end && self.up(work) {}
+        }
     }
 
     /// For one line, and for the run of the other text that is passed.

@@ -14,9 +14,8 @@ use std::ops::Range;
 use gix_imara_diff::{Algorithm, Diff};
 
 use super::coarse::coarse;
-use super::diff::Changed;
-use super::lines::Line;
 use super::work::Work;
+use super::{Changed, Line};
 
 /// A line that is in a part more often than this says nothing about where.
 const TOO_COMMON: u32 = 65;
@@ -93,7 +92,7 @@ impl<'a> Histogram<'a> {
                 Found::Run(run) => parts.extend(around(&part, &run)),
                 Found::NothingInCommon => self.mark(&part),
                 Found::OnlyCommonLines => self.myers(&part, work),
-                Found::TooMuchWork => coarse(self.before, self.after, &part, &mut self.changed),
+                Found::TooMuchWork => self.coarse(&part, work),
             }
         }
         self.changed
@@ -102,6 +101,10 @@ impl<'a> Histogram<'a> {
     fn mark(&mut self, part: &Part) {
         self.changed.before[part.before.clone()].fill(true);
         self.changed.after[part.after.clone()].fill(true);
+    }
+
+    fn coarse(&mut self, part: &Part, work: &mut Work) {
+        coarse(self.before, self.after, part, &mut self.changed, work);
     }
 
     fn search(&mut self, part: &Part, work: &mut Work) -> Found {
@@ -210,7 +213,7 @@ impl<'a> Histogram<'a> {
                 after: nth_of(&part.after, i, windows),
             };
             if work.is_spent() {
-                coarse(self.before, self.after, &window, &mut self.changed);
+                self.coarse(&window, work);
             } else {
                 self.myers_of_window(&window, work);
             }
