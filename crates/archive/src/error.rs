@@ -1,5 +1,7 @@
 use std::io;
 
+use crate::meter::Exceeded;
+
 /// Why an archive was not read or written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -12,7 +14,8 @@ pub enum Error {
         /// Why.
         why: &'static str,
     },
-    /// The files of the archive are more than was allowed.
+    /// The files of the archive, its headers or the archive itself are more than
+    /// was allowed.
     #[error("the archive holds more than {0} bytes")]
     TooLarge(u64),
     /// The entries of the archive are more than was allowed.
@@ -51,6 +54,10 @@ impl Error {
 
     /// What it means that the content of an entry could not be read.
     pub fn read(error: io::Error) -> Self {
+        let inner = error.get_ref();
+        if let Some(Exceeded(most)) = inner.and_then(|inner| inner.downcast_ref()) {
+            return Self::TooLarge(*most);
+        }
         match error.kind() {
             io::ErrorKind::UnexpectedEof => Self::CutOff,
             _ => Self::Read(error),

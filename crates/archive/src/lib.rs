@@ -15,6 +15,7 @@ mod error;
 mod export;
 mod import;
 mod limits;
+mod meter;
 mod reader;
 mod whiteout;
 mod writer;

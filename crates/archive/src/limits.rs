@@ -3,7 +3,8 @@ use elevo_core::{MAX_NAME_BYTES, MAX_PATH_BYTES};
 /// How much an archive may ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of all files, holes and what comes twice included.
+    /// Bytes of all files, holes and what comes twice included. All headers
+    /// together may have as many again, and 16 MiB.
     pub bytes: u64,
     /// Files, directories and links.
     pub entries: u64,

@@ -24,6 +24,7 @@ use tar::Header;
 use crate::compressed;
 use crate::error::{Error, Result};
 use crate::limits::Limits;
+use crate::meter::{Meter, Metered};
 use extensions::{Extensions, check_global};
 use sparse::Sparse;
 
@@ -37,6 +38,14 @@ const EXTENSION_BYTES: u64 = 1 << 20;
 
 /// What may follow the end mark: archives are padded.
 const PADDING: u64 = 16 << 20;
+
+/// Bytes that all headers of an archive may have, whatever its other limits are.
+const ANY_HEADERS: u64 = 16 << 20;
+
+/// The most bytes of headers for each byte of a compressed archive. Headers of
+/// real trees are compressed to a tenth, those of empty files to a hundredth. The
+/// content of files has no such limit: a file of zeros is an honest one.
+const MOST_INFLATED: u64 = 1_000;
 
 /// Something in an archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,6 +89,10 @@ pub struct Reader<'a> {
     /// What is left of the limits.
     bytes: u64,
     entries: u64,
+    /// Bytes of headers so far, with the content of those that describe others.
+    headers: u64,
+    /// Bytes of the archive so far, as they came.
+    packed: Meter,
     content: Content,
 }
 
@@ -103,11 +116,17 @@ impl std::fmt::Debug for Reader<'_> {
 impl<'a> Reader<'a> {
     /// Begins to read.
     pub fn new(from: impl Read + Send + 'a, limits: Limits) -> Result<Self> {
+        // Compressed or not, an archive within its limits is no longer than this:
+        // empty frames without end are not read to theirs.
+        let content = limits.bytes.saturating_add(most_headers(&limits));
+        let (from, packed) = Metered::new(from, content.saturating_add(PADDING));
         Ok(Self {
             input: compressed::open(from).map_err(Error::read)?,
             limits,
             bytes: limits.bytes,
             entries: limits.entries,
+            headers: 0,
+            packed,
             content: Content::default(),
         })
     }
@@ -139,6 +158,7 @@ impl<'a> Reader<'a> {
     /// A header; `None` at the end mark.
     fn header(&mut self) -> Result<Option<Header>> {
         let mut header = Header::new_old();
+        self.charge_headers(BLOCK)?;
         self.input
             .read_exact(header.as_mut_bytes())
             .map_err(Error::read)?;
@@ -168,6 +188,7 @@ impl<'a> Reader<'a> {
         if size > EXTENSION_BYTES {
             return Err(Error::Malformed("a header is too long"));
         }
+        self.charge_headers(size.next_multiple_of(BLOCK))?;
         self.open(size);
         let content = self.whole(size)?;
         self.pass_over()?;
@@ -226,6 +247,7 @@ impl<'a> Reader<'a> {
         };
         self.charge(data)?;
         self.open(data);
+        self.charge_headers(self.content.padding)?;
         let mut size = if kind == EntryKind::File { data } else { 0 };
         if let Some(sparse) = self.sparse(header, &name, &extensions)? {
             // The holes count as what they are when they are read.
@@ -250,6 +272,18 @@ impl<'a> Reader<'a> {
         let rest = self.bytes.checked_sub(bytes);
         self.bytes = rest.ok_or(Error::TooLarge(self.limits.bytes))?;
         Ok(())
+    }
+
+    fn charge_headers(&mut self, bytes: u64) -> Result<()> {
+        self.headers = self.headers.saturating_add(bytes);
+        if self.headers > most_headers(&self.limits) {
+            return Err(Error::TooLarge(self.limits.bytes));
+        }
+        let inflated = self.packed.read().saturating_mul(MOST_INFLATED);
+        match self.headers > ANY_HEADERS.saturating_add(inflated) {
+            true => Err(Error::Malformed("its headers are compressed too far")),
+            false => Ok(()),
+        }
     }
 
     fn kind(&self, header: &Header, name: &[u8], extensions: &Extensions) -> Result<EntryKind> {
@@ -322,6 +356,11 @@ impl<'a> Reader<'a> {
         let map_bytes = &mut self.content.data;
         Sparse::of_pax(size, map_bytes, &mut self.input, name).map(Some)
     }
+}
+
+/// Bytes that all headers of an archive may have.
+fn most_headers(limits: &Limits) -> u64 {
+    limits.bytes.saturating_add(ANY_HEADERS)
 }
 
 impl Read for Reader<'_> {

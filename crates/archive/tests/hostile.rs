@@ -221,20 +221,28 @@ fn a_map_of_holes_without_end_is_refused() {
         gnu.set_real_size(8);
         gnu.set_is_extended(true);
     });
-    let blocks = Endless(block.to_vec());
+    let blocks = endless(block.to_vec());
     let archive = io::Cursor::new(start.0).chain(blocks);
     let read = import(&repository(), archive, &options(), &Progress::new());
     assert!(matches!(read, Err(Error::Refused { .. })), "{read:?}");
 }
 
 /// The same bytes over and over.
-struct Endless(Vec<u8>);
+struct Endless {
+    bytes: Vec<u8>,
+    at: usize,
+}
+
+fn endless(bytes: Vec<u8>) -> Endless {
+    Endless { bytes, at: 0 }
+}
 
 impl Read for Endless {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let length = into.len().min(self.0.len());
-        into[..length].copy_from_slice(&self.0[..length]);
-        self.0.rotate_left(length);
+        let rest = &self.bytes[self.at..];
+        let length = into.len().min(rest.len());
+        into[..length].copy_from_slice(&rest[..length]);
+        self.at = (self.at + length) % self.bytes.len();
         Ok(length)
     }
 }
@@ -274,7 +282,7 @@ fn headers_of_gigabytes_are_not_read() {
         let header = Raw::default().entry("h", kind, b"", "");
         let read = import(
             &repository(),
-            Endless(header.0),
+            endless(header.0),
             &options(),
             &Progress::new(),
         );
@@ -403,6 +411,95 @@ fn what_unpacks_to_more_than_it_should_is_refused() {
     wide.write_all(&Raw::default().file("a", b"x").end())
         .unwrap();
     assert!(matches!(refused(&wide.finish().unwrap()), Error::Read(_)));
+}
+
+/// Counts the bytes that are read of an archive.
+struct Counted<'a, R>(R, &'a mut u64);
+
+impl<R: Read> Read for Counted<'_, R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let length = self.0.read(into)?;
+        *self.1 += length as u64;
+        Ok(length)
+    }
+}
+
+fn import_counted(archive: impl Read + Send) -> (Error, u64) {
+    let mut count = 0;
+    let archive = Counted(archive, &mut count);
+    let read = import(&repository(), archive, &options(), &Progress::new());
+    (read.unwrap_err(), count)
+}
+
+/// An entry with as many headers in front as it may have, of a megabyte each.
+fn entry_of_headers() -> Vec<u8> {
+    let mut entry = Raw::default();
+    for kind in *b"xgLKVxgLKVxgLKVx" {
+        let content = match kind {
+            b'x' | b'g' => vec![0; 1 << 20],
+            _ => vec![b'a'; 1 << 20],
+        };
+        entry = entry.entry("h", kind, &content, "");
+    }
+    entry.entry("empty", b'2', b"", "t").0
+}
+
+#[test]
+fn headers_count_against_the_limit_whatever_they_describe() {
+    let many = endless(entry_of_headers());
+    let (error, read) = import_counted(many);
+    assert!(matches!(error, Error::Refused { .. } | Error::TooLarge(_)));
+    assert!(read < 2 * LIMITS.bytes, "{read}");
+    // Short names, so that nothing else is wrong with it.
+    let mut entry = Raw::default();
+    for _ in 0..16 {
+        entry = entry.entry("h", b'V', &vec![b'a'; 1 << 20], "");
+    }
+    let (error, read) = import_counted(endless(entry.file("a", b"").0));
+    assert!(matches!(error, Error::TooLarge(_)), "{error}");
+    assert!(read < 2 * LIMITS.bytes, "{read}");
+    let (error, read) = import_counted(endless(Raw::default().file("a", b"").0));
+    assert!(matches!(error, Error::TooMany(_) | Error::TooLarge(_)));
+    assert!(read < 2 * LIMITS.bytes, "{read}");
+}
+
+#[test]
+fn headers_that_are_compressed_too_far_are_refused_early() {
+    let headers = Raw::default().entry("h", b'V', &vec![0; 1 << 20], "");
+    let entry = headers.file("a", b"").0;
+    // Kilobytes that unpack to many megabytes of headers.
+    let bomb = zstd(&entry.repeat(64)[..]);
+    assert!(bomb.len() < 32 << 10, "{}", bomb.len());
+    let limits = Limits {
+        bytes: 1 << 40,
+        ..LIMITS
+    };
+    let mut reader = Reader::new(&bomb[..], limits).unwrap();
+    let mut entries = 0;
+    let error = loop {
+        match reader.next_entry() {
+            Ok(entry) => assert!(entry.is_some(), "the archive was read to its end"),
+            Err(error) => break error,
+        }
+        entries += 1;
+    };
+    assert!(matches!(error, Error::Malformed(_)), "{error}");
+    // A megabyte of headers each: 16, and a thousand for each byte that came.
+    assert!(entries < 16 + bomb.len() / 1_000 + 1, "{entries}");
+    // Zeros in a file are another matter.
+    let zeros = Raw::default().header("zeros", b'0', 1 << 25, "", |_| {}).0;
+    let archive = io::Cursor::new(zeros).chain(io::repeat(0).take((1 << 25) + 1024));
+    let received = read(&repository(), &zstd(archive)).unwrap();
+    assert_eq!(files(&received)["zeros"].len(), 1 << 25);
+}
+
+#[test]
+fn compressed_nothing_without_end_is_not_read_to_its_end() {
+    for nothing in [gzip(io::empty()), zstd(io::empty())] {
+        let (error, read) = import_counted(endless(nothing));
+        assert!(matches!(error, Error::TooLarge(_)), "{error}");
+        assert!(read < 3 * LIMITS.bytes, "{read}");
+    }
 }
 
 #[test]
