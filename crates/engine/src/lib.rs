@@ -36,7 +36,7 @@ mod tree;
 mod verify;
 mod walk;
 
-pub use blocking::Workers;
+pub use blocking::{POOLS, Workers};
 pub use checkout::{CheckoutOptions, CheckoutReport, Owner, Present, Seed, checkout, write_layer};
 pub use diff::{Change, ChangeKind, Diff};
 pub use error::{Error, Result};
