@@ -74,10 +74,13 @@ pub struct Project {
     pub head: String,
     /// How often the head has moved.
     pub sequence: u64,
-    /// Entries in it, directories included.
-    pub entries: u64,
-    /// Bytes of all its files.
-    pub bytes: u64,
+    /// Entries in it, directories included. Left out if the caller may not see
+    /// all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub entries: Option<u64>,
+    /// Bytes of all its files. Left out if the caller may not see all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
     /// How often the policy was set.
     pub policy_version: u64,
     /// Which versions keep their content.

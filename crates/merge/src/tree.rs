@@ -179,7 +179,9 @@ impl<'a> Merge<'a> {
     async fn finish(mut self) -> Result<TreeMerge> {
         self.remove_emptied().await?;
         for refused in std::mem::take(&mut self.unmade) {
-            if self.out.tree.stat(&refused.path).await?.is_none() {
+            if self.rules.hides_all_of(&refused.path)
+                || self.out.tree.stat(&refused.path).await?.is_none()
+            {
                 self.out.refused.push(refused);
             }
         }

@@ -124,6 +124,12 @@ impl View {
         rest.iter().all(|other| other == first).then_some(*first)
     }
 
+    /// Whether some path below a directory may be hidden.
+    pub fn hides_below(&self, directory: &TreePath) -> bool {
+        let possible = self.possible_below(&names_of(directory));
+        possible.contains(&Access::None)
+    }
+
     /// Whether that may be done with the path.
     pub fn check(&self, path: &TreePath, doing: Doing) -> Result<(), Refusal> {
         let grant = self.grant(path);

@@ -190,7 +190,13 @@ impl From<elevo_sandbox::Error> for Failure {
             Error::NoSuchRuntime { .. } | Error::Refused { .. } => {
                 Self::new(ErrorCode::ResourceRefused, message)
             }
-            _ => Self::new(ErrorCode::SandboxStartFailed, message),
+            Error::NotRunnable { image, .. } => {
+                let message = format!("image `{image}` cannot run a sandbox");
+                Self::new(ErrorCode::SandboxStartFailed, message).caused_by(&error)
+            }
+            // The engine's own words name paths and addresses of the host.
+            _ => Self::new(ErrorCode::SandboxStartFailed, "the container engine failed")
+                .caused_by(&error),
         }
     }
 }

@@ -122,11 +122,14 @@ pub struct Version {
     /// `file`, `directory` or `symlink`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// Identifies the content: equal content has equal ids.
+    /// Identifies the content: equal content has equal ids. Left out for a
+    /// directory if the caller may not see all of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// Bytes, of a directory of all that is in it.
-    pub size: u64,
+    /// Bytes, of a directory of all that is in it. Left out for a directory if
+    /// the caller may not see all of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<u64>,
     /// Permission bits, such as `644`.
     pub mode: String,
 }

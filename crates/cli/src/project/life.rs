@@ -81,8 +81,11 @@ pub(super) fn ls(call: &mut Call) -> anyhow::Result<()> {
                 false => table.row([
                     project.name.clone(),
                     project.sequence.to_string(),
-                    project.entries.to_string(),
-                    format::bytes(project.bytes),
+                    project
+                        .entries
+                        .map(|count| count.to_string())
+                        .unwrap_or_default(),
+                    project.bytes.map(format::bytes).unwrap_or_default(),
                     relative(&project.updated_at),
                     project.description.clone().unwrap_or_default(),
                 ]),
@@ -122,13 +125,15 @@ fn print(call: &mut Call, project: &api::Project) -> anyhow::Result<()> {
         return Ok(());
     }
     let time = |time: &str| format!("{time} ({})", relative(time));
+    let holds = project.entries.zip(project.bytes);
+    let holds = holds.map(|(entries, bytes)| format::totals(entries, bytes));
     let lines = [
         ("name", project.name.clone()),
         ("id", project.id.clone()),
         ("for", project.description.clone().unwrap_or_default()),
         ("head", project.head.clone()),
         ("steps", project.sequence.to_string()),
-        ("holds", format::totals(project.entries, project.bytes)),
+        ("holds", holds.unwrap_or_default()),
         ("policy", format!("version {}", project.policy_version)),
         ("keeps", retention::words(project.retention)),
         ("created", time(&project.created_at)),

@@ -194,7 +194,7 @@ fn print_entry(call: &mut Call, entry: &api::TreeEntry, long: bool) -> anyhow::R
         return Ok(call.output.line(path)?);
     }
     let (kind, mode) = (&version.kind, &version.mode);
-    let size = format::bytes(version.size);
+    let size = version.size.map(format::bytes).unwrap_or_default();
     let about = format!("{kind:<9}  {mode:>4}  {size:>12}  ");
     Ok(call.output.line([about.as_bytes(), &path].concat())?)
 }

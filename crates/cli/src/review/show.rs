@@ -227,7 +227,10 @@ fn print_whole(call: &mut Call, review: &api::Review, sides: &Sides) -> anyhow::
 
 fn described(version: &api::Version) -> String {
     let (kind, mode) = (first_line(&version.kind), first_line(&version.mode));
-    format!("{kind} of {}, mode {mode}", format::bytes(version.size))
+    match version.size {
+        Some(size) => format!("{kind} of {}, mode {mode}", format::bytes(size)),
+        None => format!("{kind}, mode {mode}"),
+    }
 }
 
 /// The text of a version; empty if there is none, none if it is binary.

@@ -15,6 +15,14 @@ impl Merge<'_> {
         let Some(Entry::Directory { mode, tree }) = three.theirs else {
             return Ok(Inside::Enter);
         };
+        if self.rules.hides_all_of(&path)
+            && let Err(refusal) = self.rules.check(&path, None, three.theirs.as_ref())
+        {
+            // The answer does not depend on ours: another one would say
+            // whether a hidden path exists.
+            self.unmade.push(Refused::by_policy(path, refusal));
+            return Ok(Inside::Enter);
+        }
         if is_directory(&three.ours) {
             return self.directory_mode(path, &three).await;
         }

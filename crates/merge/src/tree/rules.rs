@@ -6,7 +6,7 @@ use std::fmt;
 use async_trait::async_trait;
 use elevo_core::TreePath;
 use elevo_objects::Entry;
-use elevo_policy::{Compiled, Doing, Refusal, Strategy, View};
+use elevo_policy::{Access, Compiled, Doing, Refusal, Strategy, View};
 
 use crate::error::Result;
 
@@ -41,6 +41,13 @@ impl Rules<'_> {
             Strategy::Review => Strategy::Review,
             strategy => self.instead.unwrap_or(strategy),
         }
+    }
+
+    /// Whether their agent sees neither a directory nor anything that could be
+    /// in it.
+    pub(super) fn hides_all_of(&self, directory: &TreePath) -> bool {
+        self.view.access(directory) == Access::None
+            && self.view.uniform(directory) == Some(Access::None)
     }
 
     /// Whether the policy says that a path is never merged.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use elevo_api as api;
 use elevo_api::Scope;
-use elevo_catalog::{Event, EventKind, EventQuery, Sandbox, SandboxChange};
+use elevo_catalog::{Event, EventKind, EventQuery, NewEvent, Sandbox, SandboxChange};
 use elevo_core::ErrorCode;
 use serde_json::Value;
 use tokio::sync::watch;
@@ -34,6 +34,7 @@ pub(crate) struct EventsQuery {
 /// Events as they happen.
 pub(crate) struct Following {
     app: Arc<App>,
+    who: Principal,
     query: EventQuery,
     pulse: watch::Receiver<u64>,
 }
@@ -47,7 +48,11 @@ impl Following {
             let found = self.app.catalog.events(&self.query).await?;
             if let Some(last) = found.last() {
                 self.query.after = last.id;
-                return Ok(found.into_iter().map(out).collect());
+                let shown = self.app.without_hidden(&self.who, found).await?;
+                if shown.is_empty() {
+                    continue;
+                }
+                return Ok(shown.into_iter().map(out).collect());
             }
             self.query.after = self.query.after.max(newest);
             // An error is that the server is about to end.
@@ -75,10 +80,35 @@ impl App {
             ..visible(who, query)?
         };
         let found = self.catalog.events(&query).await?;
+        let last = found.last().map_or(query.after, |event| event.id);
+        let shown = self.without_hidden(who, found).await?;
         Ok(api::EventPage {
-            last: found.last().map_or(query.after, |event| event.id),
-            items: found.into_iter().map(out).collect(),
+            last,
+            items: shown.into_iter().map(out).collect(),
         })
+    }
+
+    /// Leaves out the landings in which an agent may see nothing.
+    async fn without_hidden(&self, who: &Principal, found: Vec<Event>) -> Result<Vec<Event>> {
+        let mut shown = Vec::with_capacity(found.len());
+        for event in found {
+            let NewEvent {
+                kind, agent, data, ..
+            } = &event.event;
+            let is_own = who.agent.is_none() || who.agent == *agent;
+            let sequence = data["sequence"].as_u64();
+            let is_shown = match sequence.filter(|_| *kind == EventKind::ProjectLanded) {
+                Some(sequence) if !is_own => {
+                    let project = &event.event.subject;
+                    self.shows_step(who, project, sequence).await?
+                }
+                _ => true,
+            };
+            if is_shown {
+                shown.push(event);
+            }
+        }
+        Ok(shown)
     }
 
     /// What happens from now on, or after an event.
@@ -94,6 +124,7 @@ impl App {
         };
         Ok(Following {
             app: self.clone(),
+            who: who.clone(),
             query: EventQuery {
                 after,
                 limit: PAGE,

@@ -67,7 +67,7 @@ impl App {
         if once.is_again()
             && let Some(made) = self.catalog.project(who.tenant, &id).await?
         {
-            return self.project_out(&made).await;
+            return self.project_out(who, &made).await;
         }
         check_name(&wish.name)?;
         check_description(wish.description.as_deref())?;
@@ -93,7 +93,7 @@ impl App {
         };
         let policy = policies::stored(&policy)?;
         self.catalog.add_project(&project, &policy).await?;
-        self.project_out(&project).await
+        self.project_out(who, &project).await
     }
 
     async fn empty_head(&self, who: &Principal) -> Result<Kept> {
@@ -122,7 +122,7 @@ impl App {
     pub(crate) async fn get_project(&self, who: &Principal, id: &str) -> Result<api::Project> {
         who.needs(Scope::ProjectsRead)?;
         let project = self.project_of(who, id).await?;
-        self.project_out(&project).await
+        self.project_out(who, &project).await
     }
 
     pub(crate) async fn list_projects(
@@ -143,7 +143,7 @@ impl App {
         let next = next(&page.items, query.limit, Project::position);
         let mut items = Vec::new();
         for project in &page.items {
-            items.push(self.project_out(project).await?);
+            items.push(self.project_out(who, project).await?);
         }
         Ok(api::ProjectPage { items, next })
     }
@@ -169,7 +169,7 @@ impl App {
             .catalog
             .change_project(who.tenant, &project.id, &change, clock::now())
             .await?;
-        self.project_out(&changed).await
+        self.project_out(who, &changed).await
     }
 
     /// Removes a project with its workspaces. Its snapshots go when nothing
@@ -242,7 +242,8 @@ impl App {
         })
     }
 
-    async fn project_out(&self, project: &Project) -> Result<api::Project> {
+    async fn project_out(&self, who: &Principal, project: &Project) -> Result<api::Project> {
+        let sees_all = !self.view_of(who, project).await?.hides_anything();
         let repository = self.homes.repository(project.tenant);
         let tree = repository.snapshot(project.head).await?.tree;
         Ok(api::Project {
@@ -251,8 +252,8 @@ impl App {
             description: project.description.clone(),
             head: project.head.to_string(),
             sequence: project.sequence,
-            entries: tree.count,
-            bytes: tree.bytes,
+            entries: sees_all.then_some(tree.count),
+            bytes: sees_all.then_some(tree.bytes),
             policy_version: project.policy_version,
             retention: retention::out(project.retention),
             created_at: clock::text(project.created),

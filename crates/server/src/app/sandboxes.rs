@@ -347,7 +347,9 @@ impl App {
             && let Err(error) = self.runtime.kill(&container).await
         {
             let failure = Failure::from(error);
-            let reason = Some(failure.summary());
+            let cause = failure.summary();
+            tracing::warn!(sandbox = id, cause, "the sandbox was not stopped");
+            let reason = Some(failure.message.clone());
             self.change(id, &[SandboxState::Stopping], SandboxState::Error, reason)
                 .await?;
             return Err(failure);

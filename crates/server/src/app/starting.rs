@@ -381,7 +381,9 @@ impl App {
         let started = self.start_held(&sandbox, &before).await;
         if let Err(failure) = &started {
             let starting = [SandboxState::Starting];
-            let reason = Some(failure.summary());
+            let cause = failure.summary();
+            tracing::warn!(sandbox = id, cause, "the sandbox was not started");
+            let reason = Some(failure.message.clone());
             self.change(id, &starting, SandboxState::Error, reason)
                 .await?;
         }

@@ -22,6 +22,7 @@ mod files;
 mod fulldisk;
 mod garbage;
 mod harness;
+mod hidden;
 mod hostile;
 mod idempotency;
 mod installation;

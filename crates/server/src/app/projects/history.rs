@@ -4,14 +4,15 @@
 use std::ops::Range;
 
 use elevo_api as api;
-use elevo_catalog::{FileVersion, LogEntry, MAX_PAGE};
+use elevo_catalog::{FileVersion, LogEntry, MAX_PAGE, Project, VersionKind};
 use elevo_core::{ErrorCode, TreePath};
 use elevo_engine::{Error as EngineError, LineBudget};
 use elevo_merge::carried_lines;
 use elevo_objects::Entry;
+use elevo_policy::View;
 
 use super::out;
-use super::reading::{Seen, tree_path};
+use super::reading::{Seen, is_directory, shows, tree_path};
 use crate::app::diff::readable;
 use crate::app::{App, Principal};
 use crate::clock;
@@ -37,8 +38,10 @@ impl App {
             let page = self.catalog.log(&seen.project.id, before, MAX_PAGE).await?;
             for entry in &page {
                 before = Some(entry.sequence);
-                if self.shows_step(&seen, entry).await? {
-                    items.push(log_out(entry));
+                let changed = self.shown_changes(&seen.project, &seen.view, entry);
+                if let Some(changed) = changed.await? {
+                    let entry = log_out(entry);
+                    items.push(api::LogEntry { changed, ..entry });
                 }
                 if items.len() >= limit as usize {
                     let next = before.filter(|sequence| *sequence > 1);
@@ -51,30 +54,52 @@ impl App {
         }
     }
 
-    /// Whether anything that a step changed may be seen.
-    async fn shows_step(&self, seen: &Seen, entry: &LogEntry) -> Result<bool> {
-        if !seen.view.hides_anything() {
-            return Ok(true);
+    /// Number of changes of a step that may be seen; none if all are hidden.
+    async fn shown_changes(
+        &self,
+        project: &Project,
+        view: &View,
+        entry: &LogEntry,
+    ) -> Result<Option<u64>> {
+        if !view.hides_anything() {
+            return Ok(Some(entry.counts["landed"].as_u64().unwrap_or_default()));
         }
-        let mut after: Option<TreePath> = None;
+        let (mut after, mut shown): (Option<TreePath>, u64) = (None, 0);
         loop {
-            let page = self.catalog.versions_in(
-                &seen.project.id,
-                entry.sequence,
-                after.as_ref(),
-                MAX_PAGE,
-            );
+            let page =
+                self.catalog
+                    .versions_in(&project.id, entry.sequence, after.as_ref(), MAX_PAGE);
             let page = page.await?;
-            if page.iter().any(|version| shows_version(seen, version)) {
-                return Ok(true);
-            }
+            let found = page.iter().filter_map(|version| version_out(view, version));
+            shown += found.count() as u64;
             match page.last() {
                 Some(last) if page.len() == MAX_PAGE as usize => {
                     after = Some(last.change.path.clone());
                 }
-                _ => return Ok(false),
+                _ => return Ok((shown > 0).then_some(shown)),
             }
         }
+    }
+
+    /// Whether an agent may know of a step of a project.
+    pub(crate) async fn shows_step(
+        &self,
+        who: &Principal,
+        project: &str,
+        sequence: u64,
+    ) -> Result<bool> {
+        let Some(project) = self.catalog.project(who.tenant, project).await? else {
+            return Ok(false);
+        };
+        let view = self.view_of(who, &project).await?;
+        if !view.hides_anything() {
+            return Ok(true);
+        }
+        let Some(entry) = self.catalog.landing(&project.id, sequence).await? else {
+            return Ok(false);
+        };
+        let changed = self.shown_changes(&project, &view, &entry).await?;
+        Ok(changed.is_some())
     }
 
     /// What one step changed.
@@ -86,20 +111,31 @@ impl App {
         (after, limit): (Option<&str>, u32),
     ) -> Result<api::VersionPage> {
         let seen = self.seen(who, project, None).await?;
-        let after = after.map(tree_path).transpose()?;
-        let found = self
-            .catalog
-            .versions_in(&seen.project.id, sequence, after.as_ref(), limit);
-        let found = found.await?;
-        let next = found
-            .last()
-            .filter(|_| found.len() >= limit as usize)
-            .map(|last| readable(last.change.path.as_bytes()));
-        let shown = found.iter().filter(|version| shows_version(&seen, version));
-        Ok(api::VersionPage {
-            items: shown.map(version_out).collect(),
-            next,
-        })
+        let mut after = after.map(tree_path).transpose()?;
+        let mut items = Vec::new();
+        loop {
+            let page =
+                self.catalog
+                    .versions_in(&seen.project.id, sequence, after.as_ref(), MAX_PAGE);
+            let page = page.await?;
+            for version in &page {
+                let Some(item) = version_out(&seen.view, version) else {
+                    continue;
+                };
+                // Only a path that is shown is the place where a page ends.
+                let next = Some(item.path.clone());
+                items.push(item);
+                if items.len() >= limit as usize {
+                    return Ok(api::VersionPage { items, next });
+                }
+            }
+            match page.last() {
+                Some(last) if page.len() == MAX_PAGE as usize => {
+                    after = Some(last.change.path.clone());
+                }
+                _ => return Ok(api::VersionPage { items, next: None }),
+            }
+        }
     }
 
     /// What happened to a path, the newest first.
@@ -108,7 +144,7 @@ impl App {
         who: &Principal,
         project: &str,
         path: &str,
-        (before, limit): (Option<u64>, u32),
+        (mut before, limit): (Option<u64>, u32),
     ) -> Result<api::VersionPage> {
         let seen = self.seen(who, project, None).await?;
         let path = tree_path(path)?;
@@ -118,15 +154,24 @@ impl App {
                 next: None,
             });
         }
-        let found = self
-            .catalog
-            .versions_of(&seen.project.id, &path, before, limit);
-        let found = found.await?;
-        let last = found.last().filter(|_| found.len() >= limit as usize);
-        Ok(api::VersionPage {
-            next: last.map(|last| last.sequence.to_string()),
-            items: found.iter().map(version_out).collect(),
-        })
+        let mut items = Vec::new();
+        loop {
+            let page = self
+                .catalog
+                .versions_of(&seen.project.id, &path, before, limit);
+            let page = page.await?;
+            for version in &page {
+                before = Some(version.sequence);
+                items.extend(version_out(&seen.view, version));
+                if items.len() >= limit as usize {
+                    let next = Some(version.sequence.to_string());
+                    return Ok(api::VersionPage { items, next });
+                }
+            }
+            if page.len() < limit as usize {
+                return Ok(api::VersionPage { items, next: None });
+            }
+        }
     }
 
     /// Who wrote which lines of a file.
@@ -202,7 +247,11 @@ impl App {
                 break;
             };
             before = Some(version.sequence);
+            let from = version.change.from.clone();
+            let is_hidden = from.as_ref().is_some_and(|from| !seen.shows(from, false));
             let earlier = match &version.change.before {
+                // The history of the place that it came from is hidden, too.
+                _ if is_hidden => None,
                 Some(entry @ Entry::File { content, .. }) if content.size() <= BLAMED => {
                     match self.bytes_before(seen, &version, entry).await? {
                         Some(bytes) => Some(bytes),
@@ -232,8 +281,8 @@ impl App {
                 Some(earlier) => content = earlier,
                 None => break,
             }
-            if let Some(from) = &version.change.from {
-                path = from.clone();
+            if let Some(from) = from {
+                path = from;
             }
         }
         Ok((runs(&found), None))
@@ -293,11 +342,6 @@ fn runs(found: &[Option<FileVersion>]) -> Vec<api::BlamedLines> {
     out.collect()
 }
 
-fn shows_version(seen: &Seen, version: &FileVersion) -> bool {
-    let change = &version.change;
-    seen.shows(&change.path, change.is_whole())
-}
-
 fn log_out(entry: &LogEntry) -> api::LogEntry {
     api::LogEntry {
         sequence: entry.sequence,
@@ -314,20 +358,43 @@ fn log_out(entry: &LogEntry) -> api::LogEntry {
     }
 }
 
-fn version_out(version: &FileVersion) -> api::FileVersion {
+/// Describes a version with the sides of it that a view shows; nothing if the
+/// view hides it.
+fn version_out(view: &View, version: &FileVersion) -> Option<api::FileVersion> {
     let change = &version.change;
-    api::FileVersion {
+    let earlier = change.from.as_ref().unwrap_or(&change.path);
+    // A directory by itself says nothing of the entries in it.
+    let is_shown = |path: &TreePath, entry: &Entry| {
+        shows(view, path, change.is_whole() && is_directory(entry))
+    };
+    let before = change.before.as_ref();
+    let before = before.filter(|entry| is_shown(earlier, entry));
+    let after = change.after.as_ref();
+    let after = after.filter(|entry| is_shown(&change.path, entry));
+    let kind = match (before, after) {
+        // A move into a hidden place is hidden with that place.
+        (Some(_), None) if change.from.is_some() => return None,
+        (None, None) => return None,
+        (None, Some(_)) => VersionKind::Added,
+        (Some(_), None) => VersionKind::Removed,
+        (Some(_), Some(_)) => change.kind,
+    };
+    let from = change.from.as_ref().filter(|_| before.is_some());
+    Some(api::FileVersion {
         path: readable(change.path.as_bytes()),
-        from: change.from.as_ref().map(|from| readable(from.as_bytes())),
-        kind: change.kind.to_string(),
-        entries: change.files.max(1),
+        from: from.map(|from| readable(from.as_bytes())),
+        kind: kind.to_string(),
+        entries: match view.hides_below(&change.path) {
+            true => 1,
+            false => change.files.max(1),
+        },
         algorithm: change.algorithm.clone(),
         sequence: version.sequence,
         snapshot: version.snapshot.to_string(),
         agent: version.agent.clone(),
         workspace: version.workspace.clone(),
-        before: change.before.as_ref().map(out::version),
-        after: change.after.as_ref().map(out::version),
+        before: before.map(|entry| out::version(view, earlier, entry)),
+        after: after.map(|entry| out::version(view, &change.path, entry)),
         created_at: clock::text(version.created),
-    }
+    })
 }

@@ -343,7 +343,8 @@ impl App {
             return Err(out::unfinished(&merge));
         }
         if job.atomic && !(merge.conflicts.is_empty() && merge.refused.is_empty()) {
-            return Err(out::not_atomic(&merge, base.head, &job.theirs.id));
+            let view = base.policy.for_agent(job.rights.as_deref());
+            return Err(out::not_atomic(&view, &merge, base.head, &job.theirs.id));
         }
         if merge.conflicts.len() >= elevo_catalog::MAX_REVIEWS {
             let message = format!("{} conflicts at once", merge.conflicts.len());

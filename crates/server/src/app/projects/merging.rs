@@ -257,6 +257,8 @@ impl App {
         dry_run: bool,
     ) -> Result<api::MergeResult> {
         let theirs = job.theirs.id;
+        let view = self.policy_of(project).await?;
+        let view = view.for_agent(job.rights.as_deref());
         if dry_run {
             let (head, merge) = self.rehearse(project, &job).await?;
             let open = self.open_reviews(job.workspace.as_deref()).await?;
@@ -266,13 +268,13 @@ impl App {
                 reviews: under_review(open, &merge),
                 merge: Some(merge),
             };
-            return Ok(out::merge_result(project, &done, theirs, true));
+            return Ok(out::merge_result(project, &view, &done, theirs, true));
         }
         let started = clock::instant();
         let landing = self.land(project, job);
         let done = landing.instrument(step!("project.land")).await?;
         crate::metrics::merged(started.elapsed());
-        Ok(out::merge_result(project, &done, theirs, false))
+        Ok(out::merge_result(project, &view, &done, theirs, false))
     }
 
     /// Merges a workspace for the last time, and removes it.

@@ -5,6 +5,7 @@ use elevo_catalog::{PathChange, Project, Review, VersionKind};
 use elevo_core::{ErrorCode, TreePath};
 use elevo_merge::{Conflict, Hunk, Landed, Place, Refused, Suggestion, TreeMerge};
 use elevo_objects::{Content, Entry, SnapshotId};
+use elevo_policy::View;
 use serde_json::{Value, json};
 
 use super::landing::Done;
@@ -28,6 +29,7 @@ const ANSWER_BYTES: usize = 512 << 10;
 
 pub(super) fn merge_result(
     project: &Project,
+    view: &View,
     done: &Done,
     theirs: SnapshotId,
     dry_run: bool,
@@ -41,7 +43,7 @@ pub(super) fn merge_result(
     };
     out.landed = merge.landed.iter().take(LISTED).map(landed).collect();
     out.landed_count = merge.landed.len() as u64;
-    out.conflicts = conflicts(merge, LISTED);
+    out.conflicts = conflicts(view, merge, LISTED);
     for (shown, found) in out.conflicts.iter_mut().zip(&merge.conflicts) {
         shown.review = done.reviews.get(&found.path).cloned();
     }
@@ -77,13 +79,18 @@ pub(super) fn nothing(project: &Project, head: SnapshotId) -> api::MergeResult {
 }
 
 /// Why an atomic merge did nothing.
-pub(super) fn not_atomic(merge: &TreeMerge, head: SnapshotId, theirs: &SnapshotId) -> Failure {
+pub(super) fn not_atomic(
+    view: &View,
+    merge: &TreeMerge,
+    head: SnapshotId,
+    theirs: &SnapshotId,
+) -> Failure {
     let message = format!(
         "{} conflicts and {} changes that are not allowed keep this from landing as a whole",
         merge.conflicts.len(),
         merge.refused.len()
     );
-    let conflicts = conflicts(merge, 100);
+    let conflicts = conflicts(view, merge, 100);
     let refused: Vec<_> = merge.refused.iter().take(100).map(refused).collect();
     Failure::new(ErrorCode::MergeConflict, message)
         .about("head", head.to_string())
@@ -135,21 +142,24 @@ fn refused(refused: &Refused) -> api::FileRefused {
 }
 
 /// The first conflicts of a merge, with as many hunks as an answer has room for.
-pub(super) fn conflicts(merge: &TreeMerge, count: usize) -> Vec<api::Conflict> {
+pub(super) fn conflicts(view: &View, merge: &TreeMerge, count: usize) -> Vec<api::Conflict> {
     let mut room = ANSWER_BYTES;
     let found = merge.conflicts.iter().take(count);
-    found.map(|found| conflict(found, &mut room)).collect()
+    found
+        .map(|found| conflict(view, found, &mut room))
+        .collect()
 }
 
-fn conflict(found: &Conflict, room: &mut usize) -> api::Conflict {
+fn conflict(view: &View, found: &Conflict, room: &mut usize) -> api::Conflict {
+    let version = |entry: &Option<Entry>| Some(version(view, &found.path, entry.as_ref()?));
     api::Conflict {
         path: readable(found.path.as_bytes()),
         from: found.from.as_ref().map(path_text),
         kind: found.kind.name().to_owned(),
         review: None,
-        base: found.base.as_ref().map(version),
-        ours: found.ours.as_ref().map(version),
-        theirs: found.theirs.as_ref().map(version),
+        base: version(&found.base),
+        ours: version(&found.ours),
+        theirs: version(&found.theirs),
         hunks: hunks(&found.hunks, room),
         suggestion: suggestion(&found.suggestion).to_owned(),
         reason: found.reason.to_owned(),
@@ -237,21 +247,28 @@ fn hunk(hunk: &Hunk) -> api::ConflictHunk {
     }
 }
 
-/// What an entry is, without its content.
-pub(crate) fn version(entry: &Entry) -> api::Version {
+/// Describes an entry without its content. The id and the size of a directory
+/// cover everything in it, so they are left out if the view hides some of it.
+pub(crate) fn version(view: &View, path: &TreePath, entry: &Entry) -> api::Version {
     let (kind, id, size, mode) = match entry {
         Entry::File { mode, content } => {
             let id = match content {
                 Content::Empty => None,
                 Content::Chunk { hash, .. } | Content::List { hash, .. } => Some(hash.to_string()),
             };
-            ("file", id, content.size(), mode.bits())
+            ("file", id, Some(content.size()), mode.bits())
+        }
+        Entry::Directory { mode, .. } if view.hides_below(path) => {
+            ("directory", None, None, mode.bits())
         }
         Entry::Directory { mode, tree } => {
             let id = tree.root.map(|root| root.to_string());
-            ("directory", id, tree.bytes, mode.bits())
+            ("directory", id, Some(tree.bytes), mode.bits())
         }
-        Entry::Link(link) => ("symlink", Some(link.hash.to_string()), link.size, 0o777),
+        Entry::Link(link) => {
+            let id = Some(link.hash.to_string());
+            ("symlink", id, Some(link.size), 0o777)
+        }
     };
     api::Version {
         kind: kind.to_owned(),

@@ -8,8 +8,8 @@ use elevo_api::Scope;
 use elevo_catalog::Project;
 use elevo_core::{ErrorCode, Name, TreePath};
 use elevo_engine::{
-    Change, DEFAULT_MAX_TEXT_BYTES, Diff, EntryKind, Insight, LineBudget, PatchOptions, Repository,
-    StateTree,
+    Change, ChangeKind, DEFAULT_MAX_TEXT_BYTES, Diff, EntryKind, Insight, LineBudget, PatchOptions,
+    Repository, StateTree,
 };
 use elevo_objects::{Entry, SnapshotId, Tree};
 use elevo_policy::{Access, View};
@@ -70,7 +70,7 @@ impl App {
             return Err(failure.remediation("List it with `GET …/tree`, or take an archive."));
         }
         let content = Content::open(self, seen.tree.repository(), &entry).await?;
-        Ok((out::version(&entry), content))
+        Ok((out::version(&seen.view, &path, &entry), content))
     }
 
     /// What is in a directory of a project.
@@ -110,7 +110,7 @@ impl App {
                 };
                 items.push(api::TreeEntry {
                     path: readable(path.as_bytes()),
-                    version: out::version(&entry),
+                    version: out::version(&seen.view, &path, &entry),
                 });
                 if items.len() >= limit as usize {
                     let next = Some(readable(name.as_bytes()));
@@ -257,22 +257,37 @@ impl Seen {
     /// Whether something may be seen. Of a directory, whether anything in it
     /// may be.
     pub(crate) fn shows(&self, path: &TreePath, is_directory: bool) -> bool {
-        match is_directory {
-            true => self.view.uniform(path) != Some(Access::None),
-            false => self.view.access(path) != Access::None,
-        }
+        shows(&self.view, path, is_directory)
     }
 
     async fn next_of(&self, diff: &mut Diff) -> Result<Option<Change>> {
         while let Some(change) = diff.next().await? {
-            let (before, after) = (change.kind.before(), change.kind.after());
-            let is_directory = [before, after].into_iter().flatten().any(is_directory);
-            if self.shows(&change.path, is_directory) {
-                return Ok(Some(change));
+            if let Some(kind) = self.shown_part(&change.path, change.kind) {
+                let path = change.path;
+                return Ok(Some(Change { path, kind }));
             }
             diff.skip_inside();
         }
         Ok(None)
+    }
+
+    /// Returns a change without the side that may not be seen. The two sides
+    /// differ when a file became a directory or the other way round.
+    fn shown_part(&self, path: &TreePath, kind: ChangeKind) -> Option<ChangeKind> {
+        let is_shown = |entry: &Entry| self.shows(path, is_directory(entry));
+        match kind {
+            ChangeKind::Added(entry) => is_shown(&entry).then_some(ChangeKind::Added(entry)),
+            ChangeKind::Removed(entry) => is_shown(&entry).then_some(ChangeKind::Removed(entry)),
+            ChangeKind::TypeChanged { before, after } => {
+                match (is_shown(&before), is_shown(&after)) {
+                    (true, true) => Some(ChangeKind::TypeChanged { before, after }),
+                    (true, false) => Some(ChangeKind::Removed(before)),
+                    (false, true) => Some(ChangeKind::Added(after)),
+                    (false, false) => None,
+                }
+            }
+            kind => kind.after().is_some_and(is_shown).then_some(kind),
+        }
     }
 
     fn page(&self, items: Vec<api::TreeEntry>, next: Option<String>) -> api::TreePage {
@@ -294,6 +309,15 @@ pub(crate) fn tree_path(text: &str) -> Result<TreePath> {
     TreePath::new(trimmed).map_err(|error| Failure::invalid(format!("`path`: {error}")))
 }
 
-const fn is_directory(entry: &Entry) -> bool {
+/// Whether a view shows something. Of a directory, whether it shows anything in
+/// it.
+pub(super) fn shows(view: &View, path: &TreePath, is_directory: bool) -> bool {
+    match is_directory {
+        true => view.uniform(path) != Some(Access::None),
+        false => view.access(path) != Access::None,
+    }
+}
+
+pub(super) const fn is_directory(entry: &Entry) -> bool {
     matches!(entry, Entry::Directory { .. })
 }

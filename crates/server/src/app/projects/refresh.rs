@@ -15,7 +15,7 @@ use elevo_core::TreePath;
 use elevo_engine::{CommitInfo, Progress, StateTree};
 use elevo_merge::{LaterFirst, Limits, Rules, Sides, TreeMerge, merge_trees};
 use elevo_objects::SnapshotId;
-use elevo_policy::Policy;
+use elevo_policy::{Policy, View};
 
 use super::applying::committed;
 use super::unsettled::Notes;
@@ -56,6 +56,8 @@ struct Brought {
     target: Kept,
     /// What it and the project agree on then.
     base: Kept,
+    /// The view of its agent.
+    view: View,
 }
 
 impl App {
@@ -282,6 +284,7 @@ impl App {
             head,
             target,
             base,
+            view,
         })
     }
 }
@@ -293,7 +296,7 @@ fn refreshed(brought: &Brought) -> api::Refreshed {
         head: brought.head.id.to_string(),
         changed: changed.map(|landed| out::path_text(&landed.path)).collect(),
         changed_count: merge.landed.len() as u64,
-        conflicts: out::conflicts(merge, LISTED)
+        conflicts: out::conflicts(&brought.view, merge, LISTED)
             .into_iter()
             .map(seen_from_the_project)
             .collect(),

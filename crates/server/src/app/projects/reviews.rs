@@ -11,14 +11,14 @@ use elevo_core::{ErrorCode, TreePath};
 use elevo_engine::{Attributes, Error as EngineError, StateTree};
 use elevo_merge::{Merged, Versions};
 use elevo_objects::Entry;
-use elevo_policy::Access;
+use elevo_policy::{Access, Policy, View};
 use serde_json::{Value, json};
 
 use super::PageQuery;
 use super::applying::committed;
 use super::landing::{Decision, Job};
 use super::merging::job;
-use super::out;
+use super::{out, policies};
 use crate::app::files::{SHARED, info};
 use crate::app::kept::Kept;
 use crate::app::{App, Content, Once, Principal};
@@ -53,7 +53,7 @@ impl App {
             Some(name) => Some(self.project_of(who, name).await?.id),
             None => None,
         };
-        let query = ReviewQuery {
+        let mut query = ReviewQuery {
             project,
             workspace: wanted.workspace,
             state: wanted.state.map(state_in),
@@ -61,48 +61,62 @@ impl App {
             limit: wanted.page.limit,
             ..ReviewQuery::of(who.tenant)
         };
-        let page = self.catalog.reviews(&query).await?;
-        let next = super::next(&page.items, query.limit, Review::position);
         let mut items = Vec::new();
-        for review in &page.items {
-            if self.shows_review(who, review).await? {
-                items.push(review_out(who, review));
+        loop {
+            let page = self.catalog.reviews(&query).await?;
+            for review in &page.items {
+                let Some(view) = self.view_of_review(who, review).await? else {
+                    continue;
+                };
+                items.push(review_out(who, &view, review));
+                if items.len() >= query.limit as usize {
+                    // Only a review that is shown is the place where a page ends.
+                    let next = super::next(std::slice::from_ref(review), 1, Review::position);
+                    return Ok(api::ReviewPage { items, next });
+                }
             }
+            query.after = match page.items.last() {
+                Some(last) if page.items.len() >= query.limit as usize => Some(last.position()),
+                _ => return Ok(api::ReviewPage { items, next: None }),
+            };
         }
-        Ok(api::ReviewPage { items, next })
     }
 
-    async fn shows_review(&self, who: &Principal, review: &Review) -> Result<bool> {
+    /// Returns the view that a principal has of a review; nothing if its path is
+    /// hidden.
+    async fn view_of_review(&self, who: &Principal, review: &Review) -> Result<Option<View>> {
         if who.agent.is_none() {
-            return Ok(true);
+            let everything = policies::compile(&Policy::default())?;
+            return Ok(Some(everything.for_agent(None)));
         }
         let Some(project) = self.catalog.project(who.tenant, &review.project).await? else {
-            return Ok(false);
+            return Ok(None);
         };
         let view = self.view_of(who, &project).await?;
         let is_shown = |path: &TreePath| view.access(path) != Access::None;
         let from = out::moved_from(review);
-        Ok(is_shown(&review.path) && from.is_none_or(|from| is_shown(&from)))
+        let is_shown = is_shown(&review.path) && from.is_none_or(|from| is_shown(&from));
+        Ok(is_shown.then_some(view))
     }
 
-    /// A review that this principal may see, and its project.
-    async fn visible_review(&self, who: &Principal, id: &str) -> Result<(Review, Project)> {
+    /// A review that this principal may see, its project, and the view of it.
+    async fn visible_review(&self, who: &Principal, id: &str) -> Result<(Review, Project, View)> {
         let missing = || {
             let message = format!("there is no review `{}`", short(id));
             Failure::new(ErrorCode::ReviewNotFound, message).about("reviewId", short(id))
         };
         let review = self.catalog.review(who.tenant, id).await?;
         let review = review.ok_or_else(missing)?;
-        if !self.shows_review(who, &review).await? {
-            return Err(missing());
-        }
+        let view = self.view_of_review(who, &review).await?;
+        let view = view.ok_or_else(missing)?;
         let project = self.project_of(who, &review.project).await?;
-        Ok((review, project))
+        Ok((review, project, view))
     }
 
     pub(crate) async fn get_review(&self, who: &Principal, id: &str) -> Result<api::Review> {
         who.needs(Scope::ProjectsRead)?;
-        Ok(review_out(who, &self.visible_review(who, id).await?.0))
+        let (review, _, view) = self.visible_review(who, id).await?;
+        Ok(review_out(who, &view, &review))
     }
 
     /// One of the three versions of what is to be decided on; `None` if there
@@ -114,7 +128,7 @@ impl App {
         side: Side,
     ) -> Result<Option<Content>> {
         who.needs(Scope::ProjectsRead)?;
-        let (review, _) = self.visible_review(who, id).await?;
+        let (review, ..) = self.visible_review(who, id).await?;
         let entry = match side {
             Side::Base => review.sides.base,
             Side::Ours => review.sides.ours,
@@ -147,7 +161,7 @@ impl App {
         once: Once,
     ) -> Result<api::Review> {
         who.needs(Scope::Reviews)?;
-        let (review, project) = self.visible_review(who, id).await?;
+        let (review, project, _) = self.visible_review(who, id).await?;
         self.check_decider(who, &review, wish.resolution)?;
         if self.landed_before(&project, &once).await?.is_some() {
             return self.get_review(who, id).await;
@@ -388,8 +402,9 @@ const fn state_out(state: ReviewState) -> api::ReviewState {
     }
 }
 
-fn review_out(who: &Principal, review: &Review) -> api::Review {
+fn review_out(who: &Principal, view: &View, review: &Review) -> api::Review {
     let sides = &review.sides;
+    let version = |entry: &Option<Entry>| Some(out::version(view, &review.path, entry.as_ref()?));
     let text = |name: &str| review.detail[name].as_str().unwrap_or_default().to_owned();
     let decided = |name: &str| {
         let value = review.resolution.as_ref()?[name].as_str()?;
@@ -407,9 +422,9 @@ fn review_out(who: &Principal, review: &Review) -> api::Review {
             from: out::moved_from(review).map(|path| out::path_text(&path)),
             kind: review.kind.clone(),
             review: Some(review.id.clone()),
-            base: sides.base.as_ref().map(out::version),
-            ours: sides.ours.as_ref().map(out::version),
-            theirs: sides.theirs.as_ref().map(out::version),
+            base: version(&sides.base),
+            ours: version(&sides.ours),
+            theirs: version(&sides.theirs),
             hunks: serde_json::from_value(review.detail["hunks"].clone()).unwrap_or_default(),
             suggestion: text("suggestion"),
             reason: text("reason"),

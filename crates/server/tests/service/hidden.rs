@@ -1,0 +1,855 @@
+//! Nothing of a hidden path is in any answer to the agent that it is hidden
+//! from: neither its name nor its content, nor a hash or a size that covers it.
+//! The routes are those of the API's description, so a new route without a case
+//! fails the test.
+
+use std::collections::BTreeSet;
+
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+
+use crate::harness::{Service, eventually};
+use crate::shared::{Ws, at, merge, workspace, write};
+
+/// Part of every hidden name.
+const NAME: &str = "MRK-";
+/// Part of every hidden content and message.
+const CONTENT: &str = "mrk-content";
+
+/// The files of the project at its beginning: path and content.
+const FILES: [(&str, &str); 7] = [
+    ("open/plain.txt", "plain\n"),
+    ("mixed/seen.txt", "seen\n"),
+    ("mixed/MRK-file.txt", "mrk-content of a file\n"),
+    ("MRK-dir/inner.txt", "mrk-content inside\n"),
+    ("MRK-dir/sub/deep.txt", "mrk-content deep inside\n"),
+    ("MRK-dir/moved.txt", "one\ntwo\nthree\nfour\nfive\n"),
+    ("turn", "mrk-content of a file that becomes a directory\n"),
+];
+
+/// Sizes of hidden files, so that no sum with one of them occurs by chance.
+const LARGE: [(&str, usize); 3] = [
+    ("MRK-dir/large", 3_141_592),
+    ("mixed/MRK-large", 2_718_281),
+    ("bulk/MRK-large", 1_618_033),
+];
+
+fn policy() -> Value {
+    json!({"rules": [
+        {"pattern": "MRK-dir", "access": "none"},
+        {"pattern": "mixed/MRK-*", "access": "none"},
+        {"pattern": "bulk/MRK-*", "access": "none"},
+        {"pattern": "turn", "access": "none"},
+        {"pattern": "turn/open.txt", "access": "rw"},
+        {"pattern": "MRK-dir/held*", "merge": "review"},
+        {"pattern": "open/held*", "merge": "review"},
+    ]})
+}
+
+/// A project with hidden paths, and an agent that they are hidden from.
+struct Hidden {
+    service: Service,
+    project: String,
+    key: String,
+    /// The newest version of each step of the log, the oldest first.
+    snapshots: Vec<String>,
+    /// Sequence numbers of the steps that changed hidden paths only.
+    hidden_steps: Vec<u64>,
+    /// The reviews of an open path, and of a hidden one.
+    reviews: [String; 2],
+    /// Texts that no answer may have.
+    markers: BTreeSet<String>,
+}
+
+async fn key_of(service: &Service, name: &str) -> String {
+    let made = service.post("/api/v1/agents", json!({"name": name})).await;
+    let id = made["id"].as_str().unwrap().to_owned();
+    // All scopes but those that show files of the host or the policy itself.
+    let wish = json!({"name": name, "agent": id, "limits": {}, "scopes": [
+        "sandboxes:read", "sandboxes:write", "process", "files", "keys",
+        "projects:read", "projects:write", "reviews"]});
+    let key = service.post("/api/v1/keys", wish).await;
+    key["secret"].as_str().unwrap().to_owned()
+}
+
+impl Hidden {
+    async fn start() -> Self {
+        let service = Service::start().await;
+        let key = key_of(&service, "mole").await;
+        let wish = json!({"name": "shared", "policy": policy()});
+        let made = service.post("/api/v1/projects", wish).await;
+        let project = made["id"].as_str().unwrap().to_owned();
+        let mut hidden = Self {
+            service,
+            project,
+            key,
+            snapshots: Vec::new(),
+            hidden_steps: Vec::new(),
+            reviews: [String::new(), String::new()],
+            markers: [NAME, CONTENT].map(str::to_owned).into(),
+        };
+        hidden.work().await;
+        hidden.collect_markers().await;
+        hidden
+    }
+
+    async fn workspace(&self) -> Ws {
+        workspace(&self.service, json!({"project": self.project})).await
+    }
+
+    async fn land(&self, ws: &Ws, body: Value) -> u64 {
+        let url = at(ws, "merge");
+        let service = &self.service;
+        let done = service.expect(Method::POST, &url, Some(body), 200).await;
+        done["sequence"].as_u64().unwrap()
+    }
+
+    /// The history of the project, all of it by the owner.
+    async fn work(&mut self) {
+        let ws = self.workspace().await;
+        for (path, content) in FILES {
+            write(&ws, path, content);
+        }
+        for (path, size) in LARGE {
+            write(&ws, path, &CONTENT.repeat(size)[..size]);
+        }
+        // Enough entries for the directory to land as a whole.
+        for number in 0..1100 {
+            write(&ws, &format!("bulk/{number}.txt"), "bulk\n");
+        }
+        self.land(&ws, json!({})).await;
+        let moving = self.workspace().await;
+
+        write(&ws, "MRK-dir/inner.txt", "mrk-content inside, changed\n");
+        let hidden = self.land(&ws, json!({"message": CONTENT})).await;
+        self.hidden_steps.push(hidden);
+
+        // Both sides touch the file that moves, so the step has a `from`.
+        write(
+            &ws,
+            "MRK-dir/moved.txt",
+            "one\ntwo\nthree\nfour\nfive\nsix\n",
+        );
+        let hidden = self.land(&ws, json!({})).await;
+        self.hidden_steps.push(hidden);
+        let files = &moving.path;
+        std::fs::rename(
+            files.join("MRK-dir/moved.txt"),
+            files.join("mixed/moved.txt"),
+        )
+        .unwrap();
+        self.land(&moving, json!({"renames": true})).await;
+
+        std::fs::remove_file(ws.path.join("turn")).unwrap();
+        write(&ws, "turn/open.txt", "open\n");
+        self.land(&ws, json!({})).await;
+
+        write(&ws, "mixed/seen.txt", "seen again\n");
+        write(
+            &ws,
+            "mixed/MRK-file.txt",
+            "mrk-content of a file, changed\n",
+        );
+        self.land(&ws, json!({})).await;
+
+        write(&ws, "MRK-dir/held.txt", "mrk-content held\n");
+        write(&ws, "open/held.txt", "held\n");
+        let held = merge(&self.service, &ws).await;
+        for conflict in held["conflicts"].as_array().unwrap() {
+            let is_hidden = conflict["path"].as_str().unwrap().contains(NAME);
+            let review = conflict["review"].as_str().unwrap();
+            self.reviews[usize::from(is_hidden)] = review.to_owned();
+        }
+    }
+
+    fn url(&self, rest: &str) -> String {
+        format!("/api/v1/projects/{}{rest}", self.project)
+    }
+
+    /// Collects hashes and sizes of hidden files, and of directories that hold
+    /// some, in every version.
+    async fn collect_markers(&mut self) {
+        let service = &self.service;
+        let log = service.get(&self.url("/log")).await;
+        let steps = log["items"].as_array().unwrap().iter().rev();
+        self.snapshots = steps
+            .map(|step| step["snapshot"].as_str().unwrap().to_owned())
+            .collect();
+        let mut found = BTreeSet::new();
+        for snapshot in &self.snapshots {
+            for directory in ["", "mixed", "MRK-dir", "MRK-dir/sub"] {
+                let url = format!("/tree?path={directory}&snapshot={snapshot}");
+                let listed = service.get(&self.url(&url)).await;
+                for entry in listed["items"].as_array().unwrap() {
+                    let path = entry["path"].as_str().unwrap();
+                    let is_hidden =
+                        path.contains(NAME) || (path == "turn" && entry["type"] == "file");
+                    let holds_hidden = ["mixed", "bulk"].contains(&path);
+                    if path.ends_with("moved.txt") || !(is_hidden || holds_hidden) {
+                        continue;
+                    }
+                    found.insert(entry["id"].as_str().unwrap().to_owned());
+                    let size = entry["size"].as_u64().unwrap();
+                    if size > 1_000_000 {
+                        found.insert(format!(":{size}"));
+                    }
+                }
+            }
+        }
+        let project = service.get(&self.url("")).await;
+        found.insert(format!(":{}", project["bytes"]));
+        found.insert(format!("\"entries\":{}", project["entries"]));
+        found.insert(self.reviews[1].clone());
+        assert!(found.len() > 15, "{found:?}");
+        self.markers.extend(found);
+    }
+
+    /// Asks as the agent, and looks for markers in the answer. Returns the
+    /// answer and all that is wrong with it.
+    async fn ask(&self, case: &Case) -> (Vec<u8>, Vec<String>) {
+        let url = format!("{}{}", self.service.url, case.url);
+        let mut request = self.service.http.request(case.method.clone(), url);
+        request = request.bearer_auth(&self.key);
+        let mut asked = case.url.clone();
+        match &case.body {
+            Body::None => {}
+            Body::Json(body) => {
+                asked += &body.to_string();
+                request = request.json(body);
+            }
+            Body::Bytes(bytes) => request = request.body(bytes.clone()),
+            Body::Upgrade => {
+                let headers = [
+                    ("connection", "upgrade"),
+                    ("upgrade", "websocket"),
+                    ("sec-websocket-version", "13"),
+                    ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="),
+                ];
+                for (name, value) in headers {
+                    request = request.header(name, value);
+                }
+            }
+        }
+        let answer = request.send().await.unwrap();
+        let status = answer.status();
+        let name = format!("{} {}", case.method, case.url);
+        let headers = format!("{:?}", answer.headers());
+        let bytes = match status {
+            StatusCode::SWITCHING_PROTOCOLS => Vec::new(),
+            _ => answer.bytes().await.unwrap().to_vec(),
+        };
+        let text = String::from_utf8_lossy(&bytes);
+        let shown: String = text.chars().take(2000).collect();
+        let mut problems = Vec::new();
+        if status.as_u16() != case.status {
+            problems.push(format!(
+                "{status} instead of {}: {name}: {shown}",
+                case.status
+            ));
+        }
+        for marker in &self.markers {
+            // A request that names a path gets that name back.
+            let is_echo = asked.contains(marker.as_str());
+            let leaks = text.contains(marker) || headers.contains(marker.as_str());
+            if leaks && !is_echo {
+                problems.push(format!("`{marker}` in the answer to {name}: {shown}"));
+            }
+        }
+        (bytes, problems)
+    }
+
+    async fn json(&self, case: &Case) -> Value {
+        let (bytes, problems) = self.ask(case).await;
+        assert!(problems.is_empty(), "{}", problems.join("\n"));
+        serde_json::from_slice(&bytes).unwrap()
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Body {
+    None,
+    Json(Value),
+    Bytes(Vec<u8>),
+    Upgrade,
+}
+
+/// A request of the agent: the route as the description has it, and the rest.
+#[derive(Clone, Debug)]
+struct Case {
+    method: Method,
+    route: &'static str,
+    url: String,
+    body: Body,
+    status: u16,
+}
+
+/// Makes a case: the path with `{…}` filled in from `ids`, in their order, and
+/// a query.
+fn case(method: &str, route: &'static str, ids: &[&str], query: &str, status: u16) -> Case {
+    let mut url = String::new();
+    let mut ids = ids.iter();
+    for part in route.split('/').skip(1) {
+        let part = match part.starts_with('{') {
+            true => ids.next().unwrap(),
+            false => part,
+        };
+        url = format!("{url}/{part}");
+    }
+    if !query.is_empty() {
+        url = format!("{url}?{query}");
+    }
+    Case {
+        method: method.parse().unwrap(),
+        route,
+        url,
+        body: Body::None,
+        status,
+    }
+}
+
+impl Case {
+    fn json(self, body: Value) -> Self {
+        let body = Body::Json(body);
+        Self { body, ..self }
+    }
+
+    fn bytes(self, bytes: Vec<u8>) -> Self {
+        let body = Body::Bytes(bytes);
+        Self { body, ..self }
+    }
+}
+
+const PROJECTS: &str = "/api/v1/projects";
+const PROJECT: &str = "/api/v1/projects/{id}";
+const STEP: &str = "/api/v1/projects/{id}/log/{sequence}";
+const TREE: &str = "/api/v1/projects/{id}/tree";
+const DIFF: &str = "/api/v1/projects/{id}/diff";
+const FILE: &str = "/api/v1/projects/{id}/file";
+const HISTORY: &str = "/api/v1/projects/{id}/history";
+const BLAME: &str = "/api/v1/projects/{id}/blame";
+const ARCHIVE: &str = "/api/v1/projects/{id}/archive";
+const APPLY: &str = "/api/v1/projects/{id}/apply";
+const REVERT: &str = "/api/v1/projects/{id}/revert";
+const RESTORE: &str = "/api/v1/projects/{id}/restore";
+const SANDBOX: &str = "/api/v1/sandboxes/{id}";
+const EVENTS: &str = "/api/v1/events";
+
+/// Requests that read the project, in all its versions.
+fn reading(hidden: &Hidden) -> Vec<Case> {
+    let id = &*hidden.project;
+    let mut cases = vec![
+        case("GET", PROJECTS, &[], "", 200),
+        case("GET", PROJECT, &[id], "", 200),
+        case("GET", "/api/v1/projects/{id}/policy", &[id], "", 403),
+        case("GET", "/api/v1/projects/{id}/log", &[id], "", 200),
+        case("GET", "/api/v1/projects/{id}/log", &[id], "limit=1", 200),
+        case("GET", "/api/v1/projects/{id}/tags", &[id], "", 200),
+        case("GET", HISTORY, &[id], "path=mixed/moved.txt", 200),
+        case("GET", HISTORY, &[id], "path=MRK-dir/inner.txt", 200),
+        case("GET", HISTORY, &[id], "path=turn", 200),
+        case("GET", HISTORY, &[id], "path=bulk/1.txt", 200),
+        case("GET", HISTORY, &[id], "path=bulk", 200),
+        case("GET", BLAME, &[id], "path=mixed/moved.txt", 200),
+        case("GET", BLAME, &[id], "path=MRK-dir/inner.txt", 404),
+        case("GET", EVENTS, &[], "", 200),
+        case("GET", EVENTS, &[], "limit=1000&kinds=project.landed", 200),
+        case("GET", "/api/v1/reviews", &[], "", 200),
+        case("GET", "/api/v1/reviews", &[], "limit=1", 200),
+        case(
+            "GET",
+            "/api/v1/reviews/{id}",
+            &[&hidden.reviews[0]],
+            "",
+            200,
+        ),
+    ];
+    let content = "/api/v1/reviews/{id}/content";
+    for (review, status) in [(0, 200), (1, 404)] {
+        let review = &*hidden.reviews[review];
+        cases.push(case("GET", content, &[review], "side=theirs", status));
+    }
+    for (number, snapshot) in hidden.snapshots.iter().enumerate() {
+        let sequence = (number + 1).to_string();
+        cases.push(case("GET", STEP, &[id, &sequence], "", 200));
+        cases.push(case("GET", STEP, &[id, &sequence], "limit=100", 200));
+        for directory in ["", "mixed", "bulk"] {
+            let query = format!("path={directory}&snapshot={snapshot}&limit=1000");
+            cases.push(case("GET", TREE, &[id], &query, 200));
+        }
+        let query = format!("path=MRK-dir&snapshot={snapshot}");
+        cases.push(case("GET", TREE, &[id], &query, 404));
+        cases.push(case("GET", ARCHIVE, &[id], &query, 404));
+        let query = format!("path=mixed/MRK-file.txt&snapshot={snapshot}");
+        cases.push(case("GET", FILE, &[id], &query, 404));
+        let query = format!("path=mixed/seen.txt&snapshot={snapshot}");
+        cases.push(case("GET", FILE, &[id], &query, 200));
+        let query = format!("snapshot={snapshot}");
+        cases.push(case("GET", ARCHIVE, &[id], &query, 200));
+        for format in ["json", "patch", "stat"] {
+            let query = format!("to={snapshot}&format={format}&limit=1000");
+            cases.push(case("GET", DIFF, &[id], &query, 200));
+            let first = &hidden.snapshots[0];
+            let query = format!("from={snapshot}&to={first}&format={format}");
+            cases.push(case("GET", DIFF, &[id], &query, 200));
+        }
+    }
+    cases
+}
+
+/// Requests that change the project, or would.
+fn changing(hidden: &Hidden) -> Vec<Case> {
+    let id = &*hidden.project;
+    let rehearsed = json!({"dryRun": true});
+    let files = |path: &str| json!({"files": [{"path": path, "content": "mine\n"}], "merge": {"dryRun": true}});
+    let head = hidden.snapshots.last().unwrap();
+    let mut cases = vec![
+        case("POST", PROJECTS, &[], "", 403).json(json!({"name": "own"})),
+        case("PATCH", PROJECT, &[id], "", 403).json(json!({"name": "own"})),
+        case("DELETE", PROJECT, &[id], "", 403),
+        case("PUT", "/api/v1/projects/{id}/policy", &[id], "", 403).json(json!({"policy": {}})),
+        case("POST", "/api/v1/projects/{id}/tags", &[id], "", 201).json(json!({"name": "v1"})),
+        case(
+            "DELETE",
+            "/api/v1/projects/{id}/tags/{name}",
+            &[id, "v1"],
+            "",
+            204,
+        ),
+        case("POST", APPLY, &[id], "", 200).json(files("open/new.txt")),
+        case("POST", APPLY, &[id], "", 200).json(files("MRK-dir")),
+        case("POST", APPLY, &[id], "", 200).json(files("MRK-dir/inner.txt")),
+        case("POST", APPLY, &[id], "", 422).json(files("turn")),
+        case("POST", "/api/v1/projects/{id}/import", &[id], "", 404)
+            .json(json!({"snapshot": head, "dryRun": true})),
+        case("PUT", ARCHIVE, &[id], "dryRun=true", 200).bytes(tar(&["open/new.txt"])),
+        case("PUT", ARCHIVE, &[id], "dryRun=true&path=mixed", 200).bytes(tar(&["seen.txt"])),
+        case(
+            "POST",
+            "/api/v1/reviews/{id}/resolve",
+            &[&hidden.reviews[1]],
+            "",
+            404,
+        )
+        .json(json!({"resolution": "theirs"})),
+        case(
+            "POST",
+            "/api/v1/reviews/{id}/resolve",
+            &[&hidden.reviews[0]],
+            "",
+            200,
+        )
+        .json(json!({"resolution": "theirs"})),
+    ];
+    for snapshot in &hidden.snapshots {
+        let body = json!({"snapshot": snapshot, "merge": rehearsed});
+        cases.push(case("POST", REVERT, &[id], "", 200).json(body));
+        for (path, status) in [("mixed", 200), ("bulk", 200), ("MRK-dir", 404)] {
+            let body = json!({"snapshot": snapshot, "path": path, "merge": rehearsed});
+            cases.push(case("POST", RESTORE, &[id], "", status).json(body));
+        }
+    }
+    cases
+}
+
+/// A tar of small files.
+fn tar(paths: &[&str]) -> Vec<u8> {
+    let mut tar = tar::Builder::new(Vec::new());
+    for path in paths {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(5);
+        header.set_mode(0o644);
+        tar.append_data(&mut header, path, &b"mine\n"[..]).unwrap();
+    }
+    tar.into_inner().unwrap()
+}
+
+/// Requests about the workspace of the agent.
+fn of_workspace(hidden: &Hidden, workspace: &str) -> Vec<Case> {
+    let all = "/api/v1/workspaces";
+    let one = "/api/v1/workspaces/{id}";
+    let head = hidden.snapshots.last().unwrap();
+    vec![
+        case("GET", all, &[], "", 200),
+        case("GET", one, &[workspace], "", 200),
+        case(
+            "POST",
+            "/api/v1/workspaces/{id}/merge",
+            &[workspace],
+            "",
+            200,
+        )
+        .json(json!({"dryRun": true})),
+        case(
+            "POST",
+            "/api/v1/workspaces/{id}/refresh",
+            &[workspace],
+            "",
+            200,
+        )
+        .json(json!({})),
+        case(
+            "POST",
+            "/api/v1/workspaces/{id}/complete",
+            &[workspace],
+            "",
+            409,
+        )
+        .json(json!({})),
+        case("DELETE", one, &[workspace], "", 409),
+        case("POST", all, &[], "", 201)
+            .json(json!({"project": hidden.project, "snapshot": head, "readOnly": true})),
+    ]
+}
+
+/// Requests about a sandbox of the agent on the project.
+fn of_sandbox(hidden: &Hidden, id: &str) -> Vec<Case> {
+    let head = hidden.snapshots.last().unwrap();
+    let post = |route: &'static str, status: u16, body: Value| {
+        case("POST", route, &[id], "", status).json(body)
+    };
+    let process = "/api/v1/sandboxes/{id}/process/{cmdId}";
+    let terminal = "/api/v1/sandboxes/{id}/pty/{ptyId}";
+    let by_snapshot = json!({"template": "base", "workspace": {"snapshot": head}});
+    // Reads everything that a command can reach.
+    let all = "find / -xdev \\( -path /proc -o -path /sys \\) -prune -o -print; \
+               cd /workspace && find . -type f | xargs cat; env; mount";
+    vec![
+        case("GET", "/api/v1/sandboxes", &[], "", 200),
+        case("POST", "/api/v1/sandboxes", &[], "", 404).json(by_snapshot),
+        case("GET", SANDBOX, &[id], "", 200),
+        case("GET", "/api/v1/sandboxes/{id}/stats", &[id], "", 200),
+        case("GET", "/api/v1/sandboxes/{id}/diff", &[id], "", 200),
+        case(
+            "GET",
+            "/api/v1/sandboxes/{id}/diff",
+            &[id],
+            "format=patch",
+            200,
+        ),
+        case(
+            "GET",
+            "/api/v1/sandboxes/{id}/diff",
+            &[id],
+            &format!("from={head}"),
+            404,
+        ),
+        case("GET", "/api/v1/sandboxes/{id}/archive", &[id], "", 200),
+        case("PUT", "/api/v1/sandboxes/{id}/archive", &[id], "", 204).bytes(tar(&["new.txt"])),
+        post(
+            "/api/v1/sandboxes/{id}/process/run",
+            200,
+            json!({"command": all}),
+        ),
+        case("GET", "/api/v1/sandboxes/{id}/process", &[id], "", 200),
+        case("GET", process, &[id, "none"], "", 404),
+        case(
+            "GET",
+            "/api/v1/sandboxes/{id}/process/{cmdId}/output",
+            &[id, "none"],
+            "",
+            404,
+        ),
+        case(
+            "POST",
+            "/api/v1/sandboxes/{id}/process/{cmdId}/input",
+            &[id, "none"],
+            "",
+            404,
+        )
+        .json(json!({"data": ""})),
+        case(
+            "POST",
+            "/api/v1/sandboxes/{id}/process/{cmdId}/kill",
+            &[id, "none"],
+            "",
+            404,
+        )
+        .json(json!({})),
+        post(
+            "/api/v1/sandboxes/{id}/pty",
+            201,
+            json!({"cols": 80, "rows": 24}),
+        ),
+        case("DELETE", terminal, &[id, "none"], "", 404),
+        case(
+            "POST",
+            "/api/v1/sandboxes/{id}/pty/{ptyId}/resize",
+            &[id, "none"],
+            "",
+            404,
+        )
+        .json(json!({"cols": 80, "rows": 24})),
+        Case {
+            body: Body::Upgrade,
+            ..case(
+                "GET",
+                "/api/v1/sandboxes/{id}/pty/{ptyId}/ws",
+                &[id, "none"],
+                "",
+                404,
+            )
+        },
+        post(
+            "/api/v1/sandboxes/{id}/restore",
+            404,
+            json!({"snapshotId": head}),
+        ),
+        post("/api/v1/sandboxes/{id}/snapshot", 201, json!({})),
+        post("/api/v1/sandboxes/{id}/extend", 200, json!({"seconds": 60})),
+        case("GET", "/api/v1/sandboxes/{id}/logs", &[id], "", 200),
+        post("/api/v1/sandboxes/{id}/fork", 201, json!({})),
+        post("/api/v1/sandboxes/{id}/stop", 200, json!({})),
+        post("/api/v1/sandboxes/{id}/start", 200, json!({})),
+        case("DELETE", SANDBOX, &[id], "", 204),
+        post("/api/v1/sandboxes/batch-delete", 200, json!({"ids": [id]})),
+    ]
+}
+
+/// Requests that have nothing to do with the project.
+fn of_the_rest() -> Vec<Case> {
+    let (template, key) = ("/api/v1/templates/{name}", "/api/v1/keys/{id}");
+    let webhook = "/api/v1/webhooks/{id}";
+    let deliveries = "/api/v1/webhooks/{id}/deliveries";
+    let replay = "/api/v1/webhooks/{id}/deliveries/{event}/replay";
+    let name = json!({"name": "own"});
+    vec![
+        case("GET", "/health", &[], "", 200),
+        case("GET", "/ready", &[], "", 200),
+        case("GET", "/api/v1/agents", &[], "", 200),
+        case("POST", "/api/v1/agents", &[], "", 403).json(name.clone()),
+        case("GET", "/api/v1/keys", &[], "", 200),
+        case("POST", "/api/v1/keys", &[], "", 403).json(name.clone()),
+        case("DELETE", key, &["none"], "", 404),
+        case("GET", "/api/v1/tenants", &[], "", 403),
+        case("POST", "/api/v1/tenants", &[], "", 403).json(name.clone()),
+        case("GET", "/api/v1/templates", &[], "", 200),
+        case("POST", "/api/v1/templates", &[], "", 403).json(name),
+        case("DELETE", template, &["base"], "", 403),
+        case("POST", "/api/v1/snapshots", &[], "", 201).bytes(tar(&["own.txt"])),
+        case("GET", "/api/v1/stats", &[], "", 403),
+        case("GET", "/api/v1/gc", &[], "", 403),
+        case("POST", "/api/v1/gc", &[], "", 403).json(json!({})),
+        case("GET", "/api/v1/webhooks", &[], "", 403),
+        case("POST", "/api/v1/webhooks", &[], "", 403).json(json!({"url": "http://localhost:1"})),
+        case("DELETE", webhook, &["none"], "", 403),
+        case("GET", deliveries, &["none"], "", 403),
+        case("POST", replay, &["none", "1"], "", 403),
+    ]
+}
+
+fn routes() -> BTreeSet<(String, String)> {
+    let api: Value = serde_json::from_str(&elevo_server::openapi_json()).unwrap();
+    let mut routes = BTreeSet::new();
+    for (path, methods) in api["paths"].as_object().unwrap() {
+        for method in methods.as_object().unwrap().keys() {
+            routes.insert((method.to_uppercase(), path.clone()));
+        }
+    }
+    routes
+}
+
+#[tokio::test]
+async fn no_answer_tells_an_agent_of_a_hidden_path() {
+    let hidden = Hidden::start().await;
+    let wish = json!({"template": "base", "workspace": {"project": {"name": hidden.project}}});
+    let made = case("POST", "/api/v1/sandboxes", &[], "", 201).json(wish);
+    let made = hidden.json(&made).await;
+    let sandbox = made["id"].as_str().unwrap();
+    let all = case("GET", "/api/v1/workspaces", &[], "", 200);
+    let all = hidden.json(&all).await;
+    let workspace = all["items"][0]["id"].as_str().unwrap().to_owned();
+
+    let groups = [
+        reading(&hidden),
+        changing(&hidden),
+        of_workspace(&hidden, &workspace),
+        of_sandbox(&hidden, sandbox),
+        of_the_rest(),
+    ];
+    let (mut asked, mut problems) = (BTreeSet::new(), Vec::new());
+    for case in groups.iter().flatten() {
+        problems.extend(hidden.ask(case).await.1);
+        asked.insert((case.method.to_string(), case.route.to_owned()));
+    }
+    let missing: Vec<_> = routes().difference(&asked).cloned().collect();
+    assert!(missing.is_empty(), "routes without a case: {missing:?}");
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+}
+
+/// Follows `next` of a list, one item at a time.
+async fn walk(hidden: &Hidden, route: &'static str, ids: &[&str], after: &str) -> Vec<Value> {
+    let (mut items, mut query) = (Vec::new(), "limit=1".to_owned());
+    loop {
+        let page = hidden.json(&case("GET", route, ids, &query, 200)).await;
+        items.extend(page["items"].as_array().unwrap().clone());
+        let next = match &page["next"] {
+            Value::Null => return items,
+            Value::String(next) => next.clone(),
+            next => next.to_string(),
+        };
+        query = format!("limit=1&{after}={next}");
+    }
+}
+
+#[tokio::test]
+async fn pages_of_one_item_name_no_hidden_path() {
+    let hidden = Hidden::start().await;
+    for number in 1..=hidden.snapshots.len() {
+        let ids = [&*hidden.project, &*number.to_string()];
+        let pages = walk(&hidden, STEP, &ids, "after").await;
+        let whole = case("GET", STEP, &ids, "limit=100", 200);
+        let whole = hidden.json(&whole).await;
+        assert_eq!(Value::from(pages), whole["items"], "step {number}");
+    }
+    let reviews = walk(&hidden, "/api/v1/reviews", &[], "after").await;
+    assert_eq!(reviews.len(), 1, "{reviews:?}");
+    assert_eq!(reviews[0]["id"], hidden.reviews[0]);
+    let log = walk(
+        &hidden,
+        "/api/v1/projects/{id}/log",
+        &[&hidden.project],
+        "before",
+    )
+    .await;
+    let steps: Vec<_> = log
+        .iter()
+        .map(|step| step["sequence"].as_u64().unwrap())
+        .collect();
+    let count = hidden.snapshots.len() as u64;
+    let expected = (1..=count)
+        .rev()
+        .filter(|step| !hidden.hidden_steps.contains(step));
+    assert_eq!(steps, expected.collect::<Vec<_>>());
+    // The step that changed an open file and a hidden one.
+    assert_eq!(log[0]["changed"], 1, "{}", log[0]);
+}
+
+#[tokio::test]
+async fn events_of_hidden_steps_are_not_for_the_agent() {
+    let hidden = Hidden::start().await;
+    let query = "limit=1000&kinds=project.landed";
+    let steps = |page: &Value| -> Vec<u64> {
+        let events = page["items"].as_array().unwrap().iter();
+        events
+            .map(|event| event["data"]["sequence"].as_u64().unwrap())
+            .collect()
+    };
+    let page = hidden.json(&case("GET", EVENTS, &[], query, 200)).await;
+    let count = hidden.snapshots.len() as u64;
+    let expected = (1..=count).filter(|step| !hidden.hidden_steps.contains(step));
+    let expected: Vec<_> = expected.collect();
+    assert_eq!(steps(&page), expected);
+    let all = hidden.service.get(&format!("{EVENTS}?{query}")).await;
+    assert_eq!(steps(&all), (1..=count).collect::<Vec<_>>(), "the owner's");
+
+    // A stream, too.
+    let url = format!(
+        "{}{EVENTS}?kinds=project.landed&after=0",
+        hidden.service.url
+    );
+    let request = hidden.service.http.get(url).bearer_auth(&hidden.key);
+    let request = request.header("accept", "text/event-stream");
+    let mut events = crate::harness::Events::new(request.send().await.unwrap());
+    for step in expected {
+        let (_, event) = events.next().await.unwrap();
+        assert_eq!(event["data"]["sequence"], step);
+    }
+}
+
+#[tokio::test]
+async fn a_hidden_directory_is_refused_whether_it_is_there_or_not() {
+    let hidden = Hidden::start().await;
+    let wish = json!({"project": hidden.project});
+    let mut answers = Vec::new();
+    // The second name is covered by the same kind of rule, and nothing is there.
+    for name in ["MRK-dir", "mixed/MRK-none", "MRK-dir/sub", "MRK-dir/none"] {
+        let url = "/api/v1/workspaces";
+        let made =
+            hidden
+                .service
+                .expect_as(&hidden.key, Method::POST, url, Some(wish.clone()), 201);
+        let made = made.await;
+        let path = std::path::Path::new(made["path"].as_str().unwrap()).join(name);
+        std::fs::create_dir_all(path).unwrap();
+        let url = format!("/api/v1/workspaces/{}/merge", made["id"].as_str().unwrap());
+        let body = Some(json!({"dryRun": true}));
+        let done = hidden
+            .service
+            .expect_as(&hidden.key, Method::POST, &url, body, 200);
+        let done = done.await;
+        let paths = crate::shared::paths(&done["refused"]);
+        assert!(paths.contains(&name.to_owned()), "{name}: {done}");
+        answers.push((done["same"].clone(), done["landedCount"].clone()));
+    }
+    assert!(
+        answers.iter().all(|answer| *answer == (0.into(), 0.into())),
+        "{answers:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_directory_that_is_seen_whole_has_its_id_and_size() {
+    let hidden = Hidden::start().await;
+    let page = hidden
+        .json(&case("GET", TREE, &[&hidden.project], "", 200))
+        .await;
+    let items = page["items"].as_array().unwrap();
+    let entry = |path: &str| items.iter().find(|entry| entry["path"] == path).unwrap();
+    assert_eq!(entry("open")["size"], 6);
+    assert!(entry("open")["id"].is_string());
+    for path in ["mixed", "bulk"] {
+        assert!(entry(path)["size"].is_null(), "{}", entry(path));
+        assert!(entry(path)["id"].is_null(), "{}", entry(path));
+    }
+    let project = hidden
+        .json(&case("GET", PROJECT, &[&hidden.project], "", 200))
+        .await;
+    assert!(
+        project["bytes"].is_null() && project["entries"].is_null(),
+        "{project}"
+    );
+    // The lines of a file that came from a hidden place are new where it came to.
+    let blame = case(
+        "GET",
+        BLAME,
+        &[&hidden.project],
+        "path=mixed/moved.txt",
+        200,
+    );
+    let blame = hidden.json(&blame).await;
+    let lines = blame["lines"].as_array().unwrap();
+    assert_eq!(lines.len(), 1, "{blame}");
+    assert!(
+        !hidden
+            .hidden_steps
+            .contains(&lines[0]["sequence"].as_u64().unwrap())
+    );
+}
+
+#[tokio::test]
+async fn the_reason_of_a_failure_has_no_cause_in_it() {
+    let service = Service::start().await;
+    let id = service.sandbox().await;
+    let url = format!("/api/v1/sandboxes/{id}");
+    service
+        .expect(Method::POST, &format!("{url}/stop"), None, 200)
+        .await;
+    // A start fails below the server's own words, which the log has.
+    service.sql(&format!(
+        "UPDATE sandboxes SET workspace = 'sbx-gone' WHERE id = '{id}'"
+    ));
+    let refused = service
+        .request(Method::POST, &format!("{url}/start"))
+        .send();
+    let refused = refused.await.unwrap();
+    assert!(refused.status().is_server_error());
+    let refused: Value = refused.json().await.unwrap();
+    let sandbox = service.get(&url).await;
+    assert_eq!(sandbox["state"], "error", "{sandbox}");
+    assert_eq!(sandbox["reason"], refused["error"]["message"]);
+    let events = service
+        .get(&format!("{EVENTS}?sandbox={id}&limit=1000"))
+        .await;
+    assert!(!events.to_string().contains("sbx-gone"), "{events}");
+    eventually("the log has the cause", async || service.logged("sbx-gone")).await;
+}
