@@ -142,6 +142,7 @@ macro_rules! conformance_tests {
             the_steps_of_a_landing_are_a_chain
             landings_at_once_are_a_chain
             a_landing_that_is_not_as_expected_changes_nothing
+            a_landing_with_an_older_policy_changes_nothing
             a_landing_is_carried_out_once
             what_is_held_moves_no_head
             nothing_of_a_landing_is_seen_before_all_of_it

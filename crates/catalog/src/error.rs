@@ -62,6 +62,13 @@ pub enum Error {
         /// How many times it has moved.
         sequence: u64,
     },
+    /// The policy was set since, so a landing may not be allowed any more;
+    /// nothing changed.
+    #[error("the project's policy has changed: it is version {version} now")]
+    PolicyMoved {
+        /// The version of the policy now.
+        version: u64,
+    },
     /// The content of a version was dropped, and nothing can come to need it;
     /// nothing changed.
     #[error("the content of version {snapshot} was dropped")]

@@ -96,7 +96,8 @@ pub trait Projects {
     ///
     /// In this order: `NotFound` if the tenant has no such project; `Repeated`
     /// if a step's request is known; `BeingRemoved`; `HeadMoved` if the head is
-    /// not the expected one; then for each step `NotFound`, `Changed` or
+    /// not the expected one; `PolicyMoved` if the policy is not of the expected
+    /// version; then for each step `NotFound`, `Changed` or
     /// `Refused` if a review or the workspace is not as expected, `Exists` if
     /// a review of that id or place is there. `Dropped` if a step would need a
     /// version that was, before any of these.

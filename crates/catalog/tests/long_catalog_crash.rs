@@ -223,10 +223,12 @@ async fn land(catalog: &SqliteCatalog, victim: &Victim, workspace: &str, n: usiz
 
 async fn land_on_any_head(catalog: &SqliteCatalog, steps: Vec<Step>) -> Landed {
     let project = catalog.project(TENANT, PROJECT).await.unwrap();
+    let project = project.unwrap();
     let mut landing = Landing {
         tenant: TENANT,
         project: PROJECT.into(),
-        expected_head: project.unwrap().head,
+        expected_head: project.head,
+        expected_policy: project.policy_version,
         steps,
         now: NOW,
     };

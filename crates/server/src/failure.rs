@@ -130,9 +130,10 @@ impl From<elevo_catalog::Error> for Failure {
         let code = match &error {
             Error::NotFound { .. } => ErrorCode::NotFound,
             Error::Exists { .. } => ErrorCode::NameTaken,
-            Error::Changed { .. } | Error::HeadMoved { .. } | Error::Repeated { .. } => {
-                ErrorCode::VersionConflict
-            }
+            Error::Changed { .. }
+            | Error::HeadMoved { .. }
+            | Error::PolicyMoved { .. }
+            | Error::Repeated { .. } => ErrorCode::VersionConflict,
             Error::BeingRemoved { .. } => ErrorCode::NotFound,
             Error::Dropped { .. } => ErrorCode::VersionDropped,
             Error::WrongState { .. } | Error::Removing => ErrorCode::SandboxWrongState,

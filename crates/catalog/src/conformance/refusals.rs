@@ -8,12 +8,13 @@ use super::samples::{
     open, path, project, requested, review, snapshot, step, whole_log, workspace,
 };
 use super::{
-    ALICE, BOB, Place, assert_changed, assert_exists, assert_not_found, assert_refused, furnished,
+    ALICE, BOB, Place, assert_changed, assert_exists, assert_not_found, assert_refused, at,
+    furnished,
 };
 use crate::bounds::{MAX_CHANGES, MAX_COUNTS_BYTES, MAX_REVIEWS, MAX_STEPS, MAX_TEXT_BYTES};
 use crate::error::{Error, Kind};
 use crate::projects::Projects;
-use crate::records::{ReviewState, Step};
+use crate::records::{Landing, ReviewState, Step};
 
 /// Promise 2: whatever it is that is not as expected.
 pub async fn a_landing_that_is_not_as_expected_changes_nothing(place: &impl Place) {
@@ -31,6 +32,14 @@ pub async fn a_landing_that_is_not_as_expected_changes_nothing(place: &impl Plac
     let elsewhere = landing(&one, snapshot(7), vec![fine()]);
     match catalog.land(&elsewhere).await {
         Err(Error::HeadMoved { head, sequence }) => assert_eq!((head, sequence), (first(), 0)),
+        other => panic!("{other:?}"),
+    }
+    let outdated = Landing {
+        expected_policy: one.policy_version + 1,
+        ..landing(&one, first(), vec![fine()])
+    };
+    match catalog.land(&outdated).await {
+        Err(Error::PolicyMoved { version }) => assert_eq!(version, one.policy_version),
         other => panic!("{other:?}"),
     }
     for stranger in [project(BOB, "p"), project(ALICE, "x")] {
@@ -197,4 +206,25 @@ pub async fn a_landing_out_of_bounds_is_refused(place: &impl Place) {
         assert_refused(catalog.land(&landing).await);
     }
     assert!(whole_log(&catalog, &one).await.is_empty());
+}
+
+/// A landing that was computed before the policy was set lands only once it was
+/// computed again.
+pub async fn a_landing_with_an_older_policy_changes_nothing(place: &impl Place) {
+    let (catalog, before) = furnished_with_project(place).await;
+    let version = before.policy_version;
+    let policy = serde_json::json!({"default": "r"});
+    let set = catalog.set_policy(ALICE, &before.id, version, &policy, at(150));
+    let after = set.await.expect("set");
+    let steps = vec![step(snapshot(60))];
+    match catalog
+        .land(&landing(&before, first(), steps.clone()))
+        .await
+    {
+        Err(Error::PolicyMoved { version }) => assert_eq!(version, after.policy_version),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(get_project(&catalog, &before).await.head, first());
+    let landed = catalog.land(&landing(&after, first(), steps)).await;
+    assert_eq!(landed.expect("landed").head, snapshot(60));
 }

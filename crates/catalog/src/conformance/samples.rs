@@ -159,6 +159,7 @@ pub(super) fn landing(project: &Project, expected: SnapshotId, steps: Vec<Step>)
         tenant: project.tenant,
         project: project.id.clone(),
         expected_head: expected,
+        expected_policy: project.policy_version,
         steps,
         now: at(200),
     }

@@ -16,6 +16,8 @@ pub struct Landing {
     pub project: String,
     /// The head that the first step was made from.
     pub expected_head: SnapshotId,
+    /// The version of the policy that all steps were computed with.
+    pub expected_policy: u64,
     /// 1 to [`MAX_STEPS`](crate::MAX_STEPS), each made from the one before it.
     pub steps: Vec<Step>,
     /// The present time.

@@ -50,7 +50,8 @@ pub(super) async fn land(database: &Database, landing: &Landing) -> Result<Lande
 /// How many landings there are, if nothing stands against one more.
 async fn check(connection: &mut SqliteConnection, landing: &Landing) -> Result<u64> {
     let what = Kind::Project;
-    let select = "SELECT head, sequence, removing FROM projects WHERE tenant = ? AND id = ?";
+    let select = "SELECT head, sequence, policy_version, removing FROM projects \
+                  WHERE tenant = ? AND id = ?";
     let row = sqlx::query(select)
         .bind(&landing.tenant.as_bytes()[..])
         .bind(&landing.project)
@@ -67,6 +68,10 @@ async fn check(connection: &mut SqliteConnection, landing: &Landing) -> Result<u
     let sequence = rows::number(&row, "sequence")?;
     if head != landing.expected_head {
         return Err(Error::HeadMoved { head, sequence });
+    }
+    let version = rows::number(&row, "policy_version")?;
+    if version != landing.expected_policy {
+        return Err(Error::PolicyMoved { version });
     }
     let needed = landing.steps.iter().flat_map(needed_by);
     retention::check_kept(connection, &landing.project, needed).await?;

@@ -170,3 +170,39 @@ async fn last_writer_and_priority_settle_only_what_conflicts() {
     let first = file(&service, &id, "first.json").await.unwrap();
     assert_eq!(first, json_with(&[("a", 2), ("b", 3), ("c", 2)]));
 }
+
+/// Files of one merge, enough for its computation to take a while.
+const MANY: usize = 1500;
+
+#[tokio::test]
+async fn a_policy_that_was_set_binds_merges_that_began_before() {
+    let service = Service::start_without_engine(&[]);
+    let (_, key) = agent(&service, "alice").await;
+    let id = project(&service, json!({}), &FILES).await;
+    // Any round may land before the policy is set; no round may land after it.
+    for round in 0..8_u64 {
+        set_policy(&service, &id, &json!({}), 200).await;
+        let ws = workspace_as(&service, &key, &id).await;
+        for number in 0..MANY {
+            write(&ws, &format!("src/{number}.txt"), &format!("{round}\n"));
+        }
+        let request = service
+            .http
+            .post(format!("{}{}", service.url, at(&ws, "merge")));
+        let merging = tokio::spawn(request.bearer_auth(&key).send());
+        tokio::time::sleep(std::time::Duration::from_millis(20 * round)).await;
+        let read_only = json!({"rules": [{"pattern": "src", "agents": ["alice"], "access": "r"}]});
+        set_policy(&service, &id, &read_only, 200).await;
+        let before = service.get(&format!("/api/v1/projects/{id}")).await;
+        let merged = merging.await.unwrap().unwrap();
+        assert_eq!(merged.status(), 200);
+        let merged: Value = merged.json().await.unwrap();
+        match merged["sequence"].as_u64() {
+            Some(sequence) => assert!(
+                sequence <= before["sequence"].as_u64().unwrap(),
+                "step {sequence} of round {round} landed after its policy was set"
+            ),
+            None => assert!(merged["refusedCount"].as_u64() > Some(0), "{merged}"),
+        }
+    }
+}

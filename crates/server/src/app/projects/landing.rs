@@ -2,9 +2,10 @@
 //! made the head by compare-and-swap, with versions and reviews.
 //!
 //! Objects first, head last: a server that ends in between leaves snapshots
-//! that nobody refers to, and a head as it was. What a landing was computed from
-//! (head, base of the workspace, reviews) is checked in the transaction, so any
-//! number of servers may do this at once.
+//! that nobody refers to, and a head as it was. The transaction checks all that a
+//! landing was computed from (head, policy, base of the workspace, reviews), so
+//! any number of servers may do this at once, and a policy that was set binds
+//! every landing after it.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -185,6 +186,7 @@ impl App {
             tenant,
             project: project.to_owned(),
             expected_head,
+            expected_policy: base.project.policy_version,
             steps: prepared.iter().map(|done| done.step.clone()).collect(),
             now: clock::now(),
         };
@@ -214,7 +216,8 @@ impl App {
         mut waiting: Vec<Waiting>,
     ) -> Option<Vec<Waiting>> {
         match error {
-            CatalogError::HeadMoved { .. } => Some(waiting),
+            // Computed again, with the new head and the new policy.
+            CatalogError::HeadMoved { .. } | CatalogError::PolicyMoved { .. } => Some(waiting),
             // One of them is in the way of the others.
             _ if waiting.len() > 1 => {
                 for alone in waiting {
