@@ -1,10 +1,12 @@
 //! Who asked for what, in the audit log (docs/operations.md, "Who did what").
 
+use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use elevo_audit::{Head, Log, Options, Ticket};
 use elevo_core::{ErrorCode, Timestamp};
+use quick_cache::sync::Cache;
 use serde_json::{Map, Value, json};
 
 use crate::app::Principal;
@@ -14,8 +16,8 @@ use crate::failure::{Failure, Result};
 
 /// As much of a text is kept.
 const MAX_TEXT: usize = 4 << 10;
-/// Refusals that are written a second, and how many may come at once: whoever
-/// has no key must not fill the disk.
+/// Refusals that are written a second for each key, and how many may come at
+/// once: a caller without a key must not fill the disk.
 const REFUSALS: u32 = 10;
 const BURST: u32 = 100;
 
@@ -24,8 +26,14 @@ const BURST: u32 = 100;
 pub(crate) struct Audit {
     log: Log,
     config: AuditConfig,
-    refusals: Mutex<Refusals>,
+    /// By key; all callers without a good key have one together, so that they
+    /// cannot suppress the refusals of a key.
+    refusals: Cache<Option<String>, Arc<Mutex<Refusals>>>,
 }
+
+/// Number of keys whose refusals are counted at a time. A forgotten one may
+/// write a burst again.
+const COUNTED: usize = 10_000;
 
 #[derive(Debug)]
 struct Refusals {
@@ -33,6 +41,16 @@ struct Refusals {
     since: Instant,
     /// Not written since the last that was.
     suppressed: u64,
+}
+
+impl Refusals {
+    fn full() -> Mutex<Self> {
+        Mutex::new(Self {
+            left: BURST.into(),
+            since: clock::instant(),
+            suppressed: 0,
+        })
+    }
 }
 
 /// What is told of something that was asked for.
@@ -133,11 +151,7 @@ impl Audit {
         Ok(Self {
             log: Log::open(directory, Options::default(), now)?,
             config,
-            refusals: Mutex::new(Refusals {
-                left: BURST.into(),
-                since: clock::instant(),
-                suppressed: 0,
-            }),
+            refusals: Cache::new(COUNTED),
         })
     }
 
@@ -166,7 +180,8 @@ impl Audit {
 
     /// The same of something that anybody can cause, as often as they like.
     pub(crate) async fn tell_refusal(&self, mut entry: Entry) {
-        let Some(suppressed) = self.may_tell() else {
+        let key = entry.who.as_ref().map(|who| who.key.clone());
+        let Some(suppressed) = self.may_tell(&key) else {
             return;
         };
         if suppressed > 0 {
@@ -177,8 +192,10 @@ impl Audit {
 
     /// How many were not told since the last that was; none if this one is not
     /// told either.
-    fn may_tell(&self) -> Option<u64> {
-        let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+    fn may_tell(&self, key: &Option<String>) -> Option<u64> {
+        let make = || -> std::result::Result<_, Infallible> { Ok(Arc::new(Refusals::full())) };
+        let Ok(refusals) = self.refusals.get_or_insert_with(key, make);
+        let mut refusals = refusals.lock().unwrap_or_else(PoisonError::into_inner);
         let now = clock::instant();
         let since = now.duration_since(refusals.since).as_secs_f64();
         refusals.left = f64::min(BURST.into(), refusals.left + since * f64::from(REFUSALS));

@@ -80,11 +80,11 @@ async fn admit(shared: &Shared, parts: &Parts, path: &str) -> Option<Result<Prin
         Err(failure) => return Some(Err(failure)),
     };
     let rest = || {
+        crate::audit::asked_by(&who);
         // The connection counts for the key from here on.
         if let Some(peer) = peer {
             peer.place.show(&who.key)?;
         }
-        crate::audit::asked_by(&who);
         shared.rates.take(&who, class(&parts.method, path), 1)?;
         if growth::needs_room(&parts.method, path) {
             shared.app.room.check()?;

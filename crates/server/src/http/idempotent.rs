@@ -144,6 +144,7 @@ async fn carry_out(
             })
         }
         Beginning::Answered { status, body } => {
+            crate::audit::detail("replayed", true);
             let status = StatusCode::from_u16(status).unwrap_or(StatusCode::OK);
             let mut answer = Response::new(Body::from(body));
             *answer.status_mut() = status;

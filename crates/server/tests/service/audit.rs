@@ -266,3 +266,51 @@ async fn nothing_is_done_that_cannot_be_written_down() {
     assert_eq!(of(&all, "agent.added").len(), n as usize);
     service.stop();
 }
+
+#[tokio::test]
+async fn callers_without_a_key_do_not_hide_refusals_of_a_key() {
+    let service = Service::start_bare(&[]);
+    let wish = json!({"name": "reader", "scopes": ["sandboxes:read"],
+        "limits": {"requestsPerMinute": 2}});
+    let made = service.post("/api/v1/keys", wish).await;
+    let (id, key) = (&made["id"], made["secret"].as_str().unwrap());
+    let url = format!("{}/api/v1/sandboxes", service.url);
+    let flood = async || {
+        for _ in 0..300 {
+            let answer = service.http.get(&url).send().await.unwrap();
+            assert_eq!(answer.status(), 401);
+        }
+    };
+    flood().await;
+    let path = "/api/v1/keys";
+    service.expect_as(key, Method::GET, path, None, 403).await;
+    service.expect_as(key, Method::GET, path, None, 403).await;
+    flood().await;
+    let wish = Some(json!({"name": "more"}));
+    service.expect_as(key, Method::POST, path, wish, 429).await;
+    let all = records(&service);
+    let refused = of(&all, "access.refused");
+    assert_eq!(refused.len(), 2, "{refused:?}");
+    assert!(refused.iter().all(|record| record["user"] == *id));
+    let limited = of(&all, "key.created");
+    let limited = limited.iter().find(|record| record["status"] == 429);
+    assert_eq!(limited.unwrap()["user"], *id);
+}
+
+#[tokio::test]
+async fn a_replayed_request_names_the_caller() {
+    let service = Service::start_bare(&[]);
+    for _ in 0..2 {
+        let request = service.request(Method::POST, "/api/v1/agents");
+        let request = request.header("idempotency-key", "once");
+        let answer = request.json(&json!({"name": "ada"})).send().await.unwrap();
+        assert_eq!(answer.status(), StatusCode::CREATED);
+    }
+    let all = records(&service);
+    let added = of(&all, "agent.added");
+    assert_eq!(added.len(), 2);
+    assert!(added[0]["user"].is_string());
+    assert_eq!(added[0]["user"], added[1]["user"]);
+    assert_eq!(added[0]["tenant"], added[1]["tenant"]);
+    assert_eq!(added[1]["details"]["replayed"], true);
+}
