@@ -73,6 +73,9 @@ pub trait Catalog: Projects + Events + fmt::Debug + Send + Sync {
     /// that the caller can say why it is not valid.
     async fn key_by_hash(&self, hash: &[u8; 32]) -> Result<Option<ApiKey>>;
 
+    /// The key of that id; a revoked or expired one too.
+    async fn key(&self, tenant: TenantId, id: &str) -> Result<Option<ApiKey>>;
+
     /// All keys of a tenant, oldest first; revoked and expired ones too.
     async fn keys(&self, tenant: TenantId) -> Result<Vec<ApiKey>>;
 

@@ -152,6 +152,10 @@ impl Catalog for SqliteCatalog {
         keys::by_hash(&self.database, hash).await
     }
 
+    async fn key(&self, tenant: TenantId, id: &str) -> Result<Option<ApiKey>> {
+        keys::get(&self.database, tenant, id).await
+    }
+
     async fn keys(&self, tenant: TenantId) -> Result<Vec<ApiKey>> {
         keys::list(&self.database, tenant).await
     }

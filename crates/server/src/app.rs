@@ -102,6 +102,8 @@ pub struct App {
     time: timekeeping::Timekeeper,
     /// The number of the newest event, for those who wait for the next.
     pulse: watch::Sender<u64>,
+    /// Counts revocations of keys, for streams that end with their key.
+    revocations: watch::Sender<u64>,
     /// Something about webhooks has changed.
     pub(crate) hooks: Notify,
     /// Terminals that somebody looks at.
@@ -158,6 +160,7 @@ impl App {
             ending: Arc::default(),
             time: timekeeping::Timekeeper::new(config.clocks.clone()),
             pulse: watch::Sender::new(0),
+            revocations: watch::Sender::new(0),
             hooks: Notify::new(),
             watched: terminals::Watched::default(),
             unrecovered: std::sync::Mutex::default(),

@@ -55,6 +55,13 @@ pub(crate) fn text_of_micros(micros: i64) -> String {
     format!("{:.3}", time.unwrap_or(jiff::Timestamp::MAX))
 }
 
+/// Time that is left until another; none if that is over.
+pub(crate) fn until(time: Timestamp) -> Duration {
+    let micros = |time: Timestamp| time.seconds() * 1_000_000 + i64::from(time.nanos() / 1000);
+    let left = micros(time).saturating_sub(micros(now()));
+    Duration::from_micros(u64::try_from(left).unwrap_or_default())
+}
+
 /// A time some seconds before another.
 pub(crate) fn before(time: Timestamp, duration: Duration) -> Timestamp {
     let seconds = i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);

@@ -93,8 +93,14 @@ pub async fn a_key_is_revoked_once(place: &impl Place) {
     let hash = key(ALICE, KEY, None).hash;
     let found = catalog.key_by_hash(&hash).await.expect("key");
     assert_eq!(found.and_then(|key| key.revoked), Some(at(5)));
+    let by_id = async |tenant, id| catalog.key(tenant, id).await.expect("key");
+    let found = by_id(ALICE, KEY).await;
+    assert_eq!(found.and_then(|key| key.revoked), Some(at(5)));
+    assert_eq!(by_id(ALICE, "nothing").await, None);
     let hash = key(BOB, KEY, None).hash;
     let found = catalog.key_by_hash(&hash).await.expect("key");
+    assert_eq!(found.and_then(|key| key.revoked), None);
+    let found = by_id(BOB, KEY).await;
     assert_eq!(found.and_then(|key| key.revoked), None);
 }
 

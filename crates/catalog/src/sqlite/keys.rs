@@ -52,6 +52,21 @@ pub(super) async fn by_hash(database: &Database, hash: &[u8; 32]) -> Result<Opti
     row.as_ref().map(rows::key).transpose()
 }
 
+pub(super) async fn get(database: &Database, tenant: TenantId, id: &str) -> Result<Option<ApiKey>> {
+    let select = concat!(
+        "SELECT ",
+        columns!(),
+        " FROM api_keys WHERE tenant = ? AND id = ?"
+    );
+    let row = sqlx::query(select)
+        .bind(&tenant.as_bytes()[..])
+        .bind(id)
+        .fetch_optional(database.readers())
+        .await
+        .map_err(failure::of)?;
+    row.as_ref().map(rows::key).transpose()
+}
+
 pub(super) async fn list(database: &Database, tenant: TenantId) -> Result<Vec<ApiKey>> {
     let select = concat!(
         "SELECT ",

@@ -8,6 +8,7 @@ use elevo_catalog::secret::ApiKeySecret;
 use elevo_catalog::{ApiKey, KeyLimits};
 use elevo_core::{ErrorCode, TenantId};
 
+use crate::app::tenants::OF_THE_SETTINGS;
 use crate::app::{App, Once, Principal, spec};
 use crate::clock;
 use crate::failure::{Failure, Result};
@@ -29,6 +30,10 @@ impl App {
     ) -> Result<api::NewKey> {
         who.needs(Scope::Keys)?;
         check_name(&wish.name)?;
+        if wish.name == OF_THE_SETTINGS {
+            let message = format!("`{OF_THE_SETTINGS}` names the key of the server's settings");
+            return Err(Failure::new(ErrorCode::NameTaken, message));
+        }
         let scopes = wish.scopes.unwrap_or_else(|| Scope::ORDINARY.to_vec());
         // Nobody hands on more than they have.
         for scope in &scopes {
@@ -103,6 +108,7 @@ impl App {
         self.catalog
             .revoke_key(who.tenant, id, clock::now())
             .await?;
+        self.revocations.send_modify(|count| *count += 1);
         Ok(())
     }
 

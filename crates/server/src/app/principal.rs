@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::time::Duration;
 
 use elevo_api::Scope;
 use elevo_catalog::{ApiKey, KeyLimits, Sandbox, TenantLimits};
@@ -69,24 +70,74 @@ impl Principal {
     }
 }
 
+/// Longest time between two looks at the key of an open stream. Another process
+/// may have revoked the key, and wall clocks are set.
+const LOOK: Duration = Duration::from_secs(30);
+
+/// Refuses a key that is not valid any more.
+pub(crate) fn check_valid(key: &ApiKey) -> Result<()> {
+    let refused = |why: &str| Failure::new(ErrorCode::Unauthorized, why);
+    if key.revoked.is_some() {
+        return Err(refused("this key was revoked"));
+    }
+    if key.expires.is_some_and(|expires| expires <= clock::now()) {
+        return Err(refused("this key has expired"));
+    }
+    Ok(())
+}
+
 impl App {
     /// Whose key this is.
     pub(crate) async fn authenticate(&self, secret: &str) -> Result<Principal> {
-        let refused = |why: &str| Failure::new(ErrorCode::Unauthorized, why);
         let hash = super::keys::hash_of(secret);
         let key = self.catalog.key_by_hash(&hash).await?;
-        let key = key.ok_or_else(|| refused("this key is not known"))?;
-        if key.revoked.is_some() {
-            return Err(refused("this key was revoked"));
+        let unknown = || Failure::new(ErrorCode::Unauthorized, "this key is not known");
+        let key = key.ok_or_else(unknown)?;
+        check_valid(&key)?;
+        let limits = self.limits_unless_suspended(key.tenant).await?;
+        Ok(Principal::new(key, limits))
+    }
+
+    /// The limits of a tenant. Fails if the tenant is suspended.
+    async fn limits_unless_suspended(&self, tenant: TenantId) -> Result<Arc<TenantLimits>> {
+        let tenant = self.known_tenant(tenant).await?;
+        match tenant.is_suspended {
+            false => Ok(tenant.limits),
+            true => {
+                let message = "this tenant is suspended";
+                Err(Failure::new(ErrorCode::TenantSuspended, message))
+            }
         }
-        if key.expires.is_some_and(|expires| expires <= clock::now()) {
-            return Err(refused("this key has expired"));
+    }
+
+    /// Waits until a key is revoked or expires. Streams and terminals end then:
+    /// a connection that was opened with a key lasts no longer than the key.
+    pub(crate) async fn invalid(&self, who: &Principal) -> Failure {
+        let mut revocations = self.revocations.subscribe();
+        loop {
+            if let Err(failure) = self.limits_unless_suspended(who.tenant).await
+                && failure.code == ErrorCode::TenantSuspended
+            {
+                return failure;
+            }
+            let found = self.catalog.key(who.tenant, &who.key).await;
+            let wait = match found.map(|key| (key.as_ref().map(check_valid), key)) {
+                Ok((Some(Err(failure)), _)) => return failure,
+                Ok((Some(Ok(())), Some(key))) => {
+                    let expires = key.expires.map(clock::until);
+                    expires.map_or(LOOK, |expires| expires.min(LOOK))
+                }
+                // The row of a key that was used stays, so this is a failure to
+                // read it.
+                Ok(_) => LOOK,
+                Err(error) => {
+                    let cause = crate::failure::chain(&error);
+                    tracing::warn!(key = who.key, cause, "the key of a stream was not checked");
+                    LOOK
+                }
+            };
+            // An error is that the server is about to end.
+            let _ = tokio::time::timeout(wait, revocations.changed()).await;
         }
-        let tenant = self.known_tenant(key.tenant).await?;
-        if tenant.is_suspended {
-            let message = "this tenant is suspended";
-            return Err(Failure::new(ErrorCode::TenantSuspended, message));
-        }
-        Ok(Principal::new(key, tenant.limits))
     }
 }

@@ -12,8 +12,12 @@ use elevo_core::{ErrorCode, TenantId};
 
 use crate::app::keys::check_name;
 use crate::app::{App, Once, Principal, spec};
+use crate::audit::Entry;
 use crate::clock;
 use crate::failure::{Failure, Result, short};
+
+/// The name of the key that the settings give.
+pub(crate) const OF_THE_SETTINGS: &str = "API_KEY of the settings";
 
 impl App {
     /// The first tenant, made if there is none: the one that a store used
@@ -39,10 +43,40 @@ impl App {
             return Ok(());
         };
         let hash = super::keys::hash_of(&secret.0);
-        if self.catalog.key_by_hash(&hash).await?.is_none() {
-            let scopes = &Scope::ALL;
-            self.add_owner_key(tenant, "API_KEY of the settings", hash, scopes)
-                .await?;
+        match self.catalog.key_by_hash(&hash).await? {
+            None => {
+                self.add_owner_key(tenant, OF_THE_SETTINGS, hash, &Scope::ALL)
+                    .await?;
+            }
+            Some(key) if key.revoked.is_some() => tracing::warn!(
+                key = key.id,
+                "API_KEY is a key that was revoked, so it opens nothing; choose another secret"
+            ),
+            Some(_) => {}
+        }
+        self.revoke_former_keys(tenant, &hash).await
+    }
+
+    /// Revokes the keys that the settings had before: a secret that was replaced
+    /// there may have leaked.
+    async fn revoke_former_keys(&self, tenant: TenantId, present: &[u8; 32]) -> Result<()> {
+        for key in self.catalog.keys(tenant).await? {
+            let is_former = key.name == OF_THE_SETTINGS && key.hash != *present;
+            if !is_former || key.revoked.is_some() || key.agent.is_some() {
+                continue;
+            }
+            let revoked = self.catalog.revoke_key(tenant, &key.id, clock::now());
+            revoked.await?;
+            tracing::info!(
+                key = key.id,
+                "API_KEY has changed: the former key is revoked"
+            );
+            let entry = Entry {
+                event: "key.revoked",
+                about: vec![("key_id", key.id.into())],
+                ..Entry::default()
+            };
+            self.audit.tell(entry).await;
         }
         Ok(())
     }
@@ -114,6 +148,7 @@ impl App {
         }
         let changed = self.catalog.change_tenant(&tenant).await?;
         self.known_tenants.forget(tenant.id);
+        self.revocations.send_modify(|_| {});
         match changed {
             true => Ok(out(tenant)),
             false => Err(missing()),
@@ -122,7 +157,7 @@ impl App {
 
     /// The limits and the suspension of a tenant, as they were within the last
     /// second.
-    pub(super) async fn known_tenant(&self, id: TenantId) -> Result<KnownTenant> {
+    pub(crate) async fn known_tenant(&self, id: TenantId) -> Result<KnownTenant> {
         if let Some(known) = self.known_tenants.get(id) {
             return Ok(known);
         }
@@ -204,9 +239,9 @@ fn limits_out(limits: TenantLimits) -> api::TenantLimits {
 
 /// The part of a tenant that every request needs.
 #[derive(Clone, Debug)]
-pub(super) struct KnownTenant {
-    pub(super) limits: Arc<TenantLimits>,
-    pub(super) is_suspended: bool,
+pub(crate) struct KnownTenant {
+    pub(crate) limits: Arc<TenantLimits>,
+    pub(crate) is_suspended: bool,
 }
 
 /// Tenants that were read within the last second.

@@ -16,8 +16,7 @@ use crate::http::answer::Answer;
 use crate::http::request::{Query, Who};
 use crate::http::{Shared, stream};
 
-/// A stream ends after this time, and its reader comes back: with a key that is
-/// still good.
+/// A stream ends after this time, and its reader comes back.
 const LONGEST: Duration = Duration::from_secs(3600);
 
 #[derive(Deserialize, IntoParams)]
@@ -43,7 +42,8 @@ pub(super) struct Events {
 /// Events are numbered in the order in which they happen, and kept for a week
 /// (`EVENTS_KEEP`). Whoever accepts `text/event-stream` gets them as they happen:
 /// those after `Last-Event-ID` if it is given, else from now on. A stream ends
-/// after an hour at the latest; come back with the number of the last event. One
+/// after an hour at the latest, and when its key is revoked or expires; come back
+/// with the number of the last event. One
 /// that ends because the server stops has a last event `stopping` without a number.
 #[utoipa::path(
     get, path = "/api/v1/events", tag = "events", params(Events),
@@ -86,6 +86,8 @@ pub(super) async fn events(
             () = send_all(following, sender) => {}
             () = other.closed() => {}
             () = app.entered(Phase::Draining) => stream::send_last(&other, stopping()).await,
+            // The reader comes back, and learns why it is refused.
+            _ = app.invalid(&who) => {}
             () = tokio::time::sleep(LONGEST) => {}
         }
         drop(work);

@@ -47,7 +47,9 @@ pub(super) async fn run(
             })
         }
         Streamed::Started(started) => Ok((StatusCode::ACCEPTED, Json(started)).into_response()),
-        Streamed::Stream(reading, limit) => Ok(stream::answer(&shared, reading, limit, 0, true)),
+        Streamed::Stream(reading, limit) => {
+            Ok(stream::answer(&shared, who, reading, limit, 0, true))
+        }
     }
 }
 
@@ -112,7 +114,7 @@ pub(super) async fn output(
         (None, None) => 0,
     };
     let reading = shared.app.attach(&who, &id, &command, offset).await?;
-    Ok(stream::answer(&shared, reading, None, offset, false))
+    Ok(stream::answer(&shared, who, reading, None, offset, false))
 }
 
 /// Send bytes to the standard input of a command

@@ -16,7 +16,7 @@ use futures::{SinkExt, StreamExt};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use crate::app::{App, Once, Phase, Reading, exit_code};
+use crate::app::{App, Once, Phase, Principal, Reading, exit_code};
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::http::Shared;
@@ -26,7 +26,8 @@ use crate::http::request::{Body, Path, Query, Who};
 /// Without a sign of life for so long, a connection is given up.
 const SILENCE: Duration = Duration::from_secs(90);
 
-/// How long a client has to close its side when the server stops.
+/// How long a client has to take the last message, and to close its side when
+/// the server stops.
 const LEAVING: Duration = Duration::from_secs(1);
 
 /// Open a terminal
@@ -151,6 +152,7 @@ pub(super) async fn connect(
     Ok(upgrade.on_upgrade(move |socket| async move {
         let terminal = Connected {
             app: shared.app.clone(),
+            who,
             sandbox: id,
             pty,
             frames,
@@ -179,6 +181,7 @@ impl FromRequestParts<Shared> for Upgrade {
 
 struct Connected {
     app: Arc<App>,
+    who: Principal,
     sandbox: String,
     pty: String,
     frames: Frames,
@@ -233,6 +236,10 @@ impl Connected {
             _ = writing => {}
             () = reading => {}
             () = listening => {}
+            failure = self.app.invalid(&self.who) => {
+                let refusing = refuse(&mut out, failure);
+                let _ = tokio::time::timeout(LEAVING, refusing).await;
+            }
             () = self.app.entered(Phase::Cutting) => {}
         }
         if self.app.is_stopping() {
@@ -300,6 +307,21 @@ impl Connected {
         }
         Ok(None)
     }
+}
+
+/// Says that the key is not valid any more, and closes the connection.
+async fn refuse(
+    out: &mut SplitSink<WebSocket, Message>,
+    failure: Failure,
+) -> Result<(), axum::Error> {
+    let message = failure.message;
+    let reason = message.clone();
+    out.send(text(&ServerMessage::Error { message })).await?;
+    let frame = CloseFrame {
+        code: close_code::POLICY,
+        reason: reason.into(),
+    };
+    out.send(Message::Close(Some(frame))).await
 }
 
 /// Says that the server stops, and closes the connection.

@@ -17,7 +17,7 @@ use elevo_api::{Encoding, StreamEvent, StreamKind};
 use serde::Serialize;
 use tokio::sync::mpsc;
 
-use crate::app::{Phase, Reading};
+use crate::app::{Phase, Principal, Reading};
 use crate::clock;
 use crate::http::Shared;
 
@@ -28,6 +28,7 @@ const LAST: Duration = Duration::from_secs(1);
 /// Answers with the output of a command as it comes.
 pub(super) fn answer(
     shared: &Shared,
+    who: Principal,
     reading: Reading,
     limit: Option<u64>,
     at: u64,
@@ -44,6 +45,9 @@ pub(super) fn answer(
         tokio::select! {
             () = send_all(reading, &mut encoder, &sender, &mut sent) => return,
             () = sender.closed() => return,
+            failure = app.invalid(&who) => {
+                return send_last(&sender, encoder.error(&failure.to_string())).await;
+            }
             () = app.entered(Phase::Cutting) => {}
         }
         // Output that was encoded and not sent is read again.

@@ -203,6 +203,11 @@ impl Service {
         }
     }
 
+    /// Gives a setting another value for the next run.
+    pub(crate) fn set(&mut self, name: &str, value: &str) {
+        self.settings.push((name.to_owned(), value.to_owned()));
+    }
+
     /// Runs the server, and learns where it listens from its log.
     pub(crate) fn run(&mut self) {
         let ran = self.try_run(&[]);

@@ -41,6 +41,7 @@ mod recovery;
 mod refresh;
 mod replays;
 mod retention;
+mod revoked;
 mod routes;
 mod shared;
 mod stopping;

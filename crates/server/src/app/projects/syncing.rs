@@ -14,6 +14,7 @@ use elevo_engine::Progress;
 
 use super::refresh::OnConflict;
 use super::refusals::{Attempts, Inputs};
+use crate::app::principal::check_valid;
 use crate::app::{App, Principal, parts};
 use crate::clock;
 use crate::failure::Result;
@@ -33,12 +34,17 @@ pub(crate) struct Looks(HashMap<String, Look>);
 struct Look {
     at: Instant,
     attempts: Attempts,
+    /// Whether it waits for a key that is valid.
+    paused: bool,
 }
 
 impl Look {
     fn new(at: Instant) -> Self {
-        let attempts = Attempts::default();
-        Self { at, attempts }
+        Self {
+            at,
+            attempts: Attempts::default(),
+            paused: false,
+        }
     }
 }
 
@@ -67,6 +73,20 @@ impl App {
                 continue;
             }
             look.at = now;
+            let Ok(has_key) = self.has_valid_key(&row).await else {
+                continue;
+            };
+            if look.paused == has_key {
+                look.paused = !has_key;
+                let what = match has_key {
+                    true => "goes on: it has a valid key again",
+                    false => "pauses: all keys of its agent are revoked or expired",
+                };
+                tracing::info!(workspace = row.id, "the sync of a workspace {what}");
+            }
+            if look.paused {
+                continue;
+            }
             let synchronising = self.synchronise_one(&row, sync.mode, &mut look.attempts);
             self.homes.shares.apart(row.tenant, synchronising).await;
         }
@@ -79,11 +99,26 @@ impl App {
             return Ok(());
         }
         for row in self.synchronised(Some(project)).await? {
-            if sync_of(&row).mode == api::SyncMode::Event {
+            if sync_of(&row).mode == api::SyncMode::Event && self.has_valid_key(&row).await? {
                 self.refresh_quietly(&row).await;
             }
         }
         Ok(())
+    }
+
+    /// Whether some valid key acts for the agent of a workspace. The key that
+    /// made it may have been replaced by another one of the same agent.
+    async fn has_valid_key(&self, row: &Workspace) -> Result<bool> {
+        if self.known_tenant(row.tenant).await?.is_suspended {
+            return Ok(false);
+        }
+        let own = self.catalog.key(row.tenant, &row.key).await?;
+        if own.is_some_and(|key| check_valid(&key).is_ok()) {
+            return Ok(true);
+        }
+        let keys = self.catalog.keys(row.tenant).await?;
+        let mut keys = keys.iter().filter(|key| key.agent == row.agent);
+        Ok(keys.any(|key| check_valid(key).is_ok()))
     }
 
     async fn synchronise_one(
