@@ -6,6 +6,7 @@ mod alive;
 mod commands;
 mod create;
 mod events;
+mod hostile;
 mod stream;
 mod warm;
 
@@ -31,7 +32,7 @@ pub(crate) struct Arguments {
 }
 
 /// In the order in which they run.
-const MEASURES: [Measure<Bench>; 7] = [
+const MEASURES: [Measure<Bench>; 11] = [
     Measure {
         name: "create",
         peers: &[Peer::Docker],
@@ -66,6 +67,26 @@ const MEASURES: [Measure<Bench>; 7] = [
         name: "alive",
         peers: &[],
         run: alive::run,
+    },
+    Measure {
+        name: "clients",
+        peers: &[],
+        run: hostile::clients,
+    },
+    Measure {
+        name: "differences",
+        peers: &[],
+        run: hostile::differences,
+    },
+    Measure {
+        name: "output",
+        peers: &[],
+        run: hostile::output,
+    },
+    Measure {
+        name: "hostile",
+        peers: &[],
+        run: hostile::sandbox,
     },
 ];
 

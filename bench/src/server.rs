@@ -116,22 +116,47 @@ impl Server {
     }
 
     pub(crate) fn request(&self, method: reqwest::Method, path: &str) -> reqwest::RequestBuilder {
+        self.request_as(KEY, method, path)
+    }
+
+    /// The same with another key.
+    pub(crate) fn request_as(
+        &self,
+        key: &str,
+        method: reqwest::Method,
+        path: &str,
+    ) -> reqwest::RequestBuilder {
         self.http
             .request(method, format!("{}{path}", self.url))
-            .bearer_auth(KEY)
+            .bearer_auth(key)
+    }
+
+    /// Host and port of the API.
+    pub(crate) fn address(&self) -> &str {
+        self.url.trim_start_matches("http://")
+    }
+
+    pub(crate) async fn post_as(&self, key: &str, path: &str, body: &Value) -> Result<Value> {
+        let asked = self.request_as(key, reqwest::Method::POST, path);
+        read(asked.json(body).send().await?).await
+    }
+
+    pub(crate) async fn get_as(&self, key: &str, path: &str) -> Result<Value> {
+        let asked = self.request_as(key, reqwest::Method::GET, path);
+        read(asked.send().await?).await
+    }
+
+    pub(crate) async fn delete_as(&self, key: &str, path: &str) -> Result<()> {
+        let asked = self.request_as(key, reqwest::Method::DELETE, path);
+        read(asked.send().await?).await.map(drop)
     }
 
     pub(crate) async fn post(&self, path: &str, body: &Value) -> Result<Value> {
-        let answer = self
-            .request(reqwest::Method::POST, path)
-            .json(body)
-            .send()
-            .await?;
-        read(answer).await
+        self.post_as(KEY, path, body).await
     }
 
     pub(crate) async fn get(&self, path: &str) -> Result<Value> {
-        read(self.request(reqwest::Method::GET, path).send().await?).await
+        self.get_as(KEY, path).await
     }
 
     /// A new sandbox, from the wish to the first output of a command.

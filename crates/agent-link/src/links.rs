@@ -48,6 +48,9 @@ pub struct Settings {
     pub heartbeat: Duration,
     /// Most terminals in one sandbox.
     pub terminals: u32,
+    /// Bytes of output that an agent keeps of each process; 0 leaves that to the
+    /// agent.
+    pub output_buffer: u32,
     /// Most bytes that may be on their way to one reader.
     pub window: u32,
     /// Told of every call that an agent has answered, in the span of that call.
@@ -59,6 +62,7 @@ impl Default for Settings {
         Self {
             heartbeat: Duration::from_secs(30),
             terminals: 5,
+            output_buffer: 0,
             window: 1024 * 1024,
             observe: None,
         }

@@ -165,7 +165,7 @@ impl Service {
         let config = v1::ServerConfig {
             heartbeat_interval_seconds: i32::try_from(heartbeat.as_secs()).unwrap_or(i32::MAX),
             heartbeat_interval_ms: u32::try_from(heartbeat.as_millis()).unwrap_or(u32::MAX),
-            max_output_buffer_size: 0,
+            max_output_buffer_size: i32::try_from(settings.output_buffer).unwrap_or(i32::MAX),
             max_terminals: settings.terminals,
         };
         ServerMessage {

@@ -104,6 +104,8 @@ pub struct App {
     pulse: watch::Sender<u64>,
     /// Counts revocations of keys, for streams that end with their key.
     revocations: watch::Sender<u64>,
+    /// Turns to read events for those who follow them.
+    following: Semaphore,
     /// Something about webhooks has changed.
     pub(crate) hooks: Notify,
     /// Terminals that somebody looks at.
@@ -161,6 +163,7 @@ impl App {
             time: timekeeping::Timekeeper::new(config.clocks.clone()),
             pulse: watch::Sender::new(0),
             revocations: watch::Sender::new(0),
+            following: Semaphore::new(events::READERS),
             hooks: Notify::new(),
             watched: terminals::Watched::default(),
             unrecovered: std::sync::Mutex::default(),

@@ -198,6 +198,8 @@ pub struct Limits {
     pub pids: (u32, u32),
     /// Terminals of a sandbox.
     pub terminals: u32,
+    /// Bytes of output that an agent keeps of each process.
+    pub output_buffer: u32,
     /// How long a command runs if nothing is said.
     pub command_timeout: Duration,
     /// How long a terminal waits for somebody to come back.
@@ -389,6 +391,10 @@ const SETTINGS: &[(&str, &str)] = &[
         "seconds that requests and streams have to end when the server stops [30]",
     ),
     ("MAX_CONNECTIONS", "to the API at a time [1024]"),
+    (
+        "OUTPUT_BUFFER",
+        "output that the agent keeps of each process, 64k to 64m [2m]",
+    ),
     (
         "RATE_CREATES",
         "sandboxes an ordinary key makes in a minute [10]",

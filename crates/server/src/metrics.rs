@@ -82,6 +82,10 @@ const GAUGES: &[(&str, &str)] = &[
         "How full the disk of the data directory is",
     ),
     ("process_resident_memory_bytes", "Memory of the server"),
+    (
+        "memory_used_ratio",
+        "How much of the machine's memory is used",
+    ),
 ];
 
 fn describe() {
@@ -178,6 +182,9 @@ pub(crate) fn machine(disk: Option<f64>) {
     if let Some(used) = disk {
         gauge!("data_disk_used_ratio").set(used);
     }
+    if let Some(used) = memory_used() {
+        gauge!("memory_used_ratio").set(used);
+    }
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages = statm.split(' ').nth(1).and_then(|pages| pages.parse().ok());
     if let Some(pages) = pages {
@@ -185,6 +192,15 @@ pub(crate) fn machine(disk: Option<f64>) {
         let bytes = pages * rustix::param::page_size() as u64;
         gauge!("process_resident_memory_bytes").set(bytes as f64);
     }
+}
+
+fn memory_used() -> Option<f64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let kilobytes = |name: &str| -> Option<f64> {
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        line.trim().split(' ').next()?.parse().ok()
+    };
+    Some(1.0 - kilobytes("MemAvailable:")? / kilobytes("MemTotal:")?)
 }
 
 pub(crate) fn sandboxes(counts: &SandboxCounts) {

@@ -47,7 +47,7 @@ pub(crate) fn check_url(text: &str, allow_private: bool) -> Result<Url, String> 
     let host = url.host_str().ok_or("it names no host")?;
     let host = host.trim_start_matches('[').trim_end_matches(']');
     match host.parse::<IpAddr>() {
-        Ok(address) if !allow_private && !is_public(address) => Err(format!(
+        Ok(address) if !allow_private && !may_reach(address) => Err(format!(
             "{address} is no public address, and nothing is sent there unless \
              WEBHOOK_ALLOW_PRIVATE is set"
         )),
@@ -66,7 +66,7 @@ impl Resolve for Public {
         Box::pin(async move {
             let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
             let found: Vec<_> = found
-                .filter(|address| allow_private || is_public(address.ip()))
+                .filter(|address| allow_private || may_reach(address.ip()))
                 .collect();
             if found.is_empty() {
                 return Err("the name has no public address".into());
@@ -74,6 +74,17 @@ impl Resolve for Public {
             Ok(Box::new(found.into_iter()) as Addrs)
         })
     }
+}
+
+/// Whether anyone could send something to an address. A public address of this
+/// machine leads to services that only the machine itself may reach.
+fn may_reach(address: IpAddr) -> bool {
+    is_public(address) && !is_of_this_machine(address)
+}
+
+/// Only addresses of this machine can be bound.
+fn is_of_this_machine(address: IpAddr) -> bool {
+    std::net::UdpSocket::bind((address, 0)).is_ok()
 }
 
 /// Whether an address is one of the internet at large.
@@ -163,6 +174,12 @@ mod tests {
         ] {
             assert!(!is_public(special.parse().unwrap()), "{special}");
         }
+    }
+
+    #[test]
+    fn addresses_of_this_machine_are_known() {
+        assert!(is_of_this_machine("127.0.0.1".parse().unwrap()));
+        assert!(!is_of_this_machine("192.0.2.1".parse().unwrap()));
     }
 
     #[test]

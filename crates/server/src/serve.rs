@@ -148,6 +148,7 @@ impl Server {
         };
         let settings = Settings {
             terminals: config.limits.terminals,
+            output_buffer: config.limits.output_buffer,
             // Lost after three that did not come.
             heartbeat: (config.limits.agent_timeout / 3).min(Settings::default().heartbeat),
             observe: Some(crate::trace::agent_did),

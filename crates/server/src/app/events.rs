@@ -19,6 +19,8 @@ use crate::failure::{Failure, Result, short};
 const PULSE: Duration = Duration::from_millis(100);
 /// How long before its end a sandbox is about to expire.
 const EXPIRING: Duration = Duration::from_secs(300);
+/// Of the catalog's readers, as many read events for followers at a time.
+pub(super) const READERS: usize = 2;
 /// Events that are read at a time.
 const PAGE: u32 = 100;
 
@@ -45,7 +47,11 @@ impl Following {
         loop {
             // Before it is looked: what happens meanwhile is seen next time.
             let newest = *self.pulse.borrow_and_update();
-            let found = self.app.catalog.events(&self.query).await?;
+            let found = {
+                // However many follow, they leave readers of the catalog to others.
+                let _turn = self.app.following.acquire().await;
+                self.app.catalog.events(&self.query).await?
+            };
             if let Some(last) = found.last() {
                 self.query.after = last.id;
                 let shown = self.app.without_hidden(&self.who, found).await?;

@@ -99,10 +99,8 @@ impl App {
 
     pub(crate) async fn revoke_key(&self, who: &Principal, id: &str) -> Result<()> {
         who.needs(Scope::Keys)?;
-        let keys = self.catalog.keys(who.tenant).await?;
-        let mut keys = keys.into_iter();
-        let found =
-            keys.find(|key| key.id == id && (who.agent.is_none() || key.agent == who.agent));
+        let found = self.catalog.key(who.tenant, id).await?;
+        let found = found.filter(|key| who.agent.is_none() || key.agent == who.agent);
         let missing = || Failure::new(ErrorCode::KeyNotFound, "there is no such key");
         found.ok_or_else(missing)?;
         self.catalog

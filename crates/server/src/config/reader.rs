@@ -195,6 +195,7 @@ impl Reader {
                 Ok(count @ 1..=MAX_TERMINALS) => Ok(count),
                 _ => Err(format!("`{text}` is no number from 1 to {MAX_TERMINALS}")),
             }),
+            output_buffer: self.get("OUTPUT_BUFFER", 2 << 20, output_buffer),
             command_timeout: Duration::from_millis(self.number(
                 "DEFAULT_COMMAND_TIMEOUT",
                 60_000,
@@ -366,6 +367,14 @@ fn networks(text: &str) -> Result<Vec<IpNet>, String> {
 fn names(text: &str) -> impl Iterator<Item = &str> {
     let names = text.split(',').map(str::trim);
     names.filter(|name| !name.is_empty())
+}
+
+fn output_buffer(text: &str) -> Result<u32, String> {
+    let size = elevo_api::parse_size(text).map_err(|error| error.to_string())?;
+    match u32::try_from(size) {
+        Ok(size @ 0x1_0000..=0x400_0000) => Ok(size),
+        _ => Err(format!("`{text}` is not between 64k and 64m")),
+    }
 }
 
 fn some_number(text: &str) -> Result<Option<u32>, String> {

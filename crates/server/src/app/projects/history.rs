@@ -21,6 +21,9 @@ use crate::failure::{Failure, Result};
 /// The largest file whose lines are looked at.
 const BLAMED: u64 = 4 << 20;
 
+/// As many steps of a log are looked at for one page.
+const STEPS: usize = 10_000;
+
 /// As many versions are looked at.
 const VERSIONS: usize = 10_000;
 
@@ -33,17 +36,19 @@ impl App {
         (mut before, limit): (Option<u64>, u32),
     ) -> Result<api::LogPage> {
         let seen = self.seen(who, project, None).await?;
-        let mut items = Vec::new();
+        let (mut items, mut looked_at) = (Vec::new(), 0);
         loop {
             let page = self.catalog.log(&seen.project.id, before, MAX_PAGE).await?;
             for entry in &page {
+                looked_at += 1;
                 before = Some(entry.sequence);
                 let changed = self.shown_changes(&seen.project, &seen.view, entry);
                 if let Some(changed) = changed.await? {
                     let entry = log_out(entry);
                     items.push(api::LogEntry { changed, ..entry });
                 }
-                if items.len() >= limit as usize {
+                // A page may be short, or empty, where most steps are hidden.
+                if items.len() >= limit as usize || looked_at >= STEPS {
                     let next = before.filter(|sequence| *sequence > 1);
                     return Ok(api::LogPage { items, next });
                 }
