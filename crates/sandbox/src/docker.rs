@@ -1,6 +1,8 @@
 //! The runtime on a Docker engine.
 
 mod body;
+#[cfg(target_os = "linux")]
+mod disks;
 mod engine;
 mod failure;
 mod firewall;
@@ -32,6 +34,7 @@ use self::engine::Engine;
 use self::failure::Subject;
 use self::internet::Internet;
 use crate::error::{Error, Result};
+use crate::host_limits::HostLimits;
 use crate::runtime::{
     Container, ContainerId, ContainerState, ContainerStatus, Image, Logs, LogsQuery, PullProgress,
     RuntimeInfo, SandboxRuntime, Stats,
@@ -62,6 +65,8 @@ pub struct DockerSettings {
     /// The name of the bridge network that sandboxes with
     /// [`Network::Internet`] are on; one for each installation.
     pub network: String,
+    /// Limits of each sandbox for the machine's network and disks.
+    pub limits: HostLimits,
 }
 
 /// Sandboxes in containers of a Docker engine on this machine.
@@ -94,6 +99,13 @@ impl DockerRuntime {
             settings,
             engine: RwLock::new(engine),
         };
+        let info = runtime.engine().info;
+        if runtime.settings.limits.disk_mib > 0 && info.cgroup_version < 2 {
+            tracing::warn!(
+                "with cgroup v1 the kernel limits reads and direct writes of a sandbox alone, \
+                 not those that it writes later; boot with cgroup v2"
+            );
+        }
         if let Err(error) = runtime.internet.repair().await {
             tracing::warn!(%error, "sandboxes cannot have the network `internet`");
         }
@@ -182,9 +194,30 @@ impl DockerRuntime {
         Ok(())
     }
 
+    /// The disks that a sandbox uses, if they have limits.
+    #[cfg(target_os = "linux")]
+    async fn disks(&self, spec: &ContainerSpec) -> Vec<String> {
+        let limits = &self.settings.limits;
+        if (limits.disk_mib, limits.disk_operations) == (0, 0) {
+            return Vec::new();
+        }
+        let mounts = spec.mounts.iter().map(|mount| mount.host.clone());
+        let paths: Vec<_> = mounts.chain(self.engine().root).collect();
+        let find = move || disks::of_paths(paths.iter().map(std::path::PathBuf::as_path));
+        tokio::task::spawn_blocking(find).await.unwrap_or_default()
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    async fn disks(&self, _: &ContainerSpec) -> Vec<String> {
+        Vec::new()
+    }
+
     /// A container that lacks a limit must not stay.
     async fn refuse_warnings(&self, id: &ContainerId, warnings: &[String]) -> Result<()> {
         let Some(warning) = warnings.iter().find(|warning| engine::drops_limit(warning)) else {
+            for warning in warnings {
+                tracing::warn!(%id, warning, "the engine made a sandbox with a warning");
+            }
             return Ok(());
         };
         self.remove(id).await?;
@@ -243,8 +276,16 @@ impl SandboxRuntime for DockerRuntime {
         let options = CreateContainerOptionsBuilder::default()
             .name(&spec.sandbox)
             .build();
-        let body = body::body(spec, &volumes, &self.settings, self.internet.dns());
-        let created = self.docker.create_container(Some(options), body).await;
+        let disks = self.disks(spec).await;
+        let body = |disks| body::body(spec, &volumes, &self.settings, self.internet.dns(), disks);
+        let create = |body| self.docker.create_container(Some(options.clone()), body);
+        let mut created = create(body(&disks)).await;
+        if let Err(error) = &created
+            && disks.iter().any(|disk| error.to_string().contains(disk))
+        {
+            tracing::warn!(%error, "the disks of a sandbox are without limits");
+            created = create(body(&[])).await;
+        }
         let created = created.map_err(|error| self.error(Subject::Spec(spec), error))?;
         let id = ContainerId(created.id);
         self.refuse_warnings(&id, &created.warnings).await?;

@@ -6,12 +6,14 @@
 //! Depends on `elevo-core`, the engine's API and the host's `iptables`. Never
 //! speaks with the agent in a container, never reads a catalog or a
 //! workspace, and never decides which limits a sandbox gets: a limit is set as
-//! the caller asks for it, or the call is refused.
+//! the caller asks for it, or the call is refused. [`HostLimits`] are the
+//! exception: those that cannot be kept are left out with a warning.
 
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod docker;
 mod error;
+mod host_limits;
 mod log_tail;
 mod reconnect;
 mod runtime;
@@ -21,6 +23,7 @@ mod spec;
 
 pub use docker::{DockerRuntime, DockerSettings};
 pub use error::{Error, Result};
+pub use host_limits::HostLimits;
 pub use reconnect::Reconnecting;
 pub use runtime::{
     Container, ContainerId, ContainerState, ContainerStatus, Image, Logs, LogsQuery, PullProgress,

@@ -49,6 +49,8 @@ pub struct Config {
     pub agent_binary: Option<PathBuf>,
     /// User and group of everything in sandboxes.
     pub sandbox_user: (u32, u32),
+    /// Limits of each sandbox for the machine's network and disks.
+    pub host_limits: elevo_sandbox::HostLimits,
     /// What sandboxes reach if they don't say.
     pub default_network: NetworkMode,
     /// What sandboxes may reach.
@@ -280,6 +282,26 @@ const SETTINGS: &[(&str, &str)] = &[
     (
         "SANDBOX_USER",
         "UID:GID of everything in sandboxes [1000:1000]",
+    ),
+    (
+        "SANDBOX_CONNECTIONS",
+        "connections of a sandbox at a time, 0 for no limit [512]",
+    ),
+    (
+        "SANDBOX_NEW_CONNECTIONS",
+        "new ones a second, after ten seconds' worth at once; 0 for no limit [50]",
+    ),
+    (
+        "SANDBOX_NETWORK_RATE",
+        "MiB a second that a sandbox sends, and as many that it gets; 0 for no limit [64]",
+    ),
+    (
+        "SANDBOX_DISK_RATE",
+        "MiB a second that a sandbox reads from a disk, and as many that it writes; 0 for no limit [200]",
+    ),
+    (
+        "SANDBOX_DISK_OPERATIONS",
+        "reads from a disk a second, and as many writes; 0 for no limit [5000]",
     ),
     (
         "DEFAULT_NETWORK",

@@ -356,6 +356,7 @@ async fn connect_engine(config: &Config, catalog: &dyn Catalog) -> anyhow::Resul
         host: config.docker_host.clone(),
         network: network.unwrap_or_else(|| format!("elevo-{}", &server[..8])),
         server,
+        limits: config.host_limits,
     };
     let host = &config.docker_host;
     Reconnecting::new(settings).await.with_context(|| {

@@ -68,7 +68,15 @@ impl Outside {
         this
     }
 
-    fn wire(&self) {
+    /// Runs a script of `bash` in the namespace, with the tools of the host; how it
+    /// ends does not matter.
+    pub fn run(&self, script: &str) {
+        let pid = self.pid();
+        let enter = ["--target", &pid, "--net", "bash", "-c", script];
+        let _ = Command::new("nsenter").args(enter).output().unwrap();
+    }
+
+    fn pid(&self) -> String {
         let pid = host(&[
             "docker",
             "--host",
@@ -78,7 +86,11 @@ impl Outside {
             "{{.State.Pid}}",
             &self.name,
         ]);
-        let pid = pid.trim();
+        pid.trim().to_owned()
+    }
+
+    fn wire(&self) {
+        let pid = &*self.pid();
         let (near, far) = (&*self.interface, "eth9");
         let inside = |command: &[&str]| {
             let enter = ["nsenter", "--target", pid, "--net", "ip"];

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use elevo_api::Ready;
-use elevo_sandbox::{DockerRuntime, DockerSettings, RuntimeInfo, SandboxRuntime};
+use elevo_sandbox::{DockerRuntime, DockerSettings, HostLimits, RuntimeInfo, SandboxRuntime};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -60,6 +60,7 @@ async fn engine(host: &str) -> Result<RuntimeInfo, String> {
         host: host.into(),
         server: "elevo-doctor".into(),
         network: "elevo-doctor".into(),
+        limits: HostLimits::default(),
     };
     let asking = async {
         let runtime = DockerRuntime::connect(settings).await?;

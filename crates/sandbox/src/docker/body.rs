@@ -4,10 +4,11 @@ use std::net::IpAddr;
 use bollard::models::{
     ContainerCreateBody, HealthConfig, HostConfig, HostConfigCgroupnsModeEnum, HostConfigLogConfig,
     Mount as DockerMount, MountBindOptions, MountBindOptionsPropagationEnum, MountTmpfsOptions,
-    MountType, ResourcesUlimits, RestartPolicy, RestartPolicyNameEnum,
+    MountType, ResourcesUlimits, RestartPolicy, RestartPolicyNameEnum, ThrottleDevice,
 };
 
 use super::{DockerSettings, LABEL_SANDBOX, LABEL_SERVER};
+use crate::host_limits::HostLimits;
 use crate::spec::{ContainerSpec, Mount, Network};
 
 /// What fits into a directory that an image declares as a volume.
@@ -26,6 +27,7 @@ pub(super) fn body(
     volumes: &[String],
     settings: &DockerSettings,
     dns: &[IpAddr],
+    disks: &[String],
 ) -> ContainerCreateBody {
     let (entrypoint, arguments) = spec.command.split_at(spec.command.len().min(1));
     ContainerCreateBody {
@@ -60,7 +62,7 @@ pub(super) fn body(
             }),
             dns: (!dns.is_empty()).then(|| dns.iter().map(ToString::to_string).collect()),
             runtime: spec.runtime.clone(),
-            ..hardened(limited(spec))
+            ..hardened(limited_disks(limited(spec), &settings.limits, disks))
         }),
         ..ContainerCreateBody::default()
     }
@@ -95,6 +97,26 @@ fn limited(spec: &ContainerSpec) -> HostConfig {
             ])),
         }),
         ..HostConfig::default()
+    }
+}
+
+/// Limits for each of these disks.
+fn limited_disks(config: HostConfig, limits: &HostLimits, disks: &[String]) -> HostConfig {
+    let each = |rate: i64| {
+        let limit = |disk: &String| ThrottleDevice {
+            path: Some(disk.clone()),
+            rate: Some(rate),
+        };
+        (rate > 0).then(|| disks.iter().map(limit).collect::<Vec<_>>())
+    };
+    let bytes = each(i64::from(limits.disk_mib) << 20);
+    let operations = each(i64::from(limits.disk_operations));
+    HostConfig {
+        blkio_device_read_bps: bytes.clone(),
+        blkio_device_write_bps: bytes,
+        blkio_device_read_iops: operations.clone(),
+        blkio_device_write_iops: operations,
+        ..config
     }
 }
 

@@ -1,3 +1,5 @@
+use std::path::PathBuf;
+
 use bollard::Docker;
 use bollard::models::{SystemInfo, SystemInfoCgroupVersionEnum};
 
@@ -17,6 +19,8 @@ pub(super) struct Engine {
     limits_swap: bool,
     limits_pids: bool,
     limits_cpu: bool,
+    /// Where the engine keeps its images and containers.
+    pub(super) root: Option<PathBuf>,
 }
 
 impl Engine {
@@ -29,6 +33,7 @@ impl Engine {
             limits_swap: yes(told.swap_limit) || !has_swap().await,
             limits_pids: yes(told.pids_limit),
             limits_cpu: yes(told.cpu_cfs_quota),
+            root: told.docker_root_dir.clone().map(PathBuf::from),
             info: info(docker, told),
         })
     }
@@ -83,7 +88,9 @@ impl Engine {
 pub(super) fn drops_limit(warning: &str) -> bool {
     let warning = warning.to_lowercase();
     // Not a word about swap: without any on the machine there is none to limit.
-    warning.contains("discarded") && !warning.contains("swap")
+    // Limits of disks are kept where that is possible.
+    let may_lack = ["swap", "block i/o"];
+    warning.contains("discarded") && !may_lack.iter().any(|word| warning.contains(word))
 }
 
 async fn has_swap() -> bool {
@@ -137,6 +144,7 @@ mod tests {
             limits_swap: true,
             limits_pids: true,
             limits_cpu: true,
+            root: None,
         }
     }
 
@@ -182,6 +190,10 @@ mod tests {
     fn a_warning_about_a_discarded_limit_counts_and_others_do_not() {
         assert!(drops_limit(
             "Your kernel does not support pids limit capabilities. PIDs limit discarded."
+        ));
+        assert!(!drops_limit(
+            "Your kernel does not support BPS Block I/O read limit or the cgroup is not \
+             mounted. Block I/O BPS read limit discarded."
         ));
         assert!(!drops_limit(
             "IPv4 forwarding is disabled. Networking will not work."

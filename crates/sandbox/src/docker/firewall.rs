@@ -10,6 +10,7 @@ use tokio::process::Command;
 
 use super::rules::{self, Family, Rules};
 use crate::error::{Error, Result};
+use crate::host_limits::HostLimits;
 
 /// For one run of a tool, which waits for others that change the table.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -33,10 +34,57 @@ pub(super) async fn probe() -> Result<()> {
     saved_with_hook().await.map(drop)
 }
 
-/// Puts the rules for a network in place, if they are not.
-pub(super) async fn ensure(server: &str, network: &str, resolvers: &[IpAddr]) -> Result<()> {
+/// Puts the rules for a network in place, if they are not. Limits that the kernel
+/// does not know are taken out of `limits`, with a warning.
+pub(super) async fn ensure(
+    server: &str,
+    network: &str,
+    resolvers: &[IpAddr],
+    limits: &mut HostLimits,
+) -> Result<()> {
+    let Err(error) = set(server, network, resolvers, limits).await else {
+        return Ok(());
+    };
+    // Rules that fail for another reason fail without limits, too.
+    for fewer in fewer(limits) {
+        if set(server, network, resolvers, &fewer).await.is_ok() {
+            tracing::warn!(
+                %error,
+                wanted = ?limits,
+                kept = ?fewer,
+                "the kernel lacks xt_connlimit or xt_hashlimit: \
+                 the network of a sandbox is without some of its limits"
+            );
+            *limits = fewer;
+            return Ok(());
+        }
+    }
+    Err(error)
+}
+
+/// The limits with one kind of rules left out, then without any.
+fn fewer(limits: &HostLimits) -> Vec<HostLimits> {
+    let of_connections = HostLimits {
+        connections_per_second: 0,
+        network_mib: 0,
+        ..*limits
+    };
+    let of_rates = HostLimits {
+        connections: 0,
+        ..*limits
+    };
+    let none = HostLimits {
+        connections: 0,
+        ..of_connections
+    };
+    let mut fewer = vec![of_rates, of_connections, none];
+    fewer.retain(|fewer| fewer != limits);
+    fewer
+}
+
+async fn set(server: &str, network: &str, resolvers: &[IpAddr], limits: &HostLimits) -> Result<()> {
     bridges_are_filtered().await?;
-    let rules = |family| Rules::of(server, network, family, resolvers);
+    let rules = |family| Rules::of(server, network, family, resolvers, limits);
     let v4 = bring(Family::V4, rules(Family::V4));
     let (v4, v6) = join(v4, bring(Family::V6, rules(Family::V6))).await;
     v4.and(v6)
@@ -163,4 +211,21 @@ fn unable(why: &str) -> Error {
         "network",
         format!("{why}; network `none` needs nothing of it"),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_that_the_kernel_lacks_are_left_out_by_kind() {
+        let limits = HostLimits::default();
+        let kinds = fewer(&limits).into_iter().map(|fewer| {
+            let rates = (fewer.connections_per_second, fewer.network_mib);
+            (fewer.connections > 0, rates != (0, 0))
+        });
+        let kinds: Vec<_> = kinds.collect();
+        assert_eq!(kinds, [(false, true), (true, false), (false, false)]);
+        assert!(fewer(&HostLimits::NONE).is_empty());
+    }
 }

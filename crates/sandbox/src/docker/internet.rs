@@ -8,6 +8,7 @@ use tokio::sync::Mutex;
 use super::failure::{self, Subject};
 use super::{DockerSettings, LABEL_SERVER, firewall};
 use crate::error::{Error, Result};
+use crate::host_limits::HostLimits;
 
 /// Sandboxes on the bridge do not see each other.
 const ICC: &str = "com.docker.network.bridge.enable_icc";
@@ -22,17 +23,18 @@ pub(super) struct Internet {
     docker: Docker,
     settings: DockerSettings,
     resolvers: Option<Vec<IpAddr>>,
-    /// One at a time looks and changes, or two would make the network.
-    changing: Mutex<()>,
+    /// One at a time looks and changes, or two would make the network. Holds the
+    /// limits that the kernel keeps, as far as is known.
+    changing: Mutex<HostLimits>,
 }
 
 impl Internet {
     pub(super) fn new(docker: Docker, settings: DockerSettings) -> Self {
         Self {
             docker,
-            settings,
             resolvers: None,
-            changing: Mutex::new(()),
+            changing: Mutex::new(settings.limits),
+            settings,
         }
     }
 
@@ -48,7 +50,7 @@ impl Internet {
     /// Network and rules are there when this returns. To be called before a
     /// container on it starts: rules may have gone since it was made.
     pub(super) async fn ensure(&self) -> Result<()> {
-        let _changing = self.changing.lock().await;
+        let mut limits = self.changing.lock().await;
         let id = match self.find().await? {
             Some(id) => id,
             None => {
@@ -57,16 +59,16 @@ impl Internet {
                 self.make().await?
             }
         };
-        self.guard(&id).await
+        self.guard(&id, &mut limits).await
     }
 
     /// Puts rules back that have gone, if the network is there; otherwise says
     /// whether it could be made.
     pub(super) async fn repair(&self) -> Result<()> {
-        let _changing = self.changing.lock().await;
+        let mut limits = self.changing.lock().await;
         firewall::probe().await?;
         match self.find().await? {
-            Some(id) => self.guard(&id).await,
+            Some(id) => self.guard(&id, &mut limits).await,
             None => Ok(()),
         }
     }
@@ -86,12 +88,12 @@ impl Internet {
         firewall::clear(&self.settings.server).await
     }
 
-    async fn guard(&self, id: &str) -> Result<()> {
+    async fn guard(&self, id: &str, limits: &mut HostLimits) -> Result<()> {
         let resolvers = match &self.resolvers {
             Some(resolvers) => resolvers.clone(),
             None => machine_resolvers().await,
         };
-        firewall::ensure(&self.settings.server, id, &resolvers).await
+        firewall::ensure(&self.settings.server, id, &resolvers, limits).await
     }
 
     /// The id of our network, if it is there and as we make it.

@@ -2,17 +2,25 @@
 //! takes and `iptables-save` prints.
 //!
 //! ```text
-//! DOCKER-USER ── from our bridge ──► ELEVO-FWD-…   to another sandbox: drop
+//! DOCKER-USER ── from our bridge ──► ELEVO-FWD-…   more than a sandbox may: drop
+//!                                                  to another sandbox: drop
 //!                                                  to a resolver, port 53: go on
 //!                                                  to an address that is not public: drop
 //!                                                  otherwise: go on
-//! INPUT ──────── from our bridge ──► ELEVO-IN-…    to a resolver, port 53: go on
+//!             ── to our bridge ────► ELEVO-TO-…    more than a sandbox may: drop
+//! INPUT ──────── from our bridge ──► ELEVO-IN-…    more than a sandbox may: drop
+//!                                                  to a resolver, port 53: go on
 //!                                                  otherwise: drop
 //! ```
+//!
+//! A connection whose first packet is dropped is not in the kernel's table of
+//! connections, which the whole machine shares.
 //!
 //! The network has no IPv6; there the same chains drop everything.
 
 use std::net::IpAddr;
+
+use crate::host_limits::HostLimits;
 
 /// What is not the internet: by IANA's registry of special addresses, and the
 /// one public address at which a cloud answers its own machines.
@@ -33,6 +41,9 @@ const NOT_PUBLIC: [&str; 15] = [
     "224.0.0.0/4",
     "240.0.0.0/4",
 ];
+
+/// The largest burst that every version of the packet filter takes.
+const LARGEST_BURST: u32 = 10_000;
 
 /// Where rules are hooked in, of all families.
 const PARENTS: [&str; 3] = ["DOCKER-USER", "FORWARD", "INPUT"];
@@ -72,16 +83,24 @@ impl Rules {
     }
 
     /// Those for the network with this id.
-    pub(super) fn of(server: &str, network: &str, family: Family, resolvers: &[IpAddr]) -> Self {
+    pub(super) fn of(
+        server: &str,
+        network: &str,
+        family: Family,
+        resolvers: &[IpAddr],
+        limits: &HostLimits,
+    ) -> Self {
         let tag = short(network);
         let bridge = bridge(network);
         let (forward, parent, to_host) = match family {
             Family::V4 => {
                 let resolvers = to_resolvers(resolvers);
-                let mut forward = vec![format!("-o {bridge} -j DROP")];
+                let mut forward = of_sender(tag, limits);
+                forward.push(format!("-o {bridge} -j DROP"));
                 forward.extend(resolvers.clone());
                 forward.extend(NOT_PUBLIC.map(|range| format!("-d {range} -j DROP")));
-                let mut to_host = resolvers;
+                let mut to_host = of_sender(tag, limits);
+                to_host.extend(resolvers);
                 to_host.push("-j DROP".to_owned());
                 (forward, "DOCKER-USER", to_host)
             }
@@ -91,19 +110,24 @@ impl Rules {
             }
         };
         let none = Self::none(server);
-        let chain = |name: String, parent, rules| Chain {
-            hook: format!("-i {bridge} -m comment --comment {} -j {name}", none.mark),
+        let chain = |name: String, direction, parent, rules| Chain {
+            hook: format!(
+                "-{direction} {bridge} -m comment --comment {} -j {name}",
+                none.mark
+            ),
             name,
             parent,
             rules,
         };
-        Self {
-            chains: vec![
-                chain(format!("ELEVO-FWD-{tag}"), parent, forward),
-                chain(format!("ELEVO-IN-{tag}"), "INPUT", to_host),
-            ],
-            ..none
+        let mut chains = vec![
+            chain(format!("ELEVO-FWD-{tag}"), 'i', parent, forward),
+            chain(format!("ELEVO-IN-{tag}"), 'i', "INPUT", to_host),
+        ];
+        let to_sandbox = of_receiver(tag, limits);
+        if family == Family::V4 && !to_sandbox.is_empty() {
+            chains.push(chain(format!("ELEVO-TO-{tag}"), 'o', parent, to_sandbox));
         }
+        Self { chains, ..none }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -188,13 +212,15 @@ impl<'a> Table<'a> {
     /// Whether the chain is there with exactly its rules, and hooked in before
     /// anything that could let a packet pass it.
     fn has(&self, chain: &Chain) -> bool {
-        let rules: Vec<_> = self.rules_of(&chain.name).collect();
+        let rules = self.rules_of(&chain.name).map(without_rate);
+        let wanted = chain.rules.iter().map(|rule| without_rate(rule));
+        let same = rules.eq(wanted);
         let hooked = self
             .rules_of(chain.parent)
             .take_while(|rule| is_ours(rule))
             .any(|rule| rule.replace('"', "") == chain.hook);
         self.chains.contains(&&*chain.name)
-            && rules == chain.rules
+            && same
             && hooked
             && self.hooks(&chain.name).count() == 1
     }
@@ -225,6 +251,56 @@ impl<'a> Table<'a> {
         names.dedup();
         names
     }
+}
+
+/// Rules about packets that a sandbox sends.
+fn of_sender(tag: &str, limits: &HostLimits) -> Vec<String> {
+    let mut rules = Vec::new();
+    let new = "-m conntrack --ctstate NEW";
+    if limits.connections > 0 {
+        rules.push(format!(
+            "{new} -m connlimit --connlimit-above {} --connlimit-mask 32 --connlimit-saddr -j DROP",
+            limits.connections
+        ));
+    }
+    if limits.connections_per_second > 0 {
+        let each_second = limits.connections_per_second;
+        let burst = each_second
+            .saturating_mul(HostLimits::BURST)
+            .min(LARGEST_BURST);
+        rules.push(format!(
+            "{new} -m hashlimit --hashlimit-above {each_second}/sec --hashlimit-burst {burst} \
+             --hashlimit-mode srcip --hashlimit-name elevo-new-{tag}-{each_second} -j DROP"
+        ));
+    }
+    rules.extend(of_bytes(tag, "src", limits));
+    rules
+}
+
+/// Rules about packets that a sandbox gets.
+fn of_receiver(tag: &str, limits: &HostLimits) -> Vec<String> {
+    of_bytes(tag, "dst", limits).into_iter().collect()
+}
+
+fn of_bytes(tag: &str, side: &str, limits: &HostLimits) -> Option<String> {
+    let rate = limits.network_mib;
+    (rate > 0).then(|| {
+        format!(
+            "-m hashlimit --hashlimit-above {rate}mb/s --hashlimit-mode {side}ip \
+             --hashlimit-name elevo-{side}-{tag}-{rate} -j DROP"
+        )
+    })
+}
+
+/// A rule without the rate in it, which the kernel rounds: the name of the limit
+/// has it as well.
+fn without_rate(rule: &str) -> String {
+    let mut words: Vec<_> = rule.split(' ').collect();
+    let rate = words.iter().position(|word| *word == "--hashlimit-above");
+    if let Some(rate) = rate.filter(|rate| rate + 1 < words.len()) {
+        words.remove(rate + 1);
+    }
+    words.join(" ")
 }
 
 fn is_ours(rule: &str) -> bool {
@@ -273,7 +349,8 @@ mod tests {
 
     fn rules(network: &str) -> Rules {
         let resolvers = [IpAddr::from([10, 0, 0, 2])];
-        Rules::of("srv", network, Family::V4, &resolvers)
+        let limits = HostLimits::default();
+        Rules::of("srv", network, Family::V4, &resolvers, &limits)
     }
 
     /// The table after a script: only as much as these tests need.
@@ -350,9 +427,41 @@ mod tests {
     }
 
     #[test]
+    fn a_rate_that_the_kernel_rounds_is_in_place_and_another_is_not() {
+        let rules = rules("0123456789abcdef");
+        let table = apply(EMPTY, &rules.changes_from(EMPTY).unwrap());
+        let rounded = table.replace("above 64mb/s", "above 65mb/s");
+        assert_ne!(rounded, table);
+        assert_eq!(rules.changes_from(&rounded), None);
+        let limits = HostLimits {
+            network_mib: 65,
+            ..HostLimits::default()
+        };
+        let resolvers = [IpAddr::from([10, 0, 0, 2])];
+        let other = Rules::of("srv", "0123456789abcdef", Family::V4, &resolvers, &limits);
+        assert!(other.changes_from(&table).is_some());
+    }
+
+    #[test]
+    fn limits_come_before_what_lets_a_packet_through() {
+        let script = rules("0123456789abcdef").changes_from(EMPTY).unwrap();
+        for chain in ["FWD", "IN"] {
+            let rule = format!("-A ELEVO-{chain}-0123456789ab ");
+            let rules: Vec<_> = script
+                .lines()
+                .filter(|line| line.starts_with(&rule))
+                .collect();
+            let limit = |rule: &&str| rule.contains("limit-above");
+            assert!(rules.iter().take(3).all(limit), "{rules:?}");
+            assert!(!rules.iter().skip(3).any(limit), "{rules:?}");
+        }
+    }
+
+    #[test]
     fn what_a_former_network_left_goes_and_others_stay() {
         let former = rules("ffffffffffffffff");
-        let other = Rules::of("other", "eeeeeeeeeeeeeeee", Family::V4, &[]);
+        let limits = HostLimits::NONE;
+        let other = Rules::of("other", "eeeeeeeeeeeeeeee", Family::V4, &[], &limits);
         let mut table = apply(EMPTY, &former.changes_from(EMPTY).unwrap());
         table = apply(&table, &other.changes_from(&table).unwrap());
 

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use elevo_core::Timestamp;
 use elevo_sandbox::{
-    ContainerState, DockerRuntime, DockerSettings, Error, LogsQuery, SandboxRuntime,
+    ContainerState, DockerRuntime, DockerSettings, Error, HostLimits, LogsQuery, SandboxRuntime,
 };
 use elevo_testkit::docker;
 
@@ -95,6 +95,7 @@ async fn an_engine_that_is_not_there_is_unreachable() {
         host: format!("unix://{}/{socket}", directory.path().display()),
         server: "test".to_owned(),
         network: "elevo-test".to_owned(),
+        limits: HostLimits::default(),
     };
     let absent = DockerRuntime::connect(settings("absent"))
         .await
@@ -116,6 +117,7 @@ async fn settings_that_would_reach_into_what_is_not_ours_are_refused() {
             host: host.to_owned(),
             server: server.to_owned(),
             network: network.to_owned(),
+            limits: HostLimits::default(),
         };
         match DockerRuntime::connect(settings).await {
             Err(Error::Refused { what, .. }) => what,

@@ -9,6 +9,8 @@
 )]
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 
+mod disks;
+mod flood;
 mod hardening;
 mod images;
 mod lifecycle;

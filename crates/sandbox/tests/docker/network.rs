@@ -5,11 +5,15 @@ use std::process::Command;
 use std::time::Duration;
 
 use elevo_sandbox::{
-    ContainerId, ContainerSpec, DockerRuntime, DockerSettings, Error, Network, SandboxRuntime,
+    ContainerId, ContainerSpec, DockerRuntime, DockerSettings, Error, HostLimits, Network,
+    SandboxRuntime,
 };
 use elevo_testkit::outside::{DNS, HOST, METADATA, Outside, PORT, PRIVATE, PUBLIC, SHARED};
 
 use crate::support::{Installation, host, with_installation};
+
+/// Hooks of an installation: three for IPv4, two for IPv6.
+const HOOKS: usize = 5;
 
 /// Connects to each of these and says which answered.
 fn probe(own: &Installation, targets: &[(&str, u16)]) -> ContainerSpec {
@@ -127,6 +131,7 @@ async fn with_resolver(own: &Installation, address: &str) -> Installation {
         host: elevo_testkit::docker::host(),
         server: own.server.clone(),
         network: format!("elevo-{}", own.server),
+        limits: HostLimits::default(),
     };
     let runtime = DockerRuntime::connect(settings).await.unwrap();
     Installation {
@@ -188,7 +193,7 @@ fn rules_are_put_back_before_a_sandbox_starts() {
             .await
             .unwrap();
         let before = rules_of(&own);
-        assert_eq!(before.lines().count(), 4, "{before}");
+        assert_eq!(before.lines().count(), HOOKS, "{before}");
         for line in before.lines().take(2) {
             let rule = line.strip_prefix("-A ").unwrap();
             let words = rule.split_whitespace().map(|word| word.trim_matches('"'));
@@ -228,7 +233,7 @@ fn nothing_is_left_of_a_network_that_is_torn_down() {
             let error = own.runtime.tear_down().await.unwrap_err();
             assert!(matches!(error, Error::Conflict { .. }), "{error:?}");
             let rules = rules_of(&own);
-            assert_eq!(rules.lines().count(), 4, "they stay with the network");
+            assert_eq!(rules.lines().count(), HOOKS, "they stay with the network");
         };
         refused().await;
         // One that does not run starts again on the same network.
@@ -244,7 +249,7 @@ fn nothing_is_left_of_a_network_that_is_torn_down() {
         assert!(own.engine.inspect_network(&network, None).await.is_err());
 
         own.start(&on_internet(own.spec("sleep 1000"))).await;
-        assert_eq!(rules_of(&own).lines().count(), 4, "all is made again");
+        assert_eq!(rules_of(&own).lines().count(), HOOKS, "all is made again");
     });
 }
 

@@ -13,7 +13,7 @@ use bollard::query_parameters::{EventsOptionsBuilder, ListImagesOptionsBuilder};
 use elevo_sandbox::conformance::Subject;
 use elevo_sandbox::{
     ContainerId, ContainerSpec, ContainerState, ContainerStatus, DockerRuntime, DockerSettings,
-    LogsQuery, Network, SandboxRuntime, User,
+    HostLimits, LogsQuery, Network, SandboxRuntime, User,
 };
 use elevo_testkit::docker;
 use futures::{FutureExt, StreamExt};
@@ -35,14 +35,29 @@ pub(crate) struct Installation {
 
 /// Runs a test in an installation, and removes that afterwards.
 pub(crate) fn with_installation<T: Future<Output = ()>>(test: impl FnOnce(Arc<Installation>) -> T) {
+    run_in(Installation::new(), test);
+}
+
+fn run_in<T: Future<Output = ()>>(
+    installation: impl Future<Output = Installation>,
+    test: impl FnOnce(Arc<Installation>) -> T,
+) {
     let tokio = tokio::runtime::Runtime::new().unwrap();
-    let installation = Arc::new(tokio.block_on(Installation::new()));
+    let installation = Arc::new(tokio.block_on(installation));
     let running = AssertUnwindSafe(|| tokio.block_on(test(Arc::clone(&installation))));
     let result = catch_unwind(running);
     tokio.block_on(installation.clean_up());
     if let Err(panic) = result {
         resume_unwind(panic);
     }
+}
+
+/// Runs a test in an installation with these limits, and removes that afterwards.
+pub(crate) fn with_limits<T: Future<Output = ()>>(
+    limits: HostLimits,
+    test: impl FnOnce(Arc<Installation>) -> T,
+) {
+    run_in(Installation::with(&docker::host(), limits), test);
 }
 
 /// Runs a check of the conformance suite with two installations, and removes
@@ -73,12 +88,18 @@ impl Installation {
 
     /// One on the engine at this address.
     pub(crate) async fn at(host: &str) -> Self {
+        Self::with(host, HostLimits::default()).await
+    }
+
+    /// The same with these limits.
+    pub(crate) async fn with(host: &str, limits: HostLimits) -> Self {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let server = format!("test-{}-{number}", id());
         let settings = DockerSettings {
             host: host.to_owned(),
             server: server.clone(),
             network: format!("elevo-{server}"),
+            limits,
         };
         Self {
             runtime: Arc::new(DockerRuntime::connect(settings).await.unwrap()),

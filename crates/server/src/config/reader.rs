@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use elevo_api::{NetworkMode, parse_cpu, parse_size};
+use elevo_sandbox::HostLimits;
 use ipnet::IpNet;
 use reqwest::Url;
 
@@ -105,6 +106,21 @@ impl Reader {
                 .map_err(|_| format!("`{text}` is no IP address"))
         });
         SocketAddr::new(ip, self.number(port, default, 0))
+    }
+
+    fn host_limits(&mut self) -> HostLimits {
+        let known = HostLimits::default();
+        HostLimits {
+            connections: self.number("SANDBOX_CONNECTIONS", known.connections, 0),
+            connections_per_second: self.number(
+                "SANDBOX_NEW_CONNECTIONS",
+                known.connections_per_second,
+                0,
+            ),
+            network_mib: self.number("SANDBOX_NETWORK_RATE", known.network_mib, 0),
+            disk_mib: self.number("SANDBOX_DISK_RATE", known.disk_mib, 0),
+            disk_operations: self.number("SANDBOX_DISK_OPERATIONS", known.disk_operations, 0),
+        }
     }
 
     fn tls(&mut self) -> Option<Tls> {
@@ -315,6 +331,7 @@ impl Reader {
             docker_network: self.text("DOCKER_NETWORK"),
             agent_binary: self.path("AGENT_BINARY"),
             sandbox_user: self.get("SANDBOX_USER", (1000, 1000), user),
+            host_limits: self.host_limits(),
             default_network: self.get("DEFAULT_NETWORK", NetworkMode::Internet, network),
             networks: self.get(
                 "NETWORKS",

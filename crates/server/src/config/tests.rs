@@ -59,6 +59,23 @@ fn what_is_collected_when_can_be_set() {
 }
 
 #[test]
+fn limits_of_network_and_disks_can_be_set() {
+    let known = elevo_sandbox::HostLimits::default();
+    assert_eq!(read("", &[]).unwrap().host_limits, known);
+    let set = [
+        ("SANDBOX_CONNECTIONS", "0"),
+        ("SANDBOX_NEW_CONNECTIONS", "7"),
+        ("SANDBOX_NETWORK_RATE", "8"),
+        ("SANDBOX_DISK_OPERATIONS", "9"),
+    ];
+    let limits = read("sandbox_disk_rate = 10", &set).unwrap().host_limits;
+    assert_eq!((limits.connections, limits.connections_per_second), (0, 7));
+    assert_eq!(limits.network_mib, 8);
+    assert_eq!((limits.disk_mib, limits.disk_operations), (10, 9));
+    assert!(read("sandbox_connections = many", &[]).is_err());
+}
+
+#[test]
 fn pools_say_what_they_hold() {
     let set = [(
         "WARM_POOL",
