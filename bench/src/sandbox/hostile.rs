@@ -41,7 +41,9 @@ impl Victim {
             // Another measure has made it.
             Err(_) => {
                 let name = format!("{name}-{:?}", Instant::now());
-                server.post("/api/v1/tenants", &json!({"name": name})).await?
+                server
+                    .post("/api/v1/tenants", &json!({"name": name}))
+                    .await?
             }
         };
         let key = text(&made["secret"])?;
@@ -98,7 +100,9 @@ pub(crate) fn clients(bench: &mut Bench) -> Result<Vec<Row>> {
     let server = &bench.server;
     bench.runtime.block_on(async {
         let victim = Victim::new(server).await?;
-        let ordinary = server.post("/api/v1/keys", &json!({"name": "ordinary"})).await?;
+        let ordinary = server
+            .post("/api/v1/keys", &json!({"name": "ordinary"}))
+            .await?;
         let ordinary = text(&ordinary["secret"])?;
         let before = descriptors(server.pid())?;
         victim.commands(server, 50).await?;
@@ -121,7 +125,10 @@ pub(crate) fn clients(bench: &mut Bench) -> Result<Vec<Row>> {
             asked.header("accept", "text/event-stream").send()
         });
         let streams = try_join_all(streams).await?;
-        let running = streams.iter().filter(|stream| stream.status() == 200).count();
+        let running = streams
+            .iter()
+            .filter(|stream| stream.status() == 200)
+            .count();
         let loud = victim.commands(server, rounds).await?;
         drop(streams);
         attack.shutdown().await;
@@ -213,7 +220,9 @@ pub(crate) fn differences(bench: &mut Bench) -> Result<Vec<Row>> {
     bench.runtime.block_on(async {
         let victim = Victim::new(server).await?;
         let name = format!("lines-{}", std::process::id());
-        let made = server.post("/api/v1/projects", &json!({"name": name})).await?;
+        let made = server
+            .post("/api/v1/projects", &json!({"name": name}))
+            .await?;
         let project = text(&made["id"])?;
         let lines = (16 << 20) / 5;
         let base: String = "aaaa\n".repeat(lines);
@@ -339,7 +348,10 @@ pub(crate) fn sandbox(bench: &mut Bench) -> Result<Vec<Row>> {
     bench.runtime.block_on(async {
         let victim = Victim::new(server).await?;
         let made = server
-            .post("/api/v1/sandboxes", &json!({"template": "base", "network": "internet"}))
+            .post(
+                "/api/v1/sandboxes",
+                &json!({"template": "base", "network": "internet"}),
+            )
             .await?;
         let attacker = text(&made["id"])?;
         let path = format!("/api/v1/sandboxes/{attacker}/process/run");
@@ -350,7 +362,8 @@ pub(crate) fn sandbox(bench: &mut Bench) -> Result<Vec<Row>> {
         let _outside = Outside::new();
         let attacks = [
             "while :; do dd if=/dev/zero of=big bs=1M count=64 conv=fsync 2>/dev/null; done".into(),
-            "while :; do dd if=/dev/zero of=small bs=4k count=100 oflag=sync 2>/dev/null; done".into(),
+            "while :; do dd if=/dev/zero of=small bs=4k count=100 oflag=sync 2>/dev/null; done"
+                .into(),
             format!(
                 "n=1; while :; do echo x > /dev/udp/{PUBLIC}/$n; \
                  n=$((n % 65000 + 1)); done 2>/dev/null"

@@ -9,6 +9,9 @@ mod firewall;
 mod images;
 mod internet;
 mod logs;
+#[cfg(target_os = "linux")]
+mod names;
+mod registries;
 mod rules;
 mod stats;
 #[cfg(target_os = "linux")]
@@ -16,6 +19,7 @@ mod terminals;
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::sync::RwLock;
 use std::time::Duration;
 
@@ -28,7 +32,7 @@ use bollard::query_parameters::{
 };
 use bollard::{API_DEFAULT_VERSION, Docker};
 use futures::StreamExt;
-use futures::stream::BoxStream;
+use futures::stream::{self, BoxStream};
 
 use self::engine::Engine;
 use self::failure::Subject;
@@ -67,6 +71,8 @@ pub struct DockerSettings {
     pub network: String,
     /// Limits of each sandbox for the machine's network and disks.
     pub limits: HostLimits,
+    /// A file like Docker's `config.json`, with credentials for registries.
+    pub registries: Option<PathBuf>,
 }
 
 /// Sandboxes in containers of a Docker engine on this machine.
@@ -194,6 +200,43 @@ impl DockerRuntime {
         Ok(())
     }
 
+    /// Keeps a container that has just started from asking for the names of others.
+    /// Its first process is the agent, which asks for none before. Where this cannot
+    /// be done the container runs: a name gives access to nothing.
+    #[cfg(target_os = "linux")]
+    async fn hide_names(&self, id: &ContainerId) -> Result<()> {
+        let resolvers = self.internet.resolvers().await;
+        if !names::has_usable(&resolvers) {
+            tracing::warn!(%id, "no resolver but Docker's: a sandbox can look up names of others");
+            return Ok(());
+        }
+        let found = self.inspect(id).await?;
+        let Some(pid) = state_of(&found).pid else {
+            return Ok(());
+        };
+        let failed = |error: std::io::Error| Error::failed(error.to_string());
+        let hidden = async {
+            let namespace = names::Namespace::of(pid).map_err(failed)?;
+            // A number that is still the container's was so when it was used.
+            if self.status(id).await?.and_then(|status| status.pid) != Some(pid) {
+                return Ok(());
+            }
+            if let Some(path) = &found.resolv_conf_path {
+                names::write_resolvers(path.as_ref(), &resolvers).map_err(failed)?;
+            }
+            namespace.shut_out_docker().await
+        };
+        if let Err(error) = hidden.await {
+            tracing::warn!(%id, %error, "a sandbox can look up names of others");
+        }
+        Ok(())
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    async fn hide_names(&self, _: &ContainerId) -> Result<()> {
+        Ok(())
+    }
+
     /// The disks that a sandbox uses, if they have limits.
     #[cfg(target_os = "linux")]
     async fn disks(&self, spec: &ContainerSpec) -> Vec<String> {
@@ -300,7 +343,8 @@ impl SandboxRuntime for DockerRuntime {
             _ => {}
         }
         let network = found.host_config.and_then(|config| config.network_mode);
-        if network.as_deref() == Some(&*self.settings.network) {
+        let on_internet = network.as_deref() == Some(&*self.settings.network);
+        if on_internet {
             self.internet.ensure().await?;
         }
         let image = found.config.and_then(|config| config.image);
@@ -309,6 +353,9 @@ impl SandboxRuntime for DockerRuntime {
             let image = image.unwrap_or_default();
             self.error(Subject::Start { id, image: &image }, error)
         })?;
+        if on_internet {
+            self.hide_names(id).await?;
+        }
         self.bound_terminals(id).await
     }
 
@@ -398,7 +445,17 @@ impl SandboxRuntime for DockerRuntime {
     }
 
     async fn pull(&self, name: &str) -> BoxStream<'static, Result<PullProgress>> {
-        images::pull(self.docker.clone(), self.settings.host.clone(), name)
+        let credentials = match &self.settings.registries {
+            Some(file) => registries::credentials(file, name).await,
+            None => Ok(None),
+        };
+        match credentials {
+            Ok(credentials) => {
+                let host = self.settings.host.clone();
+                images::pull(self.docker.clone(), host, name, credentials)
+            }
+            Err(error) => stream::iter([Err(error)]).boxed(),
+        }
     }
 
     async fn remove_image(&self, name: &str) -> Result<()> {

@@ -43,8 +43,11 @@ pub struct Config {
     pub api_key: Option<Secret>,
     /// The container engine.
     pub docker_host: String,
-    /// The network of sandboxes that reach the internet, if not one of ours.
+    /// The name of the network of sandboxes that reach the internet: one that an
+    /// operator has made, or else the name of ours.
     pub docker_network: Option<String>,
+    /// A file with credentials for registries.
+    pub registries: Option<PathBuf>,
     /// The agent's binary; beside the server's if not set.
     pub agent_binary: Option<PathBuf>,
     /// User and group of everything in sandboxes.
@@ -273,7 +276,12 @@ const SETTINGS: &[(&str, &str)] = &[
     ),
     (
         "DOCKER_NETWORK",
-        "network of sandboxes with `internet` [one of our own]",
+        "network of sandboxes with `internet`: an existing bridge without traffic between \
+         containers, or the name of the one that the server makes [elevo-…]",
+    ),
+    (
+        "REGISTRY_AUTH_FILE",
+        "a file like Docker's config.json, with credentials for registries [none]",
     ),
     (
         "AGENT_BINARY",

@@ -153,7 +153,12 @@ async fn send_row(
     for delivery in row {
         let tried = delivery.attempts + 1;
         let event = delivery.event.id;
-        let sent = send(webhook, client, delivery).await;
+        // The setting may be stricter than when the webhook was added.
+        let allow_private = app.config.webhooks.allow_private;
+        let sent = match outgoing::check_url(&webhook.url, allow_private) {
+            Ok(_) => send(webhook, client, delivery).await,
+            Err(why) => Err((None, why)),
+        };
         let now = clock::now();
         let mut attempt = Attempt {
             event,

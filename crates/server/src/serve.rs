@@ -357,6 +357,7 @@ async fn connect_engine(config: &Config, catalog: &dyn Catalog) -> anyhow::Resul
         network: network.unwrap_or_else(|| format!("elevo-{}", &server[..8])),
         server,
         limits: config.host_limits,
+        registries: config.registries.clone(),
     };
     let host = &config.docker_host;
     Reconnecting::new(settings).await.with_context(|| {

@@ -61,6 +61,7 @@ async fn engine(host: &str) -> Result<RuntimeInfo, String> {
         server: "elevo-doctor".into(),
         network: "elevo-doctor".into(),
         limits: HostLimits::default(),
+        registries: None,
     };
     let asking = async {
         let runtime = DockerRuntime::connect(settings).await?;

@@ -164,6 +164,22 @@ async fn restore(family: Family, script: String) -> Result<()> {
     Ok(())
 }
 
+/// Adds rules in a network namespace, which is named by a file.
+pub(super) async fn restore_in(namespace: &str, script: String) -> Result<()> {
+    let tool = find("iptables-restore");
+    let enter = format!("--net={namespace}");
+    let restore = [
+        &*enter,
+        "--",
+        &tool.to_string_lossy(),
+        "--noflush",
+        "--wait",
+        "10",
+    ];
+    run("nsenter", &restore, script).await?;
+    Ok(())
+}
+
 async fn run(tool: &str, arguments: &[&str], input: String) -> Result<Output> {
     let running = async {
         let mut child = Command::new(find(tool))

@@ -1,4 +1,5 @@
 use bollard::Docker;
+use bollard::auth::DockerCredentials;
 use bollard::models::{CreateImageInfo, ImageInspect};
 use bollard::query_parameters::{CreateImageOptionsBuilder, RemoveImageOptionsBuilder};
 use futures::stream::BoxStream;
@@ -56,6 +57,7 @@ pub(super) fn pull(
     docker: Docker,
     host: String,
     name: &str,
+    credentials: Option<DockerCredentials>,
 ) -> BoxStream<'static, Result<PullProgress>> {
     if let Err(error) = validate_image(name) {
         return stream::iter([Err(error)]).boxed();
@@ -64,7 +66,7 @@ pub(super) fn pull(
     let options = CreateImageOptionsBuilder::default()
         .from_image(&name)
         .build();
-    let steps = docker.create_image(Some(options), None, None);
+    let steps = docker.create_image(Some(options), None, credentials);
     steps
         .map(move |step| match step {
             Ok(step) => Ok(progress(step)),

@@ -52,7 +52,7 @@ impl Internet {
     pub(super) async fn ensure(&self) -> Result<()> {
         let mut limits = self.changing.lock().await;
         let id = match self.find().await? {
-            Some(id) => id,
+            Some((id, _)) => id,
             None => {
                 // A network that could not be guarded is not made.
                 firewall::probe().await?;
@@ -68,7 +68,7 @@ impl Internet {
         let mut limits = self.changing.lock().await;
         firewall::probe().await?;
         match self.find().await? {
-            Some(id) => self.guard(&id, &mut limits).await,
+            Some((id, _)) => self.guard(&id, &mut limits).await,
             None => Ok(()),
         }
     }
@@ -76,7 +76,9 @@ impl Internet {
     pub(super) async fn tear_down(&self) -> Result<()> {
         let _changing = self.changing.lock().await;
         // The network first: rules must not go before what they guard.
-        if let Some(id) = self.find().await? {
+        if let Some((id, is_ours)) = self.find().await?
+            && is_ours
+        {
             let removed = self.docker.remove_network(&id).await;
             removed.map_err(|error| match self.error(error) {
                 Error::Failed { message } if message.contains("active endpoints") => {
@@ -88,16 +90,22 @@ impl Internet {
         firewall::clear(&self.settings.server).await
     }
 
-    async fn guard(&self, id: &str, limits: &mut HostLimits) -> Result<()> {
-        let resolvers = match &self.resolvers {
+    /// Resolvers that a container may reach.
+    pub(super) async fn resolvers(&self) -> Vec<IpAddr> {
+        match &self.resolvers {
             Some(resolvers) => resolvers.clone(),
             None => machine_resolvers().await,
-        };
+        }
+    }
+
+    async fn guard(&self, id: &str, limits: &mut HostLimits) -> Result<()> {
+        let resolvers = self.resolvers().await;
         firewall::ensure(&self.settings.server, id, &resolvers, limits).await
     }
 
-    /// The id of our network, if it is there and as we make it.
-    async fn find(&self) -> Result<Option<String>> {
+    /// The id of the network, if it is there and fit for sandboxes, and whether
+    /// this installation made it.
+    async fn find(&self) -> Result<Option<(String, bool)>> {
         let found = self.docker.inspect_network(&self.settings.network, None);
         match found.await {
             Ok(network) => self.admit(network).map(Some),
@@ -108,21 +116,32 @@ impl Internet {
         }
     }
 
-    fn admit(&self, network: NetworkInspect) -> Result<String> {
+    /// A network that an operator made is used as well, if containers on it
+    /// cannot reach each other and our rules see all that passes.
+    fn admit(&self, network: NetworkInspect) -> Result<(String, bool)> {
         let labels = network.labels.unwrap_or_default();
         let options = network.options.unwrap_or_default();
-        let ours = labels.get(LABEL_SERVER) == Some(&self.settings.server)
-            && network.driver.as_deref() == Some("bridge")
-            && network.enable_ipv6 != Some(true)
-            && options.get(ICC).map(String::as_str) == Some("false");
-        match network.id {
-            Some(id) if ours => Ok(id),
-            _ => Err(Error::refused(
+        let owner = labels.get(LABEL_SERVER);
+        let fault = if owner.is_some_and(|owner| *owner != self.settings.server) {
+            Some("it belongs to another installation")
+        } else if network.driver.as_deref() != Some("bridge") {
+            Some("it is not a bridge")
+        } else if network.enable_ipv6 == Some(true) {
+            Some("it has IPv6")
+        } else if options.get(ICC).map(String::as_str) != Some("false") {
+            Some("containers on it reach each other")
+        } else {
+            None
+        };
+        match (network.id, fault) {
+            (Some(id), None) => Ok((id, owner.is_some())),
+            (_, fault) => Err(Error::refused(
                 "network",
                 format!(
-                    "there is a network `{}` that this installation did not make; \
-                     remove it or name another",
-                    self.settings.network
+                    "the network `{}` cannot be used: {}; remove it, name another, or make one by \
+                     `docker network create -o {ICC}=false NAME`",
+                    self.settings.network,
+                    fault.unwrap_or("it has no id"),
                 ),
             )),
         }

@@ -83,6 +83,26 @@ fn an_image_is_fetched_with_its_progress() {
 }
 
 #[test]
+fn an_image_of_a_private_registry_needs_its_credentials() {
+    with_installation(async |own| {
+        // me:secret
+        let address = registry::serve_to(Some("Basic bWU6c2VjcmV0"));
+        let name = format!("{address}/small:1");
+        let steps: Vec<_> = own.runtime.pull(&name).await.collect().await;
+        assert!(steps.iter().any(Result::is_err), "{steps:?}");
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("config.json");
+        let auths = format!(r#"{{"auths": {{"{address}": {{"auth": "bWU6c2VjcmV0"}}}}}}"#);
+        std::fs::write(&file, auths).unwrap();
+        let allowed = own.with_registries(Some(file)).await;
+        let steps: Vec<_> = allowed.pull(&name).await.collect().await;
+        assert!(steps.iter().all(Result::is_ok), "{steps:?}");
+        assert!(allowed.image(&name).await.unwrap().is_some());
+        allowed.remove_image(&name).await.unwrap();
+    });
+}
+
+#[test]
 fn an_image_that_its_registry_lacks_is_no_such_image() {
     with_installation(async |own| {
         let name = format!("{}/small:2", registry::serve());

@@ -96,6 +96,7 @@ async fn an_engine_that_is_not_there_is_unreachable() {
         server: "test".to_owned(),
         network: "elevo-test".to_owned(),
         limits: HostLimits::default(),
+        registries: None,
     };
     let absent = DockerRuntime::connect(settings("absent"))
         .await
@@ -118,6 +119,7 @@ async fn settings_that_would_reach_into_what_is_not_ours_are_refused() {
             server: server.to_owned(),
             network: network.to_owned(),
             limits: HostLimits::default(),
+            registries: None,
         };
         match DockerRuntime::connect(settings).await {
             Err(Error::Refused { what, .. }) => what,

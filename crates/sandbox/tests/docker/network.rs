@@ -132,6 +132,7 @@ async fn with_resolver(own: &Installation, address: &str) -> Installation {
         server: own.server.clone(),
         network: format!("elevo-{}", own.server),
         limits: HostLimits::default(),
+        registries: None,
     };
     let runtime = DockerRuntime::connect(settings).await.unwrap();
     Installation {
@@ -168,6 +169,50 @@ fn two_sandboxes_do_not_reach_each_other() {
         let (address, _) = addresses(&own, &first).await;
         let targets = [(&*address, PORT), (PUBLIC, PORT)];
         assert_eq!(reached(&own, &targets).await, [format!("{PUBLIC}:{PORT}")]);
+    });
+}
+
+/// Docker itself answers such questions on a network that others made.
+#[test]
+fn a_sandbox_finds_out_no_name_of_another() {
+    with_installation(async |own| {
+        let _outside = Outside::new();
+        let own = with_resolver(&own, PRIVATE).await;
+        let first = own.start(&on_internet(own.spec("sleep 1000"))).await;
+        let (address, _) = addresses(&own, &first).await;
+        let name = own.inspect(&first).await.name.unwrap();
+        let name = name.trim_start_matches('/');
+        let short = &first.as_str()[..12];
+        let ask = |what: &str, whom: &str| format!("nslookup -timeout=1 -retry=1 {what} {whom};");
+        let asked = [name, short, &*address].map(|what| ask(what, "") + &ask(what, "127.0.0.11"));
+        let script = format!("cat /etc/resolv.conf; {} echo end", asked.concat());
+        // A sandbox that runs its command after the start has returned, as agents do.
+        let spec = on_internet(own.spec(&format!(
+            "until [ -e /tmp/go ]; do sleep 0.1; done; {script}"
+        )));
+        let id = own.start(&spec).await;
+        let engine = elevo_testkit::docker::host();
+        host(&[
+            "docker",
+            "--host",
+            &engine,
+            "exec",
+            id.as_str(),
+            "touch",
+            "/tmp/go",
+        ]);
+        own.ended(&id).await;
+        let seen = own.logs(&id).await;
+        assert!(
+            seen.starts_with(&format!("nameserver {PRIVATE}\n")),
+            "{seen}"
+        );
+        assert!(seen.ends_with("end\n"), "{seen}");
+        // It asks for the address itself, so an answer is what names it as one.
+        assert!(
+            !seen.contains("Name:") && !seen.contains("name ="),
+            "{seen}"
+        );
     });
 }
 
@@ -253,8 +298,28 @@ fn nothing_is_left_of_a_network_that_is_torn_down() {
     });
 }
 
+/// As `docker network create` with this option makes it.
 #[test]
-fn a_network_that_someone_else_made_is_not_used() {
+fn a_network_that_an_operator_made_is_used_and_stays() {
+    with_installation(async |own| {
+        let network = format!("elevo-{}", own.server);
+        let engine = elevo_testkit::docker::host();
+        let option = "com.docker.network.bridge.enable_icc=false";
+        let docker = ["docker", "--host", &engine, "network"];
+        host(&[&docker[..], &["create", "-o", option, &network]].concat());
+        let seen = own.output(&on_internet(own.spec("echo it runs"))).await;
+        let guarded = rules_of(&own).lines().count();
+        own.clean_up().await;
+        let left = host(&[&docker[..], &["ls", "--format", "{{.Name}}"]].concat());
+        host(&[&docker[..], &["rm", &network]].concat());
+        assert!(seen.contains("it runs"), "{seen}");
+        assert!(guarded > 0, "the network is not guarded");
+        assert!(left.lines().any(|name| name == network), "{left}");
+    });
+}
+
+#[test]
+fn a_network_on_which_containers_reach_each_other_is_not_used() {
     with_installation(async |own| {
         let network = format!("elevo-{}", own.server);
         let engine = elevo_testkit::docker::host();

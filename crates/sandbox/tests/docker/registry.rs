@@ -15,13 +15,19 @@ const LAYER: &str = "application/vnd.docker.image.rootfs.diff.tar.gzip";
 
 const UNKNOWN: &[u8] = br#"{"errors":[{"code":"MANIFEST_UNKNOWN","message":"manifest unknown"}]}"#;
 
-/// What the image `/small:1` is made of, by the end of its path.
+/// What the image `/small:1` is made of, by the end of its path; and the header
+/// that a request must have.
 #[derive(Debug)]
-struct Contents(Vec<(String, Vec<u8>)>);
+struct Contents(Vec<(String, Vec<u8>)>, Option<&'static str>);
 
 /// Serves until the process ends; where.
 pub(crate) fn serve() -> SocketAddr {
-    let contents = Arc::new(Contents::new());
+    serve_to(None)
+}
+
+/// The same for requests with this header `Authorization` only.
+pub(crate) fn serve_to(authorization: Option<&'static str>) -> SocketAddr {
+    let contents = Arc::new(Contents::new(authorization));
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
@@ -35,7 +41,7 @@ pub(crate) fn serve() -> SocketAddr {
 }
 
 impl Contents {
-    fn new() -> Self {
+    fn new(authorization: Option<&'static str>) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
         fs::write(path("file"), "in the image\n").unwrap();
@@ -63,12 +69,13 @@ impl Contents {
         fs::write(path("manifest"), &manifest).unwrap();
         let name = digest(&path("manifest"));
         let manifest = manifest.into_bytes();
-        Self(vec![
+        let parts = vec![
             ("/manifests/1".to_owned(), manifest.clone()),
             (format!("/manifests/{name}"), manifest),
             (format!("/blobs/{}", config.0), config.1),
             (format!("/blobs/{}", layer.0), layer.1),
-        ])
+        ];
+        Self(parts, authorization)
     }
 
     /// One request, then the connection ends.
@@ -77,9 +84,22 @@ impl Contents {
         let request = String::from_utf8(lines.next()?.ok()?).ok()?;
         let (method, rest) = request.split_once(' ')?;
         let path = rest.split(' ').next()?;
-        while lines.next()?.ok()? != b"\r" {}
+        let mut is_allowed = self.1.is_none();
+        loop {
+            let line = String::from_utf8(lines.next()?.ok()?).ok()?;
+            if line == "\r" {
+                break;
+            }
+            let (name, value) = line.split_once(':')?;
+            is_allowed |=
+                name.eq_ignore_ascii_case("authorization") && Some(value.trim()) == self.1;
+        }
         let found = self.0.iter().find(|(end, _)| path.ends_with(end));
         let (status, body) = match found {
+            _ if !is_allowed => (
+                "401 Unauthorized\r\nWWW-Authenticate: Basic realm=\"r\"",
+                UNKNOWN,
+            ),
             Some((_, body)) => ("200 OK", &**body),
             None if path == "/v2/" => ("200 OK", &b"{}"[..]),
             None => ("404 Not Found", UNKNOWN),

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::PathBuf;
 use std::process::{Command, id};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -100,6 +101,7 @@ impl Installation {
             server: server.clone(),
             network: format!("elevo-{server}"),
             limits,
+            registries: None,
         };
         Self {
             runtime: Arc::new(DockerRuntime::connect(settings).await.unwrap()),
@@ -110,6 +112,18 @@ impl Installation {
                 .await
                 .unwrap(),
         }
+    }
+
+    /// The runtime of this installation with credentials for registries.
+    pub(crate) async fn with_registries(&self, registries: Option<PathBuf>) -> DockerRuntime {
+        let settings = DockerSettings {
+            host: docker::host(),
+            server: self.server.clone(),
+            network: format!("elevo-{}", self.server),
+            limits: HostLimits::default(),
+            registries,
+        };
+        DockerRuntime::connect(settings).await.unwrap()
     }
 
     pub(crate) async fn clean_up(&self) {

@@ -329,6 +329,7 @@ impl Reader {
                 .text("DOCKER_HOST")
                 .unwrap_or("unix:///var/run/docker.sock".into()),
             docker_network: self.text("DOCKER_NETWORK"),
+            registries: self.path("REGISTRY_AUTH_FILE"),
             agent_binary: self.path("AGENT_BINARY"),
             sandbox_user: self.get("SANDBOX_USER", (1000, 1000), user),
             host_limits: self.host_limits(),

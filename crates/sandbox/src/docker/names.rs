@@ -1,0 +1,76 @@
+//! Hides the names of sandboxes from each other.
+//!
+//! On a network that it did not make by itself, Docker answers questions for names
+//! at 127.0.0.11 in every container, those for other containers of the network as
+//! well: by their name, and by their address. All sandboxes of an installation,
+//! whose owners may not know of each other, are on one network. Docker cannot be
+//! asked to leave this out, so a container is given the machine's resolvers in
+//! its `resolv.conf`, and rules in its network namespace drop packets to Docker's.
+
+use std::fs::{self, File};
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+
+use super::firewall;
+use crate::error::Result;
+
+/// The address at which Docker answers.
+const DOCKERS: &str = "127.0.0.11/32";
+/// Resolvers that a program asks, at most.
+const MOST: usize = 3;
+
+/// The network namespace of a container.
+#[derive(Debug)]
+pub(super) struct Namespace(File);
+
+impl Namespace {
+    /// That of a process.
+    pub(super) fn of(pid: u32) -> io::Result<Self> {
+        File::open(format!("/proc/{pid}/ns/net")).map(Self)
+    }
+
+    /// Drops all that is sent to Docker's resolver there.
+    pub(super) async fn shut_out_docker(&self) -> Result<()> {
+        let path = format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd());
+        let rules = format!("*filter\n-I OUTPUT 1 -d {DOCKERS} -j DROP\nCOMMIT\n");
+        firewall::restore_in(&path, rules).await
+    }
+}
+
+/// Writes a `resolv.conf` with these resolvers in place of Docker's. The file stays
+/// the same, since a container has it mounted.
+pub(super) fn write_resolvers(path: &Path, resolvers: &[IpAddr]) -> io::Result<()> {
+    let lines = usable(resolvers).map(|address| format!("nameserver {address}\n"));
+    let text = lines.collect::<String>() + "options ndots:0\n";
+    fs::write(path, text)
+}
+
+/// Whether a container could ask any of these.
+pub(super) fn has_usable(resolvers: &[IpAddr]) -> bool {
+    usable(resolvers).next().is_some()
+}
+
+/// The network has no IPv6.
+fn usable(resolvers: &[IpAddr]) -> impl Iterator<Item = &IpAddr> {
+    let reachable = |address: &&IpAddr| address.is_ipv4() && !address.is_loopback();
+    resolvers.iter().filter(reachable).take(MOST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_container_is_given_resolvers_that_it_can_reach() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("resolv.conf");
+        let resolvers = ["fd00::1", "127.0.0.1", "10.0.0.2", "10.0.0.3"];
+        let resolvers = resolvers.map(|address| address.parse().unwrap());
+        assert!(has_usable(&resolvers) && !has_usable(&resolvers[..2]));
+        write_resolvers(&path, &resolvers).unwrap();
+        let expected = "nameserver 10.0.0.2\nnameserver 10.0.0.3\noptions ndots:0\n";
+        assert_eq!(fs::read_to_string(path).unwrap(), expected);
+    }
+}
