@@ -22,7 +22,7 @@ use crate::server::{Server, proportional};
 const SILENT: usize = 2000;
 /// Uploads that stop after their first bytes.
 const STALLED: usize = 500;
-/// Requests with methods that nobody knows.
+/// Requests with methods that HTTP does not have.
 const ODD: usize = 1000;
 /// Streams of one honest client.
 const STREAMS: usize = 256;

@@ -56,7 +56,7 @@ pub struct Config {
     pub host_limits: elevo_sandbox::HostLimits,
     /// What sandboxes reach if they don't say.
     pub default_network: NetworkMode,
-    /// What sandboxes may reach.
+    /// The networks that sandboxes may have.
     pub networks: Vec<NetworkMode>,
     /// The runtime of containers, if not the engine's own.
     pub default_runtime: Option<String>,
@@ -219,7 +219,7 @@ pub struct Limits {
     pub connections: u32,
     /// What ordinary keys may do in a minute, and have at a time.
     pub key: elevo_catalog::KeyLimits,
-    /// Limits of a tenant that has none of its own.
+    /// Limits of tenants that have no other ones.
     pub tenant: elevo_catalog::TenantLimits,
     /// The size of an archive that is sent to the server.
     pub max_archive: u64,

@@ -147,6 +147,7 @@ fn routes() -> OpenApiRouter<Shared> {
         .routes(routes!(keys::create, keys::list))
         .routes(routes!(keys::revoke))
         .routes(routes!(keys::create_agent, keys::list_agents))
+        .routes(routes!(keys::end_agent))
         .routes(routes!(keys::create_tenant, keys::list_tenants))
         .routes(routes!(keys::change_tenant))
         .routes(routes!(events::events))

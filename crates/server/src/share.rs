@@ -125,8 +125,8 @@ impl Shares {
         }
     }
 
-    /// Runs a closure of a tenant that blocks, to its end whatever becomes of the
-    /// caller.
+    /// Runs a closure of a tenant that blocks. It goes on to its end if the caller
+    /// goes away.
     pub(crate) async fn blocking<T: Send + 'static>(
         &self,
         tenant: TenantId,

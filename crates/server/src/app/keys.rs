@@ -138,6 +138,27 @@ impl App {
         Ok(agent_out(agent))
     }
 
+    /// Ends an agent: all its keys are revoked. Its name stays in the history of
+    /// projects.
+    pub(crate) async fn end_agent(&self, who: &Principal, id: &str) -> Result<()> {
+        who.needs(Scope::Keys)?;
+        if who.agent.is_some() {
+            let message = "a key that is bound to an agent ends no agent";
+            return Err(Failure::new(ErrorCode::Forbidden, message));
+        }
+        let found = self.catalog.agent(who.tenant, id).await?;
+        found.ok_or_else(|| no_agent(id))?;
+        let keys = self.catalog.keys(who.tenant).await?;
+        let own = keys.iter().filter(|key| key.agent.as_deref() == Some(id));
+        for key in own.filter(|key| key.revoked.is_none()) {
+            self.catalog
+                .revoke_key(who.tenant, &key.id, clock::now())
+                .await?;
+        }
+        self.revocations.send_modify(|count| *count += 1);
+        Ok(())
+    }
+
     pub(crate) async fn agents(&self, who: &Principal) -> Result<api::AgentList> {
         who.needs(Scope::Keys)?;
         let agents = self.catalog.agents(who.tenant).await?.into_iter();

@@ -119,8 +119,8 @@ impl Tenants {
         self.blocking(tenant, move || work(&workspaces)).await
     }
 
-    /// Runs something of a tenant that blocks, to its end whatever becomes of the
-    /// caller.
+    /// Runs a closure of a tenant that blocks. It goes on to its end if the caller
+    /// goes away.
     pub(crate) async fn blocking<T: Send + 'static>(
         &self,
         tenant: TenantId,
@@ -179,8 +179,8 @@ impl App {
     }
 }
 
-/// Runs something of the server itself that blocks, to its end whatever becomes of
-/// the caller.
+/// Runs a closure of the server itself that blocks. It goes on to its end if the
+/// caller goes away.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {

@@ -425,7 +425,7 @@ impl Collected<'_> {
         for byte in data.iter().take(room) {
             self.cost += cost(*byte);
             if self.cost > self.counted && !self.count_more() {
-                // What comes later does not fit either.
+                // Later output does not fit either.
                 self.room = fits as u64;
                 break;
             }

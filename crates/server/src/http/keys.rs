@@ -82,6 +82,24 @@ pub(super) async fn list_agents(
     Ok(Json(shared.app.agents(&who).await?))
 }
 
+/// End an agent: revoke all its keys
+///
+/// Streams and terminals of these keys end, and its workspaces are no longer
+/// synchronised. The agent stays as the author of what it has merged, and may be
+/// given a new key.
+#[utoipa::path(
+    delete, path = "/api/v1/agents/{id}", tag = "keys", params(("id" = String, Path)),
+    responses((status = 204), (status = "4XX", body = api::ErrorEnvelope))
+)]
+pub(super) async fn end_agent(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Path(id): Path<String>,
+) -> Answer<StatusCode> {
+    shared.app.end_agent(&who, &id).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
 /// Add a tenant
 #[utoipa::path(
     post, path = "/api/v1/tenants", tag = "keys",

@@ -106,7 +106,7 @@ async fn bodies_of_one_tenant_take_bounded_memory() {
         asked.send().await.unwrap().status() == 503
     })
     .await;
-    // Small bodies go on, and the other tenant has a share of its own.
+    // Small bodies go on, and the share of the other tenant is free.
     let change = json!({"files": [{"path": "a", "content": "a"}]});
     let path = format!("/api/v1/projects/{project}/apply");
     service.expect(Method::POST, &path, Some(change), 200).await;

@@ -208,3 +208,29 @@ async fn another_api_key_in_the_settings_revokes_the_former_one() {
     service.expect_as(KEY, Method::GET, url, None, 401).await;
     assert!(service.logged("API_KEY is a key that was revoked"));
 }
+
+#[tokio::test]
+async fn an_agent_that_is_ended_has_no_key_left() {
+    let service = Service::start_without_engine(&[]);
+    let (id, _) = agent(&service, "guest").await;
+    let keys = [
+        key(&service, json!({"agent": id, "scopes": ["projects:read"]})).await,
+        key(&service, json!({"agent": id, "scopes": ["projects:read"]})).await,
+    ];
+    let other = key(&service, json!({"scopes": ["projects:read"]})).await;
+    let url = format!("/api/v1/agents/{id}");
+    service.expect(Method::DELETE, &url, None, 204).await;
+    for key in keys {
+        service
+            .expect_as(&key.secret, Method::GET, "/api/v1/projects", None, 401)
+            .await;
+    }
+    service
+        .expect_as(&other.secret, Method::GET, "/api/v1/projects", None, 200)
+        .await;
+    // It may have a new key.
+    let again = key(&service, json!({"agent": id, "scopes": ["projects:read"]})).await;
+    service
+        .expect_as(&again.secret, Method::GET, "/api/v1/projects", None, 200)
+        .await;
+}
