@@ -2,7 +2,7 @@
 //! made the head by compare-and-swap, with versions and reviews.
 //!
 //! Objects first, head last: a server that ends in between leaves snapshots
-//! that nobody refers to, and a head as it was. The transaction checks all that a
+//! without a reference, and the former head. The transaction checks all that a
 //! landing was computed from (head, policy, base of the workspace, reviews), so
 //! any number of servers may do this at once, and a policy that was set binds
 //! every landing after it.
