@@ -106,6 +106,7 @@ pub(crate) fn run(args: &Up) -> anyhow::Result<ExitCode> {
         }
         .into());
     }
+    elevo_server::keep_private();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;

@@ -289,7 +289,7 @@ const SETTINGS: &[(&str, &str)] = &[
     ),
     (
         "SANDBOX_USER",
-        "UID:GID of everything in sandboxes [1000:1000]",
+        "UID:GID of everything in sandboxes, no person's [64000:64000]",
     ),
     (
         "SANDBOX_CONNECTIONS",

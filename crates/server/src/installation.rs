@@ -142,9 +142,8 @@ impl Installation {
         };
         let opening = tokio::task::spawn_blocking(move || -> anyhow::Result<LocalStore> {
             if let Some(parent) = path.parent() {
-                // Sandboxes see directories below, so others may pass through.
                 let mut builder = fs::DirBuilder::new();
-                builder.recursive(true).mode(0o711).create(parent)?;
+                builder.recursive(true).mode(0o700).create(parent)?;
             }
             let store = match elevo_store_local::is_store(&path)? {
                 true => LocalStore::open(&path, &options),

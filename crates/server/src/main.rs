@@ -77,6 +77,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if arguments.check {
         return Ok(writeln!(std::io::stdout(), "the settings can be used")?);
     }
+    elevo_server::keep_private();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;

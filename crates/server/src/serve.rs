@@ -1,9 +1,8 @@
 //! The server as a whole: from settings to listening, and to a graceful end.
 
 use std::fs::{self, File};
-use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,6 +25,7 @@ use crate::config::Config;
 use crate::http::{self, RateLimits, Shared};
 use crate::installation::Installation;
 use crate::listen::{Certificate, Door};
+use crate::privacy::{close, private_directory};
 use crate::room::Room;
 use crate::{clock, descriptors, jobs};
 
@@ -272,20 +272,20 @@ async fn open_audit(config: &Config) -> anyhow::Result<Arc<Audit>> {
 /// Makes the directories, and puts the agent where containers see it.
 fn prepare(config: &Config) -> anyhow::Result<()> {
     let data = &config.data_dir;
-    let private = |path: &Path| -> io::Result<()> {
-        fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o711)
-            .create(path)
-    };
     for path in [
         data.clone(),
         config.workspace_root.clone(),
         data.join("run"),
-        data.join("run/agents"),
-        data.join("agent"),
     ] {
-        private(&path).with_context(|| format!("cannot make {}", path.display()))?;
+        let made = private_directory(&path);
+        made.with_context(|| format!("cannot make {}", path.display()))?;
+    }
+    let store = data.join("store");
+    close(&store).with_context(|| format!("cannot close {}", store.display()))?;
+    // Containers see these two by mounts, with these modes.
+    for path in [data.join("run/agents"), data.join("agent")] {
+        let made = fs::create_dir_all(&path);
+        made.with_context(|| format!("cannot make {}", path.display()))?;
     }
     fs::set_permissions(data.join("run/agents"), fs::Permissions::from_mode(0o755))?;
     fs::set_permissions(data.join("agent"), fs::Permissions::from_mode(0o755))?;

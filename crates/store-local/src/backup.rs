@@ -19,8 +19,9 @@ mod files;
 pub(crate) mod list;
 mod restore;
 
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File};
 use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 
@@ -141,7 +142,10 @@ impl LocalStore {
         if !self.is_writable() {
             return Err(BackupError::ReadOnly);
         }
-        fs::create_dir_all(backups).map_err(BackupError::io("make", backups))?;
+        private()
+            .recursive(true)
+            .create(backups)
+            .map_err(BackupError::io("make", backups))?;
         self.check_apart(backups)?;
         let _lock = lock(backups)?;
         let earlier = all(backups)?.pop();
@@ -172,7 +176,9 @@ impl LocalStore {
             return Err(BackupError::ReadOnly);
         }
         self.check_apart(directory.parent().unwrap_or(directory))?;
-        fs::create_dir(directory).map_err(BackupError::io("make", directory))?;
+        private()
+            .create(directory)
+            .map_err(BackupError::io("make", directory))?;
         let turn = self.backing_up.lock();
         let _turn = turn.unwrap_or_else(PoisonError::into_inner);
         let checkpoint = self.directory().join(CHECKPOINT);
@@ -355,4 +361,12 @@ fn prune(backups: &Path, keep: usize) -> Result<Vec<PathBuf>, BackupError> {
         remove(&unfinished)?;
     }
     Ok(old)
+}
+
+/// Makes directories that only their owner enters: a backup has the files of all
+/// tenants in it.
+fn private() -> DirBuilder {
+    let mut builder = DirBuilder::new();
+    builder.mode(0o700);
+    builder
 }

@@ -204,6 +204,24 @@ impl Workspaces {
         self.make(record, None, progress)
     }
 
+    /// Makes a workspace whose files belong to another user than those of the
+    /// others.
+    pub fn create_owned(
+        &self,
+        id: &WorkspaceId,
+        base: SnapshotId,
+        created: Timestamp,
+        limit: Option<u64>,
+        owner: Owner,
+        progress: &Progress,
+    ) -> Result<PathBuf> {
+        let record = Record {
+            owner: Some(owner),
+            ..self.new_record(id, base, created, limit)
+        };
+        self.make(record, None, progress)
+    }
+
     fn new_record(
         &self,
         id: &WorkspaceId,

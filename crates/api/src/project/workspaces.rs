@@ -22,6 +22,10 @@ pub struct CreateWorkspace {
     /// What can be written to it, such as `2g`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk: Option<String>,
+    /// The user of the server's machine who works in it by its path, by number
+    /// or name; no other user can. Without one only the server's user can.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
     /// Whether nothing can be written; as the policy says by default.
     #[serde(default)]
     pub read_only: bool,
@@ -90,6 +94,10 @@ pub struct Workspace {
     /// Its directory on the server's machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
+    /// Number of the user of the server's machine who can work in it by its
+    /// path, if one was named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<u32>,
     /// The sandbox it is in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<String>,

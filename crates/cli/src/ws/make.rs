@@ -64,6 +64,10 @@ pub(super) struct Create {
     #[arg(long, requires = "project")]
     name: Option<String>,
 
+    /// The user of the server's machine who works in it, by name or number
+    #[arg(long, value_name = "USER", requires = "project")]
+    owner: Option<String>,
+
     #[command(flatten)]
     on: OnProject,
 
@@ -85,6 +89,7 @@ impl Create {
             name: self.name,
             snapshot: self.revision,
             disk: self.limit,
+            owner: self.owner,
         };
         served::create(&self.at, global, wish)
     }

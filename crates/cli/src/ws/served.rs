@@ -283,6 +283,7 @@ pub(super) struct Wish {
     pub(super) name: Option<String>,
     pub(super) snapshot: Option<String>,
     pub(super) disk: Option<u64>,
+    pub(super) owner: Option<String>,
 }
 
 /// Makes a workspace on a project, and prints its directory.
@@ -297,6 +298,7 @@ pub(super) fn create(at: &Where, global: &Global, wish: Wish) -> anyhow::Result<
             name: wish.name,
             snapshot,
             disk: wish.disk.map(|bytes| bytes.to_string()),
+            owner: wish.owner,
             read_only: on.read_only,
             sync: on.sync.map(Into::into).unwrap_or_default(),
         };

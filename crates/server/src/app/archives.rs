@@ -9,6 +9,7 @@ use elevo_archive::{Limits, Received};
 use elevo_core::{ErrorCode, Name};
 use elevo_engine::{CommitInfo, ImportOptions, Loss, Progress, Repository};
 use elevo_objects::SnapshotId;
+use elevo_workspace::Owner;
 use futures::executor::block_on;
 
 use crate::app::files::{info, losses_out};
@@ -48,7 +49,7 @@ impl App {
         out: W,
     ) -> Result<impl Future<Output = Result<()>> + Send + use<W>> {
         who.needs(Scope::Files)?;
-        let (root, path) = self.archive_place(who, id, path).await?;
+        let (root, path, _) = self.archive_place(who, id, path).await?;
         let pack = move || Ok(archive::pack(&root, &path, out)?);
         let turn = self.homes.shares.packing(who.tenant).await?;
         Ok(turn.run(pack))
@@ -64,11 +65,9 @@ impl App {
     ) -> Result<u64> {
         who.needs(Scope::Files)?;
         who.needs(Scope::SandboxesWrite)?;
-        let (root, path) = self.archive_place(who, id, path).await?;
+        let (root, path, owner) = self.archive_place(who, id, path).await?;
         let rules = Rules {
-            owner: rustix::process::geteuid()
-                .is_root()
-                .then_some(self.config.sandbox_user),
+            owner: owner.map(|owner| (owner.uid, owner.gid)),
             limit: self.config.limits.max_archive,
         };
         let unpacking = move || Ok(archive::unpack(&root, &path, from, rules)?);
@@ -80,16 +79,18 @@ impl App {
         who: &Principal,
         id: &str,
         path: &str,
-    ) -> Result<(PathBuf, PathBuf)> {
+    ) -> Result<(PathBuf, PathBuf, Option<Owner>)> {
         let sandbox = self.visible(who, id).await?;
         let relative = archive::relative(path);
         let relative =
             relative.ok_or_else(|| Failure::invalid("`path` leads out of the workspace"))?;
         let workspace = parts::workspace_id(&sandbox.workspace)?;
         let root = self.homes.with(sandbox.tenant, move |workspaces| {
-            Ok(workspaces.path(&workspace)?)
+            let owner = workspaces.get(&workspace)?.owner;
+            Ok((workspaces.path(&workspace)?, owner))
         });
-        Ok((root.await?, relative))
+        let (root, owner) = root.await?;
+        Ok((root, relative, owner))
     }
 }
 

@@ -94,6 +94,7 @@ impl App {
                     agent: project.agent.clone(),
                     name: wish.name.clone(),
                     snapshot: project.snapshot.clone(),
+                    owner: None,
                     disk: None,
                     read_only: project.read_only,
                     sync: project.sync,

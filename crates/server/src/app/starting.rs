@@ -8,7 +8,7 @@ use elevo_catalog::{EventKind, Sandbox, SandboxChange, Workspace};
 use elevo_core::{ErrorCode, SandboxState};
 use elevo_engine::Progress;
 use elevo_sandbox::{ContainerId, ContainerSpec, Mount, Network, User};
-use elevo_workspace::{Binding, Slot};
+use elevo_workspace::{Binding, Owner, Slot};
 use tracing::Instrument;
 
 use crate::app::kept::Kept;
@@ -51,6 +51,9 @@ pub(super) struct Places {
     binding: Option<Binding>,
     /// Whether these are empty, and are filled once the container runs.
     is_slot: bool,
+    /// The user that the files belong to, if that is not the setting's: they may
+    /// be older than it.
+    owner: Option<Owner>,
 }
 
 impl Places {
@@ -61,6 +64,7 @@ impl Places {
             read_only: false,
             binding: None,
             is_slot: true,
+            owner: None,
         }
     }
 }
@@ -182,6 +186,13 @@ impl App {
             let message = "what can only be read is not shown in a container that runs";
             return Err(Failure::new(ErrorCode::SandboxStartFailed, message));
         }
+        if places
+            .owner
+            .is_some_and(|owner| owner != self.sandbox_user())
+        {
+            let message = "the files belong to another user than a container that runs";
+            return Err(Failure::new(ErrorCode::SandboxStartFailed, message));
+        }
         self.fill_slot(id, places).await?;
         match self.links.get(id) {
             Some(_) => Ok(()),
@@ -244,15 +255,17 @@ impl App {
                 true => Some(workspaces.bind(&id)?),
                 false => None,
             };
+            let record = workspaces.get(&id)?;
             Ok(Places {
                 files: match &binding {
                     Some(binding) => binding.source().to_owned(),
                     None => files,
                 },
                 home,
-                read_only: workspaces.get(&id)?.read_only,
+                read_only: record.read_only,
                 binding,
                 is_slot: false,
+                owner: record.owner,
             })
         });
         made.await
@@ -281,6 +294,12 @@ impl App {
         Ok(())
     }
 
+    /// The user of new sandboxes.
+    fn sandbox_user(&self) -> Owner {
+        let (uid, gid) = self.config.sandbox_user;
+        Owner { uid, gid }
+    }
+
     pub(super) fn container_spec(
         &self,
         id: &str,
@@ -288,7 +307,7 @@ impl App {
         places: &Places,
         token: &SandboxToken,
     ) -> ContainerSpec {
-        let (uid, gid) = self.config.sandbox_user;
+        let Owner { uid, gid } = places.owner.unwrap_or(self.sandbox_user());
         let mut env = spec.envs.clone();
         let server = format!("unix://{SOCKET_DIR}/agent.sock");
         env.entry("HOME".into()).or_insert(HOME.into());

@@ -189,7 +189,7 @@ impl Places {
         })?;
         for path in [&self.data, &self.workspaces] {
             let mut builder = DirBuilder::new();
-            let made = builder.recursive(true).mode(0o711).create(path);
+            let made = builder.recursive(true).mode(0o700).create(path);
             made.map_err(RestoreError::io(path))?;
         }
         self.copy_files(backup, &manifest, progress)?;
@@ -300,7 +300,7 @@ impl Places {
 fn copy(from: &Path, to: &Path) -> Result<manifest::Listed, RestoreError> {
     if let Some(directory) = to.parent() {
         let mut builder = DirBuilder::new();
-        let made = builder.recursive(true).mode(0o711).create(directory);
+        let made = builder.recursive(true).mode(0o700).create(directory);
         made.map_err(RestoreError::io(directory))?;
     }
     files::copy(from, to, u64::MAX).map_err(RestoreError::io(to))

@@ -331,7 +331,7 @@ impl Reader {
             docker_network: self.text("DOCKER_NETWORK"),
             registries: self.path("REGISTRY_AUTH_FILE"),
             agent_binary: self.path("AGENT_BINARY"),
-            sandbox_user: self.get("SANDBOX_USER", (1000, 1000), user),
+            sandbox_user: self.get("SANDBOX_USER", (64000, 64000), user),
             host_limits: self.host_limits(),
             default_network: self.get("DEFAULT_NETWORK", NetworkMode::Internet, network),
             networks: self.get(

@@ -239,7 +239,7 @@ async fn archives_go_in_and_out() {
                 "cat in/dir/file && echo more >> in/dir/file && stat -c %u in in/dir/file"
             )
             .await,
-        "content1000\n1000\n"
+        "content64000\n64000\n"
     );
     let got = service
         .request(Method::GET, &archive("in/dir"))

@@ -1,8 +1,6 @@
 //! A server of its own for each test, and nothing left of it afterwards.
 
-use std::fs::Permissions;
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -125,9 +123,6 @@ impl Service {
     ) {
         let mut config = Config::read(None, self.settings.clone()).unwrap();
         change(&mut config);
-        // A process of a simulated container walks the path to its files.
-        let root = self.data.parent().unwrap();
-        std::fs::set_permissions(root, Permissions::from_mode(0o711)).unwrap();
         let runtime = Arc::new(engine.runtime("sim"));
         let mut server = Server::start_on(config.clone(), runtime.clone()).await;
         for _ in 0..300 {
@@ -142,6 +137,13 @@ impl Service {
             }
         }
         let server = server.unwrap();
+        // A process of a simulated container has no mounts: it walks the path to its
+        // files, which the server keeps to itself.
+        let data = &self.data;
+        let above = data.parent().unwrap();
+        for path in [above, data, &data.join("workspaces"), &data.join("run")] {
+            let_through(path, config.sandbox_user.0);
+        }
         self.url = format!("http://{}", server.addresses().api);
         self.metrics = format!("http://{}", server.addresses().metrics);
         self.here = Some(server);
@@ -481,6 +483,26 @@ impl Drop for Service {
             let _ = Command::new("umount").arg("-l").arg(mount).status();
         }
     }
+}
+
+/// Lets a user pass through a directory, by an entry in its access list, which a
+/// server that starts again leaves there.
+fn let_through(directory: &Path, uid: u32) {
+    let mut list = 2_u32.to_le_bytes().to_vec();
+    let entries = [
+        (1, 7, !0),
+        (2, 1, uid),
+        (4, 0, !0),
+        (16, 1, !0),
+        (32, 0, !0),
+    ];
+    for (tag, rights, id) in entries {
+        list.extend(u16::to_le_bytes(tag));
+        list.extend(u16::to_le_bytes(rights));
+        list.extend(u32::to_le_bytes(id));
+    }
+    let flags = rustix::fs::XattrFlags::empty();
+    rustix::fs::setxattr(directory, "system.posix_acl_access", &list, flags).unwrap();
 }
 
 pub(crate) fn mounts_below(path: &Path) -> Vec<String> {

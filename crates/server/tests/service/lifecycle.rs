@@ -26,7 +26,7 @@ async fn a_sandbox_runs_commands_and_leaves_nothing() {
             "id -u; pwd; echo $HOME $COLOUR; touch /workspace/f ~/g /tmp/h && echo written",
         )
         .await;
-    assert_eq!(seen, "1000\n/workspace\n/home/agent blue\nwritten\n");
+    assert_eq!(seen, "64000\n/workspace\n/home/agent blue\nwritten\n");
     let refused = service.run_in(id, "touch /etc/passwd || touch /new").await;
     assert_ne!(refused["exitCode"], 0, "{refused}");
     let hidden = service

@@ -28,6 +28,7 @@ mod idempotency;
 mod installation;
 mod keys;
 mod lifecycle;
+mod local_users;
 mod lost;
 mod metrics;
 mod moves;

@@ -50,7 +50,7 @@ async fn a_warm_sandbox_is_like_any_other() {
         )
         .await;
     let expected =
-        format!("1000\n/workspace\n{id}\n/home/agent blue\n/home/agent:\n\n/workspace:\n");
+        format!("64000\n/workspace\n{id}\n/home/agent blue\n/home/agent:\n\n/workspace:\n");
     assert_eq!(seen, expected);
     let big = service.run_in(&id, "head -c 100m /dev/zero > big").await;
     assert_ne!(big["exitCode"], 0, "the disk is limited: {big}");

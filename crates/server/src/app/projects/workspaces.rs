@@ -11,6 +11,7 @@ use elevo_core::{ErrorCode, TenantId, TreePath};
 use elevo_engine::{Progress, StateTree};
 use elevo_objects::{Entry, SnapshotId};
 use elevo_policy::{Access, View};
+use elevo_workspace::Owner;
 
 use super::PageQuery;
 use crate::app::files::{info, own_info};
@@ -19,6 +20,7 @@ use crate::app::keys::check_name;
 use crate::app::{App, Once, Principal, parts, spec};
 use crate::clock;
 use crate::failure::{Failure, Result, short};
+use crate::owners;
 
 /// The row of a workspace that is to be made.
 #[derive(Clone, Debug)]
@@ -64,10 +66,14 @@ impl App {
             }
             self.forget_workspace(&row).await?;
         }
+        let owner = wish.owner.as_deref().map(owners::find).transpose()?;
         let new = self.new_workspace(who, &wish, id).await?;
+        if owner.is_some() {
+            check_owned(&new.row)?;
+        }
         self.catalog.add_workspace(&new.row).await?;
         let row = new.row;
-        let made = self.make_directory(&row, limit).await;
+        let made = self.make_directory(&row, limit, owner).await;
         if let Err(failure) = made {
             self.forget_workspace(&row).await?;
             return Err(failure);
@@ -192,14 +198,22 @@ impl App {
         Kept::of(&repository, tree.commit(info).await?).await
     }
 
-    async fn make_directory(&self, row: &Workspace, limit: Option<u64>) -> Result<PathBuf> {
+    async fn make_directory(
+        &self,
+        row: &Workspace,
+        limit: Option<u64>,
+        owner: Option<Owner>,
+    ) -> Result<PathBuf> {
         let id = parts::workspace_id(&row.id)?;
         let (base, created, read_only) = (row.base, row.created, row.read_only);
         let made = self.homes.with(row.tenant, move |workspaces| {
             let progress = Progress::new();
-            Ok(match read_only {
-                true => workspaces.create_read_only(&id, base, created, limit, &progress)?,
-                false => workspaces.create(&id, base, created, limit, &progress)?,
+            Ok(match (read_only, owner) {
+                (true, _) => workspaces.create_read_only(&id, base, created, limit, &progress)?,
+                (false, None) => workspaces.create(&id, base, created, limit, &progress)?,
+                (false, Some(owner)) => {
+                    workspaces.create_owned(&id, base, created, limit, owner, &progress)?
+                }
             })
         });
         made.await
@@ -392,26 +406,42 @@ impl App {
         }
     }
 
+    /// The directory of a workspace, if it has one, and the user who was named
+    /// for it, who can reach the directory from now on.
+    async fn place_of(&self, row: &Workspace) -> Result<Option<(PathBuf, Option<Owner>)>> {
+        let id = parts::workspace_id(&row.id)?;
+        let (uid, gid) = self.config.sandbox_user;
+        let tops = [&self.config.data_dir, &self.config.workspace_root].map(Clone::clone);
+        let place = self.homes.with(row.tenant, move |workspaces| {
+            let path = match workspaces.path(&id) {
+                // It is being made or resumed, or its making was cut off.
+                Err(elevo_workspace::Error::NotFound(_) | elevo_workspace::Error::Parked(_)) => {
+                    return Ok(None);
+                }
+                path => path?,
+            };
+            let owner = workspaces.get(&id)?.owner;
+            let owner = owner.filter(|owner| *owner != Owner { uid, gid });
+            if let Some(owner) = owner {
+                for top in tops {
+                    let top = top.canonicalize().unwrap_or(top);
+                    owners::let_through(&path, &top, owner.uid).map_err(|error| not_let(&error))?;
+                }
+            }
+            Ok(Some((path, owner)))
+        });
+        place.await
+    }
+
     pub(crate) async fn workspace_out(&self, row: &Workspace) -> Result<api::Workspace> {
         let sandbox = self.catalog.sandbox_of_workspace(row.tenant, &row.id);
         let sandbox = sandbox.await?;
-        let path = match row.state {
-            WorkspaceState::Live => {
-                let id = parts::workspace_id(&row.id)?;
-                let path = self.homes.with(row.tenant, move |workspaces| {
-                    match workspaces.path(&id) {
-                        // It is being made or resumed, or its making was cut off.
-                        Err(
-                            elevo_workspace::Error::NotFound(_) | elevo_workspace::Error::Parked(_),
-                        ) => Ok(None),
-                        path => Ok(Some(path?)),
-                    }
-                });
-                let path = path.await?;
-                path.map(|path| path.to_string_lossy().into_owned())
-            }
+        let place = match row.state {
+            WorkspaceState::Live => self.place_of(row).await?,
             _ => None,
         };
+        let (path, owner) = place.unzip();
+        let path = path.map(|path| path.to_string_lossy().into_owned());
         let sync = serde_json::from_value(row.sync.clone());
         Ok(api::Workspace {
             id: row.id.clone(),
@@ -423,6 +453,7 @@ impl App {
                 _ => api::WorkspaceState::Live,
             },
             path,
+            owner: owner.flatten().map(|owner| owner.uid),
             sandbox: sandbox.map(|sandbox| sandbox.id),
             synced: row.synced.to_string(),
             read_only: row.read_only,
@@ -432,6 +463,28 @@ impl App {
             created_at: clock::text(row.created),
             updated_at: clock::text(row.updated),
         })
+    }
+}
+
+/// Refuses an owner for a workspace that cannot have one.
+fn check_owned(row: &Workspace) -> Result<()> {
+    if !rustix::process::geteuid().is_root() {
+        let message = "`owner` needs a server that runs as root";
+        return Err(Failure::new(ErrorCode::ResourceRefused, message));
+    }
+    match row.read_only {
+        true => Err(Failure::invalid(
+            "a workspace that is only read is shared, and has no `owner`",
+        )),
+        false => Ok(()),
+    }
+}
+
+fn not_let(error: &std::io::Error) -> Failure {
+    let message = "the file system of the workspaces has no access lists, which `owner` needs";
+    match error.raw_os_error() == Some(rustix::io::Errno::NOTSUP.raw_os_error()) {
+        true => Failure::new(ErrorCode::ResourceRefused, message),
+        false => Failure::internal(error),
     }
 }
 

@@ -250,7 +250,7 @@ async fn files_with_setuid_or_capabilities_give_none(runtime: Runtime) {
     assert_eq!(arena.attack(made).await, "made\n");
     for file in ["setuid", "capable"] {
         let seen = arena.attack(&format!("/workspace/{file} who")).await;
-        assert_eq!(seen, "1000 1000 000000000\n", "{file}");
+        assert_eq!(seen, "64000 64000 000000000\n", "{file}");
     }
     // What the image has of these.
     let seen = arena
@@ -260,7 +260,7 @@ async fn files_with_setuid_or_capabilities_give_none(runtime: Runtime) {
     let chown = arena
         .attack("cp probe own; chown 0 own 2>/dev/null; chmod 6755 own; ./own who")
         .await;
-    assert_eq!(chown, "1000 1000 000000000\n");
+    assert_eq!(chown, "64000 64000 000000000\n");
     let config = docker(&[
         "inspect",
         "--format",
