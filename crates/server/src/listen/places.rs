@@ -6,15 +6,20 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use elevo_core::ErrorCode;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
+use crate::clock;
 use crate::failure::{Failure, Result};
 
 /// Connections without a key that an address has at a time; more of them wait.
 const PER_ADDRESS: usize = 64;
+/// A client that has sent nothing for so long is no client that opens many
+/// connections at once.
+const TIME_TO_SHOW_A_KEY: Duration = Duration::from_secs(1);
 /// Connections that a key has at a time.
 const PER_KEY: usize = 512;
 
@@ -38,6 +43,7 @@ struct State {
 #[derive(Debug)]
 struct Stranger {
     address: IpAddr,
+    since: Instant,
     shared: Arc<Shared>,
 }
 
@@ -110,6 +116,7 @@ impl Places {
             let address = network(address);
             let stranger = Stranger {
                 address,
+                since: clock::instant(),
                 shared: shared.clone(),
             };
             state.strangers.insert(number, stranger);
@@ -135,9 +142,10 @@ impl Places {
 }
 
 impl State {
-    /// Has a stranger make way who is not being answered: the oldest of the
-    /// address that has most.
+    /// Has a stranger make way who is not being answered: the oldest of all if it
+    /// had time to show a key, or else the oldest of the address that has most.
     fn evict(&mut self) -> bool {
+        let now = clock::instant();
         let idle = self.strangers.iter().filter(|(_, stranger)| {
             stranger.shared.at_work.load(Ordering::Acquire) == 0
                 && !stranger.shared.evicted.is_cancelled()
@@ -146,8 +154,11 @@ impl State {
             let address = self.addresses.get(&stranger.address);
             address.map_or(0, |address| address.count)
         };
-        let rank =
-            |(number, stranger): &(&u64, &Stranger)| (count(stranger), std::cmp::Reverse(**number));
+        let rank = |(number, stranger): &(&u64, &Stranger)| {
+            let is_slow = now.duration_since(stranger.since) >= TIME_TO_SHOW_A_KEY;
+            let count = if is_slow { usize::MAX } else { count(stranger) };
+            (count, std::cmp::Reverse(**number))
+        };
         let Some((number, _)) = idle.max_by_key(rank) else {
             return false;
         };
@@ -295,8 +306,6 @@ fn network(address: IpAddr) -> IpAddr {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     fn address(last: u8) -> Option<IpAddr> {
@@ -328,6 +337,18 @@ mod tests {
         );
         drop((honest, crowd, new));
         assert!(is_empty(&places));
+    }
+
+    #[test]
+    fn many_new_connections_of_one_address_stay_beside_silent_ones() {
+        let places = Places::new(8);
+        let silent: Vec<_> = (2..6).map(|n| places.take(address(n)).unwrap()).collect();
+        for stranger in places.state().strangers.values_mut() {
+            stranger.since -= TIME_TO_SHOW_A_KEY;
+        }
+        let honest: Vec<_> = (0..8).map(|_| places.take(address(1)).unwrap()).collect();
+        assert!(silent.iter().all(is_evicted));
+        assert!(!honest.iter().any(is_evicted));
     }
 
     #[test]
