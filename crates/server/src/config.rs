@@ -289,7 +289,7 @@ const SETTINGS: &[(&str, &str)] = &[
     ),
     (
         "SANDBOX_USER",
-        "UID:GID of everything in sandboxes, no person's [64000:64000]",
+        "UID:GID of everything in sandboxes, no person's [64000:64000, or without root the server's own]",
     ),
     (
         "SANDBOX_CONNECTIONS",

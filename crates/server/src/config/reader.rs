@@ -274,6 +274,17 @@ impl Reader {
         }
     }
 
+    /// The user of everything in sandboxes.
+    fn sandbox_user(&mut self) -> (u32, u32) {
+        let own = rustix::process::geteuid();
+        let own = (own.as_raw(), rustix::process::getegid().as_raw());
+        let chosen = self.get("SANDBOX_USER", user_by_default(own), user);
+        if let Err(problem) = check_user(own, chosen) {
+            self.problems.push(problem);
+        }
+        chosen
+    }
+
     /// Without TLS, tokens on the network can be read by others.
     fn refuse_plain(&mut self, name: &str, address: Option<SocketAddr>, instead: &str) {
         let Some(ip) = address.map(|address| address.ip()) else {
@@ -331,7 +342,7 @@ impl Reader {
             docker_network: self.text("DOCKER_NETWORK"),
             registries: self.path("REGISTRY_AUTH_FILE"),
             agent_binary: self.path("AGENT_BINARY"),
-            sandbox_user: self.get("SANDBOX_USER", (64000, 64000), user),
+            sandbox_user: self.sandbox_user(),
             host_limits: self.host_limits(),
             default_network: self.get("DEFAULT_NETWORK", NetworkMode::Internet, network),
             networks: self.get(
@@ -385,6 +396,26 @@ fn networks(text: &str) -> Result<Vec<IpNet>, String> {
 fn names(text: &str) -> impl Iterator<Item = &str> {
     let names = text.split(',').map(str::trim);
     names.filter(|name| !name.is_empty())
+}
+
+/// A server without root cannot give files to another user, and sandboxes must
+/// write to them.
+fn user_by_default(own: (u32, u32)) -> (u32, u32) {
+    match own.0 {
+        0 => (64000, 64000),
+        _ => own,
+    }
+}
+
+fn check_user(own: (u32, u32), chosen: (u32, u32)) -> Result<(), String> {
+    match own.0 == 0 || own.0 == chosen.0 {
+        true => Ok(()),
+        false => Err(format!(
+            "SANDBOX_USER: {}:{} cannot write to workspaces of a server that runs as user {}: \
+             leave it out, or run the server as root",
+            chosen.0, chosen.1, own.0
+        )),
+    }
 }
 
 fn output_buffer(text: &str) -> Result<u32, String> {
@@ -466,5 +497,19 @@ fn user(text: &str) -> Result<(u32, u32), String> {
         (Ok(0), _) | (_, Ok(0)) => Err("sandboxes never run as root".into()),
         (Ok(user), Ok(group)) => Ok((user, group)),
         _ => Err(format!("`{text}` is not UID:GID")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_root_sandboxes_run_as_the_user_of_the_server() {
+        assert_eq!(user_by_default((0, 0)), (64000, 64000));
+        assert_eq!(user_by_default((1001, 100)), (1001, 100));
+        assert!(check_user((0, 0), (64000, 64000)).is_ok());
+        assert!(check_user((1001, 100), (1001, 100)).is_ok());
+        assert!(check_user((1001, 100), (64000, 64000)).is_err());
     }
 }

@@ -20,6 +20,10 @@ const PER_ADDRESS: usize = 64;
 /// A client that has sent nothing for so long is no client that opens many
 /// connections at once.
 const TIME_TO_SHOW_A_KEY: Duration = Duration::from_secs(1);
+/// How long connections that were closed without a request are remembered.
+const REMEMBERED: Duration = Duration::from_secs(10);
+/// Addresses that are remembered for that.
+const SUSPECTS: usize = 4096;
 /// Connections that a key has at a time.
 const PER_KEY: usize = 512;
 
@@ -38,6 +42,30 @@ struct State {
     strangers: BTreeMap<u64, Stranger>,
     addresses: HashMap<IpAddr, Address>,
     keys: HashMap<String, usize>,
+    suspects: Suspects,
+}
+
+/// How many connections of an address were closed lately without a request.
+#[derive(Debug, Default)]
+struct Suspects {
+    counts: HashMap<IpAddr, usize>,
+    since: Option<Instant>,
+}
+
+impl Suspects {
+    fn add(&mut self, address: IpAddr) {
+        let now = clock::instant();
+        let is_old = |since| now.duration_since(since) >= REMEMBERED;
+        if self.since.is_none_or(is_old) || self.counts.len() >= SUSPECTS {
+            self.counts.clear();
+            self.since = Some(now);
+        }
+        *self.counts.entry(address).or_default() += 1;
+    }
+
+    fn count(&self, address: IpAddr) -> usize {
+        self.counts.get(&address).copied().unwrap_or_default()
+    }
 }
 
 #[derive(Debug)]
@@ -58,6 +86,8 @@ struct Address {
 struct Shared {
     /// Requests that are being answered.
     at_work: AtomicUsize,
+    /// Whether a request has come.
+    has_asked: AtomicBool,
     /// Whether the connection has become something else than HTTP.
     is_upgraded: AtomicBool,
     evicted: CancellationToken,
@@ -143,7 +173,8 @@ impl Places {
 
 impl State {
     /// Has a stranger make way who is not being answered: the oldest of all if it
-    /// had time to show a key, or else the oldest of the address that has most.
+    /// had time to show a key; or else the oldest of the address that closed most
+    /// connections without a request, or that has most.
     fn evict(&mut self) -> bool {
         let now = clock::instant();
         let idle = self.strangers.iter().filter(|(_, stranger)| {
@@ -155,9 +186,11 @@ impl State {
             address.map_or(0, |address| address.count)
         };
         let rank = |(number, stranger): &(&u64, &Stranger)| {
-            let is_slow = now.duration_since(stranger.since) >= TIME_TO_SHOW_A_KEY;
-            let count = if is_slow { usize::MAX } else { count(stranger) };
-            (count, std::cmp::Reverse(**number))
+            let suspect = match now.duration_since(stranger.since) >= TIME_TO_SHOW_A_KEY {
+                true => (usize::MAX, 0),
+                false => (self.suspects.count(stranger.address), count(stranger)),
+            };
+            (suspect, std::cmp::Reverse(**number))
         };
         let Some((number, _)) = idle.max_by_key(rank) else {
             return false;
@@ -166,6 +199,9 @@ impl State {
         if let Some(stranger) = self.forget_stranger(number) {
             // Its place is free from here on; the connection closes soon.
             self.count -= 1;
+            if !stranger.shared.has_asked.load(Ordering::Acquire) {
+                self.suspects.add(stranger.address);
+            }
             stranger.shared.evicted.cancel();
         }
         true
@@ -250,6 +286,7 @@ impl Place {
 
     /// Begins a request.
     pub(crate) fn work(&self) -> Work {
+        self.shared.has_asked.store(true, Ordering::Release);
         self.shared.at_work.fetch_add(1, Ordering::AcqRel);
         Work(self.shared.clone())
     }
@@ -275,7 +312,11 @@ impl Place {
             // Made way before: its place is another's.
             Standing::Stranger { .. } if self.shared.evicted.is_cancelled() => return,
             Standing::Stranger { .. } => {
-                state.forget_stranger(self.number);
+                let stranger = state.forget_stranger(self.number);
+                let is_silent = !self.shared.has_asked.load(Ordering::Acquire);
+                if let Some(stranger) = stranger.filter(|_| is_silent) {
+                    state.suspects.add(stranger.address);
+                }
             }
         }
         state.count -= 1;
@@ -349,6 +390,19 @@ mod tests {
         let honest: Vec<_> = (0..8).map(|_| places.take(address(1)).unwrap()).collect();
         assert!(silent.iter().all(is_evicted));
         assert!(!honest.iter().any(is_evicted));
+    }
+
+    #[test]
+    fn addresses_that_close_silent_connections_make_way_before_others() {
+        let places = Places::new(8);
+        for _ in 0..3 {
+            drop(places.take(address(2)).unwrap());
+        }
+        let silent: Vec<_> = (0..2).map(|_| places.take(address(2)).unwrap()).collect();
+        let honest: Vec<_> = (0..6).map(|_| places.take(address(1)).unwrap()).collect();
+        let more: Vec<_> = (0..2).map(|_| places.take(address(1)).unwrap()).collect();
+        assert!(silent.iter().all(is_evicted));
+        assert!(!honest.iter().chain(&more).any(is_evicted));
     }
 
     #[test]
