@@ -179,13 +179,13 @@ async fn open(address: SocketAddr, last: u8) -> std::io::Result<TcpStream> {
     socket.connect(address).await
 }
 
-/// Opens a connection again whenever the server has closed it.
+/// Opens a connection again a second after the server has closed it.
 async fn silent(address: SocketAddr, last: u8) {
     loop {
         if let Ok(mut stream) = open(address, last).await {
             let _ = stream.read(&mut [0; 1024]).await;
         }
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
     }
 }
 
@@ -200,7 +200,7 @@ async fn stalled(address: SocketAddr, last: u8, key: String) {
             let _ = stream.write_all(&[0; 512]).await;
             let _ = stream.read(&mut [0; 1024]).await;
         }
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
     }
 }
 

@@ -2,7 +2,8 @@
 //! shown a key, and for the key from then on. When all places are taken, the
 //! connection of a stranger that has waited longest makes way for a new one.
 
-use std::collections::{BTreeMap, HashMap};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -77,7 +78,8 @@ struct Stranger {
 
 #[derive(Debug)]
 struct Address {
-    count: usize,
+    /// The numbers of its strangers.
+    strangers: BTreeSet<u64>,
     turns: Arc<Semaphore>,
 }
 
@@ -151,10 +153,10 @@ impl Places {
             };
             state.strangers.insert(number, stranger);
             let found = state.addresses.entry(address).or_insert_with(|| Address {
-                count: 0,
+                strangers: BTreeSet::new(),
                 turns: Arc::new(Semaphore::new(PER_ADDRESS)),
             });
-            found.count += 1;
+            found.strangers.insert(number);
             found.turns.clone()
         });
         drop(state);
@@ -176,26 +178,9 @@ impl State {
     /// had time to show a key; or else the oldest of the address that closed most
     /// connections without a request, or that has most.
     fn evict(&mut self) -> bool {
-        let now = clock::instant();
-        let idle = self.strangers.iter().filter(|(_, stranger)| {
-            stranger.shared.at_work.load(Ordering::Acquire) == 0
-                && !stranger.shared.evicted.is_cancelled()
-        });
-        let count = |stranger: &Stranger| {
-            let address = self.addresses.get(&stranger.address);
-            address.map_or(0, |address| address.count)
-        };
-        let rank = |(number, stranger): &(&u64, &Stranger)| {
-            let suspect = match now.duration_since(stranger.since) >= TIME_TO_SHOW_A_KEY {
-                true => (usize::MAX, 0),
-                false => (self.suspects.count(stranger.address), count(stranger)),
-            };
-            (suspect, std::cmp::Reverse(**number))
-        };
-        let Some((number, _)) = idle.max_by_key(rank) else {
+        let Some(number) = self.slow().or_else(|| self.suspect()) else {
             return false;
         };
-        let number = *number;
         if let Some(stranger) = self.forget_stranger(number) {
             // Its place is free from here on; the connection closes soon.
             self.count -= 1;
@@ -207,11 +192,41 @@ impl State {
         true
     }
 
+    fn is_idle(&self, number: u64) -> bool {
+        self.strangers.get(&number).is_some_and(|stranger| {
+            stranger.shared.at_work.load(Ordering::Acquire) == 0
+                && !stranger.shared.evicted.is_cancelled()
+        })
+    }
+
+    /// The oldest stranger, if it had time to show a key.
+    fn slow(&self) -> Option<u64> {
+        let now = clock::instant();
+        let numbers = self.strangers.iter();
+        let mut slow = numbers
+            .take_while(|(_, stranger)| now.duration_since(stranger.since) >= TIME_TO_SHOW_A_KEY);
+        let found = slow.find(|(number, _)| self.is_idle(**number));
+        found.map(|(number, _)| *number)
+    }
+
+    /// The oldest stranger of the address that closed most connections without a
+    /// request, or that has most.
+    fn suspect(&self) -> Option<u64> {
+        let oldest = |(address, found): (&IpAddr, &Address)| {
+            let mut strangers = found.strangers.iter();
+            let number = *strangers.find(|number| self.is_idle(**number))?;
+            let count = found.strangers.len();
+            Some((self.suspects.count(*address), count, Reverse(number)))
+        };
+        let found = self.addresses.iter().filter_map(oldest).max()?;
+        Some(found.2.0)
+    }
+
     fn forget_stranger(&mut self, number: u64) -> Option<Stranger> {
         let stranger = self.strangers.remove(&number)?;
         if let Some(address) = self.addresses.get_mut(&stranger.address) {
-            address.count -= 1;
-            if address.count == 0 {
+            address.strangers.remove(&number);
+            if address.strangers.is_empty() {
                 self.addresses.remove(&stranger.address);
             }
         }
