@@ -17,10 +17,12 @@ use crate::shared::{Ws, file, merge, project};
 const PARKED: &str = "/api/v1/workspaces?state=parked";
 
 /// Ends the time of sandboxes, or of parked workspaces, while the server is away.
-fn expire(service: &mut Service, table: &str, ids: &[&str]) {
+async fn expire(service: &mut Service, table: &str, ids: &[&str]) {
     service.stop();
     for id in ids {
-        service.sql(&format!("update {table} set expires = 1 where id = '{id}'"));
+        service
+            .sql(&format!("update {table} set expires = 1 where id = '{id}'"))
+            .await;
     }
     service.run();
 }
@@ -49,7 +51,7 @@ async fn events(service: &Service, kind: &str, ids: &[&str]) -> Vec<Value> {
 
 /// Lets sandboxes expire, and returns whether each was parked.
 async fn parked_after_expiry(service: &mut Service, ids: &[&str]) -> Vec<bool> {
-    expire(service, "sandboxes", ids);
+    expire(service, "sandboxes", ids).await;
     events(service, "sandbox.deleted", ids).await;
     let expired = events(service, "sandbox.expired", ids).await;
     let parked = expired.iter().map(|data| data["parked"].as_bool().unwrap());
@@ -229,10 +231,12 @@ async fn a_kept_workspace_is_listed_resumed_and_deleted() {
 
     // As earlier servers kept one: a setting, and no row.
     service.stop();
-    service.sql(&format!(
-        "delete from sandboxes; delete from workspaces; \
+    service
+        .sql(&format!(
+            "delete from sandboxes; delete from workspaces; \
          insert into settings values ('kept-workspace:{id}', 'true')"
-    ));
+        ))
+        .await;
     service.run();
     assert_eq!(parked(&service).await, [id.as_str()]);
     let made = resume(&service, &id, 201).await;
@@ -263,7 +267,7 @@ async fn a_parked_workspace_expires_in_the_end() {
         let path = format!("/api/v1/sandboxes/{id}?keep_workspace=true");
         service.expect(Method::DELETE, &path, None, 204).await;
     }
-    expire(&mut service, "workspaces", &[&one]);
+    expire(&mut service, "workspaces", &[&one]).await;
     events(&service, "workspace.expired", &[&one]).await;
     let path = format!("/api/v1/workspaces/{one}");
     eventually("it is gone", async || {
@@ -310,9 +314,11 @@ const DAY: i64 = 24 * 3600;
 /// what has expired.
 async fn has_looked(service: &Service, marker: &str) {
     let made = sandbox(service, json!({"name": marker})).await;
-    service.sql(&format!(
-        "update sandboxes set expires = 1 where id = '{made}'"
-    ));
+    service
+        .sql(&format!(
+            "update sandboxes set expires = 1 where id = '{made}'"
+        ))
+        .await;
     events(service, "sandbox.deleted", &[&made]).await;
 }
 

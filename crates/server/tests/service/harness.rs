@@ -309,12 +309,13 @@ impl Service {
     }
 
     /// Changes its catalog behind its back. If it runs, both wait for each other.
-    pub(crate) fn sql(&self, statement: &str) {
+    /// A server in this process needs the thread of the test meanwhile.
+    pub(crate) async fn sql(&self, statement: &str) {
         let mut sqlite = Command::new("sqlite3");
         sqlite.args(["-cmd", ".timeout 10000"]);
-        let data = self.data.join("catalog.db");
-        let status = sqlite.arg(data).arg(statement).status();
-        assert!(status.unwrap().success(), "{statement}");
+        sqlite.arg(self.data.join("catalog.db")).arg(statement);
+        let status = tokio::task::spawn_blocking(move || sqlite.status()).await;
+        assert!(status.unwrap().unwrap().success(), "{statement}");
     }
 
     /// Its process.

@@ -837,9 +837,11 @@ async fn the_reason_of_a_failure_has_no_cause_in_it() {
         .expect(Method::POST, &format!("{url}/stop"), None, 200)
         .await;
     // A start fails below the server's own words, which the log has.
-    service.sql(&format!(
-        "UPDATE sandboxes SET workspace = 'sbx-gone' WHERE id = '{id}'"
-    ));
+    service
+        .sql(&format!(
+            "UPDATE sandboxes SET workspace = 'sbx-gone' WHERE id = '{id}'"
+        ))
+        .await;
     let refused = service
         .request(Method::POST, &format!("{url}/start"))
         .send();

@@ -275,7 +275,7 @@ async fn a_repetition_finds_what_a_killed_server_has_made() {
     }
     assert_eq!(put(&service).await.status, 200);
     service.kill();
-    service.sql("DROP TRIGGER no_answer");
+    service.sql("DROP TRIGGER no_answer").await;
     service.run();
     for ((path, body, field), first) in creates.iter().zip(first) {
         for is_replayed in [false, true] {

@@ -213,7 +213,9 @@ async fn a_directory_without_ids_is_adopted_once() {
     for stamp in &stamps {
         fs::remove_file(stamp).unwrap();
     }
-    service.sql("delete from settings where name = 'generation'");
+    service
+        .sql("delete from settings where name = 'generation'")
+        .await;
     service.run();
     assert_eq!(fs::read_to_string(file).unwrap(), "work");
     assert!(stamps.iter().all(|stamp| stamp.is_file()));
@@ -227,7 +229,9 @@ async fn a_directory_without_ids_is_adopted_once() {
         .expect(Method::POST, "/api/v1/gc", Some(dry), 200)
         .await;
     service.stop();
-    service.sql("update settings set value = '2026-01-01T00:00:00Z' where name = 'adopted'");
+    service
+        .sql("update settings set value = '2026-01-01T00:00:00Z' where name = 'adopted'")
+        .await;
     service.run();
     service
         .expect(Method::POST, "/api/v1/gc", Some(json!({})), 200)
@@ -236,10 +240,12 @@ async fn a_directory_without_ids_is_adopted_once() {
 
     // A head that the store does not have.
     fs::remove_file(&stamps[0]).unwrap();
-    service.sql(&format!(
-        "update projects set head = x'{}'",
-        "07".repeat(32)
-    ));
+    service
+        .sql(&format!(
+            "update projects set head = x'{}'",
+            "07".repeat(32)
+        ))
+        .await;
     let words = refused(&mut service);
     assert!(words.contains("lacks the snapshot 0707"), "{words}");
 }

@@ -183,12 +183,14 @@ async fn readers_who_do_not_read_cost_the_server_a_bounded_amount() {
     let id = service.sandbox().await;
     // Some 40 MB of events for each who wants all of them.
     service.stop();
-    service.sql(
-        "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 100000) \
+    service
+        .sql(
+            "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 100000) \
          INSERT INTO events (tenant, kind, subject, at, data) \
          SELECT (SELECT id FROM tenants), 'sandbox.running', 'sbx-x', \
          (SELECT max(at) FROM events), json_object('text', hex(randomblob(150))) FROM n",
-    );
+        )
+        .await;
     service.run();
     let path = format!("/api/v1/sandboxes/{id}");
     let pid = service.pid();

@@ -109,9 +109,11 @@ async fn a_policy_that_was_stored_with_names_binds_them() {
     let policy = json!({
         "rules": [{"pattern": "src", "agents": ["alice", "later"], "access": "r"}],
     });
-    service.sql(&format!(
-        "UPDATE policies SET policy = '{policy}' WHERE project = '{id}'"
-    ));
+    service
+        .sql(&format!(
+            "UPDATE policies SET policy = '{policy}' WHERE project = '{id}'"
+        ))
+        .await;
     service.run();
 
     let ws = workspace_as(&service, &alice_key, &id).await;

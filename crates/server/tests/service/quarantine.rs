@@ -23,7 +23,9 @@ async fn unknown() -> (Service, String, PathBuf) {
     let mut service = Service::start_without_engine(&[]);
     let (id, file) = unmerged(&service).await;
     service.stop();
-    service.sql(&format!("delete from workspaces where id = '{id}'"));
+    service
+        .sql(&format!("delete from workspaces where id = '{id}'"))
+        .await;
     service.run();
     (service, id, file)
 }
@@ -108,7 +110,7 @@ async fn workspaces_survive_the_adoption_of_a_new_catalog_and_the_return_of_the_
     let (id, file) = unmerged(&service).await;
     service.stop();
     let aside = service.data.with_file_name("catalog.db");
-    service.sql("pragma wal_checkpoint(truncate)");
+    service.sql("pragma wal_checkpoint(truncate)").await;
     fs::rename(service.data.join("catalog.db"), &aside).unwrap();
     service.try_run(&[]).expect_err("the server started");
     service.try_run(&["--adopt"]).unwrap();

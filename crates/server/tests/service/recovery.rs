@@ -19,7 +19,9 @@ async fn what_belongs_to_nobody_is_cleared_away() {
     service.output_of(&kept, "echo mine > file").await;
     service.kill();
     // A container without a row, and a row without a container.
-    service.sql(&format!("delete from sandboxes where id = '{id}'"));
+    service
+        .sql(&format!("delete from sandboxes where id = '{id}'"))
+        .await;
     docker(&["rm", "-f", &kept]);
     service.run();
     assert!(service.containers().is_empty());
@@ -43,9 +45,11 @@ async fn only_what_nobody_was_told_of_is_taken_back() {
     service.kill();
     // As rows are while a sandbox is made, and while one starts that has run.
     for (id, reason) in [(&fresh, "null"), (&again, "'it is being started again'")] {
-        service.sql(&format!(
-            "update sandboxes set state = 'starting', reason = {reason} where id = '{id}'"
-        ));
+        service
+            .sql(&format!(
+                "update sandboxes set state = 'starting', reason = {reason} where id = '{id}'"
+            ))
+            .await;
     }
     service.run();
     let path = format!("/api/v1/sandboxes/{fresh}");

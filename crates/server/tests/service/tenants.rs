@@ -12,7 +12,9 @@ async fn a_container_that_cannot_be_removed_does_not_stop_the_start() {
     let (mut service, engine) = Service::start_simulated(|_| {}).await;
     let (stuck, kept) = (service.sandbox().await, service.sandbox().await);
     service.stop_here().await;
-    service.sql(&format!("delete from sandboxes where id = '{stuck}'"));
+    service
+        .sql(&format!("delete from sandboxes where id = '{stuck}'"))
+        .await;
     engine.fail(Call::Remove, &stuck, u32::MAX);
     service.run_simulated(&engine, |_| {}).await;
     let row = service.get(&format!("/api/v1/sandboxes/{kept}")).await;
@@ -32,7 +34,7 @@ async fn an_expired_sandbox_that_cannot_go_does_not_keep_others() {
         ids.push(made["id"].as_str().unwrap().to_owned());
     }
     engine.fail(Call::Remove, &ids[0], u32::MAX);
-    service.sql("update sandboxes set expires = 1");
+    service.sql("update sandboxes set expires = 1").await;
     eventually("the second sandbox is gone", async || {
         !engine.containers().contains(&ids[1])
     })

@@ -130,7 +130,7 @@ async fn a_sandbox_made_by_a_killed_server_is_found() {
     let opened = post(&service, &of("pty"), "key", &terminal).await;
     assert_eq!(post(&service, &input_path, "key", &input).await.status, 204);
     service.kill();
-    service.sql("DROP TRIGGER no_answer");
+    service.sql("DROP TRIGGER no_answer").await;
     service.run();
     let again = post(&service, "/api/v1/sandboxes", "key", &wish).await;
     assert_eq!(again.body["id"], first.body["id"], "{again:?}");
@@ -223,7 +223,7 @@ async fn a_sandbox_that_was_started_ahead_is_found_after_a_kill() {
     let first = post(&service, "/api/v1/sandboxes", "key", &wish).await;
     assert_eq!(first.status, 201, "{first:?}");
     service.kill();
-    service.sql("DROP TRIGGER no_answer");
+    service.sql("DROP TRIGGER no_answer").await;
     service.run();
     let again = post(&service, "/api/v1/sandboxes", "key", &wish).await;
     assert_eq!(again.body["id"], first.body["id"], "{again:?}");
