@@ -546,7 +546,8 @@ pub(crate) async fn connect(url: &str) -> Result<Socket, tungstenite::Error> {
 
 /// Tries until it is so.
 pub(crate) async fn eventually(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
-    for _ in 0..300 {
+    // Repairs are tried again every ten seconds, and more than one may be needed.
+    for _ in 0..1000 {
         if is_so().await {
             return;
         }
