@@ -114,6 +114,10 @@ impl Store for Recorder {
             .await
     }
 
+    async fn stored_bytes(&self, tenant: TenantId) -> StoreResult<u64> {
+        self.below.stored_bytes(tenant).await
+    }
+
     async fn writing(&self, tenant: TenantId) -> StoreResult<Guard> {
         self.below.writing(tenant).await
     }

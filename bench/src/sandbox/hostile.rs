@@ -1,5 +1,6 @@
 //! One client against all others: what it costs them.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -89,8 +90,29 @@ fn text(value: &Value) -> Result<String> {
     Ok(value.as_str().context("a text")?.to_owned())
 }
 
-fn descriptors(pid: u32) -> Result<usize> {
-    Ok(std::fs::read_dir(format!("/proc/{pid}/fd"))?.count())
+/// The open descriptors of a process: how many of each kind of file.
+fn descriptors(pid: u32) -> Result<BTreeMap<String, usize>> {
+    let mut kinds = BTreeMap::new();
+    for entry in std::fs::read_dir(format!("/proc/{pid}/fd"))? {
+        // A descriptor may be closed meanwhile.
+        let Ok(file) = std::fs::read_link(entry?.path()) else {
+            continue;
+        };
+        let file = file.to_string_lossy();
+        let kind = file.split(":[").next().unwrap_or(&file).to_owned();
+        *kinds.entry(kind).or_insert(0) += 1;
+    }
+    Ok(kinds)
+}
+
+/// The descriptors that a process has now and did not have before.
+fn left_over(before: &BTreeMap<String, usize>, pid: u32) -> Result<BTreeMap<String, usize>> {
+    let mut now = descriptors(pid)?;
+    for (kind, count) in &mut now {
+        *count = count.saturating_sub(before.get(kind).copied().unwrap_or(0));
+    }
+    now.retain(|_, count| *count > 0);
+    Ok(now)
 }
 
 /// Silent, stalled and odd clients from other addresses of loopback, with an ordinary key and
@@ -104,9 +126,9 @@ pub(crate) fn clients(bench: &mut Bench) -> Result<Vec<Row>> {
             .post("/api/v1/keys", &json!({"name": "ordinary"}))
             .await?;
         let ordinary = text(&ordinary["secret"])?;
-        let before = descriptors(server.pid())?;
         victim.commands(server, 50).await?;
         let quiet = victim.commands(server, rounds).await?;
+        let before = descriptors(server.pid())?;
         let mut attack = JoinSet::new();
         let address: SocketAddr = server.address().parse()?;
         for n in 0..SILENT {
@@ -132,11 +154,12 @@ pub(crate) fn clients(bench: &mut Bench) -> Result<Vec<Row>> {
         let loud = victim.commands(server, rounds).await?;
         drop(streams);
         attack.shutdown().await;
-        let mut left = usize::MAX;
-        for _ in 0..60 {
-            tokio::time::sleep(Duration::from_secs(1)).await;
-            left = descriptors(server.pid())?.saturating_sub(before);
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        let left = left_over(&before, server.pid())?;
+        for (kind, count) in &left {
+            eprintln!("left open: {count} × {kind}");
         }
+        let left: usize = left.values().sum();
         victim.leave(server).await?;
         Ok(vec![
             slower("command p99 beside hostile clients", &loud, &quiet),

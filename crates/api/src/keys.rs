@@ -148,6 +148,10 @@ pub struct TenantLimits {
     /// Disk of all its sandboxes, as `100g`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk: Option<String>,
+    /// Files of all its projects and snapshots with their history, as `500g`:
+    /// each part once, and compressed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stored: Option<String>,
     /// Workspaces, in sandboxes and without.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspaces: Option<u32>,
@@ -304,6 +308,9 @@ pub struct Tenant {
     /// Since when its keys are refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suspended_at: Option<String>,
+    /// Since when it is being erased. It is gone from the list when that is done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub erasing_since: Option<String>,
 }
 
 /// A tenant that was just added, with the key of its owner.

@@ -132,8 +132,13 @@ pub(crate) fn event(event: &NewEvent) -> Result<()> {
 pub(crate) fn webhook(webhook: &Webhook) -> Result<()> {
     name("the id of a webhook", &webhook.id)?;
     text("the address of a webhook", &webhook.url)?;
-    text("the secret of a webhook", &webhook.secret)?;
+    secret(&webhook.secret)?;
     micros(webhook.created).map(drop)
+}
+
+/// The secret of a webhook as it is kept.
+pub(crate) fn secret(secret: &str) -> Result<()> {
+    text("the secret of a webhook", secret)
 }
 
 /// A specification as it is kept.

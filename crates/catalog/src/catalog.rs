@@ -53,8 +53,28 @@ pub trait Catalog: Projects + Events + fmt::Debug + Send + Sync {
     async fn tenant(&self, id: TenantId) -> Result<Option<Tenant>>;
 
     /// Gives a tenant another name, other limits and another suspension. Returns
-    /// `false` if there is none. `Exists` if its name is taken.
+    /// `false` if there is none, or it is being erased. `Exists` if its name is
+    /// taken.
     async fn change_tenant(&self, tenant: &Tenant) -> Result<bool>;
+
+    /// Marks a tenant as being erased and suspends it, which nothing takes back;
+    /// returns the tenant as it is then. One that is being erased stays as it is.
+    /// From then on no project, workspace or sandbox of it is added: their owner
+    /// is `NotFound`.
+    async fn begin_erasure(&self, id: TenantId, at: Timestamp) -> Result<Option<Tenant>>;
+
+    /// Forgets everything of a tenant that is being erased; `false` if there is no
+    /// such tenant. `Refused` if it is not being erased, `InUse` while it has a
+    /// sandbox.
+    ///
+    /// Not one change but many small ones, so that others can work in between.
+    /// The tenant itself stays, and a second call goes on.
+    async fn clear_tenant(&self, id: TenantId) -> Result<bool>;
+
+    /// Forgets a tenant that is being erased and has nothing any more; `false` if
+    /// there is none. `Refused` if it is not being erased, `Changed` if it has
+    /// something again.
+    async fn remove_tenant(&self, id: TenantId) -> Result<bool>;
 
     /// Adds an agent. `Exists` if its tenant has one of that id or name.
     async fn add_agent(&self, agent: &Agent) -> Result<()>;

@@ -9,6 +9,7 @@
 //! must hold no catalog yet. Checks panic with what they found.
 
 mod changes;
+mod erasure;
 mod events;
 mod landings;
 mod limits;
@@ -35,6 +36,7 @@ use elevo_core::{SandboxState, TenantId, Timestamp};
 use serde_json::json;
 
 pub use changes::*;
+pub use erasure::*;
 pub use events::*;
 pub use landings::*;
 pub use limits::*;
@@ -81,6 +83,9 @@ macro_rules! conformance_tests {
             a_key_is_added_once
             a_key_is_revoked_once
             nothing_crosses_tenants
+            a_tenant_that_is_being_erased_stays_suspended
+            a_tenant_that_is_being_erased_takes_nothing_new
+            an_erased_tenant_leaves_nothing
             a_sandbox_comes_back_as_it_was_added
             a_sandbox_needs_its_owners
             sandboxes_are_added_all_or_none

@@ -44,6 +44,9 @@ pub trait Events {
     /// The webhooks of a tenant, or all; oldest first.
     async fn webhooks(&self, tenant: Option<TenantId>) -> Result<Vec<Webhook>>;
 
+    /// Gives a webhook another secret; false if it is not there.
+    async fn set_webhook_secret(&self, id: &str, secret: &str) -> Result<bool>;
+
     /// Removes a webhook with its deliveries; false if it is not there.
     async fn remove_webhook(&self, id: &str) -> Result<bool>;
 

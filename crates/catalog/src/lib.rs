@@ -5,7 +5,7 @@
 //! Depends on `elevo-core` and `elevo-objects`. Reads no clock, no random source
 //! and no environment: times, ids and secrets are passed in. Names snapshots but
 //! never reads one; keeps policies but never interprets one. Knows nothing of
-//! containers, directories or HTTP, and never keeps a secret but its hash; what
+//! containers, directories or HTTP, and keeps secrets only as hashes or encrypted; what
 //! webhooks sign with excepted, which has to be known to sign.
 //!
 //! [`Catalog`], [`Projects`] and [`Events`] say what is promised; [`SqliteCatalog`] keeps it

@@ -40,6 +40,8 @@ pub struct Tenant {
     pub limits: TenantLimits,
     /// Since when its keys are refused.
     pub suspended: Option<Timestamp>,
+    /// Since when it is being erased, which nothing takes back.
+    pub erasing: Option<Timestamp>,
 }
 
 impl Tenant {
@@ -51,6 +53,7 @@ impl Tenant {
             created,
             limits: TenantLimits::default(),
             suspended: None,
+            erasing: None,
         }
     }
 }
@@ -69,6 +72,8 @@ pub struct TenantLimits {
     pub memory: Option<u64>,
     /// Bytes of disk of all its sandboxes.
     pub disk: Option<u64>,
+    /// Bytes of all its objects in the store, about.
+    pub stored: Option<u64>,
     /// Workspaces, in sandboxes and without.
     pub workspaces: Option<u32>,
     /// Projects.
@@ -89,6 +94,7 @@ impl TenantLimits {
             sandboxes: self.sandboxes.or(other.sandboxes),
             memory: self.memory.or(other.memory),
             disk: self.disk.or(other.disk),
+            stored: self.stored.or(other.stored),
             workspaces: self.workspaces.or(other.workspaces),
             projects: self.projects.or(other.projects),
             requests_per_minute: self.requests_per_minute.or(other.requests_per_minute),

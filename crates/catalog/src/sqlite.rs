@@ -8,6 +8,7 @@
 //! may open the same file: they wait for one another.
 
 mod database;
+mod erasure;
 mod events;
 mod failure;
 mod group;
@@ -130,6 +131,18 @@ impl Catalog for SqliteCatalog {
 
     async fn change_tenant(&self, tenant: &Tenant) -> Result<bool> {
         owners::change_tenant(&self.database, tenant).await
+    }
+
+    async fn begin_erasure(&self, id: TenantId, at: Timestamp) -> Result<Option<Tenant>> {
+        erasure::begin(&self.database, id, at).await
+    }
+
+    async fn clear_tenant(&self, id: TenantId) -> Result<bool> {
+        erasure::clear(&self.database, id).await
+    }
+
+    async fn remove_tenant(&self, id: TenantId) -> Result<bool> {
+        erasure::remove(&self.database, id).await
     }
 
     async fn add_agent(&self, agent: &Agent) -> Result<()> {

@@ -187,6 +187,8 @@ error_codes! {
         "Look at whether it has happened; if not, send it with a new `Idempotency-Key`.";
     InsufficientStorage = 9015, "INSUFFICIENT_STORAGE", 507, "RESOURCE_EXHAUSTED", Later,
         "Delete sandboxes, workspaces or projects that are no longer needed and collect garbage (`POST /api/v1/gc`), or have the server's disk enlarged.";
+    SecretUnreadable = 9016, "SECRET_UNREADABLE", 500, "FAILED_PRECONDITION", AfterChange,
+        "Have the operator repair the key file of the server (`SECRETS_KEY_FILE`, see docs/operations.md), or create the sandbox or webhook again.";
 }
 
 impl fmt::Display for ErrorCode {

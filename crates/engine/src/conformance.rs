@@ -76,6 +76,7 @@ macro_rules! conformance_tests {
             what_was_committed_is_held_by_whoever_did
             a_collection_that_was_cut_short_removes_nothing
             a_young_collection_knows_what_was_needed_before
+            stored_bytes_grow_with_objects_and_fall_with_garbage
             every_sequence_of_calls_is_answered_as_by_the_memory_store
         }
     };

@@ -222,6 +222,13 @@ impl Store for MemoryStore {
         }))
     }
 
+    async fn stored_bytes(&self, tenant: TenantId) -> StoreResult<u64> {
+        Ok(self.with(tenant, |tenant| {
+            let sizes = tenant.objects.values().map(|data| data.len() as u64);
+            sizes.sum()
+        }))
+    }
+
     async fn writing(&self, tenant: TenantId) -> StoreResult<Guard> {
         Ok(Guard::new(self.guards.writing(tenant)))
     }

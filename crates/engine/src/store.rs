@@ -186,6 +186,12 @@ pub trait Store: Send + Sync {
         limit: usize,
     ) -> StoreResult<Vec<(String, SnapshotId)>>;
 
+    /// About how many bytes a tenant's objects have, as they are stored. Grows
+    /// with every object that is put or committed; one that was there may count
+    /// again. Falls when a collection removes objects, by their average size. For
+    /// limits, not for bills.
+    async fn stored_bytes(&self, tenant: TenantId) -> StoreResult<u64>;
+
     /// Announces somebody who puts objects, or relies on finding some, before
     /// the commit that needs them. A collection does not begin to mark before
     /// those have ended who began earlier: not for long-lived work.

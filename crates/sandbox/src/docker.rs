@@ -106,6 +106,8 @@ impl DockerRuntime {
             engine: RwLock::new(engine),
         };
         let info = runtime.engine().info;
+        let confinement = info.confinement().join(" ");
+        tracing::info!(engine = info.engine, confinement, "container engine");
         if runtime.settings.limits.disk_mib > 0 && info.cgroup_version < 2 {
             tracing::warn!(
                 "with cgroup v1 the kernel limits reads and direct writes of a sandbox alone, \

@@ -149,6 +149,20 @@ pub struct RuntimeInfo {
     pub internet: Option<String>,
 }
 
+impl RuntimeInfo {
+    /// Returns the names of the means by which the engine says that it confines
+    /// containers, such as `seccomp`, `apparmor`, `selinux` and `userns`.
+    pub fn confinement(&self) -> Vec<&str> {
+        let names = self.security_options.iter().filter_map(|option| {
+            let name = option
+                .split(',')
+                .find_map(|part| part.strip_prefix("name="));
+            name.filter(|_| !option.contains("profile=unconfined"))
+        });
+        names.collect()
+    }
+}
+
 /// Where a container is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ContainerState {

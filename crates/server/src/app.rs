@@ -5,6 +5,7 @@ mod backing_up;
 mod clearing;
 mod content;
 mod diff;
+mod erasure;
 mod events;
 mod expiry;
 mod files;
@@ -25,6 +26,7 @@ mod recovery;
 mod repeated;
 mod room;
 mod sandboxes;
+mod secrets;
 mod spec;
 mod starting;
 mod stopping;
@@ -52,6 +54,7 @@ use crate::config::Config;
 use crate::failure::{Failure, Result};
 use crate::installation::Installation;
 use crate::room::Room;
+use crate::vault::Vault;
 use parts::Tenants;
 use pool::Pool;
 
@@ -118,6 +121,10 @@ pub struct App {
     missing: lost::Missing,
     stopping: stopping::Stopping,
     known_tenants: tenants::KnownTenants,
+    pub(crate) vault: Vault,
+    presences: tenants::Presences,
+    /// A tenant is to be erased.
+    erasures: Notify,
     /// The last look at the catalog and the engine.
     probed: Mutex<Option<system::Probed>>,
     pub(crate) started: Instant,
@@ -135,6 +142,7 @@ impl std::fmt::Debug for App {
 impl App {
     /// The use cases over these parts.
     pub fn new(config: Config, parts: Parts) -> Self {
+        let vault = Vault::new(config.secrets_key_file.clone(), parts.catalog.clone());
         Self {
             creations: Semaphore::new(config.limits.max_concurrent_creations as usize),
             creations_waiting: Semaphore::new(
@@ -171,6 +179,9 @@ impl App {
             missing: lost::Missing::default(),
             stopping: stopping::Stopping::default(),
             known_tenants: tenants::KnownTenants::default(),
+            vault,
+            presences: tenants::Presences::default(),
+            erasures: Notify::new(),
             probed: Mutex::default(),
             started: crate::clock::instant(),
             config,

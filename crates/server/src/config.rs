@@ -22,6 +22,8 @@ pub struct Config {
     pub data_dir: PathBuf,
     /// Where workspaces are kept; below the data directory unless set.
     pub workspace_root: PathBuf,
+    /// The file with the keys of secrets, outside of the data directory.
+    pub secrets_key_file: PathBuf,
     /// Whether a start takes over a catalog, store and workspaces that do not
     /// belong together. Only the command line sets it.
     pub adopt: bool,
@@ -236,6 +238,11 @@ const SETTINGS: &[(&str, &str)] = &[
     (
         "WORKSPACE_ROOT",
         "where workspaces are kept [DATA_DIR/workspaces]",
+    ),
+    (
+        "SECRETS_KEY_FILE",
+        "the key of variables and webhook secrets, outside of DATA_DIR; made when it is first \
+         needed, and in no backup [DATA_DIR.secrets-key]",
     ),
     ("API_HOST", "address of the API [127.0.0.1]"),
     ("API_PORT", "port of the API, 0 for any [8080]"),
@@ -453,6 +460,10 @@ const SETTINGS: &[(&str, &str)] = &[
         "TENANT_DISK",
         "disk of all sandboxes of a tenant [no limit]",
     ),
+    (
+        "TENANT_STORED",
+        "files of all projects and snapshots of a tenant, each part once and compressed [no limit]",
+    ),
     ("TENANT_WORKSPACES", "workspaces of a tenant [1000]"),
     ("TENANT_PROJECTS", "projects of a tenant [1000]"),
     (
@@ -474,6 +485,15 @@ const SETTINGS: &[(&str, &str)] = &[
 /// The settings with their meaning, for help.
 pub fn settings() -> &'static [(&'static str, &'static str)] {
     SETTINGS
+}
+
+/// The key file of a server whose settings do not name one: beside its data
+/// directory.
+pub fn secrets_key_file(data_dir: &Path) -> PathBuf {
+    let name = data_dir.file_name().unwrap_or("elevo".as_ref());
+    let mut name = name.to_owned();
+    name.push(".secrets-key");
+    data_dir.with_file_name(name)
 }
 
 impl Config {
@@ -507,6 +527,7 @@ impl Config {
         Self {
             data_dir: data_dir.into(),
             workspace_root: data_dir.join("workspaces"),
+            secrets_key_file: secrets_key_file(data_dir),
             ..reader.config()
         }
     }

@@ -156,7 +156,7 @@ async fn send_row(
         // The setting may be stricter than when the webhook was added.
         let allow_private = app.config.webhooks.allow_private;
         let sent = match outgoing::check_url(&webhook.url, allow_private) {
-            Ok(_) => send(webhook, client, delivery).await,
+            Ok(_) => send(app, webhook, client, delivery).await,
             Err(why) => Err((None, why)),
         };
         let now = clock::now();
@@ -198,6 +198,7 @@ fn pause(attempts: u32) -> Duration {
 }
 
 async fn send(
+    app: &App,
     webhook: &Webhook,
     client: &Client,
     delivery: Delivery,
@@ -210,9 +211,10 @@ async fn send(
         .header("x-webhook-event", &event.event)
         .header("x-webhook-id", event.id.to_string())
         .header("x-webhook-timestamp", clock::millis().to_string());
-    if !webhook.secret.is_empty() {
-        let signature = signature(&webhook.secret, &body);
-        request = request.header("x-webhook-signature", signature);
+    // Without its signature the receiver could not tell it from another's.
+    let secret = app.secret_of(webhook);
+    if let Some(secret) = secret.map_err(|failure| (None, failure.message))? {
+        request = request.header("x-webhook-signature", signature(&secret, &body));
     }
     match request.body(body).send().await {
         Ok(answer) if answer.status().is_success() => Ok(answer.status().as_u16()),

@@ -149,7 +149,7 @@ fn routes() -> OpenApiRouter<Shared> {
         .routes(routes!(keys::create_agent, keys::list_agents))
         .routes(routes!(keys::end_agent))
         .routes(routes!(keys::create_tenant, keys::list_tenants))
-        .routes(routes!(keys::change_tenant))
+        .routes(routes!(keys::change_tenant, keys::erase_tenant))
         .routes(routes!(events::events))
         .routes(routes!(webhooks::create, webhooks::list))
         .routes(routes!(webhooks::remove))

@@ -26,6 +26,8 @@ pub(crate) async fn run(app: Arc<App>) {
     let (warming, collecting) = (app.clone(), app.clone());
     jobs.spawn(async move { warming.tend_pools().await });
     jobs.spawn(async move { collect(&collecting).await });
+    let erasing = app.clone();
+    jobs.spawn(async move { erase(&erasing).await });
     let (telling, pulsing) = (app.clone(), app.clone());
     jobs.spawn(async move { tell_expiring(&telling).await });
     jobs.spawn(async move { pulsing.watch_events().await });
@@ -118,6 +120,17 @@ async fn collect(app: &Arc<App>) {
         if let Err(failure) = app.collect_when_due(&mut schedule).await {
             tracing::warn!(cause = failure.summary(), "garbage was not collected");
         }
+    }
+}
+
+/// Tenants that are being erased go.
+async fn erase(app: &Arc<App>) {
+    loop {
+        if let Err(failure) = app.erase_tenants().await {
+            tracing::warn!(cause = failure.summary(), "tenants were not erased");
+        }
+        let due = app.erasure_is_due();
+        let _ = tokio::time::timeout(Duration::from_secs(10), due).await;
     }
 }
 

@@ -33,6 +33,7 @@ mod serve;
 mod share;
 mod signals;
 mod trace;
+mod vault;
 
 pub use admin::admin_socket;
 pub use app::{App, Parts};
@@ -40,7 +41,7 @@ pub use backup::{RestoreError, RestoredServer, restore_server};
 pub use clock::{Clocks, Reading};
 pub use config::{
     AuditConfig, AuditedCommands, Config, InvalidConfig, Limits, Secret, Tls, TracesConfig,
-    settings,
+    secrets_key_file, settings,
 };
 pub use failure::Failure;
 pub use http::openapi_json;
@@ -50,3 +51,4 @@ pub use privacy::keep_private;
 pub use serve::{Addresses, Server};
 pub use signals::Signals;
 pub use trace::{TRACE_TARGET, Traces};
+pub use vault::has_secrets_key;

@@ -81,6 +81,14 @@ const GAUGES: &[(&str, &str)] = &[
         "data_disk_used_ratio",
         "How full the disk of the data directory is",
     ),
+    (
+        "store_writable",
+        "1 if the store takes writes; at 0 the server needs a restart",
+    ),
+    (
+        "catalog_log_bytes",
+        "Size of the log of changes beside the catalog",
+    ),
     ("process_resident_memory_bytes", "Memory of the server"),
     (
         "memory_used_ratio",
@@ -201,6 +209,11 @@ fn memory_used() -> Option<f64> {
         line.trim().split(' ').next()?.parse().ok()
     };
     Some(1.0 - kilobytes("MemAvailable:")? / kilobytes("MemTotal:")?)
+}
+
+pub(crate) fn databases(store_is_writable: bool, catalog_log: u64) {
+    gauge!("store_writable").set(f64::from(u8::from(store_is_writable)));
+    gauge!("catalog_log_bytes").set(catalog_log as f64);
 }
 
 pub(crate) fn sandboxes(counts: &SandboxCounts) {

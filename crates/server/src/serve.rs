@@ -39,7 +39,9 @@ const LEAVING: Duration = Duration::from_secs(20);
 /// How often the files of the certificate are looked at.
 const CERTIFICATE: Duration = Duration::from_secs(5);
 
-/// How long the catalog has to be closed; what is left is in its log.
+/// How long the last records have to be written, and the catalog to be closed. A
+/// disk that does not answer must not keep the server from its end; the rest is in
+/// the log of the catalog.
 const CLOSING: Duration = Duration::from_secs(5);
 
 /// Where a server listens.
@@ -174,6 +176,7 @@ impl Server {
         // It is set once.
         let _ = app.backups.store.set(store);
         app.adopt_given_key().await?;
+        app.open_secrets().await?;
         app.adopt_webhook().await?;
         let mut tasks = JoinSet::new();
         // Agents may come back while rows are brought in line.
@@ -239,7 +242,23 @@ impl Server {
             Ok(Err(failure)) => tracing::warn!(cause = failure.summary(), "a network is left"),
             Err(_) => tracing::warn!("the engine does not answer; a network may be left"),
         }
-        if let Err(error) = self.app.installation.grow(&*self.app.catalog).await {
+        if timeout(CLOSING, self.app.write_last_records())
+            .await
+            .is_err()
+        {
+            tracing::warn!("the last records were not written in time");
+        }
+        // Leaves one file, which can be copied as it is.
+        let _ = timeout(CLOSING, self.catalog.close()).await;
+        // To be held against the files later.
+        tracing::info!(head = %self.app.audit.head(), "audit log");
+    }
+}
+
+impl App {
+    /// Marks the catalog as the newest, and ends the audit log.
+    async fn write_last_records(&self) {
+        if let Err(error) = self.installation.grow(&*self.catalog).await {
             let cause = format!("{error:#}");
             tracing::warn!(cause, "an older copy of the catalog may not be recognised");
         }
@@ -247,12 +266,8 @@ impl Server {
             event: "server.ended",
             ..Entry::default()
         };
-        self.app.audit.tell(ended).await;
-        self.app.audit.close().await;
-        // Leaves one file, which can be copied as it is.
-        let _ = tokio::time::timeout(CLOSING, self.catalog.close()).await;
-        // To be held against the files later.
-        tracing::info!(head = %self.app.audit.head(), "audit log");
+        self.audit.tell(ended).await;
+        self.audit.close().await;
     }
 }
 

@@ -107,6 +107,12 @@ impl Shares {
         tenants.entry(tenant).or_insert_with(new).clone()
     }
 
+    /// Forgets a tenant that is gone.
+    pub(crate) fn forget(&self, tenant: TenantId) {
+        let mut tenants = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
+        tenants.remove(&tenant);
+    }
+
     /// Runs a future of a tenant where it may compute for long and wait for the
     /// disk. The future keeps its task, and so its place in spans and scopes.
     pub(crate) async fn apart<F: Future>(&self, tenant: TenantId, work: F) -> F::Output {
@@ -324,6 +330,26 @@ mod tests {
             .unwrap();
         let refused = shares.blocking(ONE, || Ok(())).await;
         assert_eq!(refused.unwrap_err().code, ErrorCode::Overloaded);
+    }
+
+    #[test]
+    fn a_future_that_blocks_does_not_hold_up_the_end_of_the_runtime() {
+        let runtime = tokio::runtime::Builder::new_multi_thread();
+        let runtime = { runtime }.worker_threads(1).enable_all().build().unwrap();
+        let (begin, begun) = std::sync::mpsc::channel();
+        let (release, released) = std::sync::mpsc::channel::<()>();
+        runtime.spawn(async move {
+            let shares = Shares::default();
+            let work = async move {
+                begin.send(()).unwrap();
+                let _ = released.recv();
+            };
+            shares.apart(ONE, work).await;
+        });
+        begun.recv().unwrap();
+        runtime.shutdown_timeout(Duration::from_millis(1));
+        // The thread ends with this test, and not before.
+        drop(release);
     }
 
     #[test]

@@ -26,6 +26,7 @@ use rocksdb::{WriteBatch, WriteOptions};
 use crate::keys::{self, ObjectRow};
 use crate::rocks;
 use crate::store::{LocalStore, write_failed};
+use crate::usage::Counts;
 use marks::{Mark, Numbers};
 use pace::Pace;
 
@@ -194,7 +195,8 @@ impl LocalStore {
             },
             pace: Pace::new(self.collections.calls.load(Ordering::Relaxed)),
             swept: Some(tenant.as_bytes().to_vec()),
-            seen: 0,
+            seen: Counts::default(),
+            before: None,
             removed: 0,
         })
     }
@@ -211,7 +213,9 @@ pub(crate) struct LocalCollection<'a> {
     pace: Pace,
     /// Where to go on to sweep; `None` at the end.
     swept: Option<Vec<u8>>,
-    seen: u64,
+    seen: Counts,
+    /// Objects by the store's own count, before the sweep.
+    before: Option<Counts>,
     removed: u64,
 }
 
@@ -247,6 +251,7 @@ impl LocalCollection<'_> {
         for some in candidates.chunks(REMOVED) {
             let kept = self.active.lock();
             let mut batch = WriteBatch::default();
+            let mut gone = Counts::default();
             for (key, row) in some {
                 let is_needed =
                     kept.keys.contains(key) || (kept.spilled != spilled && self.has_mark(key)?);
@@ -257,7 +262,10 @@ impl LocalCollection<'_> {
                         let row = keys::snapshot(self.tenant, SnapshotId(key.hash));
                         batch.delete_cf(self.store.family(rocks::SNAPSHOTS), row);
                     }
-                    kind => batch.delete_cf(self.store.family_of(kind), row),
+                    kind => {
+                        batch.delete_cf(self.store.family_of(kind), row);
+                        gone.add(kind);
+                    }
                 }
             }
             let mut options = WriteOptions::default();
@@ -266,6 +274,7 @@ impl LocalCollection<'_> {
                 .db
                 .write_opt(batch, &options)
                 .map_err(write_failed)?;
+            self.store.count_removed(self.tenant, gone)?;
         }
         Ok(removed)
     }
@@ -373,7 +382,15 @@ impl Collection for LocalCollection<'_> {
         // A backup has this row only with all marks.
         let unlogged = &store.unlogged;
         unlogged.hold_still(|| store.set_numbers(self.tenant, numbers))?;
-        match reclaim::is_worth_it(self.seen, self.removed) {
+        // Objects that were counted and are not there: written twice, or put
+        // before a crash.
+        let missing = match (&self.swept, self.before) {
+            (None, Some(before)) => before.less(self.seen),
+            _ => Counts::default(),
+        };
+        store.count_removed(self.tenant, missing)?;
+        store.write_usage(self.tenant)?;
+        match reclaim::is_worth_it(self.seen.all(), self.removed) {
             true => store.reclaim(self.tenant),
             false => Ok(()),
         }

@@ -6,6 +6,7 @@
 //! snapshots       tenant (16) · id (32)                -> the snapshot's bytes
 //! metadata        tenant (16) · 'r' · reference's name -> id (32)
 //!                 tenant (16) · 'g'                    -> collections: number (4) · state (1)
+//!                 tenant (16) · 'u'                    -> chunks: count (8) · bytes (8) · nodes: the same
 //! marks           a row of chunks, nodes or snapshots  -> collection's number (4) · mark (1)
 //! ```
 
@@ -16,6 +17,7 @@ const TENANT: usize = 16;
 const HASH: usize = 32;
 const REFERENCE: u8 = b'r';
 const COLLECTIONS: u8 = b'g';
+const USAGE: u8 = b'u';
 
 pub(crate) type ObjectRow = [u8; TENANT + HASH + 1];
 pub(crate) type SnapshotRow = [u8; TENANT + HASH];
@@ -72,11 +74,26 @@ pub(crate) fn reference(tenant: TenantId, name: &str) -> Vec<u8> {
     row
 }
 
+/// How much a tenant has stored.
+pub(crate) fn usage(tenant: TenantId) -> [u8; TENANT + 1] {
+    let mut row = [USAGE; TENANT + 1];
+    row[..TENANT].copy_from_slice(tenant.as_bytes());
+    row
+}
+
 /// What is known of a tenant's collections.
 pub(crate) fn collections(tenant: TenantId) -> [u8; TENANT + 1] {
     let mut row = [COLLECTIONS; TENANT + 1];
     row[..TENANT].copy_from_slice(tenant.as_bytes());
     row
+}
+
+/// The first row of a tenant in any family, and one behind its last.
+pub(crate) fn range(tenant: TenantId) -> (Vec<u8>, Vec<u8>) {
+    let start = tenant.as_bytes().to_vec();
+    // Names are text, and no kind of object is 0xff.
+    let end = [start.as_slice(), &[0xff; HASH + 1]].concat();
+    (start, end)
 }
 
 /// The name in a row of the references; `None` if it is not one.
@@ -115,5 +132,25 @@ mod tests {
         assert_eq!(snapshot_id(&snapshot(tenant, id)), Some(id));
         assert_eq!(snapshot_id(b"short"), None);
         assert_eq!(reference_name(&reference(tenant, "a/b")), Some("a/b"));
+    }
+
+    #[test]
+    fn every_row_of_a_tenant_is_in_its_range() {
+        let hash = Hash::from_bytes([0xff; 32]);
+        let key = |kind| ObjectKey { kind, hash };
+        for tenant in [[0; 16], [7; 16], [0xff; 16]].map(TenantId::new) {
+            let (start, end) = range(tenant);
+            let last = object(tenant, &key(Kind::Times));
+            let name = "\u{10ffff}".repeat(60);
+            for row in [
+                object(tenant, &key(Kind::Chunk)).to_vec(),
+                last.to_vec(),
+                snapshot(tenant, SnapshotId(hash)).to_vec(),
+                reference(tenant, &name),
+                collections(tenant).to_vec(),
+            ] {
+                assert!(start <= row && row < end);
+            }
+        }
     }
 }

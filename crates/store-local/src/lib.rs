@@ -22,6 +22,7 @@
 mod anything;
 mod backup;
 mod collect;
+mod forget;
 mod format;
 mod inspect;
 mod keys;
@@ -35,6 +36,7 @@ mod rocks;
 mod stamp;
 mod store;
 mod unlogged;
+mod usage;
 mod value;
 mod write;
 

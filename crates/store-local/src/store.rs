@@ -10,7 +10,7 @@ use elevo_engine::{
     Collection, Commit, Committed, Depth, Guard, Object, Store, StoreError, StoreResult,
 };
 use elevo_objects::{Kind, ObjectKey, Snapshot, SnapshotId};
-use rocksdb::{ColumnFamily, DB, ErrorKind};
+use rocksdb::{ColumnFamily, DB, ErrorKind, WriteBatch, WriteOptions};
 
 use crate::collect::Collections;
 use crate::lock::WriterLock;
@@ -19,6 +19,7 @@ use crate::read::Presence;
 use crate::references::ReferenceLocks;
 use crate::rocks;
 use crate::unlogged::Unlogged;
+use crate::usage::Usage;
 
 /// With so many bytes left, what is in memory need not be counted: it is less.
 const MUCH: u64 = 1 << 30;
@@ -30,6 +31,7 @@ pub struct LocalStore {
     pub(crate) references: ReferenceLocks,
     pub(crate) guards: Guards,
     pub(crate) collections: Collections,
+    pub(crate) usage: Usage,
     /// Held while a checkpoint is copied: there is one place for it.
     pub(crate) backing_up: Mutex<()>,
     full_percent: u8,
@@ -54,6 +56,7 @@ impl LocalStore {
             references: ReferenceLocks::default(),
             guards: Guards::default(),
             collections: Collections::default(),
+            usage: Usage::default(),
             backing_up: Mutex::default(),
             full_percent: options.full_percent,
             writer,
@@ -94,6 +97,24 @@ impl LocalStore {
 }
 
 impl LocalStore {
+    /// Fails if the database takes no more writes. After most errors of a disk,
+    /// and when a file cannot be opened, RocksDB refuses all writes for as long as
+    /// it is open: it goes on when the store is opened again. Only a full disk
+    /// ([`StoreError::Full`]) is left without that.
+    ///
+    /// Writes nothing.
+    pub fn check_writes(&self) -> StoreResult<()> {
+        self.check_writable()?;
+        let mut options = WriteOptions::default();
+        options.disable_wal(true);
+        // Writes that wait for a compaction are not refused ones.
+        options.set_no_slowdown(true);
+        match self.db.write_opt(WriteBatch::default(), &options) {
+            Err(error) if error.kind() == ErrorKind::Incomplete => Ok(()),
+            checked => checked.map_err(write_failed),
+        }
+    }
+
     /// Fails if the disk is too full for more objects.
     fn check_room(&self) -> StoreResult<()> {
         // Without a look at the disk for those who set no limit.
@@ -215,6 +236,10 @@ impl Store for LocalStore {
         limit: usize,
     ) -> StoreResult<Vec<(String, SnapshotId)>> {
         self.scan_references(tenant, prefix, after, limit)
+    }
+
+    async fn stored_bytes(&self, tenant: TenantId) -> StoreResult<u64> {
+        self.stored_bytes_now(tenant)
     }
 
     async fn writing(&self, tenant: TenantId) -> StoreResult<Guard> {

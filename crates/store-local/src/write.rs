@@ -15,6 +15,7 @@ use crate::keys;
 use crate::read::Presence;
 use crate::rocks;
 use crate::store::{LocalStore, write_failed};
+use crate::usage::Amounts;
 use crate::value::Encoder;
 
 /// From this size on, a commit's chunks are compressed, and its objects are
@@ -28,13 +29,14 @@ impl LocalStore {
         let _writing = self.guards.writing(tenant);
         self.keep(tenant, objects.iter().map(|object| object.key))?;
         let mut batch = WriteBatch::default();
-        self.add_objects(&mut batch, tenant, objects, true)?;
+        let added = self.add_objects(&mut batch, tenant, objects, true)?;
         let written = if self.unlogged.is_worth_it(batch.size_in_bytes()) {
             self.unlogged.write(|| self.db.write_without_wal(batch))
         } else {
             self.db.write(batch)
         };
-        written.map_err(write_failed)
+        written.map_err(write_failed)?;
+        self.count_written(tenant, added)
     }
 
     pub(crate) fn commit_now(&self, tenant: TenantId, commit: &Commit) -> StoreResult<Committed> {
@@ -48,12 +50,13 @@ impl LocalStore {
         let bytes: usize = commit.objects.iter().map(|object| object.data.len()).sum();
         let thorough = bytes >= SMALL_COMMIT_BYTES;
         let mut batch = WriteBatch::default();
-        self.add_objects(&mut batch, tenant, &commit.objects, thorough)?;
+        let added = self.add_objects(&mut batch, tenant, &commit.objects, thorough)?;
         let ids = self.add_snapshots(&mut batch, tenant, &commit.snapshots)?;
         self.keep(tenant, ids.iter().map(|id| snapshot_key(*id)))?;
         self.unlogged.make_durable(|| self.flush_objects())?;
         let _moving = self.references.lock(tenant, &commit.references);
         self.add_references(&mut batch, tenant, &commit.references)?;
+        self.add_usage(&mut batch, tenant, added)?;
         let mut options = WriteOptions::default();
         options.set_sync(true);
         self.db.write_opt(batch, &options).map_err(write_failed)?;
@@ -63,14 +66,15 @@ impl LocalStore {
     }
 
     /// If `thorough`, chunks are compressed, and objects that are there already
-    /// are not written again.
+    /// are not written again. Returns the amounts of those that are.
     fn add_objects(
         &self,
         batch: &mut WriteBatch,
         tenant: TenantId,
         objects: &[Object],
         thorough: bool,
-    ) -> StoreResult<()> {
+    ) -> StoreResult<Amounts> {
+        let mut added = Amounts::default();
         let mut encoder = Encoder::default();
         let mut presence = Presence::of(self, tenant);
         for Object { key, data } in objects {
@@ -87,9 +91,10 @@ impl LocalStore {
                 Kind::Chunk => encoder.plain(data),
                 _ => data,
             };
+            added.count(key.kind, value.len());
             batch.put_cf(self.family_of(key.kind), keys::object(tenant, key), value);
         }
-        Ok(())
+        Ok(added)
     }
 
     pub(crate) fn add_snapshots(

@@ -8,7 +8,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use elevo_engine::{Depth, Expected, Guard, MemoryStore, Repository, Root, StateTree, Store};
+use elevo_core::TenantId;
+use elevo_engine::{
+    Depth, Expected, Guard, MemoryStore, Repository, Root, StateTree, Store, StoreError,
+};
 use elevo_objects::SnapshotId;
 use elevo_store_local::{LocalStore, Options};
 use futures::executor::block_on;
@@ -266,4 +269,47 @@ fn the_room_of_garbage_is_given_back() {
 #[test]
 fn commits_and_reads_race_collections() {
     gc_support::race(Duration::from_secs(4), 7);
+}
+
+/// A collection without roots, and then the tenant itself.
+#[test]
+fn a_tenant_is_forgotten_once_it_has_nothing() {
+    const OTHER: TenantId = TenantId::new([7; 16]);
+    let directory = tempfile::tempdir().unwrap();
+    let store = LocalStore::create(&directory.path().join("store"), &Options::default());
+    let store = Arc::new(store.unwrap());
+    let mut random = SmallRng::seed_from_u64(7);
+    let mut made = Vec::new();
+    for tenant in [TENANT, OTHER] {
+        let repository = Repository::new(store.clone(), tenant, 1);
+        let tree = StateTree::empty(&repository);
+        let mut files = Files::new();
+        edit(&tree, &mut files, &mut random);
+        let named = Some(("main".to_owned(), Expected::Absent));
+        let id = block_on(tree.commit(info(None, named))).unwrap();
+        // Marks of this collection count for nothing later.
+        collect(&repository, Depth::Full, false, &[]);
+        made.push((repository, id, files));
+    }
+    let refused = |result| matches!(result, Err(StoreError::Refused(_)));
+    assert!(refused(store.forget(TENANT)));
+    let repository = &made[0].0;
+    move_reference(repository, "main", None);
+    let report = collect(repository, Depth::Full, false, &[]);
+    assert_eq!(report.objects_seen, report.objects_removed);
+    store.forget(TENANT).unwrap();
+    store.forget(TENANT).unwrap();
+    let left = block_on(store.list_snapshots(TENANT, None, 1)).unwrap();
+    assert_eq!(left, []);
+    let (other, id, files) = &made[1];
+    assert_holds(other, *id, files);
+    assert!(refused(store.forget(OTHER)));
+    collect(other, Depth::Full, false, &[]);
+    assert_holds(other, *id, files);
+    // It can be used like a new one.
+    let tree = StateTree::empty(repository);
+    let mut files = Files::new();
+    edit(&tree, &mut files, &mut random);
+    let id = block_on(tree.commit(info(None, None))).unwrap();
+    assert_holds(repository, id, &files);
 }

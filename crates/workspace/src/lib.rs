@@ -72,6 +72,6 @@ pub use slots::{Slot, Slots};
 #[cfg(target_os = "linux")]
 pub use workspaces::write_out;
 pub use workspaces::{
-    Binding, Options, Refreshed, Snapshotted, Usage, Way, Workspaces, needed_snapshots,
+    Binding, Options, Refreshed, Snapshotted, Usage, Way, Workspaces, erase, needed_snapshots,
     write_records,
 };

@@ -110,6 +110,22 @@ pub(crate) fn unmount_volume(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Unmounts, lazily, everything that is mounted below `directory`.
+pub(crate) fn unmount_below(directory: &Path) -> io::Result<()> {
+    let mounts = fs::read("/proc/self/mountinfo")?;
+    let mounts: Vec<_> = mounts
+        .split(|byte| *byte == b'\n')
+        .filter_map(Mount::read)
+        .collect();
+    // The last one is on top of the others.
+    for mount in mounts.iter().rev() {
+        if mount.path != directory && mount.path.starts_with(directory) {
+            unmount_all(&mount.path)?;
+        }
+    }
+    Ok(())
+}
+
 /// A line of `proc_pid_mountinfo(5)`.
 struct Mount<'a> {
     path: PathBuf,

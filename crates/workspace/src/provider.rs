@@ -34,6 +34,8 @@ pub use overlay::OverlayProvider;
 #[cfg(target_os = "linux")]
 pub(crate) use overlay::{OverlayOptions, mount_overlay, overlay_options};
 #[cfg(target_os = "linux")]
+pub(crate) use pool::erase_pool;
+pub(crate) use pool::looks_stuck;
 pub use pool::{is_pool_stuck, remount_pool};
 
 /// The ways to make a workspace. The first that works is chosen, if nobody says

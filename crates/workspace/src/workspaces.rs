@@ -1,6 +1,7 @@
 mod clear;
 mod copies;
 mod enter;
+mod erase;
 mod forks;
 mod homes;
 mod places;
@@ -11,6 +12,7 @@ mod room;
 mod snapshots;
 
 pub use copies::write_records;
+pub use erase::erase;
 pub use snapshots::needed_snapshots;
 
 use std::collections::BTreeMap;
@@ -357,7 +359,7 @@ impl Workspaces {
         let record = self.get(id)?;
         // Its files would stay, and nothing would know of them.
         #[cfg(target_os = "linux")]
-        if crate::provider::is_pool_stuck(&self.root) {
+        if crate::provider::looks_stuck(&self.root) {
             let stuck = std::io::ErrorKind::ReadOnlyFilesystem.into();
             return Err(Error::io("remove a workspace in", &self.root)(stuck));
         }

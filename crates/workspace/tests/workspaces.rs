@@ -30,6 +30,7 @@ on_every_provider! {
     hostile_files_stay_inside
     random_changes_are_all_found
     marks_that_an_agent_makes_mean_nothing
+    all_workspaces_are_erased_at_once
 }
 
 fn a_new_workspace_holds_its_snapshot_and_is_nobody_elses(bench: &Bench) {
@@ -517,4 +518,44 @@ fn with_a_pool_forks_and_snapshots_are_of_one_moment() {
         }
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
     });
+}
+
+/// Live ones, parked ones and what a killed process left.
+fn all_workspaces_are_erased_at_once(bench: &Bench) {
+    for _ in 0..2 {
+        let workspaces = bench.open();
+        let files = bench.create(&workspaces, "one");
+        fs::create_dir_all(files.join("a/b")).unwrap();
+        fs::write(files.join("a/b/c"), "written").unwrap();
+        bench.create(&workspaces, "parked");
+        workspaces
+            .park(&id("parked"), info(), &NeverFreeze, &progress())
+            .unwrap();
+        let into = [id("fork")];
+        workspaces
+            .fork(&id("one"), &into, info(), &NeverFreeze, &progress())
+            .unwrap();
+        drop(workspaces);
+        fs::create_dir_all(bench.root.join("live/half-made/files")).unwrap();
+        // A call that was cut off is repeated.
+        for _ in 0..2 {
+            elevo_workspace::erase(&bench.root).unwrap();
+            assert!(!bench.root.exists());
+        }
+    }
+}
+
+#[test]
+fn a_pool_of_subvolumes_is_erased() {
+    if !disk::in_own_namespace("a_pool_of_subvolumes_is_erased") {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let disk = disk::Disk::make_cloning(directory.path(), "disk", 1 << 30);
+    let bench = Bench::pooled(disk.path());
+    let workspaces = bench.open();
+    bench.create(&workspaces, "first");
+    assert!(!bench.root.join("uppers.img").exists());
+    drop(workspaces);
+    all_workspaces_are_erased_at_once(&bench);
 }

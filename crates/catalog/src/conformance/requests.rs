@@ -28,7 +28,7 @@ fn request_of(run: RequestRun) -> IdempotentRequest {
     }
 }
 
-fn request(tenant: TenantId, name: u8) -> IdempotentRequest {
+pub(super) fn request(tenant: TenantId, name: u8) -> IdempotentRequest {
     request_of(run(tenant, name, "one"))
 }
 

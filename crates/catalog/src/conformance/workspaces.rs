@@ -375,7 +375,7 @@ pub async fn a_removed_workspace_is_gone(place: &impl Place) {
     add_workspace(&catalog, &one).await;
 }
 
-fn unsettled(at: &str, seen: Option<Entry>, left: Option<Entry>) -> Unsettled {
+pub(super) fn unsettled(at: &str, seen: Option<Entry>, left: Option<Entry>) -> Unsettled {
     Unsettled {
         path: path(at),
         marked: left.is_some(),
@@ -384,7 +384,7 @@ fn unsettled(at: &str, seen: Option<Entry>, left: Option<Entry>) -> Unsettled {
     }
 }
 
-fn with_unsettled(all: &[Unsettled]) -> WorkspaceChange {
+pub(super) fn with_unsettled(all: &[Unsettled]) -> WorkspaceChange {
     WorkspaceChange {
         unsettled: Some(all.to_vec()),
         ..WorkspaceChange::default()

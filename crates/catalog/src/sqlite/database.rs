@@ -12,6 +12,7 @@ use sqlx::sqlite::{
 };
 use sqlx::{ConnectOptions, Connection, Row, Sqlite, SqliteConnection, SqlitePool};
 use tempfile::NamedTempFile;
+use tokio::sync::OwnedMutexGuard;
 use tokio::time::sleep;
 
 use super::group::{Group, Write};
@@ -100,6 +101,11 @@ impl Database {
     /// A change that nobody else writes beside. Undone when dropped.
     pub(super) async fn write(&self) -> Result<Write> {
         self.group.write().await
+    }
+
+    /// The right to begin a large change, one at a time. See [`Group::large`].
+    pub(super) async fn large(&self) -> Result<OwnedMutexGuard<()>> {
+        self.group.large().await
     }
 
     /// A change of one statement; how many rows it changed.

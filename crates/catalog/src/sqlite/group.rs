@@ -27,8 +27,15 @@ const BEGIN: &str = "BEGIN IMMEDIATE";
 #[derive(Debug)]
 pub(super) struct Group {
     turn: Arc<Mutex<Turn>>,
+    /// Held by a large change for as long as it waits for its turn and has it. So
+    /// at most one is in the line, and small changes never wait for several.
+    large: Arc<Mutex<()>>,
     wait: Duration,
 }
+
+/// A large change waits for others of its kind this many times as long as a
+/// change waits for its turn.
+const LARGE_WAITS: u32 = 6;
 
 #[derive(Debug)]
 struct Turn {
@@ -59,8 +66,16 @@ impl Group {
         };
         Self {
             turn: Arc::new(Mutex::new(turn)),
+            large: Arc::default(),
             wait,
         }
+    }
+
+    /// Waits until no other large change is in the line. To be held until the
+    /// change is done.
+    pub(super) async fn large(&self) -> Result<OwnedMutexGuard<()>> {
+        let turn = timeout(self.wait * LARGE_WAITS, self.large.clone().lock_owned());
+        turn.await.map_err(|_| Error::Busy)
     }
 
     pub(super) async fn write(&self) -> Result<Write> {

@@ -16,11 +16,19 @@ const INSERT: &str = concat!(
     ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 );
 
+/// A landing with more changes than this is a large one.
+const LARGE: usize = 5000;
+
 const MOVE_HEAD: &str = "UPDATE projects SET head = ?, sequence = ?, updated = ? WHERE id = ?";
 
 /// All in the one transaction that nobody else writes beside.
 pub(super) async fn land(database: &Database, landing: &Landing) -> Result<Landed> {
     bounds::landing(landing)?;
+    let changes = landing.steps.iter().map(|step| step.changes.len());
+    let _large = match changes.sum::<usize>() > LARGE {
+        true => Some(database.large().await?),
+        false => None,
+    };
     let mut transaction = database.write().await?;
     let mut sequence = check(&mut transaction, landing).await?;
     let mut head = landing.expected_head;

@@ -10,7 +10,7 @@ use crate::records::{Agent, Tenant};
 
 macro_rules! tenant_columns {
     () => {
-        "id, name, created, limits, suspended"
+        "id, name, created, limits, suspended, erasing"
     };
 }
 
@@ -58,7 +58,8 @@ pub(super) async fn tenant(database: &Database, id: TenantId) -> Result<Option<T
 
 pub(super) async fn change_tenant(database: &Database, tenant: &Tenant) -> Result<bool> {
     bounds::tenant(tenant)?;
-    let update = "UPDATE tenants SET name = ?, limits = ?, suspended = ? WHERE id = ?";
+    let update = "UPDATE tenants SET name = ?, limits = ?, suspended = ? \
+                  WHERE id = ? AND erasing IS NULL";
     let statement = sqlx::query(update)
         .bind(&tenant.name)
         .bind(rows::to_json(&tenant.limits)?)

@@ -7,9 +7,10 @@ use super::failure;
 use crate::error::{Error, Kind, Limit, Result};
 use crate::records::{TENANT_LIMITS, TenantLimits};
 
-/// The limits of a tenant.
+/// The limits of a tenant. One that is being erased takes nothing new.
 async fn of(connection: &mut SqliteConnection, tenant: TenantId) -> Result<TenantLimits> {
-    let own = sqlx::query_scalar::<_, String>("SELECT limits FROM tenants WHERE id = ?")
+    let select = "SELECT limits FROM tenants WHERE id = ? AND erasing IS NULL";
+    let own = sqlx::query_scalar::<_, String>(select)
         .bind(&tenant.as_bytes()[..])
         .fetch_optional(&mut *connection)
         .await

@@ -21,6 +21,7 @@ pub(super) fn tenant(row: &SqliteRow) -> Result<Tenant> {
         created: time(row, "created")?,
         limits: json(row, "limits")?,
         suspended: optional_time(row, "suspended")?,
+        erasing: optional_time(row, "erasing")?,
     })
 }
 

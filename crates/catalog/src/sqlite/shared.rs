@@ -264,6 +264,10 @@ impl Events for SqliteCatalog {
         webhooks::list(&self.database, tenant).await
     }
 
+    async fn set_webhook_secret(&self, id: &str, secret: &str) -> Result<bool> {
+        webhooks::set_secret(&self.database, id, secret).await
+    }
+
     async fn remove_webhook(&self, id: &str) -> Result<bool> {
         webhooks::remove(&self.database, id).await
     }

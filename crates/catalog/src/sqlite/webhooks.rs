@@ -78,6 +78,13 @@ pub(super) async fn list(database: &Database, tenant: Option<TenantId>) -> Resul
     rows::all(&rows.map_err(failure::of)?, rows::webhook)
 }
 
+pub(super) async fn set_secret(database: &Database, id: &str, secret: &str) -> Result<bool> {
+    bounds::secret(secret)?;
+    let statement = sqlx::query("UPDATE webhooks SET secret = ? WHERE id = ?");
+    let done = database.run(statement.bind(secret).bind(id)).await?;
+    Ok(done > 0)
+}
+
 pub(super) async fn remove(database: &Database, id: &str) -> Result<bool> {
     let statement = sqlx::query("DELETE FROM webhooks WHERE id = ?").bind(id);
     let done = database.run(statement).await?;

@@ -108,6 +108,7 @@ impl Found {
                 "runtimes": info.runtimes,
                 "live_restore": info.live_restore,
                 "cgroup_version": info.cgroup_version,
+                "confinement": info.confinement(),
                 "internet": info.internet.is_none(),
                 "internet_obstacle": info.internet,
             }),
@@ -208,7 +209,28 @@ fn engine_lines(output: &Output, info: &RuntimeInfo) -> Vec<Vec<u8>> {
     };
     vec![
         row(output, "engine", true, &first_line(&engine)),
+        confinement(output, info),
         internet,
         restarts,
     ]
+}
+
+/// How the engine says that it confines containers.
+fn confinement(output: &Output, info: &RuntimeInfo) -> Vec<u8> {
+    let found = info.confinement();
+    let lacks = |names: &[&str]| !names.iter().any(|name| found.contains(name));
+    let mut text = match found.is_empty() {
+        true => "none".to_owned(),
+        false => found.join(" "),
+    };
+    if lacks(&["seccomp"]) {
+        text += "; without seccomp no sandbox starts";
+    }
+    if lacks(&["apparmor", "selinux"]) {
+        text += "; neither AppArmor nor SELinux";
+    }
+    if lacks(&["userns", "rootless"]) {
+        text += "; no user namespaces";
+    }
+    row(output, "confined", !lacks(&["seccomp"]), &first_line(&text))
 }

@@ -1,9 +1,10 @@
+use std::env;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
 use elevo_engine::Progress;
-use elevo_server::restore_server;
+use elevo_server::{has_secrets_key, restore_server, secrets_key_file};
 use serde_json::json;
 
 use super::At;
@@ -18,6 +19,9 @@ use crate::output::Output;
 BACKUP is a backup, or a directory with backups, of which the newest is taken. The
 directory of --data must be empty or not there yet. Every file is compared with
 what was backed up, and every snapshot that the catalog names must be there.
+
+No backup has the key of secrets: copy the key file of the original server
+(SECRETS_KEY_FILE, by default DATA_DIR.secrets-key) to the same place beside --data.
 
 Then start the server: workspaces are live again, and sandboxes that ran can be
 started. The restored server is an installation of its own: it does not touch
@@ -55,6 +59,10 @@ pub(super) fn run(at: &At, args: &Restore) -> anyhow::Result<ExitCode> {
     })?;
     let mut output = Output::new(at.json);
     let path = data.path().display();
+    let key_file = env::var_os("SECRETS_KEY_FILE").filter(|file| !file.is_empty());
+    let key_file = key_file.map_or_else(|| secrets_key_file(data.path()), PathBuf::from);
+    let missing = restored.secrets_key.as_deref();
+    let missing = missing.filter(|id| !has_secrets_key(&key_file, id));
     if at.json {
         output.value(&json!({
             "data": data.path().to_string_lossy(),
@@ -62,10 +70,23 @@ pub(super) fn run(at: &At, args: &Restore) -> anyhow::Result<ExitCode> {
             "begunAt": restored.begun,
             "installation": restored.installation,
             "bytes": restored.bytes,
+            "secretsKey": restored.secrets_key.as_deref().map(|id| json!({
+                "id": id,
+                "file": key_file.to_string_lossy(),
+                "isThere": missing.is_none(),
+            })),
         }))?;
     } else {
         let (all, from) = (bytes(restored.bytes), restored.backup.display());
         output.line(format!("Restored {all} from {from} to {path}"))?;
+        if let Some(id) = missing {
+            output.line(format!(
+                "Variables of sandboxes and secrets of webhooks are encrypted with the key {id},\n\
+                 which no backup has. Copy the key file of the original server to {}\n\
+                 before you start this one.",
+                key_file.display()
+            ))?;
+        }
         output.line(format!("Start it with `elevo up --data {path}`"))?;
     }
     output.finish()?;

@@ -126,4 +126,6 @@ fn a_workspace_keeps_what_is_ignored_and_not_elevo() {
         fs::read_to_string(files.join("debug.log")).unwrap(),
         "log\n"
     );
+    // It is mounted since then.
+    place.ws(["rm", "--discard", "one"]).text();
 }

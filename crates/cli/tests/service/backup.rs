@@ -143,6 +143,74 @@ fn only_a_whole_backup_is_restored_and_only_into_an_empty_directory() {
     assert_eq!((gone.code, gone.name().as_str()), (3, "server_not_running"));
 }
 
+/// The key file of a server that has no other setting.
+fn key_file(server: &Server) -> PathBuf {
+    let mut file = server.data().into_os_string();
+    file.push(".secrets-key");
+    file.into()
+}
+
+/// Whether a file below a directory contains a text.
+fn is_below(directory: &Path, text: &[u8]) -> bool {
+    fs::read_dir(directory).unwrap().any(|entry| {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => is_below(&path, text),
+            false => {
+                let bytes = fs::read(path).unwrap();
+                bytes.windows(text.len()).any(|part| part == text)
+            }
+        }
+    })
+}
+
+#[test]
+fn a_restore_says_when_the_key_of_secrets_is_missing() {
+    let (mut server, mut restored) = (Server::new(), Server::new());
+    let mut up = server.up_command();
+    up.env("WEBHOOK_ALLOW_PRIVATE", "true");
+    server.up_by(up);
+    server.write("hook.key", b"marker-of-a-secret");
+    let hook = "http://127.0.0.1:9/";
+    server.ok(["webhook", "add", hook, "--secret-file", "hook.key"]);
+    let backups = server.directory.path().join("backups");
+    let to = backups.to_str().unwrap();
+    server.ok(["server", "backup", to]);
+    let key = fs::read_to_string(key_file(&server)).unwrap();
+    let key = key.lines().last().unwrap();
+    for text in [key, "marker-of-a-secret"] {
+        assert!(
+            !is_below(&backups, text.as_bytes()),
+            "{text} is in a backup"
+        );
+    }
+    let data = restored.data();
+    let into = data.to_str().unwrap();
+    let restore = ["server", "restore", to, "--data", into];
+    let said = server.ok(restore);
+    let wanted = key_file(&restored);
+    let copy = format!(
+        "Copy the key file of the original server to {}",
+        wanted.display()
+    );
+    assert!(said.contains(&copy), "{said}");
+    let refused = Ended::new(restored.up_command().output().unwrap());
+    assert!(
+        refused.code != 0 && refused.stderr.contains("SECRETS_KEY_FILE"),
+        "{}",
+        refused.stderr
+    );
+    fs::remove_dir_all(&data).unwrap();
+    fs::copy(key_file(&server), &wanted).unwrap();
+    let restore = restore.into_iter().chain(["--json"]);
+    let said: Value = serde_json::from_str(&server.ok(restore)).unwrap();
+    assert_eq!(said["secretsKey"]["isThere"], true, "{said}");
+    restored.up();
+    let listed = restored.ok(["webhook", "ls", "--json"]);
+    let listed: Value = serde_json::from_str(&listed).unwrap();
+    assert_eq!(listed["signed"], true, "{listed}");
+}
+
 #[test]
 fn the_store_of_a_server_is_not_collected_without_its_catalog() {
     let mut server = Server::new();

@@ -1,6 +1,8 @@
 //! Projects, workspaces on them, merges and reviews.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -354,4 +356,35 @@ fn versions_are_tagged_and_retention_is_chosen() {
     server.ok(["project", "tag", "site", "v1", "--delete"]);
     let gone = server.run(["project", "cat", "site", "page", "--at", "v1"]);
     assert_eq!(gone.code, 3, "{}", gone.stderr);
+}
+
+/// Reads a file as a user of the machine; `None` if that is refused.
+fn read_as(uid: u32, file: &Path) -> Option<String> {
+    let mut cat = Command::new("cat");
+    cat.arg(file).current_dir("/").uid(uid).gid(uid);
+    let output = cat.output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    output.status.success().then_some(text)
+}
+
+#[test]
+fn a_workspace_with_an_owner_is_for_that_user_of_the_machine() {
+    const ADA: u32 = 1000;
+    const BOB: u32 = 1001;
+    let server = with_site();
+    // Only the modes of the server itself keep users out.
+    fs::set_permissions(server.directory.path(), Permissions::from_mode(0o755)).unwrap();
+    let create = ["ws", "create", "--project", "site", "--owner"];
+    let made = server.ok(create.into_iter().chain(["1000"]));
+    let page = Path::new(made.trim_end()).join("page");
+    assert!(read_as(ADA, &page).unwrap().starts_with("one\n"));
+    assert_eq!(read_as(BOB, &page), None);
+    let unknown = server.run(create.into_iter().chain(["no-such-user", "--json"]));
+    assert_eq!(
+        (unknown.code, unknown.name().as_str()),
+        (2, "invalid_request")
+    );
+    let alone = server.run(["ws", "create", "--owner", "1000"]);
+    assert_eq!(alone.code, 2, "{}", alone.stderr);
+    assert!(alone.stderr.contains("--project"), "{}", alone.stderr);
 }

@@ -2,6 +2,7 @@
 
 use elevo_objects::{Kind, ObjectKey, Snapshot, SnapshotId};
 
+use super::model::Random;
 use super::{
     ALICE, BOB, assert_refused, bare, chunk, commit, directory, get, id, is_stored, of_snapshots,
     put, snapshot,
@@ -70,6 +71,38 @@ pub async fn a_full_collection_removes_what_is_not_marked(store: &impl Store) {
     put(store, &[&gone]).await;
     let found = get(store, ALICE, &gone).await;
     assert_eq!(found, Some(gone.data.clone()), "what went can come again");
+}
+
+/// Only of the tenant, and back to nothing when all is garbage.
+pub async fn stored_bytes_grow_with_objects_and_fall_with_garbage(store: &impl Store) {
+    let stored = async |tenant| store.stored_bytes(tenant).await.expect("stored bytes");
+    assert_eq!(stored(ALICE).await, 0);
+    // Nothing that could be compressed.
+    let chunks: Vec<_> = (0..32_u64).map(|n| chunk(noise(n))).collect();
+    let size: u64 = chunks.iter().map(|chunk| chunk.data.len() as u64).sum();
+    put(store, &chunks.iter().collect::<Vec<_>>()).await;
+    commit(store, of_snapshots(vec![bare("named")])).await;
+    let full = stored(ALICE).await;
+    let nearly = |bytes: u64| bytes * 9 / 10..bytes * 11 / 10;
+    assert!(nearly(size).contains(&full), "{full} of {size}");
+    put(store, &chunks.iter().collect::<Vec<_>>()).await;
+    assert_eq!(stored(ALICE).await, full, "they were there");
+    assert_eq!(stored(BOB).await, 0);
+    let collection = begin(store, Depth::Full).await;
+    for chunk in &chunks[..16] {
+        mark(&*collection, chunk).await;
+    }
+    assert_eq!(end(collection).await, 16);
+    let half = stored(ALICE).await;
+    assert!(nearly(size / 2).contains(&half), "{half} of {size}");
+    assert_eq!(end(begin(store, Depth::Full).await).await, 16);
+    assert_eq!(stored(ALICE).await, 0);
+}
+
+/// Bytes that do not repeat.
+fn noise(seed: u64) -> Vec<u8> {
+    let mut random = Random(seed + 1);
+    (0..4096).map(|_| random.below(256) as u8).collect()
 }
 
 /// What is put, committed or found while a collection is under way stays.

@@ -251,6 +251,11 @@ impl Store for SimStore {
         self.read("list references", limit, call).await
     }
 
+    async fn stored_bytes(&self, tenant: TenantId) -> StoreResult<u64> {
+        let call = self.disk.memory.stored_bytes(tenant);
+        self.read("stored bytes", 0, call).await
+    }
+
     async fn writing(&self, tenant: TenantId) -> StoreResult<Guard> {
         let call = self.disk.memory.writing(tenant);
         self.read("writing", 0, call).await

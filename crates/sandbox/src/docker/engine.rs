@@ -77,10 +77,10 @@ impl Engine {
         }
     }
 
+    /// Whether the engine says that it filters system calls. The agent of a sandbox
+    /// adds another filter, which does not depend on the engine.
     fn filters_calls(&self) -> bool {
-        let seccomp = |option: &&String| option.starts_with("name=seccomp");
-        let filter = self.info.security_options.iter().find(seccomp);
-        filter.is_some_and(|option| !option.contains("profile=unconfined"))
+        self.info.confinement().contains(&"seccomp")
     }
 }
 
@@ -176,6 +176,21 @@ mod tests {
         assert_eq!(with(&[]), "seccomp");
         assert_eq!(with(&["name=apparmor"]), "seccomp");
         assert_eq!(with(&["name=seccomp,profile=unconfined"]), "seccomp");
+    }
+
+    #[test]
+    fn an_engine_names_how_it_confines_containers() {
+        let mut info = engine().info;
+        assert_eq!(info.confinement(), ["seccomp"]);
+        let options = [
+            "name=apparmor",
+            "name=seccomp,profile=builtin",
+            "name=userns",
+        ];
+        info.security_options = options.map(str::to_owned).to_vec();
+        assert_eq!(info.confinement(), ["apparmor", "seccomp", "userns"]);
+        info.security_options = vec!["name=seccomp,profile=unconfined".to_owned()];
+        assert!(info.confinement().is_empty());
     }
 
     #[test]

@@ -114,6 +114,9 @@ impl App {
             ..ProjectQuery::default()
         };
         for project in self.catalog.projects(&query).await?.items {
+            if self.homes.is_closed(project.tenant) {
+                continue;
+            }
             let removed = self.finish_removal(project.tenant, &project.id).await;
             log_failure(
                 removed,
@@ -127,6 +130,9 @@ impl App {
             ..WorkspaceQuery::default()
         };
         for row in self.catalog.workspaces(&query).await?.items {
+            if self.homes.is_closed(row.tenant) {
+                continue;
+            }
             let removed = self.forget_workspace(&row).await;
             log_failure(removed, "workspace", &row.id, "a removal was not finished");
         }

@@ -11,6 +11,7 @@ use elevo_core::ErrorCode;
 use serde_json::Value;
 use tokio::sync::watch;
 
+use crate::app::projects::Rows;
 use crate::app::{App, Principal};
 use crate::clock;
 use crate::failure::{Failure, Result, short};
@@ -47,18 +48,12 @@ impl Following {
         loop {
             // Before it is looked: what happens meanwhile is seen next time.
             let newest = *self.pulse.borrow_and_update();
-            let found = {
-                // However many follow, they leave readers of the catalog to others.
-                let _turn = self.app.following.acquire().await;
-                self.app.catalog.events(&self.query).await?
-            };
-            if let Some(last) = found.last() {
-                self.query.after = last.id;
-                let shown = self.app.without_hidden(&self.who, found).await?;
-                if shown.is_empty() {
+            if let Some(looked) = self.look().await? {
+                self.query.after = looked.last;
+                if looked.shown.is_empty() {
                     continue;
                 }
-                return Ok(shown.into_iter().map(out).collect());
+                return Ok(looked.shown.into_iter().map(out).collect());
             }
             self.query.after = self.query.after.max(newest);
             // An error is that the server is about to end.
@@ -67,6 +62,22 @@ impl Following {
             }
         }
     }
+
+    /// Reads the next events; `None` if there are none.
+    async fn look(&self) -> Result<Option<Looked>> {
+        // However many follow, they leave readers of the catalog to others.
+        let _turn = self.app.following.acquire().await;
+        let found = self.app.catalog.events(&self.query).await?;
+        self.app.without_hidden(&self.who, found).await
+    }
+}
+
+/// Events that were looked at.
+struct Looked {
+    /// Those that may be seen.
+    shown: Vec<Event>,
+    /// The number of the last.
+    last: u64,
 }
 
 impl App {
@@ -86,18 +97,26 @@ impl App {
             ..visible(who, query)?
         };
         let found = self.catalog.events(&query).await?;
-        let last = found.last().map_or(query.after, |event| event.id);
-        let shown = self.without_hidden(who, found).await?;
+        let looked = self.without_hidden(who, found).await?.unwrap_or(Looked {
+            shown: Vec::new(),
+            last: query.after,
+        });
         Ok(api::EventPage {
-            last,
-            items: shown.into_iter().map(out).collect(),
+            last: looked.last,
+            items: looked.shown.into_iter().map(out).collect(),
         })
     }
 
-    /// Leaves out the landings in which an agent may see nothing.
-    async fn without_hidden(&self, who: &Principal, found: Vec<Event>) -> Result<Vec<Event>> {
-        let mut shown = Vec::with_capacity(found.len());
+    /// Leaves out the landings in which an agent may see nothing. Ends before the
+    /// last event when it has looked at many changes.
+    async fn without_hidden(&self, who: &Principal, found: Vec<Event>) -> Result<Option<Looked>> {
+        let (mut shown, mut last) = (Vec::with_capacity(found.len()), None);
+        let mut rows = Rows::of_one_answer();
         for event in found {
+            if rows.are_used_up() {
+                break;
+            }
+            last = Some(event.id);
             let NewEvent {
                 kind, agent, data, ..
             } = &event.event;
@@ -106,7 +125,7 @@ impl App {
             let is_shown = match sequence.filter(|_| *kind == EventKind::ProjectLanded) {
                 Some(sequence) if !is_own => {
                     let project = &event.event.subject;
-                    self.shows_step(who, project, sequence).await?
+                    self.shows_step(who, project, sequence, &mut rows).await?
                 }
                 _ => true,
             };
@@ -114,7 +133,7 @@ impl App {
                 shown.push(event);
             }
         }
-        Ok(shown)
+        Ok(last.map(|last| Looked { shown, last }))
     }
 
     /// What happens from now on, or after an event.
@@ -293,5 +312,75 @@ pub(crate) fn out(event: Event) -> api::Event {
         event: event.kind.name().into(),
         timestamp: clock::text(event.at),
         data,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use elevo_catalog::{KeyLimits, SqliteOptions, TenantLimits};
+    use serde_json::json;
+    use tokio::task::JoinSet;
+
+    use super::*;
+    use crate::{Config, Server};
+
+    const KEY: &str = "test-key-0123456789-0123456789-0123456789";
+
+    async fn post(url: &str, body: Value) -> Value {
+        let request = reqwest::Client::new().post(url).bearer_auth(KEY);
+        let answer = request.json(&body).send().await.unwrap();
+        answer.error_for_status().unwrap().json().await.unwrap()
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn followers_leave_readers_of_the_catalog_to_others() {
+        assert!(READERS < SqliteOptions::default().readers as usize);
+        let directory = tempfile::tempdir().unwrap();
+        let data = directory.path().join("data");
+        let settings = [
+            ("DATA_DIR", data.to_str().unwrap()),
+            ("API_PORT", "0"),
+            ("METRICS_PORT", "0"),
+            ("API_KEY", KEY),
+            ("DOCKER_HOST", "unix:///nonexistent/docker.sock"),
+        ];
+        let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let config = Config::read(None, settings).unwrap();
+        let server = Server::start(config).await.unwrap();
+        let app = server.app();
+        let tenant = app.first_tenant().await.unwrap();
+        let who = Principal {
+            tenant,
+            agent: None,
+            key: "key".into(),
+            key_name: "key".into(),
+            scopes: vec![Scope::ProjectsRead],
+            limits: KeyLimits::default(),
+            tenant_limits: Arc::new(TenantLimits::default()),
+            _presence: app.presences.enter(tenant),
+        };
+        // All turns to read are taken.
+        let turns = app.following.acquire_many(READERS as u32).await.unwrap();
+        let mut followers = JoinSet::new();
+        for _ in 0..100 {
+            let query = EventsQuery::default();
+            let mut following = app.follow_events(&who, &query).await.unwrap();
+            followers.spawn(async move { following.next().await.unwrap() });
+        }
+        let url = format!("http://{}/api/v1/projects", server.addresses().api);
+        let made = post(&url, json!({"name": "site"})).await;
+        let url = format!("{url}/{}/apply", made["id"].as_str().unwrap());
+        post(&url, json!({"files": [{"path": "a", "content": "a"}]})).await;
+        // All others wait for their turn. Requests are answered, and see the event.
+        for _ in 0..100 {
+            let page = app.events(&who, &EventsQuery::default()).await.unwrap();
+            assert_eq!(page.items.len(), 1);
+        }
+        assert!(followers.try_join_next().is_none(), "a follower has read");
+        drop(turns);
+        for events in followers.join_all().await {
+            assert_eq!(events.len(), 1);
+        }
+        server.stop().await;
     }
 }

@@ -98,6 +98,9 @@ impl App {
         }
         let mut tasks = Vec::new();
         for (tenant, expired) in expired {
+            if self.homes.is_closed(tenant) {
+                continue;
+            }
             if let Some(turn) = self.ending.begin(tenant) {
                 let app = self.clone();
                 tasks.push(tokio::spawn(async move {

@@ -114,8 +114,8 @@ impl Running {
 }
 
 impl App {
-    /// Waits for the collection that is under way, and keeps others from
-    /// starting until the guard is dropped.
+    /// Waits for the collection, backup or erasure that is under way, and keeps
+    /// others from starting until the guard is dropped.
     pub(super) async fn pause_collections(&self) -> tokio::sync::OwnedMutexGuard<()> {
         self.collecting.turn.clone().lock_owned().await
     }
@@ -174,7 +174,7 @@ impl App {
     /// The same for the operator of the server.
     pub(crate) async fn collect_now(self: &Arc<Self>, wish: api::Gc) -> Result<api::GcResult> {
         let Ok(turn) = self.collecting.turn.clone().try_lock_owned() else {
-            let message = "a collection or a backup is under way";
+            let message = "a collection, a backup or an erasure is under way";
             return Err(Failure::new(ErrorCode::CollectionRunning, message).retry_after(10));
         };
         let how = How {
@@ -267,6 +267,10 @@ impl App {
         let mut all = api::GcResult::default();
         let mut first_failure = None;
         for tenant in self.catalog.tenants().await? {
+            // The erasure collects it, when no root of it counts any more.
+            if tenant.erasing.is_some() {
+                continue;
+            }
             match self.collect_garbage(tenant.id, how).await {
                 Ok((dropped, report)) => {
                     all.dropped_versions += dropped;
@@ -375,7 +379,7 @@ fn unreadable(error: impl std::error::Error + Send + Sync + 'static) -> EngineEr
 }
 
 /// Others may be in the way of a collection; that is no failure of the store.
-fn not_collected(error: EngineError) -> Failure {
+pub(super) fn not_collected(error: EngineError) -> Failure {
     match error {
         EngineError::Store(StoreError::Refused(why)) => {
             Failure::new(ErrorCode::Overloaded, why).retry_after(60)

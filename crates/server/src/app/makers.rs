@@ -64,7 +64,7 @@ impl App {
         };
         // First the rows: a maker enters before it writes one.
         for sandbox in self.catalog.sandboxes(&query).await?.items {
-            if self.makers.lock().contains_key(&sandbox.id) {
+            if self.is_being_made(&sandbox.id) {
                 continue;
             }
             match self.end_start(&sandbox).await {
@@ -84,6 +84,11 @@ impl App {
             }
         }
         Ok(())
+    }
+
+    /// Whether this process is starting a sandbox.
+    pub(super) fn is_being_made(&self, id: &str) -> bool {
+        self.makers.lock().contains_key(id)
     }
 
     /// Ends a start, unless it has ended by itself.

@@ -1,12 +1,12 @@
 //! What the use cases stand on, and the workspaces of each tenant.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use elevo_agent_link::AgentLinks;
 use elevo_catalog::Catalog;
-use elevo_core::TenantId;
+use elevo_core::{ErrorCode, TenantId};
 use elevo_engine::{DEFAULT_CACHE_BYTES, NodeCache, Repository, Store};
 use elevo_sandbox::SandboxRuntime;
 use elevo_workspace::{Options, Owner, ProviderKind, WorkspaceId, Workspaces};
@@ -42,12 +42,19 @@ pub(crate) struct Tenants {
     store: Arc<dyn Store>,
     root: PathBuf,
     options: Options,
-    open: Mutex<HashMap<TenantId, Arc<Workspaces>>>,
+    open: Mutex<Open>,
     repositories: Mutex<HashMap<TenantId, Repository>>,
     cache: NodeCache,
     pub(crate) shares: Shares,
     /// Each is held while the workspaces of its tenant are opened.
     opening: Mutex<HashMap<TenantId, Arc<tokio::sync::Mutex<()>>>>,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    workspaces: HashMap<TenantId, Arc<Workspaces>>,
+    /// Tenants that are being erased, or were.
+    closed: HashSet<TenantId>,
 }
 
 impl Tenants {
@@ -85,6 +92,12 @@ impl Tenants {
         known.entry(tenant).or_insert_with(new).clone()
     }
 
+    /// About how many bytes a tenant has stored.
+    pub(super) async fn stored_bytes(&self, tenant: TenantId) -> Result<u64> {
+        let stored = self.store.stored_bytes(tenant).await;
+        stored.map_err(|error| elevo_engine::Error::from(error).into())
+    }
+
     /// Where a tenant's workspaces are.
     pub(crate) fn directory(&self, tenant: TenantId) -> PathBuf {
         self.root.join(tenant.to_string())
@@ -95,7 +108,7 @@ impl Tenants {
         self.options.pool.is_some()
     }
 
-    /// The tenants that have workspaces here.
+    /// The tenants that have workspaces here and are not being erased.
     pub(crate) fn known(&self) -> Vec<TenantId> {
         let entries = std::fs::read_dir(&self.root)
             .into_iter()
@@ -103,7 +116,50 @@ impl Tenants {
             .flatten();
         entries
             .filter_map(|entry| tenant_from(entry.file_name().to_str()?))
+            .filter(|tenant| !self.is_closed(*tenant))
             .collect()
+    }
+
+    /// Refuses all further work on the workspaces of a tenant that is being
+    /// erased.
+    pub(crate) fn close(&self, tenant: TenantId) {
+        self.lock().closed.insert(tenant);
+    }
+
+    /// Whether a tenant is being erased.
+    pub(crate) fn is_closed(&self, tenant: TenantId) -> bool {
+        self.lock().closed.contains(&tenant)
+    }
+
+    /// Deletes the directory of a closed tenant, with its workspaces and its part
+    /// of a pool. Returns `false` if some work on it has not ended yet.
+    pub(super) async fn erase(&self, tenant: TenantId) -> Result<bool> {
+        let turn = self.turn_to_open(tenant);
+        let _turn = turn.lock().await;
+        {
+            let mut open = self.lock();
+            let found = open.workspaces.get(&tenant);
+            if found.is_some_and(|found| Arc::strong_count(found) > 1) {
+                return Ok(false);
+            }
+            open.workspaces.remove(&tenant);
+        }
+        let root = self.directory(tenant);
+        blocking(move || Ok(elevo_workspace::erase(&root)?)).await?;
+        Ok(true)
+    }
+
+    /// Forgets a tenant that is gone. It stays closed: a job may have listed it
+    /// before, and would make its directory again.
+    pub(super) fn forget(&self, tenant: TenantId) {
+        let mut repositories = self.repositories.lock();
+        let repositories = repositories
+            .as_mut()
+            .unwrap_or_else(|error| error.get_mut());
+        repositories.remove(&tenant);
+        let mut opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        opening.remove(&tenant);
+        self.shares.forget(tenant);
     }
 
     /// Runs something on the workspaces of a tenant, where it may block.
@@ -112,7 +168,7 @@ impl Tenants {
         tenant: TenantId,
         work: impl FnOnce(&Workspaces) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let workspaces = match self.already(tenant) {
+        let workspaces = match self.already(tenant)? {
             Some(open) => open,
             None => self.open(tenant).await?,
         };
@@ -129,30 +185,45 @@ impl Tenants {
         self.shares.blocking(tenant, work).await
     }
 
-    fn already(&self, tenant: TenantId) -> Option<Arc<Workspaces>> {
-        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        open.get(&tenant).cloned()
+    fn lock(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn already(&self, tenant: TenantId) -> Result<Option<Arc<Workspaces>>> {
+        let open = self.lock();
+        match open.closed.contains(&tenant) {
+            true => Err(being_erased()),
+            false => Ok(open.workspaces.get(&tenant).cloned()),
+        }
+    }
+
+    fn turn_to_open(&self, tenant: TenantId) -> Arc<tokio::sync::Mutex<()>> {
+        let mut opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        opening.entry(tenant).or_default().clone()
     }
 
     /// Opens them once, whoever else wants to.
     async fn open(&self, tenant: TenantId) -> Result<Arc<Workspaces>> {
-        let turn = {
-            let mut opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
-            opening.entry(tenant).or_default().clone()
-        };
-        let _turn = turn.lock().await;
-        if let Some(open) = self.already(tenant) {
+        let turn = self.turn_to_open(tenant).lock_owned().await;
+        if let Some(open) = self.already(tenant)? {
             return Ok(open);
         }
         let (repository, options) = (self.repository(tenant), self.options.clone());
         let root = self.directory(tenant);
-        let opening = self.blocking(tenant, move || open_at(&root, repository, &options));
-        let opened = opening.await?;
-        let opened = Arc::new(opened);
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        open.insert(tenant, opened.clone());
+        // The closure has the turn: it goes on if the caller goes away.
+        let opening = self.blocking(tenant, move || {
+            let opened = open_at(&root, repository, &options)?;
+            Ok((Arc::new(opened), turn))
+        });
+        let (opened, _turn) = opening.await?;
+        self.lock().workspaces.insert(tenant, opened.clone());
         Ok(opened)
     }
+}
+
+/// The failure of work for a tenant that is being erased.
+pub(crate) fn being_erased() -> Failure {
+    Failure::new(ErrorCode::TenantSuspended, "this tenant is being erased")
 }
 
 fn open_at(

@@ -5,7 +5,8 @@ use elevo_api::Scope;
 use elevo_catalog::{ApiKey, KeyLimits, Sandbox, TenantLimits};
 use elevo_core::{ErrorCode, TenantId};
 
-use crate::app::App;
+use crate::app::tenants::Presence;
+use crate::app::{App, parts};
 use crate::clock;
 use crate::failure::{Failure, Result};
 
@@ -22,6 +23,8 @@ pub(crate) struct Principal {
     pub(crate) limits: KeyLimits,
     /// The limits of the tenant.
     pub(crate) tenant_limits: Arc<TenantLimits>,
+    /// The erasure of the tenant waits until this is dropped.
+    pub(crate) _presence: Presence,
 }
 
 impl Principal {
@@ -56,7 +59,7 @@ impl Principal {
 }
 
 impl Principal {
-    fn new(key: ApiKey, tenant_limits: Arc<TenantLimits>) -> Self {
+    fn new(key: ApiKey, tenant_limits: Arc<TenantLimits>, presence: Presence) -> Self {
         let scopes = key.scopes.iter().filter_map(|scope| scope.parse().ok());
         Self {
             tenant: key.tenant,
@@ -66,6 +69,7 @@ impl Principal {
             scopes: scopes.collect(),
             limits: key.limits,
             tenant_limits,
+            _presence: presence,
         }
     }
 }
@@ -94,12 +98,17 @@ impl App {
         let unknown = || Failure::new(ErrorCode::Unauthorized, "this key is not known");
         let key = key.ok_or_else(unknown)?;
         check_valid(&key)?;
+        // Before the look at the tenant: its erasure looks the other way round.
+        let presence = self.presences.enter(key.tenant);
         let limits = self.limits_unless_suspended(key.tenant).await?;
-        Ok(Principal::new(key, limits))
+        Ok(Principal::new(key, limits, presence))
     }
 
-    /// The limits of a tenant. Fails if the tenant is suspended.
+    /// The limits of a tenant. Fails if the tenant is suspended or being erased.
     async fn limits_unless_suspended(&self, tenant: TenantId) -> Result<Arc<TenantLimits>> {
+        if self.homes.is_closed(tenant) {
+            return Err(parts::being_erased());
+        }
         let tenant = self.known_tenant(tenant).await?;
         match tenant.is_suspended {
             false => Ok(tenant.limits),
@@ -116,7 +125,11 @@ impl App {
         let mut revocations = self.revocations.subscribe();
         loop {
             if let Err(failure) = self.limits_unless_suspended(who.tenant).await
-                && failure.code == ErrorCode::TenantSuspended
+                // The row of a tenant is gone when it was erased.
+                && matches!(
+                    failure.code,
+                    ErrorCode::TenantSuspended | ErrorCode::Unauthorized
+                )
             {
                 return failure;
             }

@@ -109,7 +109,7 @@ impl App {
         let started = clock::instant();
         let mut command = self.command(&wish, once.id("cmd-"))?;
         let (link, sandbox) = self.agent_and_row(who, id).await?;
-        command.envs = spec::with_envs(&sandbox, command.envs)?;
+        command.envs = self.with_variables(&sandbox, command.envs)?;
         if let Some(parent) = crate::trace::traceparent() {
             command.envs.entry("TRACEPARENT".into()).or_insert(parent);
         }

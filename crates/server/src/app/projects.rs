@@ -39,6 +39,7 @@ use crate::clock;
 use crate::failure::{Failure, Result, short};
 
 pub(crate) use heads::Heads;
+pub(crate) use history::Rows;
 pub(crate) use policies::Policies;
 pub(crate) use queue::Queues;
 pub(crate) use refresh::OnConflict;

@@ -30,6 +30,7 @@ use crate::failure::Result;
 impl App {
     /// Brings everything in line after a start.
     pub(crate) async fn recover(self: &Arc<Self>) -> Result<()> {
+        self.close_erased().await?;
         self.resume_restored().await;
         // A catalog on one machine has one server: all others are dead.
         if let Err(error) = self.catalog.release_all_but(&[&self.process]).await {
@@ -99,6 +100,8 @@ impl App {
 
     async fn recover_by_id(&self, id: &str, container: Option<&Container>) -> Result<()> {
         match self.catalog.sandbox_of_any_tenant(id).await? {
+            // The erasure of its tenant removes it.
+            Some(sandbox) if self.homes.is_closed(sandbox.tenant) => Ok(()),
             Some(sandbox) => self.recover_one(&sandbox, container).await,
             None => Ok(()),
         }

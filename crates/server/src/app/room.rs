@@ -136,7 +136,8 @@ impl App {
     async fn remount_pools(&self) {
         for tenant in self.homes.known() {
             let directory = self.homes.directory(tenant);
-            if !elevo_workspace::is_pool_stuck(&directory) || !self.room.is_passable() {
+            let looking = parts::blocking(move || Ok(elevo_workspace::is_pool_stuck(&directory)));
+            if !looking.await.unwrap_or(false) || !self.room.is_passable() {
                 continue;
             }
             tracing::error!(%tenant, "the disk was full and its workspaces became read-only");
@@ -170,7 +171,7 @@ impl App {
         Ok(())
     }
 
-    async fn sandboxes_of(&self, tenant: TenantId) -> Result<Vec<Sandbox>> {
+    pub(super) async fn sandboxes_of(&self, tenant: TenantId) -> Result<Vec<Sandbox>> {
         let all = self.all_sandboxes().await?.into_iter();
         Ok(all.filter(|sandbox| sandbox.tenant == tenant).collect())
     }

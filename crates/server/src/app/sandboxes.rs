@@ -98,6 +98,7 @@ impl App {
         let boundary = Boundary::of(&self.config, who);
         let can_limit = self.homes.can_limit();
         let mut spec = Spec::decide(&self.config, &boundary, &wish, &template, can_limit)?;
+        spec.variables = self.seal_variables(who.tenant, &wish.envs).await?;
         let source = self.source(who, &wish, &mut spec);
         let mut source = self.homes.shares.apart(who.tenant, source).await?;
         let now = self.time().await?;
@@ -263,6 +264,8 @@ impl App {
         let _held = self.hold(&sandbox.id).await;
         self.remove_container(&sandbox.id).await?;
         match sandbox.keep_workspace {
+            // The erasure of its tenant deletes the workspace.
+            _ if self.homes.is_closed(sandbox.tenant) => {}
             true => self.park_workspace(sandbox).await?,
             false => {
                 let id = parts::workspace_id(&sandbox.workspace)?;

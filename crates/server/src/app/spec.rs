@@ -19,7 +19,9 @@ use crate::failure::{Failure, Result, short};
 pub(crate) struct Spec {
     pub(crate) image: String,
     pub(crate) writable_root: bool,
-    pub(crate) envs: BTreeMap<String, String>,
+    /// Its variables, sealed; absent if it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) variables: Option<String>,
     pub(crate) cpu: u32,
     pub(crate) memory: u64,
     /// Bytes; absent where this machine cannot hold a limit and none was asked.
@@ -52,7 +54,7 @@ impl Spec {
         Ok(Self {
             image: template.image.clone(),
             writable_root: template.writable_root,
-            envs: wish.envs.clone(),
+            variables: None,
             cpu: amount(wish.resources.cpu.as_deref(), limits.cpu, "cpu", parse_cpu)?,
             memory: amount(
                 wish.resources.memory.as_deref(),
@@ -292,17 +294,6 @@ fn refused(name: &str, most: u64) -> Failure {
     Failure::new(ErrorCode::ResourceRefused, message)
         .about("resource", name)
         .about("limit", most)
-}
-
-/// The variables of a command: those of its sandbox, and its own over them. The
-/// container of a sandbox may be older than the sandbox, and have none of them.
-pub(crate) fn with_envs(
-    sandbox: &Sandbox,
-    own: BTreeMap<String, String>,
-) -> Result<BTreeMap<String, String>> {
-    let mut envs = Spec::of(sandbox)?.envs;
-    envs.extend(own);
-    Ok(envs)
 }
 
 /// Variables that an environment can hold, and not those of the agent.

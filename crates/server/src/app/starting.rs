@@ -1,5 +1,6 @@
 //! How a sandbox comes to run: workspace, container, agent.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -308,10 +309,11 @@ impl App {
         token: &SandboxToken,
     ) -> ContainerSpec {
         let Owner { uid, gid } = places.owner.unwrap_or(self.sandbox_user());
-        let mut env = spec.envs.clone();
         let server = format!("unix://{SOCKET_DIR}/agent.sock");
-        env.entry("HOME".into()).or_insert(HOME.into());
-        env.extend([
+        // Its variables are sent with each command: see `secrets.rs`. The
+        // container engine would keep them in a plain file.
+        let env = BTreeMap::from([
+            ("HOME".into(), HOME.into()),
             ("WORKSPACE_SERVER".into(), server),
             ("SANDBOX_ID".into(), id.into()),
             ("SANDBOX_TOKEN".into(), token.reveal()),

@@ -5,28 +5,35 @@ use std::time::{Duration, Instant};
 use elevo_api as api;
 use elevo_api::Scope;
 use elevo_core::SandboxState;
+use elevo_engine::StoreError;
 
+use crate::app::parts::blocking;
 use crate::app::{App, Principal};
 use crate::clock;
 use crate::failure::{Result, chain};
 
-/// How long an answer of the catalog and the engine holds.
+/// How long an answer of the catalog, the store and the engine holds.
 const PROBE: Duration = Duration::from_secs(2);
 
-/// Answers of the catalog and the engine, and whether they are good ones.
+/// Answers of the catalog, the store and the engine, and whether they are good
+/// ones.
 #[derive(Clone, Debug)]
 pub(super) struct Probed {
     at: Instant,
     catalog: (bool, String),
+    store: (bool, String),
     engine: (bool, String),
 }
 
 impl App {
-    /// Returns whether everything that is needed is there. The catalog and the
-    /// engine are asked at most once in [`PROBE`], however many ask here.
+    /// Returns whether everything that is needed is there. The catalog, the store
+    /// and the engine are asked at most once in [`PROBE`], however many ask here.
     pub(crate) async fn ready(&self) -> api::Ready {
         let Probed {
-            catalog, engine, ..
+            catalog,
+            store,
+            engine,
+            ..
         } = self.probe().await;
         let stopping = match self.is_stopping() {
             true => (false, "about to end".into()),
@@ -38,6 +45,7 @@ impl App {
         };
         let checks = [
             ("catalog", catalog),
+            ("store", store),
             ("engine", engine),
             ("disk", disk),
             ("server", stopping),
@@ -74,9 +82,32 @@ impl App {
         let new = Probed {
             at: clock::instant(),
             catalog,
+            store: self.probe_store().await,
             engine,
         };
         probed.insert(new).clone()
+    }
+
+    /// Returns whether the store takes writes, and why not.
+    pub(crate) async fn probe_store(&self) -> (bool, String) {
+        let Some(store) = self.backups.store.get().cloned() else {
+            return (true, "is not on this machine".into());
+        };
+        let checked = blocking(move || Ok(store.check_writes())).await;
+        match checked {
+            Ok(Ok(())) => (true, "takes writes".into()),
+            // Writes go on by themselves once there is room.
+            Ok(Err(StoreError::Full)) => (true, "waits for room on its disk".into()),
+            Ok(Err(error)) => {
+                let cause = chain(&error);
+                tracing::error!(cause, "the store takes no writes; restart the server");
+                (
+                    false,
+                    format!("takes no writes; restart the server: {cause}"),
+                )
+            }
+            Err(failure) => (false, failure.message),
+        }
     }
 
     pub(crate) async fn system_stats(&self, who: &Principal) -> Result<api::SystemStats> {
@@ -114,6 +145,13 @@ impl App {
             memory_usage: memory * 100.0,
             disk_usage: (total - free) as f64 * 100.0 / total.max(1) as f64,
         }
+    }
+
+    /// Returns the size of the catalog's log, which grows while a reader or a backup
+    /// needs an old state of the catalog.
+    pub(crate) fn catalog_log_bytes(&self) -> u64 {
+        let log = self.config.data_dir.join("catalog.db-wal");
+        std::fs::metadata(log).map_or(0, |stat| stat.len())
     }
 
     /// How full the data directory's disk is.

@@ -123,14 +123,11 @@ impl App {
         wish: api::ChangeTenant,
     ) -> Result<api::Tenant> {
         who.needs(Scope::System)?;
-        let missing = || {
-            let message = format!("there is no tenant `{}`", short(id));
-            Failure::new(ErrorCode::TenantNotFound, message)
-        };
-        let all = self.catalog.tenants().await?;
-        let mut all = all.into_iter();
-        let found = all.find(|tenant| tenant.id.to_string() == id || tenant.name == id);
-        let mut tenant = found.ok_or_else(missing)?;
+        let mut tenant = self.tenant_called(id).await?;
+        if tenant.erasing.is_some() {
+            let message = "the tenant is being erased, which cannot be undone";
+            return Err(Failure::new(ErrorCode::TenantNotFound, message));
+        }
         if wish.suspended == Some(true) && tenant.id == who.tenant {
             let message = "a tenant does not suspend itself: no key would be left to undo that";
             return Err(Failure::invalid(message));
@@ -151,8 +148,39 @@ impl App {
         self.revocations.send_modify(|_| {});
         match changed {
             true => Ok(out(tenant)),
-            false => Err(missing()),
+            false => Err(no_tenant(id)),
         }
+    }
+
+    /// Marks a tenant to be erased: its keys are refused from now on, and a job
+    /// deletes everything it has. Nothing undoes that.
+    pub(crate) async fn erase_tenant(&self, who: &Principal, id: &str) -> Result<api::Tenant> {
+        who.needs(Scope::System)?;
+        let tenant = self.tenant_called(id).await?;
+        if tenant.id == who.tenant {
+            let message = "a tenant does not erase itself";
+            return Err(Failure::invalid(message));
+        }
+        if tenant.id == self.first_tenant().await? {
+            let message = "the first tenant cannot be erased: the server's own key is in it";
+            return Err(Failure::invalid(message));
+        }
+        let marked = self.catalog.begin_erasure(tenant.id, clock::now()).await?;
+        let marked = marked.ok_or_else(|| no_tenant(id))?;
+        self.homes.close(tenant.id);
+        self.known_tenants.forget(tenant.id);
+        self.revocations.send_modify(|count| *count += 1);
+        self.erasures.notify_one();
+        Ok(out(marked))
+    }
+
+    /// The tenant with an id, or else the one with a name.
+    async fn tenant_called(&self, text: &str) -> Result<Tenant> {
+        let mut all = self.catalog.tenants().await?;
+        let by_id = all.iter().position(|tenant| tenant.id.to_string() == text);
+        let by_name = || all.iter().position(|tenant| tenant.name == text);
+        let found = by_id.or_else(by_name).ok_or_else(|| no_tenant(text))?;
+        Ok(all.swap_remove(found))
     }
 
     /// The limits and the suspension of a tenant, as they were within the last
@@ -169,6 +197,31 @@ impl App {
         };
         self.known_tenants.put(id, known.clone());
         Ok(known)
+    }
+
+    /// Fails if a tenant has stored as much as it may.
+    pub(crate) async fn check_stored(&self, tenant: TenantId, limits: &TenantLimits) -> Result<()> {
+        let Some(most) = limits.stored else {
+            return Ok(());
+        };
+        let stored = self.homes.stored_bytes(tenant).await?;
+        if stored < most {
+            return Ok(());
+        }
+        let (stored, most) = (format_size(stored), format_size(most));
+        let message = format!("this tenant has stored {stored}, and may store {most}");
+        let failure = Failure::new(ErrorCode::QuotaExceeded, message);
+        let failure = failure.about("resource", "stored").about("limit", most);
+        Err(failure.remediation(
+            "Delete projects, versions or workspaces that are no longer needed; the room is \
+             free after the next collection of garbage. Or have the operator raise the limit.",
+        ))
+    }
+
+    /// Whether a tenant may store more.
+    pub(crate) async fn may_store(&self, tenant: TenantId) -> Result<bool> {
+        let known = self.known_tenant(tenant).await?;
+        Ok(self.check_stored(tenant, &known.limits).await.is_ok())
     }
 
     /// Whether an earlier attempt has added a tenant. The secret of its key was
@@ -204,7 +257,13 @@ fn out(tenant: Tenant) -> api::Tenant {
         created_at: clock::text(tenant.created),
         limits: limits_out(tenant.limits),
         suspended_at: tenant.suspended.map(clock::text),
+        erasing_since: tenant.erasing.map(clock::text),
     }
+}
+
+fn no_tenant(text: &str) -> Failure {
+    let message = format!("there is no tenant `{}`", short(text));
+    Failure::new(ErrorCode::TenantNotFound, message)
 }
 
 fn limits_in(limits: api::TenantLimits) -> Result<TenantLimits> {
@@ -216,6 +275,7 @@ fn limits_in(limits: api::TenantLimits) -> Result<TenantLimits> {
         sandboxes: limits.sandboxes,
         memory: size(limits.memory)?,
         disk: size(limits.disk)?,
+        stored: size(limits.stored)?,
         workspaces: limits.workspaces,
         projects: limits.projects,
         requests_per_minute: limits.requests_per_minute,
@@ -229,6 +289,7 @@ fn limits_out(limits: TenantLimits) -> api::TenantLimits {
         sandboxes: limits.sandboxes,
         memory: limits.memory.map(format_size),
         disk: limits.disk.map(format_size),
+        stored: limits.stored.map(format_size),
         workspaces: limits.workspaces,
         projects: limits.projects,
         requests_per_minute: limits.requests_per_minute,
@@ -266,7 +327,59 @@ impl KnownTenants {
         self.map().insert(id, (clock::instant(), tenant));
     }
 
-    fn forget(&self, id: TenantId) {
+    pub(super) fn forget(&self, id: TenantId) {
         self.map().remove(&id);
+    }
+}
+
+/// Says that a request, or a job in its place, works for a tenant.
+#[derive(Clone, Debug)]
+pub(crate) struct Presence {
+    _counted: Arc<()>,
+}
+
+/// Counts the requests and jobs that work for each tenant.
+#[derive(Debug, Default)]
+pub(super) struct Presences(Mutex<HashMap<TenantId, Arc<()>>>);
+
+impl Presences {
+    fn map(&self) -> MutexGuard<'_, HashMap<TenantId, Arc<()>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn enter(&self, tenant: TenantId) -> Presence {
+        Presence {
+            _counted: self.map().entry(tenant).or_default().clone(),
+        }
+    }
+
+    /// Whether no request and no job works for a tenant.
+    pub(super) fn is_empty(&self, tenant: TenantId) -> bool {
+        let map = self.map();
+        let found = map.get(&tenant);
+        found.is_none_or(|counted| Arc::strong_count(counted) == 1)
+    }
+
+    pub(super) fn forget(&self, tenant: TenantId) {
+        self.map().remove(&tenant);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_presence_lasts_until_its_last_copy_is_dropped() {
+        let (one, other) = (TenantId::new([1; 16]), TenantId::new([2; 16]));
+        let presences = Presences::default();
+        assert!(presences.is_empty(one));
+        let first = presences.enter(one);
+        let copy = first.clone();
+        drop(first);
+        assert!(!presences.is_empty(one));
+        assert!(presences.is_empty(other));
+        drop(copy);
+        assert!(presences.is_empty(one));
     }
 }

@@ -83,7 +83,7 @@ impl App {
             rows: wish.rows,
             shell: wish.shell,
             cwd: wish.cwd,
-            envs: spec::with_envs(&sandbox, wish.envs)?,
+            envs: self.with_variables(&sandbox, wish.envs)?,
         };
         link.open_terminal(terminal)
             .await

@@ -10,6 +10,7 @@ use crate::app::{App, Once, Principal};
 use crate::clock;
 use crate::failure::{Failure, Result, short};
 use crate::outgoing;
+use crate::vault::Belonging;
 
 /// Which deliveries to list.
 #[derive(Clone, Debug, Default)]
@@ -49,6 +50,8 @@ impl App {
                 "`secret` has more than 256 bytes, or a NUL",
             ));
         }
+        let belonging = Belonging::webhook(Some(who.tenant));
+        let secret = self.seal_secret(belonging, &secret).await?;
         let webhook = Webhook {
             id,
             tenant: Some(who.tenant),
@@ -138,7 +141,9 @@ impl App {
         let there = self.catalog.webhook(OWN).await?;
         let secret = settings.secret.as_ref().map_or("", |secret| &secret.0);
         let is_same = |webhook: &Webhook| {
-            Some(&webhook.url) == settings.url.as_ref() && webhook.secret == secret
+            let has_secret = |kept: Option<String>| kept.as_deref().unwrap_or("") == secret;
+            Some(&webhook.url) == settings.url.as_ref()
+                && self.secret_of(webhook).is_ok_and(has_secret)
         };
         if there.as_ref().is_some_and(is_same) {
             return Ok(());
@@ -152,7 +157,7 @@ impl App {
                 tenant: None,
                 agent: None,
                 url: url.clone(),
-                secret: secret.into(),
+                secret: self.seal_secret(Belonging::webhook(None), secret).await?,
                 kinds: Vec::new(),
                 created: clock::now(),
             };

@@ -13,6 +13,7 @@ use super::manifest::{self, Manifest};
 use super::{CATALOG, STORE, UNFINISHED, WORKSPACES, all, files};
 use crate::clock;
 use crate::installation::{self, Missing};
+use crate::vault;
 
 /// The catalog until everything else is in place.
 const RESTORING: &str = "catalog.db.restoring";
@@ -92,6 +93,9 @@ pub struct RestoredServer {
     pub installation: String,
     /// The size of the backup.
     pub bytes: u64,
+    /// The id of the key that its secrets are encrypted with, if it has any. The
+    /// key is in no backup.
+    pub secrets_key: Option<String>,
 }
 
 /// Makes a data directory in `data`, which must be empty or not there yet, from
@@ -201,13 +205,14 @@ impl Places {
         let restored =
             elevo_store_local::restore(&backup.join(STORE), &store, false, &options, progress)?;
         let installation = clock::id("");
-        self.check_catalog(backup, &installation).await?;
+        let secrets_key = self.check_catalog(backup, &installation).await?;
         self.stamp(&installation, manifest.generation)?;
         Ok(RestoredServer {
             backup: backup.into(),
             begun: manifest.begun.clone(),
             installation,
             bytes: manifest.bytes() + restored.bytes,
+            secrets_key,
         })
     }
 
@@ -247,8 +252,9 @@ impl Places {
     }
 
     /// Brings the catalog to the present format, checks that the store has its
-    /// roots, and gives it the id of the new installation.
-    async fn check_catalog(&self, backup: &Path, id: &str) -> Result<(), RestoreError> {
+    /// roots, and gives it the id of the new installation. Returns the id of the
+    /// key of its secrets.
+    async fn check_catalog(&self, backup: &Path, id: &str) -> Result<Option<String>, RestoreError> {
         let path = self.data.join(RESTORING);
         let catalog = SqliteCatalog::open(&path, &SqliteOptions::default()).await?;
         let store = LocalStore::open_read_only(&self.data.join(STORE), &Options::default());
@@ -260,8 +266,9 @@ impl Places {
             return Err(RestoreError::MissingRoots { path, missing });
         }
         catalog.set_setting(INSTALLATION, id).await?;
+        let secrets_key = catalog.setting(vault::SECRETS_KEY).await?;
         catalog.close().await;
-        Ok(())
+        Ok(secrets_key)
     }
 
     /// The backup has the catalog of an older format, so no copy is needed.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use elevo_api::{NetworkMode, parse_cpu, parse_size};
@@ -233,6 +233,7 @@ impl Reader {
                 sandboxes: self.get("TENANT_SANDBOXES", None, some_number),
                 memory: self.get("TENANT_MEMORY", None, some_size),
                 disk: self.get("TENANT_DISK", None, some_size),
+                stored: self.get("TENANT_STORED", None, some_size),
                 workspaces: Some(self.number("TENANT_WORKSPACES", 1000, 1)),
                 projects: Some(self.number("TENANT_PROJECTS", 1000, 1)),
                 requests_per_minute: self.get("RATE_TENANT", None, some_number),
@@ -274,6 +275,23 @@ impl Reader {
         }
     }
 
+    /// A file in a directory that is backed up or copied as a whole would be
+    /// found beside the values that it opens.
+    fn secrets_key_file(&mut self, data: &Path, workspaces: &Path) -> PathBuf {
+        let file = self.path("SECRETS_KEY_FILE");
+        let file = file.unwrap_or_else(|| super::secrets_key_file(data));
+        let shown = file.display();
+        if !file.is_absolute() {
+            let problem = format!("SECRETS_KEY_FILE: {shown} is not an absolute path");
+            self.problems.push(problem);
+        }
+        if file.starts_with(data) || file.starts_with(workspaces) {
+            let problem = format!("SECRETS_KEY_FILE: {shown} is in DATA_DIR or WORKSPACE_ROOT");
+            self.problems.push(problem);
+        }
+        file
+    }
+
     /// The user of everything in sandboxes.
     fn sandbox_user(&mut self) -> (u32, u32) {
         let own = rustix::process::geteuid();
@@ -304,6 +322,8 @@ impl Reader {
             self.problems.push(problem);
         }
         let workspace_root = self.path("WORKSPACE_ROOT");
+        let workspace_root = workspace_root.unwrap_or_else(|| data_dir.join("workspaces"));
+        let secrets_key_file = self.secrets_key_file(&data_dir, &workspace_root);
         let allow_plain_http = self.get("ALLOW_PLAIN_HTTP", false, truth);
         let api = self.address("API_HOST", "API_PORT", 8080);
         let tls = self.tls();
@@ -326,7 +346,8 @@ impl Reader {
         };
         Config {
             adopt: false,
-            workspace_root: workspace_root.unwrap_or_else(|| data_dir.join("workspaces")),
+            workspace_root,
+            secrets_key_file,
             data_dir,
             api,
             metrics,

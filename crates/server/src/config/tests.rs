@@ -129,3 +129,19 @@ fn a_proxy_in_front_is_described() {
     }
     assert!(read("", &[("TRUSTED_PROXIES", "proxy")]).is_err());
 }
+
+#[test]
+fn the_key_of_secrets_is_not_in_the_data_directory() {
+    let config = read("", &[("DATA_DIR", "/srv/elevo/")]).unwrap();
+    let beside = std::path::Path::new("/srv/elevo.secrets-key");
+    assert_eq!(config.secrets_key_file, beside);
+    for file in ["/srv/elevo/key", "/fast/key", "key"] {
+        let settings = [
+            ("DATA_DIR", "/srv/elevo"),
+            ("WORKSPACE_ROOT", "/fast"),
+            ("SECRETS_KEY_FILE", file),
+        ];
+        let refused = read("", &settings).unwrap_err().to_string();
+        assert!(refused.contains("SECRETS_KEY_FILE"), "{refused}");
+    }
+}

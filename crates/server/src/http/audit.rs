@@ -97,6 +97,7 @@ const EVENTS: &[(&str, &str, &str)] = &[
     ("DELETE", "/api/v1/agents/{id}", "agent.ended"),
     ("POST", "/api/v1/tenants", "tenant.added"),
     ("PATCH", "/api/v1/tenants/{id}", "tenant.changed"),
+    ("DELETE", "/api/v1/tenants/{id}", "tenant.erased"),
     ("POST", "/api/v1/webhooks", "webhook.added"),
     ("DELETE", "/api/v1/webhooks/{id}", "webhook.removed"),
     (

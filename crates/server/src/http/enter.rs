@@ -79,7 +79,7 @@ async fn admit(shared: &Shared, parts: &Parts, path: &str) -> Option<Result<Prin
         Ok(who) => who,
         Err(failure) => return Some(Err(failure)),
     };
-    let rest = || {
+    let checking = async {
         crate::audit::asked_by(&who);
         // The connection counts for the key from here on.
         if let Some(peer) = peer {
@@ -87,11 +87,14 @@ async fn admit(shared: &Shared, parts: &Parts, path: &str) -> Option<Result<Prin
         }
         shared.rates.take(&who, class(&parts.method, path), 1)?;
         if growth::needs_room(&parts.method, path) {
-            shared.app.room.check()?;
+            let app = &shared.app;
+            app.room.check()?;
+            app.check_stored(who.tenant, &who.tenant_limits).await?;
         }
         Ok(())
     };
-    Some(rest().map(|()| who))
+    let checked = checking.await;
+    Some(checked.map(|()| who))
 }
 
 fn class(method: &Method, path: &str) -> Class {

@@ -135,6 +135,26 @@ pub(super) async fn change_tenant(
     Ok(Json(shared.app.change_tenant(&who, &id, wish).await?))
 }
 
+/// Erase a tenant with everything it has
+///
+/// Its keys are refused from now on. Its sandboxes, workspaces, projects,
+/// snapshots, webhooks, agents and keys are deleted in the background, and then
+/// the tenant itself; until then the list shows `erasingSince`. Nothing undoes
+/// this. The audit log keeps its entries.
+#[utoipa::path(
+    delete, path = "/api/v1/tenants/{id}", tag = "keys", params(("id" = String, Path)),
+    responses((status = 202, body = api::Tenant), (status = "4XX", body = api::ErrorEnvelope))
+)]
+pub(super) async fn erase_tenant(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Path(id): Path<String>,
+) -> Answer<(StatusCode, Json<api::Tenant>)> {
+    let marked = shared.app.erase_tenant(&who, &id).await?;
+    crate::audit::about("tenant_id", marked.id.as_str());
+    Ok((StatusCode::ACCEPTED, Json(marked)))
+}
+
 /// List tenants
 #[utoipa::path(
     get, path = "/api/v1/tenants", tag = "keys",

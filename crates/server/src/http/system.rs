@@ -77,6 +77,8 @@ pub(super) async fn metrics(State(shared): State<Shared>) -> Response {
     }
     crate::metrics::agents(shared.app.links.count());
     crate::metrics::machine(shared.app.disk_used());
+    let (is_writable, _) = shared.app.probe_store().await;
+    crate::metrics::databases(is_writable, shared.app.catalog_log_bytes());
     let kind = [(header::CONTENT_TYPE, "text/plain; version=0.0.4")];
     (kind, crate::metrics::render()).into_response()
 }

@@ -39,6 +39,10 @@ pub(crate) async fn missing(
 ) -> anyhow::Result<Option<Missing>> {
     let mut missing = None;
     for tenant in catalog.tenants().await? {
+        // Its rows and its snapshots go one after the other.
+        if tenant.erasing.is_some() {
+            continue;
+        }
         let mut after = None;
         loop {
             let page = catalog.roots(tenant.id, after.as_ref(), PAGE).await?;

@@ -1,11 +1,13 @@
 //! A server that may open few files: connections cannot take those that the
 //! store needs.
 
+use std::process::Command;
+
 use reqwest::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
-use crate::harness::Service;
+use crate::harness::{Service, eventually};
 use crate::shared::file;
 
 async fn land(service: &Service, project: &str, name: &str) {
@@ -52,4 +54,86 @@ fn a_server_that_may_open_too_few_files_says_so() {
     let said = refused.unwrap_err();
     assert!(said.contains("100 open files are too few"), "{said}");
     assert!(said.contains("LimitNOFILE"), "{said}");
+}
+
+/// Sets how many files a server may open.
+fn limit(service: &Service, most: u64) {
+    let mut prlimit = Command::new("prlimit");
+    prlimit.arg(format!("--pid={}", service.pid()));
+    let done = prlimit.arg(format!("--nofile={most}:")).status().unwrap();
+    assert!(done.success());
+}
+
+/// The lowest number that the next file of a server can have.
+fn next_descriptor(service: &Service) -> u64 {
+    let open = std::fs::read_dir(format!("/proc/{}/fd", service.pid())).unwrap();
+    let names = open.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let open: Vec<u64> = names.map(|name| name.parse().unwrap()).collect();
+    (0..).find(|number| !open.contains(number)).unwrap()
+}
+
+/// The check of the store, in the answer of `/ready`.
+async fn store_check(service: &Service) -> (bool, Value) {
+    let answer = reqwest::get(format!("{}/ready", service.metrics)).await;
+    let ready: Value = answer.unwrap().json().await.unwrap();
+    let checks = ready["checks"].as_array().unwrap();
+    let check = checks.iter().find(|check| check["name"] == "store");
+    (ready["ready"] == true, check.unwrap().clone())
+}
+
+/// A text that cannot be compressed much.
+fn random_text(seed: u64, bytes: usize) -> String {
+    let mut state = seed;
+    let mut next = || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        char::from(b'0' + ((state >> 33) % 64) as u8)
+    };
+    let text: String = (0..bytes).map(|_| next()).collect();
+    text.replace('\\', "/")
+}
+
+#[tokio::test]
+async fn a_store_that_takes_no_writes_is_not_ready_until_a_restart() {
+    let mut service = Service::new_without_engine(&[]);
+    service.run();
+    let made = json!({"name": "steps"});
+    let made = service.post("/api/v1/projects", made).await;
+    let project = made["id"].as_str().unwrap().to_owned();
+    land(&service, &project, "before").await;
+    let (ready, check) = store_check(&service).await;
+    assert!(ready && check["ok"] == true, "{check}");
+
+    let path = format!("/api/v1/projects/{project}/apply");
+    let most = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    limit(&service, next_descriptor(&service));
+    // The log grows until the store needs another file, which it cannot open.
+    let mut seeds = 1..10;
+    loop {
+        let seed = seeds.next().expect("a change is refused");
+        let text = random_text(seed, 28 << 20);
+        let large = json!({"files": [{"path": "large", "content": text}]});
+        let answer = service.request(Method::POST, &path).json(&large).send();
+        let status = answer.await.unwrap().status();
+        if status != 200 {
+            assert_eq!(status, 503);
+            break;
+        }
+    }
+    limit(&service, most.maximum.unwrap());
+
+    eventually("the server is not ready", async || {
+        let (ready, check) = store_check(&service).await;
+        let message = check["message"].as_str().unwrap();
+        !ready && check["ok"] == false && message.contains("restart the server")
+    })
+    .await;
+    assert_eq!(file(&service, &project, "before").await.unwrap(), "before");
+    service.stop();
+    service.run();
+    let (ready, check) = store_check(&service).await;
+    assert!(ready && check["ok"] == true, "{check}");
+    land(&service, &project, "after").await;
+    assert_eq!(file(&service, &project, "before").await.unwrap(), "before");
 }

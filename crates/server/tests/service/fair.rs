@@ -47,7 +47,9 @@ async fn begin(service: &Service, last: u8, route: &str, key: &str, length: usiz
          content-type: application/json\r\ncontent-length: {length}\r\n\r\n"
     );
     stream.write_all(head.as_bytes()).await.unwrap();
-    stream.write_all(&[b' '; 512]).await.unwrap();
+    // Less than a header of a tar: a server that reads while it receives waits for
+    // the rest.
+    stream.write_all(&[b' '; 100]).await.unwrap();
     stream
 }
 
@@ -235,6 +237,68 @@ async fn replays_and_forks_count_for_the_rate() {
         .expect_as(key, Method::POST, &path, forks(50), 429)
         .await;
     assert_eq!(refused["error"]["name"], "RATE_LIMITED");
+}
+
+/// A text that cannot be compressed much.
+fn noise(seed: u64, bytes: usize) -> String {
+    let mut state = seed + 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        format!("{state:016x}")
+    };
+    let mut text = String::new();
+    while text.len() < bytes {
+        text += &next();
+    }
+    text
+}
+
+#[tokio::test]
+async fn a_tenant_stores_no_more_than_it_may() {
+    let mut service = Service::start_without_engine(&[]);
+    let wish = json!({"name": "other", "limits": {"stored": "1m"}});
+    let made = service
+        .expect(Method::POST, "/api/v1/tenants", Some(wish), 201)
+        .await;
+    let (id, key) = (
+        made["id"].as_str().unwrap().to_owned(),
+        made["secret"].as_str().unwrap().to_owned(),
+    );
+    let project = Some(json!({"name": "site"}));
+    service
+        .expect_as(&key, Method::POST, "/api/v1/projects", project, 201)
+        .await;
+    let apply = async |service: &Service, seed: u64, status: u16| {
+        let file = json!({"path": format!("file-{seed}"), "content": noise(seed, 3 << 20)});
+        let (path, wish) = ("/api/v1/projects/site/apply", json!({"files": [file]}));
+        let asked = service.expect_as(&key, Method::POST, path, Some(wish), status);
+        asked.await
+    };
+    // More than the limit, whether digits are compressed or not.
+    apply(&service, 1, 200).await;
+    let refused = apply(&service, 2, 429).await;
+    assert_eq!(refused["error"]["name"], "QUOTA_EXCEEDED");
+    assert_eq!(refused["error"]["details"]["resource"], "stored");
+    // The count outlives the server.
+    service.stop();
+    service.run();
+    apply(&service, 2, 429).await;
+    // Others are not held up, and the tenant can read and delete.
+    let project = Some(json!({"name": "site"}));
+    service
+        .expect(Method::POST, "/api/v1/projects", project, 201)
+        .await;
+    let read = "/api/v1/projects/site";
+    service.expect_as(&key, Method::GET, read, None, 200).await;
+    let more = Some(json!({"limits": {"stored": "100m"}}));
+    let path = format!("/api/v1/tenants/{id}");
+    service.expect(Method::PATCH, &path, more, 200).await;
+    apply(&service, 2, 200).await;
+    service
+        .expect_as(&key, Method::DELETE, read, None, 204)
+        .await;
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::harness::{Service, eventually, image};
+use crate::shared::{file, merge, project, workspace, write};
 
 /// An ext4 disk in a file, mounted where a server keeps its data.
 struct SmallDisk {
@@ -373,4 +374,39 @@ async fn a_disk_that_a_command_fills_at_once_is_left_by_deleting_its_sandbox() {
         answer.unwrap().status() == 201
     })
     .await;
+}
+
+/// The kernel does the same to a pool whose file cannot grow.
+#[tokio::test]
+async fn a_pool_that_became_read_only_is_mounted_again() {
+    let service = Service::start_without_engine(&[]);
+    let id = project(&service, json!({}), &[("page", "first\n")]).await;
+    let wish = json!({"project": id, "disk": "64m"});
+    let ws = workspace(&service, wish).await;
+    write(&ws, "kept", "kept\n");
+    File::open(ws.path.join("kept"))
+        .unwrap()
+        .sync_all()
+        .unwrap();
+    let mounts = service.mounts();
+    let pool = mounts.iter().find(|mount| mount.ends_with("/uppers"));
+    let mut remount = Command::new("mount");
+    remount.args(["-o", "remount,ro"]).arg(pool.unwrap());
+    assert!(remount.status().unwrap().success());
+    let written = std::fs::write(ws.path.join("more"), "more\n");
+    assert!(written.is_err(), "the pool is read-only");
+
+    eventually("the pool is mounted again", async || {
+        service.logged("its workspaces can be written again")
+    })
+    .await;
+    // The workspace is mounted when it is used.
+    let merged = merge(&service, &ws).await;
+    assert_eq!(merged["landedCount"], 1, "{merged}");
+    write(&ws, "more", "more\n");
+    merge(&service, &ws).await;
+    for name in ["kept", "more"] {
+        let found = file(&service, &id, name).await;
+        assert_eq!(found.unwrap(), format!("{name}\n"));
+    }
 }

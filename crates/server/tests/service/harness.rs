@@ -308,6 +308,16 @@ impl Service {
         assert!(child.wait().unwrap().success());
     }
 
+    /// Waits for its end, and fails if it does not come.
+    pub(crate) async fn ends(&mut self) {
+        let child = self.child.as_mut().unwrap();
+        eventually("the server ends", async || {
+            child.try_wait().unwrap().is_some()
+        })
+        .await;
+        self.wait();
+    }
+
     /// Changes its catalog behind its back. If it runs, both wait for each other.
     /// A server in this process needs the thread of the test meanwhile.
     pub(crate) async fn sql(&self, statement: &str) {
@@ -388,6 +398,17 @@ impl Service {
 
     pub(crate) async fn get(&self, path: &str) -> Value {
         json_of(self.request(Method::GET, path).send().await.unwrap()).await
+    }
+
+    /// Follows the events of the tenant of another key.
+    pub(crate) async fn events_as(&self, secret: &str) -> Response {
+        let events = self.http.get(format!("{}/api/v1/events", self.url));
+        let events = events
+            .bearer_auth(secret)
+            .header("accept", "text/event-stream");
+        let events = events.send().await.unwrap();
+        assert_eq!(events.status(), 200);
+        events
     }
 
     /// Makes a sandbox; returns its id.

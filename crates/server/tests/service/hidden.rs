@@ -624,6 +624,7 @@ fn of_the_rest() -> Vec<Case> {
         case("GET", "/api/v1/tenants", &[], "", 403),
         case("POST", "/api/v1/tenants", &[], "", 403).json(name.clone()),
         case("PATCH", "/api/v1/tenants/{id}", &["local"], "", 403).json(name.clone()),
+        case("DELETE", "/api/v1/tenants/{id}", &["local"], "", 403),
         case("GET", "/api/v1/templates", &[], "", 200),
         case("POST", "/api/v1/templates", &[], "", 403).json(name),
         case("DELETE", template, &["base"], "", 403),

@@ -64,12 +64,7 @@ impl Open {
         let output = output.json(&json!({"command": "sleep 1000", "stream": true}));
         let output = output.send().await.unwrap();
         assert_eq!(output.status(), 200);
-        let events = service.http.get(format!("{}/api/v1/events", service.url));
-        let events = events
-            .bearer_auth(secret)
-            .header("accept", "text/event-stream");
-        let events = events.send().await.unwrap();
-        assert_eq!(events.status(), 200);
+        let events = service.events_as(secret).await;
         Self {
             terminal,
             output,

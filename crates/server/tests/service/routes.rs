@@ -29,6 +29,7 @@ const OF_THE_TENANT: &[(&str, &str, u16, u16)] = &[
     ("delete", "/api/v1/agents/{id}", 404, 403),
     ("post", "/api/v1/tenants", 403, 403),
     ("patch", "/api/v1/tenants/{id}", 403, 403),
+    ("delete", "/api/v1/tenants/{id}", 403, 403),
     ("get", "/api/v1/projects", 200, 200),
     ("post", "/api/v1/projects", 201, 403),
     ("get", "/api/v1/projects/{id}", 404, 200),

@@ -1,5 +1,9 @@
 //! A server that is asked to end while it is at work.
 
+use std::fs::File;
+use std::path::Path;
+use std::process::Command;
+
 use futures::StreamExt;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -193,4 +197,71 @@ async fn a_stop_ends_whatever_is_at_work() {
     service.terminate();
     tokio::task::block_in_place(|| service.wait());
     assert!(at_work.await.unwrap().is_err(), "it was cut off");
+}
+
+/// Puts a pipe in the place of a file. A server that reads it waits for ever.
+fn replace_by_a_pipe(file: &Path) {
+    let pipe = file.with_extension("pipe");
+    let made = Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    std::fs::rename(&pipe, file).unwrap();
+}
+
+/// Waits until the server reads from a pipe. It waits there for as long as the
+/// returned end is open.
+async fn is_read(pipe: &Path) -> File {
+    let pipe = pipe.to_owned();
+    let opening = move || File::options().write(true).open(pipe).unwrap();
+    tokio::task::spawn_blocking(opening).await.unwrap()
+}
+
+fn git(directory: &Path, arguments: &[&str]) {
+    let mut git = Command::new("git");
+    git.arg("-C").arg(directory).args(arguments);
+    git.env("GIT_CONFIG_GLOBAL", "/dev/null");
+    git.env("GIT_CONFIG_NOSYSTEM", "1");
+    assert!(git.status().unwrap().success(), "{arguments:?}");
+}
+
+#[tokio::test]
+async fn an_import_that_never_ends_does_not_hold_up_a_stop() {
+    let mut service = Service::start_without_engine(&[("STOP_GRACE", "1")]);
+    let project = service
+        .post("/api/v1/projects", json!({"name": "site"}))
+        .await;
+    let path = format!(
+        "/api/v1/projects/{}/import",
+        project["id"].as_str().unwrap()
+    );
+    let directory = tempfile::tempdir().unwrap();
+    git(directory.path(), &["init", "--quiet"]);
+    let settings = directory.path().join(".git/config");
+    replace_by_a_pipe(&settings);
+    let request = service.request(Method::POST, &path);
+    let request = request.json(&json!({"git": directory.path()}));
+    let at_work = tokio::spawn(request.send());
+    let open = is_read(&settings).await;
+    service.terminate();
+    service.ends().await;
+    assert!(at_work.await.unwrap().is_err(), "it was cut off");
+    drop(open);
+}
+
+#[tokio::test]
+async fn a_job_that_never_ends_does_not_hold_up_a_stop() {
+    let made = rcgen::generate_simple_self_signed(vec!["localhost".into()]).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let [certificate, key] = ["cert.pem", "key.pem"].map(|name| directory.path().join(name));
+    std::fs::write(&certificate, made.cert.pem()).unwrap();
+    std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    let mut service = Service::start_without_engine(&[
+        ("TLS_CERT", certificate.to_str().unwrap()),
+        ("TLS_KEY", key.to_str().unwrap()),
+    ]);
+    // The server reads the certificate again when its file changes.
+    replace_by_a_pipe(&certificate);
+    let open = is_read(&certificate).await;
+    service.terminate();
+    service.ends().await;
+    drop(open);
 }

@@ -1,10 +1,19 @@
-//! The trouble of one tenant, row or container stops nothing of another's.
+//! The trouble of one tenant, row or container stops nothing of another's, and a
+//! tenant that is erased leaves nothing.
 
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use elevo_core::TenantId;
+use elevo_engine::{Inspect, Store};
+use elevo_objects::Kind;
 use elevo_sandbox::sim::Call;
+use elevo_store_local::{LocalStore, Options};
 use reqwest::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::harness::{Service, eventually};
+use crate::harness::{KEY, Service, eventually, mounts_below};
 use crate::shared::{self, file};
 
 #[tokio::test]
@@ -89,4 +98,285 @@ async fn a_project_with_a_sandbox_is_not_deleted_under_it() {
     assert_eq!(refused["error"]["details"]["sandboxId"], made["id"]);
     service.delete(made["id"].as_str().unwrap()).await;
     service.expect(Method::DELETE, &path, None, 204).await;
+}
+
+/// In files, names and messages of the tenant that is erased.
+const MARKER: &str = "marker-7d1f0c55";
+
+/// A tenant that is to be erased.
+struct Leaver {
+    id: String,
+    secret: String,
+    /// The id of its project.
+    project: String,
+}
+
+impl Leaver {
+    /// A tenant with an agent and its key, a webhook, a project with a history, and
+    /// a live workspace with work that was not merged.
+    async fn make(service: &Service, name: &str) -> Self {
+        let wish = Some(json!({"name": name}));
+        let made = service.expect(Method::POST, "/api/v1/tenants", wish, 201);
+        let made = made.await;
+        let mut leaver = Self {
+            id: text(&made["id"]),
+            secret: text(&made["secret"]),
+            project: String::new(),
+        };
+        let agent = json!({"name": MARKER});
+        let agent = leaver.post(service, "/api/v1/agents", agent).await;
+        let key = json!({"name": MARKER, "agent": agent["id"]});
+        leaver.post(service, "/api/v1/keys", key).await;
+        let hook = json!({"url": format!("https://example.com/{MARKER}")});
+        leaver.post(service, "/api/v1/webhooks", hook).await;
+        let project = json!({"name": MARKER, "description": MARKER});
+        let project = leaver.post(service, "/api/v1/projects", project).await;
+        leaver.project = text(&project["id"]);
+        let merged = leaver.workspace(service).await;
+        let message = json!({"message": MARKER});
+        let url = format!("/api/v1/workspaces/{}/merge", merged.0);
+        let merging = service.expect_as(&leaver.secret, Method::POST, &url, Some(message), 200);
+        merging.await;
+        leaver.workspace(service).await;
+        leaver
+    }
+
+    async fn post(&self, service: &Service, path: &str, body: Value) -> Value {
+        let made = service.expect_as(&self.secret, Method::POST, path, Some(body), 201);
+        made.await
+    }
+
+    /// A workspace on the project, with files: its id and its directory.
+    async fn workspace(&self, service: &Service) -> (String, PathBuf) {
+        let wish = json!({"project": self.project, "name": MARKER});
+        let made = self.post(service, "/api/v1/workspaces", wish).await;
+        let path = PathBuf::from(text(&made["path"]));
+        for n in 0..50 {
+            let content = format!("{MARKER} {n} {}\n", made["id"]).repeat(100);
+            fs::write(path.join(format!("{MARKER}-{n}")), content).unwrap();
+        }
+        (text(&made["id"]), path)
+    }
+
+    /// Where its workspaces are.
+    fn directory(&self, service: &Service) -> PathBuf {
+        service.data.join("workspaces").join(&self.id)
+    }
+
+    async fn erase(&self, service: &Service) -> Value {
+        let path = format!("/api/v1/tenants/{}", self.id);
+        service.expect(Method::DELETE, &path, None, 202).await
+    }
+
+    /// Its entry in the list of tenants.
+    async fn listed(&self, service: &Service) -> Option<Value> {
+        let list = service.get("/api/v1/tenants").await;
+        let mut items = list["items"].as_array().unwrap().iter();
+        items.find(|item| item["id"] == self.id.as_str()).cloned()
+    }
+
+    async fn is_erased(&self, service: &Service) {
+        eventually("the tenant is gone", async || {
+            self.listed(service).await.is_none()
+        })
+        .await;
+        let refused = service.expect_as(&self.secret, Method::GET, "/api/v1/projects", None, 401);
+        refused.await;
+        let directory = self.directory(service);
+        assert!(!directory.exists(), "{}", directory.display());
+        assert_eq!(mounts_below(&directory), [""; 0]);
+        let path = format!("/api/v1/tenants/{}", self.id);
+        let again = service.expect(Method::DELETE, &path, None, 404).await;
+        assert_eq!(again["error"]["name"], "TENANT_NOT_FOUND", "{again}");
+    }
+
+    /// The store of a server that was stopped has nothing of it.
+    async fn left_the_store(&self, service: &Service) {
+        let id = tenant_id(&self.id);
+        let store = LocalStore::open_read_only(&service.data.join("store"), &Options::default());
+        let store = store.unwrap();
+        assert_eq!(store.list_snapshots(id, None, 1).await.unwrap(), []);
+        assert_eq!(store.list_references(id, "", None, 1).await.unwrap(), []);
+        for kind in [Kind::Chunk, Kind::Directory, Kind::Times, Kind::ChunkList] {
+            assert_eq!(store.list_objects(id, kind, None, 1).await.unwrap(), []);
+        }
+    }
+}
+
+fn text(value: &Value) -> String {
+    value
+        .as_str()
+        .unwrap_or_else(|| panic!("{value}"))
+        .to_owned()
+}
+
+fn tenant_id(hex: &str) -> TenantId {
+    let byte = |at: usize| u8::from_str_radix(&hex[2 * at..2 * at + 2], 16).unwrap();
+    TenantId::new(std::array::from_fn(byte))
+}
+
+/// Files at or below a path that have a text in them or in their path. The pool of
+/// a tenant that stays is gigabytes of nothing.
+fn files_with(path: &Path, text: &str) -> Vec<PathBuf> {
+    let stat = fs::symlink_metadata(path).unwrap();
+    if stat.is_dir() {
+        let entries = fs::read_dir(path).unwrap();
+        let below = entries.flat_map(|entry| files_with(&entry.unwrap().path(), text));
+        return below.collect();
+    }
+    let bytes = match stat.is_file() && !path.ends_with("uppers.img") {
+        true => fs::read(path).unwrap(),
+        false => Vec::new(),
+    };
+    let mut windows = bytes.windows(text.len());
+    let is_inside = windows.any(|window| window == text.as_bytes());
+    match is_inside || path.to_string_lossy().contains(text) {
+        true => vec![path.to_owned()],
+        false => Vec::new(),
+    }
+}
+
+/// Nothing of the marker is left on the disk of a server that was stopped. The
+/// store is asked instead: RocksDB deletes old logs and tables on its own time.
+async fn assert_no_marker(service: &Service) {
+    service.sql("vacuum").await;
+    for entry in fs::read_dir(&service.data).unwrap() {
+        let path = entry.unwrap().path();
+        if !["audit", "store"].iter().any(|kept| path.ends_with(kept)) {
+            let found = files_with(&path, MARKER);
+            assert!(found.is_empty(), "{found:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_erased_tenant_leaves_nothing() {
+    let mut service = Service::start().await;
+    let ours = shared::project(&service, json!({}), &[("a", "1\n")]).await;
+    let own = shared::workspace(&service, json!({"project": ours})).await;
+    let sandbox = service.sandbox().await;
+    let leaver = Leaver::make(&service, "leaver").await;
+    let secret = &leaver.secret;
+    // A sandbox that runs, one whose workspace is parked, and a workspace that no
+    // row has.
+    let wish = json!({"template": "base", "name": MARKER});
+    let theirs = leaver
+        .post(&service, "/api/v1/sandboxes", wish.clone())
+        .await;
+    let run = format!("/api/v1/sandboxes/{}/process/run", text(&theirs["id"]));
+    let command = json!({"command": format!("echo {MARKER} > {MARKER}")});
+    let ran = service.expect_as(secret, Method::POST, &run, Some(command), 200);
+    assert_eq!(ran.await["exitCode"], 0);
+    let parked = leaver.post(&service, "/api/v1/sandboxes", wish).await;
+    let url = format!(
+        "/api/v1/sandboxes/{}?keep_workspace=true",
+        text(&parked["id"])
+    );
+    let deleted = service.expect_as(secret, Method::DELETE, &url, None, 204);
+    deleted.await;
+    let (unknown, _) = leaver.workspace(&service).await;
+    service.stop();
+    service
+        .sql(&format!("delete from workspaces where id = '{unknown}'"))
+        .await;
+    service.run();
+    let quarantined = leaver.directory(&service).join("quarantine").join(unknown);
+    assert!(quarantined.exists());
+    // A stream of the tenant ends.
+    let events = service.events_as(secret).await;
+
+    let marked = leaver.erase(&service).await;
+    assert!(marked["erasingSince"].is_string(), "{marked}");
+    assert_eq!(marked["erasingSince"], marked["suspendedAt"], "{marked}");
+    events.text().await.unwrap();
+    leaver.is_erased(&service).await;
+    assert!(service.containers().contains(&sandbox));
+    assert!(!service.containers().contains(&text(&theirs["id"])));
+
+    assert_eq!(file(&service, &ours, "a").await.unwrap(), "1\n");
+    shared::write(&own, "a", "2\n");
+    shared::merge(&service, &own).await;
+    assert_eq!(service.output_of(&sandbox, "echo works").await, "works\n");
+    let cleared = service.post("/api/v1/gc", json!({"full": true})).await;
+    assert_eq!(cleared["failedTenants"], Value::Null, "{cleared}");
+    assert_eq!(service.complaints(), [""; 0]);
+    service.stop();
+    leaver.left_the_store(&service).await;
+    assert_no_marker(&service).await;
+    let audit = files_with(&service.data.join("audit"), "tenant.removed");
+    assert_eq!(audit.len(), 1, "the audit log stays");
+    service.run();
+    assert_eq!(file(&service, &ours, "a").await.unwrap(), "2\n");
+}
+
+#[tokio::test]
+async fn an_erasure_that_was_killed_goes_on() {
+    let mut service = Service::start_without_engine(&[]);
+    let ours = shared::project(&service, json!({}), &[("a", "1\n")]).await;
+    let mut leavers = Vec::new();
+    // Each kill finds the job at another step, or before or after it.
+    for (n, wait) in [0, 5, 20, 40, 80, 160].into_iter().enumerate() {
+        let leaver = Leaver::make(&service, &format!("leaver-{n}")).await;
+        leaver.erase(&service).await;
+        tokio::time::sleep(Duration::from_millis(wait)).await;
+        service.kill();
+        service.run();
+        leavers.push(leaver);
+    }
+    for leaver in &leavers {
+        leaver.is_erased(&service).await;
+    }
+    assert_eq!(file(&service, &ours, "a").await.unwrap(), "1\n");
+    service.stop();
+    for leaver in &leavers {
+        leaver.left_the_store(&service).await;
+    }
+    assert_no_marker(&service).await;
+}
+
+#[tokio::test]
+async fn an_erasure_waits_after_an_adoption_and_cannot_be_undone() {
+    let service = Service::start_without_engine(&[]);
+    // As a start with `--adopt` notes it.
+    service
+        .sql("insert into settings values ('adopted', '2999-01-01T00:00:00.000Z')")
+        .await;
+    let leaver = Leaver::make(&service, "leaver").await;
+    let marked = leaver.erase(&service).await;
+    let refused = service.expect_as(&leaver.secret, Method::GET, "/api/v1/projects", None, 403);
+    assert_eq!(refused.await["error"]["name"], "TENANT_SUSPENDED");
+    let path = "/api/v1/tenants/leaver";
+    let back = Some(json!({"suspended": false}));
+    let back = service.expect(Method::PATCH, path, back, 404).await;
+    assert_eq!(back["error"]["name"], "TENANT_NOT_FOUND", "{back}");
+    let again = service.expect(Method::DELETE, path, None, 202).await;
+    assert_eq!(again, marked);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(leaver.listed(&service).await, Some(marked));
+    assert!(leaver.directory(&service).exists());
+    service
+        .sql("delete from settings where name = 'adopted'")
+        .await;
+    leaver.is_erased(&service).await;
+}
+
+#[tokio::test]
+async fn the_first_tenant_and_the_own_one_are_not_erased() {
+    let service = Service::start_without_engine(&[]);
+    let refused = service.expect(Method::DELETE, "/api/v1/tenants/local", None, 400);
+    assert_eq!(refused.await["error"]["name"], "INVALID_REQUEST");
+    let leaver = Leaver::make(&service, "leaver").await;
+    let path = format!("/api/v1/tenants/{}", leaver.id);
+    let refused = service.expect_as(&leaver.secret, Method::DELETE, &path, None, 403);
+    refused.await;
+    // A key of another tenant that may do so does not erase the first one.
+    let scopes = "update api_keys set scopes = '[\"system\"]' where name = 'owner'";
+    service.sql(scopes).await;
+    for (path, status) in [("/api/v1/tenants/local", 400), (path.as_str(), 400)] {
+        let refused = service.expect_as(&leaver.secret, Method::DELETE, path, None, status);
+        refused.await;
+    }
+    let unknown = service.expect_as(KEY, Method::DELETE, "/api/v1/tenants/none", None, 404);
+    assert_eq!(unknown.await["error"]["name"], "TENANT_NOT_FOUND");
+    assert!(leaver.listed(&service).await.unwrap()["erasingSince"].is_null());
 }

@@ -1,7 +1,7 @@
 //! Going through all objects, and the marks beside them.
 
 use elevo_engine::{StoreError, StoreResult, Swept};
-use elevo_objects::ObjectKey;
+use elevo_objects::{Kind, ObjectKey};
 use rocksdb::{DBRawIterator, ReadOptions, WriteBatch};
 
 use super::{LocalCollection, marks};
@@ -9,6 +9,7 @@ use crate::keys::{self, ObjectRow};
 use crate::presence::Rows;
 use crate::rocks;
 use crate::store::{read_failed, write_failed};
+use crate::usage::Counts;
 
 /// As many objects are looked at in a call.
 const SEEN: u64 = 8192;
@@ -20,6 +21,9 @@ impl LocalCollection<'_> {
         };
         // Before anything is read, so that what is kept from now on is noticed.
         let spilled = self.active.lock().spilled;
+        if self.before.is_none() {
+            self.before = Some(self.store.counts(self.tenant)?);
+        }
         let mut found = Found::default();
         self.swept = self.compare(&start, &mut found)?;
         let mut removed = found.unmarked.len() as u64;
@@ -29,8 +33,8 @@ impl LocalCollection<'_> {
             self.forget(&found.stale)?;
             self.removed += removed;
         }
-        let seen = found.seen;
-        self.seen += seen;
+        self.seen.add_all(found.seen);
+        let seen = found.seen.all();
         Ok(Some(Swept { seen, removed }))
     }
 
@@ -49,7 +53,7 @@ impl LocalCollection<'_> {
         let marks = store.family(rocks::MARKS);
         let mut marks = store.db.raw_iterator_cf_opt(marks, options);
         marks.seek(start);
-        while found.seen < SEEN {
+        while found.seen.all() < SEEN {
             let node = row(&nodes)?.filter(|row| row.starts_with(tenant));
             let chunk = row(&chunks)?.filter(|row| row.starts_with(tenant));
             let (next, is_node) = match (node, chunk) {
@@ -58,7 +62,11 @@ impl LocalCollection<'_> {
                 (None, Some(chunk)) => (chunk, false),
                 (Some(node), _) => (node, true),
             };
-            found.seen += 1;
+            found.seen.add(if is_node {
+                Kind::Directory
+            } else {
+                Kind::Chunk
+            });
             if !self.is_marked(&mut marks, next, found)? {
                 let damaged = || StoreError::Damaged("a row of objects".into());
                 let key = keys::object_key(next).ok_or_else(damaged)?;
@@ -115,7 +123,7 @@ impl LocalCollection<'_> {
 /// What a look at some objects came to.
 #[derive(Default)]
 struct Found {
-    seen: u64,
+    seen: Counts,
     unmarked: Vec<(ObjectKey, ObjectRow)>,
     /// Rows of marks that mean nothing any more.
     stale: Vec<Vec<u8>>,

@@ -13,6 +13,7 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -36,6 +37,7 @@ pub(super) struct Pool {
 
 /// No id ends in it.
 const READING: &str = ".reading";
+const FORK: &str = ".fork";
 /// How long and how often to wait for room.
 const RECLAIM_WAIT: Duration = Duration::from_millis(100);
 const RECLAIM_WAITS: usize = 20;
@@ -121,7 +123,7 @@ impl Pool {
     }
 
     fn aside(&self, id: &str) -> PathBuf {
-        self.directory.join(format!("{id}.fork"))
+        self.directory.join(format!("{id}{FORK}"))
     }
 
     /// Removes a copy that was not moved to its place.
@@ -154,7 +156,7 @@ impl Pool {
     }
 
     pub(super) fn is_stuck(&self) -> bool {
-        is_pool_stuck(self.directory.parent().unwrap_or(&self.directory))
+        looks_stuck(self.directory.parent().unwrap_or(&self.directory))
     }
 
     /// Gives the room of removed files back to the disk that the volume's file
@@ -269,8 +271,19 @@ impl Pool {
 /// Whether the workspaces in `root` take no more writes: the kernel makes the
 /// volume of their pool read-only when its file cannot grow because the disk
 /// below is full. [`remount_pool`] ends that. A volume that is not mounted counts
-/// as stuck as well.
+/// as stuck as well, unless it is being made: this waits until it is.
 pub fn is_pool_stuck(root: &Path) -> bool {
+    if !looks_stuck(root) {
+        return false;
+    }
+    // Held while a pool is made.
+    let _turn = lock::alone(&root.join("uppers.lock"));
+    looks_stuck(root)
+}
+
+/// The same without the wait, for callers that hold a lock, and for pools that
+/// were made long ago.
+pub(crate) fn looks_stuck(root: &Path) -> bool {
     let directory = root.join("uppers");
     if !image_of(&directory).exists() {
         return false;
@@ -293,7 +306,7 @@ pub fn remount_pool(root: &Path) -> Result<()> {
     let _held = hold_places(&root).map_err(failed())?;
     let mut last = io::Error::other("processes use the volume that is read-only");
     for _ in 0..REMOUNT_WAITS {
-        if !is_pool_stuck(&root) {
+        if !looks_stuck(&root) {
             return Ok(());
         }
         mounts::unmount_volume(&directory).map_err(failed())?;
@@ -302,14 +315,58 @@ pub fn remount_pool(root: &Path) -> Result<()> {
         if let Err(error) = mount_image(&directory) {
             last = error;
         }
-        if is_pool_stuck(&root) {
+        if looks_stuck(&root) {
             thread::sleep(REMOUNT_WAIT);
         }
     }
-    match is_pool_stuck(&root) {
+    match looks_stuck(&root) {
         true => Err(failed()(last)),
         false => Ok(()),
     }
+}
+
+/// Deletes the pool of the workspaces in `root`, if there is one, and unmounts
+/// every overlay that keeps its changes there.
+pub(crate) fn erase_pool(root: &Path) -> Result<()> {
+    let directory = root.join("uppers");
+    let erase = || -> io::Result<()> {
+        // A remount would bring the volume back.
+        let _turn = lock::alone(&root.join("uppers.lock"))?;
+        mounts::unmount_volume(&directory)?;
+        let image = image_of(&directory);
+        for file in [image.with_extension("new"), image] {
+            match fs::remove_file(&file) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        match is_btrfs(&directory) {
+            Ok(true) => destroy_below(&directory),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    };
+    erase().map_err(Error::io("delete the pool of", root))
+}
+
+/// Deletes the subvolumes in a directory of a pool, and copies that were not moved
+/// to their place.
+fn destroy_below(directory: &Path) -> io::Result<()> {
+    /// The inode of the root of every subvolume.
+    const ROOT: u64 = 256;
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        let Ok(name) = entry.file_name().into_string() else {
+            continue;
+        };
+        let stat = entry.metadata()?;
+        if stat.is_dir() && stat.ino() == ROOT {
+            btrfs::destroy(File::open(directory)?, &name)?;
+        } else if stat.is_dir() && name.ends_with(FORK) {
+            destroy_below(&entry.path())?;
+        }
+    }
+    Ok(())
 }
 
 /// Keeps every other caller from working on a workspace.
@@ -396,4 +453,38 @@ fn run(command: &mut Command) -> io::Result<()> {
     let said = String::from_utf8_lossy(&output.stderr);
     let program = command.get_program().to_string_lossy();
     Err(io::Error::other(format!("{program}: {}", said.trim())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pool_that_is_being_made_is_not_stuck() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path();
+        let uppers = root.join("uppers");
+        fs::create_dir(&uppers).unwrap();
+        // As it is between the making of its file and the mount.
+        fs::write(image_of(&uppers), "").unwrap();
+        assert!(looks_stuck(root));
+        let making = lock::alone(&root.join("uppers.lock")).unwrap();
+        thread::scope(|scope| {
+            let looking = scope.spawn(|| is_pool_stuck(root));
+            while !is_awaited(root) {
+                thread::yield_now();
+            }
+            fs::remove_file(image_of(&uppers)).unwrap();
+            drop(making);
+            assert!(!looking.join().unwrap());
+        });
+    }
+
+    /// Whether a thread waits for the lock of a pool: the kernel lists it.
+    fn is_awaited(root: &Path) -> bool {
+        let inode = fs::metadata(root.join("uppers.lock")).unwrap().ino();
+        let locks = fs::read_to_string("/proc/locks").unwrap();
+        let is_it = |line: &str| line.contains("->") && line.contains(&format!(":{inode} "));
+        locks.lines().any(is_it)
+    }
 }

@@ -12,7 +12,7 @@ use crate::projects::Projects;
 use crate::query::SandboxQuery;
 
 const ROW: &str = "
-    INSERT INTO tenants VALUES (zeroblob(16), 't', 1, '{}', NULL);
+    INSERT INTO tenants VALUES (zeroblob(16), 't', 1, '{}', NULL, NULL);
     INSERT INTO api_keys VALUES
         (zeroblob(16), 'k', NULL, 'k', zeroblob(32), '[]', '{}', 1, NULL, NULL);
     INSERT INTO sandboxes VALUES ('s', zeroblob(16), NULL, 'k', NULL, 'running', NULL, 't', NULL,

@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use elevo_core::{TenantId, Timestamp};
+use sqlx::Connection;
 
 use super::super::{SqliteCatalog, SqliteOptions};
 use super::Temporary;
@@ -117,9 +118,42 @@ async fn a_place_that_cannot_be_written_is_an_error() {
     }
 }
 
+/// Changes more than the log is cut back to.
+const MUCH: &str = "
+    WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 6000)
+    INSERT OR REPLACE INTO settings SELECT 'n' || n, hex(zeroblob(2000)) FROM n;
+";
+
+#[tokio::test]
+async fn the_log_is_cut_back_when_a_long_reader_has_ended() {
+    let place = Temporary::new();
+    let catalog = place.open().await;
+    catalog.set_setting("a", "b").await.unwrap();
+    let log = place.file().with_extension("db-wal");
+    let bytes = || fs::metadata(&log).unwrap().len();
+    let mut reader = catalog.database.readers().acquire().await.unwrap();
+    let mut reading = reader.begin().await.unwrap();
+    let count = "SELECT count(*) FROM settings";
+    let count = sqlx::query_scalar::<_, i64>(count).fetch_one(&mut *reading);
+    assert_eq!(count.await.unwrap(), 1);
+    // The reader needs the old state, so the log only grows.
+    for round in 1..=3 {
+        let mut write = catalog.database.write().await.unwrap();
+        sqlx::raw_sql(MUCH).execute(&mut *write).await.unwrap();
+        write.commit().await.unwrap();
+        assert!(bytes() > round * (16 << 20), "{} bytes", bytes());
+    }
+    reading.rollback().await.unwrap();
+    // The first change copies the log into the database, the second starts it again.
+    for _ in 0..2 {
+        catalog.set_setting("a", "c").await.unwrap();
+    }
+    assert!(bytes() <= 16 << 20, "{} bytes", bytes());
+}
+
 const FILL: &str = "
     WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 100000)
-    INSERT INTO tenants SELECT CAST(printf('%016d', n) AS BLOB), n, 1, '{}', NULL FROM n;
+    INSERT INTO tenants SELECT CAST(printf('%016d', n) AS BLOB), n, 1, '{}', NULL, NULL FROM n;
     WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 100000)
     INSERT INTO agents SELECT CAST(printf('%016d', 1) AS BLOB), n, n, 1 FROM n;
     WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 100000)

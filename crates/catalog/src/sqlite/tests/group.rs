@@ -4,13 +4,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use elevo_core::{TenantId, Timestamp, TreePath};
+use elevo_objects::{Hash, SnapshotId};
 use futures::future::join_all;
+use serde_json::json;
 
 use super::Temporary;
 use super::file::HASTY;
 use crate::catalog::Catalog;
 use crate::conformance::Place;
 use crate::error::Error;
+use crate::events::Events;
+use crate::projects::Projects;
+use crate::records::{
+    EventQuery, Landing, LandingKind, PathChange, Project, Retention, Step, Tenant, VersionKind,
+};
 use crate::sqlite::SqliteCatalog;
 
 async fn setting(catalog: &SqliteCatalog, name: &str) -> bool {
@@ -124,4 +132,84 @@ async fn whoever_leaves_at_any_moment_harms_nobody() {
         }
     }
     panic!("the catalog is still busy");
+}
+
+const NOW: Timestamp = Timestamp::new(100, 0).unwrap();
+
+fn snapshot(n: u8) -> SnapshotId {
+    SnapshotId(Hash::from_bytes([n; 32]))
+}
+
+/// A landing of so many changes on a new project.
+async fn landing(catalog: &SqliteCatalog, id: &str, changes: u64) -> Landing {
+    let project = Project {
+        id: id.into(),
+        tenant: TenantId::LOCAL,
+        name: id.into(),
+        description: None,
+        head: snapshot(0),
+        sequence: 0,
+        policy_version: 0,
+        retention: Retention::All,
+        created: NOW,
+        updated: NOW,
+        removing: false,
+    };
+    catalog.add_project(&project, &json!({})).await.unwrap();
+    let change = |n| PathChange {
+        path: TreePath::new(format!("directory/file-{n}")).unwrap(),
+        kind: VersionKind::Removed,
+        from: None,
+        before: None,
+        after: None,
+        files: 1,
+        algorithm: "take".into(),
+    };
+    let step = Step {
+        kind: LandingKind::Merge,
+        snapshot: snapshot(1),
+        agent: None,
+        workspace: None,
+        key: "key".into(),
+        message: String::new(),
+        request: None,
+        counts: json!({}),
+        changes: (0..changes).map(change).collect(),
+        reviews: vec![],
+        opens: vec![],
+        base: None,
+    };
+    Landing {
+        tenant: TenantId::LOCAL,
+        project: id.into(),
+        expected_head: snapshot(0),
+        expected_policy: 0,
+        steps: vec![step],
+        now: NOW,
+    }
+}
+
+#[tokio::test]
+async fn small_changes_come_between_large_ones() {
+    let place = Temporary::new();
+    let catalog = place.open().await;
+    let tenant = Tenant::new(TenantId::LOCAL, "local", NOW);
+    catalog.add_tenant(&tenant).await.unwrap();
+    let mut landings = Vec::new();
+    for (id, changes) in [("a", 5001), ("b", 5001), ("c", 5001), ("d", 1), ("e", 1)] {
+        landings.push(landing(&catalog, id, changes).await);
+    }
+    let turn = catalog.database.write().await.unwrap();
+    // All wait for the turn, the large ones first.
+    let landing = landings.iter().map(|landing| catalog.land(landing));
+    let (landed, ()) = tokio::join!(join_all(landing), async { drop(turn) });
+    landed.into_iter().for_each(|landed| drop(landed.unwrap()));
+    // Events are numbered in the order in which they are written.
+    let query = EventQuery {
+        limit: 10,
+        ..EventQuery::default()
+    };
+    let events = catalog.events(&query).await.unwrap();
+    let order: Vec<_> = events.iter().map(|event| &*event.event.subject).collect();
+    assert_eq!(order, ["a", "d", "e", "b", "c"]);
 }

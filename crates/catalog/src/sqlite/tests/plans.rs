@@ -294,3 +294,13 @@ async fn a_project_is_removed_without_looking_at_others() {
         assert_plans(&[(statement, &["project=?"])]).await;
     }
 }
+
+#[tokio::test]
+async fn a_tenant_is_erased_without_looking_at_others() {
+    use super::super::erasure::{DELETE, DELETE_EVENTS, DELETE_UNSETTLED};
+    let own = ["tenant=?"].as_slice();
+    for statement in DELETE.iter().chain(&DELETE_EVENTS) {
+        assert_plans(&[(statement, own)]).await;
+    }
+    assert_plans(&[(DELETE_UNSETTLED, own)]).await;
+}

@@ -21,11 +21,32 @@ use crate::failure::{Failure, Result};
 /// The largest file whose lines are looked at.
 const BLAMED: u64 = 4 << 20;
 
-/// As many steps of a log are looked at for one page.
-const STEPS: usize = 10_000;
+/// Steps of a log, and changes of paths in them, that are looked at for one
+/// answer.
+const LOOKED_AT: usize = 10_000;
 
 /// As many versions are looked at.
 const VERSIONS: usize = 10_000;
+
+/// Rows of the catalog that may still be looked at for one answer. Where most
+/// steps are hidden, an answer would otherwise take as long as the log is.
+#[derive(Debug)]
+pub(crate) struct Rows(usize);
+
+impl Rows {
+    pub(crate) const fn of_one_answer() -> Self {
+        Self(LOOKED_AT)
+    }
+
+    const fn look_at(&mut self, count: usize) {
+        self.0 = self.0.saturating_sub(count);
+    }
+
+    /// Whether the answer must end with the step that was looked at last.
+    pub(crate) const fn are_used_up(&self) -> bool {
+        self.0 == 0
+    }
+}
 
 impl App {
     /// How the head came to be, the newest step first.
@@ -36,19 +57,23 @@ impl App {
         (mut before, limit): (Option<u64>, u32),
     ) -> Result<api::LogPage> {
         let seen = self.seen(who, project, None).await?;
-        let (mut items, mut looked_at) = (Vec::new(), 0);
+        let (mut items, mut rows) = (Vec::new(), Rows::of_one_answer());
         loop {
             let page = self.catalog.log(&seen.project.id, before, MAX_PAGE).await?;
             for entry in &page {
-                looked_at += 1;
+                rows.look_at(1);
                 before = Some(entry.sequence);
-                let changed = self.shown_changes(&seen.project, &seen.view, entry);
-                if let Some(changed) = changed.await? {
-                    let entry = log_out(entry);
-                    items.push(api::LogEntry { changed, ..entry });
+                let shown = log_out(entry);
+                if !seen.view.hides_anything() {
+                    items.push(shown);
+                } else {
+                    let step = (&seen.project, entry.sequence);
+                    let changed = self.shown_changes(&seen.view, step, u64::MAX, &mut rows);
+                    let changed = changed.await?;
+                    items.extend((changed > 0).then_some(api::LogEntry { changed, ..shown }));
                 }
                 // A page may be short, or empty, where most steps are hidden.
-                if items.len() >= limit as usize || looked_at >= STEPS {
+                if items.len() >= limit as usize || rows.are_used_up() {
                     let next = before.filter(|sequence| *sequence > 1);
                     return Ok(api::LogPage { items, next });
                 }
@@ -59,29 +84,28 @@ impl App {
         }
     }
 
-    /// Number of changes of a step that may be seen; none if all are hidden.
+    /// Returns the number of changes of a step that may be seen. Stops at `enough`.
     async fn shown_changes(
         &self,
-        project: &Project,
         view: &View,
-        entry: &LogEntry,
-    ) -> Result<Option<u64>> {
-        if !view.hides_anything() {
-            return Ok(Some(entry.counts["landed"].as_u64().unwrap_or_default()));
-        }
+        (project, sequence): (&Project, u64),
+        enough: u64,
+        rows: &mut Rows,
+    ) -> Result<u64> {
         let (mut after, mut shown): (Option<TreePath>, u64) = (None, 0);
         loop {
-            let page =
-                self.catalog
-                    .versions_in(&project.id, entry.sequence, after.as_ref(), MAX_PAGE);
+            let page = self
+                .catalog
+                .versions_in(&project.id, sequence, after.as_ref(), MAX_PAGE);
             let page = page.await?;
+            rows.look_at(page.len());
             let found = page.iter().filter_map(|version| version_out(view, version));
             shown += found.count() as u64;
             match page.last() {
-                Some(last) if page.len() == MAX_PAGE as usize => {
+                Some(last) if page.len() == MAX_PAGE as usize && shown < enough => {
                     after = Some(last.change.path.clone());
                 }
-                _ => return Ok((shown > 0).then_some(shown)),
+                _ => return Ok(shown),
             }
         }
     }
@@ -92,7 +116,9 @@ impl App {
         who: &Principal,
         project: &str,
         sequence: u64,
+        rows: &mut Rows,
     ) -> Result<bool> {
+        rows.look_at(1);
         let Some(project) = self.catalog.project(who.tenant, project).await? else {
             return Ok(false);
         };
@@ -100,11 +126,8 @@ impl App {
         if !view.hides_anything() {
             return Ok(true);
         }
-        let Some(entry) = self.catalog.landing(&project.id, sequence).await? else {
-            return Ok(false);
-        };
-        let changed = self.shown_changes(&project, &view, &entry).await?;
-        Ok(changed.is_some())
+        let shown = self.shown_changes(&view, (&project, sequence), 1, rows);
+        Ok(shown.await? > 0)
     }
 
     /// What one step changed.
@@ -159,16 +182,17 @@ impl App {
                 next: None,
             });
         }
-        let mut items = Vec::new();
+        let (mut items, mut rows) = (Vec::new(), Rows::of_one_answer());
         loop {
             let page = self
                 .catalog
                 .versions_of(&seen.project.id, &path, before, limit);
             let page = page.await?;
             for version in &page {
+                rows.look_at(1);
                 before = Some(version.sequence);
                 items.extend(version_out(&seen.view, version));
-                if items.len() >= limit as usize {
+                if items.len() >= limit as usize || rows.are_used_up() {
                     let next = Some(version.sequence.to_string());
                     return Ok(api::VersionPage { items, next });
                 }

@@ -84,7 +84,7 @@ impl App {
                 };
                 tracing::info!(workspace = row.id, "the sync of a workspace {what}");
             }
-            if look.paused {
+            if look.paused || !self.may_store(row.tenant).await.unwrap_or(true) {
                 continue;
             }
             let synchronising = self.synchronise_one(&row, sync.mode, &mut look.attempts);
@@ -148,7 +148,7 @@ impl App {
                 ..api::Merge::default()
             };
             let merged = self
-                .merge_row(&itself(row), row, &wish, None, false)
+                .merge_row(&self.itself(row)?, row, &wish, None, false)
                 .await?;
             self.note_attempt(row, attempts, &merged).await?;
         }
@@ -163,7 +163,9 @@ impl App {
         if is_current {
             return;
         }
-        let who = itself(row);
+        let Ok(who) = self.itself(row) else {
+            return;
+        };
         let wish = api::Refresh::default();
         // Markers that no one asked for would break what the agent runs.
         let refreshed = self.refresh_workspace(&who, &row.id, wish, OnConflict::Keep);
@@ -208,6 +210,25 @@ impl App {
             }
         }
     }
+
+    /// A workspace that asks for itself. Fails if its tenant is being erased.
+    fn itself(&self, row: &Workspace) -> Result<Principal> {
+        // Before the look at the tenant: its erasure looks the other way round.
+        let presence = self.presences.enter(row.tenant);
+        if self.homes.is_closed(row.tenant) {
+            return Err(parts::being_erased());
+        }
+        Ok(Principal {
+            tenant: row.tenant,
+            agent: row.agent.clone(),
+            key: row.key.clone(),
+            key_name: String::new(),
+            scopes: vec![Scope::ProjectsRead, Scope::ProjectsWrite],
+            limits: KeyLimits::default(),
+            tenant_limits: Arc::default(),
+            _presence: presence,
+        })
+    }
 }
 
 fn sync_of(row: &Workspace) -> api::Sync {
@@ -216,17 +237,4 @@ fn sync_of(row: &Workspace) -> api::Sync {
 
 fn told(row: &Workspace, what: &str, failure: &crate::failure::Failure) {
     tracing::warn!(workspace = row.id, cause = failure.summary(), "{what}");
-}
-
-/// A workspace that asks for itself.
-fn itself(row: &Workspace) -> Principal {
-    Principal {
-        tenant: row.tenant,
-        agent: row.agent.clone(),
-        key: row.key.clone(),
-        key_name: String::new(),
-        scopes: vec![Scope::ProjectsRead, Scope::ProjectsWrite],
-        limits: KeyLimits::default(),
-        tenant_limits: Arc::default(),
-    }
 }

@@ -1,0 +1,193 @@
+//! The end of a tenant.
+//!
+//! A tenant that is marked as being erased loses everything it has, and then its
+//! row with the mark:
+//!
+//! ```text
+//! marked       its keys are refused, its streams end, nothing is added to it
+//! sandboxes    their containers, then their rows
+//!              waits until no request and no job works for the tenant
+//! workspaces   the directory of the tenant with its pool: live, parked, kept and
+//!              quarantined ones
+//! rows         webhooks, requests, projects, workspaces, keys, agents, events
+//! store        references, then snapshots and objects
+//! tenant       a record in the audit log, then the row
+//! ```
+//!
+//! Each step deletes because of the mark, never because something else is
+//! missing, and each can be repeated. So a server that was killed begins with the
+//! first step again.
+
+use elevo_catalog::Tenant;
+use elevo_core::TenantId;
+use elevo_engine::{
+    Commit, Depth, Error as EngineError, Expected, GcOptions, GcProgress, ReferenceUpdate,
+    Repository, collect_garbage,
+};
+use futures::executor::block_on;
+
+use crate::app::App;
+use crate::app::garbage::not_collected;
+use crate::audit::Entry;
+use crate::clock;
+use crate::failure::Result;
+use crate::installation;
+
+/// References that are deleted in one commit.
+const PAGE: usize = 1000;
+
+impl App {
+    /// Refuses work for the tenants that are being erased.
+    pub(super) async fn close_erased(&self) -> Result<()> {
+        for tenant in self.being_erased().await? {
+            self.homes.close(tenant.id);
+        }
+        Ok(())
+    }
+
+    async fn being_erased(&self) -> Result<Vec<Tenant>> {
+        let mut tenants = self.catalog.tenants().await?;
+        tenants.retain(|tenant| tenant.erasing.is_some());
+        Ok(tenants)
+    }
+
+    /// Waits until a tenant is to be erased.
+    pub(crate) async fn erasure_is_due(&self) {
+        self.erasures.notified().await;
+    }
+
+    /// Goes on with the erasure of every tenant that is marked. One that fails
+    /// is tried again by the next call.
+    pub(crate) async fn erase_tenants(&self) -> Result<()> {
+        for tenant in self.being_erased().await? {
+            if installation::held_until(&*self.catalog, clock::now())
+                .await?
+                .is_some()
+            {
+                tracing::debug!("no tenant is erased after an adoption");
+                return Ok(());
+            }
+            let id = tenant.id;
+            match self.erase(&tenant).await {
+                Ok(true) => tracing::info!(tenant = %id, "erased"),
+                Ok(false) => tracing::info!(tenant = %id, "its erasure waits for work to end"),
+                Err(failure) => {
+                    let cause = failure.summary();
+                    tracing::warn!(tenant = %id, cause, "not erased yet");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Erases a tenant. Returns `false` if it has to wait for work that is under
+    /// way.
+    async fn erase(&self, tenant: &Tenant) -> Result<bool> {
+        let id = tenant.id;
+        self.homes.close(id);
+        // A backup has the catalog, the workspaces and the store of one moment.
+        let _still = self.pause_collections().await;
+        if !self.erase_sandboxes(id).await? || !self.presences.is_empty(id) {
+            return Ok(false);
+        }
+        if !self.homes.erase(id).await? {
+            return Ok(false);
+        }
+        self.catalog.clear_tenant(id).await?;
+        self.hooks.notify_one();
+        if !self.erase_stored(id).await? {
+            return Ok(false);
+        }
+        // Before the row goes: the record is written twice rather than never.
+        self.audit_removed(tenant).await;
+        self.catalog.remove_tenant(id).await?;
+        self.homes.forget(id);
+        self.presences.forget(id);
+        self.known_tenants.forget(id);
+        Ok(true)
+    }
+
+    /// Removes the sandboxes of a tenant. Returns `false` if one is being made.
+    async fn erase_sandboxes(&self, tenant: TenantId) -> Result<bool> {
+        let (mut is_done, mut first_failure) = (true, None);
+        for sandbox in self.sandboxes_of(tenant).await? {
+            // Its maker would make the container again.
+            if self.is_being_made(&sandbox.id) {
+                is_done = false;
+                continue;
+            }
+            if let Err(failure) = self.remove(&sandbox).await {
+                let (id, cause) = (&sandbox.id, failure.summary());
+                tracing::warn!(sandbox = id, cause, "not erased yet");
+                first_failure.get_or_insert(failure);
+            }
+        }
+        first_failure.map_or(Ok(is_done), Err)
+    }
+
+    /// Deletes all that the store has of a tenant. Returns `false` if a reader
+    /// needs something of it.
+    async fn erase_stored(&self, tenant: TenantId) -> Result<bool> {
+        let repository = self.homes.repository(tenant);
+        let local = self.backups.store.get().cloned();
+        let erasing = self.homes.blocking(tenant, move || {
+            let is_empty = erase_from(&repository).map_err(not_collected)?;
+            if is_empty && let Some(local) = local {
+                let forgotten = local.forget(tenant);
+                forgotten.map_err(|error| not_collected(error.into()))?;
+            }
+            Ok(is_empty)
+        });
+        erasing.await
+    }
+
+    async fn audit_removed(&self, tenant: &Tenant) {
+        let entry = Entry {
+            event: "tenant.removed",
+            about: vec![
+                ("tenant_id", tenant.id.to_string().into()),
+                ("name", tenant.name.as_str().into()),
+            ],
+            ..Entry::default()
+        };
+        self.audit.tell(entry).await;
+    }
+}
+
+/// Deletes the references of a tenant, and everything else by a collection without
+/// roots. Returns whether nothing is left.
+fn erase_from(repository: &Repository) -> std::result::Result<bool, EngineError> {
+    block_on(remove_references(repository))?;
+    let options = GcOptions {
+        depth: Depth::Full,
+        dry_run: false,
+        keep_since: None,
+    };
+    // No request and no job of the tenant is under way.
+    let mut wait = |_| false;
+    let (mut roots, progress) = (std::iter::empty(), GcProgress::default());
+    let report = collect_garbage(repository, &mut roots, &options, &mut wait, &progress)?;
+    let (store, tenant) = (repository.store(), repository.tenant());
+    let snapshots = block_on(store.list_snapshots(tenant, None, 1))?;
+    Ok(snapshots.is_empty() && report.objects_seen == report.objects_removed)
+}
+
+async fn remove_references(repository: &Repository) -> std::result::Result<(), EngineError> {
+    let (store, tenant) = (repository.store(), repository.tenant());
+    loop {
+        let page = store.list_references(tenant, "", None, PAGE).await?;
+        if page.is_empty() {
+            return Ok(());
+        }
+        let remove = |(name, _)| ReferenceUpdate {
+            name,
+            expected: Expected::Any,
+            target: None,
+        };
+        let commit = Commit {
+            references: page.into_iter().map(remove).collect(),
+            ..Commit::default()
+        };
+        store.commit(tenant, commit).await?;
+    }
+}

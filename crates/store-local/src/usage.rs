@@ -1,0 +1,262 @@
+//! About how many bytes each tenant has stored.
+//!
+//! Objects are counted with the bytes of their values when they are written.
+//! RocksDB does not say how large the value of a row is without reading it, so a
+//! removed object is taken off with the average of its kind. A sweep sees all
+//! objects, and takes off those that were counted and are not there.
+//!
+//! The counts are in memory; each commit writes those of its tenant along. A crash
+//! forgets objects that were put and not committed, which are garbage.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use elevo_core::TenantId;
+use elevo_engine::{StoreError, StoreResult};
+use elevo_objects::Kind;
+use rocksdb::WriteBatch;
+
+use crate::keys;
+use crate::rocks;
+use crate::store::{LocalStore, read_failed, write_failed};
+
+const VALUE: usize = 32;
+
+/// Objects of a kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Amount {
+    pub(crate) objects: u64,
+    pub(crate) bytes: u64,
+}
+
+impl Amount {
+    fn add(&mut self, other: Self) {
+        self.objects = self.objects.saturating_add(other.objects);
+        self.bytes = self.bytes.saturating_add(other.bytes);
+    }
+
+    /// Takes so many objects off, of the size that all have on average.
+    fn take(&mut self, objects: u64) {
+        let left = self.objects.saturating_sub(objects);
+        let bytes = u128::from(self.bytes) * u128::from(left);
+        let bytes = bytes / u128::from(self.objects.max(1));
+        self.bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+        self.objects = left;
+    }
+}
+
+/// Numbers of objects.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    chunks: u64,
+    nodes: u64,
+}
+
+impl Counts {
+    pub(crate) fn add(&mut self, kind: Kind) {
+        match kind {
+            Kind::Chunk => self.chunks += 1,
+            _ => self.nodes += 1,
+        }
+    }
+
+    pub(crate) fn add_all(&mut self, other: Self) {
+        self.chunks += other.chunks;
+        self.nodes += other.nodes;
+    }
+
+    pub(crate) fn all(self) -> u64 {
+        self.chunks + self.nodes
+    }
+
+    pub(crate) fn less(self, other: Self) -> Self {
+        Self {
+            chunks: self.chunks.saturating_sub(other.chunks),
+            nodes: self.nodes.saturating_sub(other.nodes),
+        }
+    }
+}
+
+/// Chunks and nodes of a tenant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Amounts {
+    pub(crate) chunks: Amount,
+    pub(crate) nodes: Amount,
+}
+
+impl Amounts {
+    /// Counts one more object.
+    pub(crate) fn count(&mut self, kind: Kind, bytes: usize) {
+        let amount = Amount {
+            objects: 1,
+            bytes: bytes as u64,
+        };
+        match kind {
+            Kind::Chunk => self.chunks.add(amount),
+            _ => self.nodes.add(amount),
+        }
+    }
+
+    fn add(&mut self, other: Self) {
+        self.chunks.add(other.chunks);
+        self.nodes.add(other.nodes);
+    }
+
+    fn bytes(self) -> u64 {
+        self.chunks.bytes.saturating_add(self.nodes.bytes)
+    }
+
+    fn encode(self) -> [u8; VALUE] {
+        let Self { chunks, nodes } = self;
+        let numbers = [chunks.objects, chunks.bytes, nodes.objects, nodes.bytes];
+        let mut value = [0; VALUE];
+        for (place, number) in value.chunks_exact_mut(8).zip(numbers) {
+            place.copy_from_slice(&number.to_le_bytes());
+        }
+        value
+    }
+
+    fn decode(value: &[u8]) -> Option<Self> {
+        let (numbers, []) = value.as_chunks::<8>() else {
+            return None;
+        };
+        let &[chunks, chunk_bytes, nodes, node_bytes] = numbers else {
+            return None;
+        };
+        let amount = |objects, bytes| Amount {
+            objects: u64::from_le_bytes(objects),
+            bytes: u64::from_le_bytes(bytes),
+        };
+        Some(Self {
+            chunks: amount(chunks, chunk_bytes),
+            nodes: amount(nodes, node_bytes),
+        })
+    }
+}
+
+/// The amounts of tenants that were asked for or written since the store was
+/// opened.
+#[derive(Debug, Default)]
+pub(crate) struct Usage(Mutex<HashMap<TenantId, Amounts>>);
+
+impl Usage {
+    fn lock(&self) -> MutexGuard<'_, HashMap<TenantId, Amounts>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn forget(&self, tenant: TenantId) {
+        self.lock().remove(&tenant);
+    }
+}
+
+impl LocalStore {
+    pub(crate) fn stored_bytes_now(&self, tenant: TenantId) -> StoreResult<u64> {
+        self.change_usage(tenant, |_| ()).map(Amounts::bytes)
+    }
+
+    /// Counts what was written.
+    pub(crate) fn count_written(&self, tenant: TenantId, written: Amounts) -> StoreResult<()> {
+        self.change_usage(tenant, |usage| usage.add(written))
+            .map(drop)
+    }
+
+    /// Has a batch write the amounts of a tenant, `written` included.
+    pub(crate) fn add_usage(
+        &self,
+        batch: &mut WriteBatch,
+        tenant: TenantId,
+        written: Amounts,
+    ) -> StoreResult<()> {
+        if written == Amounts::default() {
+            return Ok(());
+        }
+        let usage = self.change_usage(tenant, |usage| usage.add(written))?;
+        let family = self.family(rocks::METADATA);
+        batch.put_cf(family, keys::usage(tenant), usage.encode());
+        Ok(())
+    }
+
+    /// The numbers of objects that were counted for a tenant.
+    pub(crate) fn counts(&self, tenant: TenantId) -> StoreResult<Counts> {
+        let usage = self.change_usage(tenant, |_| ())?;
+        Ok(Counts {
+            chunks: usage.chunks.objects,
+            nodes: usage.nodes.objects,
+        })
+    }
+
+    /// Takes off removed objects.
+    pub(crate) fn count_removed(&self, tenant: TenantId, removed: Counts) -> StoreResult<()> {
+        let changed = self.change_usage(tenant, |usage| {
+            usage.chunks.take(removed.chunks);
+            usage.nodes.take(removed.nodes);
+        });
+        changed.map(drop)
+    }
+
+    pub(crate) fn write_usage(&self, tenant: TenantId) -> StoreResult<()> {
+        let usage = self.change_usage(tenant, |_| ())?;
+        let family = self.family(rocks::METADATA);
+        let written = self.db.put_cf(family, keys::usage(tenant), usage.encode());
+        written.map_err(write_failed)
+    }
+
+    fn change_usage(
+        &self,
+        tenant: TenantId,
+        change: impl FnOnce(&mut Amounts),
+    ) -> StoreResult<Amounts> {
+        let mut tenants = self.usage.lock();
+        let amounts = match tenants.entry(tenant) {
+            std::collections::hash_map::Entry::Occupied(known) => known.into_mut(),
+            std::collections::hash_map::Entry::Vacant(unknown) => {
+                unknown.insert(self.read_usage(tenant)?)
+            }
+        };
+        change(amounts);
+        Ok(*amounts)
+    }
+
+    fn read_usage(&self, tenant: TenantId) -> StoreResult<Amounts> {
+        let what = "the amounts of a tenant";
+        let family = self.family(rocks::METADATA);
+        let found = self.db.get_pinned_cf(family, keys::usage(tenant));
+        match found.map_err(|error| read_failed(what, error))? {
+            None => Ok(Amounts::default()),
+            Some(value) => Amounts::decode(&value).ok_or_else(|| StoreError::Damaged(what.into())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_read_back() {
+        let mut amounts = Amounts::default();
+        amounts.count(Kind::Chunk, 100);
+        amounts.count(Kind::Directory, 7);
+        amounts.count(Kind::ChunkList, 8);
+        let read = Amounts::decode(&amounts.encode());
+        assert_eq!(read, Some(amounts));
+        assert_eq!(amounts.bytes(), 115);
+        assert_eq!(amounts.nodes.objects, 2);
+        assert_eq!(Amounts::decode(&[0; VALUE - 1]), None);
+        assert_eq!(Amounts::decode(&[0; VALUE + 8]), None);
+    }
+
+    #[test]
+    fn removed_objects_have_the_average_size() {
+        let mut amount = Amount {
+            objects: 10,
+            bytes: 1000,
+        };
+        amount.take(3);
+        assert_eq!((amount.objects, amount.bytes), (7, 700));
+        amount.take(8);
+        assert_eq!(amount, Amount::default());
+        amount.take(1);
+        assert_eq!(amount, Amount::default());
+    }
+}
