@@ -12,11 +12,18 @@
 //! content. One after the other is removed while the disk has less free than one
 //! of them takes, and made again once the disk is below the mark. A start removes
 //! them as well, before anything is opened.
+//!
+//! A command that writes fast takes every piece as soon as it is given up. So the
+//! second half of the pieces waits: each of them is given up only after the growth
+//! of all workspaces was limited, or their pools became read-only, since the piece
+//! before. Otherwise one sandbox could take the whole reserve, and the server would
+//! have no room left to delete that sandbox.
 
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{FallocateFlags, fallocate, statvfs};
 
@@ -26,6 +33,8 @@ use crate::failure::{Failure, Result};
 const RESERVE: &str = "reserve";
 /// The number of files in a reserve.
 const PIECES: u64 = 8;
+/// The number of pieces that are given up without waiting.
+const EARLY: u64 = PIECES / 2;
 /// The size of a reserve: a part of its disk, and at most so many bytes. RocksDB
 /// needs 64 MiB to go on after it met a full disk.
 const SHARE: u64 = 20;
@@ -36,6 +45,29 @@ const MOST: u64 = 512 << 20;
 pub(crate) struct Room {
     disks: Vec<Disk>,
     full_percent: u8,
+    capped: Capped,
+}
+
+/// Counts the rounds in which the growth of all workspaces was limited.
+#[derive(Debug, Default)]
+struct Capped {
+    rounds: AtomicU64,
+    /// The count when the disks last had room, or gave up a piece of a reserve.
+    before: AtomicU64,
+}
+
+impl Capped {
+    fn begin(&self) {
+        let rounds = self.rounds.load(Ordering::Acquire);
+        self.before.store(rounds, Ordering::Release);
+    }
+
+    /// Returns whether a whole round has been completed since [`Self::begin`]. The
+    /// first round to end may have begun before.
+    fn is_done(&self) -> bool {
+        let rounds = self.rounds.load(Ordering::Acquire);
+        rounds >= self.before.load(Ordering::Acquire) + 2
+    }
 }
 
 /// A disk, by a directory on it.
@@ -83,7 +115,13 @@ impl Room {
         Self {
             disks,
             full_percent: config.full_percent,
+            capped: Capped::default(),
         }
+    }
+
+    /// Records that the growth of all workspaces was limited, where that is needed.
+    pub(crate) fn has_capped(&self) {
+        self.capped.rounds.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Fails if a disk is too full for anything new.
@@ -122,7 +160,8 @@ impl Room {
     /// Whether every disk has a little room, so that writes that free more do not
     /// fail.
     pub(crate) fn is_passable(&self) -> bool {
-        self.spaces().all(|(_, space)| space.free >= space.piece())
+        self.spaces()
+            .all(|(_, space)| space.free >= space.piece() / 2)
     }
 
     /// Whether so little room is left that growth is watched closely.
@@ -145,19 +184,28 @@ impl Room {
     /// Gives up as much of the reserves as is needed, or makes them again.
     /// Blocks.
     pub(crate) fn tend(&self) -> Tended {
-        self.tend_to(self.full_percent)
+        let is_tight = self.spaces().any(|(_, space)| space.free < space.piece());
+        if !is_tight {
+            self.capped.begin();
+        }
+        let tended = self.tend_to(self.full_percent, self.capped.is_done());
+        if matches!(tended, Tended::GivenUp(_)) {
+            self.capped.begin();
+        }
+        tended
     }
 
     /// Gives up as much of the reserves as is needed, and makes nothing. Blocks.
     pub(crate) fn make_way(&self) {
-        self.tend_to(0);
+        while let Tended::GivenUp(_) = self.tend_to(0, true) {}
     }
 
-    /// The reserves are made again up to this mark.
-    fn tend_to(&self, percent: u8) -> Tended {
+    /// The reserves are made again up to this mark. At most one late piece of each
+    /// is given up, and only if `gives_late`.
+    fn tend_to(&self, percent: u8, gives_late: bool) -> Tended {
         let mut all = Tended::Unchanged;
         for disk in &self.disks {
-            match disk.tend(percent) {
+            match disk.tend(percent, gives_late) {
                 Ok(Tended::Unchanged) => {}
                 Ok(tended) => all = tended,
                 Err(error) => {
@@ -185,13 +233,15 @@ impl Disk {
         self.0.join(RESERVE).join(number.to_string())
     }
 
-    fn tend(&self, full_percent: u8) -> io::Result<Tended> {
+    fn tend(&self, full_percent: u8, mut gives_late: bool) -> io::Result<Tended> {
         let mut tended = Tended::Unchanged;
         for number in 0..PIECES {
             let (space, path) = (self.space()?, self.piece(number));
             let is_there = path.exists();
-            if is_there && space.free < space.piece() {
+            let is_late = number >= EARLY;
+            if is_there && space.free < space.piece() && (gives_late || !is_late) {
                 fs::remove_file(path)?;
+                gives_late &= !is_late;
                 tended = Tended::GivenUp((PIECES - number - 1) as usize);
             } else if !is_there && space.until(full_percent) > 2 * space.piece() {
                 self.make(&path, space.piece())?;
@@ -232,6 +282,23 @@ mod tests {
         assert_eq!(space(50).until(95), 0);
         assert_eq!(space(0).until(95), 0);
         assert_eq!(space(10).until(100), 10);
+    }
+
+    #[test]
+    fn late_pieces_wait_for_a_whole_round_of_limits() {
+        let room = Room {
+            disks: Vec::new(),
+            full_percent: 95,
+            capped: Capped::default(),
+        };
+        room.has_capped();
+        room.has_capped();
+        room.capped.begin();
+        assert!(!room.capped.is_done());
+        room.has_capped();
+        assert!(!room.capped.is_done(), "this round may have begun before");
+        room.has_capped();
+        assert!(room.capped.is_done());
     }
 
     #[test]

@@ -63,6 +63,7 @@ impl App {
         for look in 0_u32.. {
             self.remount_pools().await;
             is_capped = self.cap_workspaces(is_capped).await;
+            self.room.has_capped();
             if look.is_multiple_of(GIVE_BACK) && self.room.is_full() {
                 self.give_back().await;
             }

@@ -2,14 +2,13 @@
 //! refused, what gives room back goes through, and nothing is lost.
 
 use std::fs::File;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::harness::{Service, eventually, image};
+use crate::harness::{KEY, Service, eventually, image};
 use crate::shared::{file, merge, project, workspace, write};
 
 /// An ext4 disk in a file, mounted where a server keeps its data.
@@ -50,14 +49,20 @@ impl SmallDisk {
         self.mounted.join("ballast")
     }
 
-    /// Fills the rest of the disk with a file.
+    /// Fills the room that is free now with a file. The server gives up a part of
+    /// its reserve meanwhile, which the file does not take.
     fn fill(&self) {
-        let mut file = File::create(self.ballast()).unwrap();
-        let zeros = vec![0; 1 << 20];
-        while file.write_all(&zeros).is_ok() {}
-        while file.write_all(&zeros[..4096]).is_ok() {}
-        // Delayed writes take their room now.
-        let _ = file.sync_all();
+        let file = File::create(self.ballast()).unwrap();
+        let (mut free, mut length) = (self.free(), 0);
+        let mut step = 1 << 20;
+        while step >= 4096 {
+            let flags = rustix::fs::FallocateFlags::empty();
+            if step <= free && rustix::fs::fallocate(&file, flags, length, step).is_ok() {
+                (free, length) = (free - step, length + step);
+            } else {
+                step /= 2;
+            }
+        }
     }
 
     fn clear(&self) {
@@ -111,6 +116,18 @@ impl Tenant<'_> {
     async fn delete(&self, id: &str) {
         let path = format!("/api/v1/sandboxes/{id}");
         self.call(Method::DELETE, &path, None, 204).await;
+    }
+
+    /// Deletes a sandbox on a full disk: its pool may have become read-only, and
+    /// is then mounted again.
+    async fn delete_in_the_end(&self, id: &str) {
+        let url = format!("{}/api/v1/sandboxes/{id}", self.service.url);
+        eventually("the sandbox is deleted", async || {
+            let request = self.service.http.delete(&url).bearer_auth(&self.key);
+            let status = request.send().await.unwrap().status();
+            matches!(status.as_u16(), 204 | 404)
+        })
+        .await;
     }
 
     /// A step of a project that adds a file.
@@ -235,7 +252,7 @@ async fn a_disk_that_one_tenant_fills_can_be_left() {
         };
         let refused = other.call(Method::POST, "/api/v1/sandboxes", Some(wish.clone()), 507);
         assert_eq!(refused.await["error"]["name"], "INSUFFICIENT_STORAGE");
-        other.delete(&ids[0]).await;
+        other.delete_in_the_end(&ids[0]).await;
         expired(&service, &ids[1]).await;
         eventually("the work of an expired sandbox is parked", async || {
             other.parked().await == [ids[1].as_str()]
@@ -255,7 +272,7 @@ async fn a_disk_that_one_tenant_fills_can_be_left() {
             service: &service,
             key: key.clone(),
         };
-        other.delete(&ids[2]).await;
+        other.delete_in_the_end(&ids[2]).await;
     }
     service.kill();
     service.run();
@@ -332,6 +349,9 @@ async fn a_disk_that_a_command_fills_at_once_is_left_by_deleting_its_sandbox() {
     };
     let theirs = other.sandbox().await;
     other.output(&theirs, "echo work > file; sync file").await;
+    // Its pool has to write while the disk is full.
+    let writing = "(while :; do date > tick; sync tick; sleep 0.02; done) >/dev/null 2>&1 &";
+    other.output(&theirs, writing).await;
     let filler = service.sandbox().await;
     let path = format!("/api/v1/sandboxes/{filler}/process/run");
     let wish = json!({"command": "dd if=/dev/zero of=big bs=1M count=1900 conv=fsync"});
@@ -340,12 +360,11 @@ async fn a_disk_that_a_command_fills_at_once_is_left_by_deleting_its_sandbox() {
     let _ = filling.await.unwrap();
     disk.fill();
 
-    let path = format!("/api/v1/sandboxes/{filler}");
-    eventually("the sandbox that fills the disk is gone", async || {
-        let answer = service.request(Method::DELETE, &path).send().await;
-        matches!(answer.unwrap().status().as_u16(), 204 | 404)
-    })
-    .await;
+    let owner = Tenant {
+        service: &service,
+        key: KEY.to_owned(),
+    };
+    owner.delete_in_the_end(&filler).await;
     disk.clear();
     let path = format!("/api/v1/sandboxes/{theirs}");
     eventually("the other tenant goes on", async || {
