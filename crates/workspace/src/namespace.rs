@@ -1,9 +1,9 @@
-//! Overlays for whoever may not mount: in a user namespace, where everybody
-//! may. Such a mount is seen by the processes in the namespace and by no others,
-//! and goes with the last of them.
+//! Overlays for users who may not mount: in a user namespace, where every user
+//! may. Such a mount is visible only to the processes in the namespace, and
+//! ends with the last of them.
 //!
-//! Nothing is kept about a namespace: who has a workspace mounted is read from
-//! what the kernel says about processes.
+//! Namespaces are not recorded anywhere: `/proc` lists the processes that have
+//! a workspace mounted.
 
 use std::collections::HashSet;
 use std::ffi::{CStr, CString};
@@ -28,17 +28,18 @@ use crate::lock;
 use crate::mounts::unescaped;
 use crate::provider::{OverlayOptions, overlay_options};
 
-/// How a process gets to see a workspace that others don't: by
+/// The way into a private workspace, for a process that calls
 /// [`enter`](Self::enter).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entrance {
-    /// What it is made from, the first on top.
+    /// The lower directories, the first on top.
     pub lowers: Vec<PathBuf>,
-    /// Where what is changed in it goes.
+    /// The directory with the upper, the work directory and the lock.
     pub room: PathBuf,
-    /// Which directory that is: another one may have its name by then.
+    /// The inode of `room`, to detect that the workspace was removed and
+    /// created again.
     pub inode: u64,
-    /// Where it will be seen.
+    /// The mount point.
     pub files: PathBuf,
 }
 
@@ -46,24 +47,25 @@ pub struct Entrance {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct User {
     pub(crate) pid: u32,
-    /// Where it sees it.
+    /// The mount point in the process's namespace.
     at: PathBuf,
 }
 
-/// How often, and with what pause, it is looked for somebody to follow.
+/// Number of attempts to find a process whose namespaces can be joined, and the
+/// pause between them.
 const ATTEMPTS: usize = 40;
 const PAUSE: Duration = Duration::from_millis(5);
 
 impl Entrance {
-    /// Lets this process, and whatever it starts, see the workspace: together
-    /// with those who are in it already, or else in a namespace of its own. It
-    /// must have no other threads.
+    /// Makes the workspace visible to this process and its children: in the
+    /// namespaces of the processes that are already inside, or else in new
+    /// ones. This process must have only one thread.
     pub fn enter(&self) -> io::Result<()> {
         let prepared = Prepared::new(self)?;
-        // Until this process is found in there.
+        // Held until this process is listed among the users of the workspace.
         let _entering = hold_entrance(&self.room)?;
         if fs::metadata(&self.room)?.ino() != self.inode {
-            let gone = "it was removed meanwhile, and made again; come again";
+            let gone = "the workspace was removed and created again; retry";
             return Err(io::Error::new(io::ErrorKind::NotFound, gone));
         }
         let mut attempts = 0;
@@ -77,11 +79,13 @@ impl Entrance {
                 namespaces.join()?;
                 return is_served(&self.files);
             }
-            // Somebody who is about to end is still there, but not in a namespace.
+            // A process that is exiting is still listed, but has no namespaces
+            // any more.
             attempts += 1;
             if attempts == ATTEMPTS {
                 return Err(io::Error::other(format!(
-                    "process {} has it mounted at {}, where nobody can follow it; end it first",
+                    "process {} has it mounted at {} in a namespace that this process cannot join; \
+                     stop it first",
                     first.pid,
                     first.at.display()
                 )));
@@ -91,20 +95,21 @@ impl Entrance {
     }
 }
 
-/// Keeps others from entering a workspace, or from taking it away.
+/// Keeps other processes from entering a workspace or removing it.
 pub(crate) fn hold_entrance(room: &Path) -> io::Result<File> {
     lock::alone(&room.join("entering"))
 }
 
-/// The namespaces of somebody who has entered a workspace.
+/// The namespaces of a process that has entered a workspace.
 struct Namespaces {
     user: OwnedFd,
     mount: OwnedFd,
 }
 
 impl Namespaces {
-    /// Those of a process, if it entered it as we would: whoever made others in
-    /// there, or elsewhere, decides what is seen in them.
+    /// Returns the namespaces of a process, if they are children of ours and
+    /// were created by our user. The creator of any other namespace decides
+    /// which files are visible in it.
     fn of(user: &User) -> Option<Self> {
         let directory = Path::new("/proc").join(user.pid.to_string()).join("ns");
         let open =
@@ -136,9 +141,9 @@ const OWNING_USER: Opcode = opcode::none(0xb7, 1);
 const PARENT: Opcode = opcode::none(0xb7, 2);
 const OWNER: Opcode = opcode::none(0xb7, 4);
 
-/// The namespace that another has as its parent, or that owns it.
+/// Returns the parent of a namespace, or the user namespace that owns it.
 fn related(of: &OwnedFd, which: Opcode) -> io::Result<OwnedFd> {
-    /// Returns a descriptor.
+    /// An ioctl that returns a descriptor.
     struct Related(Opcode);
 
     // SAFETY: these take no argument and return a new descriptor.
@@ -158,25 +163,25 @@ fn related(of: &OwnedFd, which: Opcode) -> io::Result<OwnedFd> {
             out: IoctlOutput,
             _: *mut std::ffi::c_void,
         ) -> rustix::io::Result<OwnedFd> {
-            // SAFETY: it was just made for us.
+            // SAFETY: the kernel has just created the descriptor for us.
             Ok(unsafe { OwnedFd::from_raw_fd(out) })
         }
     }
 
-    // SAFETY: on any other descriptor it fails.
+    // SAFETY: the call fails on any other descriptor.
     Ok(unsafe { ioctl::ioctl(of, Related(which)) }?)
 }
 
-/// Who made a user namespace.
+/// Returns the user id of the creator of a user namespace.
 fn owner_of(namespace: &OwnedFd) -> io::Result<u32> {
-    // SAFETY: it writes a user's id.
+    // SAFETY: the call writes a user id.
     let call = unsafe { ioctl::Getter::<OWNER, u32>::new() };
-    // SAFETY: on any other descriptor it fails.
+    // SAFETY: the call fails on any other descriptor.
     Ok(unsafe { ioctl::ioctl(namespace, call) }?)
 }
 
-/// Everything that is needed to enter, so that doing it is nothing but calls
-/// of the kernel.
+/// Everything that is needed to enter, prepared beforehand: between `fork` and
+/// `exec` only system calls are safe.
 struct Prepared {
     users: Vec<u8>,
     groups: Vec<u8>,
@@ -200,7 +205,8 @@ impl Prepared {
         })
     }
 
-    /// In a new namespace, where the caller is who it was.
+    /// Mounts the overlay in new namespaces, in which the caller keeps its user
+    /// and group.
     fn enter(&self) -> rustix::io::Result<()> {
         let both = UnshareFlags::NEWUSER | UnshareFlags::NEWNS;
         // SAFETY: the table of descriptors stays shared.
@@ -226,23 +232,24 @@ fn write(path: &CStr, text: &[u8]) -> rustix::io::Result<()> {
     rustix::io::write(file, text).map(drop)
 }
 
-/// Whether those who serve what an overlay is made from still do: they are
-/// asked for a name that nobody can have asked for before.
+/// Checks that the server of a lazy lower directory is alive, with a lookup
+/// that the kernel cannot have cached.
 fn is_served(files: &Path) -> io::Result<()> {
     let name = format!(".elevo-{}", std::process::id());
     match rustix::fs::stat(files.join(name)) {
         Ok(_) | Err(Errno::NOENT) => Ok(()),
         Err(Errno::NOTCONN) => Err(io::Error::other(
-            "whoever served its files has died; end the processes that are in it, and come again",
+            "the process that serves this workspace's files has died; stop the commands in it and \
+             retry",
         )),
         Err(error) => Err(error.into()),
     }
 }
 
-/// Processes that have an overlay with this upper directory mounted. Whoever may
-/// mount, and so unmount, is told of those in other user namespaces alone.
+/// Returns processes that have an overlay with this upper directory mounted. If
+/// the caller may mount, only processes in other user namespaces are returned.
 ///
-/// Which mounts somebody has can always be read; which namespace that is cannot.
+/// The mounts of a process are always readable; its namespace is not.
 pub(crate) fn users_of(upper: &Path) -> io::Result<Vec<User>> {
     let me = rustix::process::geteuid().as_raw();
     let ours = fs::read_link("/proc/self/ns/user").ok();
@@ -256,18 +263,30 @@ pub(crate) fn users_of(upper: &Path) -> io::Result<Vec<User>> {
             continue;
         };
         let namespace = |kind: &str| fs::read_link(entry.path().join("ns").join(kind)).ok();
-        if namespace("mnt").is_some_and(|namespace| !seen.insert(namespace)) {
+        // Processes in one mount namespace have the same mounts, so one of them
+        // is enough.
+        let mount_namespace = namespace("mnt");
+        if mount_namespace
+            .as_ref()
+            .is_some_and(|one| seen.contains(one))
+        {
             continue;
         }
-        // Whose cannot be read can do more than we, and has not entered anything.
+        // If the link is unreadable, the process is more privileged than us and
+        // cannot be inside a workspace.
         let is_here =
             || namespace("user").is_none_or(|namespace| Some(&namespace) == ours.as_ref());
-        // Root's business are all; others can be made believe nothing by strangers.
+        // Root looks at every process; other users look only at their own, so
+        // that a stranger cannot mislead them.
         if may_mount && is_here() || me != 0 && user_of(&entry.path()) != Some(me) {
             continue;
         }
-        // It may have ended.
         let mounts = mounts_of(&entry.path()).unwrap_or_default();
+        // The process may have exited; another one then shows the mounts.
+        if mounts.is_empty() {
+            continue;
+        }
+        seen.extend(mount_namespace);
         let lines = mounts.split(|byte| *byte == b'\n');
         let at = lines.filter_map(|line| mounted_at(line, upper)).next_back();
         users.extend(at.map(|at| User { pid, at }));
@@ -275,7 +294,8 @@ pub(crate) fn users_of(upper: &Path) -> io::Result<Vec<User>> {
     Ok(users)
 }
 
-/// What a process sees mounted; what its threads do, if it has left them alone.
+/// Returns the mounts of a process, or those of its threads if its main thread
+/// has exited.
 fn mounts_of(process: &Path) -> io::Result<Vec<u8>> {
     if let Ok(mounts) = fs::read(process.join("mountinfo")) {
         return Ok(mounts);
@@ -287,15 +307,15 @@ fn mounts_of(process: &Path) -> io::Result<Vec<u8>> {
     Ok(mounts)
 }
 
-/// Whose a process is.
+/// Returns the user id of a process.
 fn user_of(process: &Path) -> Option<u32> {
     let status = fs::read_to_string(process.join("status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// Where an overlay with this upper directory is, if a line is about one. See
-/// `proc_pid_mountinfo(5)`.
+/// Returns the mount point of a line of `mountinfo` that describes an overlay
+/// with this upper directory. See `proc_pid_mountinfo(5)`.
 fn mounted_at(line: &[u8], upper: &Path) -> Option<PathBuf> {
     let fields: Vec<_> = line.split(|byte| *byte == b' ').collect();
     let dash = fields.iter().position(|field| *field == b"-")?;
@@ -322,8 +342,8 @@ pub(crate) fn may_mount() -> bool {
     })
 }
 
-/// Enters a workspace as [`Entrance::enter`] would, in a process that ends at
-/// once, and deletes what is called `name` there.
+/// Enters a workspace like [`Entrance::enter`], in a process that exits at
+/// once, and deletes the file `name` there.
 pub(crate) fn try_to_enter(entrance: &Entrance, name: &str) -> io::Result<()> {
     let prepared = Prepared::new(entrance)?;
     let path = entrance.files.join(name);
@@ -331,16 +351,16 @@ pub(crate) fn try_to_enter(entrance: &Entrance, name: &str) -> io::Result<()> {
     let delete = move || {
         prepared.enter()?;
         rustix::fs::unlink(path.as_c_str())?;
-        // It becomes no other program; this is how the parent hears of it.
+        // The child never execs; this error signals success to the parent.
         Err(Errno::CANCELED.into())
     };
     let mut command = Command::new("/");
-    // SAFETY: it does nothing but call the kernel.
+    // SAFETY: the closure only makes system calls.
     unsafe { command.pre_exec(delete) };
     match command.spawn() {
         Err(error) if error.raw_os_error() == Some(Errno::CANCELED.raw_os_error()) => Ok(()),
         Err(error) => Err(error),
-        Ok(_) => unreachable!("a directory is no program"),
+        Ok(_) => unreachable!("a directory is not executable"),
     }
 }
 
@@ -349,7 +369,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_kernel_says_of_a_mount_is_understood() {
+    fn parses_the_mount_point_of_an_overlay() {
         let line = br"65 43 0:39 / /a\040b/files rw,relatime shared:3 - overlay overlay rw,lowerdir=/l,upperdir=/a\040b/upper,workdir=/w,userxattr";
         let at = |upper: &str| mounted_at(line, Path::new(upper));
         assert_eq!(at("/a b/upper"), Some("/a b/files".into()));
