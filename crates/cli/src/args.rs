@@ -1,5 +1,5 @@
-//! What the command line looks like, down to the commands that describe
-//! themselves in their own files.
+//! The command tree and the common options. Each command defines its own
+//! arguments in its own file.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -27,7 +27,7 @@ use crate::up::Up;
 use crate::webhook::Webhook;
 use crate::ws::Ws;
 
-/// Versions of file trees, and sandboxes that agents change them in.
+/// Versioned file trees, and sandboxes in which agents change them.
 #[derive(Debug, Parser)]
 #[command(
     name = "elevo",
@@ -36,22 +36,23 @@ use crate::ws::Ws;
     arg_required_else_help = true,
     after_help = "\
 Examples:
-  elevo state init                    make a store for this directory
-  elevo state commit -m \"an edit\"     keep this directory as a snapshot
-  elevo state log                     what was kept
-  elevo ws create                     a directory of its own for an agent
+  elevo state init                    create a store for this directory
+  elevo state commit -m \"an edit\"     save this directory as a snapshot
+  elevo state log                     list the snapshots
+  elevo ws create                     create a working directory for an agent
   elevo up                            start the server for sandboxes
-  elevo sandbox create python:3.11    a container for an agent; prints its id
-  elevo exec SANDBOX -- make test     run something in it
-  elevo project create site           a tree that many agents work on
-  elevo ws create --project site      one agent's own view of it
-  elevo doctor                        what this machine can do
-  elevo completions bash              a script that completes these commands
+  elevo sandbox create python:3.11    create a container and print its id
+  elevo exec SANDBOX -- make test     run a command in it
+  elevo project create site           create a tree that many agents work on
+  elevo ws create --project site      create one agent's workspace of it
+  elevo doctor                        check what this machine supports
+  elevo completions bash              print a completion script for the shell
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not found, 4 conflict, 5 busy,
 6 store damaged or of a newer format, 7 `diff --exit-code` found differences,
-8 some of a merge is held for review or was refused; the rest has landed.
-`exec`, `attach` and `shell` end as what they ran, or with 125."
+8 part of a merge is held for review or was refused; the rest has landed.
+`exec`, `attach` and `shell` exit with the code of the command they ran, or
+with 125 if they failed themselves."
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -87,13 +88,13 @@ Examples:
   elevo completions zsh > ~/.zfunc/_elevo         with fpath+=~/.zfunc in ~/.zshrc
   elevo completions fish > ~/.config/fish/completions/elevo.fish")]
     Completions {
-        /// Which shell
+        /// Shell to complete commands for
         shell: Shell,
     },
 }
 
 impl Command {
-    /// Whether JSON is wanted.
+    /// Whether the command was called with `--json`.
     pub(crate) fn is_json(&self) -> bool {
         match self {
             Self::Up(up) => up.json,
@@ -120,8 +121,8 @@ impl Command {
         }
     }
 
-    /// Whether it ends as something else does, so that its own failures need
-    /// a code of their own.
+    /// Whether the exit code is that of a program it runs, so that failures of
+    /// the command itself need a separate code.
     pub(crate) fn ends_as_another(&self) -> bool {
         match self {
             Self::Exec(_) | Self::Attach(_) | Self::Shell(_) => true,
@@ -137,12 +138,13 @@ impl Command {
     arg_required_else_help = true,
     disable_help_subcommand = true,
     after_help = "\
-`init` makes a store in the directory `.elevo/store`; it is found from the
-current directory upwards. Nothing here needs root.
+`init` creates a store in the directory `.elevo/store`. The other commands look
+for it in the current directory and its parents. None of them needs root.
 
 REV names a snapshot: its id or the first digits of it (at least 6), a tag,
-`head` (the newest commit), `@` (what this directory was checked out or
-committed as), and any of these followed by `~N` (N steps back, by default 1).
+`head` (the newest commit), `@` (the snapshot this directory was last checked
+out from or committed as), and any of these followed by `~N` (N steps back, by
+default 1).
 
 Examples:
   elevo state init && elevo state commit -m \"first\"
@@ -159,11 +161,11 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// Whether it is for the process that holds the store: most of these change
-    /// it.
+    /// Whether the process that holds the store must run the command. Most of
+    /// these commands write to the store.
     pub(crate) fn writes(&self) -> bool {
         match &self.command {
-            // Whoever holds the store sees it as it is.
+            // These need a current view of the store, which only its holder has.
             StateCommand::Verify(_) | StateCommand::Repair(_) | StateCommand::Backup(_) => true,
             StateCommand::Import(_) | StateCommand::Commit(_) => true,
             StateCommand::Tag(tag) => tag.writes(),
@@ -176,7 +178,7 @@ impl State {
         matches!(&self.command, StateCommand::Import(import) if import.tar.is_input())
     }
 
-    /// The directory it was given, if its store may be found through it.
+    /// The directory argument, if the store may be found through it.
     pub(crate) fn directory(&self) -> Option<&std::path::Path> {
         match &self.command {
             StateCommand::Commit(commit) => commit.directory(),
@@ -189,7 +191,7 @@ impl State {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Common options")]
 pub(crate) struct Global {
-    /// The store, if it is not to be found from the current directory
+    /// Path of the store; by default found from the current directory upwards
     #[arg(
         long,
         global = true,
@@ -211,12 +213,12 @@ pub(crate) struct Global {
     #[arg(long, global = true, value_name = "N")]
     pub(crate) threads: Option<NonZeroUsize>,
 
-    /// How long to wait for another process that writes to the store
+    /// How long to wait for another process that is writing to the store
     #[arg(long, global = true, value_name = "SECONDS", default_value_t = 5)]
     pub(crate) wait: u64,
 }
 
-/// Each describes itself, in its own file.
+/// The commands of `elevo state`, each defined in its own file.
 #[derive(Debug, Subcommand)]
 pub(crate) enum StateCommand {
     Init(init::Init),
@@ -243,7 +245,7 @@ mod tests {
 
     use super::*;
 
-    /// Every command for people, with the words it is called by.
+    /// Returns every command that is not hidden, with its full name.
     fn commands() -> Vec<(String, Command)> {
         let mut root = Cli::command();
         root.build();

@@ -1,4 +1,5 @@
-//! The commands of `elevo audit`: who did what on this machine's server.
+//! The commands of `elevo audit`, which read the audit log of the server on this
+//! machine.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -15,21 +16,22 @@ use crate::format::{count, harmless, path_text};
 use crate::output::{FAINT, Output, REMOVED, STRONG};
 use crate::service::note;
 
-/// The audit log of a server on this machine: who did what.
+/// Read and verify the audit log of the server on this machine.
 #[derive(Debug, Args)]
 #[command(
     arg_required_else_help = true,
     disable_help_subcommand = true,
     after_help = "\
 The log is in the data directory, in `audit`. Each record is chained to all
-before it by a hash, so a record that was changed, removed, added or moved is
-found. An end that was cut off is found by a head that was noted elsewhere: the
-server's log has one each ten minutes, and `verify` prints the newest.
+before it by a hash, so `verify` finds a record that was changed, deleted, added
+or moved. It finds deleted records at the end only if you saved a head
+elsewhere: the server logs one every ten minutes, and `verify` prints the
+newest.
 
 Examples:
   elevo audit log --event command.run
   elevo audit verify
-  elevo audit verify --expect \"$head\"          a head that was noted before"
+  elevo audit verify --expect \"$head\"          compare with a saved head"
 )]
 pub(crate) struct Audit {
     #[command(subcommand)]
@@ -60,47 +62,47 @@ enum AuditCommand {
     Log(Log),
 }
 
-/// Read the whole log, and tell what is not as it was written.
+/// Read the whole log and report every change made to it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The server may run meanwhile. Exit code 6 means that something was changed.
+The server may be running. Exit code 6 means that the log was changed.
 
 Examples:
   elevo audit verify
   head=$(elevo audit verify --json | jq -r .head)
   elevo audit verify --expect \"$head\"")]
 struct Verify {
-    /// A head that was noted before, as NUMBER:HASH; can be repeated
+    /// A head that you saved before, as NUMBER:HASH; can be repeated
     #[arg(long, value_name = "HEAD")]
     expect: Vec<Head>,
 }
 
-/// Print records, the oldest first.
+/// Print records, oldest first.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   elevo audit log                               the last hundred
   elevo audit log --event auth.failed -n 20
   elevo audit log --sandbox sbx-… --json | jq -r .details.command
-  elevo audit log --after 12345 --json          all after a record, to be kept elsewhere")]
+  elevo audit log --after 12345 --json          all newer records")]
 struct Log {
-    /// Only this event, or those that begin so: `command.`
+    /// Only this event, or all with a prefix that ends in a dot: `command.`
     #[arg(long, value_name = "EVENT")]
     event: Option<String>,
 
-    /// Only about this sandbox
+    /// Only records about this sandbox
     #[arg(long, value_name = "ID")]
     sandbox: Option<String>,
 
-    /// Only what this key or agent asked for
+    /// Only requests of this key or agent
     #[arg(long, value_name = "ID")]
     by: Option<String>,
 
-    /// All after this record, instead of the last
+    /// All records after this number, instead of the newest
     #[arg(long, value_name = "NUMBER", conflicts_with = "limit")]
     after: Option<u64>,
 
-    /// How many of the last
+    /// Number of records, counted from the newest
     #[arg(short = 'n', long, value_name = "N", default_value_t = 100)]
     limit: usize,
 }
@@ -163,7 +165,7 @@ fn print(output: &mut Output, found: &Report) -> anyhow::Result<ExitCode> {
         for file in &found.aside {
             let file = path_text(file.as_os_str().as_encoded_bytes());
             output.line(format!(
-                "{file}: set aside when the server started; it did not go on from the records before it"
+                "{file}: set aside when the server started, because it does not continue the records before it"
             ))?;
         }
         let records = count(found.records, "record", "records");
@@ -172,8 +174,8 @@ fn print(output: &mut Output, found: &Report) -> anyhow::Result<ExitCode> {
             _ => String::new(),
         };
         let state = match is_whole {
-            true => "all as they were written",
-            false => "not all as they were written",
+            true => "all unchanged",
+            false => "not all unchanged",
         };
         output.line(format!("{records}{since}, {state}"))?;
         if let Some(head) = head {
@@ -252,7 +254,7 @@ fn show(output: &mut Output, number: u64, mut record: Map<String, Value>) -> any
         text("user"),
         text("status"),
     );
-    // What few look for is in the JSON.
+    // Rarely needed fields are only in the JSON.
     let _ = ["level", "request_id", "tenant", "duration_ms"].map(&mut text);
     let details = record.remove("details");
     let mut rest: Vec<String> = record
@@ -260,7 +262,7 @@ fn show(output: &mut Output, number: u64, mut record: Map<String, Value>) -> any
         .map(|(name, value)| format!("{name}={}", plain(value)))
         .collect();
     if let Some(Value::Object(mut details)) = details {
-        // The event says it, unless it is that nobody was let in.
+        // The event implies the route, except when access was denied.
         if !event.starts_with("auth.") && !event.starts_with("access.") {
             details.remove("route");
         }

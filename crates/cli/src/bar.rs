@@ -1,4 +1,4 @@
-//! What a person sees while a long operation runs.
+//! Progress bars of long operations.
 
 use std::io::{self, IsTerminal};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -7,23 +7,23 @@ use std::time::{Duration, Instant};
 
 use indicatif::{BinaryBytes, HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// What takes less time needs no bar.
+/// Operations shorter than this show no bar.
 const PATIENCE: Duration = Duration::from_secs(1);
 const REDRAW: Duration = Duration::from_millis(100);
 
-/// What is shown.
+/// The text and the numbers of a progress bar.
 pub(crate) struct Watch<F> {
-    /// What is being done.
+    /// The operation, for example "verifying".
     pub(crate) doing: &'static str,
-    /// Of what.
+    /// Plural noun of the things that are counted.
     pub(crate) things: &'static str,
-    /// How many there are, if that is known.
+    /// Total number of things, if known.
     pub(crate) total: Option<u64>,
-    /// How many things and bytes are done.
+    /// Returns the number of finished things and bytes.
     pub(crate) counts: F,
 }
 
-/// Runs `work`, and shows how far it is if it takes longer than a second and
+/// Runs `work`, with a progress bar if it takes longer than a second and
 /// standard error is a terminal.
 pub(crate) fn watch<T, F>(quiet: bool, watch: Watch<F>, work: impl FnOnce() -> T) -> T
 where
@@ -46,7 +46,7 @@ where
             bar.finish_and_clear();
         });
         let result = work();
-        // Also when `work` panics, this goes and ends the other thread.
+        // Ends the other thread. If `work` panics, unwinding drops `done`.
         drop(done);
         result
     })

@@ -1,5 +1,5 @@
-//! Who calls: whoever runs this command, or somebody who has the server run it
-//! for them.
+//! The caller of a command: this process, or another `elevo` process that has
+//! the server run the command.
 
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
@@ -12,22 +12,22 @@ use crate::errors::{Problem, Report};
 use crate::output::Sink;
 use crate::session::user;
 
-/// Where a call comes from, and where what it prints goes.
+/// The environment of a call: current directory, author, input and output.
 pub(crate) struct Caller {
-    /// The current directory.
+    /// The caller's current directory.
     pub(crate) here: PathBuf,
-    /// Who makes snapshots, unless a command says otherwise.
+    /// Author of new snapshots, unless an option names another.
     pub(crate) author: String,
-    /// Standard input.
+    /// The caller's standard input.
     pub(crate) input: Box<dyn Read + Send>,
     pub(crate) sink: Sink,
     pub(crate) notes: Notes,
-    /// What this process has open already.
+    /// The store that this process holds already, if it is a server.
     pub(crate) held: Option<Arc<Held>>,
 }
 
 impl Caller {
-    /// Whoever runs this command.
+    /// The user of this process.
     pub(crate) fn local() -> Result<Self, Problem> {
         let here = std::env::current_dir().map_err(|source| Problem::Io {
             action: "find",
@@ -45,11 +45,11 @@ impl Caller {
     }
 }
 
-/// Where notes go.
+/// Destination of notes.
 pub(crate) enum Notes {
-    /// To standard error.
+    /// Standard error.
     Here,
-    /// To a caller, with colours or without.
+    /// The connection of a remote caller, with or without colours.
     Elsewhere {
         out: Mutex<Box<dyn Write + Send>>,
         colour: bool,
@@ -57,7 +57,7 @@ pub(crate) enum Notes {
 }
 
 impl Notes {
-    /// There is nobody to tell if this fails.
+    /// Writes a line. Ignores a failure, because there is nowhere to report it.
     pub(crate) fn line(&self, text: &str) {
         let _ = match self {
             Self::Here => writeln!(anstream::stderr().lock(), "{text}"),
@@ -95,22 +95,22 @@ impl Notes {
 
 /// The store and the workspaces of a server, open in this process.
 pub(crate) struct Held {
-    /// Where the store is.
+    /// Directory of the store.
     pub(crate) path: PathBuf,
     pub(crate) store: Arc<LocalStore>,
-    /// Where workspaces are.
+    /// Directory of the workspaces.
     pub(crate) workspaces: PathBuf,
     pub(crate) options: Options,
-    /// Who has this workspace.
+    /// Returns what uses a workspace.
     pub(crate) used_by: Box<dyn Fn(&str) -> User + Send + Sync>,
 }
 
-/// Who has a workspace of a server.
+/// The user of a workspace on a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum User {
     Nobody,
     Sandbox,
     Project,
-    /// The server, which keeps it for a new sandbox.
+    /// The server keeps the workspace for a new sandbox.
     Parked,
 }

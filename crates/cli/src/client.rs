@@ -1,5 +1,5 @@
-//! The client of the REST API: finding a server, asking it, following output
-//! over broken connections. Apart from commands and from what they print.
+//! The client of the REST API: finds a server, sends requests, follows output
+//! across lost connections. Independent of commands and of what they print.
 
 mod again;
 mod error;
@@ -29,22 +29,21 @@ pub(crate) type Result<T> = std::result::Result<T, ClientError>;
 
 /// How long a server may take to accept a connection.
 const CONNECT: Duration = Duration::from_secs(5);
-/// How long it may take to answer: a snapshot of a large workspace takes
-/// minutes.
+/// Maximum time for a response: a snapshot of a large workspace takes minutes.
 const ANSWER: Duration = Duration::from_secs(15 * 60);
-/// How long it may be silent on the way: streams have a sign of life every 15
+/// Maximum time without data on a stream: the server sends a keep-alive every 15
 /// seconds.
 const SILENCE: Duration = Duration::from_secs(45);
-/// What an answer may have, other than streams.
+/// Maximum bytes of a response that is not a stream.
 const LARGEST: usize = 64 << 20;
 
-/// A server, and who asks.
+/// A connection to a server, with the key to authenticate.
 #[derive(Clone, Debug)]
 pub(crate) struct Client {
     http: reqwest::Client,
     base: Url,
     key: HeaderValue,
-    /// Where it was found, to find it again after a restart.
+    /// The data directory that named the server, to find it again after a restart.
     found: Option<crate::data::Data>,
 }
 
@@ -61,7 +60,7 @@ impl Client {
             .connect_timeout(CONNECT)
             .redirect(reqwest::redirect::Policy::none())
             .user_agent(concat!("elevo/", env!("CARGO_PKG_VERSION")));
-        // What is on this machine is asked directly.
+        // A server on this machine is reached without a proxy.
         let http = match is_loopback(&base) {
             true => http.no_proxy(),
             false => http,
@@ -78,12 +77,12 @@ impl Client {
         })
     }
 
-    /// Its address.
+    /// The server's address, without a trailing slash.
     pub(crate) fn url(&self) -> &str {
         self.base.as_str().trim_end_matches('/')
     }
 
-    /// Looks where the server is now: after a restart it may be elsewhere.
+    /// Reads the server's address again: a restart may have changed it.
     pub(crate) fn look_again(&mut self) {
         let running = self.found.as_ref().and_then(crate::data::Data::running);
         if let Some(url) = running.and_then(|running| address(&running.url()).ok()) {
@@ -91,7 +90,7 @@ impl Client {
         }
     }
 
-    /// The address of a path, whose parts may hold anything.
+    /// The URL of a path; the segments may contain any characters.
     fn at(&self, path: &[&str]) -> Url {
         let mut url = self.base.clone();
         if let Ok(mut segments) = url.path_segments_mut() {
@@ -106,7 +105,7 @@ impl Client {
         request.header(AUTHORIZATION, self.key.clone())
     }
 
-    /// Sends a request; an answer that is an error is one.
+    /// Sends a request. Returns an error if the status is not a success.
     pub(crate) async fn send(&self, request: RequestBuilder) -> Result<Response> {
         let answer = request.send().await.map_err(|error| self.lost(error))?;
         match answer.status().is_success() {
@@ -115,14 +114,14 @@ impl Client {
         }
     }
 
-    /// The JSON that a request is answered with.
+    /// Sends a request and parses the response as JSON.
     pub(crate) async fn json<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T> {
         let answer = self.send(request.timeout(ANSWER)).await?;
         let body = self.body(answer).await?;
         serde_json::from_slice(&body).map_err(ClientError::Answer)
     }
 
-    /// The same of a request that may take hours.
+    /// Like [`Self::json`], without a timeout: the request may take hours.
     pub(crate) async fn json_at_last<T: DeserializeOwned>(
         &self,
         request: RequestBuilder,
@@ -132,7 +131,7 @@ impl Client {
         serde_json::from_slice(&body).map_err(ClientError::Answer)
     }
 
-    /// The same of an answer with any status.
+    /// Parses the response as JSON, regardless of its status.
     pub(crate) async fn any_json<T: DeserializeOwned>(&self, path: &[&str]) -> Result<T> {
         let request = self.request(Method::GET, path).timeout(ANSWER);
         let answer = request.send().await.map_err(|error| self.lost(error))?;
@@ -140,7 +139,7 @@ impl Client {
         serde_json::from_slice(&body).map_err(ClientError::Answer)
     }
 
-    /// Sends what is answered with nothing.
+    /// Sends a request and ignores the body of the response.
     pub(crate) async fn done(&self, request: RequestBuilder) -> Result<()> {
         self.send(request.timeout(ANSWER)).await?;
         Ok(())
@@ -158,7 +157,7 @@ impl Client {
         self.json(self.request(Method::POST, path).json(body)).await
     }
 
-    /// A body that is not too large.
+    /// Reads a body, up to the maximum size.
     pub(crate) async fn body(&self, mut answer: Response) -> Result<Bytes> {
         let mut body = Vec::new();
         while let Some(piece) = answer.chunk().await.map_err(|error| self.lost(error))? {
@@ -170,7 +169,8 @@ impl Client {
         Ok(body.into())
     }
 
-    /// The connection failed, on the way there or back.
+    /// Classifies a transport error: the server was not reached, or the connection
+    /// was lost.
     pub(crate) fn lost(&self, source: reqwest::Error) -> ClientError {
         let url = self.url().to_owned();
         match source.is_connect() || source.is_builder() {
@@ -195,12 +195,12 @@ impl Client {
     }
 }
 
-/// The path of a sandbox, or of something of it.
+/// The path of a sandbox, or of a resource below it.
 pub(crate) fn sandbox_path<'a>(id: &'a str, below: &[&'a str]) -> Vec<&'a str> {
     [&["api", "v1", "sandboxes", id], below].concat()
 }
 
-/// The address of a server as somebody wrote it.
+/// Parses the address of a server.
 fn address(text: &str) -> Result<Url> {
     let wrong = |why: &str| ClientError::Address {
         text: text.into(),
@@ -209,7 +209,7 @@ fn address(text: &str) -> Result<Url> {
     let url = Url::parse(text).map_err(|error| wrong(&error.to_string()))?;
     match url.scheme() {
         "http" | "https" => Ok(url),
-        _ => Err(wrong("it begins with http:// or https://")),
+        _ => Err(wrong("it must begin with http:// or https://")),
     }
 }
 

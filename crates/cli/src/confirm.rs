@@ -1,8 +1,8 @@
-//! Questions to a person, before something is removed for good.
+//! Asks a person to confirm a permanent deletion.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
-/// Asks on the terminal; `None` if there is none to ask on.
+/// Asks on the terminal. Returns `None` without a terminal.
 pub(crate) fn ask(question: &str) -> io::Result<Option<bool>> {
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         return Ok(None);

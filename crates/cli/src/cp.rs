@@ -1,4 +1,4 @@
-//! `elevo cp`: files into a sandbox and out of it.
+//! `elevo cp`: copies files into a sandbox and out of it.
 
 mod pack;
 
@@ -23,11 +23,11 @@ use crate::service::{self, Call, Done};
 /// Copy files into a sandbox's workspace, or out of it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-One of the two is SANDBOX:PATH, with a path in the workspace. Directories are
-copied with all that is in them. DST is the new name of SRC; if it ends with `/`
-(or is a directory on this machine), SRC goes into it by its own name. What is
-there by the same name is replaced; other files in a directory stay. Links are
-copied as links. `-` is a tar on standard input or output.
+Either SRC or DST is SANDBOX:PATH, with a path in the workspace. Directories are
+copied with their content. DST is the new name of SRC; if it ends with `/` (or
+is a directory on this machine), SRC is copied into it under its own name. Files
+of the same name are replaced; other files in a directory stay. Links are copied
+as links. `-` is a tar archive on standard input or output.
 
 Examples:
   elevo cp main.py \"$id:\"                   into the workspace
@@ -37,11 +37,11 @@ Examples:
   git archive HEAD | elevo cp - \"$id:\"
   elevo cp \"$id:out\" - | tar t")]
 pub(crate) struct Cp {
-    /// What is copied: a path, SANDBOX:PATH or -
+    /// Source: a path, SANDBOX:PATH or -
     #[arg(value_name = "SRC")]
     from: PathBuf,
 
-    /// What it becomes: a path, SANDBOX:PATH or -
+    /// Destination: a path, SANDBOX:PATH or -
     #[arg(value_name = "DST")]
     to: PathBuf,
 
@@ -49,7 +49,7 @@ pub(crate) struct Cp {
     pub(crate) reach: Reach,
 }
 
-/// One end of a copy.
+/// The source or destination of a copy.
 #[derive(Debug, PartialEq, Eq)]
 enum End {
     Here(PathBuf),
@@ -107,7 +107,7 @@ pub(crate) fn run(args: &Cp) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// The name that something has in its directory.
+/// The last component of a path, also of one like `.` that has none.
 fn own_name(path: &Path) -> Result<String, Problem> {
     let name = match path.file_name() {
         Some(name) => Some(name.to_owned()),
@@ -120,7 +120,7 @@ fn own_name(path: &Path) -> Result<String, Problem> {
     name.ok_or_else(|| Problem::NotText(path.into()))
 }
 
-/// Where in a workspace something goes: the directory, and its name there.
+/// Splits a destination in a workspace into the directory and the name there.
 fn split_target(path: &str, own: &str) -> (String, String) {
     if path.is_empty() || path.ends_with('/') || path == "." {
         return (path.to_owned(), own.to_owned());
@@ -143,7 +143,8 @@ fn upload(
         path: from.clone(),
         source,
     })?;
-    // All of a directory can go to the root, which has no name.
+    // The content of a directory like `.` goes to the root of the workspace,
+    // which has no name.
     let is_root = meta.is_dir() && (path.is_empty() || path == ".") && from.file_name().is_none();
     let (directory, name) = match is_root {
         true => (String::new(), String::new()),
@@ -167,7 +168,8 @@ fn send_stream(call: &mut Call, id: &str, path: &str, done: &Arc<Done>) -> anyho
     })
 }
 
-/// What is written goes to the server as it is written, and no faster.
+/// A writer whose bytes are sent to the server at once; a write waits while the
+/// server is slower.
 type Pipe = io::BufWriter<SyncIoBridge<tokio::io::DuplexStream>>;
 
 const PIPE: usize = 256 << 10;
@@ -197,7 +199,8 @@ fn send<T: Send + 'static>(
             .header("content-type", "application/x-tar")
             .body(Body::wrap_stream(ReaderStream::new(far)));
         let sending = call.client.send(request);
-        // A tar that was cut off must not be taken for all of it.
+        // On a failure, drop the request before its body ends, so that the
+        // server does not accept a truncated archive as complete.
         let sent = tokio::select! {
             sent = sending => Some(sent),
             Ok(()) = failure => None,
@@ -215,7 +218,7 @@ async fn receive(client: &Client, id: &str, path: &str) -> crate::client::Result
     client.send(request.query(&[("path", path)])).await
 }
 
-/// A body that blocking code reads.
+/// Returns a blocking reader of a body.
 fn reader(answer: Response) -> impl Read + Send {
     use futures::TryStreamExt;
     let stream = answer.bytes_stream().map_err(io::Error::other);
@@ -235,7 +238,7 @@ fn receive_stream(call: &mut Call, id: &str, path: &str, done: &Arc<Done>) -> an
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
                 Err(crate::output::OutputError(error).into())
             }
-            copied => copied.context("the archive could not be passed on"),
+            copied => copied.context("cannot write the archive to standard output"),
         }
     })
 }
@@ -253,7 +256,8 @@ fn download(
     let counted = done.clone();
     call.watch_done("copying", "entries", done, async {
         let answer = receive(&call.client, id, path).await?;
-        // Only a directory has something below it by the same name.
+        // A path below exists with the same name, so the source is a directory
+        // even if the archive looks like that of a single file.
         let below = format!("{clean}/{own}");
         let is_certainly_directory = match own.is_empty() {
             true => true,

@@ -1,12 +1,12 @@
-//! The data directory of a server on this machine: where it is, who serves it,
-//! and the key of its owner.
+//! The data directory of a server on this machine: its path, the server that
+//! runs with it, and the key of its owner.
 //!
 //! ```text
 //! DATA/server.json   {"version":1,"address":"127.0.0.1:8080","metrics":"…","pid":1}
 //!                    locked (flock) for as long as the server runs
 //! DATA/owner.key     the secret of a key with every scope; mode 0600
-//! DATA/elevo.sock    calls of this command line; see `door`
-//! DATA/server.log    what the server tells, as JSON; DATA/server.log.1 before that
+//! DATA/elevo.sock    commands that the server runs; see `door`
+//! DATA/server.log    the server's log, as JSON; DATA/server.log.1 is the previous one
 //! DATA/store         snapshots
 //! ```
 
@@ -24,18 +24,18 @@ use serde::{Deserialize, Serialize};
 use crate::client::Trust;
 use crate::errors::Problem;
 
-/// A server that runs, as it is told to whoever looks for it.
+/// The record of a running server that other processes read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Running {
     version: u32,
-    /// Where its API is.
+    /// Address of the API.
     pub(crate) address: SocketAddr,
-    /// The file of its certificate, if the API speaks TLS.
+    /// File of the certificate, if the API uses TLS.
     #[serde(default)]
     pub(crate) certificate: Option<PathBuf>,
-    /// Where health, readiness and metrics are.
+    /// Address of health, readiness and metrics.
     pub(crate) metrics: SocketAddr,
-    /// Its process.
+    /// Process id of the server.
     pub(crate) pid: u32,
 }
 
@@ -54,7 +54,7 @@ impl Running {
         }
     }
 
-    /// The address of its API.
+    /// The URL of the API.
     pub(crate) fn url(&self) -> String {
         let scheme = match self.certificate {
             Some(_) => "https",
@@ -63,7 +63,8 @@ impl Running {
         format!("{scheme}://{}", self.address)
     }
 
-    /// Returns that only its own certificate is trusted, for every name.
+    /// Returns the certificates to trust: with TLS, only the server's own, for
+    /// every host name.
     pub(crate) fn trust(&self) -> Trust {
         match &self.certificate {
             Some(path) => Trust::Only(path.clone()),
@@ -72,7 +73,7 @@ impl Running {
     }
 }
 
-/// What is told about a server, for as long as this is held.
+/// The announcement of a running server; removed when dropped.
 #[derive(Debug)]
 pub(crate) struct Announced {
     path: PathBuf,
@@ -81,12 +82,12 @@ pub(crate) struct Announced {
 
 impl Drop for Announced {
     fn drop(&mut self) {
-        // If it stays, its lock says that nobody is there.
+        // A file that stays is ignored, because its lock is free.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// Larger files are none of ours.
+/// Maximum bytes read of a record or key file.
 const LARGEST: u64 = 16 << 10;
 
 /// A data directory.
@@ -94,7 +95,7 @@ const LARGEST: u64 = 16 << 10;
 pub(crate) struct Data(PathBuf);
 
 impl Data {
-    /// The one that was named, else the one of this user.
+    /// The data directory `named`, or the default one of this user.
     pub(crate) fn new(named: Option<PathBuf>) -> Self {
         Self(named.unwrap_or_else(default_path))
     }
@@ -103,12 +104,12 @@ impl Data {
         &self.0
     }
 
-    /// Where the store of a server is.
+    /// Path of the server's store.
     pub(crate) fn store(&self) -> PathBuf {
         self.0.join("store")
     }
 
-    /// Where a server takes calls of this command line.
+    /// Path of the socket on which the server accepts commands; see `door`.
     pub(crate) fn socket(&self) -> PathBuf {
         self.0.join("elevo.sock")
     }
@@ -125,8 +126,8 @@ impl Data {
         self.0.join("server.json")
     }
 
-    /// The server that runs here, if one does. What one that was killed has
-    /// left does not count: nobody holds its lock.
+    /// Returns the server that runs with this data directory. Ignores the record
+    /// of a server that was killed, because its lock is free.
     pub(crate) fn running(&self) -> Option<Running> {
         let file = File::open(self.announcement()).ok()?;
         if rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared).is_ok() {
@@ -137,7 +138,7 @@ impl Data {
         serde_json::from_str(&text).ok()
     }
 
-    /// Tells whoever looks that a server runs.
+    /// Records that a server is running, so that other processes find it.
     pub(crate) fn announce(&self, running: &Running) -> Result<Announced, Problem> {
         let path = self.announcement();
         let failed = |source| Problem::Io {
@@ -155,16 +156,16 @@ impl Data {
         Ok(Announced { path, _lock: file })
     }
 
-    /// The owner's key, if it is there and may be read.
+    /// Returns the owner's key if it exists and is readable.
     pub(crate) fn owner_key(&self) -> Option<String> {
         read_key(&self.owner_key_path()).ok()
     }
 
-    /// Keeps the owner's key where only this user reads it.
+    /// Writes the owner's key to a file that only this user can read.
     pub(crate) fn write_owner_key(&self, secret: &str) -> Result<(), Problem> {
         let path = self.owner_key_path();
         let written = tempfile::NamedTempFile::new_in(&self.0).and_then(|mut file| {
-            // A temporary file is of mode 0600 from the beginning.
+            // A temporary file has mode 0600 from its creation.
             writeln!(file, "{secret}")?;
             file.as_file().sync_all()?;
             file.persist(&path).map_err(|error| error.error)
@@ -178,7 +179,7 @@ impl Data {
     }
 }
 
-/// The key in a file.
+/// Reads a key from a file.
 pub(crate) fn read_key(path: &Path) -> Result<String, Problem> {
     let failed = |source| Problem::Io {
         action: "read the key in",
@@ -192,7 +193,8 @@ pub(crate) fn read_key(path: &Path) -> Result<String, Problem> {
     Ok(text.trim().to_owned())
 }
 
-/// Waits for those who only look whether somebody is there.
+/// Acquires the lock. Retries for a second, because [`Data::running`] in another
+/// process holds a shared lock for a moment.
 fn lock(file: &File) -> io::Result<()> {
     let mut tries = 0;
     loop {
@@ -206,7 +208,7 @@ fn lock(file: &File) -> io::Result<()> {
     }
 }
 
-/// `/var/lib/elevo` for root, else among the user's own data.
+/// `/var/lib/elevo` for root, otherwise a directory in the user's data directory.
 fn default_path() -> PathBuf {
     if rustix::process::geteuid().is_root() {
         return "/var/lib/elevo".into();

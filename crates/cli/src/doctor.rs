@@ -1,4 +1,4 @@
-//! `elevo doctor`: what this machine can do, and what that means.
+//! `elevo doctor`: checks what this machine supports.
 
 mod service;
 
@@ -13,12 +13,12 @@ use crate::errors::Problem;
 use crate::format::path_text;
 use crate::output::{ADDED, Output, REMOVED, STRONG};
 
-/// Say what works here: workspaces, the container engine, the server.
+/// Check what works on this machine: workspaces, the container engine, the server.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-How workspaces would be made is found out by trying everything in the directory
-itself; nothing is left behind. The engine is that of DOCKER_HOST. None of it is
-an error: this ends with 0 whatever it finds.
+The check creates a workspace of each kind in the directory and deletes it
+again. It uses the container engine of DOCKER_HOST. A failed check is not an
+error: the exit code is 0.
 
 Examples:
   elevo doctor                 for the current directory
@@ -26,11 +26,11 @@ Examples:
   elevo doctor --json | jq -r .provider
   elevo doctor --json | jq .server.ready")]
 pub(crate) struct Doctor {
-    /// Where workspaces would be; by default the current directory
+    /// Directory for workspaces; by default the current directory
     #[arg(default_value = ".", hide_default_value = true)]
     directory: PathBuf,
 
-    /// The data directory of the server
+    /// Data directory of the server
     #[arg(long, value_name = "DIR", env = "ELEVO_DATA", hide_env_values = true)]
     data: Option<PathBuf>,
 
@@ -71,7 +71,7 @@ pub(crate) fn run(args: &Doctor) -> anyhow::Result<ExitCode> {
             output.line(line)?;
         }
         let name = output.styled(STRONG, chosen.name());
-        output.line([b"They would be made by ", name.as_slice(), b"."].concat())?;
+        output.line([b"New workspaces use ", name.as_slice(), b"."].concat())?;
         found.print(&mut output)?;
     }
     output.finish()?;
@@ -95,7 +95,7 @@ fn line(output: &Output, finding: &Finding) -> Vec<u8> {
     }
 }
 
-/// Whether something works, and more about it.
+/// Formats a line: the name of a check, its result and a text.
 fn row(output: &Output, name: &str, works: bool, text: &str) -> Vec<u8> {
     let (style, word) = match works {
         true => (ADDED, "works"),

@@ -1,23 +1,23 @@
-//! Calls of this command line that a server carries out, since it holds the
-//! store that they write to.
+//! Commands that a server runs on behalf of an `elevo` process, because it holds
+//! the store that they write to.
 //!
-//! A server listens on `DATA/elevo.sock`, mode 0600, and takes calls of its own
-//! user only. A call is a connection with one request; the answer is what the
-//! command prints, as it prints it, and its exit code:
+//! A server listens on `DATA/elevo.sock`, mode 0600, and accepts calls only from
+//! its own user. A call is a connection with one request. The response is the
+//! output of the command, as it is printed, and its exit code:
 //!
 //! ```text
-//! frame     kind: 1 byte, length: 4 bytes (big-endian), then so many bytes
-//! kinds     R  request, JSON; the first of the caller
-//!           I  standard input, of commands that read it; an empty one ends it
+//! frame     kind: 1 byte, length: 4 bytes (big-endian), payload: length bytes
+//! kinds     R  request, JSON; the caller's first frame
+//!           I  standard input, of commands that read it; an empty frame ends it
 //!           O  standard output        E  standard error
-//!           X  the exit code, 1 byte; the last one
+//!           X  the exit code, 1 byte; the last frame
 //! request   {"version":1, "args":[base64…], "here":base64, "author":"…",
 //!            "terminal":bool, "to_file":bool, "colour":bool, "colour_errors":bool}
 //! ```
 //!
-//! `args` are those of the command line without its first word. A frame has at
-//! most 1 MiB, and a server carries out at most 16 calls at a time. A caller
-//! that goes away ends nothing that is under way.
+//! `args` are the arguments without the program name. A frame has at most 1 MiB,
+//! and a server runs at most 16 calls at a time. A caller that disconnects does
+//! not cancel its command.
 
 mod frame;
 mod serve;
@@ -43,7 +43,8 @@ use frame::{Kind, read, write};
 
 pub(crate) use serve::Door;
 
-/// Variables that stand for options: callers have their own.
+/// Environment variables that set options. The server ignores its own, because
+/// each caller has others.
 pub(crate) const VARIABLES: [&str; 3] = ["ELEVO_STORE", "ELEVO_WORKSPACES", "ELEVO_AUTHOR"];
 
 const VERSION: u32 = 1;
@@ -51,7 +52,7 @@ const VERSION: u32 = 1;
 /// How long a server may take to accept a request.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What a caller asks for.
+/// The request of a caller.
 #[derive(Debug, Serialize, Deserialize)]
 struct Request {
     version: u32,
@@ -64,14 +65,14 @@ struct Request {
     colour_errors: bool,
 }
 
-/// Has the server that holds a command's store carry it out; none if there is
-/// no such server.
+/// Has the server that holds `store` run this process's command. Returns `None`
+/// if no server holds it.
 pub(crate) fn call(
     store: Result<PathBuf, Problem>,
     caller: &Caller,
     reads_input: bool,
 ) -> anyhow::Result<Option<ExitCode>> {
-    // A store that is not found is told where the command runs.
+    // The command itself reports a missing store.
     let Ok(store) = store else {
         return Ok(None);
     };
@@ -105,7 +106,8 @@ fn serving(store: &Path) -> Option<Data> {
     data.running().filter(|_| is_its).map(|_| data)
 }
 
-/// This call's own, with what variables say put in words.
+/// Encodes the arguments of this process, with options added for the environment
+/// variables.
 fn args(store: &Path) -> Vec<String> {
     let mut args: Vec<OsString> = std::env::args_os().skip(1).collect();
     let is_ws = args.first().is_some_and(|word| word == "ws");
@@ -120,7 +122,7 @@ fn args(store: &Path) -> Vec<String> {
     args.iter().map(encode).collect()
 }
 
-/// Whether an option is given in words.
+/// Whether the arguments contain an option.
 fn gives(args: &[OsString], option: &str) -> bool {
     let options = args.iter().take_while(|arg| *arg != "--");
     let is_it = |arg: &OsString| {
@@ -137,14 +139,14 @@ fn ask(socket: &Path, request: &Request, reads_input: bool) -> io::Result<u8> {
     if reads_input {
         stream.set_write_timeout(None)?;
         let out = stream.try_clone()?;
-        // Ends with the process, however long standard input goes on.
+        // Not joined: the thread may wait for input until the process ends.
         thread::spawn(move || send_input(out));
     }
     let mut input = io::BufReader::new(stream);
     loop {
         let (kind, payload) = read(&mut input)?;
         match kind {
-            // As in a pipe, whose reader has seen enough.
+            // The reader of our output has closed the pipe: not an error.
             Kind::Output => match print(&mut io::stdout().lock(), &payload) {
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(0),
                 printed => printed?,
@@ -156,8 +158,8 @@ fn ask(socket: &Path, request: &Request, reads_input: bool) -> io::Result<u8> {
     }
 }
 
-/// Sends standard input. Where that fails, no end is sent, and the server knows
-/// that it has only a part.
+/// Sends standard input. On a failure it sends no final frame, so the server
+/// knows that the input is incomplete.
 fn send_input(mut out: UnixStream) {
     let mut send = || -> io::Result<()> {
         let mut input = io::stdin().lock();

@@ -1,4 +1,4 @@
-//! Texts that somebody changes in an editor.
+//! Opens texts in the user's editor.
 
 use std::fs;
 use std::io;
@@ -10,22 +10,22 @@ use tempfile::TempDir;
 use crate::errors::Problem;
 use crate::input;
 
-/// What comes back from an editor has at most this many bytes.
+/// Maximum bytes of an edited text.
 const LARGEST: u64 = 64 << 20;
 
-/// A text that was edited, in a file that goes away with it.
+/// An edited text in a temporary file, which is deleted on drop.
 #[derive(Debug)]
 pub(crate) struct Edited {
     directory: TempDir,
     path: PathBuf,
 }
 
-/// Opens a text in the user's editor, under a name that tells what it is, and
-/// waits until that is closed.
+/// Opens a text in the user's editor and waits until the editor ends. The last
+/// component of `name` becomes the name of the file.
 pub(crate) fn edit(name: &str, text: &[u8]) -> Result<Edited, Problem> {
     let directory = tempfile::Builder::new().prefix("elevo-edit-").tempdir();
     let directory = directory.map_err(|source| Problem::Io {
-        action: "make a directory in",
+        action: "create a directory in",
         path: std::env::temp_dir(),
         source,
     })?;
@@ -40,7 +40,7 @@ pub(crate) fn edit(name: &str, text: &[u8]) -> Result<Edited, Problem> {
     Ok(edited)
 }
 
-/// The last part of a path, if it can be a file's name here.
+/// Returns the last component of a path if it is a safe file name, or `file`.
 fn harmless(name: &str) -> &str {
     let last = name.rsplit('/').next().unwrap_or_default();
     let is_harmless = !last.starts_with('-') && !last.contains(char::is_control);
@@ -51,7 +51,7 @@ fn harmless(name: &str) -> &str {
     }
 }
 
-/// As git does: the editor is a command of the shell.
+/// Runs the editor as a shell command, as git does.
 fn open(path: &Path) -> Result<(), Problem> {
     let named = ["VISUAL", "EDITOR"]
         .into_iter()
@@ -68,7 +68,9 @@ fn open(path: &Path) -> Result<(), Problem> {
     let status = ran.map_err(failed)?;
     match status.success() {
         true => Ok(()),
-        false => Err(failed(io::Error::other(format!("it ended with {status}")))),
+        false => Err(failed(io::Error::other(format!(
+            "the editor ended with {status}"
+        )))),
     }
 }
 
@@ -77,14 +79,14 @@ impl Edited {
         &self.path
     }
 
-    /// What is in it now.
+    /// Returns the current content of the file.
     pub(crate) fn bytes(&self) -> Result<Vec<u8>, Problem> {
         input::bytes(&self.path, LARGEST)
     }
 
-    /// Leaves the file where it is.
+    /// Keeps the file and returns its path.
     pub(crate) fn keep(self) -> PathBuf {
-        // The path stays right: only nobody removes it.
+        // The directory does not move, so the path stays valid.
         let _ = self.directory.keep();
         self.path
     }
@@ -95,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_called_as_the_path_ends_unless_that_does_harm() {
+    fn a_file_is_named_after_the_last_component_if_that_is_safe() {
         assert_eq!(harmless("src/main.rs"), "main.rs");
         for odd in ["", "..", "a/..", "a/", "-rf", "a/\x1b[2J"] {
             assert_eq!(harmless(odd), "file", "{odd}");

@@ -1,6 +1,5 @@
-//! What a user sees when something goes wrong: the one place that turns errors
-//! of the libraries, and our own, into a message, a name, an exit code and
-//! advice.
+//! Turns errors of the libraries and of the command line into what the user
+//! sees: a message, a name, an exit code and advice. No other module does this.
 
 mod library;
 mod protected;
@@ -20,7 +19,7 @@ use crate::format::{path_text, short};
 
 pub(crate) use protected::Protected;
 
-/// How the process ends. `docs/cli.md` has this table.
+/// Exit codes of the process. `docs/cli.md` has this table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
     Failed = 1,
@@ -30,9 +29,10 @@ pub(crate) enum Exit {
     Busy = 5,
     Damaged = 6,
     Differences = 7,
-    /// Some of a merge is held for review or was refused.
+    /// Part of a merge is held for review or was refused.
     Held = 8,
-    /// Of `exec`, `attach` and `shell`, whose other codes are the command's.
+    /// `exec`, `attach` or `shell` itself failed; their other codes are those of
+    /// the command they ran.
     Itself = 125,
 }
 
@@ -42,16 +42,16 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// What goes wrong in the command line itself.
+/// Errors of the command line itself.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Problem {
     #[error("there is no store in {} or above it", .from.display())]
     NoStore { from: PathBuf },
-    #[error("the store of {} should be {}, and is not there", .directory.display(), .store.display())]
+    #[error("the store of {} should be at {}, but is not there", .directory.display(), .store.display())]
     StoreGone { directory: PathBuf, store: PathBuf },
-    #[error("no snapshot is known as `{0}`")]
+    #[error("there is no snapshot `{0}`")]
     UnknownRevision(String),
-    #[error("`{text}` is the start of more than one snapshot: {} …", .candidates.join(", "))]
+    #[error("more than one snapshot id starts with `{text}`: {} …", .candidates.join(", "))]
     AmbiguousRevision {
         text: String,
         candidates: Vec<String>,
@@ -60,17 +60,17 @@ pub(crate) enum Problem {
     InvalidRevision(String),
     #[error("nothing has been committed to this store yet")]
     NothingCommitted,
-    #[error("this directory is not known to hold a snapshot")]
+    #[error("no snapshot was committed from or checked out into this directory")]
     NoCheckout,
     #[error("`{text}` goes back further than the history, which ends after {steps} steps")]
     NoAncestor { text: String, steps: u64 },
-    #[error("head is {}, but this directory was made from {}", known(.head), known(.here))]
+    #[error("head is {}, but this directory is based on {}", known(.head), known(.here))]
     HeadElsewhere {
         here: Option<SnapshotId>,
         head: Option<SnapshotId>,
     },
     #[error(
-        "a checkout of {} into {} was interrupted, and it holds parts of both that and what was there before",
+        "a checkout of {} into {} was interrupted, and the directory holds parts of it and of the previous state",
         short(*.to), .directory.display()
     )]
     Interrupted {
@@ -84,34 +84,34 @@ pub(crate) enum Problem {
         to: SnapshotId,
         source: elevo_engine::Error,
     },
-    #[error("the tag `{name}` is there already, at {}", short(*.at))]
+    #[error("the tag `{name}` already exists, at {}", short(*.at))]
     TagExists { name: String, at: SnapshotId },
     #[error("there is no tag `{0}`")]
     NoSuchTag(String),
     #[error("`{name}` cannot be a tag: {why}")]
     InvalidTag { name: String, why: &'static str },
-    #[error("the store {} lies inside {}", .store.display(), .directory.display())]
+    #[error("the store {} is inside {}", .store.display(), .directory.display())]
     StoreInside { store: PathBuf, directory: PathBuf },
-    #[error("{} lies inside the working directory {}", .directory.display(), .working.display())]
+    #[error("{} is inside the working directory {}", .directory.display(), .working.display())]
     InsideWorking {
         directory: PathBuf,
         working: PathBuf,
     },
     #[error(transparent)]
     Protected(#[from] Protected),
-    #[error("no directory was given, and this one belongs to no store")]
+    #[error("no directory was given, and this one does not belong to a store")]
     NoWorkingDirectory,
     #[error("`{}` is not a path within a snapshot", path_text(.path))]
     NotATreePath { path: Vec<u8>, source: InvalidPath },
-    #[error("renames are looked for among at most {limit} changes, and here are more")]
+    #[error("there are more than {limit} changes, too many to detect renames")]
     TooManyChanges { limit: usize },
     #[error("{} is not a directory", .0.display())]
     NotADirectory(PathBuf),
-    #[error("another `elevo` is at work in {}", .0.display())]
+    #[error("another `elevo` command is running in {}", .0.display())]
     DirectoryBusy(PathBuf),
-    #[error("{} is not known to hold a snapshot", .0.display())]
+    #[error("no snapshot was committed from or checked out into {}", .0.display())]
     NoSeed(PathBuf),
-    #[error("a server is running with the data directory {} already, at {url}", .data.display())]
+    #[error("a server is already running with the data directory {}, at {url}", .data.display())]
     ServerRunning {
         data: PathBuf,
         url: String,
@@ -119,13 +119,15 @@ pub(crate) enum Problem {
     },
     #[error("the settings cannot be used: {}", .0.join("; "))]
     Settings(Vec<String>),
-    #[error("the workspace `{0}` is that of a sandbox")]
+    #[error("the workspace `{0}` belongs to a sandbox")]
     InSandbox(String),
-    #[error("the server that holds the store {} does not answer", .store.display())]
+    #[error("the server that holds the store {} does not respond", .store.display())]
     Door { store: PathBuf, source: io::Error },
-    #[error("the server that holds this store would make it for nobody else to see")]
+    #[error(
+        "this store is held by a server, and a rootless workspace created there would be invisible to you"
+    )]
     PrivateOfServer,
-    #[error("the workspace cannot be mounted on {} in a user namespace", .path.display())]
+    #[error("cannot mount the workspace on {} in a user namespace", .path.display())]
     Enter { path: PathBuf, source: io::Error },
     #[error("ended before all requests were answered")]
     CutShort,
@@ -133,40 +135,40 @@ pub(crate) enum Problem {
     NoTemplate,
     #[error("there is more than one template")]
     WhichTemplate,
-    #[error("{} is no text, which a server could not be told", .0.display())]
+    #[error("{} is not valid UTF-8 and cannot be sent to a server", .0.display())]
     NotText(PathBuf),
-    #[error("standard input or output is no terminal")]
+    #[error("standard input or output is not a terminal")]
     NoTerminal,
-    #[error("exactly one of the two must be SANDBOX:PATH")]
+    #[error("exactly one of SRC and DST must be SANDBOX:PATH")]
     CopyEnds,
-    #[error("{} is a directory, and what is copied is none", .0.display())]
+    #[error("cannot overwrite the directory {} with a file", .0.display())]
     IsADirectory(PathBuf),
-    #[error("standard input cannot be read")]
+    #[error("cannot read standard input")]
     Input(#[source] io::Error),
-    #[error("the connection broke while input was sent, and how much of it arrived is not known")]
+    #[error("the connection was lost while sending input; an unknown part of it has arrived")]
     InputLost { command: String },
-    #[error("the workspace `{0}` is that of a project")]
+    #[error("the workspace `{0}` belongs to a project")]
     InProject(String),
     #[error("the workspace `{0}` is parked on the server")]
     ParkedOnServer(String),
     #[error("the workspace `{0}` is not parked")]
     NotParked(String),
-    #[error("this is asked of a server, and not of a store")]
+    #[error("this command needs a server; it cannot run on a store")]
     NotHere,
-    #[error("{} is in no workspace of this server", .0.display())]
+    #[error("{} is not in a workspace of this server", .0.display())]
     NoWorkspaceHere(PathBuf),
-    #[error("the workspace `{id}` is not one of `{project}`")]
+    #[error("the workspace `{id}` does not belong to the project `{project}`")]
     OtherProject { id: String, project: String },
-    #[error("no step of `{project}` has a snapshot or number `{text}`")]
+    #[error("no step of `{project}` has the snapshot or sequence number `{text}`")]
     UnknownStep { project: String, text: String },
-    #[error("{} is no policy", .path.display())]
+    #[error("{} is not a valid policy", .path.display())]
     PolicyUnreadable {
         path: PathBuf,
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    #[error("{} is no text", .0.display())]
+    #[error("{} is not valid UTF-8 text", .0.display())]
     NoText(PathBuf),
-    #[error("{} is empty, and no tar", .0.display())]
+    #[error("{} is empty and not a tar archive", .0.display())]
     EmptyTar(PathBuf),
     #[error("{} is larger than {limit} bytes", .path.display())]
     FileTooLarge { path: PathBuf, limit: u64 },
@@ -174,11 +176,11 @@ pub(crate) enum Problem {
     Editor { editor: String, source: io::Error },
     #[error("nothing was sent: {why}")]
     NotSent { why: &'static str, kept: PathBuf },
-    #[error("this cannot be edited as a text")]
+    #[error("the conflict cannot be edited as text")]
     NotEditable,
-    #[error("an archive is not printed to a terminal")]
+    #[error("refusing to write an archive to a terminal")]
     ArchiveToTerminal,
-    #[error("the store {} is that of a server, whose catalog names what is needed", .store.display())]
+    #[error("the store {} belongs to a server; only its catalog knows which snapshots are needed", .store.display())]
     StoreOfServer { store: PathBuf },
     #[error("there is no audit log in {}", .0.display())]
     NoAuditLog(PathBuf),
@@ -198,18 +200,18 @@ fn known(id: &Option<SnapshotId>) -> String {
     id.map_or("nothing".into(), short)
 }
 
-/// An error as it is shown.
+/// An error in the form that is shown to the user.
 #[derive(Debug)]
 pub(crate) struct Report {
     pub(crate) exit: Exit,
     name: Cow<'static, str>,
-    /// What happened, and why, outermost first.
+    /// The messages of the error and its causes, outermost first.
     messages: Vec<String>,
     details: Map<String, Value>,
     remediation: Option<String>,
 }
 
-/// What is known about an error besides its message.
+/// Exit code, name, details and advice of an error.
 struct Known {
     exit: Exit,
     name: Cow<'static, str>,
@@ -241,7 +243,7 @@ impl Known {
 }
 
 impl Report {
-    /// Finds the first error in the chain that is known here.
+    /// Builds a report from the first error in the chain that this module knows.
     pub(crate) fn new(error: &anyhow::Error) -> Self {
         let known = error
             .chain()
@@ -266,7 +268,7 @@ impl Report {
         }
     }
 
-    /// Arguments that were not understood.
+    /// Builds a report of arguments that clap rejected.
     pub(crate) fn usage(error: &clap::Error) -> Self {
         let text = error.render().to_string();
         let message = text.trim().trim_start_matches("error: ");
@@ -282,12 +284,13 @@ impl Report {
         }
     }
 
-    /// Writes it to standard error. There is nobody to tell if that fails.
+    /// Writes the report to standard error. Ignores a failure, because there is
+    /// nowhere else to report it.
     pub(crate) fn print(&self, json: bool) {
         let _ = self.print_to(&mut anstream::stderr().lock(), json);
     }
 
-    /// Writes it, in colours if it is for people.
+    /// Writes the report as JSON, or as text with colours.
     pub(crate) fn print_to(&self, out: &mut impl Write, json: bool) -> io::Result<()> {
         match json {
             true => writeln!(out, "{}", self.json()),
@@ -321,7 +324,8 @@ impl Report {
     }
 }
 
-/// A message without control characters, which paths may bring in.
+/// Returns the error's message with control characters replaced; a path in it
+/// may contain some.
 fn one_line(error: &(dyn std::error::Error + 'static)) -> String {
     error.to_string().replace(char::is_control, "\u{fffd}")
 }
@@ -333,10 +337,10 @@ fn of_problem(problem: &Problem) -> Known {
     match problem {
         Problem::NoStore { from } => not_found("store_not_found")
             .with(json!({ "directory": lossy(from) }))
-            .advice("make one with `elevo state init`, or name one with --store PATH"),
+            .advice("create one with `elevo state init`, or name one with --store PATH"),
         Problem::StoreGone { directory, store } => not_found("store_not_found")
             .with(json!({ "directory": lossy(directory), "store": lossy(store) }))
-            .advice("name the store with --store PATH, if it has moved"),
+            .advice("if the store has moved, name it with --store PATH"),
         Problem::UnknownRevision(text) => not_found("snapshot_not_found")
             .with(json!({ "revision": text }))
             .advice(
@@ -348,11 +352,11 @@ fn of_problem(problem: &Problem) -> Known {
             .advice("give more digits"),
         Problem::InvalidRevision(text) => usage("revision_invalid")
             .with(json!({ "revision": text }))
-            .advice("see `elevo state --help` for what REV can be"),
+            .advice("`elevo state --help` lists the forms of REV"),
         Problem::NothingCommitted => not_found("snapshot_not_found")
-            .advice("`elevo state commit` makes a first snapshot; otherwise name one"),
+            .advice("`elevo state commit` creates the first snapshot"),
         Problem::NoCheckout => not_found("snapshot_not_found")
-            .advice("`@` is what the last commit or checkout left in this directory; name a snapshot instead"),
+            .advice("`@` is the snapshot of the last commit or checkout of this directory; name another snapshot"),
         Problem::NoAncestor { text, steps } => {
             not_found("snapshot_not_found").with(json!({ "revision": text, "steps": steps }))
         }
@@ -362,21 +366,21 @@ fn of_problem(problem: &Problem) -> Known {
                 "parent": here.map(|id| id.to_string()),
             }))
             .advice(
-                "`commit --parent head` keeps this directory as the successor of head, whatever \
-                 head has in addition; `commit --detach` keeps it beside head",
+                "`commit --parent head` saves this directory as the successor of head, without the \
+                 changes that only head has; `commit --detach` saves it without moving head",
             ),
         Problem::Interrupted { directory, to, .. } => conflict("checkout_interrupted")
             .with(json!({ "directory": lossy(directory), "to": to.to_string() }))
             .advice(format!(
-                "`elevo state checkout --force {}` completes it, and takes away what was changed \
-                 in the directory; to keep that, `elevo state commit --parent REV --detach` first",
+                "`elevo state checkout --force {}` completes it and discards changes in the \
+                 directory; to keep them, run `elevo state commit --parent REV --detach` first",
                 short(*to)
             )),
         Problem::Stopped { directory, to, .. } => Known::new(Exit::Failed, "checkout_stopped")
             .with(json!({ "directory": lossy(directory), "to": to.to_string() }))
             .advice(
-                "the directory holds parts of both snapshots; once the cause is gone, the same \
-                 checkout completes it, with --force if files were cut off",
+                "the directory holds parts of both snapshots; fix the cause and run the same \
+                 checkout again, with --force if files were cut off",
             ),
         Problem::TagExists { name, at } => conflict("tag_exists")
             .with(json!({ "tag": name, "snapshot": at.to_string() }))
@@ -390,7 +394,7 @@ fn of_problem(problem: &Problem) -> Known {
             .advice("import a directory that does not contain the store, or move the store"),
         Problem::InsideWorking { directory, working } => usage("inside_working_directory")
             .with(json!({ "directory": lossy(directory), "working": lossy(working) }))
-            .advice("`elevo state commit` keeps all of it; `elevo state import` any part by itself"),
+            .advice("`elevo state commit` saves the whole working directory; `elevo state import` saves a part of it"),
         Problem::Protected(refusal) => protected::known(refusal),
         Problem::NoWorkingDirectory => usage("directory_missing").advice("name a directory"),
         Problem::NotATreePath { path, .. } => usage("path_invalid")
@@ -398,7 +402,7 @@ fn of_problem(problem: &Problem) -> Known {
             .advice("paths start at the root of the snapshot, without a leading slash"),
         Problem::TooManyChanges { limit } => Known::new(Exit::Failed, "too_many_changes")
             .with(json!({ "limit": limit }))
-            .advice("leave out --renames, or name paths to look at fewer changes"),
+            .advice("leave out --renames, or name paths to compare fewer files"),
         Problem::NotADirectory(path) => {
             not_found("directory_not_found").with(json!({ "directory": lossy(path) }))
         }
@@ -407,16 +411,16 @@ fn of_problem(problem: &Problem) -> Known {
             .advice("wait until it has finished"),
         Problem::NoSeed(path) => not_found("seed_unknown")
             .with(json!({ "directory": lossy(path) }))
-            .advice("a seed is a directory that `elevo state checkout` or `commit` left as it is, since the machine was started"),
+            .advice("a seed is a directory that `elevo state checkout` or `commit` was run on since the machine was started"),
         Problem::StoreOfServer { store } => conflict("store_of_server")
             .with(json!({ "store": lossy(store) }))
             .advice(
-                "start the server and run `elevo server gc --data DIR`; the server also does it by \
-                 itself",
+                "start the server and run `elevo server gc --data DIR`; the server also collects \
+                 garbage regularly",
             ),
         Problem::NoAuditLog(path) => not_found("no_audit_log")
             .with(json!({ "directory": lossy(path) }))
-            .advice("name the data directory of the server with --data; a server makes the log when it starts"),
+            .advice("name the data directory of the server with --data; a server creates the log when it starts"),
         Problem::Io { path, .. } => Known::new(Exit::Failed, "io").with(json!({ "path": lossy(path) })),
         other => service::of_problem(other),
     }
@@ -429,7 +433,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_known_error_in_a_chain_decides_and_all_are_told() {
+    fn the_first_known_error_in_a_chain_decides_and_all_are_shown() {
         let id = SnapshotId(elevo_objects::Hash::from_bytes([7; 32]));
         let error = Err::<(), _>(elevo_engine::Error::NoSuchSnapshot(id))
             .context("cannot do it")

@@ -1,4 +1,4 @@
-//! `elevo events`: what happens to sandboxes and projects.
+//! `elevo events`: lists and follows events of sandboxes and projects.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -14,11 +14,11 @@ use crate::format::harmless;
 use crate::output::{FAINT, Output, STRONG};
 use crate::service::{self, Call};
 
-/// See what happened to sandboxes and projects, or follow what happens.
+/// List events of sandboxes and projects, or follow them.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Events are numbered, and kept for a week. With --follow they come as they happen,
-over restarts of the server; none is left out.
+Events are numbered and kept for a week. With --follow they are printed as they
+happen, across restarts of the server, without gaps.
 
 Examples:
   elevo events
@@ -29,31 +29,31 @@ pub(crate) struct Events {
     #[command(flatten)]
     pub(crate) reach: Reach,
 
-    /// Only these kinds, with commas between them
+    /// Only these kinds, separated by commas
     #[arg(long, value_name = "KINDS")]
     kind: Option<String>,
 
-    /// Only about this sandbox
+    /// Only events of this sandbox
     #[arg(long, value_name = "ID", conflicts_with = "project")]
     sandbox: Option<String>,
 
-    /// Only about this project
+    /// Only events of this project
     #[arg(long, value_name = "ID")]
     project: Option<String>,
 
-    /// Only those after this number
+    /// Only events after this number
     #[arg(long, value_name = "NUMBER")]
     after: Option<u64>,
 
-    /// Wait for what happens next
+    /// Wait for new events
     #[arg(long, short)]
     follow: bool,
 }
 
 const EVENTS: [&str; 3] = ["api", "v1", "events"];
-/// As many are asked for at a time.
+/// Events per request.
 const PAGE: u32 = 1000;
-/// How soon a server that is gone is asked again.
+/// Pause before reconnecting to the server.
 const AGAIN: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(args: &Events) -> anyhow::Result<ExitCode> {
@@ -79,7 +79,7 @@ fn wish(args: &Events) -> Vec<(&'static str, String)> {
     query
 }
 
-/// All that is kept; the number of the last.
+/// Prints all events after `after`. Returns the number of the last.
 fn list(call: &mut Call, args: &Events, mut after: u64) -> anyhow::Result<u64> {
     loop {
         let mut query = wish(args);
@@ -113,7 +113,7 @@ fn follow(call: &mut Call, args: &Events) -> anyhow::Result<()> {
         let request = request.header(ACCEPT, "text/event-stream");
         let mut stream = match call.wait(call.client.send(request)) {
             Ok(answer) => Stream::new(&call.client, answer),
-            // One that was there comes back.
+            // A server that responded before is restarting: retry.
             Err(error) if was_there && is_away(&error) => {
                 std::thread::sleep(AGAIN);
                 call.client.look_again();
@@ -122,23 +122,24 @@ fn follow(call: &mut Call, args: &Events) -> anyhow::Result<()> {
             Err(error) => return Err(error.into()),
         };
         was_there = true;
-        // Ends with the connection, or after an hour: then from there on.
+        // The stream ends with the connection, or after an hour; the next one
+        // continues after the last event.
         while let Ok(Some(event)) = call.wait(stream.next()) {
-            // A server that stops says so in an event without a number.
+            // A server that is stopping sends an event without a number.
             if event.id.is_none() {
                 continue;
             }
             let event: api::Event = event.read()?;
             after = Some(event.id);
             show(&mut call.output, &event)?;
-            // Whoever reads them by a program wants them at once as well.
+            // A program that reads the output needs each event at once.
             call.output.finish()?;
         }
         std::thread::sleep(AGAIN);
     }
 }
 
-/// Whether the server cannot be reached now, or is about to end.
+/// Whether the server cannot be reached now, or is stopping.
 fn is_away(error: &ClientError) -> bool {
     matches!(error, ClientError::Unreachable { .. }) || error.is_worth_repeating()
 }

@@ -20,14 +20,14 @@ use crate::state::reader_left;
 pub(crate) use input::read_ahead;
 pub(crate) use manage::{Kill, Ps, kill, ps};
 
-/// Run a command in a sandbox: its output as it comes, its exit code as ours.
+/// Run a command in a sandbox, with its output and its exit code.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-One word after `--` is read by the sandbox's shell as it is; several are a
-program and its arguments, each as it is here. Standard input is passed on if it
-is no terminal. Ctrl-C interrupts the command, and the second one kills it. If
-the connection breaks or the server is restarted, output goes on where it broke
-off. Ends with 125 if elevo itself fails.
+A single word after `--` is a command line for the sandbox's shell; several
+words are a program and its arguments, passed on unchanged. Standard input is
+passed on unless it is a terminal. Ctrl-C interrupts the command, and a second
+Ctrl-C kills it. If the connection is lost or the server restarts, the output
+continues where it stopped. The exit code is 125 if elevo itself fails.
 
 Examples:
   elevo exec \"$id\" -- make test
@@ -39,20 +39,20 @@ pub(crate) struct Exec {
     /// The sandbox
     sandbox: String,
 
-    /// Where it runs; /workspace by default
+    /// Working directory of the command; /workspace by default
     #[arg(long, value_name = "PATH")]
     cwd: Option<String>,
 
-    /// A variable for it; can be repeated
+    /// Environment variable for the command; can be repeated
     #[arg(long = "env", short, value_name = "NAME=VALUE", value_parser = variable)]
     envs: Vec<(String, String)>,
 
-    /// Milliseconds after which it is ended; 0 for never. By default what the
-    /// server's settings say, and never in the background
+    /// Milliseconds after which the command is killed; 0 for never. By default
+    /// the server's setting, and never in the background
     #[arg(long, value_name = "MS")]
     timeout: Option<u32>,
 
-    /// Let it run, and print its id
+    /// Run the command in the background and print its id
     #[arg(short, long)]
     background: bool,
 
@@ -60,7 +60,7 @@ pub(crate) struct Exec {
     #[arg(long)]
     no_stdin: bool,
 
-    /// The command
+    /// The command and its arguments
     #[arg(required = true, last = true, value_name = "COMMAND")]
     command: Vec<String>,
 
@@ -68,12 +68,12 @@ pub(crate) struct Exec {
     pub(crate) reach: Reach,
 }
 
-/// Show the output of a command, from its beginning or from an offset on.
+/// Show the output of a command, from the beginning or from an offset.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Goes on until the command ends, and ends as it did. Ctrl-C leaves it running.
-Of old output only the newest is kept; what is missing is told. Ends with 125 if
-elevo itself fails.
+Runs until the command ends, and exits with its exit code. Ctrl-C leaves the
+command running. The server keeps only the newest output, and a note reports how
+much is missing. The exit code is 125 if elevo itself fails.
 
 Examples:
   elevo attach \"$id\" \"$command\"
@@ -82,10 +82,10 @@ pub(crate) struct Attach {
     /// The sandbox
     sandbox: String,
 
-    /// The command: `elevo ps` lists them
+    /// Id of the command; `elevo ps` lists them
     command: String,
 
-    /// How many bytes of output to leave out
+    /// Bytes of output to skip
     #[arg(long, value_name = "N", default_value_t = 0)]
     offset: u64,
 
@@ -148,7 +148,7 @@ pub(crate) fn attach(args: &Attach) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// A command, to send something to.
+/// A running command, to send signals and input to.
 #[derive(Clone, Debug)]
 struct Target {
     client: Client,
@@ -157,7 +157,8 @@ struct Target {
 }
 
 impl Target {
-    /// Sends a signal. There is nobody to tell if that fails.
+    /// Sends a signal. Ignores a failure: the command then keeps running, and a
+    /// further Ctrl-C leaves it.
     async fn signal(&self, signal: i32) {
         let path = sandbox_path(&self.sandbox, &["process", &self.command, "kill"]);
         let wish = api::Kill {
@@ -170,7 +171,7 @@ impl Target {
     }
 }
 
-/// Signals that are for the command.
+/// Signals of this process that are passed on to the command.
 struct Signals {
     interrupt: Signal,
     terminate: Signal,
@@ -186,7 +187,8 @@ impl Signals {
         })
     }
 
-    /// What is to be sent: first what came, then a kill.
+    /// Waits for a signal. Returns the first one unchanged, and SIGKILL for any
+    /// later one.
     async fn next(&mut self) -> i32 {
         let came = tokio::select! {
             _ = self.interrupt.recv() => 2,
@@ -199,7 +201,7 @@ impl Signals {
 
 const SIGPIPE: i32 = 13;
 
-/// What went wrong with the input, if something does.
+/// Receives an error if passing on the input fails.
 type Feeding = tokio::sync::mpsc::Receiver<anyhow::Error>;
 
 /// Prints output until the command ends.
@@ -218,7 +220,7 @@ fn show(
                     Ok(None) => {}
                     Ok(Some(code)) => return Ok(code),
                     Err(error) => {
-                        // As if it wrote into the closed pipe itself.
+                        // As if the command itself had written to a closed pipe.
                         if let Some(target) = target.filter(|_| reader_left(&error)) {
                             call.wait(target.signal(SIGPIPE));
                         }
@@ -230,7 +232,7 @@ fn show(
                 let target = target.clone();
                 call.spawn(async move { target.signal(signal).await });
             }
-            // Whoever only looks leaves; so does whoever insists.
+            // `attach` ends at the first signal, `exec` at the third.
             (Step::Signal(signal), _) => return Ok(ExitCode::from(128 + signal as u8)),
         }
     }
@@ -262,7 +264,7 @@ async fn step(
     }
 }
 
-/// Prints a piece; the exit code, if it is the last.
+/// Prints a piece. Returns the exit code if it is the last.
 fn print(
     call: &mut Call,
     piece: Piece,
@@ -288,11 +290,13 @@ fn print(
         }
         Piece::Gap(bytes) => {
             let bytes = crate::format::bytes(bytes);
-            call.note(&format!("{bytes} of output are no longer kept"));
+            call.note(&format!(
+                "{bytes} of output are missing, because the server no longer has them"
+            ));
         }
         Piece::Exit { code, timed_out } => {
             if timed_out {
-                call.note("the command took too long and was ended; --timeout 0 waits for ever");
+                call.note("the command timed out and was killed; --timeout 0 waits forever");
             }
             return Ok(Some(ExitCode::from(u8::try_from(code).unwrap_or(1))));
         }
@@ -300,7 +304,7 @@ fn print(
     Ok(None)
 }
 
-/// The words as the shell reads them.
+/// Joins the words into a command line for the shell.
 fn line(words: &[String]) -> String {
     match words {
         [one] => one.clone(),
@@ -320,7 +324,7 @@ fn quoted(word: &str) -> String {
     }
 }
 
-/// Whether a program is asked for that a terminal is needed for.
+/// Returns an error unless standard input and output are a terminal.
 pub(crate) fn need_terminal() -> Result<(), Problem> {
     match io::stdin().is_terminal() && io::stdout().is_terminal() {
         true => Ok(()),

@@ -1,4 +1,4 @@
-//! Numbers, times, modes and names in the form people read.
+//! Formats numbers, times, modes and names for people.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use elevo_engine::{EntryKind, quoted};
 use elevo_objects::{Mode, SnapshotId};
 use indicatif::{BinaryBytes, HumanCount};
 
-/// Digits of a snapshot's id that are enough for people.
+/// Digits of a snapshot's id that are shown to people.
 const SHORT: usize = 12;
 
 /// The first digits of a snapshot's id.
@@ -17,7 +17,7 @@ pub(crate) fn short(id: SnapshotId) -> String {
     text
 }
 
-/// The same of an id that came as text.
+/// The first digits of an id that is a string.
 pub(crate) fn short_text(id: &str) -> String {
     first_line(id).chars().take(SHORT).collect()
 }
@@ -37,7 +37,7 @@ pub(crate) fn count(count: u64, one: &str, many: &str) -> String {
     format!("{} {word}", HumanCount(count))
 }
 
-/// What a tree holds, in a few words.
+/// `3 entries, 1.5 MiB`
 pub(crate) fn totals(entries: u64, size: u64) -> String {
     format!("{}, {}", count(entries, "entry", "entries"), bytes(size))
 }
@@ -62,7 +62,7 @@ pub(crate) fn mode_letters(kind: EntryKind, mode: Mode) -> String {
     std::iter::once(first).chain(bits.map(letter)).collect()
 }
 
-/// A word for what an entry is.
+/// The name of an entry's kind.
 pub(crate) fn kind(kind: EntryKind) -> &'static str {
     match kind {
         EntryKind::File => "file",
@@ -71,7 +71,7 @@ pub(crate) fn kind(kind: EntryKind) -> &'static str {
     }
 }
 
-/// A path that is safe to print; a directory's ends with a slash.
+/// A path that is safe to print. Appends a slash to a directory.
 pub(crate) fn path(path: &[u8], kind: EntryKind) -> Vec<u8> {
     let path = match kind {
         EntryKind::Directory => Cow::Owned([path, b"/"].concat()),
@@ -80,12 +80,13 @@ pub(crate) fn path(path: &[u8], kind: EntryKind) -> Vec<u8> {
     quoted(&path).into_owned()
 }
 
-/// A path for the middle of a sentence.
+/// A path that is safe to print, as a string for messages.
 pub(crate) fn path_text(path: &[u8]) -> String {
     String::from_utf8_lossy(&quoted(path)).into_owned()
 }
 
-/// Text somebody else wrote, without what would make a terminal do things.
+/// Replaces control characters in untrusted text, so that it cannot control the
+/// terminal.
 pub(crate) fn harmless(text: &str) -> Cow<'_, str> {
     let harmful = |c: char| c.is_control() && c != '\n' && c != '\t';
     match text.contains(harmful) {
@@ -94,7 +95,7 @@ pub(crate) fn harmless(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// The same, on one line.
+/// The first line of untrusted text, without control characters.
 pub(crate) fn first_line(text: &str) -> Cow<'_, str> {
     harmless(text.trim_start().lines().next().unwrap_or_default())
 }
@@ -107,12 +108,12 @@ pub(crate) fn rfc3339(time: Timestamp) -> String {
     }
 }
 
-/// `2026-11-15 00:56:24 +0000`, where the user is.
+/// `2026-11-15 00:56:24 +0000`, in the user's time zone.
 pub(crate) fn local(time: Timestamp) -> String {
     in_format(time, "%Y-%m-%d %H:%M:%S %z")
 }
 
-/// `2026-11-15 00:56`, where the user is.
+/// `2026-11-15 00:56`, in the user's time zone.
 pub(crate) fn local_brief(time: Timestamp) -> String {
     in_format(time, "%Y-%m-%d %H:%M")
 }
@@ -128,7 +129,7 @@ fn in_format(time: Timestamp, format: &str) -> String {
 }
 
 fn to_jiff(time: Timestamp) -> Option<jiff::Timestamp> {
-    // Ours counts nanoseconds forward from the second; so does this.
+    // Both types count nanoseconds forward from the second, also before 1970.
     let nanos = i32::try_from(time.nanos()).ok()?;
     jiff::Timestamp::new(time.seconds(), nanos).ok()
 }
@@ -158,15 +159,15 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
         "M" | "m" => 20,
         "G" | "g" => 30,
         "T" | "t" => 40,
-        _ => return Err("a size is a number, with K, M, G or T if you like".into()),
+        _ => return Err("a size is a number, optionally followed by K, M, G or T".into()),
     };
     let number: u64 = number
         .parse()
-        .map_err(|_| "a size is a number, with K, M, G or T if you like".to_owned())?;
+        .map_err(|_| "a size is a number, optionally followed by K, M, G or T".to_owned())?;
     number
         .checked_mul(1 << shift)
         .filter(|bytes| *bytes > 0)
-        .ok_or_else(|| "no disk has that size".into())
+        .ok_or_else(|| "the size is zero or too large".into())
 }
 
 #[cfg(test)]
@@ -182,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn text_of_others_cannot_drive_the_terminal() {
+    fn untrusted_text_cannot_control_the_terminal() {
         assert_eq!(
             harmless("a\x1b[31mb\u{9b}c\n\td"),
             "a\u{fffd}[31mb\u{fffd}c\n\td"

@@ -1,4 +1,4 @@
-//! Files that a command is given, read whole within a limit.
+//! Reads files that are arguments of a command, up to a size limit.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::errors::Problem;
 
-/// The bytes of a file; `-` is standard input.
+/// Reads a file as bytes; `-` is standard input.
 pub(crate) fn bytes(path: &Path, limit: u64) -> Result<Vec<u8>, Problem> {
     let failed = |source| Problem::Io {
         action: "read",
@@ -28,7 +28,7 @@ pub(crate) fn bytes(path: &Path, limit: u64) -> Result<Vec<u8>, Problem> {
     }
 }
 
-/// The same as text.
+/// Reads a file as UTF-8 text; `-` is standard input.
 pub(crate) fn text(path: &Path, limit: u64) -> Result<String, Problem> {
     String::from_utf8(bytes(path, limit)?).map_err(|_| Problem::NoText(path.into()))
 }

@@ -1,4 +1,5 @@
-//! The commands of `elevo key` and `elevo agent`: who may ask the server.
+//! The commands of `elevo key` and `elevo agent`, which control access to the
+//! server.
 
 use std::process::ExitCode;
 
@@ -8,7 +9,7 @@ use elevo_api as api;
 use crate::client::Reach;
 use crate::service::{self, Call, Table, relative};
 
-/// Keys: what programs send to prove who they are.
+/// Manage keys, with which clients authenticate.
 #[derive(Debug, Args)]
 #[command(
     arg_required_else_help = true,
@@ -30,7 +31,7 @@ pub(crate) struct Key {
 #[derive(Debug, Subcommand)]
 enum KeyCommand {
     Create(Create),
-    /// List keys, revoked ones too
+    /// List keys, including revoked ones
     #[command(after_help = "\
 Examples:
   elevo key ls
@@ -38,7 +39,7 @@ Examples:
     Ls,
     /// Revoke keys
     #[command(after_help = "\
-If one cannot be revoked, that is reported, and the others are revoked.
+If a key cannot be revoked, the command reports it and revokes the others.
 
 Examples:
   elevo key rm key-…")]
@@ -49,38 +50,39 @@ Examples:
     },
 }
 
-/// Make a key, and print its secret, which is kept nowhere else.
+/// Create a key and print its secret, which is not stored anywhere.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-An ordinary key makes and uses sandboxes. --scope gives others: sandboxes:read,
-sandboxes:write, process, files, host, templates:write, keys, system.
+An ordinary key creates and uses sandboxes. --scope gives other rights:
+sandboxes:read, sandboxes:write, process, files, host, templates:write, keys,
+system.
 
 Examples:
   elevo key create ci
   elevo key create watcher --scope sandboxes:read --expires 3600
   elevo key create load-test --no-limits")]
 struct Create {
-    /// What it is for
+    /// Name that shows the purpose of the key
     name: String,
 
-    /// What it may do; can be repeated. By default what an ordinary user needs
+    /// Scope of the key; can be repeated. By default those of an ordinary user
     #[arg(long = "scope", value_name = "SCOPE")]
     scopes: Vec<api::Scope>,
 
-    /// The agent that it acts for, and whose sandboxes are all it sees
+    /// Agent that the key acts for; the key sees only the sandboxes of this agent
     #[arg(long, value_name = "ID")]
     agent: Option<String>,
 
-    /// Seconds after which it is void
+    /// Seconds until the key expires
     #[arg(long, value_name = "SECONDS")]
     expires: Option<u32>,
 
-    /// Without the limits that the server's settings have for ordinary keys
+    /// Exempt the key from the server's limits for ordinary keys
     #[arg(long)]
     no_limits: bool,
 }
 
-/// Agents: principals whose keys see their own sandboxes only.
+/// Manage agents, whose keys see only the agent's own sandboxes.
 #[derive(Debug, Args)]
 #[command(
     arg_required_else_help = true,
@@ -99,12 +101,12 @@ pub(crate) struct Agent {
 
 #[derive(Debug, Subcommand)]
 enum AgentCommand {
-    /// Add an agent, and print its id
+    /// Add an agent and print its id
     #[command(after_help = "\
 Examples:
   elevo agent add reviewer")]
     Add {
-        /// Its name
+        /// Name of the agent
         name: String,
     },
     /// List agents
@@ -145,7 +147,7 @@ fn create(call: &mut Call, args: Create) -> anyhow::Result<()> {
     call.output.finish()?;
     let id = &made.key.id;
     call.note(&format!(
-        "this is {id}; its secret is shown once and kept nowhere"
+        "this is the secret of {id}; it is shown only once"
     ));
     Ok(())
 }
@@ -214,7 +216,7 @@ fn ls_agents(call: &mut Call) -> anyhow::Result<()> {
     match (call.output.is_json(), list.items.is_empty()) {
         (true, _) => Ok(()),
         (false, true) => {
-            call.note("there are none; `elevo agent add NAME` adds one");
+            call.note("there are no agents; `elevo agent add NAME` adds one");
             Ok(())
         }
         (false, false) => table.print(&mut call.output),

@@ -1,9 +1,9 @@
 //! The `elevo` command: arguments, progress, output and exit codes over the
 //! libraries of this workspace. `docs/cli.md` is its manual.
 //!
-//! May depend on every library crate. Must hold no logic that a user of the
-//! libraries would miss. Here the clock, the environment, the terminal and the
-//! current directory enter; nothing below reads them.
+//! May depend on every library crate. Must not contain logic that a user of the
+//! libraries would need. Only this crate reads the clock, the environment, the
+//! terminal and the current directory; the libraries get them as arguments.
 
 #![allow(
     clippy::disallowed_methods,
@@ -54,7 +54,8 @@ use clap::{CommandFactory, Parser};
 use args::{Cli, Command};
 use errors::Report;
 
-/// Half of a small commit's work outside RocksDB is small allocations.
+/// mimalloc, because small allocations take half the time that a small commit
+/// spends outside RocksDB.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -107,14 +108,14 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Arguments that clap did not take, or a wish for help or the version.
+/// Prints clap's error, or the help or version that the user asked for.
 fn refuse(error: &clap::Error) -> ExitCode {
     let json = std::env::args_os().any(|argument| argument == "--json");
     if json && error.use_stderr() {
         let report = Report::usage(error);
         report.print(true);
     } else {
-        // Nobody is left to tell if this fails.
+        // If standard error is closed, there is nowhere to report it.
         let _ = error.print();
     }
     match error.use_stderr() {

@@ -1,4 +1,4 @@
-//! Merges: how they are asked for, and what became of them.
+//! Options of merges, and printing of their results.
 
 use std::process::ExitCode;
 
@@ -18,18 +18,18 @@ use crate::format::{self, first_line};
 use crate::output::{ADDED, IDENTITY, PLACE, REMOVED, STRONG};
 use crate::service::Call;
 
-/// How something is merged.
+/// Options of a merge.
 #[derive(Debug, Args)]
 pub(crate) struct Merging {
-    /// Only say what would happen
+    /// Show the result without changing the project
     #[arg(long)]
     dry_run: bool,
 
-    /// All or nothing: what cannot land keeps all else from landing
+    /// All or nothing: if one change cannot land, none does
     #[arg(long)]
     atomic: bool,
 
-    /// Why
+    /// Message that explains the change
     #[arg(
         short,
         long,
@@ -39,11 +39,11 @@ pub(crate) struct Merging {
     )]
     message: String,
 
-    /// How conflicts are settled, where the project's policy lets you choose
+    /// How to resolve conflicts, where the project's policy leaves the choice
     #[arg(long, value_name = "NAME", value_parser = strategies())]
     strategy: Option<Strategy>,
 
-    /// Follow what moved unchanged to where it is now
+    /// Detect files that were moved without a change
     #[arg(long)]
     renames: bool,
 }
@@ -81,7 +81,7 @@ fn strategies() -> impl TypedValueParser<Value = Strategy> {
     })
 }
 
-/// Asks for a merge, and prints what became of it.
+/// Requests a merge and prints its result.
 pub(crate) fn merge(
     call: &mut Call,
     path: &[&str],
@@ -98,7 +98,7 @@ pub(crate) fn merge(
     }
 }
 
-/// What kept an atomic merge from landing.
+/// Prints the changes that prevented an atomic merge.
 fn print_obstacles(call: &mut Call, error: &ClientError) -> anyhow::Result<()> {
     let ClientError::Refused(body) = error else {
         return Ok(());
@@ -121,7 +121,7 @@ fn print_obstacles(call: &mut Call, error: &ClientError) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// How a merge ends.
+/// The exit code for the result of a merge.
 pub(crate) fn exit(result: &api::MergeResult) -> ExitCode {
     let held = result.conflict_count > 0 || result.refused_count > 0;
     match held || !result.overruled.is_empty() {
@@ -130,7 +130,7 @@ pub(crate) fn exit(result: &api::MergeResult) -> ExitCode {
     }
 }
 
-/// Prints what landed, what is held and what was refused.
+/// Prints the changes that landed, are held and were refused.
 pub(crate) fn print(call: &mut Call, result: &api::MergeResult) -> anyhow::Result<ExitCode> {
     let code = exit(result);
     if call.output.is_json() {
@@ -158,7 +158,7 @@ pub(crate) fn print(call: &mut Call, result: &api::MergeResult) -> anyhow::Resul
     }
     if !result.overruled.is_empty() {
         let count = result.overruled.len() as u64;
-        heading(call, "Given up for others of higher priority", count)?;
+        heading(call, "Overruled by a higher priority", count)?;
         for path in &result.overruled {
             let path = first_line(path).into_owned();
             call.output.line(format!("  {path}"))?;
@@ -190,7 +190,7 @@ fn print_landed(call: &mut Call, result: &api::MergeResult) -> anyhow::Result<()
     print_rest(call, shown, result.landed_count)
 }
 
-/// As many of what landed are listed for people.
+/// Maximum number of landed changes listed for people.
 const LANDED: usize = 100;
 
 fn landed_line(call: &Call, landed: &api::LandedFile) -> Vec<u8> {
@@ -203,7 +203,7 @@ fn landed_line(call: &Call, landed: &api::LandedFile) -> Vec<u8> {
     if landed.entries > 1 {
         text += &format!(" ({})", format::count(landed.entries, "entry", "entries"));
     }
-    // What was taken as it is needs no word.
+    // A change that needed no merge is not labelled.
     let merged = ["text", "json", "yaml", "toml", "crdt", "last-writer"];
     if merged.contains(&landed.algorithm.as_str()) {
         text += &format!(" (merged: {})", landed.algorithm);
@@ -212,7 +212,7 @@ fn landed_line(call: &Call, landed: &api::LandedFile) -> Vec<u8> {
     [b"  ", &letter[..], b"  ", text.as_bytes()].concat()
 }
 
-/// A letter for what happened to a path.
+/// The letter and style for the kind of a change.
 pub(crate) fn letter(kind: &str) -> (&'static str, Style) {
     match kind {
         "added" => ("A", ADDED),
@@ -261,7 +261,7 @@ fn print_rest(call: &mut Call, shown: usize, all: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What else there is to know, and what to type next.
+/// Prints notes on the result and the command to run next.
 fn print_notes(call: &Call, result: &api::MergeResult) {
     if result.same > 0 {
         let same = format::count(result.same, "change was", "changes were");
@@ -277,13 +277,15 @@ fn print_notes(call: &Call, result: &api::MergeResult) {
     }
 }
 
-/// A command that the key which asked may use.
+/// Names the next command that the caller's key may use.
 fn next_step(review: &str, may_decide: bool) -> String {
     let show = format!("next: `elevo review show {review}` shows both sides");
     match may_decide {
-        true => format!("{show}, `elevo review resolve {review} --suggested` takes the suggestion"),
+        true => {
+            format!("{show}, `elevo review resolve {review} --suggested` accepts the suggestion")
+        }
         false => format!(
-            "{show}; this key may not decide on it: have somebody else do so, or settle it in the \
+            "{show}; this key may not decide it: ask a reviewer, or resolve the conflict in the \
              workspace with `elevo ws refresh`, an edit and `elevo ws merge`"
         ),
     }
@@ -303,18 +305,18 @@ pub(crate) fn suggested(conflict: &api::Conflict) -> String {
     }
 }
 
-/// Why something must be decided on, in words.
+/// Describes why a change needs a decision.
 pub(crate) fn why(kind: &str) -> String {
     let words = match kind {
         "content" => "both sides changed the same place",
-        "both-added" => "both sides made a file of this name",
-        "removed-by-us" => "the project has removed it, the workspace has changed it",
-        "removed-by-them" => "the workspace has removed it, the project has changed it",
+        "both-added" => "both sides added a file of this name",
+        "removed-by-us" => "the project removed it, the workspace changed it",
+        "removed-by-them" => "the workspace removed it, the project changed it",
         "file-against-directory" => "a file on one side is a directory on the other",
-        "kind" => "it is not of one kind on both sides",
-        "renamed" => "both sides moved it, to different places",
-        "protected" => "the policy wants every change of it reviewed",
-        "too-large" => "it is too large to be merged line by line",
+        "kind" => "it has a different kind on each side",
+        "renamed" => "both sides moved it, to different paths",
+        "protected" => "the policy requires a review of every change to it",
+        "too-large" => "it is too large to merge line by line",
         other => return first_line(other).into_owned(),
     };
     words.to_owned()
@@ -328,11 +330,11 @@ mod tests {
     fn a_hint_names_only_commands_that_the_key_may_use() {
         assert!(next_step("rev-1", true).contains("resolve rev-1 --suggested"));
         let other = next_step("rev-1", false);
-        assert!(!other.contains("resolve") && other.contains("elevo ws refresh"));
+        assert!(!other.contains("review resolve") && other.contains("elevo ws refresh"));
     }
 
     #[test]
-    fn a_suggestion_says_whose_lines_it_takes() {
+    fn a_suggestion_names_the_side_of_its_lines() {
         let conflict = |suggestion: &str, reason: &str| {
             let conflict = serde_json::json!({
                 "path": "a", "kind": "content", "hunks": [],

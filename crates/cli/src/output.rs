@@ -1,5 +1,5 @@
-//! The one place that writes results: to standard output, or to that of a
-//! caller elsewhere.
+//! Writes results to standard output, or to that of a remote caller. No other
+//! module does this.
 
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::sync::Arc;
@@ -9,13 +9,14 @@ use anstyle::{AnsiColor, Style};
 use rustix::fs::FileType;
 use serde::Serialize;
 
-/// Standard output failed; a reader that has left is no failure.
+/// A failure to write to standard output. A closed pipe is not reported to the
+/// user.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write to standard output")]
 pub(crate) struct OutputError(#[source] pub(crate) io::Error);
 
 impl OutputError {
-    /// Whether whoever reads the output has seen enough.
+    /// Whether the reader of the output has closed the pipe.
     pub(crate) fn reader_left(&self) -> bool {
         self.0.kind() == io::ErrorKind::BrokenPipe
     }
@@ -24,21 +25,21 @@ impl OutputError {
 pub(crate) const IDENTITY: Style = AnsiColor::Yellow.on_default();
 pub(crate) const ADDED: Style = AnsiColor::Green.on_default();
 pub(crate) const REMOVED: Style = AnsiColor::Red.on_default();
-/// Of a changed line, the words that are others.
+/// Words that differ within a changed line.
 pub(crate) const ADDED_WORDS: Style = ADDED.invert();
 pub(crate) const REMOVED_WORDS: Style = REMOVED.invert();
 pub(crate) const FAINT: Style = Style::new().dimmed();
 pub(crate) const PLACE: Style = AnsiColor::Cyan.on_default();
 pub(crate) const STRONG: Style = Style::new().bold();
 
-/// Where output goes.
+/// Destination of output.
 pub(crate) struct Sink {
     pub(crate) out: Box<dyn Write + Send>,
-    /// Whether a person wants colours there.
+    /// Whether to use colours.
     pub(crate) colour: bool,
-    /// Whether it is a terminal, where every line shows at once.
+    /// Whether it is a terminal, where each line is flushed.
     pub(crate) at_once: bool,
-    /// Whether it is a file, where nobody sees it come.
+    /// Whether it is a regular file.
     pub(crate) to_file: bool,
 }
 
@@ -57,7 +58,7 @@ impl Sink {
     }
 }
 
-/// Buffered output, with colours only where a person looks.
+/// Buffered output, with colours if the destination supports them.
 pub(crate) struct Output {
     out: BufWriter<Box<dyn Write + Send>>,
     json: bool,
@@ -67,7 +68,7 @@ pub(crate) struct Output {
     written: Arc<Written>,
 }
 
-/// How much has been printed, for whoever watches.
+/// Numbers of printed lines and bytes, for a progress bar.
 #[derive(Debug, Default)]
 pub(crate) struct Written {
     lines: AtomicU64,
@@ -75,7 +76,7 @@ pub(crate) struct Written {
 }
 
 impl Written {
-    /// Lines and bytes.
+    /// Returns lines and bytes.
     pub(crate) fn counts(&self) -> (u64, u64) {
         let (lines, bytes) = (&self.lines, &self.bytes);
         (lines.load(Ordering::Relaxed), bytes.load(Ordering::Relaxed))
@@ -83,7 +84,7 @@ impl Written {
 }
 
 impl Output {
-    /// Standard output.
+    /// Creates an output to standard output.
     pub(crate) fn new(json: bool) -> Self {
         Self::to(Sink::stdout(), json)
     }
@@ -99,12 +100,12 @@ impl Output {
         }
     }
 
-    /// Whether JSON is wanted.
+    /// Whether results are printed as JSON.
     pub(crate) fn is_json(&self) -> bool {
         self.json
     }
 
-    /// Text in a style, if there are colours.
+    /// Returns the text in a style, or unchanged without colours.
     pub(crate) fn styled(&self, style: Style, text: impl AsRef<[u8]>) -> Vec<u8> {
         let text = text.as_ref();
         if !self.colour || text.is_empty() {
@@ -114,39 +115,39 @@ impl Output {
         [on.to_string().as_bytes(), text, off.to_string().as_bytes()].concat()
     }
 
-    /// How much has been printed.
+    /// Returns the counters of printed lines and bytes.
     pub(crate) fn written(&self) -> Arc<Written> {
         self.written.clone()
     }
 
-    /// Whether a person reads it as it comes.
+    /// Whether the output goes to a terminal.
     pub(crate) fn is_terminal(&self) -> bool {
         self.at_once
     }
 
-    /// Whether there are colours.
+    /// Whether the output has colours.
     pub(crate) fn has_colour(&self) -> bool {
         self.colour
     }
 
-    /// Whether what is printed goes into a file, where nobody sees it come.
+    /// Whether the output goes to a regular file.
     pub(crate) fn is_to_file(&self) -> bool {
         self.to_file
     }
 
-    /// Bytes as they are.
+    /// Writes bytes unchanged.
     pub(crate) fn bytes(&mut self, bytes: &[u8]) -> Result<(), OutputError> {
         let count = &self.written.bytes;
         count.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         self.out.write_all(bytes).map_err(OutputError)
     }
 
-    /// For somebody who writes bytes as they are.
+    /// Returns a writer of raw bytes, which are not counted.
     pub(crate) fn writer(&mut self) -> &mut impl Write {
         &mut self.out
     }
 
-    /// One line. On a terminal it shows at once.
+    /// Writes a line. Flushes it on a terminal.
     pub(crate) fn line(&mut self, line: impl AsRef<[u8]>) -> Result<(), OutputError> {
         self.bytes(line.as_ref())?;
         self.bytes(b"\n")?;
@@ -157,13 +158,13 @@ impl Output {
         }
     }
 
-    /// One JSON value on a line of its own.
+    /// Writes a JSON value as one line.
     pub(crate) fn value(&mut self, value: &impl Serialize) -> Result<(), OutputError> {
         serde_json::to_writer(&mut self.out, value).map_err(|error| OutputError(error.into()))?;
         self.line("")
     }
 
-    /// Makes sure that all of it has left.
+    /// Flushes the buffer.
     pub(crate) fn finish(&mut self) -> Result<(), OutputError> {
         self.out.flush().map_err(OutputError)
     }
@@ -171,8 +172,8 @@ impl Output {
 
 impl Drop for Output {
     fn drop(&mut self) {
-        // Where this matters, `finish` was called; on the way out of an error
-        // what was printed before it should still be seen.
+        // On success `finish` was called. After an error, this prints the
+        // output that was buffered before it.
         let _ = self.out.flush();
     }
 }

@@ -1,5 +1,5 @@
-//! Lines of text in several styles, cut to columns; and what differs between
-//! two lines, word by word.
+//! Lines of text in several styles, wrapped to columns, and the words that
+//! differ between two lines.
 
 use std::ops::Range;
 
@@ -9,16 +9,16 @@ use unicode_width::UnicodeWidthChar;
 
 use crate::output::Output;
 
-/// Longer lines are not looked at word by word.
+/// Longer lines are not compared word by word.
 const LONGEST: usize = 1000;
 const TAB: usize = 4;
 
-/// One line, made harmless for terminals.
+/// A line that is safe to print to a terminal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Line(Vec<(Style, String)>);
 
 impl Line {
-    /// In one style.
+    /// Creates a line in one style.
     pub(crate) fn new(style: Style, text: &str) -> Self {
         let mut line = Self::default();
         line.push(style, text);
@@ -52,7 +52,7 @@ impl Line {
         self.0.extend(other.0);
     }
 
-    /// A line of which some parts stand out.
+    /// Creates a line with some parts in a second style.
     pub(crate) fn with_words(
         text: &str,
         words: &[Range<usize>],
@@ -69,13 +69,13 @@ impl Line {
         line
     }
 
-    /// Columns that it takes.
+    /// Number of columns of the line.
     pub(crate) fn width(&self) -> usize {
         let letters = self.0.iter().flat_map(|(_, text)| text.chars());
         letters.map(width).sum()
     }
 
-    /// The same as several lines of a width; at least one.
+    /// Splits the line into at least one line of at most `limit` columns.
     pub(crate) fn wrap(self, limit: usize) -> Vec<Self> {
         let mut lines = vec![Self::default()];
         let mut used = 0;
@@ -95,7 +95,7 @@ impl Line {
         lines
     }
 
-    /// As it is printed.
+    /// Returns the line as it is printed.
     pub(crate) fn bytes(&self, output: &Output) -> Vec<u8> {
         let parts = self.0.iter();
         parts
@@ -106,7 +106,7 @@ impl Line {
             .collect()
     }
 
-    /// The same, followed by blanks up to a width.
+    /// Returns the line as it is printed, with blanks up to a width.
     pub(crate) fn padded(&self, output: &Output, width: usize) -> Vec<u8> {
         let mut bytes = self.bytes(output);
         let blanks = width.saturating_sub(self.width());
@@ -125,13 +125,13 @@ fn width(letter: char) -> usize {
     letter.width().unwrap_or(1)
 }
 
-/// Whether it makes a terminal do things, or text look like another.
+/// Whether a character controls the terminal or reverses the direction of text.
 fn is_harmful(letter: char) -> bool {
     let turns_text_around = matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     letter.is_control() || turns_text_around
 }
 
-/// Parts of two lines that differ, in bytes; none if they have little in common.
+/// Byte ranges of two lines that differ.
 pub(crate) type Words = (Vec<Range<usize>>, Vec<Range<usize>>);
 
 pub(crate) fn differing(before: &str, after: &str) -> Option<Words> {
@@ -159,7 +159,7 @@ pub(crate) fn differing(before: &str, after: &str) -> Option<Words> {
     (other * 10 <= visible * 7).then_some((removed, added))
 }
 
-/// Words, runs of blanks, and every other letter by itself.
+/// Splits text into words, runs of blanks, and single other characters.
 fn words(text: &str) -> Vec<Range<usize>> {
     let class = |letter: char| match letter {
         letter if letter.is_alphanumeric() || letter == '_' => 0,
@@ -179,7 +179,7 @@ fn words(text: &str) -> Vec<Range<usize>> {
     found
 }
 
-/// Neighbours as one.
+/// Joins adjacent ranges.
 fn joined(ranges: impl Iterator<Item = Range<usize>>) -> Vec<Range<usize>> {
     let mut found: Vec<Range<usize>> = Vec::new();
     for range in ranges {
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn text_of_others_is_made_harmless() {
+    fn untrusted_text_is_made_harmless() {
         let line = Line::new(Style::new(), "a\x1b[2Jb\u{202e}c\r\n");
         assert_eq!(line.0[0].1, "a\u{fffd}[2Jb\u{fffd}c");
     }

@@ -1,5 +1,5 @@
-//! Patches for people: in colours, with the words that differ; and for
-//! programs, as they are.
+//! Prints patches: for people in colours with the differing words marked, for
+//! programs unchanged.
 
 use anstyle::Style;
 use imara_diff::{Algorithm, BasicLineDiffPrinter, Diff, InternedInput, UnifiedDiffConfig};
@@ -9,11 +9,11 @@ use crate::output::{
 };
 use crate::paint::{Line, differing};
 
-/// More lines in a row are not paired.
+/// Maximum number of consecutive lines that are compared in pairs.
 const MOST: usize = 100;
 
-/// Prints a patch: to a person without anything that drives the terminal, to
-/// others byte by byte.
+/// Prints a patch: to a terminal without control characters, otherwise
+/// unchanged.
 pub(crate) fn print(output: &mut Output, patch: &[u8]) -> Result<(), OutputError> {
     if !output.is_terminal() && !output.has_colour() {
         return output.bytes(patch);
@@ -49,7 +49,7 @@ fn print_line(output: &mut Output, line: &Line) -> Result<(), OutputError> {
     output.line(bytes)
 }
 
-/// Lines that stand for each other.
+/// Consecutive removed lines and the added lines that replace them.
 #[derive(Default)]
 struct Changed<'a> {
     removed: Vec<&'a str>,
@@ -66,7 +66,7 @@ impl Changed<'_> {
         let pairs: Vec<_> = match is_paired {
             true => {
                 let pairs = removed.iter().zip(&added);
-                // What stands first is the sign.
+                // The first byte is the sign.
                 pairs
                     .map(|(old, new)| differing(&old[1..], &new[1..]))
                     .collect()
@@ -97,7 +97,8 @@ fn print_changed(
     print_line(output, &Line::with_words(line, &shifted, styles))
 }
 
-/// A patch of one text to another, without a heading; empty if they are equal.
+/// Returns a patch from one text to another without a header; empty if they are
+/// equal.
 pub(crate) fn between(before: &str, after: &str) -> String {
     let input = InternedInput::new(before, after);
     let mut diff = Diff::compute(Algorithm::Histogram, &input);

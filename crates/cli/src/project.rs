@@ -1,4 +1,4 @@
-//! The commands of `elevo project`: shared, versioned trees of files.
+//! The commands of `elevo project`.
 
 mod at;
 mod change;
@@ -17,26 +17,27 @@ use clap::{Args, Subcommand};
 use crate::client::Reach;
 use crate::service;
 
-/// Projects: shared trees of files that many agents work on.
+/// Manage projects: shared file trees that many agents work on.
 #[derive(Debug, Args)]
 #[command(
     arg_required_else_help = true,
     disable_help_subcommand = true,
     after_help = "\
-A project is a tree of files with a history. Every agent works in a workspace of
-its own, and merges it into the project; what two have changed alike is held for
-review. `elevo up` starts the server that these commands ask.
+A project is a file tree with a history. Every agent works in its own workspace
+and merges it into the project; conflicts are held for review. `elevo up` starts
+the server that these commands need.
 
-SNAPSHOT names a state of the project: `head`, a tag, the number of a step, or the
-id of a snapshot or the first digits of it (at least 6), as `log` prints them.
+SNAPSHOT names a state of the project: `head`, a tag, the number of a step, or
+the id of a snapshot or the first digits of it (at least 6), as `log` prints
+them.
 
 Examples:
   elevo project create site && elevo project import site --directory .
-  cd \"$(elevo ws create --project site)\"     a workspace; change something there
-  elevo ws merge -m \"a better page\"          bring it into the project
-  elevo review ls                            what somebody must decide on
-  elevo project log site --stat              what happened
-  elevo project diff site -p 3 head          since step 3, as a patch"
+  cd \"$(elevo ws create --project site)\"     create a workspace and enter it
+  elevo ws merge -m \"a better page\"          merge it into the project
+  elevo review ls                            list the open reviews
+  elevo project log site --stat              list the steps
+  elevo project diff site -p 3 head          the changes since step 3, as a patch"
 )]
 pub(crate) struct Project {
     #[command(flatten)]
@@ -45,7 +46,7 @@ pub(crate) struct Project {
     command: ProjectCommand,
 }
 
-/// Each describes itself, in the file it is in.
+/// The commands of `elevo project`, each defined in its own module.
 #[derive(Debug, Subcommand)]
 enum ProjectCommand {
     Create(life::Create),
@@ -97,7 +98,7 @@ pub(crate) fn run(project: Project) -> anyhow::Result<ExitCode> {
 
 pub(crate) use at::resolve_some;
 
-/// The path of a project, or of something of it.
+/// The path of a project, or of a resource below it.
 pub(crate) fn project_path<'a>(name: &'a str, below: &[&'a str]) -> Vec<&'a str> {
     [&["api", "v1", "projects", name], below].concat()
 }

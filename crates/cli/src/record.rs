@@ -1,4 +1,4 @@
-//! What a directory is known to hold: the file `.elevo/checkout`.
+//! The file `.elevo/checkout`, which records the snapshot in a directory.
 //!
 //! ```text
 //! {"version":1,"store":"/home/me/project/.elevo/store",
@@ -6,10 +6,10 @@
 //! {"version":1,…,"state":"changing","from":"1a2b…","to":"3c4d…"}
 //! ```
 //!
-//! A checkout is not synced, so a loss of power may undo any part of it: a
-//! record from before the last start of the machine says what was meant to be
-//! there, and is believed only after a look. While a checkout runs, the record
-//! says so; if it is found later, the checkout was interrupted.
+//! A checkout is not synced, so a loss of power may undo any part of it. A record
+//! from before the last boot is therefore trusted only after the directory was
+//! compared with it. While a checkout runs, the state is `changing`; if a later
+//! command finds this state, the checkout was interrupted.
 
 use std::fs::{self, File, TryLockError};
 use std::io::Write;
@@ -23,16 +23,15 @@ use serde::{Deserialize, Serialize};
 use crate::errors::Problem;
 use crate::shapes;
 
-/// The name at the root of a working directory that is ours: never part of a
-/// snapshot, never touched by a checkout. The same as
-/// [`elevo_core::RESERVED_NAME`], for paths.
+/// The reserved name in a working directory: never part of a snapshot, never
+/// touched by a checkout. The same as [`elevo_core::RESERVED_NAME`], for paths.
 pub(crate) const RESERVED: &str = ".elevo";
 
 const RECORD: &str = "checkout";
 const LOCK: &str = "lock";
 const VERSION: u32 = 1;
 
-/// What a directory holds, and whose it is.
+/// The snapshot in a directory, and the store that has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
     /// The store that the snapshots are in.
@@ -43,9 +42,9 @@ pub(crate) struct Record {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Held {
-    /// All of this snapshot, changed since then or not.
+    /// This snapshot, possibly changed since.
     Snapshot(SnapshotId),
-    /// Parts of what was there and parts of a new one.
+    /// Parts of the previous state and parts of the snapshot `to`.
     Changing {
         from: Option<SnapshotId>,
         to: SnapshotId,
@@ -53,7 +52,7 @@ pub(crate) enum Held {
 }
 
 impl Record {
-    /// As of now.
+    /// Creates a record of the current boot.
     pub(crate) fn new(store: &Path, held: Held) -> Self {
         Self {
             store: store.into(),
@@ -62,7 +61,7 @@ impl Record {
         }
     }
 
-    /// Whether the machine has been up since it was written.
+    /// Whether the record was written since the machine was started.
     pub(crate) fn is_of_this_boot(&self) -> bool {
         self.boot.is_some() && self.boot == this_boot()
     }
@@ -75,15 +74,15 @@ impl Record {
         }
     }
 
-    /// The record of a directory. One that cannot be understood is as good as
-    /// none: the directory is then looked at.
+    /// Reads the record of a directory. Returns `None` for an unreadable one; the
+    /// command then reads the directory itself.
     pub(crate) fn read(directory: &Path) -> Option<Self> {
         let text = fs::read(path(directory)).ok()?;
         let file: RecordFile = serde_json::from_slice(&text).ok()?;
         file.into_record()
     }
 
-    /// Replaces the record of a directory, in one step.
+    /// Replaces the record of a directory atomically.
     pub(crate) fn write(&self, directory: &Path) -> Result<(), Problem> {
         let to = path(directory);
         let failed = |source| Problem::Io {
@@ -103,7 +102,7 @@ impl Record {
         Ok(())
     }
 
-    /// Forgets what a directory holds.
+    /// Removes the record of a directory.
     pub(crate) fn remove(directory: &Path) -> Result<(), Problem> {
         let path = path(directory);
         match fs::remove_file(&path) {
@@ -121,15 +120,15 @@ fn path(directory: &Path) -> PathBuf {
     directory.join(RESERVED).join(RECORD)
 }
 
-/// Held while a directory is changed or read as a whole, so that two commands
-/// do not do it at once. Goes with the process.
+/// A lock held while a command changes or reads a whole directory, so that two
+/// commands do not do so at once. Released when the process ends.
 #[derive(Debug)]
 pub(crate) struct DirectoryLock {
     _file: File,
 }
 
 impl DirectoryLock {
-    /// Makes the reserved directory if need be, and locks it.
+    /// Creates the reserved directory if necessary, and locks it.
     pub(crate) fn take(directory: &Path) -> Result<Self, Problem> {
         let reserved = directory.join(RESERVED);
         let failed = |source| Problem::Io {
@@ -143,7 +142,7 @@ impl DirectoryLock {
             }
             _ => {}
         }
-        // Not through a link: what we write belongs to this directory.
+        // Do not follow a link: we must write only in this directory.
         if !fs::symlink_metadata(&reserved).map_err(failed)?.is_dir() {
             return Err(Problem::NotADirectory(reserved));
         }
@@ -166,7 +165,7 @@ pub(crate) fn hide_from_git(reserved: &Path) -> std::io::Result<()> {
     }
 }
 
-/// Changes whenever the machine is started; `None` where that is not told.
+/// An id that changes with every boot; `None` on systems without one.
 fn this_boot() -> Option<String> {
     let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     Some(id.trim().to_owned())
@@ -273,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_is_not_understood_is_none() {
+    fn an_invalid_record_is_ignored() {
         let directory = tempfile::tempdir().unwrap();
         let _lock = DirectoryLock::take(directory.path()).unwrap();
         let record = Record::new(Path::new("/store"), Held::Snapshot(id(1)));

@@ -1,4 +1,4 @@
-//! The commands of `elevo review`: changes that somebody must decide on.
+//! The commands of `elevo review`, which list and decide held changes.
 
 mod decide;
 mod hunks;
@@ -16,16 +16,16 @@ use crate::merging::why;
 use crate::project::project_path;
 use crate::service::{self, Call, Table, pages, relative};
 
-/// Reviews: changes that somebody must decide on.
+/// Manage reviews: held changes that wait for a decision.
 #[derive(Debug, Args)]
 #[command(
     arg_required_else_help = true,
     disable_help_subcommand = true,
     after_help = "\
-What a merge cannot settle by itself is held, and all else lands. OURS is what
-the project has, THEIRS what the workspace has, BASE what both began with. What
-is decided is merged into the project as it is then; if that conflicts again, the
-review stays open, with what is to be decided now.
+A merge holds the conflicts that it cannot resolve and lands everything else.
+OURS is the project's version, THEIRS the workspace's version, BASE their common
+ancestor. A decision is merged into the current project; if it conflicts again,
+the review stays open with the new conflict.
 
 Examples:
   elevo review ls --project site
@@ -49,7 +49,7 @@ enum ReviewCommand {
     Reject(decide::Reject),
 }
 
-/// List reviews, the oldest first.
+/// List reviews, oldest first.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -57,15 +57,15 @@ Examples:
   elevo review ls --project site --all
   elevo review ls --json | jq -r .id")]
 struct Ls {
-    /// Only those of this project
+    /// Only reviews of this project
     #[arg(long, value_name = "NAME")]
     project: Option<String>,
 
-    /// Only those of this workspace
+    /// Only reviews of this workspace
     #[arg(long, value_name = "ID")]
     workspace: Option<String>,
 
-    /// Also those that are closed
+    /// List closed reviews too
     #[arg(long)]
     all: bool,
 }
@@ -111,14 +111,14 @@ fn ls(call: &mut Call, args: Ls) -> anyhow::Result<()> {
     match (call.output.is_json(), found) {
         (true, _) => Ok(()),
         (false, 0) => {
-            call.note("there are none");
+            call.note("there are no reviews");
             Ok(())
         }
         (false, _) => table.print(&mut call.output),
     }
 }
 
-/// A word for a state.
+/// The name of a state.
 fn state(state: api::ReviewState) -> &'static str {
     match state {
         api::ReviewState::Open => "open",
@@ -129,12 +129,12 @@ fn state(state: api::ReviewState) -> &'static str {
     }
 }
 
-/// Names of projects by their ids, each asked for once.
+/// Names of projects by id, each requested once.
 #[derive(Default)]
 struct Names(HashMap<String, String>);
 
 impl Names {
-    /// The id itself, if the project cannot be asked for.
+    /// Returns the name of a project, or its id if the request fails.
     fn of(&mut self, call: &Call, id: &str) -> String {
         if let Some(name) = self.0.get(id) {
             return name.clone();
@@ -146,7 +146,7 @@ impl Names {
     }
 }
 
-/// The path of a review, or of something of it.
+/// The path of a review, or of a resource below it.
 fn review_path<'a>(id: &'a str, below: &[&'a str]) -> Vec<&'a str> {
     [&["api", "v1", "reviews", id], below].concat()
 }

@@ -1,4 +1,4 @@
-//! Which snapshot a user means.
+//! Resolves the name of a snapshot that a user typed.
 //!
 //! ```text
 //! REV  = NAME [~[N]]...
@@ -13,17 +13,17 @@ use crate::session::wait;
 
 /// The reference that `commit` moves.
 pub(crate) const HEAD: &str = "head";
-/// What the names of tags begin with, as references.
+/// Prefix of the references of tags.
 pub(crate) const TAGS: &str = "tag/";
 
-/// Fewer digits than this are no id.
+/// Minimum digits of an abbreviated id.
 const MIN_DIGITS: usize = 6;
 const ALL_DIGITS: usize = 64;
-/// How many snapshots are named when the first digits fit several.
+/// Maximum number of candidates listed for an ambiguous id.
 const CANDIDATES: usize = 3;
 
-/// Finds the snapshot that `text` names. `here` is what the working directory
-/// is known to hold.
+/// Finds the snapshot that `text` names. `here` is the snapshot recorded for the
+/// working directory.
 pub(crate) fn resolve(
     repository: &Repository,
     here: Option<SnapshotId>,
@@ -42,7 +42,8 @@ pub(crate) fn resolve(
     Ok((id, snapshot))
 }
 
-/// Takes `~N` off the end; `None` if a number or the name is missing.
+/// Splits `~N` off the end. Returns `None` if the name is empty or a number is
+/// invalid.
 fn split(text: &str) -> Option<(&str, u64)> {
     let mut parts = text.split('~');
     let name = parts.next().filter(|name| !name.is_empty())?;
@@ -83,7 +84,7 @@ fn find(
     }
 }
 
-/// Where a reference points to.
+/// The snapshot that a reference points to.
 pub(crate) fn reference_at(
     repository: &Repository,
     name: &str,
@@ -92,7 +93,7 @@ pub(crate) fn reference_at(
     Ok(wait(store.reference(repository.tenant(), name))?)
 }
 
-/// Whether a text could be the start of an id, or all of it.
+/// Whether a text can be an id or the first digits of one.
 pub(crate) fn is_digits(text: &str) -> bool {
     let digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     (MIN_DIGITS..=ALL_DIGITS).contains(&text.len()) && text.bytes().all(digit)
@@ -121,7 +122,7 @@ fn by_digits(repository: &Repository, digits: &str) -> anyhow::Result<SnapshotId
     }
 }
 
-/// The last id before all those that begin with `digits`.
+/// The greatest id that is less than all ids that begin with `digits`.
 fn before_all(digits: &str) -> Option<SnapshotId> {
     let first: Hash = format!("{digits:0<ALL_DIGITS$}").parse().ok()?;
     let mut bytes = *first.as_bytes();
@@ -146,7 +147,7 @@ mod tests {
 
     use super::*;
 
-    /// A repository with so many snapshots, of which the ids are returned.
+    /// Returns a repository with `count` snapshots, and their ids.
     fn with_snapshots(count: usize) -> (Repository, Vec<SnapshotId>) {
         let store = Arc::new(MemoryStore::new());
         let repository = Repository::new(store, TenantId::LOCAL, 1 << 20);
@@ -175,8 +176,8 @@ mod tests {
     }
 
     #[test]
-    fn first_digits_find_a_snapshot_unless_several_begin_so() {
-        // So many that by chance some ids begin with the same six digits.
+    fn first_digits_find_a_snapshot_unless_they_are_ambiguous() {
+        // Enough that some ids begin with the same six digits by chance.
         let (repository, ids) = with_snapshots(20_000);
         let mut by_digits = HashMap::<_, Vec<_>>::new();
         for id in ids {
@@ -213,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn digits_are_looked_for_from_the_id_before_them() {
+    fn the_search_for_digits_starts_at_the_id_before_them() {
         let before = |digits| before_all(digits).map(|id| id.to_string());
         assert_eq!(before("000000"), None);
         let expected = format!("abcde{}", "f".repeat(59));

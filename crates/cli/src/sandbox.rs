@@ -15,23 +15,24 @@ use crate::service::{self, Call};
 
 pub(crate) use create::{Network, absolute};
 
-/// Sandboxes: containers that agents work in, each with its own workspace.
+/// Manage sandboxes: containers that agents work in, each with its own workspace.
 #[derive(Debug, Args)]
 #[command(
     arg_required_else_help = true,
     disable_help_subcommand = true,
     after_help = "\
 A sandbox is a hardened container with a workspace at /workspace: its own branch
-of a versioned file tree. It is removed when its time is over; work that was
-neither merged nor snapshotted is parked then, and `create --workspace` goes on
-with it. `elevo up` starts the server that these commands ask.
+of a versioned file tree. It is deleted when it expires; a workspace with
+changes that were neither merged nor snapshotted is then parked, and `create
+--workspace` continues in it. `elevo up` starts the server that these commands
+need.
 
 Examples:
   elevo template add python:3.11
   id=$(elevo sandbox create python:3.11)
   elevo exec \"$id\" -- python -c 'print(6 * 7)'
-  elevo sandbox fork \"$id\" -n 3              what is in it now, three times
-  elevo sandbox diff -p \"$id\"                what was changed in it
+  elevo sandbox fork \"$id\" -n 3              create three copies of it
+  elevo sandbox diff -p \"$id\"                print its changes as a patch
   elevo sandbox rm \"$id\""
 )]
 pub(crate) struct Sandbox {
@@ -41,7 +42,7 @@ pub(crate) struct Sandbox {
     command: SandboxCommand,
 }
 
-/// Each describes itself, in the file it is in.
+/// The commands of `elevo sandbox`, each defined in a module of its area.
 #[derive(Debug, Subcommand)]
 enum SandboxCommand {
     Create(Box<create::Create>),
@@ -78,12 +79,12 @@ pub(crate) fn run(sandbox: Sandbox) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// A word for a state.
+/// The name of a sandbox's state.
 fn state(sandbox: &SandboxShape) -> &'static str {
     elevo_core::SandboxState::from(sandbox.state).name()
 }
 
-/// Prints what became of a sandbox: all of it as JSON, else a line.
+/// Prints the changed sandbox: as JSON, or as a line with its id.
 fn print_done(call: &mut Call, sandbox: &SandboxShape, done: &str) -> anyhow::Result<()> {
     match call.output.is_json() {
         true => call.output.value(sandbox)?,

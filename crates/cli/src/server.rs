@@ -1,5 +1,4 @@
-//! The commands of `elevo server`: what the operator of a server does on its
-//! machine.
+//! The commands of `elevo server`, for the operator on the server's machine.
 
 mod backup;
 mod gc;
@@ -21,7 +20,7 @@ use crate::service::{self, Call};
     arg_required_else_help = true,
     disable_help_subcommand = true,
     after_help = "\
-These commands work on the machine of the server, for the user that runs it, and
+These commands work on the machine of the server, as the user that runs it. They
 need no key.
 
 Examples:
@@ -37,11 +36,11 @@ pub(crate) struct Server {
     command: ServerCommand,
 }
 
-/// Which server, and how the command prints.
+/// Options that name the server and the form of the output.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Common options")]
 pub(crate) struct At {
-    /// The data directory of the server
+    /// Data directory of the server
     #[arg(
         long,
         global = true,
@@ -61,7 +60,7 @@ pub(crate) struct At {
 }
 
 impl At {
-    /// Asks the server over its admin socket.
+    /// Runs a command with a client of the server's admin socket.
     fn ask(&self, work: impl FnOnce(&mut Call) -> anyhow::Result<()>) -> anyhow::Result<ExitCode> {
         let client = Client::admin(&Data::new(self.data.clone()))?;
         service::run_with(client, self.json, self.quiet, |call| {

@@ -1,4 +1,4 @@
-//! What every command that asks a server works with.
+//! Shared code of the commands that send requests to a server.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -15,7 +15,7 @@ use crate::errors::{Exit, Report};
 use crate::output::Output;
 use crate::state::reader_left;
 
-/// One call.
+/// A command that runs against a server.
 pub(crate) struct Call {
     pub(crate) client: Client,
     pub(crate) output: Output,
@@ -23,7 +23,7 @@ pub(crate) struct Call {
     runtime: Runtime,
 }
 
-/// How far something is: things and bytes.
+/// Progress of an operation: finished things and bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Done {
     pub(crate) things: AtomicU64,
@@ -38,7 +38,7 @@ pub(crate) fn run(
     run_with(reach.client()?, reach.json, reach.quiet, work)
 }
 
-/// Runs a command that asks over a given client.
+/// Runs a command with a given client.
 pub(crate) fn run_with(
     client: Client,
     json: bool,
@@ -55,7 +55,7 @@ pub(crate) fn run_with(
         call.output.finish()?;
         Ok(code)
     });
-    // A thread may still wait for input that nobody wants any more.
+    // Do not wait for threads: one may still block on reading input.
     call.runtime.shutdown_background();
     match result {
         Err(error) if reader_left(&error) => Ok(ExitCode::SUCCESS),
@@ -63,7 +63,8 @@ pub(crate) fn run_with(
     }
 }
 
-/// One that runs input, output and signals beside each other.
+/// Creates a runtime with two threads, so that input, output and signals run
+/// concurrently.
 fn runtime() -> std::io::Result<Runtime> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -72,22 +73,22 @@ fn runtime() -> std::io::Result<Runtime> {
 }
 
 impl Call {
-    /// Waits for an answer.
+    /// Waits for a response.
     pub(crate) fn wait<T>(&self, asking: impl Future<Output = T>) -> T {
         self.runtime.block_on(asking)
     }
 
-    /// Lets something go on by itself.
+    /// Runs a task in the background.
     pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         self.runtime.spawn(work);
     }
 
-    /// The same as `wait`, and shows that it takes time.
+    /// Like [`Self::wait`], with a progress bar.
     pub(crate) fn watch<T>(&self, doing: &'static str, asking: impl Future<Output = T>) -> T {
         self.watch_done(doing, "", &Done::default(), asking)
     }
 
-    /// The same, and shows how far it is.
+    /// Like [`Self::watch`], with the numbers of finished things and bytes.
     pub(crate) fn watch_done<T>(
         &self,
         doing: &'static str,
@@ -110,8 +111,8 @@ impl Call {
         bar::watch(self.quiet, watch, || self.wait(asking))
     }
 
-    /// Deletes things of one kind by their names, and prints what became of
-    /// each. Ends as [`each`](Self::each).
+    /// Deletes resources of one kind by name, and prints the result of each.
+    /// Returns the exit code of [`each`](Self::each).
     pub(crate) fn delete_all(
         &mut self,
         kind: &str,
@@ -121,7 +122,7 @@ impl Call {
         self.each(names, |call, name| call.delete(kind, name, done))
     }
 
-    /// Deletes one thing, and says so.
+    /// Deletes a resource and prints its name.
     pub(crate) fn delete(&mut self, kind: &str, name: &str, done: &str) -> anyhow::Result<()> {
         let path = ["api", "v1", kind, name];
         let request = self.client.request(Method::DELETE, &path);
@@ -136,8 +137,8 @@ impl Call {
         Ok(())
     }
 
-    /// Removes several things: one that cannot be removed is reported, and the
-    /// others are removed nevertheless. Ends with the code of the first error.
+    /// Calls `remove` for each name. Reports a failure and continues with the
+    /// others. Returns the exit code of the first error.
     pub(crate) fn each(
         &mut self,
         names: &[String],
@@ -157,7 +158,7 @@ impl Call {
         Ok(first.map_or(ExitCode::SUCCESS, Into::into))
     }
 
-    /// Reports one error of several; returns the code for it.
+    /// Reports one error of several. Returns its exit code.
     pub(crate) fn report(&mut self, error: anyhow::Error) -> anyhow::Result<Exit> {
         // Earlier output must appear before the error.
         self.output.finish()?;
@@ -166,7 +167,7 @@ impl Call {
         Ok(report.exit)
     }
 
-    /// Says something that is no result, to a person.
+    /// Prints a note to standard error, unless the output is quiet or JSON.
     pub(crate) fn note(&self, text: &str) {
         if !self.quiet && !self.output.is_json() {
             note(text);
@@ -174,20 +175,20 @@ impl Call {
     }
 }
 
-/// Says which of several things an error is about.
+/// The context of an error that prevented a deletion.
 pub(crate) fn not_removed(name: &str) -> String {
-    format!("cannot remove `{}`", crate::format::first_line(name))
+    format!("cannot delete `{}`", crate::format::first_line(name))
 }
 
-/// Says something on standard error.
+/// Prints a note to standard error.
 pub(crate) fn note(text: &str) {
     let style = anstyle::AnsiColor::Cyan.on_default().bold();
     let mut out = anstream::stderr().lock();
-    // There is nobody to tell if this fails.
+    // If standard error is closed, there is nowhere to report it.
     let _ = writeln!(out, "{style}note{style:#}: {text}");
 }
 
-/// A line of a description.
+/// Prints a line of a description: a name and a value.
 pub(crate) fn field(call: &mut Call, name: &str, value: &str) -> anyhow::Result<()> {
     let name = call
         .output
@@ -196,8 +197,8 @@ pub(crate) fn field(call: &mut Call, name: &str, value: &str) -> anyhow::Result<
     Ok(call.output.line([&name, value.as_bytes()].concat())?)
 }
 
-/// Asks for one page after the other; tells how many things were on them.
-/// `take` says how many are on one, and where the next begins.
+/// Requests all pages of a list. Returns the number of items. `take` handles a
+/// page and returns its number of items and the cursor of the next page.
 pub(crate) fn pages<T: DeserializeOwned>(
     call: &mut Call,
     path: &[&str],
@@ -222,17 +223,17 @@ pub(crate) fn pages<T: DeserializeOwned>(
     }
 }
 
-/// Things that are asked for together.
+/// Items per page.
 const PAGE: u32 = 100;
 
-/// Rows with columns that are as wide as they need be.
+/// A table whose columns are as wide as their widest cell.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    /// With a heading.
+    /// Creates a table with a heading.
     pub(crate) fn new(heading: &[&str]) -> Self {
         let heading = heading.iter().map(|text| (*text).to_owned()).collect();
         Self {
@@ -240,13 +241,13 @@ impl Table {
         }
     }
 
-    /// Text of others is made harmless.
+    /// Adds a row. Makes untrusted text safe to print.
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         let clean = |cell: String| crate::format::first_line(&cell).into_owned();
         self.rows.push(cells.into_iter().map(clean).collect());
     }
 
-    /// Prints it; the heading and the first column stand out.
+    /// Prints the table, with the heading and the first column in bold.
     pub(crate) fn print(&self, output: &mut Output) -> anyhow::Result<()> {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or_default();
         let width = |column: usize| {
@@ -273,7 +274,7 @@ impl Table {
     }
 }
 
-/// A time of the API in a few words: `12 minutes ago`, `in 3 hours`.
+/// A time of the API relative to now: `12 minutes ago`, `in 3 hours`.
 pub(crate) fn relative(time: &str) -> String {
     let Ok(time) = time.parse::<jiff::Timestamp>() else {
         return time.to_owned();
@@ -297,7 +298,7 @@ fn duration(seconds: u64) -> String {
     format!("{number} {unit}{plural}")
 }
 
-/// `KEY=VALUE`, as clap reads it.
+/// Parses `NAME=VALUE` for clap.
 pub(crate) fn variable(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.into(), value.into())),
@@ -310,7 +311,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_told_in_a_few_words() {
+    fn times_are_relative_to_now() {
         for (seconds, text) in [
             (1, "1 second"),
             (119, "119 seconds"),

@@ -1,5 +1,5 @@
-//! What every command of `elevo state` works with: its options, where it is
-//! called, the store, and the way out.
+//! Shared code of the commands of `elevo state` and `elevo ws`: options, current
+//! directory, store and output.
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -22,13 +22,13 @@ use crate::record::{RESERVED, Record};
 use crate::revision;
 use crate::ws::places;
 
-/// One call of the command line.
+/// A command that runs on a store.
 pub(crate) struct Session {
     pub(crate) global: Global,
     pub(crate) output: Output,
     /// The current directory.
     here: PathBuf,
-    /// The command, for whoever finds the store busy.
+    /// Name of the command, shown to other processes that find the store busy.
     command: &'static str,
     author: String,
     input: Box<dyn Read + Send>,
@@ -36,22 +36,22 @@ pub(crate) struct Session {
     held: Option<Arc<Held>>,
 }
 
-/// A store, and the working directory it was found from.
+/// A store, and the directory it was found from.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     pub(crate) store: PathBuf,
     pub(crate) around: Around,
 }
 
-/// The nearest directory that decides what a command works on.
+/// The nearest directory that determines the store of a command.
 #[derive(Clone, Debug)]
 pub(crate) enum Around {
     /// A directory with a store or a checkout in it.
     Working(PathBuf),
-    /// A directory of workspaces. A working directory further up is not meant:
-    /// the files in a workspace are not its files.
+    /// A directory of workspaces. A working directory further up does not
+    /// count, because files in a workspace do not belong to it.
     Workspace(Inside),
-    /// There is neither.
+    /// Neither of them.
     Nothing,
 }
 
@@ -77,12 +77,12 @@ impl Around {
 }
 
 impl Place {
-    /// What the working directory is known to hold.
+    /// The snapshot recorded for the working directory.
     pub(crate) fn here(&self) -> Option<SnapshotId> {
         Record::read(self.around.working()?)?.snapshot()
     }
 
-    /// The working directory around the current one.
+    /// The working directory that contains the current directory.
     pub(crate) fn working(&self) -> Result<&Path, Problem> {
         match &self.around {
             Around::Working(working) => Ok(working),
@@ -91,21 +91,21 @@ impl Place {
         }
     }
 
-    /// Whether the store is that of a server, whose catalog names its roots.
+    /// Whether the store belongs to a server, whose catalog has its roots.
     pub(crate) fn is_of_server(&self) -> Result<bool, OpenError> {
         let beside = self.store.with_file_name("catalog.db");
         Ok(beside.is_file() || server_stamp(&self.store)?.is_some())
     }
 }
 
-/// A store that is open to read.
+/// A store that is open for reading.
 pub(crate) struct View {
     pub(crate) repository: Repository,
     here: Option<SnapshotId>,
 }
 
 impl View {
-    /// The snapshot a user means.
+    /// Resolves the name of a snapshot.
     pub(crate) fn resolve(&self, text: &str) -> anyhow::Result<(SnapshotId, Snapshot)> {
         revision::resolve(&self.repository, self.here, text)
     }
@@ -125,28 +125,28 @@ impl Session {
         }
     }
 
-    /// Who makes a snapshot, if nobody was named.
+    /// Default author of snapshots.
     pub(crate) fn author(&self) -> &str {
         &self.author
     }
 
-    /// Standard input, for one who reads all of it.
+    /// Takes the caller's standard input; a second call returns an empty one.
     pub(crate) fn take_input(&mut self) -> Box<dyn Read + Send> {
         std::mem::replace(&mut self.input, Box::new(io::empty()))
     }
 
-    /// What this process holds open, if it is this store.
+    /// The open store, if this process is the server that holds it.
     pub(crate) fn held(&self, place: &Place) -> Option<&Arc<Held>> {
         let held = self.held.as_ref();
         held.filter(|held| held.path == place.store)
     }
 
-    /// Whether nobody sees how far something is.
+    /// Whether progress bars are off.
     pub(crate) fn hides_progress(&self) -> bool {
         self.global.quiet || self.notes.is_elsewhere()
     }
 
-    /// A directory given on the command line; it must be there.
+    /// Resolves a directory argument, which must exist.
     pub(crate) fn directory(&self, path: &Path) -> Result<PathBuf, Problem> {
         let path = self.here.join(path);
         match path.canonicalize() {
@@ -161,21 +161,21 @@ impl Session {
         }
     }
 
-    /// A path given on the command line, where nothing need be yet.
+    /// Resolves a path argument, which need not exist.
     pub(crate) fn path(&self, path: &Path) -> PathBuf {
         self.here.join(path)
     }
 
-    /// Where a new store goes if nothing else is said.
+    /// The caller's current directory.
     pub(crate) fn here(&self) -> &Path {
         &self.here
     }
 
-    /// Where a new store goes: into a directory that was given, where the
-    /// options say, or into the current directory; what is above it is made.
+    /// Path of a new store: in the given directory, at `--store`, or in the
+    /// current directory. Creates its parent directories.
     ///
-    /// Inside a workspace the directory has to be given: a store there goes
-    /// with the workspace.
+    /// Inside a workspace the directory must be given, because a store there is
+    /// deleted with the workspace.
     pub(crate) fn new_store(&self, directory: Option<&Path>) -> Result<PathBuf, Problem> {
         let path = match (directory, &self.global.store) {
             (Some(directory), _) => store_in(&self.path(directory)),
@@ -195,20 +195,20 @@ impl Session {
         Ok(path)
     }
 
-    /// The store: the one that was named, else that of `directory` if it has
-    /// one, else the one found from the current directory upwards.
+    /// Finds the store: the named one, or that of `directory` if it has one, or
+    /// the nearest from the current directory upwards.
     pub(crate) fn place(&self, directory: Option<&Path>) -> Result<Place, Problem> {
         find_place(&self.global, &self.here, directory)
     }
 
-    /// The store of `elevo ws`: the same, and inside a workspace the one that
-    /// the workspace belongs to.
+    /// Finds the store for `elevo ws`: like [`Self::place`], but inside a
+    /// workspace the store that the workspace belongs to.
     pub(crate) fn workspace_place(&self) -> Result<Place, Problem> {
         find_workspace_place(&self.global, &self.here)
     }
 
-    /// Where a command works that takes a whole working directory: the one
-    /// given, or the one around the current directory.
+    /// Finds the store and the working directory for a command on a whole
+    /// working directory: the given one, or the one around the current directory.
     pub(crate) fn working_place(&self, given: Option<&Path>) -> Result<(Place, PathBuf), Problem> {
         let Some(given) = given else {
             let place = self.place(None)?;
@@ -225,12 +225,12 @@ impl Session {
         }
     }
 
-    /// Opens the store to read, beside a writer if there is one.
+    /// Opens the store for reading, also while another process writes to it.
     pub(crate) fn view(&self) -> anyhow::Result<View> {
         self.view_of(&self.place(None)?)
     }
 
-    /// The same for a store that has been found.
+    /// Like [`Self::view`], for a store that was already found.
     pub(crate) fn view_of(&self, place: &Place) -> anyhow::Result<View> {
         let repository = match self.held(place) {
             Some(held) => repository(held.store.clone()),
@@ -245,7 +245,7 @@ impl Session {
         })
     }
 
-    /// Opens the store itself to read, without a cache over it.
+    /// Opens the store itself for reading, without a cache.
     pub(crate) fn read_local(&self, place: &Place) -> Result<Arc<LocalStore>, OpenError> {
         if let Some(held) = self.held(place) {
             return Ok(held.store.clone());
@@ -254,7 +254,7 @@ impl Session {
         Ok(Arc::new(store))
     }
 
-    /// Opens a store to write; waits a little for another writer.
+    /// Opens a store for writing. Waits for another writer, up to `--wait`.
     pub(crate) fn write(&self, place: &Place) -> Result<Repository, OpenError> {
         if let Some(held) = self.held(place) {
             return Ok(repository(held.store.clone()));
@@ -263,7 +263,7 @@ impl Session {
         Ok(repository(Arc::new(store)))
     }
 
-    /// How stores are opened.
+    /// The options to open a store with.
     pub(crate) fn options(&self) -> Options {
         let since = format::local(format::now());
         let holder = format!(
@@ -279,14 +279,14 @@ impl Session {
         }
     }
 
-    /// How many threads work on files.
+    /// Number of threads that read and write files.
     pub(crate) fn threads(&self) -> usize {
         let all = std::thread::available_parallelism();
         let threads = self.global.threads.map(Ok).unwrap_or(all);
         threads.map_or(1, usize::from)
     }
 
-    /// Reports one error of several; returns the code for it.
+    /// Reports one error of several. Returns its exit code.
     pub(crate) fn report(&mut self, error: &anyhow::Error) -> anyhow::Result<Exit> {
         // Earlier output must appear before the error.
         self.output.finish()?;
@@ -295,7 +295,7 @@ impl Session {
         Ok(report.exit)
     }
 
-    /// Asks on the terminal; `None` if there is none.
+    /// Asks on the terminal. Returns `None` without a terminal.
     pub(crate) fn ask(&self, question: &str) -> io::Result<Option<bool>> {
         match self.global.json || self.notes.is_elsewhere() {
             true => Ok(None),
@@ -303,7 +303,7 @@ impl Session {
         }
     }
 
-    /// Says something that is no result, to a person.
+    /// Prints a note to the caller, unless the output is quiet or JSON.
     pub(crate) fn note(&self, text: &str) {
         if !self.global.quiet && !self.global.json {
             let style = anstyle::AnsiColor::Cyan.on_default().bold();
@@ -345,7 +345,7 @@ fn find_workspace_place(global: &Global, here: &Path) -> Result<Place, Problem> 
     }
 }
 
-/// The store that a command of `elevo state` would use.
+/// Finds the store of a command of `elevo state`.
 pub(crate) fn find_store(
     global: &Global,
     here: &Path,
@@ -355,12 +355,13 @@ pub(crate) fn find_store(
     Ok(find_place(global, here, directory.as_deref())?.store)
 }
 
-/// The store that a command of `elevo ws` would use.
+/// Finds the store of a command of `elevo ws`.
 pub(crate) fn find_workspace_store(global: &Global, here: &Path) -> Result<PathBuf, Problem> {
     Ok(find_workspace_place(global, here)?.store)
 }
 
-/// Waits for a call into the libraries. The local store never suspends.
+/// Runs an async call of the libraries to its end. The local store never
+/// suspends.
 pub(crate) fn wait<T>(call: impl Future<Output = T>) -> T {
     futures::executor::block_on(call)
 }
@@ -370,7 +371,7 @@ pub(crate) fn left_out() -> Vec<Name> {
     vec![Name::reserved()]
 }
 
-/// `user@host`, for whom nobody has named.
+/// `user@host`, the default author.
 pub(crate) fn user() -> String {
     let named = ["USER", "LOGNAME"]
         .into_iter()
@@ -384,7 +385,7 @@ fn repository(store: Arc<dyn Store>) -> Repository {
     Repository::new(store, TenantId::LOCAL, DEFAULT_CACHE_BYTES)
 }
 
-/// Where `init` makes the store of a directory.
+/// Path of the store that `init` creates in a directory.
 pub(crate) fn store_in(directory: &Path) -> PathBuf {
     directory.join(RESERVED).join("store")
 }
@@ -412,7 +413,7 @@ fn store_of(working: &Path) -> Result<PathBuf, Problem> {
     }
 }
 
-/// A store may be named by the directory it was made in.
+/// The store at a path, or in the directory at that path.
 fn named_store(path: &Path) -> PathBuf {
     let inside = store_in(path);
     let path = if inside.is_dir() { inside } else { path.into() };

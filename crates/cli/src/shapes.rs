@@ -26,7 +26,7 @@ impl PathShape {
     }
 }
 
-/// Bytes as text, and exactly if that loses something.
+/// Bytes as text, and as base64 if they are not UTF-8.
 pub(crate) fn text(bytes: &[u8]) -> (String, Option<String>) {
     match std::str::from_utf8(bytes) {
         Ok(text) => (text.to_owned(), None),
@@ -41,7 +41,7 @@ pub(crate) fn base64(bytes: &[u8]) -> String {
     BASE64_STANDARD.encode(bytes)
 }
 
-/// One snapshot.
+/// A snapshot.
 #[derive(Debug, Serialize)]
 pub(crate) struct SnapshotShape<'a> {
     pub(crate) snapshot: String,
@@ -75,7 +75,7 @@ impl<'a> SnapshotShape<'a> {
     }
 }
 
-/// What a path stands for on one side of a change.
+/// The entry at a path on one side of a change.
 #[derive(Debug, Serialize)]
 pub(crate) struct EntryShape {
     kind: &'static str,

@@ -1,4 +1,4 @@
-//! `elevo shell`: a terminal in a sandbox, in this one.
+//! `elevo shell`: connects this terminal to one in a sandbox.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -18,12 +18,13 @@ use crate::errors::Problem;
 use crate::exec::{need_terminal, read_ahead};
 use crate::service::{self, Call, variable};
 
-/// Open a terminal in a sandbox, and end as its shell does.
+/// Open a terminal in a sandbox, and exit with the code of its shell.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Everything typed goes to the shell there, Ctrl-C included. If the connection
-breaks or the server is restarted, the terminal goes on where it broke off;
-while it is away, Ctrl-C leaves. Ends with 125 if elevo itself fails.
+All input goes to the shell in the sandbox, including Ctrl-C. If the connection
+is lost or the server restarts, the terminal continues where it stopped; while
+it is disconnected, Ctrl-C closes it. The exit code is 125 if elevo itself
+fails.
 
 Examples:
   elevo shell \"$id\"
@@ -32,15 +33,15 @@ pub(crate) struct Shell {
     /// The sandbox
     sandbox: String,
 
-    /// The program in it; bash if there is one, else sh
+    /// Program to run; by default bash if the sandbox has it, otherwise sh
     #[arg(long, value_name = "PATH")]
     shell: Option<String>,
 
-    /// Where it starts; /workspace by default
+    /// Working directory of the shell; /workspace by default
     #[arg(long, value_name = "PATH")]
     cwd: Option<String>,
 
-    /// A variable for it; can be repeated
+    /// Environment variable for the shell; can be repeated
     #[arg(long = "env", short, value_name = "NAME=VALUE", value_parser = variable)]
     envs: Vec<(String, String)>,
 
@@ -48,11 +49,11 @@ pub(crate) struct Shell {
     pub(crate) reach: Reach,
 }
 
-/// A sign of life is sent so often.
+/// Interval of keep-alives.
 const PING: Duration = Duration::from_secs(25);
-/// How long a terminal that was left may take to close.
+/// Maximum time to close the terminal when the user leaves.
 const CLOSING: Duration = Duration::from_secs(3);
-/// What Ctrl-C is in raw mode.
+/// The byte that Ctrl-C sends in raw mode.
 const CTRL_C: u8 = 3;
 
 pub(crate) fn run(args: Shell) -> anyhow::Result<ExitCode> {
@@ -94,18 +95,20 @@ fn open(call: &Call, sandbox: &str, wish: &CreatePty) -> anyhow::Result<i32> {
     let ended = call.wait(seat.serve(&mut terminal));
     drop(raw);
     if matches!(ended, Err(ref error) if error.is::<Left>()) {
-        // Nobody comes back to it; if this fails, it is closed after a while.
+        // The terminal is not used again. If this fails, the server closes it
+        // after a while.
         let _ = call.wait(async { timeout(CLOSING, terminal.close()).await });
     }
     ended
 }
 
-/// Whoever sits here was asked to go, or wants to.
+/// The user left the terminal, or this process was asked to end.
 #[derive(Debug, thiserror::Error)]
-#[error("the terminal was left")]
+#[error("the terminal was closed")]
 struct Left;
 
-/// Signals for us while a terminal is open. Ctrl-C is none of them.
+/// Signals handled while a terminal is open. In raw mode Ctrl-C is input, not a
+/// signal.
 struct Signals {
     resized: Signal,
     terminate: Signal,
@@ -122,20 +125,20 @@ impl Signals {
     }
 }
 
-/// Somebody in front of a terminal.
+/// The local side of a terminal: its input, its signals and its size.
 struct Seat {
     keys: Keys,
-    /// What is typed; none once that has ended.
+    /// Keyboard input; `None` once it has ended.
     typed: Option<mpsc::Receiver<io::Result<Bytes>>>,
-    /// What was typed and is not sent yet.
+    /// Input that is not sent yet.
     pending: Option<Bytes>,
     signals: Signals,
-    /// A size that is not told yet.
+    /// A new window size that is not sent yet.
     resize: Option<(u16, u16)>,
 }
 
 impl Seat {
-    /// Until the shell ends; its exit code.
+    /// Runs until the shell ends. Returns its exit code.
     async fn serve(&mut self, terminal: &mut Terminal) -> anyhow::Result<i32> {
         let mut ticks = interval(PING);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -176,9 +179,11 @@ impl Seat {
         Ok(())
     }
 
-    /// Connects again, unless somebody has enough of it.
+    /// Reconnects, unless the user presses Ctrl-C.
     async fn come_back(&mut self, terminal: &mut Terminal) -> anyhow::Result<()> {
-        block_in_place(|| show(b"\r\n[connection lost, coming back; Ctrl-C leaves]\r\n"))?;
+        block_in_place(|| {
+            show(b"\r\n[connection lost, reconnecting; Ctrl-C closes the terminal]\r\n")
+        })?;
         let connecting = terminal.connect();
         let leaving = async {
             while let Some(typed) = next(&mut self.typed).await {
@@ -199,9 +204,10 @@ impl Seat {
     }
 }
 
-/// A terminal that is not there any more has ended while nobody was connected.
+/// Adds context to a failed reconnect: the terminal may have ended in the
+/// meantime.
 fn ended(error: ClientError) -> anyhow::Error {
-    anyhow::Error::new(error).context("the terminal could not be had again")
+    anyhow::Error::new(error).context("cannot reconnect to the terminal")
 }
 
 async fn next(typed: &mut Option<mpsc::Receiver<io::Result<Bytes>>>) -> Option<io::Result<Bytes>> {
@@ -227,7 +233,7 @@ fn window() -> (u16, u16) {
     }
 }
 
-/// This terminal, passing everything on; as it was before when this goes.
+/// This terminal in raw mode; dropping it restores the previous mode.
 struct Raw(Termios);
 
 impl Raw {

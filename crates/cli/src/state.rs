@@ -35,7 +35,8 @@ use crate::errors::Problem;
 use crate::output::OutputError;
 use crate::session::{Session, find_store};
 
-/// Runs a command here, unless it writes to a store that a server holds.
+/// Runs a command in this process, or in the server if it writes to a store that
+/// a server holds.
 pub(crate) fn run(state: State) -> anyhow::Result<ExitCode> {
     let caller = Caller::local()?;
     if state.writes() {
@@ -47,7 +48,7 @@ pub(crate) fn run(state: State) -> anyhow::Result<ExitCode> {
     run_for(state, caller)
 }
 
-/// Runs a command for somebody.
+/// Runs a command for a caller.
 pub(crate) fn run_for(state: State, caller: Caller) -> anyhow::Result<ExitCode> {
     let mut session = Session::new(state.global, name(&state.command), caller);
     let result = match is_list(&state.command) && session.output.is_to_file() {
@@ -59,20 +60,20 @@ pub(crate) fn run_for(state: State, caller: Caller) -> anyhow::Result<ExitCode> 
         Ok(code)
     });
     match result {
-        // `elevo state log | head`: done, as far as anybody wants to know.
+        // `elevo state log | head` closes the pipe: not an error.
         Err(error) if reader_left(&error) => Ok(ExitCode::SUCCESS),
         other => other,
     }
 }
 
-/// Whether a command prints as it goes. The others show progress themselves,
-/// or take no time.
+/// Whether a command prints results as it runs. The others show progress
+/// themselves, or are fast.
 const fn is_list(command: &StateCommand) -> bool {
     use StateCommand::{Cat, Diff, Log, Ls};
     matches!(command, Log(_) | Diff(_) | Cat(_) | Ls(_))
 }
 
-/// Shows progress on the terminal while the output goes elsewhere.
+/// Shows progress on the terminal while the output goes to a file.
 fn watched(session: &mut Session, command: StateCommand) -> anyhow::Result<ExitCode> {
     let written = session.output.written();
     let watch = Watch {
@@ -134,8 +135,8 @@ pub(crate) fn reader_left(error: &anyhow::Error) -> bool {
     output.is_some_and(OutputError::reader_left)
 }
 
-/// A path within a snapshot as a user types it: `./` in front and slashes at
-/// the end do not count, and `.` is the root.
+/// Parses a path within a snapshot. Ignores `./` in front and slashes at the
+/// end; `.` is the root.
 fn tree_path(text: &std::ffi::OsStr) -> Result<TreePath, Problem> {
     let mut path = text.as_encoded_bytes();
     while let Some(rest) = path.strip_prefix(b"./") {

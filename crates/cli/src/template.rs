@@ -1,4 +1,4 @@
-//! The commands of `elevo template`: images that sandboxes start from.
+//! The commands of `elevo template`.
 
 use std::collections::HashMap;
 use std::process::ExitCode;
@@ -13,7 +13,7 @@ use crate::client::{ClientError, Events, Reach};
 use crate::format;
 use crate::service::{self, Call, Done, Table, relative};
 
-/// Templates: images that sandboxes start from.
+/// Manage templates: images that sandboxes start from.
 #[derive(Debug, Args)]
 #[command(
     arg_required_else_help = true,
@@ -51,10 +51,10 @@ Examples:
     },
 }
 
-/// Add an image as a template, pulled if the engine does not have it.
+/// Add an image as a template; pulls it if the engine does not have it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Any image that has /bin/sh will do.
+The image must have /bin/sh.
 
 Examples:
   elevo template add python:3.11
@@ -64,15 +64,15 @@ struct Add {
     /// The image
     image: String,
 
-    /// What the template is called; as the image by default
+    /// Name of the template; by default that of the image
     #[arg(long)]
     name: Option<String>,
 
-    /// What it is for
+    /// Description of the template
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
 
-    /// A word to find it by; can be repeated
+    /// Tag of the template; can be repeated
     #[arg(long = "tag", value_name = "WORD")]
     tags: Vec<String>,
 
@@ -124,7 +124,7 @@ fn ls(call: &mut Call) -> anyhow::Result<()> {
     }
     match (call.output.is_json(), list.items.is_empty()) {
         (true, _) => {}
-        (false, true) => call.note("there are none; `elevo template add IMAGE` adds one"),
+        (false, true) => call.note("there are no templates; `elevo template add IMAGE` adds one"),
         (false, false) => table.print(&mut call.output)?,
     }
     Ok(())
@@ -151,7 +151,7 @@ fn add(call: &mut Call, args: Add) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Layers that are counted; an image has at most 127.
+/// Maximum number of layers counted; an image has at most 127.
 const LAYERS: usize = 1000;
 
 async fn pull(
@@ -178,5 +178,5 @@ async fn pull(
             api::PullEvent::Error { error } => return Err(ClientError::Refused(Box::new(error))),
         }
     }
-    Err(ClientError::Stream("a pull without an end"))
+    Err(ClientError::Stream("a pull that ended without a result"))
 }

@@ -1,4 +1,4 @@
-//! `elevo up`: the server in this process, with everything it needs made on
+//! `elevo up`: runs the server in this process, and creates everything it needs on
 //! the first start.
 
 mod log;
@@ -26,22 +26,21 @@ use crate::output::{Output, STRONG};
 use crate::sandbox::Network;
 use crate::service::note;
 
-/// Start the server here, and run it until Ctrl-C.
+/// Start the server on this machine and run it until Ctrl-C.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The first start makes the data directory, a tenant, and the owner's key in
-DIR/owner.key, by which the other commands on this machine ask the server. They
-find it through DIR/server.json. Ctrl-C or SIGTERM ends it once requests are
-answered; sandboxes and what runs in them go on, and are there at the next
-start. A second Ctrl-C ends it at once.
+The first start creates the data directory, a tenant, and the owner's key in
+DIR/owner.key, which the other commands on this machine use. They find the
+server through DIR/server.json. Ctrl-C or SIGTERM stops the server once it has
+responded to all requests; sandboxes and their commands keep running, and the
+next start finds them. A second Ctrl-C stops the server at once.
 
-A start is refused if the catalog, the store and the workspaces do not belong
-together: one of them is missing, an older copy, or of another server. --adopt
-goes on with what is there.
+The server does not start if the catalog, the store and the workspaces do not
+belong together: one of them is missing, is an older copy, or is of another
+server. With --adopt it starts with the existing data.
 
-Settings come from the options here, else from the environment (DATA_DIR,
-API_PORT …), else from the file of --config; `workspace-server --help` lists
-them.
+Options override the environment (DATA_DIR, API_PORT …), and the environment
+overrides the file of --config; `workspace-server --help` lists all settings.
 
 Examples:
   elevo up
@@ -50,7 +49,7 @@ Examples:
   elevo up --config /etc/elevo.toml --log-stderr
   elevo up --data /srv/elevo --adopt")]
 pub(crate) struct Up {
-    /// Where everything is kept; /var/lib/elevo for root, else
+    /// Data directory; by default /var/lib/elevo for root, otherwise
     /// $XDG_DATA_HOME/elevo or ~/.local/share/elevo
     #[arg(long, value_name = "DIR", env = "ELEVO_DATA", hide_env_values = true)]
     data: Option<PathBuf>,
@@ -67,11 +66,11 @@ pub(crate) struct Up {
     #[arg(long, value_name = "URL")]
     docker_host: Option<String>,
 
-    /// Settings, a TOML file
+    /// TOML file with settings
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// What sandboxes reach if they don't say [default: internet]
+    /// Default network access of sandboxes [default: internet]
     #[arg(long)]
     network: Option<Network>,
 
@@ -110,7 +109,7 @@ pub(crate) fn run(args: &Up) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
-    // Before anything is created: a start that is refused leaves no trace.
+    // Before anything is created: a start that is rejected changes nothing.
     let store = runtime.block_on(Server::open_store(&config))?;
     let traces = Traces::begin(config.traces.as_ref(), runtime.handle())?;
     let file = (!args.log_stderr).then(|| data.log());
@@ -123,8 +122,8 @@ pub(crate) fn run(args: &Up) -> anyhow::Result<ExitCode> {
     served.map(|()| ExitCode::SUCCESS)
 }
 
-/// Starts this program anew without variables that stand for options of
-/// callers: theirs count, not ours. Returns only if that fails.
+/// Executes this program again without the environment variables of options, so
+/// that they do not apply to the commands of callers. Returns only on a failure.
 fn again() -> Problem {
     let failed = |source| Problem::Io {
         action: "start",
@@ -143,7 +142,7 @@ fn again() -> Problem {
     failed(command.exec())
 }
 
-/// Settings: of the file, then the environment, then the options.
+/// Reads the settings: options override the environment, which overrides the file.
 fn settings(args: &Up) -> anyhow::Result<Config> {
     let file = match &args.config {
         Some(path) => Some(fs::read_to_string(path).map_err(|source| Problem::Io {
@@ -230,9 +229,9 @@ async fn serve(
     };
     drop((announced, door));
     if ended.is_ok() {
-        tracing::info!("ending; sandboxes go on");
+        tracing::info!("stopping; sandboxes keep running");
         if !json {
-            note("ending; sandboxes go on. Ctrl-C again ends at once");
+            note("stopping; sandboxes keep running. Ctrl-C again stops at once");
         }
     }
     tokio::select! {
@@ -242,7 +241,8 @@ async fn serve(
     ended
 }
 
-/// Makes sure that the owner's key is there and good; whether it is new.
+/// Creates the owner's key if there is none or it is invalid. Returns whether it
+/// is new.
 async fn ensure_key(server: &Server, data: &Data, running: &Running) -> anyhow::Result<bool> {
     if let Some(key) = data.owner_key()
         && !is_void(&key, running).await
@@ -250,14 +250,14 @@ async fn ensure_key(server: &Server, data: &Data, running: &Running) -> anyhow::
         return Ok(false);
     }
     let app = server.app();
-    let tenant = app.first_tenant().await.context("cannot make a tenant")?;
+    let tenant = app.first_tenant().await.context("cannot create a tenant")?;
     let secret = app.create_owner_key(tenant, "owner").await;
-    let secret = secret.context("cannot make the owner's key")?;
+    let secret = secret.context("cannot create the owner's key")?;
     data.write_owner_key(&secret)?;
     Ok(true)
 }
 
-/// Whether a key is no longer known: the catalog may be another than it was.
+/// Whether the server rejects a key: the catalog may have been replaced.
 async fn is_void(key: &str, running: &Running) -> bool {
     let Ok(client) = Client::local(running, Some(key)) else {
         return false;
@@ -267,7 +267,7 @@ async fn is_void(key: &str, running: &Running) -> bool {
     answer.is_err_and(|error| error.code() == Some(ErrorCode::Unauthorized))
 }
 
-/// Says where it is, and what to try.
+/// Prints the address of the server, and commands to try.
 fn greet(data: &Data, running: &Running, is_new: bool, json: bool) -> anyhow::Result<()> {
     let mut output = Output::new(json);
     let (url, key) = (running.url(), data.owner_key_path());
@@ -288,7 +288,8 @@ fn greet(data: &Data, running: &Running, is_new: bool, json: bool) -> anyhow::Re
         output.line(format!("The owner's key was written to {}", key.display()))?;
     }
     let key = key.display();
-    output.line("Commands of this user on this machine find both. Elsewhere, for example:")?;
+    output
+        .line("Commands of this user on this machine find both. For other clients, for example:")?;
     output.line(format!(
         "  curl -H \"Authorization: Bearer $(cat {key})\" {url}/api/v1/sandboxes"
     ))?;

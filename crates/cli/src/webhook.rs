@@ -1,4 +1,4 @@
-//! The commands of `elevo webhook`: who is told of events by HTTP.
+//! The commands of `elevo webhook`.
 
 use std::process::ExitCode;
 
@@ -10,7 +10,7 @@ use crate::client::Reach;
 use crate::format::harmless;
 use crate::service::{self, Call, Table, relative};
 
-/// Webhooks: programs that are told of events by HTTP.
+/// Manage webhooks, which deliver events by HTTP.
 #[derive(Debug, Args)]
 #[command(
     arg_required_else_help = true,
@@ -40,12 +40,12 @@ Examples:
   elevo webhook ls
   elevo webhook ls --json | jq -r .url")]
     Ls,
-    /// Remove webhooks, with what they were still to be told
+    /// Delete webhooks with their pending deliveries
     #[command(after_help = "\
 Examples:
   elevo webhook rm wh-…")]
     Rm {
-        /// The webhooks' ids
+        /// Ids of the webhooks
         #[arg(required = true, value_name = "ID")]
         ids: Vec<String>,
     },
@@ -55,50 +55,51 @@ Examples:
 Examples:
   elevo webhook replay wh-… 4711")]
     Replay {
-        /// The webhook's id
+        /// Id of the webhook
         id: String,
-        /// The event's number
+        /// Number of the event
         event: u64,
     },
 }
 
-/// Have events sent to an address, from now on.
+/// Add a webhook, which gets all events from now on.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Bodies are signed by HMAC-SHA256 with the secret, in X-Webhook-Signature.
-Addresses that are not public are refused, unless the server is set to allow them.
+Bodies are signed with HMAC-SHA256 and the secret, in X-Webhook-Signature.
+Addresses that are not public are rejected, unless the server's settings allow
+them.
 
 Examples:
   elevo webhook add https://example.com/elevo --secret-file hook.key
   elevo webhook add https://example.com/reviews --event review.opened --event review.closed")]
 struct Add {
-    /// Where to
+    /// URL to send events to
     url: String,
 
     /// Only this kind of event; can be repeated
     #[arg(long = "event", value_name = "KIND")]
     events: Vec<String>,
 
-    /// A file with what deliveries are signed with
+    /// File with the secret that signs deliveries
     #[arg(long, value_name = "FILE")]
     secret_file: Option<std::path::PathBuf>,
 }
 
-/// List what a webhook was told and is to be told, the newest first.
+/// List the deliveries of a webhook, newest first.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   elevo webhook deliveries wh-…
   elevo webhook deliveries wh-… --state failed --json | jq -r .event.id")]
 struct Deliveries {
-    /// The webhook's id
+    /// Id of the webhook
     id: String,
 
-    /// Only those that are pending, delivered or failed
+    /// Only deliveries in this state: pending, delivered or failed
     #[arg(long)]
     state: Option<String>,
 
-    /// At most so many
+    /// Maximum number of deliveries
     #[arg(short = 'n', long, value_name = "N", default_value_t = 100)]
     limit: u32,
 }
@@ -154,7 +155,7 @@ fn ls(call: &mut Call) -> anyhow::Result<()> {
     }
     match (call.output.is_json(), list.items.is_empty()) {
         (true, _) => {}
-        (false, true) => call.note("there are none; `elevo webhook add URL` adds one"),
+        (false, true) => call.note("there are no webhooks; `elevo webhook add URL` adds one"),
         (false, false) => table.print(&mut call.output)?,
     }
     Ok(())
@@ -187,7 +188,7 @@ fn deliveries(call: &mut Call, args: &Deliveries) -> anyhow::Result<()> {
     }
     match (call.output.is_json(), page.items.is_empty()) {
         (true, _) => {}
-        (false, true) => call.note("nothing happened since it was added"),
+        (false, true) => call.note("there are no deliveries"),
         (false, false) => table.print(&mut call.output)?,
     }
     Ok(())
@@ -198,7 +199,8 @@ fn replay(call: &mut Call, id: &str, event: u64) -> anyhow::Result<()> {
     let path = [&WEBHOOKS[..], &[id, "deliveries", &number, "replay"]].concat();
     call.wait(call.client.done(call.client.request(Method::POST, &path)))?;
     if !call.output.is_json() {
-        call.output.line(format!("Event {event} is sent again"))?;
+        call.output
+            .line(format!("Event {event} will be sent again"))?;
     }
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! The commands of `elevo ws`: workspaces on this machine, over a store; and
-//! workspaces on projects, which a server has.
+//! The commands of `elevo ws`: workspaces of a store on this machine, and
+//! workspaces of projects on a server.
 
 mod keep;
 #[cfg(target_os = "linux")]
@@ -33,40 +33,40 @@ use crate::state::reader_left;
 pub(crate) use run::entered;
 pub(crate) use served::Sync;
 
-/// Workspaces: directories for agents, made from snapshots.
+/// Manage workspaces: directories for agents, created from snapshots.
 #[derive(Debug, Args)]
 #[command(
     arg_required_else_help = true,
     disable_help_subcommand = true,
     after_help = "\
-A workspace is an ordinary directory that holds a snapshot and belongs to one
-agent. What was changed in it is found, kept as a snapshot, forked, parked (kept
-in the store only) and thrown away, whatever the size of its tree. As root it is
-an overlay mount and takes milliseconds; without root it is copies or clones of
-files, or with --provider rootless an overlay that only `run` gets into. `elevo
-doctor` says what works here.
+A workspace is an ordinary directory with the files of a snapshot, for one
+agent. Its changes can be listed, saved as a snapshot, forked, parked (kept in
+the store only) and discarded. As root it is an overlay mount, which takes
+milliseconds to create for a tree of any size; without root it has copies or
+clones of files, or with --provider rootless it is an overlay that only `run`
+can enter. `elevo doctor` shows which providers work here.
 
-No server is needed for these, which work over a store of this machine. A server
-(`elevo up`) is asked for workspaces on projects: by `merge`, `complete` and
-`refresh`, and by `create`, `ls` and `rm` with --project. It also keeps the work of
-sandboxes whose time is over, which `ls` and `rm` find with --parked.
+Workspaces of a store on this machine need no server. Workspaces of projects are
+on a server (`elevo up`): `merge`, `complete` and `refresh` use it, and so do
+`create`, `ls` and `rm` with --project. It also parks the workspaces of expired
+sandboxes, which `ls` and `rm` find with --parked.
 
 Examples:
-  cd \"$(elevo ws create)\"                  a workspace of the newest commit
+  cd \"$(elevo ws create)\"                  create one of the newest commit
   elevo ws create v1 --id try-1 --limit 2G
-  elevo ws fork try-1 try-2 try-3          what is in it now, twice
-  elevo ws run try-2 -- make test          a command in it
-  elevo ws diff -p try-2                   what was changed there
-  elevo ws snapshot try-2 -m \"it works\"    keep it
+  elevo ws fork try-1 try-2 try-3          copy its current files, twice
+  elevo ws run try-2 -- make test          run a command in it
+  elevo ws diff -p try-2                   print its changes as a patch
+  elevo ws snapshot try-2 -m \"it works\"    save it
   elevo ws rm try-1 try-3
-  cd \"$(elevo ws create --project site)\"   one on a project, from a server
-  elevo ws merge -m \"a better page\"        what was changed in it, into the project"
+  cd \"$(elevo ws create --project site)\"   create a workspace of a project
+  elevo ws merge -m \"a better page\"        merge its changes into the project"
 )]
 pub(crate) struct Ws {
     #[command(flatten)]
     pub(crate) global: Global,
 
-    /// Where workspaces are; by default beside the store
+    /// Directory of the workspaces; by default next to the store
     #[arg(
         long,
         global = true,
@@ -81,7 +81,7 @@ pub(crate) struct Ws {
     command: WsCommand,
 }
 
-/// Each describes itself, in the file it is in.
+/// The commands of `elevo ws`, each defined in a module of its area.
 #[derive(Debug, Subcommand)]
 enum WsCommand {
     Create(make::Create),
@@ -123,20 +123,20 @@ impl WsCommand {
 }
 
 impl Ws {
-    /// Whether it ends as a command does that it runs.
+    /// Whether the exit code is that of a command it runs.
     pub(crate) fn ends_as_another(&self) -> bool {
         matches!(self.command, WsCommand::Run(_))
     }
 }
 
-/// One call.
+/// A command that runs on the workspaces of a store.
 struct Call {
     session: Session,
     place: Place,
     root: PathBuf,
 }
 
-/// Runs a command here, or in the server that holds the store: there are its
+/// Runs a command in this process, or in the server that holds the store and its
 /// workspaces.
 pub(crate) fn run(ws: Ws) -> anyhow::Result<ExitCode> {
     let (command, global) = (ws.command, &ws.global);
@@ -145,7 +145,7 @@ pub(crate) fn run(ws: Ws) -> anyhow::Result<ExitCode> {
         WsCommand::Create(args) if args.is_served() => return args.ask(global),
         WsCommand::Ls(args) if args.is_served() => return args.ask(global),
         WsCommand::Rm(args) if args.is_served() => return args.ask(global),
-        // By itself, whoever holds the store.
+        // Always in this process, also if a server holds the store.
         #[cfg(target_os = "linux")]
         WsCommand::Serve(_) => {
             let ws = Ws { command, ..ws };
@@ -171,7 +171,7 @@ pub(crate) fn run(ws: Ws) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Runs a command for somebody.
+/// Runs a command for a caller.
 pub(crate) fn run_for(ws: Ws, caller: Caller) -> anyhow::Result<ExitCode> {
     let session = Session::new(ws.global, ws.command.name(), caller);
     let place = session.workspace_place()?;
@@ -215,13 +215,13 @@ pub(crate) fn run_for(ws: Ws, caller: Caller) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Of the free room, what a pool may take.
+/// Share of the free disk space that a pool of uppers may use.
 const POOL_SHARE: f64 = 0.8;
-/// Layers that are kept for later.
+/// Maximum bytes of unused layers that are kept.
 const SPARE_LAYERS: u64 = 16 << 30;
 
 impl Call {
-    /// The workspaces, over a store that is open to read or to write.
+    /// Opens the workspaces of an open store.
     fn open(
         &self,
         repository: Repository,
@@ -262,13 +262,13 @@ impl Call {
         Ok(None)
     }
 
-    /// What a server holds, if these are its workspaces.
+    /// The server's open store, if these are its workspaces.
     fn held(&self) -> Option<&Arc<Held>> {
         let held = self.session.held(&self.place);
         held.filter(|held| held.workspaces == self.root)
     }
 
-    /// Refuses what would take files away under a sandbox or a project.
+    /// Returns an error if a sandbox or a project uses the workspace.
     fn check_free(&self, id: &WorkspaceId) -> Result<(), Problem> {
         match self.held() {
             Some(held) => match (held.used_by)(id.as_str()) {
@@ -299,7 +299,7 @@ impl Call {
         self.open(repository, None, false)
     }
 
-    /// Shows progress of something long.
+    /// Runs `work` with a progress bar.
     fn watch<T>(&self, doing: &'static str, work: impl FnOnce(&Progress) -> T) -> T {
         let progress = Progress::new();
         let watch = Watch {
@@ -311,7 +311,7 @@ impl Call {
         bar::watch(self.session.hides_progress(), watch, || work(&progress))
     }
 
-    /// Prints where a workspace is; its id if only those see it who enter it.
+    /// Prints the path of a workspace, or its id if it is private and has no path.
     fn print_path(&mut self, workspaces: &Workspaces, record: &Record) -> anyhow::Result<()> {
         let shape = WorkspaceShape::new(workspaces, record)?;
         if self.session.output.is_json() {
@@ -324,7 +324,7 @@ impl Call {
     }
 }
 
-/// A workspace in JSON.
+/// A workspace as JSON.
 #[derive(Debug, Serialize)]
 struct WorkspaceShape {
     workspace: String,

@@ -1,4 +1,4 @@
-//! What the fuzzers kept is read again.
+//! Replays the corpus of the fuzzers.
 
 #[allow(unreachable_pub, reason = "it is a part of the fuzzers as well")]
 #[path = "../../../fuzz/src/corpus.rs"]
@@ -11,11 +11,11 @@ mod door;
 mod events;
 
 #[test]
-fn every_call_of_the_corpus_is_frames_as_they_are_written() {
+fn every_call_of_the_corpus_is_read_as_it_was_written() {
     corpus::replay("door_frames", door::frames);
 }
 
 #[test]
-fn every_stream_of_the_corpus_is_the_same_events_wherever_it_is_cut() {
+fn every_stream_of_the_corpus_gives_the_same_events_wherever_it_is_cut() {
     corpus::replay("events_stream", events::stream);
 }

@@ -1,4 +1,4 @@
-//! Asking again after a connection was lost, where that does no harm.
+//! Retries after a lost connection, for requests that are safe to repeat.
 
 use std::time::{Duration, Instant};
 
@@ -9,12 +9,12 @@ use serde::de::DeserializeOwned;
 
 use super::{Client, ClientError, Result};
 
-/// How long a lost connection is tried for.
+/// How long to retry after a connection was lost.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// Times between tries: twice as long each time, for a minute.
+/// Pauses between retries: doubled each time, for at most a minute.
 #[derive(Debug)]
 pub(super) struct BackOff {
     since: Instant,
@@ -29,7 +29,7 @@ impl BackOff {
         }
     }
 
-    /// Waits; gives up with the error after a minute.
+    /// Waits before the next retry. Returns the error once a minute has passed.
     pub(super) async fn wait(&mut self, error: ClientError) -> Result<()> {
         if self.since.elapsed() + self.pause > PATIENCE {
             return Err(ClientError::GaveUp(Box::new(error)));
@@ -41,8 +41,8 @@ impl BackOff {
 }
 
 impl Client {
-    /// Sends what is answered with nothing; again while a server restarts and
-    /// has surely not taken it, for a minute.
+    /// Like [`Self::done`], but retries for a minute while the server restarts,
+    /// as long as it certainly has not executed the request.
     pub(crate) async fn done_patiently(
         &mut self,
         request: impl Fn(&Self) -> RequestBuilder,
@@ -57,8 +57,8 @@ impl Client {
         }
     }
 
-    /// Makes something once, however often it has to be asked for: a server
-    /// that restarts meanwhile is asked again, for a minute.
+    /// Creates a resource. If the connection is lost, retries for a minute with
+    /// the same idempotency key, so that the server creates only one.
     pub(crate) async fn create<T: DeserializeOwned>(
         &self,
         path: &[&str],
@@ -76,7 +76,7 @@ impl Client {
             };
             was_sent |= matches!(error, ClientError::Broken { .. });
             let is_at_work = error.code() == Some(ErrorCode::IdempotencyRunning);
-            // One that was never reached is told at once.
+            // If no request was sent, report the error without retries.
             if !was_sent || !(error.is_worth_repeating() || is_at_work) {
                 return Err(error);
             }
@@ -86,7 +86,7 @@ impl Client {
     }
 }
 
-/// A name for a request that nobody has used.
+/// Returns a random idempotency key.
 fn once() -> Result<String> {
     let mut random = [0; 16];
     rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())

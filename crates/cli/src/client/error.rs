@@ -3,24 +3,24 @@ use std::path::PathBuf;
 use elevo_api::ErrorBody;
 use elevo_core::ErrorCode;
 
-/// Why a server did not do what it was asked.
+/// Why a request to a server failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ClientError {
     #[error("no server is running with the data directory {}", .data.display())]
     NoServer { data: PathBuf },
-    #[error("`{text}` is no address of a server: {why}")]
+    #[error("`{text}` is not a valid server address: {why}")]
     Address { text: String, why: String },
     #[error("there is no key for the server at {url}")]
     NoKey { url: String },
-    #[error("the key has characters in it that no key has")]
+    #[error("the key has characters that are not allowed in a key")]
     KeyUnusable,
-    #[error("the authorities in {} cannot be used: {why}", .path.display())]
+    #[error("cannot use the certificate authorities in {}: {why}", .path.display())]
     Authorities { path: PathBuf, why: String },
-    #[error("the HTTP client cannot be made")]
+    #[error("cannot create the HTTP client")]
     Setup(#[source] reqwest::Error),
     #[error("the server at {url} cannot be reached")]
     Unreachable { url: String, source: reqwest::Error },
-    #[error("the connection to the server at {url} broke")]
+    #[error("the connection to the server at {url} was lost")]
     Broken { url: String, source: reqwest::Error },
     #[error("the WebSocket to the server at {url} failed")]
     Socket {
@@ -29,22 +29,22 @@ pub(crate) enum ClientError {
     },
     #[error("{}", .0.message)]
     Refused(Box<ErrorBody>),
-    #[error("what answers at {url} is no Elevo server (status {status})")]
+    #[error("there is no Elevo server at {url} (the response has status {status})")]
     NotOurs { url: String, status: u16 },
-    #[error("the answer of the server cannot be understood")]
+    #[error("cannot parse the response of the server")]
     Answer(#[source] serde_json::Error),
-    #[error("the server sent something that no server sends: {0}")]
+    #[error("the server sent an unexpected response: {0}")]
     Stream(&'static str),
-    #[error("the answer has more than {0} bytes")]
+    #[error("the response is larger than {0} bytes")]
     TooLarge(usize),
     #[error("{message}")]
     Told { message: String },
-    #[error("the connection was lost, and could not be made again within a minute")]
+    #[error("the connection was lost and could not be restored within a minute")]
     GaveUp(#[source] Box<ClientError>),
 }
 
 impl ClientError {
-    /// The code of an error of the API.
+    /// The code of the error, if the API returned one.
     pub(crate) fn code(&self) -> Option<ErrorCode> {
         match self {
             Self::Refused(body) => body.code(),
@@ -52,8 +52,8 @@ impl ClientError {
         }
     }
 
-    /// Whether the request was surely not carried out, and may go through
-    /// later: a server that restarts.
+    /// Whether the request was certainly not executed and may succeed later,
+    /// for example because the server is restarting.
     pub(crate) fn is_passing(&self) -> bool {
         match self {
             Self::Unreachable { source, .. } => source.is_connect(),
@@ -70,14 +70,14 @@ impl ClientError {
         }
     }
 
-    /// Whether asking again can help, if asking twice does no harm.
+    /// Whether a retry can help, for a request that is safe to repeat.
     pub(crate) fn is_worth_repeating(&self) -> bool {
         let is_lost = matches!(
             self,
             Self::Broken { .. }
                 | Self::Socket { .. }
                 | Self::Told { .. }
-                // A proxy whose server restarts.
+                // A proxy in front of a server that is restarting.
                 | Self::NotOurs {
                     status: 502..=504,
                     ..

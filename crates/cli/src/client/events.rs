@@ -1,4 +1,4 @@
-//! Server-sent events, a piece at a time.
+//! Reads server-sent events from a response as they arrive.
 
 mod parser;
 
@@ -11,7 +11,7 @@ use parser::{Broken, LARGEST, Parser};
 
 pub(crate) use parser::Event;
 
-/// The events of an answer.
+/// The events of a response.
 #[derive(Debug)]
 pub(crate) struct Events {
     answer: Response,
@@ -34,7 +34,7 @@ impl Events {
         }
     }
 
-    /// The next event; none at the end of the answer.
+    /// Returns the next event, or `None` at the end of the response.
     pub(crate) async fn next(&mut self) -> Result<Option<Event>> {
         loop {
             if let Some(event) = self.parser.next().map_err(failure)? {
@@ -55,6 +55,6 @@ impl Events {
 fn failure(broken: Broken) -> ClientError {
     match broken {
         Broken::TooLarge => ClientError::TooLarge(LARGEST),
-        Broken::NoText => ClientError::Stream("an event that is no text"),
+        Broken::NoText => ClientError::Stream("an event that is not valid UTF-8"),
     }
 }

@@ -6,11 +6,11 @@ use clap::Args;
 use super::{Client, ClientError, Trust};
 use crate::data::{Data, Running, read_key};
 
-/// Which server a command asks, and who asks.
+/// Options that name the server and the key of a command.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Common options")]
 pub(crate) struct Where {
-    /// The server's address; by default that of the one on this machine
+    /// Address of the server; by default the server on this machine
     #[arg(
         long,
         global = true,
@@ -20,7 +20,7 @@ pub(crate) struct Where {
     )]
     server: Option<String>,
 
-    /// A PEM file with authorities to trust beside those of the system
+    /// PEM file of certificate authorities to trust in addition to the system's
     #[arg(
         long,
         global = true,
@@ -30,11 +30,11 @@ pub(crate) struct Where {
     )]
     ca: Option<PathBuf>,
 
-    /// A file with the key; else ELEVO_API_KEY, else the owner's on this machine
+    /// File with the key; by default ELEVO_API_KEY, or the key of the local owner
     #[arg(long, global = true, value_name = "FILE")]
     key_file: Option<PathBuf>,
 
-    /// The data directory of the server on this machine
+    /// Data directory of the server on this machine
     #[arg(
         long,
         global = true,
@@ -45,7 +45,7 @@ pub(crate) struct Where {
     data: Option<PathBuf>,
 }
 
-/// Which server a command asks, and how it prints.
+/// Options that name the server of a command and the form of its output.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Common options")]
 pub(crate) struct Reach {
@@ -82,7 +82,7 @@ impl Where {
                 return Err(ClientError::NoServer { data }.into());
             }
         };
-        // The owner's key goes to its own server and to no other.
+        // The owner's key must not be sent to any other server.
         let is_own = own.is_some_and(|own| own == url.trim_end_matches('/'));
         let key = self.key(is_own.then_some(&data))?;
         let key = key.ok_or_else(|| ClientError::NoKey { url: url.clone() })?;
@@ -105,18 +105,18 @@ impl Where {
 }
 
 impl Client {
-    /// A client of a server whose address and key are known.
+    /// Creates a client of the server at `url`.
     pub(crate) fn known(url: &str, key: Option<&str>) -> Result<Self, ClientError> {
         Self::new(url, key, None, &Trust::System)
     }
 
-    /// A client of the server that runs on this machine.
+    /// Creates a client of a server that runs on this machine.
     pub(crate) fn local(running: &Running, key: Option<&str>) -> Result<Self, ClientError> {
         Self::new(&running.url(), key, None, &running.trust())
     }
 
-    /// A client of the admin socket of the server that runs with a data
-    /// directory.
+    /// Creates a client of the admin socket of the server that runs with the data
+    /// directory `data`.
     pub(crate) fn admin(data: &Data) -> Result<Self, ClientError> {
         let socket = elevo_server::admin_socket(data.path());
         // A server that was killed leaves its socket behind.

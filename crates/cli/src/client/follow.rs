@@ -1,5 +1,5 @@
-//! Output of a command as it comes, over broken connections and restarts of
-//! the server: nothing is lost and nothing comes twice.
+//! Output of a command as it arrives, across lost connections and restarts of
+//! the server, without loss or repetition.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -15,26 +15,26 @@ pub(crate) struct Follow {
     client: Client,
     sandbox: String,
     command: String,
-    /// How much of the output has been given.
+    /// Offset in the output up to which pieces were returned.
     position: u64,
     events: Option<Events>,
-    /// Since the connection was lost, or began to give nothing.
+    /// Pauses between retries since the last piece of output.
     back_off: BackOff,
 }
 
-/// What comes from a command.
+/// A piece of the output of a command, or its end.
 #[derive(Debug)]
 pub(crate) enum Piece {
-    /// Output.
+    /// Bytes of standard output or standard error.
     Output { is_error: bool, data: Vec<u8> },
-    /// So many bytes are no longer there.
+    /// Number of bytes that the server no longer has.
     Gap(u64),
-    /// How it ended; always the last.
+    /// The exit of the command; always the last piece.
     Exit { code: i32, timed_out: bool },
 }
 
 impl Follow {
-    /// Runs a command. Once this has returned, the command runs.
+    /// Starts a command and returns once it is running.
     pub(crate) async fn run(client: &Client, sandbox: &str, wish: &RunCommand) -> Result<Self> {
         let path = sandbox_path(sandbox, &["process", "run"]);
         let answer = client.send(client.request(Method::POST, &path).json(wish));
@@ -53,7 +53,7 @@ impl Follow {
         })
     }
 
-    /// The output of a command that runs already, from an offset on.
+    /// Follows the output of a command that is already running, from an offset.
     pub(crate) async fn attach(
         client: &Client,
         sandbox: &str,
@@ -86,7 +86,7 @@ impl Follow {
         self.client.send(request.query(&offset)).await
     }
 
-    /// What comes next.
+    /// Returns the next piece. Reconnects if the connection is lost.
     pub(crate) async fn next(&mut self) -> Result<(Piece, StreamEvent)> {
         loop {
             match self.try_next().await {
@@ -136,7 +136,8 @@ impl Follow {
                 code: event.exit_code.unwrap_or(1),
                 timed_out: event.timed_out,
             },
-            // A server that stops is asked again when it is back.
+            // The caller retries, so a server that is stopping is asked again
+            // once it is back.
             StreamKind::Error | StreamKind::Stopping => {
                 let message = event.message.unwrap_or_default();
                 return Err(ClientError::Told { message });
@@ -152,6 +153,6 @@ fn bytes_of(event: &StreamEvent) -> Result<Vec<u8>> {
         Encoding::Utf8 => Ok(data.as_bytes().to_vec()),
         Encoding::Base64 => BASE64_STANDARD
             .decode(data)
-            .map_err(|_| ClientError::Stream("base64 that is none")),
+            .map_err(|_| ClientError::Stream("invalid base64")),
     }
 }

@@ -1,4 +1,4 @@
-//! A terminal over its WebSocket.
+//! A terminal in a sandbox, over a WebSocket.
 
 use std::time::Duration;
 
@@ -22,11 +22,12 @@ use tokio_tungstenite::tungstenite::{Error as WsError, Message};
 use super::again::BackOff;
 use super::{CONNECT, Client, ClientError, Result, sandbox_path};
 
-/// A server answers pings, which are sent twice in this time.
+/// Maximum time without a message. The client sends two pings in this time, and
+/// the server responds to each.
 const SILENCE: Duration = Duration::from_secs(60);
-/// What one message may have.
+/// Maximum bytes of a message.
 const LARGEST: usize = 4 << 20;
-/// Messages that wait to be sent.
+/// Maximum number of messages that wait to be sent.
 const WAITING: usize = 8;
 
 type Socket = WebSocketStream<Upgraded>;
@@ -37,7 +38,7 @@ pub(crate) struct Terminal {
     client: Client,
     sandbox: String,
     id: String,
-    /// How much of its output has been given.
+    /// Offset in the output up to which data was returned.
     position: u64,
     open: Option<Open>,
 }
@@ -48,30 +49,31 @@ struct Open {
     input: SplitStream<Socket>,
 }
 
-/// Where what is typed goes. Full while the server takes nothing, and closed
-/// once the connection is.
+/// Sends keyboard input. The queue is full while the server accepts nothing, and
+/// closed once the connection is.
 #[derive(Clone, Debug)]
 pub(crate) struct Keys(mpsc::Sender<Message>);
 
 impl Keys {
-    /// Waits for room, which is then there for one message.
+    /// Waits until the queue has room, and reserves it for one message.
     pub(crate) async fn room(self) -> Option<Room> {
         self.0.reserve_owned().await.ok().map(Room)
     }
 
-    /// Tells the size of the window, if there is room.
+    /// Sends the size of the window. Returns false if the queue is full.
     pub(crate) fn resize(&self, cols: u16, rows: u16) -> bool {
         let message = text(&ClientMessage::Resize { cols, rows });
         self.0.try_send(message).is_ok()
     }
 
-    /// A sign of life; while others wait to be sent, these are one.
+    /// Sends a keep-alive. If the queue is full, the waiting messages serve as
+    /// one.
     pub(crate) fn ping(&self) {
         let _ = self.0.try_send(text(&ClientMessage::Ping));
     }
 }
 
-/// Room for one message.
+/// A reserved place in the queue for one message.
 #[derive(Debug)]
 pub(crate) struct Room(mpsc::OwnedPermit<Message>);
 
@@ -81,7 +83,8 @@ impl Room {
     }
 }
 
-/// Sends beside reading: neither waits for the other.
+/// Sends messages in a separate task, so that reading and sending do not wait
+/// for each other.
 async fn send_all(mut out: SplitSink<Socket, Message>, mut waiting: mpsc::Receiver<Message>) {
     while let Some(message) = waiting.recv().await {
         if out.send(message).await.is_err() {
@@ -91,7 +94,7 @@ async fn send_all(mut out: SplitSink<Socket, Message>, mut waiting: mpsc::Receiv
     let _ = out.close().await;
 }
 
-/// What a terminal says.
+/// A message from a terminal.
 #[derive(Debug)]
 pub(crate) enum Heard {
     Output(Bytes),
@@ -111,7 +114,7 @@ impl Terminal {
         })
     }
 
-    /// Connects, or connects again where the output broke off.
+    /// Connects, or reconnects at the offset where the output stopped.
     pub(crate) async fn connect(&mut self) -> Result<Keys> {
         self.open = None;
         let mut back_off = BackOff::new();
@@ -145,7 +148,7 @@ impl Terminal {
         let answer = match timeout(2 * CONNECT, request.send()).await {
             Ok(answer) => answer.map_err(|error| self.client.lost(error))?,
             Err(_) => {
-                let message = "the server does not answer".into();
+                let message = "the server does not respond".into();
                 return Err(ClientError::Told { message });
             }
         };
@@ -155,7 +158,9 @@ impl Terminal {
         let accepted = answer.headers().get(SEC_WEBSOCKET_ACCEPT);
         let expected = derive_accept_key(key.as_bytes());
         if accepted.is_none_or(|accepted| accepted != expected.as_str()) {
-            return Err(ClientError::Stream("a WebSocket that answers another"));
+            return Err(ClientError::Stream(
+                "a WebSocket handshake with a wrong key",
+            ));
         }
         let upgraded = answer.upgrade().await;
         let upgraded = upgraded.map_err(|error| self.client.lost(error))?;
@@ -176,7 +181,7 @@ impl Terminal {
         }
     }
 
-    /// What it says next. After an error, it has to be connected again.
+    /// Returns the next message. After an error, call [`Self::connect`] again.
     pub(crate) async fn hear(&mut self) -> Result<Heard> {
         let Some(open) = &mut self.open else {
             let message = "not connected".into();
@@ -213,7 +218,7 @@ impl Terminal {
         }
     }
 
-    /// Ends the terminal and what runs in it.
+    /// Deletes the terminal and kills the programs in it.
     pub(crate) async fn close(&self) -> Result<()> {
         let path = sandbox_path(&self.sandbox, &["pty", &self.id]);
         let request = self.client.request(reqwest::Method::DELETE, &path);

@@ -1,4 +1,4 @@
-//! Which certificates of servers are believed.
+//! Which server certificates a client trusts.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,16 +12,16 @@ use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, Signa
 
 use super::ClientError;
 
-/// Which certificates a client believes.
+/// The certificates that a client trusts.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Trust {
-    /// Those of the system's authorities.
+    /// Certificates of the system's authorities.
     #[default]
     System,
-    /// The same, and those of the authorities in a PEM file.
+    /// Certificates of the system's authorities and of those in a PEM file.
     With(PathBuf),
-    /// The first certificate in a PEM file, for every name: the one of the server
-    /// on this machine.
+    /// Only the first certificate in a PEM file, for every host name: that of
+    /// the server on this machine.
     Only(PathBuf),
 }
 
@@ -38,7 +38,7 @@ impl Trust {
                 let authorities = reqwest::Certificate::from_pem_bundle(&pem);
                 let authorities = authorities.map_err(|error| unusable(error.to_string()))?;
                 if authorities.is_empty() {
-                    return Err(unusable("it has no certificate".into()));
+                    return Err(unusable("it does not contain a certificate".into()));
                 }
                 Ok(builder.tls_certs_merge(authorities))
             }
@@ -64,8 +64,8 @@ fn pinned(path: &Path) -> ClientConfig {
         .with_no_client_auth()
 }
 
-/// Believes the certificate that is in a file when it is shown: the server may
-/// have a new one.
+/// Trusts the certificate in a file. Reads the file at each handshake, because
+/// the server may have replaced it.
 #[derive(Debug)]
 struct Pinned {
     path: PathBuf,

@@ -1,4 +1,4 @@
-//! Tars of what is on this machine, and what is made of tars.
+//! Packs files of this machine into tar archives, and unpacks archives.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -12,7 +12,7 @@ use tar::{Builder, EntryType, HeaderMode};
 use crate::errors::Problem;
 use crate::service::Done;
 
-/// Counts what is written of a tar whose entries nobody looks at.
+/// Counts the bytes of an archive that is passed on without parsing its entries.
 pub(super) struct Counting<'a, W> {
     out: W,
     done: &'a Done,
@@ -36,8 +36,8 @@ impl<W: Write> Write for Counting<'_, W> {
     }
 }
 
-/// Writes a file or a directory as a tar, by the name `name`; without one, what
-/// is in the directory. Returns what is to be said about it.
+/// Writes a file or a directory as a tar archive, under the name `name`. If `name`
+/// is empty, writes the content of the directory. Returns notes for the user.
 pub(super) fn pack(
     from: &Path,
     name: &Path,
@@ -78,7 +78,8 @@ fn append<W: Write>(
     }
     if !name.as_os_str().is_empty() {
         match kind.is_file() {
-            // By its handle: what was looked at is what is sent.
+            // Opened once, so that the metadata and the content are of the
+            // same file.
             true => {
                 let size = append_file(builder, from, name).with_context(failed)?;
                 done.bytes.fetch_add(size, Ordering::Relaxed);
@@ -108,19 +109,19 @@ fn append_file<W: Write>(builder: &mut Builder<W>, from: &Path, name: &Path) -> 
     let meta = file.metadata()?;
     let mut header = tar::Header::new_gnu();
     header.set_metadata(&meta);
-    // Exactly as long as the header says, whatever becomes of the file.
+    // Exactly as long as the header says, even if the file shrinks or grows.
     let content = file.chain(io::repeat(0)).take(meta.len());
     builder.append_data(&mut header, name, content)?;
     Ok(meta.len())
 }
 
-/// Where something of a sandbox goes.
+/// Destination of a download.
 #[derive(Debug)]
 pub(super) struct Target {
     pub(super) to: PathBuf,
-    /// What it is called there.
+    /// Name of the source in the sandbox.
     pub(super) own: String,
-    /// Whether it goes into `to` by its own name.
+    /// Whether the source is copied into `to` under its own name.
     pub(super) is_into: bool,
     pub(super) is_certainly_directory: bool,
 }
@@ -134,8 +135,8 @@ impl Target {
     }
 }
 
-/// Makes files of a tar from a server: the content of a directory, or one file
-/// by its own name. Nothing is written outside the target.
+/// Unpacks an archive from a server: the content of a directory, or a single file
+/// under its own name. Writes nothing outside the target.
 pub(super) fn unpack(from: impl Read, target: &Target, done: &Done) -> anyhow::Result<()> {
     let place = target.place();
     let failed = || format!("cannot write {}", place.display());

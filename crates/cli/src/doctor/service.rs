@@ -1,4 +1,4 @@
-//! What sandboxes need: a container engine, and a server that is ready.
+//! Checks the needs of sandboxes: a container engine, and a server that is ready.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,11 +14,11 @@ use crate::data::{Data, Running};
 use crate::format::first_line;
 use crate::output::Output;
 
-/// What answers, answers within this time.
+/// Maximum time for the engine or the server to respond.
 const PATIENCE: Duration = Duration::from_secs(10);
 const DEFAULT_HOST: &str = "unix:///var/run/docker.sock";
 
-/// What was found.
+/// The results of the checks.
 pub(super) struct Found {
     host: String,
     engine: Result<RuntimeInfo, String>,
@@ -53,8 +53,8 @@ pub(super) fn look(data: Option<PathBuf>) -> anyhow::Result<Found> {
     Ok(found)
 }
 
-/// Asks the engine who it is. Nothing of an installation is touched: none has
-/// this name.
+/// Returns the engine's description. Uses a server name that no installation has,
+/// so that no container of one is touched.
 async fn engine(host: &str) -> Result<RuntimeInfo, String> {
     let settings = DockerSettings {
         host: host.into(),
@@ -69,7 +69,7 @@ async fn engine(host: &str) -> Result<RuntimeInfo, String> {
     };
     match timeout(PATIENCE, asking).await {
         Ok(info) => info.map_err(|error| told(&error)),
-        Err(_) => Err(format!("nothing answers at {host}")),
+        Err(_) => Err(format!("there is no response from {host}")),
     }
 }
 
@@ -79,11 +79,11 @@ async fn ready(running: &Running) -> Result<Ready, String> {
     let asking = client.any_json(&["ready"]);
     match timeout(PATIENCE, asking).await {
         Ok(ready) => ready.map_err(|error| told(&error)),
-        Err(_) => Err("it does not answer".into()),
+        Err(_) => Err("the server does not respond".into()),
     }
 }
 
-/// An error with what caused it.
+/// Returns an error's message with those of its causes.
 fn told(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -161,7 +161,7 @@ impl Found {
                 output,
                 "address",
                 false,
-                "it is not running; `elevo up` starts it",
+                "not running; `elevo up` starts it",
             )];
         };
         let at = format!("{}, process {}", running.url(), running.pid);
@@ -199,7 +199,7 @@ fn engine_lines(output: &Output, info: &RuntimeInfo) -> Vec<Vec<u8>> {
             output,
             "restarts",
             true,
-            "sandboxes go on while the engine is restarted",
+            "sandboxes keep running while the engine restarts",
         ),
         false => {
             let text =
@@ -215,7 +215,7 @@ fn engine_lines(output: &Output, info: &RuntimeInfo) -> Vec<Vec<u8>> {
     ]
 }
 
-/// How the engine says that it confines containers.
+/// Formats the line about the engine's confinement of containers.
 fn confinement(output: &Output, info: &RuntimeInfo) -> Vec<u8> {
     let found = info.confinement();
     let lacks = |names: &[&str]| !names.iter().any(|name| found.contains(name));

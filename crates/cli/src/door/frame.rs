@@ -1,6 +1,6 @@
 use std::io::{self, Read, Write};
 
-/// What a frame holds.
+/// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Kind {
@@ -21,7 +21,7 @@ impl Kind {
     ];
 }
 
-/// What a frame may have.
+/// Maximum bytes in the payload of a frame.
 pub(super) const LARGEST: usize = 1 << 20;
 
 pub(super) fn strange() -> io::Error {

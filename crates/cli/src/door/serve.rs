@@ -1,4 +1,4 @@
-//! The server's side.
+//! The server's side of the protocol.
 
 use std::fs;
 use std::io::{self, Cursor, Read, Write};
@@ -22,14 +22,14 @@ use crate::errors::{Exit, Problem, Report};
 use crate::output::Sink;
 use crate::{state, ws};
 
-/// Calls at a time.
+/// Maximum number of concurrent calls.
 const MOST: usize = 16;
-/// How long a caller may take to say what it wants.
+/// How long a caller may take to send its request.
 const ASKING: Duration = Duration::from_secs(5);
 /// How long a caller may leave output unread, or send no input.
 const READING: Duration = Duration::from_secs(3600);
 
-/// Takes calls for as long as it is there.
+/// A listening socket; removed when dropped.
 #[derive(Debug)]
 pub(crate) struct Door {
     socket: PathBuf,
@@ -49,7 +49,7 @@ impl Door {
             path: socket.clone(),
             source,
         };
-        // What a server that was killed has left.
+        // A server that was killed leaves its socket behind.
         let _ = fs::remove_file(&socket);
         let listener = UnixListener::bind(&socket).map_err(failed)?;
         let mode = fs::Permissions::from_mode(0o600);
@@ -60,7 +60,7 @@ impl Door {
     }
 }
 
-/// Ends with the process.
+/// Accepts calls until the process ends.
 fn accept(listener: &UnixListener, held: &Arc<Held>) {
     let calls = Arc::new(AtomicUsize::new(0));
     loop {
@@ -80,7 +80,7 @@ fn accept(listener: &UnixListener, held: &Arc<Held>) {
         }
         thread::spawn(move || {
             if let Err(error) = answer(stream, held) {
-                tracing::warn!(%error, "a call of the command line broke off");
+                tracing::warn!(%error, "a call of the command line was cut short");
             }
             calls.fetch_sub(1, Ordering::AcqRel);
         });
@@ -94,12 +94,12 @@ fn is_same_user(stream: &UnixStream) -> bool {
 
 fn refuse(mut stream: UnixStream) -> io::Result<()> {
     stream.set_write_timeout(Some(ASKING))?;
-    let text = format!("error: the server carries out {MOST} calls already; try again\n");
+    let text = format!("error: the server is already running {MOST} calls; retry later\n");
     write(&mut stream, Kind::Errors, text.as_bytes())?;
     write(&mut stream, Kind::Exit, &[Exit::Busy as u8])
 }
 
-/// Carries out one call.
+/// Runs one call.
 fn answer(mut stream: UnixStream, held: Arc<Held>) -> io::Result<()> {
     stream.set_read_timeout(Some(ASKING))?;
     stream.set_write_timeout(Some(READING))?;
@@ -115,7 +115,7 @@ fn answer(mut stream: UnixStream, held: Arc<Held>) -> io::Result<()> {
         is_at_end: false,
     };
     let frames = Frames(Arc::new(Mutex::new(stream)));
-    // A panic is this call's, and not the server's.
+    // In its own thread, so that a panic ends this call and not the server.
     let ran = thread::spawn({
         let frames = frames.clone();
         move || run(&request, held, input, &frames)
@@ -183,7 +183,7 @@ fn number(code: ExitCode) -> u8 {
         .unwrap_or(Exit::Failed as u8)
 }
 
-/// The connection, which output and notes share.
+/// The connection, shared by output and notes.
 #[derive(Clone)]
 struct Frames(Arc<Mutex<UnixStream>>);
 
@@ -201,7 +201,7 @@ impl Frames {
     }
 }
 
-/// Bytes of one kind.
+/// A writer that sends frames of one kind.
 struct FrameStream {
     frames: Frames,
     kind: Kind,

@@ -1,4 +1,4 @@
-//! Errors of the libraries below.
+//! Exit codes, names and advice for errors of the libraries.
 
 use std::error::Error;
 
@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::{Exit, Known, lossy};
 
-/// What is known about an error of a library.
+/// Returns the exit code, name and advice of an error of a library.
 pub(super) fn known(error: &(dyn Error + 'static)) -> Option<Known> {
     if let Some(error) = error.downcast_ref() {
         Some(of_engine(error))
@@ -34,7 +34,7 @@ fn of_engine(error: &elevo_engine::Error) -> Known {
     match error {
         Error::NotFound(path) => Known::new(Exit::NotFound, "path_not_found")
             .with(path_of(path))
-            .advice("`elevo state ls REV` lists what there is"),
+            .advice("`elevo state ls REV` lists the paths of a snapshot"),
         Error::NotADirectory(path) | Error::NotAFile(path) | Error::NotALink(path) => {
             Known::new(Exit::NotFound, "wrong_kind").with(path_of(path))
         }
@@ -49,8 +49,8 @@ fn of_engine(error: &elevo_engine::Error) -> Known {
         Error::InTheWay { first, count } => Known::new(Exit::Conflict, "in_the_way")
             .with(json!({ "path": first.to_string(), "count": count }))
             .advice(
-                "nothing was changed; keep what is there with `elevo state commit` or move it \
-                 away, or give it up with --force",
+                "nothing was changed; save the files with `elevo state commit`, move them away, \
+                 or discard them with --force",
             ),
         _ => Known::new(Exit::Failed, "failed"),
     }
@@ -64,16 +64,16 @@ fn of_store(error: &StoreError) -> Known {
                     "reference": name,
                     "snapshot": current.map(|id| id.to_string()),
                 }))
-                .advice("somebody else moved it in the meantime; look at it and try again")
+                .advice("another process has moved it; check where it points and retry")
         }
         StoreError::Refused(_) => Known::new(Exit::Failed, "refused"),
         StoreError::Damaged(_) => damaged(),
         StoreError::ReadOnly => Known::new(Exit::Failed, "read_only"),
         StoreError::Full => Known::new(Exit::Failed, "disk_full").advice(
-            "make room on the disk of the store: `elevo state gc` removes what nothing needs",
+            "free space on the disk of the store: `elevo state gc` collects unreachable objects",
         ),
         StoreError::Storage(_) => Known::new(Exit::Failed, "storage_failed")
-            .advice("see whether the disk is full and the store's files can be written"),
+            .advice("check that the disk is not full and that the files of the store are writable"),
     }
 }
 
@@ -90,7 +90,7 @@ fn of_workspace(error: &elevo_workspace::Error) -> Known {
             .advice(format!("`elevo ws resume {id}`")),
         Error::NotParked(id) => Known::new(Exit::Conflict, "workspace_not_parked")
             .with(workspace(id))
-            .advice(format!("`elevo ws path {id}` says where it is")),
+            .advice(format!("`elevo ws path {id}` prints its directory")),
         Error::Busy(id) => Known::new(Exit::Busy, "workspace_busy").with(workspace(id)),
         Error::Private(id) => Known::new(Exit::Conflict, "workspace_private").with(workspace(id)),
         Error::InUse { id, pids } => Known::new(Exit::Busy, "workspace_in_use")
@@ -101,13 +101,13 @@ fn of_workspace(error: &elevo_workspace::Error) -> Known {
             Known::new(Exit::Damaged, "registry_missing").with(json!({ "path": lossy(path) }))
         }
         Error::NoOverlays => Known::new(Exit::Usage, "overlay_unsupported")
-            .advice("`elevo doctor` says what works here"),
+            .advice("`elevo doctor` shows which providers work here"),
         Error::NoLimit => Known::new(Exit::Usage, "limit_unsupported")
             .advice("leave out --limit, or run as root with --provider overlay"),
         Error::Engine(error) => of_engine(error),
         Error::Io { path, .. } => Known::new(Exit::Failed, "io")
             .with(json!({ "path": lossy(path) }))
-            .advice("`elevo doctor` says what works here"),
+            .advice("`elevo doctor` shows which providers work here"),
         _ => Known::new(Exit::Failed, "failed"),
     }
 }
@@ -118,21 +118,21 @@ fn of_archive(error: &elevo_archive::Error) -> Known {
     match error {
         Error::Refused { name, .. } => refused("archive_refused")
             .with(json!({ "entry": name }))
-            .advice("nothing was kept; make the archive without this entry"),
+            .advice("nothing was imported; create the archive without this entry"),
         Error::TooLarge(limit) => refused("archive_too_large")
             .with(json!({ "limit": limit }))
-            .advice("nothing was kept; if it is to be trusted, take more with --max-size SIZE"),
+            .advice("nothing was imported; if you trust the archive, raise the limit with --max-size SIZE"),
         Error::TooMany(limit) => refused("archive_too_large")
             .with(json!({ "limit": limit }))
-            .advice("nothing was kept; if it is to be trusted, take more with --max-entries N"),
+            .advice("nothing was imported; if you trust the archive, raise the limit with --max-entries N"),
         Error::CutOff => refused("archive_cut_off")
-            .advice("nothing was kept; see whether what wrote it has failed, or get it again"),
+            .advice("nothing was imported; check whether the program that wrote the archive failed, or get it again"),
         Error::Malformed(_) | Error::Read(_) => refused("archive_unreadable").advice(
-            "nothing was kept; it should be a tar, plain or compressed by gzip or zstd (without \
-             --long), that `tar t` can list",
+            "nothing was imported; use a tar archive that `tar t` can list, plain or compressed \
+             with gzip or zstd (without --long)",
         ),
         Error::Engine(error) => of_engine(error),
-        Error::Write(_) => Known::new(Exit::Failed, "io").advice("see whether the disk is full"),
+        Error::Write(_) => Known::new(Exit::Failed, "io").advice("check that the disk is not full"),
         _ => Known::new(Exit::Failed, "failed"),
     }
 }
@@ -150,10 +150,10 @@ fn of_open(error: &OpenError) -> Known {
             .with(json!({ "store": lossy(path), "found": found, "supported": supported })),
         OpenError::NotAStore { path } => Known::new(Exit::NotFound, "store_not_found")
             .with(json!({ "store": lossy(path) }))
-            .advice("make one with `elevo state init`, or name another with --store PATH"),
+            .advice("create one with `elevo state init`, or name another with --store PATH"),
         OpenError::Backup { path } => Known::new(Exit::Conflict, "is_a_backup")
             .with(json!({ "store": lossy(path) }))
-            .advice("`elevo state restore BACKUP DIRECTORY` makes a store of it"),
+            .advice("`elevo state restore BACKUP DIRECTORY` creates a store from it"),
         OpenError::AlreadyAStore { path } => {
             Known::new(Exit::Conflict, "store_exists").with(json!({ "store": lossy(path) }))
         }
@@ -162,13 +162,13 @@ fn of_open(error: &OpenError) -> Known {
         }
         OpenError::Io { path, .. } => Known::new(Exit::Failed, "io")
             .with(json!({ "store": lossy(path) }))
-            .advice("see whether you may read and write there"),
+            .advice("check that you may read and write there"),
         OpenError::Database { path, .. } => Known::new(Exit::Damaged, "database")
             .with(json!({ "store": lossy(path) }))
             .advice(
-                "see whether the disk is full and you may read the store's files; if not, it is \
-                 damaged: `elevo state repair --from BACKUP` puts it right if it can be opened at \
-                 all, and `elevo state restore BACKUP DIRECTORY` makes another",
+                "check that the disk is not full and that you may read the files of the store; \
+                 otherwise the store is damaged: `elevo state repair --from BACKUP` repairs it if \
+                 it can be opened, and `elevo state restore BACKUP DIRECTORY` creates another",
             ),
         _ => Known::new(Exit::Failed, "failed"),
     }
@@ -179,25 +179,27 @@ fn of_backup(error: &BackupError) -> Known {
     match error {
         BackupError::NotABackup { path } => Known::new(Exit::NotFound, "backup_not_found")
             .with(path_of(path))
-            .advice("name a backup that `elevo state backup` made, or the directory they are in"),
+            .advice(
+                "name a backup that `elevo state backup` created, or the directory of the backups",
+            ),
         BackupError::Damaged { path, file } => Known::new(Exit::Damaged, "backup_damaged")
             .with(json!({ "path": lossy(path), "file": file }))
             .advice(
-                "no store was made; take another backup, or what is left of this one with \
-                 --accept-damage",
+                "no store was created; use another backup, or restore the undamaged part of this \
+                 one with --accept-damage",
             ),
         BackupError::Busy { path } => Known::new(Exit::Busy, "backup_busy")
             .with(path_of(path))
-            .advice("wait for it to end, or back up to another directory"),
+            .advice("wait for the other backup to end, or back up to another directory"),
         BackupError::Inside { path } => Known::new(Exit::Usage, "backup_inside")
             .with(path_of(path))
-            .advice("name a directory that is not in the store, best on another disk"),
+            .advice("name a directory outside the store, preferably on another disk"),
         BackupError::Open(error) => of_open(error),
         BackupError::Io { path, .. } => Known::new(Exit::Failed, "io")
             .with(path_of(path))
-            .advice("see whether the disk is full and you may write there"),
+            .advice("check that the disk is not full and that you may write there"),
         BackupError::Database(_) => Known::new(Exit::Failed, "storage_failed").advice(
-            "see whether the disk of the store is full; `elevo state verify` looks for damage",
+            "check that the disk of the store is not full; `elevo state verify` looks for damage",
         ),
         _ => Known::new(Exit::Failed, "failed"),
     }
@@ -208,28 +210,32 @@ fn of_restore(error: &RestoreError) -> Known {
     match error {
         RestoreError::NotABackup { path } => Known::new(Exit::NotFound, "backup_not_found")
             .with(path_of(path))
-            .advice("name a backup that `elevo server backup` made, or the directory they are in"),
+            .advice(
+                "name a backup that `elevo server backup` created, or the directory of the backups",
+            ),
         RestoreError::Unfinished { path } => Known::new(Exit::Damaged, "backup_unfinished")
             .with(path_of(path))
-            .advice("take an earlier backup; the next `elevo server backup` removes this one"),
+            .advice("use an earlier backup; the next `elevo server backup` deletes this one"),
         RestoreError::Damaged { path, file } => Known::new(Exit::Damaged, "backup_damaged")
             .with(json!({ "path": lossy(path), "file": file }))
-            .advice("nothing was restored; take another backup"),
+            .advice("nothing was restored; use another backup"),
         RestoreError::MissingRoots { path, .. } => Known::new(Exit::Damaged, "snapshots_missing")
             .with(path_of(path))
-            .advice("nothing was restored; take another backup"),
+            .advice("nothing was restored; use another backup"),
         RestoreError::NotEmpty { path } => Known::new(Exit::Conflict, "not_empty")
             .with(path_of(path))
-            .advice("restore into a new directory, or remove the one that a restore left when it was killed"),
+            .advice(
+                "restore into a new directory, or delete the one that an interrupted restore left",
+            ),
         RestoreError::Store(error) => of_backup(error),
         _ => Known::new(Exit::Failed, "failed")
-            .advice("see whether the disk is full and you may write there"),
+            .advice("check that the disk is not full and that you may write there"),
     }
 }
 
 fn damaged() -> Known {
     Known::new(Exit::Damaged, "store_damaged").advice(
-        "`elevo state verify` tells what is lost, `elevo state repair --from PATH` takes it from a \
-         backup, another store or a directory; check the disk",
+        "`elevo state verify` lists what is lost, `elevo state repair --from PATH` restores it from \
+         a backup, another store or a directory; check the disk",
     )
 }

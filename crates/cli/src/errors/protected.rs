@@ -1,5 +1,5 @@
-//! Refusals that protect work: a command would act on another directory than
-//! meant, or remove what exists nowhere else.
+//! Errors that protect work: a command would act on a directory that the user
+//! did not mean, or delete the only copy of a change.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use super::{Exit, Known, lossy};
 use crate::format::count;
 use crate::ws::places;
 
-/// Why a command is not carried out as it was typed.
+/// Why a command was rejected to protect work.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Protected {
     #[error("this directory is {}", place(.0))]
@@ -23,11 +23,11 @@ pub(crate) enum Protected {
         project: String,
         changes: u64,
     },
-    #[error("the workspace `{0}` is parked because its work is nowhere else")]
+    #[error("the workspace `{0}` is parked because it has the only copy of its work")]
     Parked(String),
-    #[error("it is not known whether the workspace `{id}` has changes that would be lost")]
+    #[error("cannot find out whether the workspace `{id}` has changes that would be lost")]
     ChangesUnknown { id: String, source: anyhow::Error },
-    #[error("a project is removed only if that is confirmed")]
+    #[error("the deletion of the project was not confirmed")]
     NotConfirmed { project: String, asked: bool },
 }
 
@@ -38,8 +38,8 @@ pub(super) fn known(refusal: &Protected) -> Known {
         Protected::Unsaved(id) => conflict("unsaved_changes")
             .with(json!({ "workspace": id }))
             .advice(format!(
-                "`elevo ws status {id}` lists them and `elevo ws snapshot {id}` keeps them; \
-                 `elevo ws rm --discard {id}` removes the workspace with them"
+                "`elevo ws status {id}` lists them and `elevo ws snapshot {id}` saves them; \
+                 `elevo ws rm --discard {id}` deletes the workspace and discards them"
             )),
         Protected::Unmerged {
             id,
@@ -49,29 +49,29 @@ pub(super) fn known(refusal: &Protected) -> Known {
             .with(json!({ "workspace": id, "changes": changes }))
             .advice(format!(
                 "`elevo ws merge {id} --dry-run` lists them and `elevo ws merge {id}` lands them; \
-                 `elevo ws rm --project {project} --discard {id}` removes the workspace with them"
+                 `elevo ws rm --project {project} --discard {id}` deletes the workspace and discards them"
             )),
         Protected::Parked(id) => conflict("parked_work")
             .with(json!({ "workspace": id }))
             .advice(format!(
-                "`elevo sandbox create --workspace {id}` goes on in it; \
-                 `elevo ws rm --parked --discard {id}` removes it with its work"
+                "`elevo sandbox create --workspace {id}` continues in it; \
+                 `elevo ws rm --parked --discard {id}` deletes it with its work"
             )),
         Protected::ChangesUnknown { id, .. } => conflict("changes_unknown")
             .with(json!({ "workspace": id }))
-            .advice("with --discard it is removed whatever is in it"),
+            .advice("--discard deletes the workspace without this check"),
         Protected::NotConfirmed { project, asked } => {
             let known =
                 Known::new(Exit::Usage, "not_confirmed").with(json!({ "project": project }));
             match asked {
                 true => known,
-                false => known.advice(format!("`elevo project rm --yes {project}` does not ask")),
+                false => known.advice(format!("`elevo project rm --yes {project}` deletes it without a question")),
             }
         }
     }
 }
 
-/// The place, for a message.
+/// Describes where the current directory is.
 fn place(inside: &Inside) -> String {
     match &inside.id {
         Some(id) => format!("inside the workspace `{id}`"),
@@ -89,34 +89,34 @@ fn of_inside(inside: &Inside) -> Known {
         })
 }
 
-/// The commands that do work on this workspace.
+/// Names the commands to use for this workspace.
 fn advice(id: &str, root: &Path) -> String {
     if is_of_server(root) {
         return match id.starts_with("sbx-") {
             true => format!(
-                "`elevo sandbox diff {id}` lists the changes, `elevo sandbox snapshot {id}` keeps them"
+                "`elevo sandbox diff {id}` lists the changes, `elevo sandbox snapshot {id}` saves them"
             ),
-            false => "`elevo ws merge` brings the changes into the project, `elevo ws merge \
+            false => "`elevo ws merge` lands the changes in the project, `elevo ws merge \
                       --dry-run` lists them"
                 .to_owned(),
         };
     }
     match places::store_of(root) {
         Some(store) => format!(
-            "`elevo ws status {id}` lists the changes, `elevo ws snapshot {id} -m TEXT` keeps \
+            "`elevo ws status {id}` lists the changes, `elevo ws snapshot {id} -m TEXT` saves \
              them; for the store itself, add --store {}",
             store.display()
         ),
         None => format!(
-            "`elevo ws snapshot {id} -m TEXT --store PATH --workspaces {}` keeps the changes; for \
+            "`elevo ws snapshot {id} -m TEXT --store PATH --workspaces {}` saves the changes; for \
              the store itself, add --store PATH",
             root.display()
         ),
     }
 }
 
-/// Whether a server made these workspaces: it has a directory for each tenant,
-/// named by 32 digits.
+/// Whether a server created these workspaces: it has a directory for each
+/// tenant, named by 32 hexadecimal digits.
 fn is_of_server(root: &Path) -> bool {
     let name = root.file_name().unwrap_or_default().as_encoded_bytes();
     name.len() == 32 && name.iter().all(u8::is_ascii_hexdigit)

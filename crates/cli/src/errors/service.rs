@@ -1,4 +1,4 @@
-//! Errors around the server: starting it, finding it, and its own.
+//! Errors of starting, finding and calling the server.
 
 use std::error::Error;
 
@@ -7,11 +7,12 @@ use serde_json::json;
 use super::{Exit, Known, Problem, lossy};
 use crate::client::ClientError;
 
-const ENGINE: &str = "start Docker (`systemctl start docker`), see whether you may use its socket \
+const ENGINE: &str = "start Docker (`systemctl start docker`), check that you may use its socket \
                       (the group `docker`), or name another engine with --docker-host or \
-                      DOCKER_HOST; `elevo doctor` says what it finds";
+                      DOCKER_HOST; `elevo doctor` shows details";
 
-/// What is known about an error of the server or of its client.
+/// Returns the exit code, name and advice of an error of the server or its
+/// client.
 pub(super) fn known(error: &(dyn Error + 'static)) -> Option<Known> {
     if let Some(error) = error.downcast_ref() {
         Some(of_client(error))
@@ -24,7 +25,7 @@ pub(super) fn known(error: &(dyn Error + 'static)) -> Option<Known> {
         let is_taken = error.kind() == std::io::ErrorKind::AddrInUse;
         is_taken.then(|| {
             Known::new(Exit::Conflict, "port_taken")
-                .advice("--port N and --metrics-port N choose others, 0 any that is free")
+                .advice("choose other ports with --port N and --metrics-port N; 0 takes a free one")
         })
     }
 }
@@ -34,66 +35,66 @@ pub(super) fn of_problem(problem: &Problem) -> Known {
     match problem {
         Problem::ServerRunning { data, url, pid } => Known::new(Exit::Conflict, "server_running")
             .with(json!({ "data": lossy(data), "server": url, "pid": pid }))
-            .advice("use that one, end it first, or name another directory with --data DIR"),
+            .advice("use that server, stop it first, or name another directory with --data DIR"),
         Problem::Settings(problems) => usage("settings_invalid")
             .with(json!({ "problems": problems }))
             .advice("`workspace-server --help` lists all settings"),
         Problem::InSandbox(id) => Known::new(Exit::Conflict, "workspace_in_sandbox")
             .with(json!({ "workspace": id }))
-            .advice(format!("`elevo sandbox rm {id}` removes both")),
+            .advice(format!("`elevo sandbox rm {id}` deletes both")),
         Problem::Door { store, .. } => Known::new(Exit::Busy, "store_busy")
             .with(json!({ "store": lossy(store) }))
-            .advice("`elevo up` must run as the same user; see its log, or end it first"),
+            .advice("`elevo up` must run as the same user; read its log, or stop it first"),
         Problem::PrivateOfServer => Known::new(Exit::Usage, "provider_unsupported")
-            .advice("leave out --provider, or use a store of your own"),
+            .advice("leave out --provider, or use a store that no server holds"),
         Problem::Enter { path, .. } => Known::new(Exit::Failed, "namespace_refused")
             .with(json!({ "path": lossy(path) }))
-            .advice("`elevo doctor` says what is missing, if anything is"),
+            .advice("`elevo doctor` shows what the machine lacks"),
         Problem::InProject(id) => Known::new(Exit::Conflict, "workspace_in_project")
             .with(json!({ "workspace": id }))
             .advice(format!(
-                "`elevo ws complete {id}` merges and removes it, `elevo ws rm --project NAME \
-                 --discard {id}` removes it with what is not merged"
+                "`elevo ws complete {id}` merges and deletes it, `elevo ws rm --project NAME \
+                 --discard {id}` deletes it with its unmerged changes"
             )),
         Problem::ParkedOnServer(id) => Known::new(Exit::Conflict, "workspace_parked")
             .with(json!({ "workspace": id }))
             .advice(format!(
-                "`elevo sandbox create --workspace {id}` goes on in it, `elevo ws rm --parked {id}` \
-                 removes it"
+                "`elevo sandbox create --workspace {id}` continues in it, `elevo ws rm --parked {id}` \
+                 deletes it"
             )),
         Problem::NotParked(id) => Known::new(Exit::Conflict, "workspace_not_parked")
             .with(json!({ "workspace": id }))
-            .advice("`elevo ws ls --parked` lists those that are"),
+            .advice("`elevo ws ls --parked` lists the parked workspaces"),
         Problem::NotHere => usage("usage"),
         Problem::NoWorkspaceHere(path) => Known::new(Exit::NotFound, "workspace_not_found")
             .with(json!({ "directory": lossy(path) }))
-            .advice("name a workspace; `elevo ws ls --project NAME` lists those of a project"),
+            .advice("name a workspace; `elevo ws ls --project NAME` lists the workspaces of a project"),
         Problem::OtherProject { id, project } => Known::new(Exit::NotFound, "workspace_not_found")
             .with(json!({ "workspace": id, "project": project }))
             .advice(format!(
-                "`elevo ws ls --project {project}` lists those it has"
+                "`elevo ws ls --project {project}` lists its workspaces"
             )),
         Problem::UnknownStep { project, text } => Known::new(Exit::NotFound, "snapshot_not_found")
             .with(json!({ "project": project, "snapshot": text }))
-            .advice(format!("`elevo project log {project}` lists them")),
+            .advice(format!("`elevo project log {project}` lists the steps")),
         Problem::PolicyUnreadable { path, .. } => usage("policy_invalid")
             .with(json!({ "path": lossy(path) }))
-            .advice("`elevo project policy NAME` prints one that can be changed"),
+            .advice("`elevo project policy NAME` prints a policy to start from"),
         Problem::NoText(path) => usage("not_text").with(json!({ "path": lossy(path) })),
         Problem::EmptyTar(path) => usage("not_a_tar")
             .with(json!({ "path": lossy(path) }))
-            .advice("see whether what wrote it has failed; the project was not changed"),
+            .advice("the project was not changed; check whether the program that wrote the archive failed"),
         Problem::FileTooLarge { path, limit } => {
             usage("file_too_large").with(json!({ "path": lossy(path), "limit": limit }))
         }
         Problem::Editor { editor, .. } => Known::new(Exit::Failed, "editor_failed")
             .with(json!({ "editor": editor }))
-            .advice("set VISUAL or EDITOR to the command of one"),
+            .advice("set VISUAL or EDITOR to the command of your editor"),
         Problem::NotSent { kept, .. } => Known::new(Exit::Failed, "not_sent")
             .with(json!({ "path": lossy(kept) }))
-            .advice(format!("what was edited is in {}", kept.display())),
+            .advice(format!("your edited text is in {}", kept.display())),
         Problem::NotEditable => usage("not_editable")
-            .advice("take a side with --ours or --theirs, or send a file with --file FILE"),
+            .advice("choose a side with --ours or --theirs, or send a file with --file FILE"),
         Problem::ArchiveToTerminal => {
             usage("archive_to_terminal").advice("write it to a file or into a pipe: `> FILE`")
         }
@@ -113,8 +114,8 @@ pub(super) fn of_problem(problem: &Problem) -> Known {
         Problem::InputLost { command } => Known::new(Exit::Failed, "input_lost")
             .with(json!({ "commandId": command }))
             .advice(format!(
-                "the command goes on: `elevo attach SANDBOX {command}` shows its output, \
-                 `elevo kill SANDBOX {command}` ends it"
+                "the command is still running: `elevo attach SANDBOX {command}` shows its output, \
+                 `elevo kill SANDBOX {command}` stops it"
             )),
         _ => Known::new(Exit::Failed, "failed"),
     }
@@ -136,8 +137,8 @@ fn of_client(error: &ClientError) -> Known {
         ClientError::NoServer { data } => Known::new(Exit::NotFound, "server_not_running")
             .with(json!({ "data": lossy(data) }))
             .advice(
-                "start one with `elevo up`; if it is elsewhere, name it with --server URL, or its \
-                 data directory with --data DIR",
+                "start one with `elevo up`, or name another with --server URL or its data directory \
+                 with --data DIR",
             ),
         ClientError::Address { text, .. } => {
             Known::new(Exit::Usage, "address_invalid").with(json!({ "server": text }))
@@ -145,19 +146,19 @@ fn of_client(error: &ClientError) -> Known {
         ClientError::NoKey { url } => Known::new(Exit::Usage, "key_missing")
             .with(json!({ "server": url }))
             .advice(
-                "set ELEVO_API_KEY, or name a file with --key-file; `elevo key create` makes one",
+                "set ELEVO_API_KEY, or name a file with --key-file; `elevo key create` creates a key",
             ),
         ClientError::KeyUnusable => Known::new(Exit::Usage, "key_invalid")
-            .advice("see what is in ELEVO_API_KEY or the file of --key-file"),
+            .advice("check the content of ELEVO_API_KEY or the file of --key-file"),
         ClientError::Unreachable { url, .. } => Known::new(Exit::Busy, "server_unreachable")
             .with(json!({ "server": url }))
             .advice(match url.starts_with("https:") {
                 true => {
-                    "see whether it runs and whether --server is right; name the authority of its \
+                    "check that it runs and that --server is right; name the authority of its \
                      certificate with --ca FILE if the system does not trust it"
                 }
                 false => {
-                    "see whether it runs (`elevo up` starts one) and whether --server is right"
+                    "check that it runs (`elevo up` starts one) and that --server is right"
                 }
             }),
         ClientError::Authorities { path, .. } => Known::new(Exit::Usage, "authorities_invalid")
@@ -170,12 +171,12 @@ fn of_client(error: &ClientError) -> Known {
             let inner = of_client(inner);
             Known::new(Exit::Busy, "connection_lost")
                 .with(inner.details)
-                .advice("see whether the server runs; `elevo attach` shows output from where it broke off")
+                .advice("check that the server runs; `elevo attach` shows the rest of the output")
         }
         ClientError::Refused(body) => of_api(body),
         ClientError::NotOurs { url, status } => Known::new(Exit::Failed, "not_a_server")
             .with(json!({ "server": url, "status": status }))
-            .advice("see whether --server is right"),
+            .advice("check that --server is right"),
         ClientError::Setup(_)
         | ClientError::Answer(_)
         | ClientError::Stream(_)
@@ -184,7 +185,7 @@ fn of_client(error: &ClientError) -> Known {
     }
 }
 
-/// Errors of the API keep their names, in lower case, and their advice.
+/// Keeps the name of an API error, in lower case, and its advice.
 fn of_api(body: &elevo_api::ErrorBody) -> Known {
     let status = body.code().map_or(500, |code| code.http());
     let exit = match status {

@@ -1,5 +1,5 @@
-//! Standard input for a command, in pieces that are sent one after another:
-//! what the command does not read is not read here either.
+//! Passes standard input on to a command, one piece after another. Input that the
+//! command does not read is not read here either, except a few pieces ahead.
 
 use std::io::{self, Read};
 use std::thread;
@@ -15,18 +15,18 @@ use super::{Feeding, Target};
 use crate::client::{ClientError, sandbox_path};
 use crate::errors::Problem;
 
-/// What is sent at a time.
+/// Maximum bytes of a piece.
 const PIECE: usize = 256 << 10;
-/// Pieces that are read ahead.
+/// Maximum number of pieces read ahead.
 const AHEAD: usize = 2;
 
-/// Passes standard input on until it ends. What comes back is an error after
-/// which the command cannot be trusted to have read all of it.
+/// Passes standard input on until it ends. The receiver gets an error if the
+/// command may not have received all of it.
 pub(super) fn feed(target: Target) -> Feeding {
     let (failed, failure) = mpsc::channel(1);
     let pieces = read_ahead();
-    // In a thread of its own: it may wait for input long after the command has
-    // ended, and nobody waits for it.
+    // In a separate thread that is never joined: it may wait for input long
+    // after the command has ended.
     thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -42,7 +42,7 @@ pub(super) fn feed(target: Target) -> Feeding {
     failure
 }
 
-/// Reads standard input, and no further than a few pieces ahead.
+/// Reads standard input in a thread, at most a few pieces ahead.
 pub(crate) fn read_ahead() -> mpsc::Receiver<io::Result<Bytes>> {
     let (sender, receiver) = mpsc::channel(AHEAD);
     thread::spawn(move || {
@@ -86,8 +86,8 @@ async fn send_all(
     Ok(())
 }
 
-/// Sends a piece once; whether the command takes more. While the server
-/// restarts it is sent again, but not where it may have arrived.
+/// Sends a piece. Returns whether the command accepts more. Retries while the
+/// server restarts, but never if the piece may have arrived.
 async fn send(target: &mut Target, wish: &CommandInput) -> anyhow::Result<bool> {
     let (sandbox, command) = (target.sandbox.clone(), target.command.clone());
     let path = sandbox_path(&sandbox, &["process", &command, "input"]);
@@ -95,7 +95,7 @@ async fn send(target: &mut Target, wish: &CommandInput) -> anyhow::Result<bool> 
     let sending = client.done_patiently(|client| client.request(Method::POST, &path).json(wish));
     match sending.await {
         Ok(()) => Ok(true),
-        // It has ended, or has closed its input.
+        // The command has ended or has closed its input.
         Err(ClientError::Refused(_)) => Ok(false),
         Err(error) => Err(anyhow::Error::new(error).context(Problem::InputLost {
             command: target.command.clone(),

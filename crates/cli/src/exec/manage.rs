@@ -9,7 +9,7 @@ use crate::client::{Reach, sandbox_path};
 use crate::format;
 use crate::service::{self, Call, Table, relative};
 
-/// List the commands of a sandbox: those that run, and the last that ended.
+/// List the commands of a sandbox: all that are running, and the last that ended.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -58,13 +58,13 @@ fn print(call: &mut Call, commands: &[api::CommandInfo]) -> anyhow::Result<()> {
         return Ok(());
     }
     match commands.is_empty() {
-        true => call.note("there are none"),
+        true => call.note("there are no commands"),
         false => table.print(&mut call.output)?,
     }
     Ok(())
 }
 
-/// Send a signal to a command and all it has started.
+/// Send a signal to a command and its child processes.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -74,10 +74,10 @@ pub(crate) struct Kill {
     /// The sandbox
     sandbox: String,
 
-    /// The command: `elevo ps` lists them
+    /// Id of the command; `elevo ps` lists them
     command: String,
 
-    /// Which signal: a name or a number
+    /// Name or number of the signal
     #[arg(short, long, default_value = "TERM", value_parser = number)]
     signal: i32,
 
@@ -107,7 +107,7 @@ pub(crate) fn kill(args: &Kill) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// Signals that are known by name; those of Linux on x86-64 and arm64.
+/// Signals that have a name, with the numbers of Linux on x86-64 and arm64.
 const SIGNALS: &[(&str, i32)] = &[
     ("HUP", 1),
     ("INT", 2),

@@ -1,4 +1,4 @@
-//! States of a project as people name them.
+//! Resolves names of project states to snapshot ids.
 
 use elevo_api as api;
 use reqwest::Method;
@@ -8,15 +8,15 @@ use crate::client::{Client, Result};
 use crate::errors::Problem;
 use crate::service::Call;
 
-/// Digits of an id that name a snapshot; fewer are the number of a step.
+/// Minimum digits of an abbreviated id; fewer are the number of a step.
 const LEAST: usize = 6;
-/// Digits of a whole id.
+/// Digits of a complete id.
 const WHOLE: usize = 64;
-/// Steps that are looked at for the first digits of an id.
+/// Maximum number of steps searched for an abbreviated id.
 const MOST: u64 = 10_000;
 const PAGE: u32 = 100;
 
-/// The id of the snapshot that somebody means.
+/// Resolves `head`, the number of a step or an abbreviated id to a snapshot id.
 pub(super) fn resolve(call: &Call, project: &str, text: &str) -> anyhow::Result<String> {
     let digits = text.len();
     let found = if text == "head" {
@@ -27,7 +27,7 @@ pub(super) fn resolve(call: &Call, project: &str, text: &str) -> anyhow::Result<
     } else if !(LEAST..WHOLE).contains(&digits)
         || !text.bytes().all(|byte| byte.is_ascii_hexdigit())
     {
-        // A tag, or the server knows best what is wrong with it.
+        // A tag or a complete id, or an invalid name that the server reports.
         return Ok(text.to_owned());
     } else {
         let finding = by_first_digits(&call.client, project, text);
@@ -39,7 +39,7 @@ pub(super) fn resolve(call: &Call, project: &str, text: &str) -> anyhow::Result<
     })
 }
 
-/// The same of what may have been left out.
+/// Like [`resolve`], for an optional name.
 pub(crate) fn resolve_some(
     call: &Call,
     project: &str,
@@ -48,7 +48,7 @@ pub(crate) fn resolve_some(
     text.map(|text| resolve(call, project, text)).transpose()
 }
 
-/// Steps before one, or the newest.
+/// Returns the steps before a number, or the newest steps.
 pub(super) async fn steps(
     client: &Client,
     project: &str,
@@ -61,7 +61,7 @@ pub(super) async fn steps(
     client.json(request.query(&query)).await
 }
 
-/// What a step made; 0 is what the first was made from.
+/// The snapshot of a step. Step 0 is the state before the first step.
 async fn of_step(client: &Client, project: &str, step: u64) -> Result<Option<String>> {
     let first = step.max(1);
     let page = steps(client, project, Some(first + 1), 1).await?;
@@ -69,7 +69,7 @@ async fn of_step(client: &Client, project: &str, step: u64) -> Result<Option<Str
     match (found, step) {
         (Some(found), 0) => Ok(Some(found.parent)),
         (found, 1..) => Ok(found.map(|found| found.snapshot)),
-        // Without any step, the head is what it began with.
+        // Without any step, the head is the initial state.
         (None, 0) => {
             let found: api::Project = client.get(&project_path(project, &[])).await?;
             Ok(Some(found.head))

@@ -1,4 +1,4 @@
-//! Files into a project without a workspace, and out of it.
+//! Patches, imports and exports of a project, without a workspace.
 
 use std::io::Cursor;
 use std::os::fd::AsFd;
@@ -22,14 +22,15 @@ use crate::sandbox::absolute;
 use crate::service::Call;
 use crate::shapes;
 
-/// A patch that is sent has at most this many bytes: the server takes no more.
+/// Maximum bytes of a patch that the server accepts.
 const LARGEST: u64 = 32 << 20;
 
-/// Change files of a project by a patch.
+/// Apply a patch to a project.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The patch is one as `git diff` writes it, and fits to the byte or is refused.
-What has landed since --base is merged with it. Ends as `elevo ws merge` does.
+The patch has the format of `git diff`. It must match the files of --base
+exactly, or it is rejected. It is merged with the changes that have landed since
+--base. The exit codes are those of `elevo ws merge`.
 
 Examples:
   git diff | elevo project apply site -
@@ -42,7 +43,7 @@ pub(super) struct Apply {
     /// The patch; - for standard input
     patch: PathBuf,
 
-    /// The state that the patch was made of; the newest by default
+    /// State of the project that the patch was created from; the newest by default
     #[arg(long, value_name = "SNAPSHOT")]
     base: Option<String>,
 
@@ -68,20 +69,20 @@ pub(super) fn apply(call: &mut Call, args: Apply) -> anyhow::Result<ExitCode> {
     merging::merge(call, &path, &wish, "merging")
 }
 
-/// Replace files of a project by those of a directory, a repository or a tar.
+/// Replace files of a project with those of a directory, a repository or a tar.
 #[derive(Debug, Args)]
 #[command(
     group = ArgGroup::new("source").required(true),
     after_help = "\
-Directories and repositories are those of the server's machine; a tar comes from
-here. What the project had at that place and the source does not is removed.
-`.git` and `.elevo` never come in. Of a directory, neither does what `.gitignore`
-files name, unless the project has it already or its policy says otherwise; a tar
-brings it. With --history each commit on the first-parent history becomes a step
-of the log.
+Directories and repositories are on the server's machine; a tar is on this one.
+Files that the project has at PATH and the source does not are removed. `.git`
+and `.elevo` are never imported. From a directory, files that `.gitignore` names
+are not imported either, unless the project already has them or its policy says
+otherwise; from a tar they are. With --history, each commit of the first-parent
+history becomes a step of the log.
 
 Examples:
-  elevo project import site --directory . --dry-run    what would change
+  elevo project import site --directory . --dry-run    show the changes only
   elevo project import site --directory .
   elevo project import site --git ~/src/site --revision v1.2 --history
   tar c docs | elevo project import site --tar - --path docs
@@ -91,7 +92,7 @@ pub(super) struct Import {
     /// The project, by name or id
     name: String,
 
-    /// A directory of the server's machine
+    /// A directory on the server's machine
     #[arg(long, value_name = "DIR", group = "source")]
     directory: Option<PathBuf>,
 
@@ -99,11 +100,11 @@ pub(super) struct Import {
     #[arg(long, value_name = "REPO", group = "source")]
     git: Option<PathBuf>,
 
-    /// What of the repository; by default HEAD
+    /// Revision of the repository; by default HEAD
     #[arg(long, value_name = "REV", requires = "git")]
     revision: Option<String>,
 
-    /// Each of its commits as a step
+    /// Import each commit as a step
     #[arg(long, requires = "git")]
     history: bool,
 
@@ -111,19 +112,19 @@ pub(super) struct Import {
     #[arg(long, value_name = "FILE", group = "source")]
     tar: Option<PathBuf>,
 
-    /// A snapshot
+    /// Id of a snapshot
     #[arg(long, value_name = "ID", group = "source")]
     snapshot: Option<String>,
 
-    /// The directory of the project that is replaced; all of it by default
+    /// Directory of the project to replace; the whole project by default
     #[arg(long, value_name = "PATH")]
     path: Option<String>,
 
-    /// Only say what would be added, changed and removed
+    /// Show what would be added, changed and removed, without importing
     #[arg(long)]
     dry_run: bool,
 
-    /// Why
+    /// Message that explains the import
     #[arg(
         short,
         long,
@@ -156,7 +157,7 @@ pub(super) fn import(call: &mut Call, args: Import) -> anyhow::Result<ExitCode> 
     imported(call, &result)
 }
 
-/// As much of a tar is read at once.
+/// Bytes of an archive that are read at a time.
 const PIECE: usize = 128 << 10;
 
 fn send_tar(
@@ -180,7 +181,8 @@ fn send_tar(
             }
             false => tokio::fs::File::open(tar).await.map_err(failed)?,
         };
-        // What wrote it may have failed: nothing is no tar, not even an empty one.
+        // Even an empty tar archive has bytes. Without any, the program that
+        // wrote the archive has probably failed.
         let mut first = vec![0; 512];
         let length = file.read(&mut first).await.map_err(failed)?;
         first.truncate(length);
@@ -209,7 +211,7 @@ fn imported(call: &mut Call, result: &api::ImportResult) -> anyhow::Result<ExitC
     }
     if result.steps > 1 {
         let steps = count(result.steps, "step", "steps");
-        call.output.line(format!("The log has {steps} more"))?;
+        call.output.line(format!("Added {steps} to the log"))?;
     }
     let code = merging::print(call, &result.merge)?;
     if !result.not_kept.is_empty() {
@@ -219,10 +221,10 @@ fn imported(call: &mut Call, result: &api::ImportResult) -> anyhow::Result<ExitC
     Ok(code)
 }
 
-/// Print files of a project as a tar, as they are or were.
+/// Print files of a project as a tar archive, from the current or an earlier state.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The tar comes as it is made, whatever the size of the project.
+The archive is streamed, so the size of the project does not matter.
 
 Examples:
   elevo project export site > site.tar
@@ -231,10 +233,10 @@ pub(super) struct Export {
     /// The project, by name or id
     name: String,
 
-    /// The file or directory; all of the project by default
+    /// File or directory; the whole project by default
     path: Option<String>,
 
-    /// A state of the project; the newest by default
+    /// State of the project; the newest by default
     #[arg(long, value_name = "SNAPSHOT")]
     at: Option<String>,
 }
@@ -255,7 +257,7 @@ pub(super) fn export(call: &mut Call, args: &Export) -> anyhow::Result<()> {
     while let Some(piece) = call
         .wait(answer.chunk())
         .map_err(|error| call.client.lost(error))
-        .context("the archive broke off")?
+        .context("the archive is incomplete")?
     {
         call.output.bytes(&piece)?;
     }

@@ -1,4 +1,4 @@
-//! Making projects, listing them, taking them away.
+//! Creates, lists, describes, renames and deletes projects.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -15,29 +15,29 @@ use crate::service::{Call, Table, field, pages, relative};
 
 const PROJECTS: [&str; 3] = ["api", "v1", "projects"];
 
-/// Make a project, and print its id.
+/// Create a project and print its id.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-It is empty unless it begins with a snapshot; `import` brings files into it.
-Without a policy everybody may do everything.
+The project is empty unless it starts with a snapshot; `import` adds files.
+Without a policy, every agent may read and change all files.
 
 Examples:
   elevo project create site
   elevo project create site --description \"The handbook\" --policy policy.json
   elevo project create site --from-snapshot \"$(elevo sandbox snapshot \"$id\")\"")]
 pub(super) struct Create {
-    /// What it is called; no other is called so
+    /// Unique name of the project
     name: String,
 
-    /// What it is for
+    /// Description of the project
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
 
-    /// The snapshot that it begins with
+    /// Snapshot that the project starts with
     #[arg(long, value_name = "ID")]
     from_snapshot: Option<String>,
 
-    /// Who may do what with which paths: a file in JSON, or in TOML if so named
+    /// File with the policy: JSON, or TOML if its name ends with .toml
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
 
@@ -56,7 +56,7 @@ pub(super) fn create(call: &mut Call, args: Create) -> anyhow::Result<()> {
         retention: args.retention,
     };
     let asking = call.client.create(&PROJECTS, &wish);
-    let made: api::Project = call.watch("making the project", asking)?;
+    let made: api::Project = call.watch("creating the project", asking)?;
     match call.output.is_json() {
         true => call.output.value(&made)?,
         false => call.output.line(&made.id)?,
@@ -64,7 +64,7 @@ pub(super) fn create(call: &mut Call, args: Create) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// List projects, the newest first.
+/// List projects, newest first.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -96,7 +96,7 @@ pub(super) fn ls(call: &mut Call) -> anyhow::Result<()> {
     match (call.output.is_json(), found) {
         (true, _) => Ok(()),
         (false, 0) => {
-            call.note("there are none; `elevo project create NAME` makes one");
+            call.note("there are no projects; `elevo project create NAME` creates one");
             Ok(())
         }
         (false, _) => table.print(&mut call.output),
@@ -157,11 +157,11 @@ pub(super) struct Rename {
     /// The project, by name or id
     name: String,
 
-    /// Its new name
+    /// New name of the project
     #[arg(required_unless_present = "description")]
     new: Option<String>,
 
-    /// What it is for now
+    /// New description
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
 }
@@ -178,12 +178,12 @@ pub(super) fn rename(call: &mut Call, args: Rename) -> anyhow::Result<()> {
     print(call, &changed)
 }
 
-/// Remove projects with their workspaces, history and reviews.
+/// Delete projects with their workspaces, history and reviews.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-There is no way back, so each removal has to be confirmed: on a terminal by an
-answer, elsewhere by --yes. If one cannot be removed, that is reported, and the
-others are removed.
+A deletion cannot be undone and has to be confirmed: by an answer on a terminal,
+otherwise by --yes. If a project cannot be deleted, the command reports it and
+deletes the others.
 
 Examples:
   elevo project rm site                  asks first
@@ -193,7 +193,7 @@ pub(super) struct Rm {
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,
 
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(short, long)]
     yes: bool,
 }
@@ -207,11 +207,11 @@ pub(super) fn rm(call: &mut Call, args: &Rm) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// Asks whether a project is really to go.
+/// Asks the user to confirm the deletion of a project.
 fn confirm(call: &Call, name: &str) -> anyhow::Result<()> {
     let found: api::Project = call.wait(call.client.get(&project_path(name, &[])))?;
     let question = format!(
-        "Remove the project `{}` with its workspaces, reviews and all {} of its history?",
+        "Delete the project `{}` with its workspaces, reviews and all {} of its history?",
         first_line(&found.name),
         count(found.sequence, "step", "steps"),
     );

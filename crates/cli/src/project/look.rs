@@ -1,4 +1,4 @@
-//! What is in a project: files, directories, differences.
+//! Prints files, directories and differences of a project.
 
 use std::process::ExitCode;
 
@@ -16,10 +16,10 @@ use crate::output::{ADDED, PLACE, REMOVED};
 use crate::service::Call;
 use crate::{patch, shapes};
 
-/// Print a file of a project, as it is or was.
+/// Print a file of a project, from the current or an earlier state.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Of a symbolic link, where it leads. With --json also what it is and its mode.
+For a symbolic link, prints its target. With --json also the kind and the mode.
 
 Examples:
   elevo project cat site index.html
@@ -36,7 +36,7 @@ pub(super) struct Cat {
     at: Option<String>,
 }
 
-/// The content of a file, and what it is.
+/// Returns the content of a file, and the headers that describe it.
 fn file(
     call: &Call,
     name: &str,
@@ -64,7 +64,7 @@ fn at_snapshot(request: RequestBuilder, at: Option<&String>) -> RequestBuilder {
     }
 }
 
-/// The same, as text for people.
+/// Returns the content of a file as text, with invalid UTF-8 replaced.
 pub(super) fn text_of(
     call: &Call,
     name: &str,
@@ -95,38 +95,38 @@ pub(super) fn cat(call: &mut Call, args: &Cat) -> anyhow::Result<()> {
     Ok(call.output.value(&shape)?)
 }
 
-/// List a directory of a project, as it is or was.
+/// List a directory of a project, from the current or an earlier state.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   elevo project tree site
   elevo project tree site -l docs
-  elevo project ls-files site -r --at 3         after step 3, all of it")]
+  elevo project ls-files site -r --at 3         all files after step 3")]
 pub(super) struct Tree {
     /// The project, by name or id
     name: String,
 
-    /// The directory; all of the project by default
+    /// The directory; the root of the project by default
     path: Option<String>,
 
     /// A state of the project; the newest by default
     #[arg(long, value_name = "SNAPSHOT")]
     at: Option<String>,
 
-    /// With permissions and size
+    /// Show permissions and sizes
     #[arg(short, long)]
     long: bool,
 
-    /// Go into directories
+    /// List subdirectories too
     #[arg(short, long)]
     recursive: bool,
 }
 
-/// Entries that are asked for together.
+/// Entries per request.
 const PAGE: u32 = 1000;
 
 pub(super) fn tree(call: &mut Call, args: &Tree) -> anyhow::Result<()> {
-    // What is listed is of one state, also if the head moves meanwhile.
+    // Resolved once, so that all pages are of one state even if the head moves.
     let at = args.at.as_deref().unwrap_or("head");
     let at = resolve(call, &args.name, at)?;
     let start = args.path.clone().unwrap_or_default();
@@ -149,10 +149,10 @@ pub(super) fn tree(call: &mut Call, args: &Tree) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What is still to be listed; for each directory on the way at most a page.
+/// Work that is still to do; at most one page of entries per directory level.
 enum Open {
     Entry(api::TreeEntry),
-    /// A directory, from its beginning or after a name.
+    /// A directory, from the beginning or after a cursor.
     Page(String, Option<String>),
 }
 
@@ -199,11 +199,11 @@ fn print_entry(call: &mut Call, entry: &api::TreeEntry, long: bool) -> anyhow::R
     Ok(call.output.line([about.as_bytes(), &path].concat())?)
 }
 
-/// Tell what changed between two states of a project.
+/// Show the changes between two states of a project.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 With two states, from the first to the second; with one, from it to the newest;
-with none, what the newest step changed. A letter stands for each change:
+without any, the changes of the newest step. A letter stands for each change:
 A added, D removed, M changed.
 
 Examples:
@@ -215,25 +215,25 @@ pub(super) struct Diff {
     /// The project, by name or id
     name: String,
 
-    /// A state of the project
+    /// State of the project to compare from
     from: Option<String>,
 
-    /// Another
+    /// State of the project to compare to
     to: Option<String>,
 
-    /// Lines added and removed; then the totals
+    /// Show the lines added and removed in each file, and the totals
     #[arg(long)]
     stat: bool,
 
-    /// A patch that `git apply` takes
+    /// Print a patch for `git apply`
     #[arg(short, long, conflicts_with = "stat")]
     patch: bool,
 
-    /// How many changes are listed
+    /// Maximum number of changes to list
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     limit: u32,
 
-    /// End with exit code 7 if there are differences, 0 if not
+    /// Exit with code 7 if there are differences, and 0 if not
     #[arg(long)]
     exit_code: bool,
 }
@@ -308,7 +308,7 @@ fn print_names(call: &mut Call, request: RequestBuilder) -> anyhow::Result<bool>
     }
     if diff.truncated {
         let all = diff.totals.added + diff.totals.removed + diff.totals.changed;
-        call.note(&format!("{all} changes in all; --limit N lists more"));
+        call.note(&format!("there are {all} changes; --limit N lists more"));
     }
     Ok(!diff.changes.is_empty())
 }
@@ -350,7 +350,7 @@ fn print_stat(call: &mut Call, request: RequestBuilder) -> anyhow::Result<bool> 
         call.output.line(line)?;
     }
     if stat.truncated {
-        call.note("there are more; --limit N lists more");
+        call.note("there are more changes; --limit N lists more");
     }
     let paths = format::count(stat.files, "path", "paths");
     let (added, removed) = (stat.added, stat.removed);

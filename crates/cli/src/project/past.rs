@@ -1,4 +1,4 @@
-//! How a project came to be what it is.
+//! The history of a project, of its paths and of their lines.
 
 use clap::Args;
 use elevo_api as api;
@@ -12,12 +12,13 @@ use crate::output::{FAINT, IDENTITY, STRONG};
 use crate::paint::Line;
 use crate::service::{Call, relative};
 
-/// List the steps of a project, the newest first.
+/// List the steps of a project, newest first.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 A step is a merge, a patch, an import, a revert, a restore or a decision on a
-review. Its number and the first digits of its snapshot name it for other commands.
-The author of a change that was held stays its author; who decided stands beside.
+review. Its number and the first digits of its snapshot name it for other
+commands. A change that was held keeps its author; the decider is shown
+separately.
 
 Examples:
   elevo project log site
@@ -27,16 +28,16 @@ pub(super) struct Log {
     /// The project, by name or id
     name: String,
 
-    /// At most so many
+    /// Maximum number of steps
     #[arg(short = 'n', long, value_name = "N")]
     max_count: Option<u64>,
 
-    /// With the paths that each changed
+    /// Show the paths that each step changed
     #[arg(long)]
     stat: bool,
 }
 
-/// Steps that are asked for together.
+/// Steps per request.
 const PAGE: u32 = 100;
 
 pub(super) fn log(call: &mut Call, args: &Log) -> anyhow::Result<()> {
@@ -61,7 +62,7 @@ pub(super) fn log(call: &mut Call, args: &Log) -> anyhow::Result<()> {
     if !any && args.max_count != Some(0) {
         let name = first_line(&args.name);
         call.note(&format!(
-            "nothing has happened yet; `elevo project import {name}` and `elevo ws merge` do"
+            "there are no steps yet; `elevo project import {name}` and `elevo ws merge` add some"
         ));
     }
     Ok(())
@@ -125,7 +126,7 @@ fn print_changes(call: &mut Call, name: &str, step: &api::LogEntry) -> anyhow::R
     }
 }
 
-/// A letter, a path, and where it was.
+/// Formats a change: a letter, the path, and the path it was moved from.
 fn change_line(call: &Call, version: &api::FileVersion) -> Vec<u8> {
     let (letter, style) = letter(&version.kind);
     let mut text = String::new();
@@ -140,7 +141,7 @@ fn change_line(call: &Call, version: &api::FileVersion) -> Vec<u8> {
     [&letter[..], b"  ", text.as_bytes()].concat()
 }
 
-/// Tell what happened to a file or directory, the newest first.
+/// List the changes of a file or directory, newest first.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -154,7 +155,7 @@ pub(super) struct History {
     /// The file or directory
     path: String,
 
-    /// At most so many
+    /// Maximum number of changes
     #[arg(short = 'n', long, value_name = "N")]
     max_count: Option<u64>,
 }
@@ -206,10 +207,10 @@ fn print_version(call: &mut Call, version: &api::FileVersion) -> anyhow::Result<
     Ok(call.output.line(line)?)
 }
 
-/// Tell who wrote which lines of a file.
+/// Show which step and agent wrote each line of a file.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Before each line: the step that it came with, whose work that was, and when.
+Before each line: the step that added it, the agent and the time.
 
 Examples:
   elevo project blame site index.html
@@ -222,7 +223,7 @@ pub(super) struct Blame {
     /// The file
     path: String,
 
-    /// A state of the project; the newest by default
+    /// State of the project; the newest by default
     #[arg(long, value_name = "SNAPSHOT")]
     at: Option<String>,
 }

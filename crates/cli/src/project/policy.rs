@@ -1,4 +1,4 @@
-//! Who may do what with a project.
+//! Prints, sets and edits the policy of a project.
 
 use std::path::{Path, PathBuf};
 
@@ -12,15 +12,16 @@ use crate::errors::Problem;
 use crate::input;
 use crate::service::Call;
 
-/// A policy has at most this many bytes as text.
+/// Maximum bytes of a policy file.
 const LARGEST: u64 = 4 << 20;
 
 /// Print the policy of a project, or set it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A policy says who may do what with which paths, what is never merged, and how
-conflicts are settled. What is printed can be changed and set again. With --edit
-it is opened in $VISUAL or $EDITOR, and set unless somebody else has meanwhile.
+A policy defines the access to paths, the paths that are never merged, and how
+conflicts are resolved. The printed policy can be changed and set again. --edit
+opens it in $VISUAL or $EDITOR and sets it, unless it was changed by another
+request in the meantime.
 
 Examples:
   elevo project policy site
@@ -32,12 +33,12 @@ pub(super) struct Policy {
     /// The project, by name or id
     name: String,
 
-    /// Set it to what a file has: JSON, or TOML if it is so named; - for JSON on
-    /// standard input
+    /// Set the policy to the content of a file: JSON, or TOML if its name ends
+    /// with .toml; - for JSON on standard input
     #[arg(long, value_name = "FILE", group = "change")]
     set: Option<PathBuf>,
 
-    /// Change it in an editor
+    /// Change the policy in an editor
     #[arg(long, group = "change")]
     edit: bool,
 }
@@ -93,10 +94,10 @@ fn edit(call: &mut Call, path: &[&str], found: &api::ProjectPolicy) -> anyhow::R
     let sent = policy
         .map_err(anyhow::Error::from)
         .and_then(|policy| set(call, path, policy, Some(found.version)));
-    // What somebody has typed is not thrown away.
+    // Keep the user's edits.
     if sent.is_err() {
         let kept = edited.keep();
-        call.note(&format!("what was edited is in {}", kept.display()));
+        call.note(&format!("your edited text is in {}", kept.display()));
     }
     sent
 }
@@ -118,7 +119,7 @@ fn set(
         false => {
             let version = set.version;
             call.output
-                .line(format!("The policy is version {version} now"))?;
+                .line(format!("The policy is now version {version}"))?;
         }
     }
     Ok(())

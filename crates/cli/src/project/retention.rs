@@ -1,4 +1,4 @@
-//! Which versions of a project keep their content.
+//! Prints and sets which versions of a project keep their content.
 
 use clap::Args;
 use elevo_api as api;
@@ -7,19 +7,20 @@ use reqwest::Method;
 use super::project_path;
 use crate::service::Call;
 
-/// Print which versions of a project keep their content, or choose.
+/// Print or set which versions of a project keep their content.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 RULE is one of:
-  all        all versions, as long as nobody chooses otherwise
+  all        all versions; this is the default
   last:N     the last N versions
   daily:N    the last version of each day (UTC), for N days
-  named      none but those below
+  named      only the versions that every rule keeps, see below
 
-What `log` says of a version stays for ever; its files go with the next
-collection of garbage, and cannot be had back. Kept whatever the rule: the head,
-versions with a tag, what a workspace, a sandbox or an open review needs, and
-what is younger than GC_KEEP_UNNAMED of the server (90 days if not set).
+The entry of a version in `log` stays forever; the next garbage collection
+deletes its files, and they cannot be restored. Every rule keeps the head,
+versions with a tag, versions that a workspace, a sandbox or an open review
+needs, and versions younger than GC_KEEP_UNNAMED of the server (90 days if not
+set).
 
 Examples:
   elevo project retention site
@@ -28,7 +29,7 @@ pub(super) struct Retention {
     /// The project, by name or id
     name: String,
 
-    /// Which versions keep their content from now on
+    /// The new rule
     #[arg(value_parser = parse)]
     rule: Option<api::Retention>,
 }
@@ -53,11 +54,11 @@ pub(super) fn run(call: &mut Call, args: &Retention) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A rule as it is given.
+/// Parses a rule.
 pub(super) fn parse(text: &str) -> Result<api::Retention, String> {
     let count = |text: &str| match text.parse() {
         Ok(count @ 1..) => Ok(count),
-        _ => Err(format!("`{text}` is no whole number from 1 on")),
+        _ => Err(format!("`{text}` is not a positive whole number")),
     };
     match text.split_once(':') {
         None if text == "all" => Ok(api::Retention::All {}),
@@ -70,7 +71,7 @@ pub(super) fn parse(text: &str) -> Result<api::Retention, String> {
     }
 }
 
-/// What [`parse`] reads.
+/// Formats a rule in the form that [`parse`] reads.
 pub(super) fn words(rule: api::Retention) -> String {
     match rule {
         api::Retention::All {} => "all".into(),

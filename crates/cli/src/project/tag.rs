@@ -1,4 +1,4 @@
-//! Names of versions, which keep them.
+//! Tags of a project, which name versions and keep their files.
 
 use clap::Args;
 use elevo_api as api;
@@ -10,15 +10,15 @@ use super::project_path;
 use crate::format::short_text;
 use crate::service::{Call, Table, pages, relative};
 
-/// Name a version of a project, or list, move and delete names.
+/// Set, list, move and delete tags of a project.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A tag names a version for other commands, and keeps its files whatever the
-project's retention says. Without TAG, lists all tags.
+A tag names a version for other commands and keeps its files, regardless of the
+project's retention. Without TAG, lists all tags.
 
 Examples:
   elevo project tag site                       list
-  elevo project tag site v1                    name what head is
+  elevo project tag site v1                    name the head
   elevo project tag site good 12 -m \"as shown\"
   elevo project tag site good head --move
   elevo project tag site good --delete
@@ -30,11 +30,11 @@ pub(super) struct Tag {
     /// The tag: letters, digits, `.`, `_` and `-`
     tag: Option<String>,
 
-    /// The version it names; by default `head`
+    /// Version to name; by default `head`
     #[arg(conflicts_with = "delete")]
     snapshot: Option<String>,
 
-    /// Why
+    /// Message that explains the tag
     #[arg(
         short,
         long,
@@ -44,11 +44,11 @@ pub(super) struct Tag {
     )]
     message: Option<String>,
 
-    /// Take it from the version that has it
+    /// Move the tag if it names another version
     #[arg(long = "move", requires = "tag", conflicts_with = "delete")]
     may_move: bool,
 
-    /// Delete the tag; the version stays for as long as retention says
+    /// Delete the tag; the project's retention then applies to the version
     #[arg(short, long, requires = "tag")]
     delete: bool,
 }
@@ -113,7 +113,7 @@ fn list(call: &mut Call, name: &str) -> anyhow::Result<()> {
     match (call.output.is_json(), found) {
         (true, _) => Ok(()),
         (false, 0) => {
-            call.note("there are none; `elevo project tag NAME TAG` names the newest version");
+            call.note("there are no tags; `elevo project tag NAME TAG` names the newest version");
             Ok(())
         }
         (false, _) => table.print(&mut call.output),

@@ -1,4 +1,4 @@
-//! Undoing what has landed in a project.
+//! Undoes changes that have landed in a project.
 
 use std::process::ExitCode;
 
@@ -10,22 +10,22 @@ use super::project_path;
 use crate::merging::{self, Merging};
 use crate::service::Call;
 
-/// Undo what a step changed, all of it or at one path.
+/// Undo the changes of a step, all of them or at one path.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Later steps stay; where they are in the way, the change is held for review. Ends
-as `elevo ws merge` does. `elevo project restore` brings a path back instead,
-whatever has happened to it since.
+Later steps stay; if they conflict with the change, it is held for review. The
+exit codes are those of `elevo ws merge`. To restore a path to an earlier state
+and undo all later changes of it, use `elevo project restore`.
 
 Examples:
-  elevo project revert site 7                   all that step 7 changed
-  elevo project revert site 7 -- index.html     what step 7 changed in that file
+  elevo project revert site 7                   undo step 7
+  elevo project revert site 7 -- index.html     undo step 7 in one file
   elevo project revert site 7 --dry-run")]
 pub(super) struct Revert {
     /// The project, by name or id
     name: String,
 
-    /// The step: its number, or the snapshot that it made
+    /// The step: its number or its snapshot
     step: String,
 
     /// Only this file or directory
@@ -46,12 +46,12 @@ pub(super) fn revert(call: &mut Call, args: Revert) -> anyhow::Result<ExitCode> 
     merging::merge(call, &path, &wish, "merging")
 }
 
-/// Make a file or directory what it was after a step.
+/// Restore a file or directory to its state after a step.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-All later changes of the path are undone, whichever step made them; if it was not
-there, it is removed. Ends as `elevo ws merge` does. To undo one step and keep
-later ones, use `elevo project revert`.
+All later changes of the path are undone; if it did not exist, it is removed.
+The exit codes are those of `elevo ws merge`. To undo one step and keep later
+ones, use `elevo project revert`.
 
 Examples:
   elevo project restore site index.html --from 7
@@ -63,7 +63,7 @@ pub(super) struct Restore {
     /// The file or directory
     path: String,
 
-    /// The state to take it from: a step, a tag or a snapshot
+    /// The state to restore: a step, a tag or a snapshot
     #[arg(long, value_name = "STEP")]
     from: String,
 

@@ -1,4 +1,4 @@
-//! Deciding on changes.
+//! `elevo review resolve` and `elevo review reject`.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -14,17 +14,18 @@ use crate::format::first_line;
 use crate::service::Call;
 use crate::{input, shapes};
 
-/// A file that is sent has at most this many bytes: the server takes no more.
+/// Maximum bytes of a file that the server accepts.
 const LARGEST: u64 = 64 << 20;
 
-/// Decide on a change: it lands, as it is, as suggested or edited.
+/// Decide a review: land one side, the suggestion or an edited file.
 #[derive(Debug, Args)]
 #[command(
     group = ArgGroup::new("decision").required(true),
     after_help = "\
-With --edit the file is opened in $VISUAL or $EDITOR with both sides between
-markers where they conflict; it is sent once no marker is left. Ends with 8 if
-the project has changed so that it conflicts again: look at it once more.
+--edit opens the file in $VISUAL or $EDITOR, with both sides between markers
+where they conflict; it is sent if no marker is left. The exit code is 8 if the
+project has changed and the decision conflicts again; decide the new conflict
+then.
 
 Examples:
   elevo review resolve rev-… --suggested
@@ -36,31 +37,31 @@ pub(super) struct Resolve {
     /// The review
     id: String,
 
-    /// Leave what the project has
+    /// Keep the project's version
     #[arg(long, group = "decision")]
     ours: bool,
 
-    /// Take what the workspace has
+    /// Take the workspace's version
     #[arg(long, group = "decision")]
     theirs: bool,
 
-    /// Take what `show` says is suggested
+    /// Take the suggestion that `show` prints
     #[arg(long, group = "decision")]
     suggested: bool,
 
-    /// Edit the file, and take that
+    /// Edit the file and take the result
     #[arg(long, group = "decision")]
     edit: bool,
 
-    /// Take what a file of this machine has; - for standard input
+    /// Take the content of a file on this machine; - for standard input
     #[arg(long, value_name = "FILE", group = "decision")]
     file: Option<PathBuf>,
 
-    /// Remove it
+    /// Remove the path from the project
     #[arg(long, group = "decision")]
     remove: bool,
 
-    /// Why
+    /// Message that explains the decision
     #[arg(
         short,
         long,
@@ -71,7 +72,7 @@ pub(super) struct Resolve {
     message: String,
 }
 
-/// Decide that a change is not wanted.
+/// Reject a change.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 The project stays as it is; the workspace keeps its version.
@@ -83,7 +84,7 @@ pub(super) struct Reject {
     /// The review
     id: String,
 
-    /// Why
+    /// Message that explains the decision
     #[arg(
         short,
         long,
@@ -147,10 +148,10 @@ fn edit(
         &review.id,
         wish(api::Resolution::Edited, message, Some(content)),
     );
-    // What somebody has typed is not thrown away.
+    // Keep the user's edits.
     if !matches!(sent, Ok(code) if code == ExitCode::SUCCESS) {
         let kept = edited.keep();
-        call.note(&format!("what was edited is in {}", kept.display()));
+        call.note(&format!("your edited text is in {}", kept.display()));
     }
     sent
 }
@@ -188,8 +189,8 @@ fn send(call: &mut Call, id: &str, wish: api::ResolveReview) -> anyhow::Result<E
         call.output.value(&review)?;
     } else if is_open {
         call.note(&format!(
-            "{path} conflicts again: the project has changed meanwhile; `elevo review show {id}` \
-             shows what is to be decided now"
+            "{path} conflicts again, because the project has changed; `elevo review show {id}` \
+             shows the new conflict"
         ));
     } else {
         let state = state(review.state);

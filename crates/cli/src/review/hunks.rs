@@ -1,4 +1,4 @@
-//! Places where two sides disagree, beside each other or one below the other.
+//! Prints the places where two sides conflict, in columns or one below the other.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use crate::output::{ADDED, ADDED_WORDS, FAINT, REMOVED, STRONG};
 use crate::paint::{Line, differing};
 use crate::service::Call;
 
-/// Lines before and after a place.
+/// Lines of context before and after a place.
 const AROUND: usize = 3;
 
 /// One line of one side.
@@ -22,7 +22,7 @@ struct Cell {
     line: Line,
 }
 
-/// What a side has at a place: before it, in it, after it.
+/// Lines of a side before, at and after a place.
 type Blocks = [Vec<Cell>; 3];
 
 /// The lines of all versions.
@@ -32,7 +32,8 @@ struct Texts<'a> {
     theirs: Vec<&'a str>,
 }
 
-/// Prints all places: both sides beside each other if it is `wide`.
+/// Prints all places. `wide` is the number of columns for both sides next to each
+/// other, if there are enough.
 pub(super) fn print(
     call: &mut Call,
     sides: &Sides,
@@ -141,7 +142,7 @@ fn headings(place: &Lines) -> [String; 3] {
     ]
 }
 
-/// Digits that line numbers have room for.
+/// Width of line numbers.
 const DIGITS: usize = 5;
 
 impl Cell {
@@ -153,8 +154,8 @@ impl Cell {
         }
     }
 
-    /// The number and the sign before the first of its lines, blanks before the
-    /// others.
+    /// Wraps the line, with the number and sign before the first part and blanks
+    /// before the others.
     fn wrap(self, width: usize) -> Vec<Line> {
         let before = DIGITS + 3;
         let lines = self.line.wrap(width.saturating_sub(before)).into_iter();
@@ -192,7 +193,7 @@ fn usize_range(range: &Range<u32>, all: usize) -> Range<usize> {
     (range.start as usize).min(end)..end
 }
 
-/// What was there; marked is what either side has changed.
+/// Lines of the base at a place, with those marked that either side changed.
 fn base_cells(texts: &Texts<'_>, place: &Lines) -> Vec<Cell> {
     let range = usize_range(&place.base, texts.base.len());
     let before = &texts.base[range.clone()];
@@ -218,7 +219,7 @@ fn base_cells(texts: &Texts<'_>, place: &Lines) -> Vec<Cell> {
         .collect()
 }
 
-/// What a side has, and a little around it; marked is what it has changed.
+/// Lines of a side at a place with context, with those marked that it changed.
 fn side_cells(texts: &Texts<'_>, place: &Lines, side: Side) -> Blocks {
     let (all, range) = match side {
         Side::Ours => (&texts.ours, &place.ours),
@@ -237,7 +238,7 @@ fn side_cells(texts: &Texts<'_>, place: &Lines, side: Side) -> Blocks {
     [before, inside.collect(), after]
 }
 
-/// Lines of a side against those of the base.
+/// A comparison of the lines of a side with those of the base.
 struct Compared<'a> {
     before: &'a [&'a str],
     after: &'a [&'a str],
@@ -258,7 +259,7 @@ impl<'a> Compared<'a> {
         }
     }
 
-    /// A line of the side, with the words that it has changed.
+    /// A line of the side, with its changed words marked.
     fn cell(&self, start: usize, at: usize) -> Cell {
         let (number, text) = (start + at, self.after[at]);
         if !self.diff.is_added(at as u32) {

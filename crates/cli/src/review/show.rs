@@ -1,4 +1,4 @@
-//! A review for people.
+//! `elevo review show`: prints a review for people.
 
 use anstyle::Style;
 use clap::Args;
@@ -14,12 +14,12 @@ use crate::paint::Line;
 use crate::patch;
 use crate::service::{Call, field, relative};
 
-/// Show what is to be decided: both sides, place by place.
+/// Show both sides of a review, conflict by conflict.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-OURS is what the project has, THEIRS what the workspace has, BASE what both began
-with. On a terminal with at least 80 columns both sides stand beside each other,
-otherwise one below the other. What a side changed is marked with +.
+OURS is the project's version, THEIRS the workspace's version, BASE their common
+ancestor. On a terminal with at least 80 columns both sides are shown next to
+each other, otherwise one below the other. Changed lines are marked with +.
 
 Examples:
   elevo review show rev-…
@@ -29,12 +29,12 @@ pub(super) struct Show {
     /// The review
     id: String,
 
-    /// How many columns there are; by default those of the terminal
+    /// Number of columns; by default that of the terminal
     #[arg(long, value_name = "N")]
     width: Option<usize>,
 }
 
-/// Fewer columns are too narrow for two sides.
+/// Minimum columns to show two sides next to each other.
 const WIDE: usize = 80;
 
 pub(super) fn show(call: &mut Call, args: &Show) -> anyhow::Result<()> {
@@ -54,15 +54,17 @@ pub(super) fn show(call: &mut Call, args: &Show) -> anyhow::Result<()> {
                 "next: `elevo review resolve {id}` with --ours, --theirs, --suggested or --edit; \
                  `elevo review reject {id}`"
             ),
-            false => "this key may not decide on it: that takes the scope `reviews`, and another \
-                      agent than the one whose change it is"
-                .to_owned(),
+            false => {
+                "this key may not decide the review: it needs the scope `reviews`, and must not \
+                      belong to the agent that made the change"
+                    .to_owned()
+            }
         });
     }
     Ok(())
 }
 
-/// Columns of the terminal, if it is one.
+/// Columns of the terminal, if the output is one.
 fn columns(call: &Call) -> Option<usize> {
     let is_terminal = call.output.is_terminal();
     let size = is_terminal.then(|| rustix::termios::tcgetwinsize(std::io::stdout()).ok());
@@ -166,7 +168,7 @@ fn print_places(
     }
 }
 
-/// A value of a structure.
+/// Prints a conflict at a key of a structured file.
 fn print_key(
     call: &mut Call,
     hunk: &api::ConflictHunk,
@@ -199,7 +201,7 @@ fn print_key(
     Ok(())
 }
 
-/// What has no places: all that each side changed, or what it is now.
+/// Prints a conflict without places: a patch for each side, or its kind and size.
 fn print_whole(call: &mut Call, review: &api::Review, sides: &Sides) -> anyhow::Result<()> {
     let conflict = &review.conflict;
     let pairs = [
@@ -233,7 +235,7 @@ fn described(version: &api::Version) -> String {
     }
 }
 
-/// The text of a version; empty if there is none, none if it is binary.
+/// The text of a version; empty if it does not exist, `None` if it is binary.
 fn text(content: Option<&[u8]>) -> Option<String> {
     let text = std::str::from_utf8(content.unwrap_or_default()).ok()?;
     (!text.contains('\0')).then(|| text.to_owned())

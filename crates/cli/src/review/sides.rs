@@ -1,4 +1,4 @@
-//! The three versions of what is to be decided on.
+//! The three versions of a file under review.
 
 use bytes::Bytes;
 use elevo_api as api;
@@ -8,7 +8,7 @@ use reqwest::Method;
 use super::review_path;
 use crate::client::{Client, Result};
 
-/// What each side has; none where there is nothing, or a directory.
+/// Content of each version; `None` if it does not exist or is a directory.
 pub(super) struct Sides {
     pub(super) base: Option<Bytes>,
     pub(super) ours: Option<Bytes>,
@@ -16,7 +16,7 @@ pub(super) struct Sides {
 }
 
 impl Sides {
-    /// Asks for all three.
+    /// Downloads all three versions.
     pub(super) async fn of(client: &Client, review: &api::Review) -> Result<Self> {
         let conflict = &review.conflict;
         let side = async |name: &str, version: &Option<api::Version>| {
@@ -38,7 +38,7 @@ impl Sides {
         all.into_iter().filter_map(Option::as_ref)
     }
 
-    /// Both versions of a file that both have.
+    /// The versions to merge, if both sides have the file.
     pub(super) fn versions(&self) -> Option<Versions<'_>> {
         Some(Versions {
             base: self.base.as_deref(),
@@ -47,8 +47,8 @@ impl Sides {
         })
     }
 
-    /// The file with both sides between markers where they conflict; of a file
-    /// that one side has removed, the other's. None if it is no text.
+    /// The file to edit, with both sides between markers where they conflict. If
+    /// one side removed the file, the other's version. `None` if it is not text.
     pub(super) fn to_edit(&self) -> Option<Vec<u8>> {
         let labels = Labels {
             ours: "ours (the project)",
@@ -64,7 +64,7 @@ impl Sides {
         }
     }
 
-    /// Whether a file has markers that none of the versions has.
+    /// Whether the edited file has markers that no version has.
     pub(super) fn leaves_markers(&self, edited: &[u8]) -> bool {
         let is_known = |line: &[u8]| {
             self.all()
@@ -79,7 +79,8 @@ fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     lines.map(|line| line.strip_suffix(b"\r").unwrap_or(line))
 }
 
-/// A row of equals signs alone may be a heading, and comes with the others.
+/// Whether a line is a conflict marker. A row of equals signs does not count: it
+/// may be a heading, and as a marker it occurs only with the others.
 fn is_marker(line: &[u8]) -> bool {
     ["<<<<<<<", "|||||||", ">>>>>>>"].iter().any(|marker| {
         let rest = line.strip_prefix(marker.as_bytes());

@@ -9,12 +9,12 @@ use crate::project::resolve_some;
 use crate::service::{Call, variable};
 use crate::ws::Sync;
 
-/// What a sandbox can reach.
+/// Network access of a sandbox.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum Network {
-    /// Nothing
+    /// No network
     None,
-    /// Public addresses: no other sandbox, not the host, nothing private
+    /// Public addresses only: no other sandbox, not the host, no private network
     Internet,
 }
 
@@ -36,12 +36,12 @@ impl From<Network> for api::NetworkMode {
     }
 }
 
-/// The fate of the work of a sandbox when its time is over.
+/// Action on the workspace of a sandbox that expires.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum OnExpiry {
     /// Park the workspace if it has changes that were neither merged nor snapshotted
     Park,
-    /// Remove the workspace
+    /// Delete the workspace
     Delete,
 }
 
@@ -54,34 +54,34 @@ impl From<OnExpiry> for api::OnExpiry {
     }
 }
 
-/// Make a sandbox, and print its id.
+/// Create a sandbox and print its id.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Returns when commands can run in it. What is asked for is given or refused:
-no limit is left out silently. Without TEMPLATE, a fork is of its origin's, and
-otherwise the only template that there is is used.
+Returns when the sandbox can run commands. A limit that the server cannot
+enforce is rejected, never ignored. Without TEMPLATE, a fork uses the template
+of its origin; otherwise there must be exactly one template.
 
 Examples:
   id=$(elevo sandbox create python:3.11)
   elevo sandbox create python:3.11 --name try-1 --memory 512m --network none
-  elevo sandbox create python:3.11 --directory ~/project    a copy of it
-  elevo sandbox create python:3.11 --snapshot 1a2b…         what was kept
+  elevo sandbox create python:3.11 --directory ~/project    copy a directory
+  elevo sandbox create python:3.11 --snapshot 1a2b…         start with a snapshot
   elevo sandbox create python:3.11 --project site --sync event
-  elevo sandbox create --fork \"$id\"                         what is in another
-  elevo sandbox create --workspace sbx-…                    go on in a parked one")]
+  elevo sandbox create --fork \"$id\"                         copy another sandbox
+  elevo sandbox create --workspace sbx-…                    resume a parked one")]
 pub(super) struct Create {
-    /// The template it starts from: `elevo template ls` lists them
+    /// Template of the sandbox; `elevo template ls` lists them
     template: Option<String>,
 
-    /// What it is called; need not be unique
+    /// Name of the sandbox; need not be unique
     #[arg(long)]
     name: Option<String>,
 
-    /// A variable for everything that runs in it; can be repeated
+    /// Environment variable for all commands in it; can be repeated
     #[arg(long = "env", short, value_name = "NAME=VALUE", value_parser = variable)]
     envs: Vec<(String, String)>,
 
-    /// Processors, such as 2 or 0.5
+    /// Number of processors, such as 2 or 0.5
     #[arg(long, value_name = "N")]
     cpu: Option<String>,
 
@@ -89,63 +89,63 @@ pub(super) struct Create {
     #[arg(long, value_name = "SIZE")]
     memory: Option<String>,
 
-    /// What can be written to its workspace
+    /// Maximum size of the changes in its workspace
     #[arg(long, value_name = "SIZE")]
     disk: Option<String>,
 
-    /// Processes at a time
+    /// Maximum number of processes
     #[arg(long, value_name = "N")]
     pids: Option<u32>,
 
-    /// What it can reach; by default what the server's settings say
+    /// Network access; by default the server's setting
     #[arg(long)]
     network: Option<Network>,
 
-    /// Another OCI runtime of the engine, such as runsc
+    /// OCI runtime of the engine, such as runsc
     #[arg(long, value_name = "NAME")]
     runtime: Option<String>,
 
-    /// Seconds after which it is removed; 3600 by default
+    /// Seconds until the sandbox expires; 3600 by default
     #[arg(long, value_name = "SECONDS")]
     timeout: Option<u32>,
 
-    /// Park or delete its work then; park by default
+    /// Action on its workspace when it expires; park by default
     #[arg(long, value_name = "ACTION")]
     on_expiry: Option<OnExpiry>,
 
-    /// The snapshot that its workspace holds; by default it is empty
+    /// Snapshot to start with; by default the workspace is empty
     #[arg(long, value_name = "ID", group = "source")]
     snapshot: Option<String>,
 
-    /// A directory of the server's machine to copy
+    /// Directory on the server's machine to copy
     #[arg(long, value_name = "PATH", group = "source")]
     directory: Option<PathBuf>,
 
-    /// Another sandbox: it has that one's files as they are now, and its disk
+    /// Sandbox to fork: the new one gets its current files and its disk limit
     #[arg(long, value_name = "SANDBOX", group = "source")]
     fork: Option<String>,
 
-    /// A project: it works on a workspace of it, which `elevo ws merge` merges
+    /// Project to create a workspace of, which `elevo ws merge` merges
     #[arg(long, value_name = "NAME", group = "source")]
     project: Option<String>,
 
-    /// A parked workspace to go on in: `elevo ws ls --parked` lists them
+    /// Parked workspace to continue in; `elevo ws ls --parked` lists them
     #[arg(long, value_name = "ID", group = "source")]
     workspace: Option<String>,
 
-    /// A state of the project; the newest by default
+    /// State of the project; the newest by default
     #[arg(long, value_name = "SNAPSHOT", requires = "project")]
     at: Option<String>,
 
-    /// The agent that works on the project, by id; the key's by default
+    /// Id of the agent that works on the project; by default that of the key
     #[arg(long, value_name = "ID", requires = "project")]
     agent: Option<String>,
 
-    /// Let nothing be written to the project's files
+    /// Make the project's files read-only
     #[arg(long, requires = "project")]
     read_only: bool,
 
-    /// How it keeps up with the project
+    /// When the workspace is refreshed and merged
     #[arg(long, value_name = "MODE", requires = "project")]
     sync: Option<Sync>,
 }
@@ -190,7 +190,7 @@ pub(super) fn create(call: &mut Call, args: Create) -> anyhow::Result<()> {
         workspace,
     };
     let asking = call.client.create(&["api", "v1", "sandboxes"], &wish);
-    let made: api::Sandbox = call.watch("making the sandbox", asking)?;
+    let made: api::Sandbox = call.watch("creating the sandbox", asking)?;
     print_ids(call, std::slice::from_ref(&made))
 }
 
@@ -205,7 +205,7 @@ pub(super) fn print_ids(call: &mut Call, made: &[api::Sandbox]) -> anyhow::Resul
     Ok(())
 }
 
-/// The template, if there is no choice.
+/// Returns the name of the template if there is exactly one.
 fn only_template(call: &Call) -> anyhow::Result<String> {
     let list: api::TemplateList = call.wait(call.client.get(&["api", "v1", "templates"]))?;
     let mut names = list.items.into_iter().map(|template| template.name);
@@ -216,7 +216,7 @@ fn only_template(call: &Call) -> anyhow::Result<String> {
     }
 }
 
-/// The server may be elsewhere on the machine.
+/// Makes a path absolute, because the server has another working directory.
 pub(crate) fn absolute(path: PathBuf) -> Result<String, Problem> {
     let found = path.canonicalize().map_err(|source| Problem::Io {
         action: "find",

@@ -1,4 +1,4 @@
-//! The files of a sandbox: forks, snapshots, differences.
+//! Forks, snapshots and differences of a sandbox.
 
 use std::process::ExitCode;
 
@@ -14,11 +14,11 @@ use crate::output::{ADDED, IDENTITY, REMOVED};
 use crate::service::Call;
 use crate::shapes;
 
-/// Make sandboxes with the files that one has now, and print their ids.
+/// Create sandboxes with the current files of another, and print their ids.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Files are forked, processes are not. All forks hold what was there at one
-moment. The ids of those that were made are printed even if others failed.
+A fork copies files, not processes. All forks have the files of the same moment.
+The ids of the created forks are printed even if others failed.
 
 Examples:
   elevo sandbox fork \"$id\"
@@ -27,15 +27,15 @@ pub(super) struct Fork {
     /// The sandbox
     id: String,
 
-    /// How many; at most 50
+    /// Number of forks; at most 50
     #[arg(short = 'n', long, value_name = "N", default_value_t = 1)]
     count: u32,
 
-    /// What they are called; with a number if there are more
+    /// Name of the forks; a number is appended if there are several
     #[arg(long)]
     name: Option<String>,
 
-    /// Seconds after which they are removed; by default as for the origin
+    /// Seconds until they expire; by default as for the origin
     #[arg(long, value_name = "SECONDS")]
     timeout: Option<u32>,
 }
@@ -58,11 +58,11 @@ pub(super) fn fork(call: &mut Call, args: Fork) -> anyhow::Result<ExitCode> {
     Ok(exit.map_or(ExitCode::SUCCESS, Into::into))
 }
 
-/// Keep the workspace of a sandbox as a snapshot, and print its id.
+/// Save the workspace of a sandbox as a snapshot, and print its id.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-It is durable when this returns. If nothing has changed, the id is that of the
-snapshot before.
+The snapshot is durable when the command returns. If nothing has changed, the id
+is that of the previous snapshot.
 
 Examples:
   elevo sandbox snapshot \"$id\" -m \"it works\"
@@ -71,7 +71,7 @@ pub(super) struct Snapshot {
     /// The sandbox
     id: String,
 
-    /// Why
+    /// Message that explains the snapshot
     #[arg(
         short,
         long,
@@ -94,7 +94,7 @@ pub(super) fn snapshot(call: &mut Call, args: Snapshot) -> anyhow::Result<()> {
         return Ok(());
     }
     if !taken.is_new {
-        call.note("nothing has changed since the snapshot before");
+        call.note("nothing has changed since the previous snapshot");
     }
     if !taken.not_kept.is_empty() {
         let not_kept = taken.not_kept.join(", ");
@@ -104,10 +104,10 @@ pub(super) fn snapshot(call: &mut Call, args: Snapshot) -> anyhow::Result<()> {
     Ok(call.output.line(id)?)
 }
 
-/// Make the workspace of a sandbox hold a snapshot.
+/// Restore the workspace of a sandbox to a snapshot.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-What was changed since the last snapshot is lost.
+Changes since the last snapshot are lost.
 
 Examples:
   elevo sandbox restore \"$id\" 1a2b…")]
@@ -115,7 +115,7 @@ pub(super) struct Restore {
     /// The sandbox
     id: String,
 
-    /// The snapshot's id
+    /// Id of the snapshot
     snapshot: String,
 }
 
@@ -129,7 +129,7 @@ pub(super) fn restore(call: &mut Call, args: Restore) -> anyhow::Result<()> {
     print_done(call, &restored, "Restored")
 }
 
-/// Show what was changed in the workspace of a sandbox since its last snapshot.
+/// Show the changes in the workspace of a sandbox since its last snapshot.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 A letter stands for each change: A added, D removed, M changed.
@@ -142,15 +142,15 @@ pub(super) struct Diff {
     /// The sandbox
     id: String,
 
-    /// Print a patch that `git apply` takes
+    /// Print a patch for `git apply`
     #[arg(short, long)]
     patch: bool,
 
-    /// Another snapshot to compare with
+    /// Snapshot to compare with instead
     #[arg(long, value_name = "ID")]
     from: Option<String>,
 
-    /// How many changes are listed
+    /// Maximum number of changes to list
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     limit: u32,
 }
@@ -190,7 +190,7 @@ pub(super) fn diff(call: &mut Call, args: &Diff) -> anyhow::Result<()> {
     }
     if diff.truncated {
         let all = diff.totals.added + diff.totals.removed + diff.totals.changed;
-        call.note(&format!("{all} changes in all; --limit N lists more"));
+        call.note(&format!("there are {all} changes; --limit N lists more"));
     }
     if diff.changes.is_empty() {
         call.note("nothing was changed");

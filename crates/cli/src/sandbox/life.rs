@@ -1,4 +1,4 @@
-//! The life of a sandbox after it was made.
+//! Deletes, stops, starts and extends sandboxes.
 
 use std::process::ExitCode;
 
@@ -12,12 +12,12 @@ use crate::client::{ClientError, sandbox_path};
 use crate::errors::Exit;
 use crate::service::{Call, not_removed, relative};
 
-/// Remove sandboxes with all that is in them.
+/// Delete sandboxes with their files.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Snapshots stay. With --keep-workspace the workspace is parked: it is kept for a
-while, and `elevo sandbox create --workspace ID` goes on in it.
-Those that are there are removed even if others are not.
+while, and `elevo sandbox create --workspace ID` continues in it. If a sandbox
+cannot be deleted, the command reports it and deletes the others.
 
 Examples:
   elevo sandbox rm \"$id\"
@@ -27,12 +27,12 @@ pub(super) struct Rm {
     #[arg(required = true, value_name = "ID")]
     ids: Vec<String>,
 
-    /// Park the workspaces: `elevo ws ls --parked` lists them
+    /// Park the workspaces; `elevo ws ls --parked` lists them
     #[arg(long)]
     keep_workspace: bool,
 }
 
-/// Sandboxes that a server removes at a time.
+/// Maximum number of sandboxes in a request.
 const BATCH: usize = 50;
 
 pub(super) fn rm(call: &mut Call, args: Rm) -> anyhow::Result<ExitCode> {
@@ -43,7 +43,7 @@ pub(super) fn rm(call: &mut Call, args: Rm) -> anyhow::Result<ExitCode> {
             keep_workspace: args.keep_workspace,
         };
         let at = ["api", "v1", "sandboxes", "batch-delete"];
-        let asked = call.watch("removing", call.client.post(&at, &wish));
+        let asked = call.watch("deleting", call.client.post(&at, &wish));
         let done: api::BatchDeleted = match asked {
             Ok(done) => done,
             Err(error) => {
@@ -67,12 +67,12 @@ pub(super) fn rm(call: &mut Call, args: Rm) -> anyhow::Result<ExitCode> {
     Ok(exit.map_or(ExitCode::SUCCESS, Into::into))
 }
 
-/// Tells about one that failed, beside others that did not.
+/// Reports the failure of one sandbox of several. Returns its exit code.
 pub(super) fn report(call: &mut Call, failed: api::Failed) -> anyhow::Result<Exit> {
     call.report(ClientError::Refused(Box::new(failed.error)).into())
 }
 
-/// Stop a sandbox: its processes end, its workspace stays.
+/// Stop a sandbox: its processes are stopped, its workspace stays.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -94,7 +94,7 @@ pub(super) fn stop(call: &mut Call, args: &Stop) -> anyhow::Result<()> {
 /// Start a sandbox that was stopped or has failed.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Its workspace is as it was; processes are not brought back.
+The workspace is unchanged; processes are not restored.
 
 Examples:
   elevo sandbox start \"$id\"")]
@@ -111,7 +111,7 @@ pub(super) fn start(call: &mut Call, args: &Start) -> anyhow::Result<()> {
     print_done(call, &started, "Started")
 }
 
-/// Let a sandbox live longer.
+/// Extend the lifetime of a sandbox.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -120,7 +120,7 @@ pub(super) struct Extend {
     /// The sandbox
     id: String,
 
-    /// How much longer; at most 3600 at a time
+    /// Seconds to add; at most 3600 at a time
     seconds: u32,
 }
 

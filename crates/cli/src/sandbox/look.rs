@@ -1,4 +1,4 @@
-//! Looking at sandboxes.
+//! Lists and describes sandboxes, and prints their logs and usage.
 
 use clap::{Args, ValueEnum};
 use elevo_api as api;
@@ -19,7 +19,7 @@ enum State {
     Error,
 }
 
-/// List sandboxes, the newest first.
+/// List sandboxes, newest first.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -27,16 +27,16 @@ Examples:
   elevo sandbox ls --state running --name try-
   elevo sandbox ls --json | jq -r .id | xargs elevo sandbox rm")]
 pub(super) struct Ls {
-    /// Only those in this state
+    /// Only sandboxes in this state
     #[arg(long)]
     state: Option<State>,
 
-    /// Only those whose name begins so
+    /// Only sandboxes whose name begins with PREFIX
     #[arg(long, value_name = "PREFIX")]
     name: Option<String>,
 }
 
-/// Sandboxes that are asked for together.
+/// Sandboxes per request.
 const PAGE: u32 = 100;
 
 pub(super) fn ls(call: &mut Call, args: &Ls) -> anyhow::Result<()> {
@@ -67,7 +67,7 @@ pub(super) fn ls(call: &mut Call, args: &Ls) -> anyhow::Result<()> {
         return Ok(());
     }
     if seen == 0 {
-        call.note("there are none; `elevo sandbox create` makes one");
+        call.note("there are no sandboxes; `elevo sandbox create` creates one");
         return Ok(());
     }
     table.print(&mut call.output)
@@ -144,7 +144,7 @@ pub(super) fn show(call: &mut Call, args: &Show) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Print what the container has logged: its agent's words, not commands' output.
+/// Print the log of the container's agent, without the output of commands.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -154,7 +154,7 @@ pub(super) struct Logs {
     /// The sandbox
     id: String,
 
-    /// How many of the last lines
+    /// Number of lines, counted from the end
     #[arg(long, value_name = "N", default_value_t = 100)]
     tail: u32,
 }
@@ -180,7 +180,7 @@ pub(super) fn logs(call: &mut Call, args: &Logs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Measure a sandbox.
+/// Show the resource usage of a sandbox.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

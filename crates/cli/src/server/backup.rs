@@ -14,22 +14,22 @@ use crate::service::Call;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Each backup is a directory in DIRECTORY, named by its time. It has the catalog,
-the store, the audit log and the files of all workspaces, merged or not, and shares
-unchanged files of the store with the backup before (as hard links). Everything
-that the server acknowledged before the backup began is in it. A backup that was
-cut off is called `unfinished`, and is not taken for a backup.
+the store, the audit log and the files of all workspaces, merged or not, and
+shares unchanged files of the store with the backup before (as hard links).
+Everything that the server acknowledged before the backup began is in it. An
+interrupted backup is named `unfinished` and is never restored.
 
-Settings, TLS certificates and the owner's key are not in it.
+A backup does not contain settings, TLS certificates and the owner's key.
 
 Examples:
   elevo server backup /backups
   elevo server backup /backups --keep 14
   elevo server backup /backups --json | jq -r .backup")]
 pub(super) struct Backup {
-    /// Where backups are; created if it is not there
+    /// Directory of the backups; created if it does not exist
     directory: PathBuf,
 
-    /// Remove the oldest backups until so many are left
+    /// Delete the oldest backups and keep N
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     keep: Option<u32>,
 }

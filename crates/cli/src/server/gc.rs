@@ -7,22 +7,22 @@ use reqwest::Method;
 use super::At;
 use crate::format::{bytes, count};
 
-/// Delete what the server no longer needs, now.
+/// Collect the garbage of the server now.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Deletes expired sandboxes, versions that no project keeps, and objects that nothing
-needs. The server does the same by itself on a schedule (GC_INTERVAL).
+Deletes expired sandboxes, versions that no project keeps, and objects that
+nothing needs. The server does the same by itself on a schedule (GC_INTERVAL).
 
 Examples:
-  elevo server gc --dry-run     only say what would go from the store
+  elevo server gc --dry-run     show what would be deleted from the store
   elevo server gc
-  elevo server gc --young       quickly: look at what is new since the last time")]
+  elevo server gc --young       faster: only objects since the last run")]
 pub(super) struct Gc {
-    /// Only say what would go from the store
+    /// Show what would be deleted from the store
     #[arg(short = 'n', long, conflicts_with = "young")]
     dry_run: bool,
 
-    /// Look only at what is new since the last time
+    /// Collect only objects that are new since the last run
     #[arg(long)]
     young: bool,
 }
@@ -52,7 +52,7 @@ pub(super) fn run(at: &At, args: &Gc) -> anyhow::Result<ExitCode> {
             let sandboxes = count(done.cleaned_sandboxes, "sandbox", "sandboxes");
             let workspaces = count(done.cleaned_workspaces, "workspace", "workspaces");
             let freed = bytes(done.freed_space);
-            let line = format!("Deleted {sandboxes} and {workspaces}; {freed} are free again");
+            let line = format!("Deleted {sandboxes} and {workspaces}; freed {freed}");
             call.output.line(line)?;
         }
         Ok(())

@@ -14,8 +14,8 @@ use crate::service::{Call, Table, relative};
     arg_required_else_help = true,
     disable_help_subcommand = true,
     after_help = "\
-A workspace without a row in the catalog may be all that is left of unmerged work.
-The server keeps it for 7 days (QUARANTINE_KEEP) and then deletes it.
+A workspace without a row in the catalog may have the only copy of unmerged
+work. The server keeps it for 7 days (QUARANTINE_KEEP) and then deletes it.
 
 Examples:
   elevo server quarantine ls
@@ -28,20 +28,20 @@ pub(crate) struct Quarantine {
 
 #[derive(Debug, Subcommand)]
 enum QuarantineCommand {
-    /// List workspaces in quarantine, the oldest first
+    /// List workspaces in quarantine, oldest first
     #[command(after_help = "\
 Examples:
   elevo server quarantine ls
   elevo server quarantine ls --json | jq -r .id")]
     Ls,
-    /// Keep a workspace in quarantine
+    /// Restore a workspace from quarantine
     #[command(after_help = "\
-The workspace is then one that outlives its sandbox.
+The workspace is then kept like one that outlives its sandbox.
 
 Examples:
   elevo server quarantine restore ws-…")]
     Restore {
-        /// The workspace's id
+        /// Id of the workspace
         id: String,
     },
 }

@@ -13,19 +13,20 @@ use crate::data::Data;
 use crate::format::bytes;
 use crate::output::Output;
 
-/// Make a data directory from a backup of a server.
+/// Create a data directory from a backup of a server.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-BACKUP is a backup, or a directory with backups, of which the newest is taken. The
-directory of --data must be empty or not there yet. Every file is compared with
-what was backed up, and every snapshot that the catalog names must be there.
+BACKUP is a backup, or a directory of backups, of which the newest is used. The
+directory of --data must be empty or must not exist. The checksum of every file
+is verified, and every snapshot that the catalog names must exist.
 
-No backup has the key of secrets: copy the key file of the original server
-(SECRETS_KEY_FILE, by default DATA_DIR.secrets-key) to the same place beside --data.
+No backup contains the key of secrets: copy the key file of the original server
+(SECRETS_KEY_FILE, by default DATA_DIR.secrets-key) to the same place next to
+--data.
 
-Then start the server: workspaces are live again, and sandboxes that ran can be
-started. The restored server is an installation of its own: it does not touch
-containers of the original, which can go on.
+Then start the server: it has all workspaces, and sandboxes that were running
+can be started. The restored server is a separate installation: it does not
+touch the containers of the original server, which can keep running.
 
 Examples:
   elevo server restore /backups --data /srv/elevo
@@ -35,7 +36,7 @@ pub(super) struct Restore {
     /// The backup
     backup: PathBuf,
 
-    /// Where workspaces go, if the server has WORKSPACE_ROOT set
+    /// Directory for workspaces, if the server has WORKSPACE_ROOT set
     #[arg(long, value_name = "DIR")]
     workspace_root: Option<PathBuf>,
 }

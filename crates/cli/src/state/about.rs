@@ -7,10 +7,10 @@ use elevo_objects::SnapshotId;
 use crate::format;
 use crate::session::Session;
 
-/// What a new snapshot says about itself.
+/// The description of a new snapshot.
 #[derive(Debug, Default, Args)]
 pub(crate) struct About {
-    /// Why the snapshot is made
+    /// Message that explains the snapshot
     #[arg(
         short,
         long,
@@ -20,7 +20,7 @@ pub(crate) struct About {
     )]
     message: String,
 
-    /// Who makes it; by default user@host
+    /// Author of the snapshot; by default user@host
     #[arg(
         long,
         value_name = "NAME",
@@ -29,7 +29,7 @@ pub(crate) struct About {
     )]
     author: Option<String>,
 
-    /// Something else to know about it; can be given more than once
+    /// Label of the snapshot; can be repeated
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = label)]
     labels: Vec<(String, String)>,
 }

@@ -10,27 +10,27 @@ use crate::bar::{self, Watch};
 use crate::format::{self, bytes, count, path_text};
 use crate::session::Session;
 
-/// Copy a store as it is at this moment, while it is in use.
+/// Back up a store while it is in use.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Each backup is a directory in DIRECTORY, named by its time. It is whole by
-itself, and shares the files that did not change with the one before (as hard
-links), so that it costs what is new. One that was cut off is not taken for a
-backup. A server that holds the store goes on meanwhile. The store is not all of a
-server: `elevo server backup` backs up a server.
+Each backup is a directory in DIRECTORY, named by its time. It is complete, and
+shares unchanged files with the previous backup (as hard links), so it uses
+space only for new data. An interrupted backup is never restored. A server that
+holds the store keeps running. The store is only a part of a server: `elevo
+server backup` backs up all of it.
 
-It can be verified and read with --store, restored by `elevo state restore`, and
-repaired from by `elevo state repair --from`.
+`elevo state verify --store` verifies a backup, `elevo state restore` restores
+it, and `elevo state repair --from` repairs a store from it.
 
 Examples:
   elevo state backup /backups
   elevo state backup /backups --keep 14
   elevo state verify --store \"$(elevo state backup /backups --json | jq -r .backup)\"")]
 pub(crate) struct Backup {
-    /// Where backups are; made if it is not there
+    /// Directory of the backups; created if it does not exist
     directory: PathBuf,
 
-    /// Remove the oldest backups until so many are left
+    /// Delete the oldest backups and keep N
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     keep: Option<u32>,
 }
@@ -86,7 +86,7 @@ pub(crate) fn run(session: &mut Session, args: &Backup) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The time, so that names are in order: `2026-03-01T02-00-00Z`.
+/// Returns the time as a name that sorts by age: `2026-03-01T02-00-00Z`.
 fn name() -> String {
     let now = format::rfc3339(format::now());
     let seconds = now.split('.').next().unwrap_or_default();

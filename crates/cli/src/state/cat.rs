@@ -11,22 +11,23 @@ use crate::shapes::base64;
 /// Print the content of a file in a snapshot.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-With --json, one object per line for each piece of the file, with its `offset`
-and `length` and its content as `text`, or as `base64` if it is not UTF-8.
+With --json, prints a line with an object for each piece of the file: its
+`offset`, its `length` and its content as `text`, or as `base64` if it is not
+UTF-8.
 
 Examples:
   elevo state cat head README.md
   elevo state cat v1 data/big.bin --range 1000:16 | xxd
   elevo state cat v1 log.txt --range 5000:           from there to the end")]
 pub(crate) struct Cat {
-    /// Which snapshot
+    /// The snapshot
     #[arg(value_name = "REV")]
     revision: String,
 
     /// The file, from the root of the snapshot
     path: OsString,
 
-    /// Only LENGTH bytes from OFFSET on; without LENGTH, to the end
+    /// Only LENGTH bytes from OFFSET; without LENGTH, to the end
     #[arg(long, value_name = "OFFSET:LENGTH", value_parser = range)]
     range: Option<Range>,
 }
@@ -58,7 +59,7 @@ fn range(text: &str) -> Result<Range, String> {
     })
 }
 
-/// What is read at once.
+/// Bytes read at a time.
 const PIECE: usize = 1024 * 1024;
 
 pub(crate) fn run(session: &mut Session, args: &Cat) -> anyhow::Result<()> {
@@ -85,8 +86,8 @@ pub(crate) fn run(session: &mut Session, args: &Cat) -> anyhow::Result<()> {
     }
 }
 
-/// Prints a piece, without a character that is cut off at its end; tells how
-/// much of it was printed.
+/// Prints a piece, without a character that is cut off at its end. Returns the
+/// number of printed bytes.
 fn print_json(session: &mut Session, offset: u64, piece: &[u8]) -> anyhow::Result<usize> {
     let whole = whole_characters(piece);
     let value = match whole.map(|length| &piece[..length]) {
@@ -105,8 +106,8 @@ fn print_json(session: &mut Session, offset: u64, piece: &[u8]) -> anyhow::Resul
     Ok(whole.unwrap_or(piece.len()))
 }
 
-/// The length of the text a piece consists of, but for a character that the
-/// next piece completes; `None` if it is no text.
+/// The length of the text in a piece, without a character that the next piece
+/// completes. `None` if the piece is not UTF-8.
 fn whole_characters(piece: &[u8]) -> Option<usize> {
     match std::str::from_utf8(piece) {
         Ok(_) => Some(piece.len()),

@@ -20,40 +20,38 @@ use crate::format::{self, path_text};
 use crate::record::{DirectoryLock, Held, RESERVED, Record};
 use crate::session::{Session, left_out, wait};
 
-/// Make a directory hold a snapshot.
+/// Check out a snapshot into a directory.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-What the directory holds is recorded in `.elevo/checkout`, so that the next
-checkout writes only what differs. Files that you have changed and that are the
-same in both snapshots stay as they are, and are counted. Nothing that is in no snapshot is lost: if
-a path that is to be written or removed is not as it was left, nothing is
-changed at all, unless --force says otherwise.
+`.elevo/checkout` records the snapshot in the directory, so that the next
+checkout writes only the differences. Files that you changed and that are the
+same in both snapshots stay as they are, and are counted. Unsaved changes are
+not lost: if you changed a path that the checkout would write or remove, it
+changes nothing at all, unless --force is given.
 
 Examples:
-  elevo state checkout v1 ../copy        a copy of v1
+  elevo state checkout v1 ../copy        create a copy of v1
   elevo state checkout head~1            this directory, one commit back
-  elevo state checkout v2 --check        look at all files first
+  elevo state checkout v2 --check        check all files first
   elevo state checkout v1 fast --seed .  share data with this directory, if the
                                          file system can")]
 pub(crate) struct Checkout {
-    /// Which snapshot
+    /// The snapshot
     #[arg(value_name = "REV")]
     revision: String,
 
-    /// Where; by default the working directory
+    /// The directory; by default the working directory
     directory: Option<PathBuf>,
 
-    /// Overwrite and remove what is not as it was left
+    /// Overwrite and remove changed files
     #[arg(long)]
     force: bool,
 
-    /// Look at all files, not only at those that differ, and refuse if any has
-    /// changed
+    /// Check all files, not only those that differ, and stop if any was changed
     #[arg(long)]
     check: bool,
 
-    /// A directory that another checkout left and nobody changed, to share data
-    /// with
+    /// Unchanged directory of another checkout to share data with
     #[arg(long, value_name = "DIRECTORY")]
     seed: Option<PathBuf>,
 }
@@ -93,7 +91,7 @@ pub(crate) fn run(session: &mut Session, args: Checkout) -> anyhow::Result<()> {
     print(session, id, &directory, report, &changed)
 }
 
-/// The directory, made if it is not there.
+/// Creates the directory if it does not exist, and returns its full path.
 fn make(path: &Path) -> Result<PathBuf, Problem> {
     let failed = |source| Problem::Io {
         action: "create",
@@ -107,7 +105,7 @@ fn make(path: &Path) -> Result<PathBuf, Problem> {
     path.canonicalize().map_err(failed)
 }
 
-/// What a directory holds that may be cloned from.
+/// Returns the directory and its snapshot to clone files from.
 fn seed(session: &Session, repository: &Repository, path: &Path) -> anyhow::Result<Seed> {
     let directory = session.directory(path)?;
     let record = Record::read(&directory).filter(Record::is_of_this_boot);
@@ -124,15 +122,15 @@ fn seed(session: &Session, repository: &Repository, path: &Path) -> anyhow::Resu
     }
 }
 
-/// What a checkout may start from.
+/// Knowledge about the directory at the start of a checkout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Start {
-    /// All has to be looked at, by content.
+    /// Nothing: the content of every file has to be compared.
     Unknown,
-    /// Paths that do not differ between this snapshot and the new one need not
-    /// be looked at.
+    /// It has this snapshot. Paths that are equal in this snapshot and the new
+    /// one need not be checked.
     Recorded(SnapshotId),
-    /// This snapshot should be there; all has to be looked at.
+    /// It should have this snapshot, but every path has to be checked.
     Checked(SnapshotId),
 }
 
@@ -145,8 +143,8 @@ impl Start {
         match record.held {
             Held::Snapshot(id) if fresh && !check => Self::Recorded(id),
             Held::Snapshot(id) => Self::Checked(id),
-            // Each path is as one of the two has it, so an interrupted
-            // checkout can be completed, or taken back by the opposite one.
+            // Each path is as in one of the two snapshots, so an interrupted
+            // checkout can be completed, or undone by the opposite one.
             Held::Changing {
                 from: Some(from),
                 to: other,
@@ -177,8 +175,8 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    /// Changes the directory, and its record before and after. Returns what was
-    /// done, and which files are not as the snapshot has them.
+    /// Changes the directory, and its record before and after. Returns a report,
+    /// and the files that differ from the snapshot.
     fn run(
         &self,
         options: &CheckoutOptions,
@@ -213,7 +211,7 @@ impl Job<'_> {
         match result {
             Ok(report) => {
                 self.record(Held::Snapshot(to))?;
-                // Otherwise all of it was looked at, or written.
+                // Otherwise every file was checked or written.
                 let looked_at_some = matches!(present, Present::Recorded(_)) && !was_empty;
                 let changed = match looked_at_some {
                     true => self.changed()?,
@@ -237,7 +235,7 @@ impl Job<'_> {
         }
     }
 
-    /// The files that are not as the snapshot has them.
+    /// The files that differ from the snapshot.
     fn changed(&self) -> anyhow::Result<Changed> {
         let (session, repository) = (self.session, self.repository);
         Changed::find(
@@ -249,7 +247,7 @@ impl Job<'_> {
         )
     }
 
-    /// What the engine may take the directory to hold.
+    /// Returns what the engine may assume about the directory.
     fn present(&self, record: Option<&Record>, check: bool) -> anyhow::Result<(Start, Present)> {
         let start = Start::new(record, self.id, check);
         let snapshot = match start.snapshot() {
@@ -259,7 +257,7 @@ impl Job<'_> {
         Ok(match (start, snapshot) {
             (Start::Recorded(_), Some(snapshot)) => (start, Present::Recorded(snapshot)),
             (Start::Checked(_), Some(snapshot)) => (start, Present::Checked(snapshot)),
-            // The record may speak of another store's snapshot.
+            // The record may name a snapshot of another store.
             _ => (Start::Unknown, Present::Unknown),
         })
     }
@@ -297,7 +295,7 @@ impl Job<'_> {
     }
 }
 
-/// Whether there is nothing in a directory but what is ours.
+/// Whether a directory is empty, apart from `.elevo`.
 fn is_empty(directory: &Path) -> bool {
     fs::read_dir(directory).is_ok_and(|entries| {
         let mut names = entries.flatten().map(|entry| entry.file_name());
@@ -347,11 +345,11 @@ fn print(
             0 => names.join(", "),
             _ => format!("{} and {rest} more", names.join(", ")),
         };
-        session.note(&format!("not as {} has them: {names}", format::short(id)));
+        session.note(&format!("different from {}: {names}", format::short(id)));
     }
     if report.kept > 0 {
         let kept = format::count(report.kept, "directory stays", "directories stay");
-        session.note(&format!("{kept}, with files that are in no snapshot"));
+        session.note(&format!("{kept}, because of files that are in no snapshot"));
     }
     Ok(())
 }
@@ -372,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_believed_unless_a_check_is_asked_for() {
+    fn a_record_is_trusted_unless_a_check_is_requested() {
         let record = Record::new(Path::new("/store"), Held::Snapshot(A));
         assert_eq!(Start::new(Some(&record), B, false), Start::Recorded(A));
         assert_eq!(Start::new(Some(&record), B, true), Start::Checked(A));
@@ -391,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn interrupting_the_way_back_keeps_both_snapshots_in_mind() {
+    fn interrupting_the_way_back_still_records_both_snapshots() {
         let held = Held::Changing {
             from: Some(A),
             to: B,

@@ -11,41 +11,41 @@ use crate::record::{DirectoryLock, Held, Record};
 use crate::revision::{self, HEAD};
 use crate::session::{Session, wait};
 
-/// Keep the working directory as the next snapshot of its history.
+/// Save the working directory as the next snapshot of its history.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The working directory is the one with `.elevo` in it, at the current directory
-or above. Its snapshot's parent is the one that the last commit or checkout
-left here, else `head`; `head` then moves to the new one. If head has moved
-elsewhere in the meantime, nothing happens.
+The working directory is the current directory or the nearest one above it that
+has `.elevo` in it. The parent of the snapshot is that of the last commit or
+checkout here, otherwise `head`. `head` then moves to the new snapshot. If
+`head` is not at the parent, the command fails and changes nothing.
 
 Examples:
   elevo state commit -m \"an edit\"
-  elevo state commit --detach -m \"a try\"        beside head, which stays
-  elevo state commit --parent head             what is here, on top of head
+  elevo state commit --detach -m \"a try\"        do not move head
+  elevo state commit --parent head             save this directory on top of head
   elevo state commit ../copy --author ci")]
 pub(crate) struct Commit {
-    /// The working directory, if it is not this one
+    /// The working directory; by default the one around the current directory
     directory: Option<PathBuf>,
 
     #[command(flatten)]
     about: About,
 
-    /// The snapshot it follows, instead of the one that was here
+    /// Parent of the snapshot, instead of that of the last commit or checkout
     #[arg(long, value_name = "REV")]
     parent: Option<String>,
 
-    /// Leave `head` where it is
+    /// Do not move `head`
     #[arg(long)]
     detach: bool,
 
-    /// Make a snapshot even if nothing changed
+    /// Create a snapshot even if nothing changed
     #[arg(long)]
     allow_empty: bool,
 }
 
 impl Commit {
-    /// The working directory that was named.
+    /// The directory argument.
     pub(crate) fn directory(&self) -> Option<&std::path::Path> {
         self.directory.as_deref()
     }
@@ -109,7 +109,7 @@ pub(crate) fn run(session: &mut Session, args: Commit) -> anyhow::Result<()> {
     kept.print(session)
 }
 
-/// What the last commit or checkout left here, else head.
+/// The snapshot of the last commit or checkout here, otherwise head.
 fn recorded_parent(
     repository: &Repository,
     record: Option<Record>,
@@ -136,8 +136,8 @@ fn recorded_parent(
     }
 }
 
-/// A snapshot, if it is in this store: the directory may have been checked out
-/// from another.
+/// Returns a snapshot if it is in this store. The directory may have been checked
+/// out from another store.
 fn find(repository: &Repository, id: SnapshotId) -> anyhow::Result<Option<(SnapshotId, Snapshot)>> {
     let found = wait(repository.store().snapshots(repository.tenant(), &[id]))?;
     let found = found.into_iter().next().flatten();

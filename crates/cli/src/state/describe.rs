@@ -1,4 +1,4 @@
-//! A snapshot in the form people read, and the names it goes by.
+//! Prints a snapshot for people, with the references that point to it.
 
 use std::collections::HashMap;
 
@@ -10,15 +10,15 @@ use crate::output::{IDENTITY, Output, OutputError, PLACE};
 use crate::revision::{HEAD, TAGS, reference_at};
 use crate::session::wait;
 
-/// With more tags than this, snapshots are listed without them.
+/// Maximum number of tags; with more, snapshots are listed without tags.
 const MAX_TAGS: usize = 10_000;
 
-/// Which references point to a snapshot.
+/// References by the snapshot they point to.
 #[derive(Debug, Default)]
 pub(super) struct Names(HashMap<SnapshotId, Vec<String>>);
 
 impl Names {
-    /// Head and all tags; `None` if there are too many to keep in mind.
+    /// Loads head and all tags. Returns `None` if there are too many.
     pub(super) fn load(repository: &Repository) -> anyhow::Result<Option<Self>> {
         let mut names = Self::default();
         if let Some(head) = reference_at(repository, HEAD)? {
@@ -41,7 +41,7 @@ impl Names {
     }
 }
 
-/// A reference as a user would type it.
+/// The name of a reference, without the prefix of tags.
 pub(super) fn name_of(reference: &str) -> String {
     let name = reference.strip_prefix(TAGS).unwrap_or(reference);
     format::harmless(name).into_owned()
@@ -57,7 +57,7 @@ fn in_brackets(output: &Output, names: &[String]) -> Vec<u8> {
     [b" (", &names[..], b")"].concat()
 }
 
-/// One line.
+/// Prints a snapshot as one line.
 pub(super) fn print_line(
     output: &mut Output,
     id: SnapshotId,
@@ -74,7 +74,7 @@ pub(super) fn print_line(
     output.line(line)
 }
 
-/// Who, when, how much and why.
+/// Prints all properties of a snapshot.
 pub(super) fn print(
     output: &mut Output,
     id: SnapshotId,

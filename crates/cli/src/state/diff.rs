@@ -14,19 +14,19 @@ use crate::revision::HEAD;
 use crate::session::{Session, View, wait};
 use print::{Form, Item, Printer};
 
-/// Tell what changed from one snapshot to another.
+/// Show the changes from one snapshot to another.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 With two snapshots, from the first to the second; with one, from its first
-parent to it; with none, what the newest commit changed. A letter stands for
+parent to it; without any, the changes of the newest commit. A letter stands for
 each change: A added, D removed, M content, P permissions, T type, R renamed.
 With --json, one object per line.
 
 Both sides are snapshots: to compare with files that are not committed, commit
-them first (`commit --detach` leaves no trace in the history).
+them first (`commit --detach` does not change the history).
 
 Examples:
-  elevo state diff                        what the newest commit changed
+  elevo state diff                        the changes of the newest commit
   elevo state diff v1 head -- src docs    in two directories, since v1
   elevo state diff --stat v1 v2           lines and bytes
   elevo state diff -p v1 v2 | git apply   as a patch
@@ -40,18 +40,18 @@ pub(crate) struct Diff {
     shown: Shown,
 }
 
-/// What is told of a diff, and how.
+/// The paths and the form of a diff.
 #[derive(Debug, Args)]
 pub(crate) struct Shown {
-    /// Only what is at or below these paths, from the root of the snapshot
+    /// Only changes at or below these paths, from the root of the snapshot
     #[arg(last = true, value_name = "PATH")]
     paths: Vec<OsString>,
 
-    /// Lines added and removed, text or binary, bytes; then the totals
+    /// Show lines added and removed, or sizes of binary files, and the totals
     #[arg(long)]
     stat: bool,
 
-    /// A patch that `git apply` and `patch -p1` take
+    /// Print a patch for `git apply` and `patch -p1`
     #[arg(short, long, conflicts_with = "stat")]
     patch: bool,
 
@@ -65,16 +65,17 @@ pub(crate) struct Shown {
     )]
     context: u32,
 
-    /// Tell what was moved without change from what was removed and added
+    /// Show files that were moved without change as renames
     #[arg(long)]
     renames: bool,
 
-    /// End with exit code 7 if there are differences, 0 if not
+    /// Exit with code 7 if there are differences, and 0 if not
     #[arg(long)]
     exit_code: bool,
 }
 
-/// Renames need all changes in memory at once, so there is a limit.
+/// Maximum number of changes for rename detection, which holds all of them in
+/// memory.
 const MAX_FOR_RENAMES: usize = 100_000;
 
 pub(crate) fn run(session: &mut Session, args: Diff) -> anyhow::Result<ExitCode> {
@@ -83,7 +84,7 @@ pub(crate) fn run(session: &mut Session, args: Diff) -> anyhow::Result<ExitCode>
     show(session, &view.repository, before, after, args.shown)
 }
 
-/// Prints what differs between two trees of a repository.
+/// Prints the differences between two trees of a repository.
 pub(crate) fn show(
     session: &mut Session,
     repository: &Repository,
@@ -119,7 +120,7 @@ pub(crate) fn show(
 }
 
 impl Shown {
-    /// Only what changed, in words.
+    /// Only the letter and the path of each change.
     pub(crate) const fn names() -> Self {
         Self {
             paths: Vec::new(),
@@ -131,13 +132,13 @@ impl Shown {
         }
     }
 
-    /// Whether files themselves are looked at, not only their names.
+    /// Whether the content of files is needed, not only their names.
     pub(crate) const fn needs_contents(&self) -> bool {
         self.stat || self.patch
     }
 }
 
-/// The two sides.
+/// The two trees to compare.
 fn trees(view: &View, revisions: &[String]) -> anyhow::Result<(Tree, Tree)> {
     let (_, first) = view.resolve(revisions.first().map_or(HEAD, String::as_str))?;
     if let Some(second) = revisions.get(1) {
@@ -151,7 +152,7 @@ fn trees(view: &View, revisions: &[String]) -> anyhow::Result<(Tree, Tree)> {
     Ok((before, first.tree))
 }
 
-/// Changes and renames together, in the order of a walk.
+/// Changes and renames, sorted by path.
 fn with_renames(changes: Vec<Change>) -> Vec<Item> {
     let found = renames(changes);
     let renames = found.renames.into_iter().map(Item::Rename);
@@ -161,7 +162,7 @@ fn with_renames(changes: Vec<Change>) -> Vec<Item> {
     items
 }
 
-/// The changes that were asked for.
+/// The changes at the requested paths.
 struct Changes {
     diff: elevo_engine::Diff,
     paths: Vec<TreePath>,

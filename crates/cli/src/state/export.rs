@@ -16,15 +16,15 @@ use crate::errors::Problem;
 use crate::format;
 use crate::session::Session;
 
-/// Write a snapshot as a tar.
+/// Write a snapshot as a tar archive.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The tar comes as it is made, whatever its size, and is the same to the byte each
-time: names are sorted, owners are 0, times are those of the snapshot. Names of
-a directory start in it.
+The archive is streamed, so its size does not matter. It is the same to the byte
+each time: names are sorted, owners are 0, times are those of the snapshot. If
+PATH is a directory, the names in the archive are relative to it.
 
-With --layer-on it holds only what differs from another snapshot, in the form of
-a layer of an OCI image: `.wh.NAME` says that NAME is gone.
+With --layer-on it contains only the differences from another snapshot, as a
+layer of an OCI image: `.wh.NAME` marks that NAME was removed.
 
 Examples:
   elevo state export head --tar site.tar
@@ -32,18 +32,18 @@ Examples:
   elevo state export head --tar - | zstd > site.tar.zst
   elevo state export v2 --layer-on v1 --tar layer.tar")]
 pub(crate) struct Export {
-    /// Which snapshot
+    /// The snapshot
     #[arg(value_name = "REV")]
     revision: String,
 
-    /// The file or directory; all of the snapshot by default
+    /// File or directory; the whole snapshot by default
     path: Option<OsString>,
 
-    /// Where to write it; - for standard output
+    /// File to write; - for standard output
     #[arg(long, value_name = "FILE")]
     tar: PathBuf,
 
-    /// Only what differs from this snapshot, as a layer of an image on it
+    /// Only the differences from this snapshot, as an image layer on top of it
     #[arg(long, value_name = "REV")]
     layer_on: Option<String>,
 }
@@ -112,8 +112,8 @@ fn print(session: &mut Session, id: SnapshotId, tar: &Path, done: Exported) -> a
     Ok(())
 }
 
-/// Writes a file that is there as a whole or not at all; what is no file, such
-/// as a pipe, as it comes.
+/// Writes a regular file atomically, through a temporary file. Writes directly to
+/// anything else, such as a pipe.
 fn write_file<T>(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> anyhow::Result<T>,

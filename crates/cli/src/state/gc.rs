@@ -15,31 +15,31 @@ use crate::record::{Held, Record};
 use crate::session::{Place, Session};
 use crate::ws::places;
 
-/// Remove what nothing needs any more.
+/// Delete snapshots and objects that nothing needs.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-What stays: head and all tags with their histories, what the working directory
-and workspaces hold, and every snapshot of the last days, named or not. The rest
-goes: snapshots that nobody named, and all files that only they had.
+Kept are head and all tags with their histories, the snapshots of the working
+directory and of workspaces, and every snapshot of the last days. All other
+snapshots are deleted, with the files that only they contain.
 
-The room is given back as the store tidies its files. The store of a server is
-refused: `elevo server gc` collects its garbage.
+The space is freed when the store compacts its files. For the store of a server,
+use `elevo server gc`.
 
 Examples:
-  elevo state gc --dry-run      only say what would go
+  elevo state gc --dry-run      show what would be deleted
   elevo state gc
-  elevo state gc --keep 0       also what was made a moment ago
-  elevo state gc --young        quickly: look at what is new since the last time")]
+  elevo state gc --keep 0       delete new snapshots too
+  elevo state gc --young        faster: only objects since the last run")]
 pub(crate) struct Gc {
-    /// Only say what would go
+    /// Show what would be deleted
     #[arg(short = 'n', long, conflicts_with = "young")]
     dry_run: bool,
 
-    /// Days for which snapshots stay that nobody named
+    /// Days for which snapshots without a name are kept
     #[arg(long, value_name = "DAYS", default_value_t = 14)]
     keep: u32,
 
-    /// Look only at what is new since the last time
+    /// Collect only objects that are new since the last run
     #[arg(long)]
     young: bool,
 }
@@ -88,7 +88,7 @@ fn since(days: u32) -> Option<Timestamp> {
     Timestamp::new(now.seconds() - i64::from(days) * 24 * 3600, 0)
 }
 
-/// What is needed beside what has a name.
+/// The snapshots that the working directory and workspaces need.
 fn roots(place: &Place) -> anyhow::Result<Vec<Root>> {
     let working = place.store.parent().and_then(Path::parent);
     let record = working.and_then(Record::read);
@@ -124,11 +124,11 @@ fn print(session: &mut Session, dry_run: bool, report: &GcReport) -> anyhow::Res
             "objects_seen": report.objects_seen,
         }))?);
     }
-    let done = if dry_run { "Would remove" } else { "Removed" };
+    let done = if dry_run { "Would delete" } else { "Deleted" };
     let snapshots = format::count(snapshots_removed, "snapshot", "snapshots");
     let objects = format::count(objects_removed, "object", "objects");
     let line = match (snapshots_removed, objects_removed) {
-        (0, 0) => "Nothing to remove".to_owned(),
+        (0, 0) => "Nothing to delete".to_owned(),
         _ => format!("{done} {snapshots} and {objects}"),
     };
     Ok(session.output.line(line)?)

@@ -1,4 +1,4 @@
-//! The snapshots that led to one, newest first.
+//! The ancestors of a snapshot, newest first.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -8,16 +8,15 @@ use elevo_objects::{Snapshot, SnapshotId};
 
 use crate::session::wait;
 
-/// Walks from a snapshot to all it was made from, by the time they say they
-/// were made.
+/// Walks from a snapshot to all its ancestors, ordered by their recorded time.
 ///
-/// As long as each snapshot has one parent, nothing is kept in memory; beyond
-/// the first merge, the ids of those seen are.
+/// As long as each snapshot has one parent, nothing is kept in memory. From the
+/// first merge on, the ids of the visited snapshots are.
 pub(super) struct History {
     repository: Repository,
     open: BTreeMap<(Timestamp, SnapshotId), Snapshot>,
     seen: Option<HashSet<SnapshotId>>,
-    /// Parents that are named but not stored.
+    /// Number of parents that are not stored.
     pub(super) missing: u64,
 }
 
@@ -92,7 +91,7 @@ mod tests {
         committed.unwrap().ids[0]
     }
 
-    /// The messages in the order of a walk, and how many parents are missing.
+    /// The messages in the order of a walk, and the number of missing parents.
     fn walk(repository: &Repository, id: SnapshotId) -> (String, u64) {
         let start = wait(repository.snapshot(id)).unwrap();
         let mut history = History::new(repository, id, start);
@@ -108,7 +107,7 @@ mod tests {
         let repository = repository();
         let a = add(&repository, snapshot("a", 1, &[]));
         let b = add(&repository, snapshot("b", 2, &[a]));
-        // Made by somebody whose clock is behind.
+        // Created on a machine whose clock is behind.
         let c = add(&repository, snapshot("c", 0, &[a]));
         let d = add(&repository, snapshot("d", 4, &[b, c]));
         let e = add(&repository, snapshot("e", 5, &[d]));

@@ -13,16 +13,17 @@ use crate::errors::Problem;
 use crate::revision::{self, TAGS};
 use crate::session::{Session, wait};
 
-/// Keep any directory, or a tar, as a snapshot.
+/// Save any directory or a tar archive as a snapshot.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The snapshot stands by itself: `head` does not move, and the directory need
-not belong to the store. Symbolic links are kept as links. What a snapshot
-cannot hold (sockets, owners and the like) is reported. `.elevo`, `.git` and
-what `.gitignore` files name is left out, as by `commit`.
+The snapshot is independent: `head` does not move, and the directory need not
+belong to the store. Symbolic links are kept as links. The command reports what
+a snapshot cannot contain, such as sockets and owners. Like `commit`, it leaves
+out `.elevo`, `.git` and files that `.gitignore` names.
 
-A tar is taken as it is, without `.elevo`. It becomes a snapshot without a directory in between. Names that lead out of
-it, links used as directories and the like are refused.
+A tar archive is imported completely except `.elevo`, without unpacking it to a
+directory. Unsafe entries, such as names that lead out of the archive or links
+used as directories, are rejected.
 
 Examples:
   elevo state import ~/photos -m \"before sorting\" --tag photos
@@ -42,11 +43,11 @@ pub(crate) struct Import {
     #[command(flatten)]
     about: About,
 
-    /// Name the snapshot, by a tag that is not there yet
+    /// New tag for the snapshot
     #[arg(long, value_name = "TAG")]
     tag: Option<String>,
 
-    /// The snapshot it was made from, if any
+    /// Parent of the snapshot
     #[arg(long, value_name = "REV")]
     parent: Option<String>,
 }
@@ -65,7 +66,7 @@ pub(crate) fn run(session: &mut Session, args: Import) -> anyhow::Result<()> {
     let resolve = |text: &String| revision::resolve(&repository, place.here(), text);
     let base = args.tar.layer_on.as_ref().map(resolve).transpose()?;
     let base = base.map(|(id, _)| id);
-    // A layer was made of what it lies on.
+    // The parent of a layer is the snapshot below it by default.
     let parent = args.parent.as_ref().map(resolve).transpose()?;
     let parents: Vec<_> = match &parent {
         Some((id, _)) => vec![*id],
@@ -115,7 +116,7 @@ pub(crate) fn run(session: &mut Session, args: Import) -> anyhow::Result<()> {
     kept.print(session)
 }
 
-/// What has been read, and is no snapshot yet.
+/// A directory or archive that was read but not committed yet.
 enum Read {
     Directory(Box<keep::Read>),
     Tar(Box<Received>),

@@ -9,19 +9,19 @@ use crate::format::path_text;
 use crate::record::{RESERVED, hide_from_git};
 use crate::session::Session;
 
-/// Make an empty store.
+/// Create an empty store.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The store goes into `.elevo/store` in the directory, and keeps snapshots of it
-or of any other. `.elevo` itself is never part of a snapshot, nor of a git
-repository: it holds a `.gitignore` that names everything in it.
+The store is created in `.elevo/store` in the directory, and can have snapshots
+of this or any other directory. `.elevo` itself is never part of a snapshot, nor
+of a git repository: it has a `.gitignore` that names everything in it.
 
 Examples:
   elevo state init                       for the current directory
-  elevo state init ~/project             for another, which is made if need be
-  elevo state init --store /data/store   a store by itself")]
+  elevo state init ~/project             for another, created if necessary
+  elevo state init --store /data/store   without a working directory")]
 pub(crate) struct Init {
-    /// The directory to make it in; by default the current one
+    /// Directory for the store; by default the current one
     directory: Option<PathBuf>,
 }
 
@@ -44,10 +44,10 @@ pub(crate) fn run(session: &mut Session, args: Init) -> anyhow::Result<()> {
         let shown = path_text(path.as_os_str().as_encoded_bytes());
         session
             .output
-            .line(format!("Made an empty store in {shown}"))?;
+            .line(format!("Created an empty store in {shown}"))?;
     }
     if reserved.is_some() {
-        session.note("`elevo state commit` keeps the directory as a first snapshot");
+        session.note("`elevo state commit` saves the directory as the first snapshot");
     }
     Ok(())
 }

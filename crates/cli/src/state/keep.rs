@@ -1,5 +1,5 @@
-//! Reading a directory into the store, and telling what became of it: what
-//! `import` and `commit` share.
+//! Reads a directory into the store and reports the result, for `import` and
+//! `commit`.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,8 +22,8 @@ use crate::record::RESERVED;
 use crate::session::{Session, left_out, wait};
 use crate::shapes::PathShape;
 
-/// Refuses a directory that the store is part of, or that is part of it,
-/// other than in the place made for it.
+/// Returns an error if the directory contains the store outside `.elevo`, or is
+/// inside the store.
 pub(super) fn check_apart(store: &Path, directory: &Path) -> Result<(), Problem> {
     let inside = store.starts_with(directory) && !store.starts_with(directory.join(RESERVED));
     if inside || directory.starts_with(store) {
@@ -35,14 +35,14 @@ pub(super) fn check_apart(store: &Path, directory: &Path) -> Result<(), Problem>
     Ok(())
 }
 
-/// A directory that was read into the store, and how its files were then.
+/// A directory that was read into the store, and the metadata of its files.
 pub(super) struct Read {
     pub(super) imported: Imported,
     cache: Option<NewStatCache>,
 }
 
 impl Read {
-    /// Makes it a snapshot; durable when this returns.
+    /// Creates a snapshot, which is durable when this returns.
     pub(super) fn commit(
         self,
         repository: &Repository,
@@ -53,19 +53,19 @@ impl Read {
         Ok(id)
     }
 
-    /// Only remembers it, for what is stored already as this snapshot.
+    /// Only saves the metadata, for a directory that equals snapshot `id`.
     pub(super) fn keep(self, id: SnapshotId) {
         remember(self.cache, id);
     }
 }
 
 fn remember(cache: Option<NewStatCache>, id: SnapshotId) {
-    // Without it, the next reading takes longer.
+    // On a failure the next read is only slower.
     let _ = cache.map(|cache| cache.finish(id));
 }
 
-/// Reads a directory into the store; of one that was read before, what has
-/// changed since. What is ignored stays out, unless `parent` has it.
+/// Reads a directory into the store; if it was read before, only files that
+/// changed since. Leaves out ignored files, unless `parent` has them.
 pub(super) fn read_directory(
     session: &Session,
     repository: &Repository,
@@ -94,7 +94,7 @@ pub(super) fn read_directory(
         None => import(repository, directory, &options, &progress),
     });
     let imported = imported.with_context(|| format!("cannot read {}", directory.display()))?;
-    // Like git, a commit says nothing of what it ignores.
+    // Like git, a commit does not report ignored files.
     let is_news = |loss: &&Loss| loss.kind != LossKind::Ignored;
     for loss in imported.losses.iter().filter(is_news) {
         session.note(&describe(loss));
@@ -102,18 +102,18 @@ pub(super) fn read_directory(
     Ok(Read { imported, cache })
 }
 
-/// A snapshot that was made, or need not be.
+/// The result of a commit or import.
 pub(super) struct Kept {
     pub(super) id: SnapshotId,
-    /// What kind of a change it is, in a word for people.
+    /// First line of the message.
     pub(super) title: String,
     pub(super) parents: Vec<SnapshotId>,
     pub(super) tree: Tree,
     pub(super) times: Option<Hash>,
     pub(super) losses: Vec<Loss>,
-    /// Whether a snapshot was made.
+    /// Whether a new snapshot was created.
     pub(super) made: bool,
-    /// The reference that points to it now.
+    /// The reference that was moved to the snapshot.
     pub(super) reference: Option<String>,
 }
 

@@ -12,38 +12,38 @@ use crate::shapes::SnapshotShape;
 /// List snapshots, newest first.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Starts at REV, by default `head`, and goes back through what it was made from.
-With --json, one object per line.
+Lists REV, by default `head`, and all its ancestors. With --json, one object per
+line.
 
 Examples:
   elevo state log -n 5
   elevo state log --oneline v1
   elevo state log --all --json | jq -r .snapshot")]
 pub(crate) struct Log {
-    /// Where to start
+    /// Snapshot to start at
     #[arg(value_name = "REV", conflicts_with = "all")]
     revision: Option<String>,
 
-    /// Show at most so many
+    /// Maximum number of snapshots
     #[arg(short = 'n', long, value_name = "N")]
     max_count: Option<u64>,
 
-    /// All snapshots in the store, in the order of their ids
+    /// List all snapshots in the store, ordered by id
     #[arg(long)]
     all: bool,
 
-    /// A line for each
+    /// Print one line per snapshot
     #[arg(long)]
     oneline: bool,
 }
 
-/// Snapshots that are asked for together.
+/// Snapshots per request to the store.
 const PAGE: usize = 256;
 
 pub(crate) fn run(session: &mut Session, args: Log) -> anyhow::Result<()> {
     let view = session.view()?;
     let names = Names::load(&view.repository)?.unwrap_or_else(|| {
-        session.note("there are so many tags that none are shown");
+        session.note("there are too many tags to show them");
         Names::default()
     });
     let mut printer = Printer {
@@ -66,7 +66,9 @@ pub(crate) fn run(session: &mut Session, args: Log) -> anyhow::Result<()> {
     }
     if history.missing > 0 {
         let count = format::count(history.missing, "parent is", "parents are");
-        session.note(&format!("the history ends where {count} not in this store"));
+        session.note(&format!(
+            "the history is incomplete: {count} not in this store"
+        ));
     }
     Ok(())
 }

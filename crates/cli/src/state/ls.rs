@@ -12,34 +12,34 @@ use crate::revision::HEAD;
 use crate::session::{Session, wait};
 use crate::shapes::ListedShape;
 
-/// List what is in a snapshot.
+/// List the files of a snapshot.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Paths are printed from the root of the snapshot on, as `cat` and `diff` take
-them; those of directories end with a slash. With --json, one object per line.
+Paths start at the root of the snapshot, as in the arguments of `cat` and
+`diff`. Directories end with a slash. With --json, one object per line.
 
 Examples:
   elevo state ls
   elevo state ls v1 src -l
   elevo state ls head -r --json | jq -r 'select(.kind == \"file\") | .path'")]
 pub(crate) struct Ls {
-    /// Which snapshot
+    /// The snapshot
     #[arg(value_name = "REV", default_value = HEAD)]
     revision: String,
 
     /// A directory or file, from the root of the snapshot
     path: Option<OsString>,
 
-    /// Permissions, size and time as well
+    /// Show permissions, sizes and times
     #[arg(short, long)]
     long: bool,
 
-    /// What is in the directories below, too
+    /// List subdirectories too
     #[arg(short, long)]
     recursive: bool,
 }
 
-/// Entries that are asked for together.
+/// Entries read from a directory at a time.
 const PAGE: usize = 1000;
 
 pub(crate) fn run(session: &mut Session, args: &Ls) -> anyhow::Result<()> {

@@ -1,4 +1,4 @@
-//! A tar into the store.
+//! Reads a tar archive into the store.
 
 use std::fs::File;
 use std::io::Read;
@@ -15,28 +15,28 @@ use crate::errors::Problem;
 use crate::format::size;
 use crate::session::Session;
 
-/// A tar, and how much of it is taken.
+/// A tar archive, and the limits for it.
 #[derive(Debug, Args)]
 pub(crate) struct Tar {
-    /// Instead of a directory, a tar, plain or compressed by gzip or zstd; - for standard input
+    /// Import a tar archive, plain or compressed with gzip or zstd; - for standard input
     #[arg(long, value_name = "FILE", conflicts_with = "directory")]
     pub(super) tar: Option<PathBuf>,
 
-    /// The tar is a layer of an image, and lies on this snapshot
+    /// Import the archive as a layer of an image on top of this snapshot
     #[arg(long, value_name = "REV", requires = "tar")]
     pub(super) layer_on: Option<String>,
 
-    /// The most that its files may hold, for instance 20G
+    /// Maximum total size of the files, for example 20G
     #[arg(long, value_name = "SIZE", value_parser = size, requires = "tar", default_value = "1T")]
     max_size: u64,
 
-    /// The most files, directories and links it may hold
+    /// Maximum number of files, directories and links
     #[arg(long, value_name = "N", requires = "tar", default_value_t = 10_000_000)]
     max_entries: u64,
 }
 
 impl Tar {
-    /// Whether it comes by standard input.
+    /// Whether the archive is read from standard input.
     pub(crate) fn is_input(&self) -> bool {
         self.tar.as_deref().is_some_and(is_input)
     }
@@ -49,7 +49,7 @@ impl Tar {
         }
     }
 
-    /// Reads the tar `from` into the store.
+    /// Reads the archive `from` into the store.
     pub(super) fn read(
         &self,
         session: &mut Session,

@@ -13,28 +13,28 @@ use crate::errors::Exit;
 use crate::format::{count, path_text};
 use crate::session::{Session, left_out};
 
-/// Put a damaged store right from what still has the data.
+/// Repair a damaged store from copies of its data.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-What is damaged or missing is looked for in each PATH: another store, a backup
-or a directory of backups (the newest is taken), or a directory of files. Files
-are cut and hashed as by an import, so that only what was lost is taken. What
-is damaged and needed by nobody is removed. Nothing else changes.
+The command looks for damaged and missing objects in each PATH: another store, a
+backup or a directory of backups (of which the newest is used), or a directory
+of files. It splits and hashes files like an import, and takes only lost
+objects. It deletes damaged objects that nothing needs. Nothing else changes.
 
 A store whose log is damaged is opened without the commits that follow the
-damage. Exit code 6 means that something is still lost.
+damage. Exit code 6 means that objects are still lost.
 
 Examples:
   elevo state repair --from /backups
   elevo state repair --from ~/project --from ../other/.elevo/store
   elevo state repair --json")]
 pub(crate) struct Repair {
-    /// Where lost data may still be; can be given more than once
+    /// Store, backup or directory with copies of lost data; can be repeated
     #[arg(long, value_name = "PATH")]
     from: Vec<PathBuf>,
 }
 
-/// A place that lost data is taken from.
+/// A source of lost data.
 enum Opened {
     Store(Box<LocalStore>),
     Files(PathBuf),
@@ -128,22 +128,22 @@ fn print(session: &mut Session, repaired: &Repaired) -> anyhow::Result<()> {
     for name in references {
         let name = path_text(name.as_bytes());
         session.note(&format!(
-            "`{name}` could not be read, and is now where it was in the other store"
+            "`{name}` could not be read, and was restored from the other store"
         ));
     }
     let mended = count(*mended, "object", "objects");
-    let removed = count(*removed, "damaged one", "damaged ones");
+    let removed = count(*removed, "damaged object", "damaged objects");
     session.output.line(format!(
-        "Put {mended} right, removed {removed} that nothing needs"
+        "Repaired {mended}, deleted {removed} that nothing needs"
     ))?;
     if !after.is_whole() {
         verify::print_damage(session, after)?;
     }
     if after.gaps > 0 && after.damage.is_empty() {
         session.note(
-            "all that is needed can be read, but table files are damaged: make a backup, and use \
-             what is restored from it once `elevo state verify` finds it whole; if it does not, \
-             keep it in a new store by `elevo state checkout` and `import`",
+            "all needed objects can be read, but table files are damaged: create a backup, restore \
+             it and use the restored store if `elevo state verify` finds no damage; otherwise move \
+             the snapshots to a new store with `elevo state checkout` and `import`",
         );
     }
     Ok(())

@@ -9,12 +9,12 @@ use crate::bar::{self, Watch};
 use crate::format::{bytes, path_text};
 use crate::session::Session;
 
-/// Make a store from a backup.
+/// Create a store from a backup.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-BACKUP is a backup, or a directory with backups, of which the newest is taken.
-The store goes into `.elevo/store` in DIRECTORY, or to the path that --store
-names, where none may be yet. Every file is compared with what was backed up.
+BACKUP is a backup, or a directory of backups, of which the newest is used. The
+store is created in `.elevo/store` in DIRECTORY, or at the path of --store,
+where no store may exist. The checksum of every file is verified.
 
 Examples:
   elevo state restore /backups ~/project
@@ -24,10 +24,10 @@ pub(crate) struct Restore {
     /// The backup
     backup: PathBuf,
 
-    /// The directory to make the store in; by default the current one
+    /// Directory for the store; by default the current one
     directory: Option<PathBuf>,
 
-    /// Restore what is left of a damaged backup; `verify` then tells what is
+    /// Restore the undamaged part of a damaged backup; `verify` then lists what is
     /// lost
     #[arg(long)]
     accept_damage: bool,
@@ -49,7 +49,7 @@ pub(crate) fn run(session: &mut Session, args: Restore) -> anyhow::Result<()> {
     })?;
     for file in &restored.damaged {
         session.note(&format!(
-            "`{file}` is damaged; `elevo state verify` tells what is lost"
+            "`{file}` is damaged; `elevo state verify` lists what is lost"
         ));
     }
     if session.output.is_json() {

@@ -1,5 +1,5 @@
-//! How the files of the directories were that were read into a store: beside
-//! it, so that the next time only what has changed is read.
+//! Metadata of the files of directories that were read into a store. It is kept in
+//! the store's directory, so that the next read only reads changed files.
 
 use std::fs;
 use std::io;
@@ -11,15 +11,15 @@ use elevo_engine::{NewStatCache, StatCache};
 use elevo_objects::Kind;
 
 const DIRECTORY: &str = "stat";
-/// How many directories are remembered.
+/// Maximum number of directories whose metadata is kept.
 const KEPT: usize = 64;
 
-/// The cache of a directory; `None` where there can be none.
+/// Opens the cache of a directory for writing; `None` if that is not possible.
 pub(super) fn cache_of(store: &Path, directory: &Path) -> Option<NewStatCache> {
     open(store, directory).ok().flatten()
 }
 
-/// The same to read only; one that knows nothing where there is none.
+/// Opens the cache of a directory for reading; empty if there is none.
 pub(super) fn known(store: &Path, directory: &Path) -> StatCache {
     let path = path_of(store, directory).ok().flatten();
     StatCache::open(&path.unwrap_or_default())
@@ -37,9 +37,9 @@ fn open(store: &Path, directory: &Path) -> io::Result<Option<NewStatCache>> {
     NewStatCache::begin(&cache).map(Some)
 }
 
-/// Where the cache of a directory is, or would be.
+/// The path of a directory's cache; `None` if it cannot have one.
 fn path_of(store: &Path, directory: &Path) -> io::Result<Option<PathBuf>> {
-    // The times of files are those of their own file system.
+    // Timestamps can be compared only within one file system.
     if fs::metadata(store)?.dev() != fs::metadata(directory)?.dev() {
         return Ok(None);
     }
@@ -48,7 +48,7 @@ fn path_of(store: &Path, directory: &Path) -> io::Result<Option<PathBuf>> {
     Ok(Some(store.join(DIRECTORY).join(name)))
 }
 
-/// Forgets the directories that were read longest ago.
+/// Deletes the caches of the directories that were read longest ago.
 fn make_room(caches: &Path) -> io::Result<()> {
     let mut found = Vec::new();
     for entry in fs::read_dir(caches)? {

@@ -8,15 +8,14 @@ use crate::shapes::SnapshotShape;
 /// Describe one snapshot.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-`elevo state diff REV` tells what changed in it, and `elevo state ls REV` what
-it holds.
+`elevo state diff REV` shows its changes, and `elevo state ls REV` its files.
 
 Examples:
   elevo state show
   elevo state show v1~2
   elevo state show head --json")]
 pub(crate) struct Show {
-    /// Which one
+    /// The snapshot
     #[arg(value_name = "REV", default_value = HEAD)]
     revision: String,
 }

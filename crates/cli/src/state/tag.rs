@@ -10,23 +10,23 @@ use crate::output::IDENTITY;
 use crate::revision::{self, HEAD, TAGS};
 use crate::session::{Session, wait};
 
-/// Name a snapshot, or list, move and delete names.
+/// Set, list, move and delete tags.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Without NAME, lists all tags. With --json, one object per line.
 
 Examples:
   elevo state tag                  list
-  elevo state tag v1               name what head is
+  elevo state tag v1               name the head
   elevo state tag good head~3
   elevo state tag good @ --force   move
   elevo state tag good --delete")]
 pub(crate) struct Tag {
-    /// The name: no spaces and no `~`, and not the digits of an id
+    /// Name of the tag: without spaces and `~`, and not like the digits of an id
     #[arg(value_name = "NAME", conflicts_with = "list")]
     name: Option<String>,
 
-    /// The snapshot it stands for; by default `head`
+    /// Snapshot to name; by default `head`
     #[arg(value_name = "REV", conflicts_with_all = ["delete", "list"])]
     revision: Option<String>,
 
@@ -38,19 +38,19 @@ pub(crate) struct Tag {
     #[arg(short, long)]
     list: bool,
 
-    /// Move the tag if it is there
+    /// Move the tag if it exists
     #[arg(short, long, requires = "name", conflicts_with = "delete")]
     force: bool,
 }
 
 impl Tag {
-    /// Whether it changes anything.
+    /// Whether the command changes a tag.
     pub(crate) fn writes(&self) -> bool {
         self.name.is_some()
     }
 }
 
-/// Tags that are asked for together.
+/// Tags per request to the store.
 const PAGE: usize = 1000;
 
 pub(crate) fn run(session: &mut Session, args: Tag) -> anyhow::Result<()> {
@@ -65,20 +65,20 @@ pub(crate) fn run(session: &mut Session, args: Tag) -> anyhow::Result<()> {
     }
 }
 
-/// Refuses names that could not be used, or would hide something.
+/// Rejects names that could not be used, or would hide another revision.
 pub(super) fn check_name(name: &str) -> Result<(), Problem> {
     let why = if name.is_empty() {
         "it is empty"
     } else if name.len() > 200 {
         "it is longer than 200 bytes"
     } else if name.contains(|c: char| c.is_whitespace() || c.is_control()) {
-        "it has spaces or control characters in it"
+        "it contains spaces or control characters"
     } else if name.contains('~') {
         "`~` stands for steps back in the history"
     } else if name.starts_with('-') {
         "it looks like an option"
     } else if matches!(name, HEAD | "@") {
-        "that name has a meaning already"
+        "the name is reserved"
     } else if name.starts_with(TAGS) {
         "tags are named without `tag/`"
     } else if revision::is_digits(name) {
@@ -144,7 +144,8 @@ fn delete(session: &mut Session, name: String) -> anyhow::Result<()> {
     print(session, &name, Some(current), None)
 }
 
-/// Moves a reference, unless somebody else has in the meantime.
+/// Moves a reference from `current` to `target`. Fails if another process has
+/// moved it.
 fn update(
     repository: &Repository,
     name: String,
@@ -183,7 +184,7 @@ fn print(
         (Some(previous), None) => format!("Deleted {name}, which was {}", format::short(previous)),
         (Some(previous), Some(now)) if previous != now => {
             let (previous, now) = (format::short(previous), format::short(now));
-            format!("{name} is {now} now; it was {previous}")
+            format!("{name} is now {now}; it was {previous}")
         }
         (_, Some(now)) => format!("{name} is {}", format::short(now)),
         (None, None) => return Ok(()),

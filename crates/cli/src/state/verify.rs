@@ -15,15 +15,15 @@ use crate::output::IDENTITY;
 use crate::session::{Session, wait};
 use crate::shapes::PathShape;
 
-/// How many places of one damaged object are printed.
+/// Maximum number of paths printed for a damaged object.
 const PLACES: usize = 5;
 
-/// Read everything in a store, and tell what is damaged.
+/// Read all data of a store and report damage.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Every object is read and hashed, whether a snapshot needs it or not; then all
-snapshots are walked, to see that everything is there, and which paths need
-what is damaged. A backup can be verified as well, by --store.
+The command reads and hashes every object, whether a snapshot needs it or not.
+Then it walks all snapshots, to find missing objects and the paths that need
+damaged ones. To verify a backup, name it with --store.
 
 Exit code 6 means that damage was found.
 
@@ -32,15 +32,15 @@ Examples:
   elevo state verify --store /backups/2026-03-01T02-00-00Z
   elevo state verify --json | jq -r '.damage[].places[].path'")]
 pub(crate) struct Verify {
-    /// How many damaged objects, places and references to list; more are
-    /// counted
+    /// Maximum number of damaged objects, paths and references to list; the
+    /// rest is counted
     #[arg(long, value_name = "N", default_value_t = 1000)]
     list: usize,
 }
 
 pub(crate) fn run(session: &mut Session, args: &Verify) -> anyhow::Result<ExitCode> {
     let place = session.place(None)?;
-    // What a writer removes meanwhile would be told as damage.
+    // Keep writers out: objects that they delete would look like damage.
     let _still = match session.held(&place) {
         Some(_) => None,
         None => Some(keep_still(&place.store, session.options().wait)?),
@@ -53,13 +53,13 @@ pub(crate) fn run(session: &mut Session, args: &Verify) -> anyhow::Result<ExitCo
         print(session, tenant, &found)?;
     }
     if !is_whole {
-        session.note("`elevo state repair --from PATH` takes what is lost from another store, a backup or a directory");
+        session.note("`elevo state repair --from PATH` restores lost data from another store, a backup or a directory");
         return Ok(Exit::Damaged.into());
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whose data is in there; a store of nobody is looked at all the same.
+/// The tenants with data in the store; the local tenant if the store is empty.
 pub(super) fn tenants(store: &LocalStore) -> anyhow::Result<Vec<TenantId>> {
     let mut tenants = store.tenants()?;
     if tenants.is_empty() {
@@ -104,7 +104,7 @@ fn print(session: &mut Session, tenant: TenantId, found: &Verified) -> anyhow::R
     print_damage(session, found)
 }
 
-/// What was found, for people.
+/// Prints the result for people.
 pub(super) fn print_damage(session: &mut Session, found: &Verified) -> anyhow::Result<()> {
     let output = &mut session.output;
     for Damage {
@@ -148,9 +148,9 @@ pub(super) fn print_damage(session: &mut Session, found: &Verified) -> anyhow::R
         count(found.references, "reference", "references"),
     );
     let verdict = match found.is_whole() {
-        true => "all is whole".into(),
+        true => "no damage".into(),
         false => format!(
-            "damage touches {} of {}",
+            "damage affects {} of {}",
             count(found.paths_touched, "path", "paths"),
             count(found.snapshots_touched, "snapshot", "snapshots")
         ),
@@ -159,7 +159,7 @@ pub(super) fn print_damage(session: &mut Session, found: &Verified) -> anyhow::R
     Ok(())
 }
 
-/// What was found, for programs.
+/// The result as JSON.
 pub(super) fn value(found: &Verified) -> Value {
     let damage = found.damage.iter().map(|damage| {
         let places = damage.places.iter().map(|place| {

@@ -1,5 +1,5 @@
-//! What the server tells: one JSON object a line, in a file that does not grow
-//! for ever; errors to the terminal as well.
+//! The server's log: one JSON object per line, in a file of limited size. Errors
+//! also go to the terminal.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -16,16 +16,16 @@ use tracing_subscriber::{EnvFilter, Layer, fmt};
 
 use crate::errors::Problem;
 
-/// A file that has more is moved away.
+/// Maximum bytes of a log file before it is rotated.
 const LARGEST: u64 = 10 << 20;
 
-/// Begins to log: to a file, or to standard error.
+/// Starts logging to a file, or to standard error.
 pub(super) fn begin(
     filter: &str,
     file: Option<PathBuf>,
     traces: Option<&Traces>,
 ) -> anyhow::Result<()> {
-    let filter = EnvFilter::try_new(filter).context("RUST_LOG cannot be read")?;
+    let filter = EnvFilter::try_new(filter).context("cannot parse RUST_LOG")?;
     let filter = filter.add_directive(format!("{TRACE_TARGET}=off").parse()?);
     let registry = tracing_subscriber::registry().with(traces.map(Traces::layer));
     match file {
@@ -56,7 +56,7 @@ fn is_coloured() -> bool {
     choice != anstream::ColorChoice::Never
 }
 
-/// A file, and the one before it.
+/// A log file that is rotated once, to `PATH.1`.
 #[derive(Debug)]
 struct Bounded {
     path: PathBuf,
@@ -75,7 +75,7 @@ impl Bounded {
         Ok(bounded)
     }
 
-    /// Begins a new file if this one is large enough.
+    /// Rotates the file if it is larger than the maximum.
     fn turn(&mut self) -> io::Result<()> {
         if self.size <= LARGEST {
             return Ok(());
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_log_does_not_grow_for_ever() {
+    fn a_log_does_not_grow_forever() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("server.log");
         let mut log = Bounded::open(&path).unwrap();

@@ -1,4 +1,5 @@
-//! The store and the workspaces of the server, for calls of the command line.
+//! The store and the workspaces of the server, for commands that it runs; see
+//! `door`.
 
 use std::fs;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use crate::client::Client;
 use crate::data::{Data, Running};
 use crate::errors::Problem;
 
-/// What calls find open here: the same that sandboxes use.
+/// The store and workspaces that sandboxes use too.
 pub(super) fn held(
     config: &Config,
     data: &Data,
@@ -23,7 +24,7 @@ pub(super) fn held(
 ) -> Result<Held, Problem> {
     let workspaces = config.workspace_root.join(TenantId::LOCAL.to_string());
     let failed = |source| Problem::Io {
-        action: "make",
+        action: "create",
         path: workspaces.clone(),
         source,
     };
@@ -55,8 +56,8 @@ fn options(config: &Config) -> WorkspaceOptions {
     }
 }
 
-/// Returns who has a workspace: those of sandboxes and projects have ids of
-/// their own. If it cannot be found out, it counts as used.
+/// Returns what uses a workspace. Only ids with the prefix of sandboxes or
+/// projects can be in use. If the request fails, the workspace counts as used.
 fn used_by(running: &Running, data: &Data, id: &str) -> User {
     let user = match id {
         id if id.starts_with("sbx-") => User::Sandbox,

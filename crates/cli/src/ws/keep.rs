@@ -1,4 +1,4 @@
-//! Keeping what is in a workspace.
+//! Saves a workspace as a snapshot, or parks it.
 
 use clap::Args;
 use elevo_workspace::{NeverFreeze, Snapshotted, WorkspaceId};
@@ -10,11 +10,12 @@ use crate::output::IDENTITY;
 use crate::state::about::About;
 use crate::state::keep::{describe, loss_shape};
 
-/// Keep a workspace as a snapshot.
+/// Save a workspace as a snapshot.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The snapshot follows the one before, or the one that the workspace was made
-from; no name moves to it. If nothing was changed, none is made.
+The parent of the snapshot is the previous snapshot of the workspace, or its
+base. `head` and tags do not move. If nothing was changed, no snapshot is
+created.
 
 Examples:
   elevo ws snapshot try-1 -m \"it works\"
@@ -36,11 +37,11 @@ pub(super) fn snapshot(call: &mut Call, args: Snapshot) -> anyhow::Result<()> {
     print(call, &args.id, &taken, "Kept")
 }
 
-/// Keep a workspace in the store only: take a snapshot, remove its directory.
+/// Park a workspace: save it as a snapshot and delete its directory.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-End whatever writes to it first: what is written while it is parked is lost.
-`elevo ws resume` brings it back as it was, modification times included.
+Stop all commands that write to it first: files written while it is parked are
+lost. `elevo ws resume` restores it, including modification times.
 
 Examples:
   elevo ws park try-1
@@ -80,7 +81,7 @@ fn print(call: &mut Call, id: &WorkspaceId, taken: &Snapshotted, done: &str) -> 
         let snapshot = output.styled(IDENTITY, short(taken.id));
         let text = match taken.is_new {
             true => format!("{done} {id} as "),
-            false => format!("{done} {id}, which is as it was: "),
+            false => format!("{done} {id}, unchanged since "),
         };
         output.line([text.as_bytes(), &snapshot].concat())?;
     }

@@ -1,5 +1,5 @@
-//! Snapshots that are served instead of written out, each by a process of this
-//! program that outlives the call that needs it.
+//! Snapshots that are served as a file system instead of written out. Each has a
+//! process of this program that outlives the command that started it.
 
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Write};
@@ -18,12 +18,12 @@ use futures::executor::block_on;
 
 use super::Call;
 
-/// What it says when the directory is there.
+/// The line that the process prints once the directory is mounted.
 const READY: &str = "ready";
 
 /// Serve a snapshot as a directory until it is unmounted.
 ///
-/// Started by what makes workspaces.
+/// Started by the commands that create workspaces.
 #[derive(Debug, Args)]
 #[command(hide = true)]
 pub(super) struct Serve {
@@ -32,7 +32,7 @@ pub(super) struct Serve {
     #[arg(value_name = "DIRECTORY")]
     at: PathBuf,
 
-    /// Whose it is
+    /// Owner of the files
     #[arg(long, requires = "gid")]
     uid: Option<u32>,
 
@@ -48,7 +48,7 @@ pub(super) fn serve(call: &mut Call, args: &Serve) -> anyhow::Result<()> {
         rustix::process::getegid().as_raw(),
     );
     let owner = args.uid.zip(args.gid);
-    // They wait for the disk.
+    // More threads than processors, because they wait for the disk.
     let threads = call.session.threads().max(8);
     let options = Options {
         for_all: me.0 == 0,
@@ -64,19 +64,21 @@ pub(super) fn serve(call: &mut Call, args: &Serve) -> anyhow::Result<()> {
     let filling = std::thread::spawn({
         let (root, id) = (call.root.clone(), args.snapshot);
         move || {
-            // For the next workspace; without it that is served as well. Of this
-            // thread and those that it starts: whoever reads comes first.
+            // Write out the snapshot for the next workspace; if this fails, that
+            // one is served too. The priority of this thread and its children is
+            // low, so that readers come first.
             let _ = rustix::process::nice(19);
             elevo_workspace::write_out(&root, &repository, 1, id, owner)
         }
     });
     mount.join()?;
-    // What is half-written is cleared away by whoever writes it next.
+    // Do not wait: the next process that writes this snapshot deletes a
+    // partial one.
     drop(filling);
     Ok(())
 }
 
-/// Starts those processes.
+/// Starts a process for each served snapshot.
 #[derive(Debug)]
 pub(super) struct Processes {
     pub(super) program: PathBuf,
@@ -99,7 +101,7 @@ impl LazyServer for Processes {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            // What ends this call does not end it.
+            // A signal to the group of this process must not end it.
             .process_group(0)
             .spawn()?;
         let mut line = String::new();
@@ -107,7 +109,7 @@ impl LazyServer for Processes {
             BufReader::new(out).read_line(&mut line)?;
         }
         if line.trim() == READY {
-            // Somebody has to ask how it ended, if this process goes on for long.
+            // Reap the process when it ends, in case this one runs for long.
             drop(child.stderr.take());
             std::thread::spawn(move || child.wait());
             return Ok(());
@@ -117,7 +119,7 @@ impl LazyServer for Processes {
     }
 }
 
-/// What another call of this program has said about its failure.
+/// Joins the error messages that another process of this program printed.
 fn in_one_line(said: &[u8]) -> String {
     let said = String::from_utf8_lossy(said);
     let reasons = said.lines().filter_map(|line| {
@@ -133,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failure_elsewhere_is_told_in_one_line() {
+    fn a_failure_of_another_process_is_shown_in_one_line() {
         let said = b"error: cannot mount\n  because: no device\n  help: buy one\n";
         assert_eq!(in_one_line(said), "cannot mount: no device");
         assert_eq!(in_one_line(b""), "");

@@ -1,4 +1,4 @@
-//! Looking at workspaces.
+//! Lists workspaces and shows their paths and changes.
 
 use std::process::ExitCode;
 
@@ -20,14 +20,14 @@ use crate::state::keep::describe;
 Examples:
   elevo ws ls
   elevo ws ls --json | jq -r 'select(.state == \"live\") | .path'
-  elevo ws ls --project site               those of a project, from a server
-  elevo ws ls --parked                     those that outlived their sandbox")]
+  elevo ws ls --project site               workspaces of a project
+  elevo ws ls --parked                     those that outlived a sandbox")]
 pub(super) struct Ls {
-    /// Those of a project: asks a server
+    /// List the workspaces of a project, from a server
     #[arg(long, value_name = "NAME")]
     project: Option<String>,
 
-    /// Those that a server keeps after the end of their sandbox: asks a server
+    /// List the workspaces that a server keeps after the end of their sandbox
     #[arg(long)]
     parked: bool,
 
@@ -36,12 +36,12 @@ pub(super) struct Ls {
 }
 
 impl Ls {
-    /// Whether a server has them.
+    /// Whether the workspaces are on a server.
     pub(super) fn is_served(&self) -> bool {
         self.project.is_some() || self.parked
     }
 
-    /// Asks a server.
+    /// Runs the command against a server.
     pub(super) fn ask(self, global: &Global) -> anyhow::Result<ExitCode> {
         served::ls(&self.at, global, self.project.as_deref(), self.parked)
     }
@@ -71,7 +71,7 @@ pub(super) fn ls(call: &mut Call) -> anyhow::Result<()> {
     }
     if records.is_empty() {
         call.session
-            .note("there are none; `elevo ws create` makes one");
+            .note("there are no workspaces; `elevo ws create` creates one");
     }
     Ok(())
 }
@@ -79,9 +79,9 @@ pub(super) fn ls(call: &mut Call) -> anyhow::Result<()> {
 /// Print the directory of a workspace.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-After a restart of the machine this mounts it again. One that was made with
---provider rootless, which only `elevo ws run` gets into, becomes an ordinary
-directory: all its files are written out, as clones or copies.
+After a restart of the machine, this command mounts the workspace again. A
+workspace of --provider rootless, which only `elevo ws run` can enter, becomes
+an ordinary directory: all its files are written out, as clones or copies.
 
 Examples:
   cd \"$(elevo ws path try-1)\"
@@ -111,7 +111,7 @@ pub(super) fn path(call: &mut Call, args: &Path) -> anyhow::Result<()> {
     call.print_path(&workspaces, &record)
 }
 
-/// Tell what was changed in a workspace since its last snapshot.
+/// List the changes in a workspace since its last snapshot.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 A letter stands for each change: A added, D removed, M content, P permissions,
@@ -154,11 +154,11 @@ pub(super) fn status(call: &mut Call, args: &Status) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Show what was changed in a workspace since its last snapshot.
+/// Show the changes in a workspace since its last snapshot.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-As `elevo state diff`, with the workspace as the second side. With --stat or -p
-the contents of changed files go into the store, where nothing refers to them.
+Like `elevo state diff`, with the workspace as the second side. --stat and -p
+write the contents of changed files to the store, where nothing refers to them.
 
 Examples:
   elevo ws diff try-1

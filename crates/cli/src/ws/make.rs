@@ -1,4 +1,4 @@
-//! Making workspaces and taking them away.
+//! Creates, forks, resumes and deletes workspaces.
 
 use std::process::ExitCode;
 
@@ -17,54 +17,54 @@ use crate::service::not_removed;
 use crate::state::about::About;
 use crate::state::reader_left;
 
-/// Make a workspace, and print its directory.
+/// Create a workspace and print its directory.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-With --limit, what is changed in it is kept in a pool: a btrfs volume beside the
-workspaces, made in a file of up to four fifths of the free room if need be.
-Whoever writes more than the limit is told that the disk is full. Forks of such
-a workspace are of one moment, whoever writes to it meanwhile. Needs root and
-`mkfs.btrfs`.
+With --limit, the changes are kept in a pool: a btrfs volume next to the
+workspaces, created if necessary in a file of up to four fifths of the free
+space. A write beyond the limit fails as on a full disk. All forks of such a
+workspace have the files of the same moment, even if commands write to it. Needs
+root and `mkfs.btrfs`.
 
-With --provider rootless it is an overlay without root, which only commands see
-that `elevo ws run` starts: its id is printed, since it has no directory. With
+With --provider rootless it is an overlay without root, which only commands of
+`elevo ws run` see: its id is printed, because it has no directory. With
 rootless-lazy, files are fetched when they are read; needs `fusermount3`.
 
-With --project a server is asked, and no store; REV is then a state of the
-project, and the directory one of the server's machine.
+With --project, a server creates the workspace, and the store is not used. REV
+is then a state of the project, and the directory is on the server's machine.
 
 Examples:
   elevo ws create                     of the newest commit
-  elevo ws create v1 --id try-1       of a tag, by a name of its own
-  elevo ws create --limit 2G          that can take 2 GiB of changes
-  elevo ws create --provider copy     with files of its own
+  elevo ws create v1 --id try-1       of a tag, with an id
+  elevo ws create --limit 2G          with at most 2 GiB of changes
+  elevo ws create --provider copy     with copies of all files
   elevo ws run \"$(elevo ws create --provider rootless)\" -- make test
-  elevo ws create --project site      on a project, by a server; `merge` brings
-                                      back what is changed in it
+  elevo ws create --project site      of a project, on a server; `merge` merges
+                                      its changes
   elevo ws create --project site 3 --read-only --sync lazy")]
 pub(super) struct Create {
-    /// The snapshot that it holds; by default `head`
+    /// Snapshot to start with; by default `head`
     #[arg(value_name = "REV")]
     revision: Option<String>,
 
-    /// What it is called: a-z, 0-9 and -; by default something new
+    /// Id of the workspace: a-z, 0-9 and -; by default a new one
     #[arg(long, conflicts_with = "project")]
     id: Option<WorkspaceId>,
 
-    /// How it is made: overlay, lazy, reflink or copy, by default the first that
-    /// works; or rootless or rootless-lazy
+    /// Provider: overlay, lazy, reflink or copy, by default the first that works;
+    /// or rootless or rootless-lazy
     #[arg(long, conflicts_with = "project")]
     provider: Option<ProviderKind>,
 
-    /// How much may be changed in it: bytes, or with K, M, G or T
+    /// Maximum size of the changes: bytes, or with K, M, G or T
     #[arg(long, value_name = "SIZE", value_parser = size)]
     limit: Option<u64>,
 
-    /// What one on a project is called; need not be unique
+    /// Name of a workspace of a project; need not be unique
     #[arg(long, requires = "project")]
     name: Option<String>,
 
-    /// The user of the server's machine who works in it, by name or number
+    /// User on the server's machine who works in it, by name or number
     #[arg(long, value_name = "USER", requires = "project")]
     owner: Option<String>,
 
@@ -76,12 +76,12 @@ pub(super) struct Create {
 }
 
 impl Create {
-    /// Whether a server makes it.
+    /// Whether a server creates the workspace.
     pub(super) fn is_served(&self) -> bool {
         self.on.project.is_some()
     }
 
-    /// Asks a server.
+    /// Runs the command against a server.
     pub(super) fn ask(self, global: &Global) -> anyhow::Result<ExitCode> {
         let wish = served::Wish {
             project: self.on.project.clone().unwrap_or_default(),
@@ -107,30 +107,30 @@ pub(super) fn create(call: &mut Call, args: Create) -> anyhow::Result<()> {
     if call.held().is_none() {
         places::note(&call.place.store, &call.root)?;
     }
-    call.watch("making the workspace", |progress| {
+    call.watch("creating the workspace", |progress| {
         workspaces.create(&id, base, format::now(), args.limit, progress)
     })?;
     let record = workspaces.get(&id)?;
     call.print_path(&workspaces, &record)
 }
 
-/// Make workspaces that hold what one holds now, and print their directories.
+/// Create workspaces with the current files of another; print their directories.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Uncommitted changes are in them. Where the workspace has a limit (and so is in
-the pool), all forks have the same limit, are of the same moment, and no
-snapshot is taken. Otherwise
-a snapshot is taken first, and files that are written meanwhile are as they were
-at some moment of that.
+Forks include changes that are in no snapshot. If the workspace has a limit (and
+so is in the pool), all forks have the same limit and the files of the same
+moment, and no snapshot is created. Otherwise a snapshot is created first, and a
+file that is written at the same time has its state of some moment during the
+snapshot.
 
 Examples:
-  elevo ws fork try-1                  one, called something new
-  elevo ws fork try-1 try-2 try-3      two")]
+  elevo ws fork try-1                  create one fork, with a new id
+  elevo ws fork try-1 try-2 try-3      create two forks")]
 pub(super) struct Fork {
     /// The workspace
     id: WorkspaceId,
 
-    /// What the forks are called; by default one, called something new
+    /// Ids of the forks; by default one fork with a new id
     #[arg(value_name = "NEW")]
     into: Vec<WorkspaceId>,
 
@@ -155,10 +155,11 @@ pub(super) fn fork(call: &mut Call, args: Fork) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Make a directory for a parked workspace again, and print it.
+/// Restore the directory of a parked workspace, and print it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-It is as it was when it was parked, modification times included.
+The directory is as it was when the workspace was parked, including modification
+times.
 
 Examples:
   elevo ws resume try-1
@@ -170,41 +171,41 @@ pub(super) struct Resume {
 
 pub(super) fn resume(call: &mut Call, args: &Resume) -> anyhow::Result<()> {
     let workspaces = call.open_to_read()?;
-    call.watch("making the workspace", |progress| {
+    call.watch("creating the workspace", |progress| {
         workspaces.resume(&args.id, progress)
     })?;
     let record = workspaces.get(&args.id)?;
     call.print_path(&workspaces, &record)
 }
 
-/// Remove workspaces with all that is in them.
+/// Delete workspaces with their files.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A workspace with changes that are in no snapshot, or one of a project with changes
-that have not landed, is not removed without a word: on a terminal that is asked,
-elsewhere it needs --discard. Snapshots stay in the store. If one cannot be
-removed, that is reported, and the others are removed.
+To delete a workspace with changes that are in no snapshot, or that have not
+landed in its project, confirm the question on a terminal, or use --discard.
+Snapshots stay in the store. If a workspace cannot be deleted, the command
+reports it and deletes the others.
 
 Examples:
   elevo ws rm try-1 try-2
-  elevo ws rm --discard try-1              with changes that are in no snapshot
+  elevo ws rm --discard try-1              discard its unsaved changes
   elevo ws ls --json | jq -r .workspace | xargs elevo ws rm
   elevo ws rm --project site ws-…
-  elevo ws rm --parked sbx-…                one that outlived its sandbox")]
+  elevo ws rm --parked sbx-…               a workspace that outlived its sandbox")]
 pub(super) struct Rm {
     /// The workspaces
     #[arg(required = true, value_name = "ID")]
     ids: Vec<WorkspaceId>,
 
-    /// Also those with changes that would be lost
+    /// Discard changes without a question
     #[arg(long)]
     discard: bool,
 
-    /// Those of a project: asks a server
+    /// Delete workspaces of a project, on a server
     #[arg(long, value_name = "NAME", conflicts_with = "parked")]
     project: Option<String>,
 
-    /// Those that a server keeps after the end of their sandbox: asks a server
+    /// Delete workspaces that a server keeps after the end of their sandbox
     #[arg(long)]
     parked: bool,
 
@@ -213,12 +214,12 @@ pub(super) struct Rm {
 }
 
 impl Rm {
-    /// Whether a server has them.
+    /// Whether the workspaces are on a server.
     pub(super) fn is_served(&self) -> bool {
         self.project.is_some() || self.parked
     }
 
-    /// Asks a server.
+    /// Runs the command against a server.
     pub(super) fn ask(self, global: &Global) -> anyhow::Result<ExitCode> {
         let ids: Vec<_> = self.ids.iter().map(ToString::to_string).collect();
         let project = self.project.as_deref();
@@ -240,7 +241,7 @@ pub(super) fn rm(call: &mut Call, args: &Rm) -> anyhow::Result<ExitCode> {
             }
         }
     }
-    // Whoever served what they were made from can go.
+    // Stops the processes that served snapshots for these workspaces.
     workspaces.tidy()?;
     Ok(first.map_or(ExitCode::SUCCESS, Into::into))
 }
@@ -255,7 +256,7 @@ fn remove(
     if !discard {
         check_kept(call, workspaces, id)?;
     }
-    call.watch("removing", |_| workspaces.remove(id))?;
+    call.watch("deleting", |_| workspaces.remove(id))?;
     let output = &mut call.session.output;
     match output.is_json() {
         true => output.value(&json!({ "removed": id.as_str() }))?,
@@ -264,7 +265,8 @@ fn remove(
     Ok(())
 }
 
-/// Refuses to remove what is in no snapshot, unless a person says so.
+/// Returns an error if the workspace has changes that are in no snapshot, unless
+/// the user confirms the deletion.
 fn check_kept(call: &Call, workspaces: &Workspaces, id: &WorkspaceId) -> anyhow::Result<()> {
     if workspaces.get(id)?.state == State::Parked {
         return Ok(());
@@ -280,14 +282,14 @@ fn check_kept(call: &Call, workspaces: &Workspaces, id: &WorkspaceId) -> anyhow:
     if changes.is_empty() {
         return Ok(());
     }
-    let question = format!("`{id}` has changes that are in no snapshot. Remove it with them?");
+    let question = format!("`{id}` has changes that are in no snapshot. Delete it with them?");
     match call.session.ask(&question)? {
         Some(true) => Ok(()),
         _ => Err(Protected::Unsaved(id.to_string()).into()),
     }
 }
 
-/// An id that nobody has used.
+/// Returns a random id.
 fn new_id() -> anyhow::Result<WorkspaceId> {
     const LETTERS: &[u8] = b"abcdefghjkmnpqrstvwxyz0123456789";
     let mut random = [0; 8];
@@ -301,7 +303,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_read_as_people_write_them() {
+    fn sizes_have_an_optional_unit() {
         for (text, bytes) in [("1", 1), ("2k", 2048), ("3MB", 3 << 20), ("4G", 4 << 30)] {
             assert_eq!(size(text), Ok(bytes), "{text}");
         }

@@ -1,5 +1,6 @@
-//! Where the workspaces of a store are: beside it, and in directories that are
-//! listed in a file beside it, one to a line, so that what they need is kept.
+//! The directories with workspaces of a store: the one next to it, and those
+//! listed in a file next to it, one per line. Garbage collection needs all of
+//! them, to keep the snapshots of the workspaces.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -8,12 +9,12 @@ use std::path::{Path, PathBuf};
 
 use crate::errors::Problem;
 
-/// The directory beside a store.
+/// The default directory of workspaces, next to a store.
 pub(crate) fn beside(store: &Path) -> PathBuf {
     store.with_file_name("workspaces")
 }
 
-/// The store that a directory of workspaces is beside.
+/// The store next to a directory of workspaces.
 pub(crate) fn store_of(workspaces: &Path) -> Option<PathBuf> {
     let store = workspaces.with_file_name("store");
     (store.is_dir() && beside(&store) == workspaces).then_some(store)
@@ -23,7 +24,7 @@ fn list(store: &Path) -> PathBuf {
     store.with_file_name("workspaces.elsewhere")
 }
 
-/// All directories that workspaces of a store were ever made in.
+/// All directories in which workspaces of a store were ever created.
 pub(crate) fn all(store: &Path) -> Result<Vec<PathBuf>, Problem> {
     let mut places = vec![beside(store)];
     let path = list(store);
@@ -42,7 +43,7 @@ pub(crate) fn all(store: &Path) -> Result<Vec<PathBuf>, Problem> {
     Ok(places)
 }
 
-/// Notes a directory that workspaces are made in.
+/// Records a directory in which workspaces are created.
 pub(crate) fn note(store: &Path, place: &Path) -> Result<(), Problem> {
     if all(store)?.iter().any(|known| known == place) {
         return Ok(());
@@ -66,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_noted_once() {
+    fn places_are_recorded_once() {
         let directory = tempfile::tempdir().unwrap();
         let store = directory.path().join("store");
         assert_eq!(all(&store).unwrap(), [beside(&store)]);

@@ -1,4 +1,4 @@
-//! Commands in workspaces.
+//! `elevo ws run`: runs commands in workspaces.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -16,15 +16,16 @@ use crate::errors::{Exit, Problem, Report};
 /// Run a command in a workspace.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-It runs in the directory of the workspace, with standard input, output and
-environment as they are here, and ends as it ends. Ends with 125 if elevo itself
-fails, with 126 if the command cannot be run, and with 127 if it is not found.
+The command runs in the directory of the workspace, with the standard input,
+output and environment of the caller. The exit code is that of the command, or
+125 if elevo itself fails, 126 if the command cannot be run, and 127 if it is
+not found.
 
-This is the only way into a workspace that was made with --provider rootless: an
-overlay in a user namespace, which needs no root and which nothing else sees.
-Commands that run at the same time see each other's files, and nobody parks or
-removes it meanwhile. There, a directory that comes from the snapshot cannot be
-renamed, only copied and deleted, as `mv` does by itself.
+Only this command can enter a workspace of --provider rootless: an overlay in a
+user namespace, which needs no root and which other processes do not see.
+Commands that run at the same time see each other's files; while they run, the
+workspace cannot be parked or deleted. In it, a directory of the snapshot cannot
+be renamed, only copied and deleted, which `mv` does automatically.
 
 Examples:
   elevo ws run try-1 -- make test
@@ -34,14 +35,14 @@ pub(super) struct Run {
     /// The workspace
     id: WorkspaceId,
 
-    /// The command
+    /// The command and its arguments
     #[arg(required = true, last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
 
 pub(super) fn run(call: &mut Call, args: &Run) -> anyhow::Result<ExitCode> {
     let workspaces = call.open_to_read()?;
-    let way = call.watch("making the workspace ready", |progress| {
+    let way = call.watch("preparing the workspace", |progress| {
         workspaces.way(&args.id, progress)
     })?;
     drop(workspaces);
@@ -57,24 +58,25 @@ pub(super) fn run(call: &mut Call, args: &Run) -> anyhow::Result<ExitCode> {
             words.extend(entrance.lowers.into_iter().map(OsString::from));
             words.push("--".into());
             words.extend(args.command.iter().cloned());
-            // A process that has no threads yet.
+            // In a new process, because only a process without threads can
+            // enter a user namespace.
             let error = Command::new(own()?).args(words).exec();
             Err(cannot_start("elevo", error).into())
         }
     }
 }
 
-/// Runs it in a workspace of a server, which says where that is.
+/// Runs a command in a workspace of a server. Asks the server for its path.
 pub(super) fn run_served(args: &Run, options: &[OsString], json: bool) -> anyhow::Result<ExitCode> {
     let mut command = Command::new(own()?);
     command.arg("ws").args(options);
-    // The path as it is, but errors as they were asked for.
+    // Errors in the form that the caller requested.
     command.args(json.then_some("--json"));
     command.arg("path").arg(args.id.as_str());
     let said = command.stderr(Stdio::inherit()).output();
     let mut said = said.map_err(|error| cannot_start("elevo", error))?;
     if !said.status.success() {
-        // It has said why.
+        // The other process has reported the error.
         return Ok(Exit::Itself.into());
     }
     let directory = match json {
@@ -90,8 +92,8 @@ pub(super) fn run_served(args: &Run, options: &[OsString], json: bool) -> anyhow
     Ok(become_in(Path::new(&directory), &args.command, json))
 }
 
-/// What [`run`] starts to see a workspace that others don't, as `elevo ws enter`.
-/// In no help: nothing else should call it.
+/// Arguments of `elevo ws enter`, which [`run`] starts to enter a private
+/// workspace. Not in the help, because nothing else should call it.
 #[cfg(target_os = "linux")]
 #[derive(Debug, Parser)]
 struct Enter {
@@ -106,8 +108,8 @@ struct Enter {
     command: Vec<OsString>,
 }
 
-/// Enters a workspace, if that is what was asked for. Before all others are
-/// looked at: that takes longer than it does.
+/// Runs `elevo ws enter`, if this is the command. Called before the other
+/// arguments are parsed, which would take longer than the command itself.
 #[cfg(target_os = "linux")]
 pub(crate) fn entered() -> Option<ExitCode> {
     let mut words = std::env::args_os().skip(1);
@@ -142,7 +144,7 @@ fn enter(args: Enter) -> ExitCode {
     }
 }
 
-/// Becomes a command; returns only if that fails.
+/// Replaces this process by a command. Returns only on a failure.
 fn become_in(directory: &Path, words: &[OsString], json: bool) -> ExitCode {
     let Some((program, rest)) = words.split_first() else {
         return ExitCode::FAILURE;

@@ -1,5 +1,5 @@
-//! Workspaces on projects, which a server has: making, merging and refreshing
-//! them.
+//! Workspaces of projects on a server: creates, merges, refreshes, lists and
+//! deletes them.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -17,7 +17,7 @@ use crate::output::{IDENTITY, STRONG};
 use crate::project::project_path;
 use crate::service::{self, Call, Table, pages, relative};
 
-/// Commands that a server is asked for.
+/// Commands that only a server can run.
 #[derive(Debug, Subcommand)]
 pub(super) enum Served {
     Merge(Merge),
@@ -25,14 +25,15 @@ pub(super) enum Served {
     Refresh(Refresh),
 }
 
-/// Merge what a workspace changed into its project; asks a server.
+/// Merge the changes of a workspace into its project, on a server.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-What can land lands, and is durable when this returns; what cannot is held for
-review or refused, and the exit code is 8. With --atomic it is all or nothing.
+Changes without a conflict land, and are durable when the command returns. The
+others are held for review or refused, and the exit code is 8. With --atomic,
+either all changes land or none.
 
 Examples:
-  elevo ws merge -m \"a better page\"         of the workspace around this directory
+  elevo ws merge -m \"a better page\"         the workspace of this directory
   elevo ws merge ws-… --dry-run
   elevo ws merge ws-… --atomic || elevo ws refresh ws-…")]
 pub(super) struct Merge {
@@ -43,11 +44,11 @@ pub(super) struct Merge {
     how: Merging,
 }
 
-/// Merge a workspace and remove it; asks a server.
+/// Merge a workspace and delete it, on a server.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-For an agent that is done. What is held for review stays there without the
-workspace. Ends as `merge` does.
+For an agent that has finished. Changes that are held for review stay, without
+the workspace. The exit codes are those of `merge`.
 
 Examples:
   elevo ws complete ws-… -m \"done\"")]
@@ -59,20 +60,21 @@ pub(super) struct Complete {
     how: Merging,
 }
 
-/// Bring what others have merged into a workspace; asks a server.
+/// Bring the newer head of the project into a workspace, on a server.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Where both changed the same, the workspace keeps its own version, and its next
-merge settles it.
+In a conflict, a text file gets conflict markers, and any other file keeps the
+workspace's version. The exit code is then 8. Edit these files before the next
+merge.
 
 Examples:
-  elevo ws refresh                          of the workspace around this directory
+  elevo ws refresh                          the workspace of this directory
   elevo ws refresh ws-… --dry-run")]
 pub(super) struct Refresh {
     #[command(flatten)]
     which: Which,
 
-    /// Only say what would happen
+    /// Show the result without changing the workspace
     #[arg(long)]
     dry_run: bool,
 }
@@ -80,23 +82,23 @@ pub(super) struct Refresh {
 /// A workspace of a server.
 #[derive(Debug, Args)]
 struct Which {
-    /// The workspace; by default the one that this directory is in
+    /// The workspace; by default the one that contains the current directory
     id: Option<String>,
 
     #[command(flatten)]
     at: Where,
 }
 
-/// When a workspace is brought up to date, and merged.
+/// When a workspace is refreshed and merged.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum Sync {
-    /// Only when asked
+    /// Refreshed and merged only on request
     Manual,
-    /// Brought up to date every 30 seconds or so; merged when asked
+    /// Refreshed about every 30 seconds; merged only on request
     Lazy,
-    /// Brought up to date and merged every 5 seconds or so
+    /// Refreshed and merged about every 5 seconds
     Regular,
-    /// Brought up to date when the project changes, merged soon after it was written to
+    /// Refreshed when the project changes, merged soon after a write
     Event,
 }
 
@@ -115,22 +117,22 @@ impl From<Sync> for api::Sync {
     }
 }
 
-/// How a workspace on a project is made.
+/// Options of a new workspace of a project.
 #[derive(Debug, Args)]
 pub(crate) struct OnProject {
-    /// Make it on a project: asks a server
+    /// Create a workspace of a project, on a server
     #[arg(long, value_name = "NAME")]
     pub(crate) project: Option<String>,
 
-    /// The agent that works in it, by id; the key's by default
+    /// Id of the agent that works in it; by default that of the key
     #[arg(long, value_name = "ID", requires = "project")]
     pub(crate) agent: Option<String>,
 
-    /// Let nothing be written to it
+    /// Make the workspace read-only
     #[arg(long, requires = "project")]
     pub(crate) read_only: bool,
 
-    /// How it keeps up with the project
+    /// When the workspace is refreshed and merged
     #[arg(long, value_name = "MODE", requires = "project")]
     pub(crate) sync: Option<Sync>,
 }
@@ -141,7 +143,7 @@ fn workspace_path<'a>(id: &'a str, below: &[&'a str]) -> Vec<&'a str> {
     [&WORKSPACES, &[id][..], below].concat()
 }
 
-/// Runs what a server is asked for.
+/// Runs a command against a server.
 fn ask(
     at: &Where,
     global: &Global,
@@ -172,7 +174,7 @@ pub(super) fn run(served: Served, global: &Global) -> anyhow::Result<ExitCode> {
 }
 
 impl Which {
-    /// Its id.
+    /// Returns the id of the workspace.
     fn find(self, call: &mut Call) -> anyhow::Result<String> {
         match self.id {
             Some(id) => Ok(id),
@@ -181,7 +183,7 @@ impl Which {
     }
 }
 
-/// The workspace that a directory is in.
+/// Finds the workspace that contains a directory.
 fn around(call: &mut Call, here: &Path) -> anyhow::Result<String> {
     let mut found = None;
     pages(call, &WORKSPACES, &[], |_, page: api::WorkspacePage| {
@@ -207,7 +209,7 @@ fn refresh(call: &mut Call, args: Refresh) -> anyhow::Result<ExitCode> {
     };
     let path = workspace_path(&id, &["refresh"]);
     let asking = call.client.post(&path, &wish);
-    let done: api::Refreshed = call.watch("bringing it up to date", asking)?;
+    let done: api::Refreshed = call.watch("refreshing", asking)?;
     let code = match done.conflicts.is_empty() {
         true => ExitCode::SUCCESS,
         false => Exit::Held.into(),
@@ -218,9 +220,9 @@ fn refresh(call: &mut Call, args: Refresh) -> anyhow::Result<ExitCode> {
     }
     let changed = count(done.changed_count, "path", "paths");
     let text = match (args.dry_run, done.changed_count) {
-        (true, _) => format!("{changed} would be brought up to date"),
+        (true, _) => format!("{changed} would be refreshed"),
         (false, 0) => "Up to date with ".to_owned(),
-        (false, _) => format!("{changed} brought up to date with "),
+        (false, _) => format!("{changed} refreshed to "),
     };
     let mut line = call.output.styled(STRONG, text);
     if !args.dry_run {
@@ -239,16 +241,19 @@ fn refresh(call: &mut Call, args: Refresh) -> anyhow::Result<ExitCode> {
     Ok(code)
 }
 
-/// The conflicts of a refresh, those with markers first.
+/// Prints the conflicts of a refresh, those with markers first.
 fn print_conflicts(call: &mut Call, done: &api::Refreshed, dry_run: bool) -> anyhow::Result<()> {
     let conflicts = done.conflicts.iter();
     let (marked, kept): (Vec<_>, Vec<_>) =
         conflicts.partition(|conflict| done.marked.contains(&conflict.path));
     let headings = match dry_run {
-        true => ["Would get conflict markers:", "Would stay as it is here:"],
+        true => [
+            "Would get conflict markers:",
+            "Would keep the workspace's version:",
+        ],
         false => [
-            "Has conflict markers now; edit it, then merge:",
-            "Stays as it is here; change it, then merge:",
+            "Has conflict markers; edit it, then merge:",
+            "Keeps the workspace's version; change it, then merge:",
         ],
     };
     for (heading, conflicts) in headings.into_iter().zip([marked, kept]) {
@@ -276,7 +281,7 @@ fn print_conflict(call: &mut Call, conflict: &api::Conflict) -> anyhow::Result<(
     Ok(())
 }
 
-/// What is asked for of a new workspace besides its project.
+/// Properties of a new workspace.
 pub(super) struct Wish {
     pub(super) project: String,
     pub(super) on: OnProject,
@@ -286,7 +291,7 @@ pub(super) struct Wish {
     pub(super) owner: Option<String>,
 }
 
-/// Makes a workspace on a project, and prints its directory.
+/// Creates a workspace of a project, and prints its directory.
 pub(super) fn create(at: &Where, global: &Global, wish: Wish) -> anyhow::Result<ExitCode> {
     ask(at, global, |call| {
         let on = wish.on;
@@ -303,7 +308,7 @@ pub(super) fn create(at: &Where, global: &Global, wish: Wish) -> anyhow::Result<
             sync: on.sync.map(Into::into).unwrap_or_default(),
         };
         let asking = call.client.create(&WORKSPACES, &wish);
-        let made: api::Workspace = call.watch("making the workspace", asking)?;
+        let made: api::Workspace = call.watch("creating the workspace", asking)?;
         if call.output.is_json() {
             call.output.value(&made)?;
             return Ok(ExitCode::SUCCESS);
@@ -312,15 +317,15 @@ pub(super) fn create(at: &Where, global: &Global, wish: Wish) -> anyhow::Result<
         call.output.finish()?;
         let id = first_line(&made.id);
         call.note(&match made.read_only {
-            true => format!("this is {id}, which cannot be written to"),
-            false => format!("this is {id}; `elevo ws merge {id}` brings its changes back"),
+            true => format!("this is {id}, which is read-only"),
+            false => format!("this is {id}; `elevo ws merge {id}` merges its changes"),
         });
         Ok(ExitCode::SUCCESS)
     })
 }
 
-/// Lists the workspaces of a project, those that are parked, or those that are
-/// both.
+/// Lists the workspaces of a project, the parked ones, or the parked ones of a
+/// project.
 pub(super) fn ls(
     at: &Where,
     global: &Global,
@@ -351,9 +356,11 @@ pub(super) fn ls(
             (false, 0) => call.note(&match project.filter(|_| !parked) {
                 Some(project) => {
                     let project = first_line(project);
-                    format!("there are none; `elevo ws create --project {project}` makes one")
+                    format!(
+                        "there are no workspaces; `elevo ws create --project {project}` creates one"
+                    )
                 }
-                None => "there are none".to_owned(),
+                None => "there are no workspaces".to_owned(),
             }),
             (false, _) => table.print(&mut call.output)?,
         }
@@ -384,8 +391,8 @@ fn row(workspace: &api::Workspace) -> [String; 7] {
     ]
 }
 
-/// Removes workspaces of a project and nothing of another, or parked ones and
-/// none that are in use.
+/// Deletes workspaces of a project, or parked ones. Rejects workspaces of another
+/// project, and without a project those that are not parked.
 pub(super) fn rm(
     at: &Where,
     global: &Global,
@@ -420,7 +427,8 @@ pub(super) fn rm(
     })
 }
 
-/// Refuses to remove what has not landed, unless a person says so.
+/// Returns an error if the workspace has changes that have not landed, unless the
+/// user confirms the deletion.
 fn check_merged(call: &Call, id: &str, project: String) -> anyhow::Result<()> {
     let wish = api::Merge {
         dry_run: true,
@@ -441,7 +449,7 @@ fn check_merged(call: &Call, id: &str, project: String) -> anyhow::Result<()> {
         return Ok(());
     }
     let text = count(changes, "change that has", "changes that have");
-    let question = format!("`{id}` has {text} not landed. Remove it with them?");
+    let question = format!("`{id}` has {text} not landed. Delete it with them?");
     let id = id.to_owned();
     let refusal = Protected::Unmerged {
         id,
@@ -451,13 +459,15 @@ fn check_merged(call: &Call, id: &str, project: String) -> anyhow::Result<()> {
     confirmed(call, &question, refusal)
 }
 
-/// Refuses to remove work that is nowhere else, unless a person says so.
+/// Returns an error unless the user confirms the deletion of the only copy of the
+/// work.
 fn confirm_parked(call: &Call, id: &str) -> anyhow::Result<()> {
-    let question = format!("The work in `{id}` is nowhere else. Remove it?");
+    let question = format!("`{id}` has the only copy of its work. Delete it?");
     confirmed(call, &question, Protected::Parked(id.to_owned()))
 }
 
-/// Asks a person; fails with `refusal` if there is none, or if the answer is no.
+/// Asks on the terminal. Returns `refusal` without a terminal, or if the answer
+/// is no.
 fn confirmed(call: &Call, question: &str, refusal: Protected) -> anyhow::Result<()> {
     let answer = match call.output.is_json() {
         true => None,
@@ -469,14 +479,14 @@ fn confirmed(call: &Call, question: &str, refusal: Protected) -> anyhow::Result<
     }
 }
 
-/// Whether the server could not look, though it was asked as it should be.
+/// Whether a valid request failed, so that the changes are unknown.
 fn is_unknown(error: &ClientError) -> bool {
     let status = error.code().map(|code| code.http());
     matches!(status, Some(409 | 422 | 500))
 }
 
-/// Changes that go with a workspace: they would land, would be held, or were
-/// refused. A review that is open has its own copy of what it is about.
+/// Number of changes that would be lost with a workspace: they would land, would
+/// be held, or were refused. An open review has its own copy of its change.
 fn unmerged(merge: &api::MergeResult) -> u64 {
     let reviewed = merge.conflicts.iter().filter(|it| it.review.is_some());
     let reviewed = reviewed.count() as u64;

@@ -1,4 +1,4 @@
-//! Snapshots as tars, and tars as snapshots.
+//! Exports of snapshots as tar archives, and imports of archives.
 
 use std::fs;
 use std::io::Write;
@@ -16,7 +16,7 @@ fn tar(arguments: &[&str], place: &Place) -> Vec<u8> {
     ended.stdout
 }
 
-/// A store with the snapshot `one`.
+/// A place with a store and the snapshot `one`.
 fn place() -> Place {
     let place = Place::new();
     place.write("a/file", "12345");
@@ -81,7 +81,7 @@ fn a_layer_takes_one_snapshot_to_another() {
 }
 
 #[test]
-fn what_is_refused_says_what_to_do() {
+fn rejected_archives_have_an_error_name_and_advice() {
     let place = place();
     place.ok(["export", "one", "--tar", "../one.tar"]);
     let whole = fs::read(place.root().join("one.tar")).unwrap();

@@ -1,4 +1,4 @@
-//! What a checkout does to a directory, and what it does not.
+//! Checkouts: what they change in a directory, and what they keep.
 
 use std::fs;
 use std::path::Path;
@@ -43,7 +43,7 @@ fn a_snapshot_goes_into_a_new_directory() {
     let record = record(&directory);
     assert_eq!(record["state"], "holds");
     assert_eq!(record["snapshot"], place.id("v1"));
-    // All of it, with its times.
+    // The copy is complete, with its times.
     let imported = place.json_one(["import", "../a/b"]);
     let shown = place.json_one(["show", "v1"]);
     assert_eq!(imported["tree"], shown["tree"]);
@@ -65,7 +65,7 @@ fn the_working_directory_moves_between_snapshots_and_writes_what_differs() {
 }
 
 #[test]
-fn what_is_in_the_way_stays_and_nothing_else_is_changed() {
+fn a_changed_file_in_the_way_stays_and_nothing_is_changed() {
     let place = Place::with_history();
     place.write("edited", "precious\n");
     assert_eq!(place.fails(4, ["checkout", "v1"]), "in_the_way");
@@ -89,7 +89,7 @@ fn changes_elsewhere_stay_unless_all_is_checked() {
 }
 
 #[test]
-fn a_record_from_before_the_machine_was_started_is_believed_after_a_look() {
+fn a_record_from_before_a_reboot_is_checked() {
     let place = Place::with_history();
     let boot = |value: &mut Value| value["boot"] = json!("another");
     place.write("kept", "undone by the loss of power\n");
@@ -156,9 +156,9 @@ fn an_interrupted_checkout_needs_force_where_a_file_was_cut_off() {
 }
 
 #[test]
-fn a_checkout_that_fails_half_way_is_known_to_have() {
+fn a_checkout_that_stops_half_way_is_recorded() {
     let place = Place::with_history();
-    // In a directory that is to become a file, something of nobody's.
+    // An untracked file in a directory that is to become a file.
     place.write("thing/file", "x");
     place.ok(["commit"]);
     fs::remove_dir_all(place.path("thing")).unwrap();
@@ -217,7 +217,7 @@ fn a_seed_must_be_known() {
 }
 
 #[test]
-fn a_checkout_reads_beside_a_writer() {
+fn a_checkout_can_run_while_another_process_writes() {
     let place = Place::with_history();
     let store = place.path(".elevo/store/writer");
     let writer = fs::File::options().write(true).open(store).unwrap();
@@ -229,7 +229,7 @@ fn a_checkout_reads_beside_a_writer() {
 }
 
 /// Starts a checkout and kills it when it has written `first`. Returns whether
-/// it was still at work.
+/// it was still running.
 fn kill_checkout(place: &Place, copy: &Path, first: &str) -> bool {
     let args = ["checkout", "head", "../copy", "--threads", "1"];
     let mut child = place.command(args).spawn().expect("it starts");
@@ -255,7 +255,10 @@ fn a_killed_checkout_is_completed_by_the_next() {
         let _ = fs::remove_dir_all(&copy);
         kill_checkout(&place, &copy, "d0/000")
     });
-    assert!(killed, "it was always done before it could be killed");
+    assert!(
+        killed,
+        "the checkout always ended before it could be killed"
+    );
     assert_eq!(record(&copy)["state"], "changing");
     assert_eq!(
         place.fails(4, ["commit", "../copy"]),
@@ -279,14 +282,18 @@ fn changed_files_that_stay_are_counted_and_named() {
     place.ok(["commit"]);
 
     let unchanged = place.run(["checkout", "v1"]);
-    assert!(!unchanged.stderr.contains("not as"), "{}", unchanged.stderr);
+    assert!(
+        !unchanged.stderr.contains("different"),
+        "{}",
+        unchanged.stderr
+    );
     let line = unchanged.text();
     assert!(
         line.ends_with("1 entry, 4 bytes written, 1 removed\n"),
         "{line}"
     );
 
-    // A file of the same size, one that is gone, one that is in no snapshot.
+    // A changed file of the same size, a removed one, one that is in no snapshot.
     place.write("a", "ONE\n");
     fs::remove_file(place.path("d/e")).expect("it is there");
     place.write("mine", "mine\n");
@@ -296,12 +303,12 @@ fn changed_files_that_stay_are_counted_and_named() {
         line.ends_with("2 entries, 8 bytes written, 2 changed files kept\n"),
         "{line}"
     );
-    assert!(note.contains("has them: a, d/e\n"), "{note}");
+    assert!(note.contains(": a, d/e\n"), "{note}");
     assert_eq!(place.read("a"), "ONE\n");
     assert!(!place.path("d/e").exists());
     assert_eq!(place.json_one(["checkout", "v1"])["changed"], 2);
 
-    // The directory itself, which nothing has to be written for.
+    // A checkout of the current snapshot, which writes nothing.
     place.write("a", "one\n");
     place.write("d/e", "one\n");
     let same = place.run(["checkout", "v1"]).text();

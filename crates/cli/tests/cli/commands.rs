@@ -1,4 +1,4 @@
-//! Each command, as a user sees it and as a program does.
+//! The output of each command, for people and for programs.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -14,7 +14,10 @@ use crate::common::{Place, elevo, ended, fields};
 fn init_makes_a_store_that_is_found_from_below() {
     let place = Place::bare();
     let printed = place.ok(["init"]);
-    assert!(printed.starts_with("Made an empty store in "), "{printed}");
+    assert!(
+        printed.starts_with("Created an empty store in "),
+        "{printed}"
+    );
     fs::create_dir_all(place.path("a/b")).unwrap();
     place.write("a/file", "x");
     place.ok(["commit"]);
@@ -90,7 +93,7 @@ fn import_reports_what_a_snapshot_cannot_hold() {
 }
 
 #[test]
-fn what_was_read_before_is_read_again_if_it_changed() {
+fn import_reads_changed_files_again() {
     let place = Place::new();
     let other = place.root().join("other");
     fs::create_dir(&other).unwrap();
@@ -103,9 +106,9 @@ fn what_was_read_before_is_read_again_if_it_changed() {
     for _ in 0..2 {
         let again = place.json_one(["import", other]);
         assert_eq!(again["tree"], first["tree"]);
-        assert_eq!(again["losses"], first["losses"], "told each time");
+        assert_eq!(again["losses"], first["losses"], "reported each time");
     }
-    // As large and as old as before.
+    // The same size and modification time as before.
     let mut file = file.unwrap();
     let time = file.metadata().unwrap().modified().unwrap();
     file.write_all(b"same text").unwrap();
@@ -144,7 +147,7 @@ fn commit_keeps_history_and_says_when_nothing_changed() {
 }
 
 #[test]
-fn the_reserved_directory_is_no_part_of_a_snapshot() {
+fn a_snapshot_does_not_contain_the_reserved_directory() {
     let place = Place::new();
     place.write("file", "1");
     place.ok(["commit"]);
@@ -159,7 +162,7 @@ fn commit_of_another_directory_uses_its_own_store() {
     let made = place.json_one(["commit", "../copy"]);
     assert_eq!(made["parents"], json!([place.id("v2")]));
     assert_eq!(place.ok(["cat", "head", "new"]), "edited there\n");
-    // In the copy the store of the original is found.
+    // Commands in the copy find the store of the original.
     let mut command = place.command(["log", "--oneline"]);
     let printed = ended(command.current_dir(place.root().join("copy"))).text();
     assert_eq!(printed.lines().count(), 3);
@@ -411,7 +414,7 @@ fn every_command_has_help_with_examples() {
 }
 
 #[test]
-fn doctor_says_how_workspaces_would_be_made() {
+fn doctor_shows_the_provider_of_new_workspaces() {
     let place = Place::bare();
     let doctor = |args: &[&str]| {
         let mut command = elevo();
@@ -421,15 +424,12 @@ fn doctor_says_how_workspaces_would_be_made() {
     };
     let text = doctor(&[]).text();
     assert!(text.contains("  copy          works"), "{text}");
-    assert!(text.contains("\nThey would be made by "), "{text}");
-    assert!(
-        text.contains("  address       no    it is not running"),
-        "{text}"
-    );
+    assert!(text.contains("\nNew workspaces use "), "{text}");
+    assert!(text.contains("  address       no    not running"), "{text}");
     let shape: serde_json::Value = serde_json::from_str(&doctor(&["--json"]).text()).unwrap();
     let expected = ["directory", "engine", "provider", "providers", "server"];
     assert_eq!(fields(&shape), expected);
-    // Nothing was started for this test.
+    // This test has no engine and no server.
     assert_eq!(shape["engine"]["usable"], false);
     assert_eq!(shape["server"]["running"], false);
     for finding in shape["providers"].as_array().unwrap() {

@@ -1,4 +1,4 @@
-//! A place to run `elevo` in.
+//! A temporary directory to run `elevo` in.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -10,16 +10,16 @@ use elevo_testkit::binary::under_test;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// The binary under test; `ELEVO_BINARY` names another.
+/// The binary under test; `ELEVO_BINARY` overrides it.
 pub(crate) static ELEVO: LazyLock<String> =
     LazyLock::new(|| under_test("ELEVO_BINARY", env!("CARGO_BIN_EXE_elevo")));
 
-/// An empty directory, and in it the working directory `work`.
+/// A temporary directory with the working directory `work`.
 pub(crate) struct Place {
     root: TempDir,
 }
 
-/// How a command ended.
+/// The exit code and output of a command.
 pub(crate) struct Ended {
     pub(crate) code: i32,
     pub(crate) stdout: Vec<u8>,
@@ -27,21 +27,21 @@ pub(crate) struct Ended {
 }
 
 impl Place {
-    /// Without a store.
+    /// Creates a place without a store.
     pub(crate) fn bare() -> Self {
         let root = tempfile::tempdir().expect("a directory for the test");
         fs::create_dir(root.path().join("work")).expect("a working directory");
         Self { root }
     }
 
-    /// With a store.
+    /// Creates a place with a store.
     pub(crate) fn new() -> Self {
         let place = Self::bare();
         place.ok(["init"]);
         place
     }
 
-    /// With a store and two commits, tagged v1 and v2.
+    /// Creates a place with a store and two commits, tagged v1 and v2.
     pub(crate) fn with_history() -> Self {
         let place = Self::new();
         place.write("kept", "the same\n");
@@ -101,24 +101,24 @@ impl Place {
         ended(&mut self.command(args))
     }
 
-    /// Runs what must succeed; returns what it printed.
+    /// Runs a command that must succeed. Returns its output.
     pub(crate) fn ok<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> String {
         self.run(args).text()
     }
 
-    /// The JSON lines of what must succeed.
+    /// Runs a command that must succeed. Returns its output as JSON lines.
     pub(crate) fn json<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Vec<Value> {
         ended(&mut self.json_command(args)).values()
     }
 
-    /// The one JSON value of what must succeed.
+    /// Runs a command that must succeed and print one JSON value.
     pub(crate) fn json_one<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Value {
         let mut values = self.json(args);
         assert_eq!(values.len(), 1, "{values:?}");
         values.remove(0)
     }
 
-    /// The name of the error of what must end with `code`.
+    /// Runs a command that must fail with `code`. Returns the name of its error.
     pub(crate) fn fails<S: AsRef<OsStr>>(
         &self,
         code: i32,
@@ -151,7 +151,7 @@ impl Ended {
     }
 }
 
-/// `elevo`, in an environment that says nothing about it.
+/// `elevo`, without environment variables that affect it.
 pub(crate) fn elevo() -> Command {
     let mut command = Command::new(ELEVO.as_str());
     clean(&mut command);

@@ -1,11 +1,11 @@
-//! Damaged stores, backups, and what is made of them.
+//! Damaged stores and backups, and their repair.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::common::{Place, fields};
 
-/// Content that does not compress.
+/// Returns content that does not compress.
 fn noise() -> Vec<u8> {
     let mut state = 1_u64;
     let mut step = || {
@@ -15,7 +15,7 @@ fn noise() -> Vec<u8> {
     (0..20_000).map(|_| step()).collect()
 }
 
-/// A place with two commits and a large file, and a backup of it.
+/// Creates a place with three commits and a large file, and a backup of it.
 fn backed_up() -> (Place, PathBuf) {
     let place = Place::with_history();
     place.write("sub/large", noise());
@@ -54,16 +54,20 @@ fn a_whole_store_is_verified_and_needs_no_repair() {
     assert_eq!(found["snapshots"], 3);
     assert_eq!(found["references"], 3);
     let printed = place.ok(["verify"]);
-    assert!(printed.ends_with(": all is whole\n"), "{printed}");
+    assert!(printed.ends_with(": no damage\n"), "{printed}");
     assert_eq!(place.ok(["repair"]), "Nothing is damaged\n");
     let backup = backup.to_str().unwrap();
-    assert!(place.ok(["verify", "--store", backup]).contains("whole"));
+    assert!(
+        place
+            .ok(["verify", "--store", backup])
+            .contains("no damage")
+    );
     let empty = Place::new();
     assert!(empty.ok(["verify"]).contains("0 objects"));
 }
 
 #[test]
-fn damage_is_told_with_its_paths_and_repaired_from_a_backup_or_the_files() {
+fn damage_is_reported_with_its_paths_and_repaired_from_a_backup_or_files() {
     let (place, _) = backed_up();
     for from in ["../backups", "."] {
         harm(&place.path(".elevo/store/db"));
@@ -85,7 +89,11 @@ fn damage_is_told_with_its_paths_and_repaired_from_a_backup_or_the_files() {
             "store_damaged"
         );
 
-        assert_eq!(place.run(["repair"]).code, 6, "from nothing, nothing comes");
+        assert_eq!(
+            place.run(["repair"]).code,
+            6,
+            "without a source nothing is repaired"
+        );
         let repaired = place.json_one(["repair", "--from", from]);
         assert_eq!(repaired["mended"], 1, "{repaired}");
         assert_eq!(repaired["after"]["whole"], true);
@@ -96,7 +104,8 @@ fn damage_is_told_with_its_paths_and_repaired_from_a_backup_or_the_files() {
         place.ok(["verify"]);
         let read = place.run(["cat", "head", "sub/large"]);
         assert!(read.stdout == noise());
-        // What was put right is in memory or the log; make a file of it.
+        // The repaired object is in memory or the log; a backup flushes it to a
+        // file, so that the next pass can damage it.
         place.ok(["backup", "../backups"]);
     }
 }
@@ -144,7 +153,7 @@ fn a_damaged_backup_is_restored_only_if_that_is_accepted() {
 }
 
 #[test]
-fn old_backups_go_if_that_is_wanted() {
+fn old_backups_are_deleted_on_request() {
     let (place, _) = backed_up();
     for _ in 0..3 {
         place.ok(["backup", "../backups"]);
@@ -152,7 +161,7 @@ fn old_backups_go_if_that_is_wanted() {
     let made = place.json_one(["backup", "../backups", "--keep", "2"]);
     assert_eq!(made["removed"].as_array().unwrap().len(), 3);
     let left = fs::read_dir(place.root().join("backups")).unwrap();
-    // Two and the lock.
+    // Two backups and the lock.
     assert_eq!(left.count(), 3);
     assert_eq!(
         place.fails(2, ["backup", ".elevo/store/in"]),

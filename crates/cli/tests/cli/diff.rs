@@ -14,7 +14,7 @@ fn set_mode(place: &Place, path: &str, mode: u32) {
 }
 
 #[test]
-fn names_and_letters_tell_what_changed() {
+fn changes_are_listed_with_letters_and_names() {
     let place = Place::with_history();
     let expected = "M\tedited\nA\tnew\nD\told/\nD\told/gone\n";
     assert_eq!(place.ok(["diff", "v1", "v2"]), expected);
@@ -119,7 +119,7 @@ D              -1  old/gone
 }
 
 #[test]
-fn renames_are_told_when_asked() {
+fn renames_are_shown_on_request() {
     let place = Place::with_history();
     fs::create_dir(place.path("sub")).unwrap();
     fs::rename(place.path("kept"), place.path("sub/moved")).unwrap();
@@ -143,7 +143,7 @@ fn renames_are_told_when_asked() {
 }
 
 #[test]
-fn the_exit_code_tells_of_differences_when_asked() {
+fn the_exit_code_shows_differences_on_request() {
     let place = Place::with_history();
     assert_eq!(place.run(["diff", "v1", "v2"]).code, 0);
     assert_eq!(place.run(["diff", "--exit-code", "v1", "v2"]).code, 7);

@@ -1,4 +1,4 @@
-//! The commands in the documentation do what it says: they run.
+//! Runs the commands in the documentation.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::common::{ELEVO, clean, ended};
 
-/// The commands in blocks marked `console`: what follows `$ `.
+/// The lines after `$ ` in blocks marked `console`.
 fn commands(page: &str) -> Vec<String> {
     let mut in_block = false;
     let mut commands = Vec::new();
@@ -20,7 +20,7 @@ fn commands(page: &str) -> Vec<String> {
     commands
 }
 
-/// Runs commands in order in one shell, in `directory`.
+/// Runs the commands of a page in order in one shell, in `directory`.
 fn run(page: &str, directory: &Path, least: usize) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let text = fs::read_to_string(root.join(page)).expect("the page is there");
@@ -28,7 +28,7 @@ fn run(page: &str, directory: &Path, least: usize) {
     assert!(commands.len() >= least, "{page}: {commands:?}");
     let bin = Path::new(ELEVO.as_str()).parent().expect("a directory");
     let path = std::env::var("PATH").expect("a PATH");
-    // What they mount goes with them.
+    // A separate mount namespace, so that their mounts end with them.
     let mut bash = match rustix::process::geteuid().is_root() {
         true => {
             let mut unshare = Command::new("unshare");

@@ -1,4 +1,4 @@
-//! How commands fail: codes, names, advice.
+//! Exit codes, names and advice of errors.
 
 use std::fs;
 
@@ -38,7 +38,7 @@ fn wrong_usage_ends_with_2() {
 }
 
 #[test]
-fn what_is_not_there_ends_with_3() {
+fn missing_resources_end_with_3() {
     let bare = Place::bare();
     assert_eq!(bare.fails(3, ["log"]), "store_not_found");
     assert_eq!(
@@ -150,7 +150,7 @@ fn an_error_has_a_message_causes_and_advice() {
 }
 
 #[test]
-fn fewer_than_six_digits_are_no_id() {
+fn fewer_than_six_digits_do_not_name_a_snapshot() {
     let place = Place::with_history();
     let id = place.id("head");
     assert_eq!(place.fails(3, ["show", &id[..5]]), "snapshot_not_found");

@@ -1,15 +1,15 @@
-//! What nothing needs goes.
+//! Garbage collection of a store.
 
 use crate::common::{Place, fields};
 
 #[test]
-fn what_has_no_name_goes_with_its_files() {
+fn gc_deletes_unnamed_snapshots_with_their_files() {
     let place = Place::with_history();
     place.write("lost", "nobody wants this\n");
     let lost = place.json_one(["commit", "--detach", "-m", "a try"]);
     let lost = lost["snapshot"].as_str().expect("an id");
     place.ok(["checkout", "head", "--force"]);
-    assert_eq!(place.ok(["gc"]), "Nothing to remove\n", "it is new");
+    assert_eq!(place.ok(["gc"]), "Nothing to delete\n", "it is new");
     let would = place.json_one(["gc", "--keep", "0", "--dry-run"]);
     let names = [
         "dry_run",
@@ -23,7 +23,7 @@ fn what_has_no_name_goes_with_its_files() {
     assert_eq!(would["snapshots_removed"], 1, "{would}");
     place.ok(["show", lost]);
     let printed = place.ok(["gc", "--keep", "0"]);
-    assert!(printed.starts_with("Removed 1 snapshot and "), "{printed}");
+    assert!(printed.starts_with("Deleted 1 snapshot and "), "{printed}");
     place.fails(3, ["show", lost]);
     for name in ["v1", "v2", "head"] {
         place.ok(["ls", name]);
@@ -34,7 +34,7 @@ fn what_has_no_name_goes_with_its_files() {
 }
 
 #[test]
-fn what_the_directory_and_workspaces_hold_stays() {
+fn gc_keeps_the_snapshots_of_the_directory_and_workspaces() {
     let place = Place::with_history();
     place.write("here", "only here\n");
     place.ok(["commit", "--detach", "-m", "held by the directory"]);
@@ -57,7 +57,7 @@ fn what_the_directory_and_workspaces_hold_stays() {
     }
     place.ok(["tag", "v1", "--delete"]);
     place.ok(["tag", "v2", "--delete"]);
-    assert_eq!(place.ok(["gc", "--keep", "0"]), "Nothing to remove\n");
+    assert_eq!(place.ok(["gc", "--keep", "0"]), "Nothing to delete\n");
     place
         .ws(["--workspaces", elsewhere, "status", "far"])
         .text();

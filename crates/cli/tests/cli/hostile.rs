@@ -1,4 +1,4 @@
-//! Names and texts that want to do harm.
+//! Hostile names and texts.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -71,14 +71,14 @@ fn a_directory_whose_name_is_not_utf8_can_be_worked_in() {
     run(&["init", "--json"]);
     run(&["commit"]);
     run(&["checkout", "head", "../copy", "--json"]);
-    // The copy knows its store, whatever its name.
+    // The record in the copy names the store, although its path is not UTF-8.
     let mut command = place.command(["log"]);
     let ended = crate::common::ended(command.current_dir(place.path("copy")));
     assert_eq!(ended.code, 0, "{}", ended.stderr);
 }
 
 #[test]
-fn texts_of_others_cannot_drive_the_terminal() {
+fn untrusted_texts_cannot_control_the_terminal() {
     let place = Place::new();
     let evil = "\x1b]0;evil\x07\u{9b}2J";
     place.ok([

@@ -41,7 +41,7 @@ fn a_commit_and_an_import_leave_out_the_same() {
 }
 
 #[test]
-fn a_tar_brings_all_but_elevo() {
+fn a_tar_is_imported_without_the_reserved_directory() {
     let place = place();
     let mut tar = Command::new("tar");
     tar.args(["-cf", "../all.tar", "."])
@@ -119,13 +119,13 @@ fn a_workspace_keeps_what_is_ignored_and_not_elevo() {
     let kept = place.ws(["--json", "snapshot", "one"]).values().remove(0);
     let listed = place.ok(["ls", "-r", kept["snapshot"].as_str().unwrap()]);
     assert_eq!(listed, ".gitignore\ndebug.log\ninner/\ninner/page\nmain\n");
-    // It comes back as it was.
+    // `resume` restores the ignored file too.
     place.ws(["park", "one"]).text();
     place.ws(["resume", "one"]).text();
     assert_eq!(
         fs::read_to_string(files.join("debug.log")).unwrap(),
         "log\n"
     );
-    // It is mounted since then.
+    // The resumed workspace may be mounted, so delete it here.
     place.ws(["rm", "--discard", "one"]).text();
 }

@@ -1,4 +1,4 @@
-//! `elevo state` inside a workspace: never about the directory around it.
+//! `elevo state` inside a workspace never acts on the directory around it.
 
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 
@@ -58,7 +58,8 @@ fn state_in_a_workspace_is_refused_and_changes_nothing_around_it() {
         return;
     }
     let place = Place::with_history();
-    // Uncommitted work, which a commit or checkout around it would take.
+    // Uncommitted work, which a commit or checkout of this directory would
+    // include or overwrite.
     place.write("edited", "edited around it\n");
     let before = state_of(&place);
     for provider in ["copy", "overlay", "rootless"] {
@@ -86,7 +87,7 @@ fn state_in_a_workspace_is_refused_and_changes_nothing_around_it() {
 }
 
 #[test]
-fn what_the_refusal_recommends_works_where_it_was_refused() {
+fn the_advice_of_a_rejected_command_works_in_the_workspace() {
     let place = Place::with_history();
     let files = workspace(&place, "one", "copy");
     fs::create_dir(files.join("sub")).unwrap();
@@ -103,7 +104,8 @@ fn what_the_refusal_recommends_works_where_it_was_refused() {
     let named = ["state", "--store", store.to_str().unwrap()];
     let log = run_in(&here, &[&named[..], &["log", "--oneline"]].concat()).text();
     assert_eq!(log, place.ok(["log", "--oneline"]));
-    // The store is named; the directory that would change is still not this one.
+    // The store is named, but these commands would still change the directory
+    // around the workspace.
     for command in [&["commit"][..], &["checkout", "v1"], &["commit", "."]] {
         let refused = run_in(&here, &[&named[..], &["--json"], command].concat());
         assert_eq!(error(&refused)["name"], "inside_workspace", "{command:?}");

@@ -1,7 +1,6 @@
-//! Runs the real `elevo` as a user would: its commands, what they print, how
-//! they end.
+//! Runs the real `elevo` as a user would, and checks its output and exit codes.
 
-#![allow(clippy::disallowed_methods, reason = "what is run needs a PATH")]
+#![allow(clippy::disallowed_methods, reason = "the commands need a PATH")]
 
 mod archives;
 mod checkout;

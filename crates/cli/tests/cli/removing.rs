@@ -1,4 +1,4 @@
-//! Removing workspaces: several at once, and those with work in them.
+//! Deletion of workspaces: several at once, and those with unsaved work.
 
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::common::{ELEVO, Place, clean};
 
-/// A store with workspaces that are copies, and the directory of one of them.
+/// A place with a store and workspaces that are copies.
 fn with_workspaces(ids: &[&str]) -> Place {
     let place = Place::with_history();
     for id in ids {
@@ -54,14 +54,14 @@ fn removing_several_goes_on_after_an_error() {
 
     let removed = place.ws(["rm", "nobody"]);
     assert!(
-        removed.stderr.contains("cannot remove `nobody`"),
+        removed.stderr.contains("cannot delete `nobody`"),
         "{}",
         removed.stderr
     );
 }
 
 #[test]
-fn changes_in_no_snapshot_are_not_removed_without_a_word() {
+fn a_workspace_with_unsaved_changes_needs_discard() {
     let place = with_workspaces(&["changed", "clean", "kept"]);
     change(&place, "changed");
     change(&place, "kept");
@@ -88,7 +88,7 @@ fn a_parked_workspace_loses_nothing() {
     place.ws(["rm", "one"]).text();
 }
 
-/// Runs `elevo ws` on a terminal and types an answer.
+/// Runs `elevo ws` on a terminal and enters an answer.
 fn answered(place: &Place, args: &str, answer: &str) -> (Option<i32>, String) {
     let mut command = Command::new("script");
     clean(&mut command);
@@ -112,12 +112,12 @@ fn answered(place: &Place, args: &str, answer: &str) -> (Option<i32>, String) {
 }
 
 #[test]
-fn on_a_terminal_a_person_is_asked() {
+fn on_a_terminal_the_user_is_asked() {
     let place = with_workspaces(&["one"]);
     change(&place, "one");
     let (code, said) = answered(&place, "rm one", "n\n");
     assert_eq!(code, Some(4), "{said}");
-    assert!(said.contains("Remove it with them? [y/N]"), "{said}");
+    assert!(said.contains("Delete it with them? [y/N]"), "{said}");
     assert_eq!(left(&place), ["one"]);
     let (code, said) = answered(&place, "rm one", "y\n");
     assert_eq!(code, Some(0), "{said}");

@@ -1,10 +1,10 @@
-//! Colours, where somebody sees them and nowhere else.
+//! Colours appear on terminals only.
 
 use std::process::Command;
 
 use crate::common::{ELEVO, Place, clean, ended};
 
-/// Runs `elevo state` on a terminal, by way of `script`.
+/// Runs `elevo state` on a terminal, through `script`.
 fn on_a_terminal(place: &Place, args: &str, no_color: bool) -> String {
     let mut command = Command::new("script");
     clean(&mut command);

@@ -1,5 +1,5 @@
-//! Everything works without root and without any capability, whatever the
-//! machine has; `elevo doctor` says what it has not.
+//! All local commands work without root and without capabilities, with and without
+//! FUSE and user namespaces; `elevo doctor` shows what the machine lacks.
 
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 
@@ -10,18 +10,19 @@ use std::process::Command;
 
 use crate::common::{ELEVO, clean, elevo, ended};
 
-/// Somebody without any rights of his own.
+/// A user without any privileges.
 const NOBODY: u32 = 65534;
 
 const EVERYTHING: &str = include_str!("unprivileged/everything.sh");
 const MACHINE: &str = include_str!("unprivileged/machine.sh");
 
-/// Where nobody finds the program, scripts, and an empty directory of his own.
+/// A directory with the program, the scripts and an empty home for the
+/// unprivileged user.
 fn place() -> tempfile::TempDir {
     let root = tempfile::tempdir().unwrap();
     let everybody = fs::Permissions::from_mode(0o755);
     fs::set_permissions(root.path(), everybody).unwrap();
-    // Where it was built, others may not look.
+    // Other users may have no access to the build directory.
     let elevo = root.path().join("elevo");
     fs::hard_link(ELEVO.as_str(), &elevo)
         .or_else(|_| fs::copy(ELEVO.as_str(), &elevo).map(drop))
@@ -75,11 +76,11 @@ fn all_works_without_fuse_and_namespaces() {
     all_works("no", "no");
 }
 
-/// Somebody shows root what looks like root's own overlay, with a program of his
-/// in it.
+/// An unprivileged user mounts a file system that looks like root's own overlay,
+/// with hostile files in it.
 #[test]
-fn root_follows_nobody_into_a_namespace() {
-    let name = "unprivileged::root_follows_nobody_into_a_namespace";
+fn root_does_not_enter_a_namespace_of_another_user() {
+    let name = "unprivileged::root_does_not_enter_a_namespace_of_another_user";
     if !elevo_testkit::disk::in_own_namespace(name) {
         return;
     }
@@ -106,7 +107,7 @@ fn root_follows_nobody_into_a_namespace() {
         assert_eq!(ended.code, 0, "{}", ended.stderr);
     }
     let live = root.join(".elevo/workspaces/live/x");
-    // As after a restart of the machine.
+    // As after a reboot.
     let unmounted = Command::new("umount").arg(live.join("files")).status();
     assert!(unmounted.unwrap().success());
     let mut stranger = Command::new("setpriv")
@@ -133,7 +134,7 @@ fn root_follows_nobody_into_a_namespace() {
     assert_eq!(removed.code, 0, "{}", removed.stderr);
 }
 
-/// Otherwise a new command is forgotten there.
+/// Ensures that new commands are added to the script.
 #[test]
 fn the_script_tries_every_command() {
     for (area, from_server) in [

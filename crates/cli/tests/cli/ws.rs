@@ -1,4 +1,4 @@
-//! `elevo ws`, as a person and as a program use it.
+//! The commands of `elevo ws`, with text and JSON output.
 
 use std::fs;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ fn printed(place: &Place, args: &[&str]) -> PathBuf {
     place.ws(args).text().trim_end().into()
 }
 
-/// The name of the error of what must end with `code`.
+/// Runs a command that must fail with `code`. Returns the name of its error.
 fn fails(place: &Place, code: i32, args: &[&str]) -> String {
     let ended = place.ws([&["--json"], args].concat());
     assert_eq!(ended.code, code, "{}", ended.stderr);
@@ -99,8 +99,8 @@ fn a_workspace_from_beginning_to_end() {
 }
 
 #[test]
-fn a_limited_workspace_is_told_when_it_is_full() {
-    if !in_own_namespace("ws::a_limited_workspace_is_told_when_it_is_full") {
+fn writes_beyond_the_limit_of_a_workspace_fail() {
+    if !in_own_namespace("ws::writes_beyond_the_limit_of_a_workspace_fail") {
         return;
     }
     let place = Place::with_history();
@@ -120,8 +120,8 @@ fn a_limited_workspace_is_told_when_it_is_full() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_with_a_name() {
-    if !in_own_namespace("ws::what_cannot_be_is_refused_with_a_name") {
+fn invalid_requests_are_rejected_with_an_error_name() {
+    if !in_own_namespace("ws::invalid_requests_are_rejected_with_an_error_name") {
         return;
     }
     let place = Place::with_history();
@@ -161,7 +161,7 @@ fn servers(place: &Place) -> Vec<u32> {
     pids.filter(serves).collect()
 }
 
-/// Ends them, however the test does.
+/// Kills the processes that serve snapshots, even if the test fails.
 struct Ended<'a>(&'a Place);
 
 impl Drop for Ended<'_> {
@@ -199,13 +199,13 @@ fn a_lazy_workspace_is_served_until_it_goes() {
     fs::write(files.join("mine"), "mine\n").unwrap();
     fs::remove_file(files.join("old/gone")).unwrap();
     assert_eq!(place.ws(["status", "one"]).text(), "A\tmine\nD\told/gone\n");
-    // Nobody who writes to the store is held up.
+    // The process that serves the snapshot does not block writers.
     place.ws(["snapshot", "one", "-m", "kept"]).text();
 
     let serving = servers(&place);
     assert_eq!(serving.len(), 1);
     let layers = files.ancestors().nth(3).unwrap().join("layers");
-    eventually("it is written out behind", || {
+    eventually("the snapshot is written out", || {
         let layers = fs::read_dir(&layers).unwrap().flatten();
         layers
             .into_iter()
@@ -217,18 +217,20 @@ fn a_lazy_workspace_is_served_until_it_goes() {
         .args(["-9", &serving[0].to_string()])
         .status();
     assert!(killed.unwrap().success());
-    eventually("it is dead", || servers(&place).is_empty());
-    // The kernel has what was read before, and nothing else.
+    eventually("the process is dead", || servers(&place).is_empty());
+    // The kernel has cached the files that were read before, and no others.
     assert!(fs::read(files.join("edited")).is_ok());
     assert!(fs::read(files.join("kept")).is_err());
     assert!(fs::read(next.join("edited")).is_ok());
-    // Over what was written out.
+    // `path` mounts the workspace on the layer that was written out.
     assert_eq!(printed(&place, &["path", "one"]), files);
     assert!(fs::read(files.join("kept")).is_ok());
     assert_eq!(fs::read_to_string(files.join("mine")).unwrap(), "mine\n");
 
     place.ws(["rm", "one", "next"]).text();
-    eventually("nobody serves any more", || servers(&place).is_empty());
+    eventually("no process serves a snapshot", || {
+        servers(&place).is_empty()
+    });
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
     assert!(!mounts.contains(place.root().to_str().unwrap()), "{mounts}");
 }

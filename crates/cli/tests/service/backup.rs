@@ -1,4 +1,4 @@
-//! Backups of a whole server, and what must not be taken for one.
+//! Backups of a whole server, and damaged or incomplete ones.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use crate::server::{ELEVO, Ended, Server};
 
-/// A server with a project, and the directory of a workspace on it that has a
-/// file that was not merged.
+/// Starts a server with a project. Returns the directory of a workspace of it,
+/// with an unmerged file.
 fn with_work(server: &mut Server) -> PathBuf {
     server.up();
     server.write("site/page.md", b"text\n");
@@ -22,7 +22,7 @@ fn with_work(server: &mut Server) -> PathBuf {
     workspace
 }
 
-/// Checks that a server has the work of another.
+/// Starts a server and checks that it has the data of [`with_work`].
 fn assert_has_work(server: &mut Server) {
     server.up();
     assert_eq!(server.ok(["project", "cat", "site", "page.md"]), "text\n");
@@ -35,7 +35,7 @@ fn assert_has_work(server: &mut Server) {
     assert_eq!(server.ok(["project", "cat", "site", "unmerged"]), "work");
 }
 
-/// The commands in the chapter of operations.md: what follows `$ `.
+/// The lines after `$ ` in a chapter of operations.md.
 fn chapter() -> Vec<String> {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operations.md");
     let page = fs::read_to_string(page).unwrap();
@@ -63,7 +63,7 @@ fn the_commands_of_the_chapter_back_up_and_restore_a_server() {
             .env("PATH", format!("{}:{path}", bin.display()));
         Ended::new(bash.output().unwrap()).text();
     }
-    // Both go on beside each other.
+    // Both servers work at the same time.
     assert_has_work(&mut restored);
     server.ok(["project", "log", "site"]);
     assert!(server.end(Signal::TERM).success());
@@ -107,7 +107,7 @@ fn only_a_whole_backup_is_restored_and_only_into_an_empty_directory() {
         restore(newest.to_str().unwrap(), 6, "backup_damaged");
         fs::write(&path, whole).unwrap();
     }
-    // As a kill leaves it.
+    // A killed backup leaves this directory.
     let unfinished = backups.join("unfinished");
     fs::rename(newest, &unfinished).unwrap();
     restore(unfinished.to_str().unwrap(), 6, "backup_unfinished");
@@ -123,7 +123,7 @@ fn only_a_whole_backup_is_restored_and_only_into_an_empty_directory() {
         "backup_not_found",
     );
 
-    // The one before is whole.
+    // The previous backup is undamaged.
     let into = restored.data();
     let whole = server.ok([
         "server",
@@ -143,7 +143,7 @@ fn only_a_whole_backup_is_restored_and_only_into_an_empty_directory() {
     assert_eq!((gone.code, gone.name().as_str()), (3, "server_not_running"));
 }
 
-/// The key file of a server that has no other setting.
+/// The default key file of a server.
 fn key_file(server: &Server) -> PathBuf {
     let mut file = server.data().into_os_string();
     file.push(".secrets-key");
@@ -228,7 +228,7 @@ fn the_store_of_a_server_is_not_collected_without_its_catalog() {
         "{}",
         refused.stderr
     );
-    // Also where no server of this version has opened it.
+    // Also if only an older server, which writes no stamp, has opened it.
     fs::remove_file(server.data().join("store/SERVER")).unwrap();
     let refused = server.run(["state", "gc", "--store", store, "--keep", "0", "--json"]);
     assert_eq!(

@@ -35,7 +35,7 @@ fn a_command_has_its_bytes_its_input_and_its_exit_code() {
         "echo $PWD $A",
     ];
     assert_eq!(server.ok(where_is), "/tmp b c\n");
-    // Text and bytes that are none, in pieces that are cut anywhere.
+    // Bytes that are not UTF-8, in pieces that are cut anywhere.
     let bytes: Vec<u8> = (0..3_000_000_u32)
         .map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8)
         .collect();
@@ -47,11 +47,11 @@ fn a_command_has_its_bytes_its_input_and_its_exit_code() {
         ended.stdout.len(),
         bytes.len()
     );
-    // One that reads nothing ends although there is input.
+    // A command that does not read its input ends nevertheless.
     assert_eq!(server.feed(["exec", &id, "--", "true"], &bytes).code, 0);
     let late = server.run(["exec", &id, "--timeout", "200", "--", "sleep 30"]);
     assert!(
-        late.code > 128 && late.stderr.contains("took too long"),
+        late.code > 128 && late.stderr.contains("timed out"),
         "{}",
         late.stderr
     );
@@ -137,7 +137,7 @@ fn a_shell_is_a_terminal_and_ends_as_it_does() {
     let server = Server::start();
     let id = server.sandbox();
     let elevo = crate::server::ELEVO.as_str();
-    // What is typed comes through a terminal, as a person's does.
+    // The input comes through a terminal, as from a person.
     let script = format!("stty rows 33 cols 99; exec '{elevo}' shell {id} --shell /bin/sh");
     let mut command = Command::new("script");
     command

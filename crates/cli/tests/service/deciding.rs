@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::server::{Ended, Server};
 
-/// A server with the project `site`, and an agent with a key of its own.
+/// A server with the project `site`, and an agent with its own key.
 struct Site {
     server: Server,
     agent: String,
@@ -39,8 +39,8 @@ impl Site {
         Ended::new(command.env("ELEVO_API_KEY", &self.key).output().unwrap())
     }
 
-    /// Holds a change of the agent for review: what the merge said, and the
-    /// review.
+    /// Creates a conflict in a change of the agent. Returns the output of the
+    /// merge and the id of the review.
     fn held(&self) -> (Ended, String) {
         let (first, at_first) = self.workspace(None);
         fs::write(at_first.join("page"), "one\ntwo\nthree\n").unwrap();

@@ -87,7 +87,7 @@ fn webhooks_are_added_and_removed() {
 }
 
 #[test]
-fn who_did_what_can_be_seen_and_held_against_what_was_noted() {
+fn the_audit_log_is_listed_and_verified_against_a_saved_head() {
     let mut server = Server::new();
     let data = server.data();
     let missing = elevo()
@@ -110,7 +110,7 @@ fn who_did_what_can_be_seen_and_held_against_what_was_noted() {
     server.ok(["project", "create", "third"]);
     server.ok(["audit", "verify", "--expect", head]);
     server.end(Signal::TERM);
-    // Somebody changes one word, and somebody cuts the end off.
+    // First one word is changed, then the end is cut off.
     let file = data.join("audit/00000000000000000001.jsonl");
     let before = fs::read_to_string(&file).unwrap();
     fs::write(

@@ -1,4 +1,4 @@
-//! Files of sandboxes: there and back, forked, kept and compared.
+//! Files of sandboxes: copies, forks, snapshots and differences.
 
 use std::fs;
 use std::io::Write;
@@ -33,7 +33,7 @@ fn files_go_there_and_back() {
     server.ok(["cp", &at("/workspace/main.py"), "other.py"]);
     assert_eq!(server.read("other.py"), b"print(42)\n");
 
-    // A directory with a file of its own name in it is a directory.
+    // A directory that contains a file of the same name.
     server.ok(["exec", &id, "--", "mkdir same && echo x > same/same"]);
     server.ok(["cp", &at("same"), "same"]);
     assert_eq!(server.read("same/same"), b"x\n");
@@ -126,7 +126,7 @@ fn commands_that_write_to_the_servers_store_go_through_the_server() {
         "state", "--store", store, "import", "work", "--tag", "v1", "-m", "hi",
     ]);
     assert!(imported.contains("hi"), "{imported}");
-    // What was kept is there for sandboxes, and the other way around.
+    // Sandboxes can use the snapshot, and their snapshots are in the store.
     let shown = server.ok(["state", "--store", store, "show", "v1", "--json"]);
     let shown: Value = serde_json::from_str(&shown).unwrap();
     let snapshot = shown["snapshot"].as_str().unwrap();
@@ -136,7 +136,7 @@ fn commands_that_write_to_the_servers_store_go_through_the_server() {
     let kept = server.ok(["sandbox", "snapshot", id]);
     assert_eq!(kept.trim_end(), snapshot);
 
-    // Relative to where it is called, by whom it is called.
+    // The current directory and the author are those of the caller.
     server.ok(["state", "--store", store, "checkout", "v1", "copy"]);
     server.write("copy/file", b"two\n");
     let mut command = server.command(["state", "commit", "--detach", "--json", "--label", "a=b"]);
@@ -153,7 +153,7 @@ fn commands_that_write_to_the_servers_store_go_through_the_server() {
     let refused = server.run(["state", "--json", "--store", store, "tag", "v1", newer]);
     assert_eq!((refused.code, refused.name().as_str()), (4, "tag_exists"));
 
-    // Workspaces are among those of sandboxes, which are not taken away.
+    // The workspaces include those of sandboxes, which cannot be deleted.
     let path = server.ok(["ws", "--store", store, "create", "v1", "--id", "mine"]);
     assert_eq!(
         fs::read(Path::new(path.trim_end()).join("file")).unwrap(),
@@ -190,7 +190,7 @@ fn commands_that_write_to_the_servers_store_go_through_the_server() {
     assert_eq!(server.ok(["exec", id, "--", "cat file"]), "one\n");
     server.ok(["sandbox", "rm", id]);
 
-    // Without the server they work by themselves.
+    // Without the server the commands open the store themselves.
     server.end(rustix::process::Signal::TERM);
     assert!(!server.data().join("elevo.sock").exists());
     server.ok(["state", "--store", store, "tag", "v2", newer]);
@@ -224,7 +224,7 @@ fn a_tar_reaches_the_servers_store_by_standard_input() {
     let server = Server::start();
     let store = server.data().join("store");
     let store = store.to_str().unwrap();
-    // More than a frame holds.
+    // Larger than a frame.
     let large: Vec<u8> = (0..3_000_000u32).flat_map(u32::to_le_bytes).collect();
     server.write("work/large", &large);
     server.ok(["state", "--store", store, "import", "work", "--tag", "v1"]);
@@ -242,7 +242,7 @@ fn a_tar_reaches_the_servers_store_by_standard_input() {
             .spawn()
             .unwrap();
         let mut input = child.stdin.take().unwrap();
-        // Whoever refuses it need not read all of it.
+        // A command that rejects the archive may not read all of it.
         let _ = input.write_all(archive);
         drop(input);
         child.wait().unwrap().code()

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::server::{Ended, Server};
 
-/// A server with an empty project, beside the working directory `work`.
+/// A server with an empty project, and the directory `work` with files.
 fn server() -> Server {
     let mut server = Server::new();
     server.up();
@@ -62,7 +62,7 @@ fn an_import_does_not_remove_what_the_project_has_and_the_source_ignores() {
             .unwrap()
             .success()
     );
-    // A tar brings what is ignored, but neither git's files nor elevo's.
+    // An archive includes ignored files, but not `.git` and `.elevo`.
     server.ok(["project", "import", "site", "--tar", "all.tar"]);
     let all = files(&server);
     assert!(
@@ -127,7 +127,7 @@ fn a_dry_run_of_an_import_says_what_would_change_and_changes_nothing() {
 #[test]
 fn state_in_a_workspace_of_a_project_is_refused() {
     let server = server();
-    // A working directory around all of the server's data.
+    // A working directory that contains the server's data.
     server.ok(["state", "init"]);
     let made = server.ok(["ws", "create", "--project", "site", "--json"]);
     let made: Value = serde_json::from_str(&made).unwrap();

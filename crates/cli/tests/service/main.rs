@@ -1,14 +1,14 @@
-//! Runs `elevo up` with a real container engine and a real agent, and the
-//! commands that ask it, as a user would.
+//! Runs `elevo up` with a real container engine and a real agent, and the commands
+//! that use it, as a user would.
 
 #![allow(
     clippy::disallowed_methods,
-    reason = "what is run needs an engine, an agent and a PATH"
+    reason = "the commands need an engine, an agent and a PATH"
 )]
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 #![allow(
     clippy::print_stderr,
-    reason = "what a server logged is part of the report"
+    reason = "the server's log is part of the report"
 )]
 
 mod backup;

@@ -37,7 +37,7 @@ fn a_kept_workspace_is_listed_resumed_and_removed() {
     let refused = server.run(["ws", "rm", "--parked", "--json", &id]);
     assert_eq!(refused.name(), "workspace_not_parked");
 
-    // Neither is it taken away through the store that the server holds.
+    // It cannot be deleted through the store that the server holds either.
     server.ok(["sandbox", "rm", "--keep-workspace", &second]);
     let store = server.data().join("store");
     let refused = server.run([

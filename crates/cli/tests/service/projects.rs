@@ -1,4 +1,4 @@
-//! Projects, workspaces on them, merges and reviews.
+//! Projects, their workspaces, merges and reviews.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::server::{Ended, Server};
 
-/// A server with the project `site`, which holds a page.
+/// A server with the project `site`, which contains a page.
 fn with_site() -> Server {
     let mut server = Server::new();
     server.up();
@@ -50,7 +50,8 @@ fn lines(text: &str) -> Vec<Value> {
     values.collect::<Result<_, _>>().unwrap()
 }
 
-/// Two workspaces have changed the same line; the second is held. Its review.
+/// Changes the same line in two workspaces, so that the second change is held.
+/// Returns the second workspace and the id of the review.
 fn conflict(server: &Server) -> (Workspace, String) {
     let (one, two) = (Workspace::of(server), Workspace::of(server));
     one.write("page", "one\n2\nthree\nfour\nfive\n");
@@ -117,7 +118,7 @@ fn a_project_is_made_looked_at_renamed_and_removed() {
 }
 
 #[test]
-fn what_conflicts_is_shown_beside_each_other_and_decided() {
+fn a_conflict_is_shown_side_by_side_and_decided() {
     let server = with_site();
     let (_, review) = conflict(&server);
     let listed = server.ok(["review", "ls", "--project", "site"]);
@@ -176,7 +177,7 @@ fn a_conflict_is_edited_and_no_marker_is_sent() {
 }
 
 #[test]
-fn a_merge_tells_what_it_would_do_and_an_atomic_one_does_all_or_nothing() {
+fn a_dry_run_changes_nothing_and_an_atomic_merge_is_all_or_nothing() {
     let server = with_site();
     let (two, review) = conflict(&server);
     server.ok(["review", "reject", &review, "-m", "not so"]);
@@ -191,7 +192,7 @@ fn a_merge_tells_what_it_would_do_and_an_atomic_one_does_all_or_nothing() {
     one.write("other", "first\n");
     other.write("other", "second\n");
     other.write("beside", "text\n");
-    // Found by the directory that it is called in.
+    // The current directory determines the workspace.
     let mut command = server.command(["ws", "merge"]);
     let merged = Ended::new(command.current_dir(&one.path).output().unwrap());
     assert!(merged.text().contains("M  other"));
@@ -358,7 +359,7 @@ fn versions_are_tagged_and_retention_is_chosen() {
     assert_eq!(gone.code, 3, "{}", gone.stderr);
 }
 
-/// Reads a file as a user of the machine; `None` if that is refused.
+/// Reads a file as a user of the machine; `None` if that is denied.
 fn read_as(uid: u32, file: &Path) -> Option<String> {
     let mut cat = Command::new("cat");
     cat.arg(file).current_dir("/").uid(uid).gid(uid);
@@ -372,7 +373,7 @@ fn a_workspace_with_an_owner_is_for_that_user_of_the_machine() {
     const ADA: u32 = 1000;
     const BOB: u32 = 1001;
     let server = with_site();
-    // Only the modes of the server itself keep users out.
+    // Only the modes that the server sets may keep users out.
     fs::set_permissions(server.directory.path(), Permissions::from_mode(0o755)).unwrap();
     let create = ["ws", "create", "--project", "site", "--owner"];
     let made = server.ok(create.into_iter().chain(["1000"]));

@@ -1,4 +1,4 @@
-//! Removing things of a server: several at once, and those with work in them.
+//! Deletion on a server: several resources at once, and workspaces with work.
 
 use std::fs;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ fn server() -> Server {
     server
 }
 
-/// A workspace of `site`: its id and its directory.
+/// Creates a workspace of `site`. Returns its id and its directory.
 fn workspace(server: &Server) -> (String, PathBuf) {
     let made = server.ok(["ws", "create", "--project", "site", "--json"]);
     let made: Value = serde_json::from_str(&made).unwrap();
@@ -31,14 +31,14 @@ fn names(stderr: &str) -> Vec<String> {
         .collect()
 }
 
-/// Makes a key; returns its id.
+/// Creates a key. Returns its id.
 fn key(server: &Server) -> String {
     let made: Value = serde_json::from_str(&server.ok(["key", "create", "ci", "--json"])).unwrap();
     made["id"].as_str().unwrap().to_owned()
 }
 
 #[test]
-fn keys_after_one_that_is_not_there_are_revoked() {
+fn keys_after_a_missing_one_are_revoked() {
     let server = server();
     let (one, two) = (key(&server), key(&server));
     let ended = server.run(["key", "rm", "--json", "key-none", &one, "key-nowhere", &two]);
@@ -72,7 +72,7 @@ fn projects_are_removed_when_that_is_confirmed() {
 }
 
 #[test]
-fn a_workspace_with_work_that_has_not_landed_is_not_removed_without_a_word() {
+fn a_workspace_with_unmerged_work_needs_discard() {
     let server = server();
     let (changed, path) = workspace(&server);
     fs::write(path.join("mine"), "mine\n").unwrap();
@@ -97,7 +97,7 @@ fn a_workspace_with_work_that_has_not_landed_is_not_removed_without_a_word() {
 }
 
 #[test]
-fn what_an_open_review_is_about_is_not_lost_with_its_workspace() {
+fn an_open_review_keeps_its_change_when_the_workspace_is_deleted() {
     let server = server();
     let ((one, at_one), (two, at_two)) = (workspace(&server), workspace(&server));
     fs::write(at_one.join("page"), "one\n").unwrap();

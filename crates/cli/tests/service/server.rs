@@ -1,4 +1,4 @@
-//! A server of its own for each test, and nothing left of it afterwards.
+//! A separate server for each test, which cleans up after itself.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -11,17 +11,17 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// The binary under test; `ELEVO_BINARY` names another.
+/// The binary under test; `ELEVO_BINARY` overrides it.
 pub(crate) static ELEVO: LazyLock<String> =
     LazyLock::new(|| under_test("ELEVO_BINARY", env!("CARGO_BIN_EXE_elevo")));
 
-/// `elevo up`, and a directory to work in.
+/// A process of `elevo up`, and a directory to work in.
 pub(crate) struct Server {
     up: Option<Child>,
     pub(crate) directory: TempDir,
 }
 
-/// How a command ended.
+/// The exit code and output of a command.
 pub(crate) struct Ended {
     pub(crate) code: i32,
     pub(crate) stdout: Vec<u8>,
@@ -37,13 +37,13 @@ impl Ended {
         }
     }
 
-    /// What it printed; it must have succeeded.
+    /// Returns the output of a command that must have succeeded.
     pub(crate) fn text(self) -> String {
         assert_eq!(self.code, 0, "{}", self.stderr);
         String::from_utf8(self.stdout).unwrap()
     }
 
-    /// The name of its error, told as JSON.
+    /// The name of the error, which was printed as JSON.
     pub(crate) fn name(&self) -> String {
         let error: Value = serde_json::from_str(&self.stderr).expect(&self.stderr);
         error["error"]["name"].as_str().unwrap().to_owned()
@@ -60,7 +60,7 @@ fn agent() -> String {
     needed("ELEVO_AGENT", "export ELEVO_AGENT=$(scripts/agent)")
 }
 
-/// `elevo`, in an environment that says nothing about it.
+/// `elevo`, without environment variables that affect it.
 pub(crate) fn elevo() -> Command {
     let mut command = Command::new(ELEVO.as_str());
     command.env_clear().stdin(Stdio::null());
@@ -71,7 +71,7 @@ pub(crate) fn elevo() -> Command {
 }
 
 impl Server {
-    /// One that runs, with the template `base`.
+    /// Starts a server with the template `base`.
     pub(crate) fn start() -> Self {
         let mut server = Self::new();
         server.up();
@@ -81,7 +81,7 @@ impl Server {
         server
     }
 
-    /// One that does not run yet.
+    /// Creates a server that is not started.
     pub(crate) fn new() -> Self {
         let directory = tempfile::Builder::new().prefix("elevo-up-").tempdir();
         Self {
@@ -99,7 +99,7 @@ impl Server {
         self.up_command_at("0")
     }
 
-    /// The same, at a port.
+    /// `elevo up` with a port, not started yet.
     pub(crate) fn up_command_at(&self, port: &str) -> Command {
         let mut command = elevo();
         command
@@ -115,30 +115,30 @@ impl Server {
         command
     }
 
-    /// Starts it, and waits until it says where it is.
+    /// Starts the server, and waits until it prints its address.
     pub(crate) fn up(&mut self) -> Value {
         let command = self.up_command();
         self.up_by(command)
     }
 
-    /// Starts it by this command.
+    /// Starts the server with this command.
     pub(crate) fn up_by(&mut self, mut command: Command) -> Value {
         let mut up = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         let stdout = up.stdout.take().unwrap();
         BufReader::new(stdout).read_line(&mut line).unwrap();
         self.up = Some(up);
-        serde_json::from_str(&line).expect("it says where it is")
+        serde_json::from_str(&line).expect("the server prints its address")
     }
 
-    /// Sends a signal to it, and waits for its end.
+    /// Sends a signal to the server, and waits for its end.
     pub(crate) fn end(&mut self, signal: Signal) -> std::process::ExitStatus {
         let mut up = self.up.take().unwrap();
         kill_process(Pid::from_child(&up), signal).unwrap();
         up.wait().unwrap()
     }
 
-    /// A command that asks this server.
+    /// A command that uses this server.
     pub(crate) fn command<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> Command {
         let mut command = elevo();
         command
@@ -171,7 +171,7 @@ impl Server {
         ended
     }
 
-    /// Makes a sandbox; returns its id.
+    /// Creates a sandbox. Returns its id.
     pub(crate) fn sandbox(&self) -> String {
         let id = self.ok(["sandbox", "create", "--timeout", "600"]);
         assert!(id.starts_with("sbx-") && id.ends_with('\n'), "{id:?}");
@@ -213,7 +213,7 @@ impl Drop for Server {
     }
 }
 
-/// Containers that mount something of this server's.
+/// Containers that mount files of this server.
 fn containers(data: &Path) -> Vec<String> {
     let all = docker(&["ps", "--all", "--quiet", "--filter", "label=elevo.server"]);
     let is_ours = |id: &&str| {

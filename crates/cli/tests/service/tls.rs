@@ -6,7 +6,8 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair}
 
 use crate::server::{Ended, Server, elevo};
 
-/// Writes an authority to `ca.pem`, and a certificate of it and its key.
+/// Writes an authority to `ca.pem`, a certificate of it to `cert.pem` and the key
+/// to `key.pem`.
 fn certify(server: &Server, names: &[&str]) {
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -31,7 +32,7 @@ fn up(server: &mut Server) -> String {
     told["server"].as_str().unwrap().to_owned()
 }
 
-/// Asks a server by its address, as from another machine.
+/// Runs a command with the address of a server, as from another machine.
 fn ask(server: &Server, url: &str, more: &[&str]) -> Ended {
     let key = server.data().join("owner.key");
     let asked = elevo()
@@ -49,7 +50,7 @@ fn commands_speak_tls_to_the_server_on_this_machine_and_to_others() {
     certify(&server, &["localhost"]);
     let url = up(&mut server);
     assert!(url.starts_with("https://127.0.0.1:"), "{url}");
-    // The certificate has another name, and is the server's own.
+    // The certificate is for another host name, but it is the server's own.
     server.ok(["project", "create", "site"]);
     let listed = server.ok(["project", "ls"]);
     assert!(listed.contains("site"), "{listed}");
@@ -72,7 +73,7 @@ fn commands_speak_tls_to_the_server_on_this_machine_and_to_others() {
         (2, "authorities_invalid")
     );
 
-    // A new certificate is used by new connections, and believed here.
+    // New connections use a new certificate, and local commands trust it.
     let before = fs::read(server.directory.path().join("cert.pem")).unwrap();
     certify(&server, &["localhost"]);
     assert_ne!(

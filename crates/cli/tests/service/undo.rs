@@ -1,4 +1,4 @@
-//! Undoing steps of a project, and bringing paths back.
+//! Reverts of steps of a project, and restores of paths.
 
 use crate::server::Server;
 
@@ -40,7 +40,7 @@ fn a_revert_of_a_path_undoes_what_the_step_changed_there() {
         (unchanged.code, unchanged.name().as_str()),
         (3, "path_not_found")
     );
-    // A path without `--` once meant something else.
+    // A path without `--` had another meaning in older versions.
     assert_eq!(server.run(["project", "revert", "site", "2", "f"]).code, 2);
 }
 

@@ -1,4 +1,4 @@
-//! Starting the server, finding it, and what happens without it.
+//! Starting and finding the server, and commands without a server.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -20,7 +20,7 @@ fn one_command_starts_all_of_it_and_the_others_find_it() {
     assert_eq!(mode("server.log"), 0o600);
     let listed = server.run(["sandbox", "ls"]);
     assert!(
-        listed.stderr.contains("there are none"),
+        listed.stderr.contains("there are no sandboxes"),
         "{}",
         listed.stderr
     );
@@ -51,7 +51,7 @@ fn one_command_starts_all_of_it_and_the_others_find_it() {
 }
 
 #[test]
-fn what_a_killed_server_leaves_counts_for_nothing_and_a_void_key_is_replaced() {
+fn leftovers_of_a_killed_server_are_ignored_and_an_invalid_key_is_replaced() {
     let mut server = Server::new();
     server.up();
     server.end(Signal::KILL);
@@ -85,7 +85,7 @@ fn without_an_engine_projects_work_and_a_sandbox_says_what_is_missing() {
 fn the_owners_key_goes_to_no_other_server() {
     let mut server = Server::new();
     server.up();
-    // Nothing listens there; what matters is that no key was found for it.
+    // Nothing listens there; the test is that no key was found for it.
     let asked = server.run(["sandbox", "ls", "--json", "--server", "http://127.0.0.1:9"]);
     assert_eq!((asked.code, asked.name().as_str()), (2, "key_missing"));
     let mut command = server.command(["sandbox", "ls", "--json", "--server", "http://127.0.0.1:9"]);

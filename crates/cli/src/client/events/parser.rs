@@ -1,9 +1,9 @@
-//! Takes a stream of server-sent events apart. Knows nothing of where it comes from.
+//! Parses a stream of server-sent events, independent of its source.
 
-/// What one event may have: the server sends output in far smaller pieces.
+/// Maximum bytes of an event: the server sends output in far smaller pieces.
 pub(super) const LARGEST: usize = 16 << 20;
 
-/// Why a stream is none of events.
+/// Why a stream cannot be parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Broken {
     /// An event is larger than [`LARGEST`].
@@ -12,20 +12,20 @@ pub(super) enum Broken {
     NoText,
 }
 
-/// An event: its id, and its data.
+/// The id and the data of an event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Event {
     pub(crate) id: Option<String>,
     pub(super) data: String,
 }
 
-/// Takes pieces, cut anywhere, and gives events.
+/// Takes pieces of the stream, cut anywhere, and returns complete events.
 #[derive(Debug, Default)]
 pub(super) struct Parser {
     buffer: Vec<u8>,
-    /// How much of the buffer has been read.
+    /// Bytes of the buffer that belong to events already returned.
     read: usize,
-    /// How much of it has no end of an event in it.
+    /// Bytes of the buffer that were searched for the end of an event.
     searched: usize,
 }
 
@@ -41,9 +41,9 @@ impl Parser {
         Ok(())
     }
 
-    /// Where the event that comes next ends, in an empty line.
+    /// Returns the position of the empty line that ends the next event.
     fn end(&self) -> Option<usize> {
-        // The first of the two line ends may be the last that was searched.
+        // The last byte that was searched may be the first of the two newlines.
         let mut from = self.searched.saturating_sub(1).max(self.read);
         loop {
             let rest = &self.buffer[from..];
@@ -55,7 +55,7 @@ impl Parser {
         }
     }
 
-    /// The next event that has come as a whole. Comments are left out.
+    /// Returns the next event that has arrived completely. Skips comments.
     pub(super) fn next(&mut self) -> Result<Option<Event>, Broken> {
         loop {
             let Some(end) = self.end() else {

@@ -1,4 +1,4 @@
-//! Files that a checkout left as a person changed them.
+//! Changed files that a checkout kept.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use crate::bar::{self, Watch};
 use crate::session::{Session, left_out, wait};
 use crate::state::seen;
 
-/// Maximum number of paths that are named.
+/// Maximum number of paths in the note.
 const NAMED: usize = 3;
 
-/// Files that are not as the snapshot has them: changed, or missing.
+/// Files that differ from the snapshot: changed or missing.
 #[derive(Debug, Default)]
 pub(super) struct Changed {
     pub(super) count: u64,
@@ -25,7 +25,7 @@ pub(super) struct Changed {
 
 impl Changed {
     /// Compares a directory with the snapshot that was just checked out there.
-    /// Files that are as the last commit saw them are not read.
+    /// Does not read files that are unchanged since the last commit.
     pub(super) fn find(
         session: &Session,
         repository: &Repository,

@@ -1,4 +1,4 @@
-//! Changes in the forms they can be printed in.
+//! Prints changes as names, statistics or patches.
 
 use elevo_core::TreePath;
 use elevo_engine::{
@@ -13,7 +13,7 @@ use crate::output::{ADDED, Output, PLACE, REMOVED, STRONG};
 use crate::session::wait;
 use crate::shapes::{self, EntryShape, PathShape};
 
-/// What is told about each change.
+/// The form in which changes are printed.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Form {
     Names,
@@ -28,7 +28,7 @@ pub(super) enum Item {
 }
 
 impl Item {
-    /// Where it is in the second snapshot, or was in the first.
+    /// The path in the second snapshot, or in the first for a removal.
     pub(super) fn path(&self) -> &TreePath {
         match self {
             Self::Change(change) => &change.path,
@@ -70,7 +70,7 @@ impl<'a> Printer<'a> {
         }
     }
 
-    /// Prints what is known only at the end; tells whether there were changes.
+    /// Prints the totals. Returns whether there were changes.
     pub(super) fn finish(self) -> anyhow::Result<bool> {
         if let Form::Stat = self.form {
             if self.output.is_json() {
@@ -229,7 +229,7 @@ fn sizes(insight: &Insight) -> String {
     }
 }
 
-/// The path, and what else there is to say about it.
+/// The path, with changes of mode, type or place.
 fn name(item: &Item) -> Vec<u8> {
     let change = match item {
         Item::Change(change) => change,
@@ -361,10 +361,10 @@ impl ChangeShape {
     }
 }
 
-/// What `--stat` adds to a change.
+/// Fields that `--stat` adds to a change.
 #[derive(Serialize)]
 struct StatShape {
-    /// Not there for a rename, which is not looked into.
+    /// Absent for a rename, whose content is not read.
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<bool>,
     lines_added: u64,

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# All of `elevo state`, `elevo ws` and `elevo doctor`, as whoever runs it. Ends with 0 if all of it
-# does what it should.
+# Runs all commands of `elevo state`, `elevo ws` and `elevo doctor` as the current user. Exits with 0
+# if all of them behave as expected.
 #
-#   everything.sh FUSE NAMESPACES ELEVO DIRECTORY       what the machine has; the directory is empty
+#   everything.sh FUSE NAMESPACES ELEVO DIRECTORY       FUSE and NAMESPACES are yes or no; the
+#                                                       directory is empty
 set -euo pipefail
-# What is traced is not part of what commands say.
+# Trace to a copy of standard error, so that the trace is not part of captured output.
 exec {BASH_XTRACEFD}>&2
 set -x
 fuse=$1 namespaces=$2 elevo=$3 directory=$4
@@ -23,22 +24,22 @@ cd "$directory/work"
 state() { "$elevo" state "$@"; }
 ws() { "$elevo" ws "$@"; }
 
-# refused CODE TEXT COMMAND...: ends with the code, and says the text
+# refused CODE TEXT COMMAND...: the command exits with the code and prints the text
 refused() {
     local code=0 said
     said=$("${@:3}" 2>&1) || code=$?
     [[ $code == "$1" && $said == *"$2"* ]]
 }
 
-# --- what doctor says ----------------------------------------------------------------------------
+# --- doctor --------------------------------------------------------------------------------------
 
-# says NAME TEXT: in the line about a provider
+# says NAME TEXT: the line about a provider contains the text
 says() { [[ $("$elevo" doctor | grep "^  $1 ") == *"$2"* ]]; }
-[[ $("$elevo" doctor) == *"They would be made by copy."* ]]
+[[ $("$elevo" doctor) == *"New workspaces use copy."* ]]
 says overlay "run as root"
-says copy "works a workspace takes the time and room of all its files"
+says copy "works a workspace takes the time and disk space of all its files"
 case $namespaces in
-yes) says rootless "works as overlay, seen only by what" ;;
+yes) says rootless "works as overlay, visible only to commands" ;;
 no) says rootless "have root run \`sysctl user.max_user_namespaces=10000\`" ;;
 esac
 case $fuse$namespaces in
@@ -79,11 +80,11 @@ state repair --from ../backups
 
 # --- workspaces ----------------------------------------------------------------------------------
 
-# A file that is changed, one that is deleted, a directory that is moved, one that comes.
+# Changes a file, deletes one, moves a directory and creates one.
 change='echo changed >file && rm link && mv src moved && mkdir new && echo new >new/file'
 changes=$'M\tfile\nD\tlink\nA\tmoved/\nA\tmoved/deep/\nA\tmoved/deep/numbers\nA\tnew/\nA\tnew/file\nD\tsrc/\nD\tsrc/deep/\nD\tsrc/deep/numbers'
 
-# try PROVIDER: all commands on workspaces of that kind
+# try PROVIDER: runs all commands on workspaces of this provider
 try() {
     ws create --id one --provider "$1"
     ws run one -- sh -ec "$change"
@@ -99,7 +100,7 @@ try() {
     [[ $(ws run two -- ls) == $'empty\nfile\nnew' ]]
     ws ls
     [[ $(ws ls --json) == *"\"provider\":\"$1\""* ]]
-    # As a directory that everybody sees, with what was changed since.
+    # `path` makes it an ordinary directory, with the changes since the fork.
     ws run three -- sh -ec 'echo late >late'
     local path
     path=$(ws path three)
@@ -112,7 +113,7 @@ try() {
 
 try copy
 
-# Two commands at once are in the same overlay, and it is not taken away under them.
+# together PROVIDER: concurrent commands share an overlay, which cannot be deleted while they run
 together() {
     ws create --id shared --provider "$1"
     mkfifo ../begun ../end
@@ -132,7 +133,7 @@ together() {
     rm ../begun ../end
 }
 
-# What is said from within, and of what others have made in there.
+# within PROVIDER: runs elevo inside workspaces, and with nested namespaces
 within() {
     ws create --id inner --provider "$1"
     ws create --id outer --provider "$1"
@@ -141,26 +142,26 @@ within() {
     done
     [[ $(ws run inner -- "$elevo" ws status inner) == "" ]]
     [[ $(ws run inner -- "$elevo" ws path inner) == $(ws run inner -- pwd) ]]
-    # One workspace is seen from another, and not mounted twice.
+    # A workspace is visible from another one, and is not mounted twice.
     mkfifo ../begun ../end
     ws run inner -- sh -ec "echo >$HOME/begun; cat $HOME/end" &
     local running=$!
     read -r _ <../begun
     refused 5 "commands still run in workspace \`inner\`" ws run outer -- "$elevo" ws rm inner
-    refused 125 "where nobody can follow it" ws run outer -- "$elevo" ws run inner -- true
+    refused 125 "that this process cannot join" ws run outer -- "$elevo" ws run inner -- true
     refused 5 "commands still run in workspace \`inner\`" ws --workspaces ../work/.elevo/workspaces rm inner
     echo >../end
     wait "$running"
-    # Nobody follows somebody into a namespace that was made in there.
+    # A command cannot enter a namespace that was created inside the workspace.
     ws run inner -- unshare --user --map-root-user --mount sh -ec "echo >$HOME/begun; cat $HOME/end" &
     running=$!
     read -r _ <../begun
-    refused 125 "where nobody can follow it" ws run inner -- id
+    refused 125 "that this process cannot join" ws run inner -- id
     [[ $("$elevo" ws run inner --json -- id 2>&1) == *'"namespace_refused"'* ]]
     echo >../end
     wait "$running"
     rm ../begun ../end
-    # Many at once, who come and go.
+    # Many concurrent commands.
     local pids=() pid
     for _ in {1..30}; do
         ws run inner -- true &
@@ -169,13 +170,13 @@ within() {
     for pid in "${pids[@]}"; do
         wait "$pid"
     done
-    # What a directory does not keep is told.
+    # `path` reports files that an ordinary directory cannot contain.
     ws run inner -- mkfifo pipe
     [[ $(ws path inner 2>&1) == *"1 named pipe"* ]]
     ws rm inner outer
 }
 
-# served COUNT: so many processes serve snapshots, if not at once
+# served COUNT: waits until COUNT processes serve snapshots
 served() {
     local _
     for _ in {1..100}; do
@@ -185,7 +186,8 @@ served() {
     return 1
 }
 
-# Over what is served, with the help of fusermount3: nothing can be written out behind.
+# Overlays on served snapshots, with fusermount3. The read-only directory of layers prevents the
+# server from writing the snapshot out.
 over_served() {
     local layers=.elevo/workspaces/layers
     rm -rf "$layers"
@@ -211,7 +213,7 @@ if [[ $namespaces == yes ]]; then
     try rootless
     together rootless
     within rootless
-    # Nobody else sees them.
+    # Other processes do not see the files.
     [[ $(ws create --id alone --provider rootless) == alone ]]
     [[ -z $(ls .elevo/workspaces/live/alone/files) ]]
     ws run alone -- test -e file
@@ -228,7 +230,7 @@ if [[ $namespaces == yes ]]; then
         refused 1 "/dev/fuse" ws create --id one --provider rootless-lazy
     fi
 else
-    # Made, but not entered; nothing is lost.
+    # The workspace can be created but not entered, and no files are lost.
     ws create --id one --provider rootless
     refused 125 "elevo doctor" ws run one -- true
     [[ $(cat "$(ws path one)/file") == $'text\nmore' ]]
@@ -237,7 +239,7 @@ fi
 [[ -z $(ls -A .elevo/workspaces/live) && -z $(ls -A .elevo/workspaces/trash) ]]
 [[ $(grep --count "$directory" /proc/self/mountinfo) == 0 ]]
 
-# A file that may not be read is named, and nothing is kept.
+# The error names the unreadable file, and nothing is committed.
 chmod 000 file
 refused 1 "\`file\`" state commit
 chmod 644 file

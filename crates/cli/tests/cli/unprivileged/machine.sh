@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs everything.sh as an ordinary user without any capability, on a machine that has a FUSE device
-# or not and lets people make user namespaces or not. As root, in a mount namespace of its own:
+# Runs everything.sh as an ordinary user without capabilities, with or without a FUSE device and the
+# right to create user namespaces. Run it as root, in a separate mount namespace:
 #
 #   machine.sh FUSE NAMESPACES SCRIPT ELEVO DIRECTORY       FUSE and NAMESPACES are yes or no
 set -euo pipefail
@@ -22,8 +22,8 @@ if [[ $namespaces == yes ]]; then
     exec "${nobody[@]}" bash "$1" "$fuse" "$namespaces" "${@:2}"
 fi
 
-# The limit is that of a user namespace: this one has all users, and may make no other.
-# What runs there is root from the first program on that is started after that is said.
+# The limit is per user namespace: the script runs in one that maps all users and may not create
+# others. A program in it is root only if it is started after the maps are written.
 coproc unshare --user --mount bash -c '
     echo here && read -r _
     exec bash -euc "echo 0 >/proc/sys/user/max_user_namespaces; exec \"\$@\" </dev/null >&2" bash "$@"
