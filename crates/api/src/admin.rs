@@ -3,15 +3,15 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A workspace that no row of the catalog has.
+/// A workspace without a row in the catalog.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Quarantined {
-    /// Its id.
+    /// Id of the workspace.
     pub id: String,
-    /// The tenant whose workspace it was.
+    /// The tenant that owned the workspace.
     pub tenant: String,
-    /// When the server first found it.
+    /// When the server first found the workspace without a row.
     pub found_at: String,
     /// When the server deletes it.
     pub deleted_at: String,
@@ -20,17 +20,19 @@ pub struct Quarantined {
 /// All workspaces in quarantine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QuarantineList {
-    /// The oldest first.
+    /// The workspaces, oldest first.
     pub items: Vec<Quarantined>,
 }
 
-/// A wish for a backup of the whole server.
+/// Request for a backup of the whole server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct MakeBackup {
-    /// The directory with backups: an absolute path on the server's machine.
+    /// Absolute path, on the server's machine, of the directory that holds
+    /// backups.
     pub directory: String,
-    /// Removes the oldest backups until so many are left.
+    /// Number of backups to keep; the oldest others are deleted. All are kept
+    /// if absent.
     #[serde(default)]
     pub keep: Option<u32>,
 }
@@ -39,29 +41,31 @@ pub struct MakeBackup {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BackupMade {
-    /// Its directory.
+    /// Directory of the backup.
     pub backup: String,
-    /// When it began. Everything acknowledged before is in it.
+    /// When the backup began. It contains everything acknowledged before this
+    /// time.
     pub begun_at: String,
-    /// When it ended.
+    /// When the backup ended.
     pub ended_at: String,
-    /// Its size.
+    /// Size of the backup in bytes.
     pub bytes: u64,
-    /// The bytes that it does not share with the backup before.
+    /// Bytes that the backup does not share with the previous one.
     pub new_bytes: u64,
-    /// The number of workspaces in it.
+    /// Number of workspaces in the backup.
     pub workspaces: u64,
-    /// Workspaces of which it has only the last snapshot.
+    /// Workspaces whose files could not be read; the backup has their last
+    /// snapshot.
     pub unread: Vec<UnreadWorkspace>,
-    /// Earlier backups that were removed.
+    /// Earlier backups that were deleted.
     pub removed: Vec<String>,
 }
 
 /// A workspace whose files could not be read for a backup.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnreadWorkspace {
-    /// Its id.
+    /// Id of the workspace.
     pub id: String,
-    /// Why.
+    /// Why its files could not be read.
     pub cause: String,
 }

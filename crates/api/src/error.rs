@@ -2,38 +2,38 @@ use elevo_core::ErrorCode;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Every error of the API.
+/// The body of every error response.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ErrorEnvelope {
-    /// What went wrong.
+    /// The error.
     pub error: ErrorBody,
 }
 
-/// What went wrong, for programs and for people.
+/// An error, for programs and for people.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ErrorBody {
-    /// Its number; `docs/errors.md` lists them.
+    /// Number of the error; `docs/errors.md` lists all of them.
     #[schema(example = 2001)]
     pub code: u16,
-    /// Its name.
+    /// Name of the error.
     #[schema(example = "SANDBOX_NOT_FOUND")]
     pub name: String,
-    /// What happened, in a sentence.
+    /// The failure and its cause, in one sentence.
     pub message: String,
-    /// What it was about.
+    /// Machine-readable details, such as the id that was not found.
     #[serde(default)]
     #[schema(value_type = Object)]
     pub details: serde_json::Value,
-    /// What to do.
+    /// How to resolve the error.
     pub remediation: String,
-    /// The request, for whoever reads the server's log.
+    /// Id of the request, to find it in the server's log.
     #[serde(default)]
     pub request_id: String,
 }
 
 impl ErrorBody {
-    /// The code, if this version knows it.
+    /// Returns the code, or `None` if this version does not know it.
     pub fn code(&self) -> Option<ErrorCode> {
         let mut all = ErrorCode::ALL.iter().copied();
         all.find(|code| code.number() == self.code)

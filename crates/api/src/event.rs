@@ -2,27 +2,27 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-/// Something that happened.
+/// A durable record that something happened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Event {
-    /// Its number: more than that of all that happened before.
+    /// Sequence number; greater than that of every earlier event.
     pub id: u64,
-    /// What it was.
+    /// Kind of the event.
     #[schema(example = "sandbox.created")]
     pub event: String,
-    /// When.
+    /// When the event happened.
     pub timestamp: String,
-    /// More about it: the sandbox as it was then, what a project or review is
-    /// called, or the paths that a workspace could not merge.
+    /// Details: the sandbox at that time, the name of the project or review, or
+    /// the paths that a workspace could not merge.
     #[schema(value_type = Object)]
     pub data: Value,
 }
 
-/// Some of what happened, oldest first.
+/// A page of events, oldest first.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct EventPage {
     /// The events.
     pub items: Vec<Event>,
-    /// What to ask for what comes `after` these.
+    /// Value of `after` for the next page.
     pub last: u64,
 }

@@ -3,54 +3,54 @@ use utoipa::ToSchema;
 
 use crate::NetworkMode;
 
-/// What a key may be used for.
+/// An area of the API that a key may use.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, ToSchema,
 )]
 pub enum Scope {
-    /// See sandboxes, their logs, usage and differences.
+    /// Read sandboxes, their logs, usage and diffs.
     #[serde(rename = "sandboxes:read")]
     SandboxesRead,
-    /// Make, change, fork, snapshot and delete sandboxes.
+    /// Create, change, fork, snapshot and delete sandboxes.
     #[serde(rename = "sandboxes:write")]
     SandboxesWrite,
     /// Run commands and open terminals.
     #[serde(rename = "process")]
     Process,
-    /// Move files of workspaces in and out as archives.
+    /// Upload and download files of workspaces as archives.
     #[serde(rename = "files")]
     Files,
-    /// Start from a directory of the server's machine.
+    /// Use directories and git repositories on the server's machine as sources.
     #[serde(rename = "host")]
     Host,
-    /// Add and remove templates.
+    /// Add and delete templates.
     #[serde(rename = "templates:write")]
     TemplatesWrite,
-    /// Make, list and revoke keys and agents of the tenant.
+    /// Create, list and revoke keys and agents of the tenant.
     #[serde(rename = "keys")]
     Keys,
-    /// See projects, their files and history, and workspaces.
+    /// Read projects, their files and history, and workspaces.
     #[serde(rename = "projects:read")]
     ProjectsRead,
-    /// Make workspaces on projects, and merge.
+    /// Create workspaces on projects, and merge them.
     #[serde(rename = "projects:write")]
     ProjectsWrite,
-    /// Make and delete projects, and set their policies.
+    /// Create and delete projects, and set their policies.
     #[serde(rename = "projects:admin")]
     ProjectsAdmin,
-    /// Decide on changes that wait for review.
+    /// Decide open reviews.
     #[serde(rename = "reviews")]
     Reviews,
-    /// Be told of events by HTTP.
+    /// Receive events by HTTP.
     #[serde(rename = "webhooks")]
     Webhooks,
-    /// Statistics of the whole server, and clearing away.
+    /// Read statistics of the whole server, and collect garbage.
     #[serde(rename = "system")]
     System,
 }
 
 impl Scope {
-    /// All of them.
+    /// All scopes.
     pub const ALL: [Self; 13] = [
         Self::SandboxesRead,
         Self::SandboxesWrite,
@@ -67,7 +67,7 @@ impl Scope {
         Self::System,
     ];
 
-    /// What an ordinary key may do.
+    /// Scopes of a key that does not name any.
     pub const ORDINARY: [Self; 6] = [
         Self::SandboxesRead,
         Self::SandboxesWrite,
@@ -77,7 +77,7 @@ impl Scope {
         Self::ProjectsWrite,
     ];
 
-    /// Its name.
+    /// Name of the scope on the wire.
     pub const fn name(self) -> &'static str {
         match self {
             Self::SandboxesRead => "sandboxes:read",
@@ -104,89 +104,92 @@ impl std::str::FromStr for Scope {
         let found = Self::ALL.into_iter().find(|scope| scope.name() == text);
         found.ok_or_else(|| {
             let names = Self::ALL.map(Self::name).join(", ");
-            format!("`{text}` is no scope; there are {names}")
+            format!("`{text}` is not a scope; the scopes are {names}")
         })
     }
 }
 
-/// How much a key may be used; what is absent has no limit.
+/// Limits on the use of a key. An absent limit does not apply.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct KeyLimits {
-    /// Sandboxes made in a minute.
+    /// Maximum sandboxes created per minute.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub creates_per_minute: Option<u32>,
-    /// Commands run in a minute.
+    /// Maximum commands run per minute.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commands_per_minute: Option<u32>,
-    /// Other requests in a minute.
+    /// Maximum other requests per minute.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests_per_minute: Option<u32>,
-    /// Sandboxes at a time.
+    /// Maximum sandboxes at a time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandboxes: Option<u32>,
-    /// Container runtimes that its sandboxes may name, of those that the server
-    /// and the tenant allow.
+    /// Container runtimes that sandboxes of this key may use, among those that
+    /// the server and the tenant allow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runtimes: Option<Vec<String>>,
-    /// Networks that its sandboxes may have, of those that the server and the
-    /// tenant allow.
+    /// Networks that sandboxes of this key may use, among those that the server
+    /// and the tenant allow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub networks: Option<Vec<NetworkMode>>,
 }
 
-/// How much a tenant may have. An absent limit is that of the server's settings.
+/// Quotas of a tenant. The server's setting applies where a limit is absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TenantLimits {
-    /// Sandboxes at a time.
+    /// Maximum sandboxes at a time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandboxes: Option<u32>,
-    /// Memory of all its sandboxes, as `16g`.
+    /// Maximum memory of all sandboxes together, such as `16g`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<String>,
-    /// Disk of all its sandboxes, as `100g`.
+    /// Maximum disk space of all sandboxes together, such as `100g`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk: Option<String>,
-    /// Files of all its projects and snapshots with their history, as `500g`:
-    /// each part once, and compressed.
+    /// Maximum size of all projects and snapshots with their history, such as
+    /// `500g`. Counts compressed data, and shared content once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stored: Option<String>,
-    /// Workspaces, in sandboxes and without.
+    /// Maximum workspaces, with and without a sandbox.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspaces: Option<u32>,
-    /// Projects.
+    /// Maximum projects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub projects: Option<u32>,
-    /// Requests of all its keys in a minute.
+    /// Maximum requests per minute of all keys together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests_per_minute: Option<u32>,
-    /// Container runtimes that its sandboxes may name, of those that the server
-    /// allows.
+    /// Container runtimes that the tenant's sandboxes may use, among those that
+    /// the server allows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runtimes: Option<Vec<String>>,
-    /// Networks that its sandboxes may have, of those that the server allows.
+    /// Networks that the tenant's sandboxes may use, among those that the
+    /// server allows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub networks: Option<Vec<NetworkMode>>,
 }
 
-/// A wish for a key.
+/// Request to create a key.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CreateKey {
-    /// What it is for.
+    /// Name of the key.
     #[schema(min_length = 1, max_length = 100)]
     pub name: String,
-    /// What it may do; by default what an ordinary user needs.
+    /// Scopes of the key. Default: `sandboxes:read`, `sandboxes:write`,
+    /// `process`, `files`, `projects:read` and `projects:write`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scopes: Option<Vec<Scope>>,
-    /// The agent that it acts for, and whose sandboxes are all it sees.
+    /// The agent that the key acts for. The key sees only sandboxes of this
+    /// agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// Its limits; by default those of the server's settings.
+    /// Limits of the key; the server's settings by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<KeyLimits>,
-    /// After how many seconds it is void.
+    /// Seconds until the key expires; never by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 315360000)]
     pub expires_in_seconds: Option<u32>,
@@ -196,36 +199,36 @@ pub struct CreateKey {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Key {
-    /// Its id.
+    /// Id of the key.
     pub id: String,
-    /// What it is for.
+    /// Name of the key.
     pub name: String,
-    /// What it may do.
+    /// Scopes of the key.
     pub scopes: Vec<String>,
-    /// The agent that it acts for.
+    /// The agent that the key acts for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// Its limits.
+    /// Limits of the key.
     pub limits: KeyLimits,
-    /// When it was made.
+    /// When the key was created.
     pub created_at: String,
-    /// When it becomes void.
+    /// When the key expires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<String>,
-    /// When it was revoked.
+    /// When the key was revoked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revoked_at: Option<String>,
 }
 
-/// A key that was just made: the only answer with its secret.
+/// A new key. This is the only response with its secret.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NewKey {
     /// The key.
     #[serde(flatten)]
     pub key: Key,
-    /// What to send; absent where the answer is repeated for the same
-    /// `Idempotency-Key`, since it is kept nowhere.
+    /// The secret to send with requests. The server does not store it, so it is
+    /// absent when the response is repeated for the same `Idempotency-Key`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret: Option<String>,
 }
@@ -233,95 +236,98 @@ pub struct NewKey {
 /// The keys of a tenant.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct KeyList {
-    /// All of them, revoked ones too.
+    /// All keys, including revoked ones.
     pub items: Vec<Key>,
 }
 
-/// A wish for an agent.
+/// Request to create an agent.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CreateAgent {
-    /// Its name.
+    /// Name of the agent.
     #[schema(min_length = 1, max_length = 100)]
     pub name: String,
 }
 
-/// A principal inside a tenant.
+/// A named principal inside a tenant.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Agent {
-    /// Its id.
+    /// Id of the agent.
     pub id: String,
-    /// Its name.
+    /// Name of the agent.
     pub name: String,
-    /// When it was added.
+    /// When the agent was created.
     pub created_at: String,
 }
 
 /// The agents of a tenant.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct AgentList {
-    /// All of them.
+    /// The agents.
     pub items: Vec<Agent>,
 }
 
-/// A wish for a tenant.
+/// Request to create a tenant.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CreateTenant {
-    /// Its name.
+    /// Name of the tenant.
     #[schema(min_length = 1, max_length = 100)]
     pub name: String,
-    /// How much it may have.
+    /// Quotas of the tenant.
     #[serde(default)]
     pub limits: TenantLimits,
 }
 
-/// A change of a tenant. Absent fields stay as they are.
+/// Changes to a tenant. Absent fields stay as they are.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ChangeTenant {
-    /// Another name.
+    /// New name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 100)]
     pub name: Option<String>,
-    /// Other limits, which replace all that it has.
+    /// New limits, which replace all current ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<TenantLimits>,
-    /// Whether its keys are refused.
+    /// Whether to suspend the tenant: the server then denies requests with its
+    /// keys.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suspended: Option<bool>,
 }
 
-/// An owner of keys, snapshots and sandboxes. Nothing crosses tenants.
+/// An owner of keys, snapshots and sandboxes. Tenants are isolated from each
+/// other.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Tenant {
-    /// Its id.
+    /// Id of the tenant.
     pub id: String,
-    /// Its name.
+    /// Name of the tenant.
     pub name: String,
-    /// When it was added.
+    /// When the tenant was created.
     pub created_at: String,
-    /// How much it may have.
+    /// Quotas of the tenant.
     pub limits: TenantLimits,
-    /// Since when its keys are refused.
+    /// When the tenant was suspended, if its keys are denied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suspended_at: Option<String>,
-    /// Since when it is being erased. It is gone from the list when that is done.
+    /// When the erasure of the tenant began. The tenant leaves the list when
+    /// the erasure is complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub erasing_since: Option<String>,
 }
 
-/// A tenant that was just added, with the key of its owner.
+/// A new tenant, with the key of its owner.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NewTenant {
     /// The tenant.
     #[serde(flatten)]
     pub tenant: Tenant,
-    /// The secret of its owner's key; absent where the answer is repeated for
-    /// the same `Idempotency-Key`, since it is kept nowhere.
+    /// The secret of the owner's key. The server does not store it, so it is
+    /// absent when the response is repeated for the same `Idempotency-Key`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret: Option<String>,
 }
@@ -329,6 +335,6 @@ pub struct NewTenant {
 /// All tenants.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct TenantList {
-    /// In the order they were added.
+    /// The tenants, in the order of their creation.
     pub items: Vec<Tenant>,
 }

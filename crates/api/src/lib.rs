@@ -1,10 +1,9 @@
-//! The types of the REST API as they go over the wire, for the server and for
-//! clients written in Rust.
+//! Wire types of the REST API, for the server and for clients written in Rust.
 //!
-//! May depend on `elevo-core` and `elevo-policy` only. Holds no behaviour beyond reading and
-//! writing its own values: what a request may ask is decided by the server.
-//! Requests refuse fields they don't know, so that a limit that was misspelt is
-//! refused and not ignored; answers may grow.
+//! May depend on `elevo-core` and `elevo-policy` only. Contains no behaviour
+//! beyond encoding and decoding its own values; the server validates requests.
+//! Request types reject unknown fields, so that a misspelt limit is rejected
+//! and not ignored. Responses may gain fields.
 
 mod admin;
 mod error;

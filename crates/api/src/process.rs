@@ -3,177 +3,179 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// A command to run by `/bin/sh -c`.
+/// A command to run with `/bin/sh -c`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RunCommand {
-    /// What the shell reads.
+    /// The command line.
     #[schema(min_length = 1, max_length = 131072, example = "python main.py")]
     pub command: String,
-    /// Where; `/workspace` by default.
+    /// Working directory; `/workspace` by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
-    /// Variables beside those of the sandbox.
+    /// Environment variables, in addition to those of the sandbox.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub envs: BTreeMap<String, String>,
-    /// Milliseconds after which it is ended; 60000 by default, 0 for never.
+    /// Milliseconds until the command is killed; 0 for no time-out. Default:
+    /// the server's setting, 60000 if it is not set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(maximum = 86400000)]
     pub timeout: Option<u32>,
-    /// Whether output comes as it is written, as server-sent events.
+    /// Whether to send output as it is written, as server-sent events.
     #[serde(default)]
     pub stream: bool,
-    /// Bytes of output after which the rest is thrown away: 1 MiB by default,
-    /// without limit for streams.
+    /// Maximum bytes of output; the rest is discarded. Default: 1 MiB, and no
+    /// limit for streams.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(maximum = 67108864)]
     pub max_output_size: Option<u64>,
-    /// Whether to answer at once and let it run: it has no time-out unless one
-    /// is given, and keeps the newest of its output.
+    /// Whether to respond at once and leave the command running. A background
+    /// command has no time-out by default, and the newest part of its output is
+    /// kept.
     #[serde(default)]
     pub background: bool,
-    /// What it reads from standard input.
+    /// Standard input of the command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 1048576)]
     pub stdin: Option<String>,
-    /// Whether more can be sent to its standard input later.
+    /// Whether to leave standard input open for more data.
     #[serde(default)]
     pub open_stdin: bool,
 }
 
-/// How bytes are written in JSON.
+/// Encoding of bytes in JSON.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Encoding {
-    /// As text.
+    /// Text.
     #[default]
     Utf8,
-    /// In base64, since they are no text.
+    /// Base64, for bytes that are not valid UTF-8.
     Base64,
 }
 
 impl Encoding {
-    /// Whether it need not be said.
+    /// Returns whether the encoding is the default, which is not serialized.
     pub fn is_text(&self) -> bool {
         *self == Self::Utf8
     }
 }
 
-/// A command that has ended. A non-zero exit is a result, not an error.
+/// A command that has ended. A non-zero exit code is a result, not an error.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CommandResult {
-    /// Its id.
+    /// Id of the command.
     pub command_id: String,
-    /// How it ended; 128 and the signal if one ended it.
+    /// Exit code; 128 plus the signal number if a signal killed the command.
     pub exit_code: i32,
-    /// The signal that ended it.
+    /// The signal that killed the command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
-    /// What it wrote.
+    /// Standard output.
     pub stdout: String,
-    /// What it wrote to standard error.
+    /// Standard error.
     pub stderr: String,
-    /// Whether some of it was thrown away.
+    /// Whether some output was discarded.
     pub truncated: bool,
-    /// How `stdout` is written.
+    /// Encoding of `stdout`.
     #[serde(default, skip_serializing_if = "Encoding::is_text")]
     pub stdout_encoding: Encoding,
-    /// How `stderr` is written.
+    /// Encoding of `stderr`.
     #[serde(default, skip_serializing_if = "Encoding::is_text")]
     pub stderr_encoding: Encoding,
 }
 
-/// A command that goes on.
+/// A command that is still running.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CommandStarted {
-    /// Its id, to attach to it or end it.
+    /// Id of the command, to attach to it or kill it.
     pub command_id: String,
 }
 
-/// What an event of a stream is.
+/// Kind of an event in a stream of output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum StreamKind {
-    /// Output.
+    /// Standard output.
     Stdout,
-    /// Output for errors.
+    /// Standard error.
     Stderr,
-    /// It has ended; the last event.
+    /// The command has ended; the last event.
     Exit,
-    /// Something failed; the last event.
+    /// An operation failed; the last event.
     Error,
-    /// Output that is no longer there, from `offset` to `end`.
+    /// The output from `offset` to `end` was already discarded.
     Gap,
-    /// It has started; the first event of a command that was just run.
+    /// The command has started; the first event of a new command.
     Start,
-    /// The server stops, and the command goes on; the last event. Connect again
-    /// from `offset` on, or with the id of this event.
+    /// The server is stopping and the command keeps running; the last event.
+    /// Reconnect at `offset`, or with the id of this event.
     Stopping,
 }
 
-/// An event of a stream of output.
+/// An event in a stream of output.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StreamEvent {
-    /// What it is.
+    /// Kind of the event.
     #[serde(rename = "type")]
     pub kind: StreamKind,
-    /// The command.
+    /// Id of the command.
     pub command_id: String,
     /// Output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<String>,
-    /// How `data` is written.
+    /// Encoding of `data`.
     #[serde(default, skip_serializing_if = "Encoding::is_text")]
     pub encoding: Encoding,
-    /// Where in the output `data` begins, standard output and error together.
+    /// Offset of `data` in the combined standard output and standard error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offset: Option<u64>,
-    /// Where a gap ends.
+    /// Offset at which a gap ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<u64>,
-    /// How it ended.
+    /// Exit code of the command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
-    /// The signal that ended it.
+    /// The signal that killed the command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
-    /// Whether its time-out ended it.
+    /// Whether the command was killed by its time-out.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub timed_out: bool,
-    /// Whether output was thrown away, since `maxOutputSize` was reached.
+    /// Whether output was discarded because of `maxOutputSize`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
-    /// What failed.
+    /// Why the stream failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// When, in milliseconds since 1970.
+    /// Time of the event, in milliseconds since 1970.
     pub timestamp: i64,
 }
 
-/// A command that runs or has ended not long ago.
+/// A command that is running or ended recently.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CommandInfo {
-    /// Its id.
+    /// Id of the command.
     pub command_id: String,
-    /// What was run.
+    /// The command line.
     pub command: String,
-    /// Whether it runs.
+    /// Whether the command is running.
     pub running: bool,
-    /// When it started, in milliseconds since 1970.
+    /// When the command started, in milliseconds since 1970.
     pub started_at: i64,
-    /// How much it has written, as far as is known.
+    /// Bytes of output that the server knows of.
     pub output_size: u64,
-    /// How it ended.
+    /// Exit code of the command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
-    /// The signal that ended it.
+    /// The signal that killed the command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
-    /// Whether its time-out ended it.
+    /// Whether the command was killed by its time-out.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub timed_out: bool,
 }
@@ -181,15 +183,15 @@ pub struct CommandInfo {
 /// The commands of a sandbox.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct CommandList {
-    /// Those that run, and the last that have ended.
+    /// Running commands, and those that ended most recently.
     pub items: Vec<CommandInfo>,
 }
 
-/// A signal for a command.
+/// A signal to send to a command.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Kill {
-    /// Its number; 15 by default.
+    /// Signal number; 15 by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 31)]
     pub signal: Option<i32>,
@@ -199,11 +201,11 @@ pub struct Kill {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CommandInput {
-    /// In base64.
+    /// The bytes, in base64.
     #[serde(default)]
     #[schema(max_length = 1398104)]
     pub data: String,
-    /// Whether nothing follows.
+    /// Whether to close standard input after `data`.
     #[serde(default)]
     pub eof: bool,
 }

@@ -1,4 +1,4 @@
-//! Projects, their history, and what is read from them.
+//! Projects, their history and their files.
 
 mod merge;
 mod retention;
@@ -20,41 +20,42 @@ pub use workspaces::{
     CreateWorkspace, Refresh, Refreshed, Sync, SyncMode, Workspace, WorkspacePage, WorkspaceState,
 };
 
-/// A wish for a project.
+/// Request to create a project.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CreateProject {
-    /// What it is called; no other of the tenant is called so.
+    /// Name of the project, unique in its tenant.
     #[schema(min_length = 1, max_length = 100)]
     pub name: String,
-    /// What it is for.
+    /// Purpose of the project.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 1000)]
     pub description: Option<String>,
-    /// A snapshot that it begins with; nothing by default.
+    /// The snapshot to start with; an empty tree by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<String>,
-    /// Who may do what with which paths; everybody everything by default.
+    /// Access of agents to paths; every agent may do everything by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<elevo_policy::Policy>,
-    /// Which versions keep their content; all by default.
+    /// Versions that keep their content; all by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retention: Option<Retention>,
 }
 
-/// What of a project shall be another.
+/// Changes to a project. Absent fields stay as they are.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ChangeProject {
-    /// Its new name.
+    /// New name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 100)]
     pub name: Option<String>,
-    /// What it is for now.
+    /// New description.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 1000)]
     pub description: Option<String>,
-    /// Which versions keep their content from now on. What is gone stays gone.
+    /// New retention of versions. Content that was already deleted stays
+    /// deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retention: Option<Retention>,
 }
@@ -63,41 +64,42 @@ pub struct ChangeProject {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Project {
-    /// Its id.
+    /// Id of the project.
     pub id: String,
-    /// What it is called.
+    /// Name of the project.
     pub name: String,
-    /// What it is for.
+    /// Purpose of the project.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// The newest snapshot of the shared files.
+    /// Snapshot of the newest version.
     pub head: String,
-    /// How often the head has moved.
+    /// Number of steps of the head.
     pub sequence: u64,
-    /// Entries in it, directories included. Left out if the caller may not see
-    /// all of them.
+    /// Number of entries in the tree, including directories. Absent if the
+    /// caller may not see all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub entries: Option<u64>,
-    /// Bytes of all its files. Left out if the caller may not see all of them.
+    /// Size of all files in bytes. Absent if the caller may not see all of
+    /// them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
-    /// How often the policy was set.
+    /// Version of the policy; increases each time it is set.
     pub policy_version: u64,
-    /// Which versions keep their content.
+    /// Versions that keep their content.
     pub retention: Retention,
-    /// When it was made.
+    /// When the project was created.
     pub created_at: String,
-    /// When its head last moved, or something else of it was changed.
+    /// When the head last moved, or the project was last changed.
     pub updated_at: String,
 }
 
-/// Projects, a page of them.
+/// A page of projects.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ProjectPage {
-    /// The newest first.
+    /// The projects, newest first.
     pub items: Vec<Project>,
-    /// Where the next page begins; none if this is the last.
+    /// Cursor of the next page; absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }
@@ -106,9 +108,9 @@ pub struct ProjectPage {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ProjectPolicy {
-    /// How often it was set.
+    /// Version of the policy; increases each time it is set.
     pub version: u64,
-    /// What it says.
+    /// The rules.
     pub policy: elevo_policy::Policy,
 }
 
@@ -116,150 +118,155 @@ pub struct ProjectPolicy {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SetPolicy {
-    /// What it says.
+    /// The rules.
     pub policy: elevo_policy::Policy,
-    /// The version that it replaces; whichever is there if left out.
+    /// The version to replace. If absent, the current version is replaced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_version: Option<u64>,
 }
 
-/// One step of a project's head.
+/// One step of a project's head: an entry of the history.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LogEntry {
-    /// Its number, from 1.
+    /// Sequence number of the step, starting at 1.
     pub sequence: u64,
-    /// The head it made.
+    /// The head after the step.
     pub snapshot: String,
-    /// The head before it.
+    /// The head before the step.
     pub parent: String,
-    /// What it was: `merge`, `apply`, `revert`, `restore`, `import`, `archive` or `resolve`.
+    /// Kind of the step: `merge`, `apply`, `revert`, `restore`, `import`,
+    /// `archive` or `resolve`.
     pub kind: String,
-    /// The agent whose work it is.
+    /// The agent that made the changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// The workspace it came from.
+    /// The workspace that the changes came from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<String>,
-    /// The decision on a review that made it, if it is a `resolve`.
+    /// The decision on a review that caused the step, if the kind is `resolve`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decided: Option<Decided>,
-    /// What was said of it.
+    /// Message of the step.
     pub message: String,
-    /// Paths that it changed; a directory taken whole counts as one.
+    /// Number of changed paths; a directory that was added or removed as a
+    /// whole counts as one.
     pub changed: u64,
-    /// When.
+    /// When the head moved.
     pub created_at: String,
-    /// When the content of the snapshot was dropped, if the project's retention
+    /// When the content of the version was deleted, if the project's retention
     /// did not keep it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dropped_at: Option<String>,
 }
 
-/// A decision on a review, as the log has it.
+/// A decision on a review, as recorded in the log.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Decided {
-    /// Who decided: an agent, or a key.
+    /// Id of the agent or key that decided.
     pub by: String,
-    /// The name of that agent or key.
+    /// Name of the agent or key that decided.
     pub name: String,
-    /// The review.
+    /// Id of the review.
     pub review: String,
-    /// What was decided.
+    /// The decision.
     pub resolution: Resolution,
 }
 
-/// Steps of a project's head, a page of them.
+/// A page of steps of a project's head.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LogPage {
-    /// The newest first.
+    /// The steps, newest first.
     pub items: Vec<LogEntry>,
-    /// The sequence to go on before; none if this is the last page.
+    /// Sequence number to pass as `before` for the next page; absent on the
+    /// last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<u64>,
 }
 
-/// What one step did to one path.
+/// The change that one step made to one path.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FileVersion {
-    /// Where.
+    /// The path.
     pub path: String,
-    /// Where it was before, or what its maker called it.
+    /// The earlier path of a moved file, or the path that the author used for
+    /// it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// What happened: `added`, `modified`, `removed`, `renamed` or `mode`.
+    /// Kind of the change: `added`, `modified`, `removed`, `renamed` or `mode`.
     pub kind: String,
-    /// Entries that this stands for; more than one for a directory taken whole.
+    /// Number of entries this change covers; more than one for a directory that
+    /// was added or removed as a whole.
     pub entries: u64,
-    /// How it was merged.
+    /// How the change was merged.
     pub algorithm: String,
-    /// The step.
+    /// Sequence number of the step.
     pub sequence: u64,
-    /// The head that it made.
+    /// The head after the step.
     pub snapshot: String,
-    /// The agent whose work it is.
+    /// The agent that made the change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// The workspace it came from.
+    /// The workspace that the change came from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<String>,
-    /// What was there.
+    /// The entry before the step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<Version>,
-    /// What is there since.
+    /// The entry after the step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<Version>,
-    /// When.
+    /// When the head moved.
     pub created_at: String,
 }
 
-/// Versions, a page of them.
+/// A page of versions of a path.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct VersionPage {
-    /// The newest first; of one step, by path.
+    /// The versions, newest first; those of one step are ordered by path.
     pub items: Vec<FileVersion>,
-    /// Where the next page begins; none if this is the last.
+    /// Cursor of the next page; absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }
 
-/// Who wrote which lines of a file.
+/// The steps that the lines of a file came from.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Blame {
-    /// The file.
+    /// Path of the file.
     pub path: String,
-    /// The snapshot it is looked at in.
+    /// The snapshot that contains the file.
     pub snapshot: String,
-    /// Runs of lines, in order.
+    /// Runs of consecutive lines from the same step, in order.
     pub lines: Vec<BlamedLines>,
-    /// The step whose version before was dropped, or where there was too much text
-    /// to compare: of lines that are older, it is not known which step they came
-    /// with.
+    /// Sequence number of the step at which the search stopped, because the
+    /// version before it was deleted or there was too much text to compare. The
+    /// step of older lines is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub known_since: Option<u64>,
 }
 
-/// Lines that came with one step.
+/// Consecutive lines that came from one step.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BlamedLines {
-    /// The first of them, from 1.
+    /// Number of the first line, starting at 1.
     pub start: u32,
-    /// How many.
+    /// Number of lines.
     pub count: u32,
-    /// The step they came with; none if they are older than the history, or
-    /// than what is kept of it.
+    /// Sequence number of the step; absent if the lines are older than the
+    /// history or than its oldest known version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sequence: Option<u64>,
-    /// The agent whose work they are.
+    /// The agent that wrote the lines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// When.
+    /// When the step moved the head.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created_at: Option<String>,
 }
@@ -268,22 +275,22 @@ pub struct BlamedLines {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TreeEntry {
-    /// Its path from the root of the project.
+    /// Path from the root of the project.
     pub path: String,
-    /// What it is.
+    /// Type, size and mode of the entry.
     #[serde(flatten)]
     pub version: Version,
 }
 
-/// Entries of a directory, a page of them.
+/// A page of the entries of a directory.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TreePage {
-    /// The snapshot it is looked at in.
+    /// The snapshot that contains the directory.
     pub snapshot: String,
-    /// In the order of their names.
+    /// The entries, ordered by name.
     pub items: Vec<TreeEntry>,
-    /// The name to go on after; none if this is the last page.
+    /// Cursor of the next page; absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }

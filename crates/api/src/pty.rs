@@ -3,23 +3,23 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// A wish for a terminal.
+/// Request to create a terminal.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CreatePty {
-    /// Its width.
+    /// Width in columns.
     #[schema(minimum = 1, maximum = 1000)]
     pub cols: u16,
-    /// Its height.
+    /// Height in rows.
     #[schema(minimum = 1, maximum = 1000)]
     pub rows: u16,
-    /// The program in it; `/bin/bash` if there is one, else `/bin/sh`.
+    /// The program to run; `/bin/bash` if it exists, else `/bin/sh`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shell: Option<String>,
-    /// Where; `/workspace` by default.
+    /// Working directory; `/workspace` by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
-    /// Variables beside those of the sandbox.
+    /// Environment variables, in addition to those of the sandbox.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub envs: BTreeMap<String, String>,
 }
@@ -28,79 +28,80 @@ pub struct CreatePty {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PtySession {
-    /// Its id.
+    /// Id of the terminal.
     pub id: String,
-    /// Where to connect. `?offset=N` goes on after N bytes of output,
-    /// `?format=binary` has output as binary frames.
+    /// WebSocket URL of the terminal. `?offset=N` skips the first N bytes of
+    /// output, and `?format=binary` sends output as binary frames.
     pub websocket_url: String,
 }
 
-/// A new size of a terminal.
+/// New size of a terminal.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Resize {
-    /// Its width.
+    /// Width in columns.
     #[schema(minimum = 1, maximum = 1000)]
     pub cols: u16,
-    /// Its height.
+    /// Height in rows.
     #[schema(minimum = 1, maximum = 1000)]
     pub rows: u16,
 }
 
-/// What a client sends over the WebSocket of a terminal. A binary frame is
-/// input as it is.
+/// A message from the client on the WebSocket of a terminal. A binary frame is
+/// raw input.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum ClientMessage {
-    /// Keys.
+    /// Keyboard input.
     Input {
-        /// In base64.
+        /// The bytes, in base64.
         data: String,
     },
-    /// A new size.
+    /// A change of size.
     Resize {
-        /// Its width.
+        /// Width in columns.
         cols: u16,
-        /// Its height.
+        /// Height in rows.
         rows: u16,
     },
-    /// To be answered by a pong.
+    /// Requests a `pong`.
     Ping,
 }
 
-/// What the server sends over the WebSocket of a terminal.
+/// A message from the server on the WebSocket of a terminal.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum ServerMessage {
-    /// Where the output that follows begins; the first message.
+    /// Where the output that follows begins; the first message, and sent again
+    /// after a gap.
     Attached {
-        /// How many bytes came before.
+        /// Number of output bytes before this point.
         offset: u64,
     },
     /// Output.
     Output {
-        /// In base64.
+        /// The bytes, in base64.
         data: String,
-        /// How many bytes came before.
+        /// Number of output bytes before this point.
         offset: u64,
     },
     /// The terminal has ended; the last message.
     Exit {
-        /// How.
+        /// Exit code of the program.
         #[serde(rename = "exitCode")]
         exit_code: i32,
     },
-    /// The answer to a ping.
+    /// The response to a `ping`.
     Pong,
-    /// Something failed.
+    /// An operation failed.
     Error {
-        /// What.
+        /// The failure and its cause.
         message: String,
     },
-    /// The server stops, and the terminal goes on; the last message before the
-    /// connection is closed with code 1001.
+    /// The server is stopping and the terminal keeps running; the last message
+    /// before the server closes the connection with code 1001.
     Stopping {
-        /// How to go on.
+        /// How to reconnect.
         message: String,
     },
 }

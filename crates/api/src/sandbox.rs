@@ -6,21 +6,22 @@ use utoipa::ToSchema;
 
 use crate::ErrorBody;
 
-/// A wish for a sandbox.
+/// Request to create a sandbox.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CreateSandbox {
-    /// The template it starts from.
+    /// Name of the template.
     #[schema(min_length = 1, max_length = 255, example = "python:3.11")]
     pub template: String,
-    /// What it is called; need not be unique.
+    /// Name of the sandbox; need not be unique.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 100)]
     pub name: Option<String>,
-    /// Variables of everything that runs in it.
+    /// Environment variables of every process in the sandbox.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub envs: BTreeMap<String, String>,
-    /// Seconds after which it is removed; 3600 by default.
+    /// Seconds until the sandbox is deleted. Default: the server's setting, 3600
+    /// if it is not set.
     #[serde(
         default,
         alias = "timeout_seconds",
@@ -28,40 +29,41 @@ pub struct CreateSandbox {
     )]
     #[schema(minimum = 1)]
     pub timeout_seconds: Option<u32>,
-    /// The fate of its work then; `park` by default.
+    /// Treatment of the workspace at the expiry; `park` by default.
     #[serde(default, alias = "on_expiry", skip_serializing_if = "Option::is_none")]
     pub on_expiry: Option<OnExpiry>,
-    /// How much it may use.
+    /// Resource limits.
     #[serde(default)]
     pub resources: Resources,
-    /// What it can reach; the server's setting by default.
+    /// Network access; the server's setting by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<NetworkMode>,
-    /// Another OCI runtime of the engine, such as `runsc`.
+    /// An OCI runtime of the container engine, such as `runsc`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runtime: Option<String>,
-    /// What is in its workspace; nothing by default.
+    /// Initial content of the workspace; empty by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<WorkspaceSource>,
 }
 
-/// The fate of a workspace when the time of its sandbox is over.
+/// Treatment of the workspace of a sandbox that expires.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum OnExpiry {
-    /// It is parked if it has changes that were neither merged nor snapshotted,
-    /// and removed otherwise.
+    /// The workspace is parked if it has changes that were neither merged nor
+    /// snapshotted, and deleted otherwise.
     #[default]
     Park,
-    /// It is removed.
+    /// The workspace is deleted.
     Delete,
 }
 
-/// How much a sandbox may use. What is asked for is given or refused.
+/// Resource limits of a sandbox. A request beyond the allowed limits is
+/// rejected.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Resources {
-    /// Processors, such as `2` or `0.5`.
+    /// Number of processors, such as `2` or `0.5`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "2")]
     pub cpu: Option<String>,
@@ -69,28 +71,30 @@ pub struct Resources {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "2g")]
     pub memory: Option<String>,
-    /// What can be written to the workspace and the home directory.
+    /// Maximum bytes written to the workspace and the home directory, such as
+    /// `10g`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "10g")]
     pub disk: Option<String>,
-    /// Processes at a time.
+    /// Maximum processes at a time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 8, maximum = 100000)]
     pub pids: Option<u32>,
 }
 
-/// What a sandbox can reach.
+/// Network access of a sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum NetworkMode {
-    /// Nothing.
+    /// No network.
     None,
-    /// Public addresses: no other sandbox, not the host, nothing private.
+    /// Public addresses only: no other sandbox, not the host and no private
+    /// network.
     Internet,
 }
 
 impl NetworkMode {
-    /// As it is written.
+    /// Name of the mode on the wire.
     pub const fn name(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -99,56 +103,58 @@ impl NetworkMode {
     }
 }
 
-/// What a workspace holds at first.
+/// Initial content of a workspace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub enum WorkspaceSource {
     /// A snapshot, by its id.
     Snapshot(String),
-    /// A directory of the server's machine; needs the scope `host`.
+    /// A directory on the server's machine; needs the scope `host`.
     Directory(String),
-    /// What is in the workspace of another sandbox now; its disk is that
-    /// one's, too.
+    /// The current content of another sandbox's workspace. The disk limit is
+    /// that of the other sandbox.
     Fork(String),
-    /// A project: the sandbox works on a workspace of it, which can be merged.
+    /// A project: the sandbox gets a workspace of the project, which can be
+    /// merged.
     Project(ProjectSource),
-    /// A parked workspace, by its id: the sandbox goes on in it.
+    /// A parked workspace, by its id, which the sandbox resumes.
     Existing(String),
 }
 
-/// The project that a sandbox works on.
+/// The project of a sandbox's workspace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ProjectSource {
-    /// The project, by id or name.
+    /// Id or name of the project.
     pub name: String,
-    /// The agent that works in it; the key's by default.
+    /// The agent that works in the workspace; the key's agent by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// A head of the project to begin with; the newest by default.
+    /// The version of the project to start from; the head by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<String>,
-    /// Whether nothing can be written; as the policy says by default.
+    /// Whether the workspace is read-only. It always is if the policy lets the
+    /// agent write nothing.
     #[serde(default)]
     pub read_only: bool,
-    /// How it keeps up with the project.
+    /// How the workspace is synchronised with the project.
     #[serde(default)]
     pub sync: Sync,
 }
 
-/// Where a sandbox is in its life.
+/// State of a sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SandboxState {
-    /// Its container is being made or its agent is awaited.
+    /// The container is being created, or its agent has not connected yet.
     Starting,
     /// Commands can run.
     Running,
-    /// It is being stopped.
+    /// The container is being stopped.
     Stopping,
-    /// It has its workspace and no processes.
+    /// The sandbox has its workspace but no processes.
     Stopped,
-    /// Something failed; it can be started, stopped or deleted.
+    /// An operation failed; the sandbox can be started, stopped or deleted.
     Error,
 }
 
@@ -180,186 +186,186 @@ impl From<SandboxState> for elevo_core::SandboxState {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Sandbox {
-    /// Its id.
+    /// Id of the sandbox.
     #[schema(example = "sbx-abc123")]
     pub id: String,
-    /// The workspace it works in.
+    /// Id of the sandbox's workspace.
     pub workspace_id: String,
-    /// What it is called.
+    /// Name of the sandbox.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Where it is in its life.
+    /// State of the sandbox.
     pub state: SandboxState,
-    /// Why it is in that state, if something went wrong.
+    /// Why the sandbox is in its state, if an operation failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// What it was started from.
+    /// Name of the template.
     pub template: String,
-    /// The agent it belongs to.
+    /// The agent that owns the sandbox.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// How much it may use, all of it said.
+    /// Resource limits, with defaults filled in.
     pub resources: Resources,
-    /// What it can reach.
+    /// Network access.
     pub network: NetworkMode,
-    /// The OCI runtime, if another than the engine's own.
+    /// The OCI runtime, if it is not the container engine's default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runtime: Option<String>,
-    /// When it was made.
+    /// When the sandbox was created.
     pub created_at: String,
-    /// When it is removed.
+    /// When the sandbox expires and is deleted.
     pub expires_at: String,
-    /// The fate of its work then.
+    /// Treatment of the workspace at the expiry.
     pub on_expiry: OnExpiry,
 }
 
 /// A page of sandboxes, the newest first.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct SandboxPage {
-    /// Those on this page.
+    /// The sandboxes on this page.
     pub items: Vec<Sandbox>,
-    /// How many there are on all pages.
+    /// Number of sandboxes on all pages.
     pub total: u64,
-    /// Which page.
+    /// Number of this page.
     pub page: u32,
-    /// How many a page has.
+    /// Maximum sandboxes per page.
     pub limit: u32,
 }
 
-/// Sandboxes to delete.
+/// Request to delete several sandboxes.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct BatchDelete {
-    /// At most 50.
+    /// Ids of the sandboxes; at most 50.
     #[schema(max_items = 50)]
     pub ids: Vec<String>,
-    /// Whether the workspaces are parked: kept for a while, to be resumed by new
-    /// sandboxes.
+    /// Whether to park the workspaces, so that new sandboxes can resume them
+    /// until they expire.
     #[serde(default, alias = "keep_workspace")]
     pub keep_workspace: bool,
 }
 
-/// What became of a batch.
+/// Result of a request to delete several sandboxes.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct BatchDeleted {
-    /// Those that are gone.
+    /// Ids of the deleted sandboxes.
     pub succeeded: Vec<String>,
-    /// Those that are not.
+    /// Sandboxes that were not deleted.
     pub failed: Vec<Failed>,
 }
 
-/// One of a batch that failed.
+/// A failure for one sandbox of several.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Failed {
-    /// Which.
+    /// Id of the sandbox.
     pub id: String,
-    /// Why.
+    /// Why the operation failed.
     pub error: ErrorBody,
 }
 
-/// How much longer a sandbox shall live.
+/// Request to extend the lifetime of a sandbox.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Extend {
-    /// Seconds beyond the present end; at most 3600.
+    /// Seconds to add to the current expiry; at most 3600.
     #[schema(minimum = 1, maximum = 3600)]
     pub seconds: u32,
 }
 
-/// A wish for forks of a sandbox's files. Processes are not forked.
+/// Request to fork a sandbox. Files are forked, processes are not.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Fork {
-    /// How many; 1 by default.
+    /// Number of forks; 1 by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 50)]
     pub count: Option<u32>,
-    /// What they are called: the name, and a number if there are more.
+    /// Name of the forks; a number is appended if there are several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 90)]
     pub name: Option<String>,
-    /// Seconds after which they are removed; as long as the origin was given by
-    /// default.
+    /// Seconds until the forks are deleted; the lifetime given to the original
+    /// by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1)]
     pub timeout_seconds: Option<u32>,
 }
 
-/// What became of a fork.
+/// Result of a fork.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct Forked {
-    /// Those that run.
+    /// The forks that are running.
     pub succeeded: Vec<Sandbox>,
-    /// Those that do not; nothing is left of them.
+    /// The forks that failed; they leave nothing behind.
     pub failed: Vec<Failed>,
 }
 
-/// What the container has logged.
+/// Log of a sandbox's container.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Logs {
-    /// The lines.
+    /// Lines of the log.
     pub logs: String,
-    /// Whether there is more than was given.
+    /// Whether the log has more lines.
     pub truncated: bool,
 }
 
-/// What a sandbox uses.
+/// Resource usage of a sandbox.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SandboxStats {
-    /// Which.
+    /// Id of the sandbox.
     pub sandbox_id: String,
-    /// Processors.
+    /// Processor usage.
     pub cpu: StatsCpu,
-    /// Memory.
+    /// Memory usage.
     pub memory: StatsMemory,
-    /// Disk.
+    /// Disk usage.
     pub disk: StatsDisk,
-    /// Network.
+    /// Network usage.
     pub network: StatsNetwork,
-    /// Processes.
+    /// Number of processes.
     pub processes: u64,
-    /// When this was so.
+    /// When the usage was measured.
     pub updated_at: String,
 }
 
-/// Use of processors.
+/// Processor usage of a sandbox.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct StatsCpu {
-    /// In percent of what it may use.
+    /// Percentage of the limit.
     pub usage: f64,
-    /// How many it may use.
+    /// Number of processors that the sandbox may use.
     pub limit: String,
 }
 
-/// Use of memory, in bytes.
+/// Memory usage of a sandbox, in bytes.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct StatsMemory {
-    /// What it uses.
+    /// Memory in use.
     pub usage: u64,
-    /// What it may use.
+    /// Maximum memory.
     pub limit: u64,
-    /// The one in percent of the other.
+    /// Usage in percent of the limit.
     pub percent: f64,
 }
 
-/// Use of the disk, in bytes.
+/// Disk usage of a sandbox, in bytes.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct StatsDisk {
-    /// What it has written, if that is counted here.
+    /// Bytes written; absent if the server cannot measure them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<u64>,
-    /// What it may write.
+    /// Maximum bytes written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
 }
 
-/// Use of the network, in bytes.
+/// Network usage of a sandbox, in bytes.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StatsNetwork {
-    /// Received.
+    /// Bytes received.
     pub rx_bytes: u64,
-    /// Sent.
+    /// Bytes sent.
     pub tx_bytes: u64,
 }

@@ -1,4 +1,4 @@
-/// Text that is no size.
+/// The text is not a valid size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidSize(pub String);
 
@@ -10,9 +10,9 @@ impl std::fmt::Display for InvalidSize {
 
 impl std::error::Error for InvalidSize {}
 
-/// Bytes from text such as `512m`, `2g` or `1048576`.
+/// Parses a number of bytes such as `512m`, `2g` or `1048576`.
 pub fn parse_size(text: &str) -> Result<u64, InvalidSize> {
-    let invalid = || InvalidSize(format!("`{text}` is no size; write it as 512m or 2g"));
+    let invalid = || InvalidSize(format!("`{text}` is not a size such as 512m or 2g"));
     let lower = text.trim().to_ascii_lowercase();
     let lower = lower
         .strip_suffix("ib")
@@ -37,7 +37,7 @@ pub fn parse_size(text: &str) -> Result<u64, InvalidSize> {
     }
 }
 
-/// The shortest text that [`parse_size`] reads as these bytes.
+/// Returns the shortest text that [`parse_size`] reads as `bytes`.
 pub fn format_size(bytes: u64) -> String {
     for (shift, unit) in [(40, "t"), (30, "g"), (20, "m"), (10, "k")] {
         if bytes != 0 && bytes.is_multiple_of(1 << shift) {
@@ -47,11 +47,11 @@ pub fn format_size(bytes: u64) -> String {
     bytes.to_string()
 }
 
-/// Thousandths of a processor from text such as `2` or `0.5`.
+/// Parses thousandths of a processor from text such as `2` or `0.5`.
 pub fn parse_cpu(text: &str) -> Result<u32, InvalidSize> {
     let invalid = || {
         InvalidSize(format!(
-            "`{text}` is no number of processors; write it as 2 or 0.5"
+            "`{text}` is not a number of processors such as 2 or 0.5"
         ))
     };
     let (whole, part) = text.trim().split_once('.').unwrap_or((text.trim(), ""));
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_read_and_written() {
+    fn sizes_are_parsed_and_formatted() {
         for (text, bytes) in [
             ("512m", 512 << 20),
             ("2g", 2 << 30),
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn processors_are_read() {
+    fn processors_are_parsed() {
         for (text, millis) in [("2", 2000), ("0.5", 500), ("1.25", 1250), ("0.001", 1)] {
             assert_eq!(parse_cpu(text), Ok(millis), "{text}");
         }

@@ -3,32 +3,32 @@ use utoipa::ToSchema;
 
 use crate::NetworkMode;
 
-/// That the process is alive.
+/// Response of the liveness check.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Health {
-    /// `ok`.
+    /// Always `ok`.
     pub status: String,
-    /// The server's version.
+    /// Version of the server.
     pub version: String,
 }
 
-/// Whether the server can do its work.
+/// Response of the readiness check.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Ready {
-    /// Whether all of it is there.
+    /// Whether all checks passed.
     pub ready: bool,
-    /// Each part.
+    /// The checks.
     pub checks: Vec<ReadyCheck>,
 }
 
-/// A part that the server needs.
+/// The check of one component that the server needs.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ReadyCheck {
-    /// Which.
+    /// Name of the component.
     pub name: String,
-    /// Whether it works.
+    /// Whether the component works.
     pub ok: bool,
-    /// Why not, or what it is.
+    /// Why the check failed, or a description of the component.
     pub message: String,
 }
 
@@ -37,165 +37,168 @@ pub struct ReadyCheck {
 pub struct SystemStats {
     /// Sandboxes by state.
     pub sandboxes: SandboxCounts,
-    /// The machine, in percent.
+    /// Usage of the machine, in percent.
     pub resources: SystemResources,
-    /// Seconds since the server has started.
+    /// Seconds since the server started.
     pub uptime: u64,
-    /// Agents that are connected.
+    /// Number of connected workspace agents.
     pub agents: u64,
-    /// Sandboxes that are started before they are asked for.
+    /// Pools of sandboxes that are started before a request needs them.
     #[serde(default)]
     pub pools: Vec<PoolStats>,
 }
 
-/// Sandboxes of one kind that are started before they are asked for.
+/// A warm pool: sandboxes of one kind that are started before a request needs
+/// them.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct PoolStats {
-    /// Their template.
+    /// Template of the sandboxes.
     pub template: String,
-    /// What they reach.
+    /// Network access of the sandboxes.
     pub network: NetworkMode,
-    /// The runtime, if it is not the engine's own.
+    /// The OCI runtime, if it is not the container engine's default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runtime: Option<String>,
-    /// How many there are to be.
+    /// Desired number of sandboxes in the pool.
     pub size: u32,
-    /// How many there are.
+    /// Current number of sandboxes in the pool.
     pub ready: u32,
 }
 
-/// How many sandboxes there are.
+/// Number of sandboxes by state.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct SandboxCounts {
-    /// In all.
+    /// All sandboxes.
     pub total: u64,
-    /// Starting.
+    /// Sandboxes that are starting.
     pub starting: u64,
-    /// Running.
+    /// Sandboxes that are running.
     pub running: u64,
-    /// Stopping.
+    /// Sandboxes that are stopping.
     pub stopping: u64,
-    /// Stopped.
+    /// Sandboxes that are stopped.
     pub stopped: u64,
-    /// Failed.
+    /// Sandboxes in the state `error`.
     pub error: u64,
 }
 
-/// Use of the machine, from 0 to 100.
+/// Usage of the machine, in percent from 0 to 100.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SystemResources {
-    /// The load of the last minute on its processors.
+    /// Load average of the last minute, relative to the number of processors.
     pub cpu_usage: f64,
-    /// Memory.
+    /// Memory in use.
     pub memory_usage: f64,
-    /// The disk of the data directory.
+    /// Usage of the disk with the data directory.
     pub disk_usage: f64,
 }
 
-/// What was cleared away.
+/// Result of a garbage collection.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GcResult {
-    /// Sandboxes that had expired, and containers that no sandbox had.
+    /// Number of deleted sandboxes that had expired, and of deleted containers
+    /// without a sandbox.
     pub cleaned_sandboxes: u64,
-    /// Workspaces that no sandbox had.
+    /// Number of deleted workspaces without a row in the catalog.
     pub cleaned_workspaces: u64,
-    /// Versions of projects that retention did not keep, and whose content goes.
+    /// Number of versions of projects whose content was deleted because
+    /// retention does not keep them.
     pub dropped_versions: u64,
-    /// Snapshots that nobody needed.
+    /// Number of deleted snapshots.
     pub cleaned_snapshots: u64,
-    /// What only they had: pieces of files and directories.
+    /// Number of deleted objects: parts of files and directories.
     pub cleaned_objects: u64,
-    /// Bytes that are free now and were not before, on the data directory's
-    /// disk.
+    /// Bytes freed on the disk with the data directory.
     pub freed_space: u64,
-    /// Names of tenants whose store was not collected; the server's log says
-    /// why.
+    /// Names of tenants whose store could not be collected; the server's log
+    /// has the reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failed_tenants: Vec<String>,
 }
 
-/// How to clear away.
+/// Options of a garbage collection.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Gc {
-    /// Only says what would go from the store, and changes nothing.
+    /// Whether to report what would be deleted from the store without deleting
+    /// it.
     #[serde(default)]
     pub dry_run: bool,
-    /// Whether everything in the store is looked at, or what is new since the
-    /// last time; everything by default, and always by a dry run.
+    /// Whether to examine the whole store, or only objects added since the last
+    /// collection. Default: the whole store. A dry run always examines the
+    /// whole store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub full: Option<bool>,
 }
 
-/// What collections of garbage are at.
+/// Status of garbage collection.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GcStatus {
-    /// Whether one is under way.
+    /// Whether a collection is running.
     pub running: bool,
-    /// How far it is.
+    /// Progress of the running collection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current: Option<GcCurrent>,
-    /// The last one that ended, also if the server was started again since.
+    /// The last collection that ended; survives a restart of the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<GcReport>,
 }
 
-/// How far a collection is. Tenants are collected one after the other.
+/// Progress of a collection. Tenants are collected one after the other.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GcCurrent {
-    /// When it began.
+    /// When the collection began.
     pub started_at: String,
-    /// Whether it changes nothing.
+    /// Whether the collection is a dry run.
     pub dry_run: bool,
-    /// Whether it looks at everything.
+    /// Whether the collection examines the whole store.
     pub full: bool,
-    /// What it is at.
+    /// Current phase.
     pub phase: GcPhase,
-    /// How many writers it waits for.
+    /// Number of writers that the collection waits for.
     pub writers: u64,
-    /// Objects that were found to be needed.
+    /// Number of objects found to be needed.
     pub marked: u64,
-    /// Objects that were looked at to see whether they are.
+    /// Number of objects examined by the sweep.
     pub seen: u64,
-    /// Objects that were removed, or would be.
+    /// Number of objects deleted, or that would be deleted.
     pub removed: u64,
 }
 
-/// What a collection is at.
+/// Phase of a collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum GcPhase {
-    /// Clearing away what has expired, and dropping versions that no project
-    /// keeps.
+    /// Deletes versions that retention does not keep.
     Dropping,
-    /// Waiting for those who began to write before.
+    /// Waits for earlier writers.
     Waiting,
-    /// Looking for what is needed.
+    /// Marks the objects that are needed.
     Marking,
-    /// Removing the rest.
+    /// Deletes the other objects.
     Removing,
 }
 
-/// What became of a collection.
+/// Report of a collection that ended.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GcReport {
-    /// When it began.
+    /// When the collection began.
     pub started_at: String,
-    /// When it ended.
+    /// When the collection ended.
     pub finished_at: String,
-    /// Whether it changed nothing.
+    /// Whether the collection was a dry run.
     pub dry_run: bool,
-    /// Whether it looked at everything.
+    /// Whether the collection examined the whole store.
     pub full: bool,
-    /// What it did, or would do.
+    /// Result of the collection; of a dry run, what it would delete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<GcResult>,
-    /// Why it did not come to its end.
+    /// Why the collection failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }

@@ -5,47 +5,48 @@ use utoipa::ToSchema;
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Template {
-    /// Its name.
+    /// Name of the template.
     #[schema(example = "python:3.11")]
     pub name: String,
-    /// The image.
+    /// Reference of the container image.
     pub image: String,
-    /// What it is for.
+    /// Purpose of the template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// Words to find it by.
+    /// Search terms.
     pub tags: Vec<String>,
     /// The size of the image in bytes.
     pub size: u64,
-    /// Whether the root file system can be written to.
+    /// Whether sandboxes may write to the root file system.
     pub writable_root: bool,
-    /// When it was added.
+    /// When the template was added.
     pub created_at: String,
 }
 
 /// All templates.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct TemplateList {
-    /// Sorted by name.
+    /// The templates, ordered by name.
     pub items: Vec<Template>,
 }
 
-/// A wish for a template.
+/// Request to add a template.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AddTemplate {
-    /// Its name.
+    /// Name of the template.
     #[schema(min_length = 1, max_length = 255)]
     pub name: String,
-    /// The image; the name by default. Pulled if the engine does not have it.
+    /// Reference of the container image; the name by default. The image is
+    /// pulled if the container engine does not have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 255)]
     pub image: Option<String>,
-    /// What it is for.
+    /// Purpose of the template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 1000)]
     pub description: Option<String>,
-    /// Words to find it by.
+    /// Search terms.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(max_items = 20)]
     pub tags: Vec<String>,
@@ -54,30 +55,30 @@ pub struct AddTemplate {
     pub writable_root: bool,
 }
 
-/// An event while an image is pulled, of a request that accepts
+/// An event while an image is pulled, for requests that accept
 /// `text/event-stream`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum PullEvent {
-    /// How far it is.
+    /// Progress of one layer.
     Progress {
-        /// The layer.
+        /// Id of the layer.
         layer: String,
-        /// What is being done.
+        /// Current operation.
         status: String,
-        /// Bytes done.
+        /// Bytes processed.
         current: u64,
-        /// Bytes in all, if known.
+        /// Total bytes, or 0 if unknown.
         total: u64,
     },
-    /// It is there; the last event.
+    /// The template was added; the last event.
     Done {
-        /// The template.
+        /// The new template.
         template: Template,
     },
-    /// It failed; the last event.
+    /// The operation failed; the last event.
     Error {
-        /// Why.
+        /// Why the operation failed.
         error: crate::ErrorBody,
     },
 }

@@ -3,72 +3,73 @@ use utoipa::ToSchema;
 
 use crate::Event;
 
-/// A wish to be told of events by HTTP.
+/// Request to create a webhook, which delivers events by HTTP.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CreateWebhook {
-    /// Where to: `http` or `https`.
+    /// URL to send deliveries to: `http` or `https`.
     #[schema(max_length = 2048, example = "https://example.com/elevo")]
     pub url: String,
-    /// What deliveries are signed with, by HMAC-SHA256 over the body; they are
-    /// not if it is left out. It is shown to nobody.
+    /// Secret that signs deliveries, by HMAC-SHA256 over the body; deliveries
+    /// are not signed if it is absent. No response contains the secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 256)]
     pub secret: Option<String>,
-    /// Which events; all that the key may know of if there are none.
+    /// Names of the events to deliver. If empty, all events that the key may
+    /// see.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<String>,
 }
 
-/// Somebody who is told of events.
+/// A receiver of events by HTTP.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Webhook {
-    /// Its id.
+    /// Id of the webhook.
     pub id: String,
-    /// Where to.
+    /// URL that deliveries are sent to.
     pub url: String,
     /// Whether deliveries are signed.
     pub signed: bool,
-    /// Which events.
+    /// Names of the delivered events.
     pub events: Vec<String>,
-    /// When it was made.
+    /// When the webhook was created.
     pub created_at: String,
 }
 
 /// The webhooks of a tenant.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct WebhookList {
-    /// Oldest first.
+    /// The webhooks, oldest first.
     pub items: Vec<Webhook>,
 }
 
-/// An event on its way.
+/// The delivery of one event to a webhook.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Delivery {
-    /// What is delivered.
+    /// The event.
     pub event: Event,
-    /// `pending`, `delivered` or `failed`.
+    /// State of the delivery: `pending`, `delivered` or `failed`.
     pub state: String,
-    /// How often it was tried.
+    /// Number of attempts.
     pub attempts: u32,
-    /// The status of the last answer.
+    /// HTTP status of the last response.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
     /// Why the last attempt failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// When it is tried next, if it is pending.
+    /// When the next attempt is made, if the delivery is pending.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_at: Option<String>,
-    /// When it was tried last, or queued.
+    /// When the last attempt was made, or the delivery was queued.
     pub updated_at: String,
 }
 
 /// Deliveries of a webhook.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct DeliveryPage {
-    /// Newest event first.
+    /// The deliveries, newest event first.
     pub items: Vec<Delivery>,
 }

@@ -1,25 +1,26 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// A wish for a snapshot of a sandbox's workspace.
+/// Request to take a snapshot of a sandbox's workspace.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TakeSnapshot {
-    /// What it is.
+    /// Message of the snapshot.
     #[serde(default)]
     #[schema(max_length = 10000)]
     pub message: String,
 }
 
-/// A snapshot that was taken. It is durable.
+/// A snapshot that was taken and stored durably.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SnapshotTaken {
-    /// Its id; that of the one before if nothing had changed.
+    /// Id of the snapshot; that of the previous snapshot if nothing changed.
     pub snapshot_id: String,
-    /// Whether it is a new one.
+    /// Whether a new snapshot was stored.
     pub is_new: bool,
-    /// What is not kept in it, each kind once.
+    /// Kinds of entries and attributes that the snapshot does not have, each
+    /// with a count and an example.
     pub not_kept: Vec<String>,
 }
 
@@ -27,120 +28,121 @@ pub struct SnapshotTaken {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Snapshot {
-    /// Its id.
+    /// Id of the snapshot.
     pub id: String,
-    /// Those it was made from.
+    /// Ids of the snapshots it was made from.
     pub parents: Vec<String>,
-    /// Who made it.
+    /// Author of the snapshot.
     pub author: String,
-    /// What it is.
+    /// Message of the snapshot.
     pub message: String,
-    /// When it was made.
+    /// When the snapshot was taken.
     pub created_at: String,
 }
 
-/// A snapshot that was made from an archive.
+/// A snapshot that was created from an archive.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Imported {
-    /// Its id.
+    /// Id of the snapshot.
     pub snapshot_id: String,
-    /// What is not kept in it, each kind once.
+    /// Kinds of entries and attributes that the snapshot does not have, each
+    /// with a count and an example.
     pub not_kept: Vec<String>,
 }
 
-/// What a workspace shall hold.
+/// Request to restore a workspace to a snapshot.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Restore {
-    /// A snapshot. What was changed and not snapshotted is lost.
+    /// Id of the snapshot. Changes since the last snapshot are discarded.
     pub snapshot_id: String,
 }
 
-/// What happened to a path.
+/// Kind of a change to a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ChangeKind {
-    /// It is new.
+    /// The path was added.
     Added,
-    /// It is gone.
+    /// The path was removed.
     Removed,
-    /// It is another.
+    /// The content, type or mode changed.
     Changed,
 }
 
-/// A change.
+/// A change to a path.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Change {
-    /// What happened.
+    /// Kind of the change.
     pub kind: ChangeKind,
-    /// Where, from the root of the workspace; bytes that are no text are
+    /// Path from the root of the workspace; bytes that are not UTF-8 are
     /// written as `\xNN`.
     pub path: String,
-    /// What was there: `file`, `executable`, `directory` or `symlink`.
+    /// Type of the entry before the change: `file`, `directory` or `symlink`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<String>,
-    /// What is there.
+    /// Type of the entry after the change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
 }
 
-/// How much has changed.
+/// Number of changed paths.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct DiffTotals {
-    /// Paths that are new.
+    /// Paths that were added.
     pub added: u64,
-    /// Paths that are gone.
+    /// Paths that were removed.
     pub removed: u64,
-    /// Paths that are others.
+    /// Paths that changed in content, type or mode.
     pub changed: u64,
 }
 
-/// What has changed in a workspace.
+/// Changes of a workspace.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Diff {
-    /// The snapshot that it is compared with.
+    /// The snapshot that the workspace is compared with.
     pub base: String,
-    /// The changes, in the order of their paths; at most `limit`.
+    /// The changes, ordered by path; at most `limit`.
     pub changes: Vec<Change>,
-    /// How much in all.
+    /// Number of changes, including those that `changes` omits.
     pub totals: DiffTotals,
-    /// Whether `changes` leaves some out.
+    /// Whether `changes` omits some.
     pub truncated: bool,
 }
 
-/// How many lines have changed.
+/// Number of changed lines in a workspace.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DiffStat {
-    /// The snapshot that it is compared with.
+    /// The snapshot that the workspace is compared with.
     pub base: String,
-    /// Paths that have changed.
+    /// Number of changed paths.
     pub files: u64,
-    /// Lines that are new.
+    /// Number of added lines.
     pub added: u64,
-    /// Lines that are gone.
+    /// Number of removed lines.
     pub removed: u64,
     /// The same for each path; at most `limit`.
     pub changes: Vec<FileStat>,
-    /// Whether `changes` leaves some out.
+    /// Whether `changes` omits some.
     pub truncated: bool,
 }
 
-/// How many lines of a file have changed.
+/// Number of changed lines in a file.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FileStat {
-    /// Where.
+    /// The path.
     pub path: String,
-    /// What happened.
+    /// Kind of the change.
     pub kind: ChangeKind,
-    /// Lines that are new; none if it is no text.
+    /// Number of added lines; absent if the file is not text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub added: Option<u64>,
-    /// Lines that are gone; none if it is no text.
+    /// Number of removed lines; absent if the file is not text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub removed: Option<u64>,
 }

@@ -3,30 +3,30 @@ use std::fmt;
 /// Whether the same request may succeed later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
-    /// Not as it is.
+    /// The same request always fails.
     Never,
-    /// After what it waits for has changed.
+    /// The request may succeed after the state it depends on has changed.
     AfterChange,
-    /// After a while, without changing anything.
+    /// The request may succeed later, without any change.
     Later,
 }
 
 impl Retry {
-    /// In words, for the page of errors.
+    /// Returns the text for `docs/errors.md`.
     pub const fn words(self) -> &'static str {
         match self {
             Self::Never => "no",
-            Self::AfterChange => "once that has changed",
-            Self::Later => "yes, a little later",
+            Self::AfterChange => "after the cause has changed",
+            Self::Later => "yes, after a short wait",
         }
     }
 }
 
-/// The table: one line makes a code, all its properties, and its line in
+/// Each entry of the table defines a code, its properties and its row in
 /// `docs/errors.md`.
 macro_rules! error_codes {
     ($($(#[$doc:meta])* $variant:ident = $number:literal, $name:literal, $http:literal, $grpc:literal, $retry:ident, $remedy:literal;)*) => {
-        /// What went wrong, for programs: stable numbers and names.
+        /// Stable numbers and names of errors, for programs.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(u16)]
         pub enum ErrorCode {
@@ -34,15 +34,15 @@ macro_rules! error_codes {
         }
 
         impl ErrorCode {
-            /// All of them, in order.
+            /// All codes, in ascending order.
             pub const ALL: &'static [Self] = &[$(Self::$variant),*];
 
-            /// Its number.
+            /// The number on the wire.
             pub const fn number(self) -> u16 {
                 self as u16
             }
 
-            /// Its name.
+            /// The name on the wire.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name),* }
             }
@@ -52,7 +52,7 @@ macro_rules! error_codes {
                 match self { $(Self::$variant => $http),* }
             }
 
-            /// The status in gRPC.
+            /// The gRPC status.
             pub const fn grpc(self) -> &'static str {
                 match self { $(Self::$variant => $grpc),* }
             }
@@ -62,7 +62,7 @@ macro_rules! error_codes {
                 match self { $(Self::$variant => Retry::$retry),* }
             }
 
-            /// What to do about it, unless the error itself knows better.
+            /// The default remediation, used unless a failure brings its own.
             pub const fn remediation(self) -> &'static str {
                 match self { $(Self::$variant => $remedy),* }
             }
@@ -72,9 +72,9 @@ macro_rules! error_codes {
 
 error_codes! {
     Unauthorized = 1001, "UNAUTHORIZED", 401, "UNAUTHENTICATED", Never,
-        "Send a valid key as `Authorization: Bearer KEY` or `X-API-Key: KEY`; `elevo key create` makes one.";
+        "Send a valid key as `Authorization: Bearer KEY` or `X-API-Key: KEY`; `elevo key create` creates one.";
     Forbidden = 1002, "FORBIDDEN", 403, "PERMISSION_DENIED", Never,
-        "Use a key with the scope that the message names; `elevo key create --scope` makes one.";
+        "Use a key with the scope that the message names; `elevo key create --scope` creates one.";
     KeyNotFound = 1003, "KEY_NOT_FOUND", 404, "NOT_FOUND", Never,
         "List the keys with `elevo key ls`.";
     AgentNotFound = 1004, "AGENT_NOT_FOUND", 404, "NOT_FOUND", Never,
@@ -84,85 +84,85 @@ error_codes! {
     TenantSuspended = 1006, "TENANT_SUSPENDED", 403, "PERMISSION_DENIED", AfterChange,
         "Ask the operator of the server why the tenant is suspended.";
     QuotaExceeded = 1007, "QUOTA_EXCEEDED", 429, "RESOURCE_EXHAUSTED", AfterChange,
-        "Remove sandboxes, workspaces or projects that are no longer needed, or have the limits of the tenant raised.";
+        "Delete sandboxes, workspaces or projects that are no longer needed, or ask the operator to raise the limits of the tenant.";
     TenantNotFound = 1008, "TENANT_NOT_FOUND", 404, "NOT_FOUND", Never,
         "List the tenants with `GET /api/v1/tenants`.";
     SandboxNotFound = 2001, "SANDBOX_NOT_FOUND", 404, "NOT_FOUND", Never,
-        "Check the id; sandboxes are removed when they expire. `elevo sandbox ls` lists yours.";
+        "Check the id; sandboxes are deleted when they expire. `elevo sandbox ls` lists yours.";
     TemplateNotFound = 2002, "TEMPLATE_NOT_FOUND", 404, "NOT_FOUND", Never,
         "List templates with `elevo template ls`; add an image with `elevo template add IMAGE`.";
     SandboxLimitExceeded = 2003, "SANDBOX_LIMIT_EXCEEDED", 429, "RESOURCE_EXHAUSTED", AfterChange,
-        "Delete sandboxes you no longer need, or have the limit raised.";
+        "Delete sandboxes you no longer need, or ask the operator to raise the limit.";
     SandboxWrongState = 2004, "SANDBOX_WRONG_STATE", 409, "FAILED_PRECONDITION", AfterChange,
-        "Bring the sandbox into the state that is needed: `start`, `stop`, or wait.";
+        "Start or stop the sandbox, or wait until it has the state that the request needs.";
     SandboxStartFailed = 2005, "SANDBOX_START_FAILED", 502, "INTERNAL", Later,
-        "Look at `reason` and at the sandbox's logs; check that the image runs on this machine.";
+        "Check `reason` and the logs of the sandbox, and that the image runs on this machine.";
     ResourceRefused = 2006, "RESOURCE_REFUSED", 422, "INVALID_ARGUMENT", Never,
-        "Ask for no more than the limits that the message names.";
+        "Request no more than the limits in the message.";
     LifetimeExceeded = 2007, "LIFETIME_EXCEEDED", 422, "OUT_OF_RANGE", Never,
-        "Extend by no more than the message allows, or take a snapshot and go on in a new sandbox.";
+        "Extend by no more than the message allows, or take a snapshot and continue in a new sandbox.";
     SnapshotNotFound = 2008, "SNAPSHOT_NOT_FOUND", 404, "NOT_FOUND", Never,
         "Check the id; it must be a snapshot of your tenant.";
     ImageUnavailable = 2009, "IMAGE_UNAVAILABLE", 422, "FAILED_PRECONDITION", AfterChange,
-        "Check the name of the image and that the engine can reach its registry, or load it with `docker load`.";
+        "Check the name of the image and that the container engine can reach its registry, or load it with `docker load`.";
     AgentUnreachable = 2010, "AGENT_UNREACHABLE", 503, "UNAVAILABLE", Later,
-        "Wait a moment and try again; if it lasts, stop and start the sandbox.";
+        "Wait a moment and retry; if the error persists, stop and start the sandbox.";
     WorkspaceBusy = 2011, "WORKSPACE_BUSY", 409, "ABORTED", Later,
-        "Another snapshot, fork or restore of it is at work; try again.";
+        "Another snapshot, fork or restore of the workspace is running; retry when it is complete.";
     ArchiveRefused = 2012, "ARCHIVE_REFUSED", 422, "INVALID_ARGUMENT", Never,
-        "Send a plain tar whose names stay within the directory.";
+        "Send a plain tar without names that leave the directory.";
     PathNotFound = 2013, "PATH_NOT_FOUND", 404, "NOT_FOUND", Never,
         "Check the path; it starts at the root of the workspace.";
     DiskFull = 2014, "DISK_FULL", 507, "RESOURCE_EXHAUSTED", AfterChange,
-        "Remove files from the workspace, or make one with a larger disk.";
+        "Delete files in the workspace, or create one with a larger disk.";
     ProjectNotFound = 3001, "PROJECT_NOT_FOUND", 404, "NOT_FOUND", Never,
         "List projects with `elevo project ls`.";
     WorkspaceNotFound = 3002, "WORKSPACE_NOT_FOUND", 404, "NOT_FOUND", Never,
-        "List workspaces with `GET /api/v1/workspaces`; a completed one is removed.";
+        "List workspaces with `GET /api/v1/workspaces`; completed workspaces are deleted.";
     ReviewNotFound = 3003, "REVIEW_NOT_FOUND", 404, "NOT_FOUND", Never,
         "List reviews with `elevo review ls`.";
     ReviewClosed = 3004, "REVIEW_CLOSED", 409, "FAILED_PRECONDITION", Never,
-        "Somebody has decided, or a newer change took its place; `successor` names that review.";
+        "The review was already decided, or a newer change replaced it; `successor` names the newer review.";
     MergeConflict = 3005, "MERGE_CONFLICT", 409, "ABORTED", AfterChange,
         "Nothing has landed. Refresh the workspace (`elevo ws refresh`), edit the files that `details` names until no conflict markers are left, and merge again; or merge without `atomic`, which holds conflicts for review.";
     PolicyRefused = 3006, "POLICY_REFUSED", 403, "PERMISSION_DENIED", AfterChange,
-        "Ask for what the policy allows, or have it changed: `elevo project policy`.";
+        "Request what the policy allows, or change the policy with `elevo project policy`.";
     PolicyInvalid = 3007, "POLICY_INVALID", 422, "INVALID_ARGUMENT", Never,
         "Correct the rules that the message names; docs/permissions.md has examples.";
     VersionConflict = 3008, "VERSION_CONFLICT", 409, "ABORTED", AfterChange,
-        "Somebody was faster: read it again, and send the change with the version that is there now.";
+        "Another request changed it first: read it again, and send the change with its current version.";
     TooManyChanges = 3009, "TOO_MANY_CHANGES", 422, "OUT_OF_RANGE", Never,
         "Merge less at once, or import large directories with `elevo project import`.";
     PatchRefused = 3010, "PATCH_REFUSED", 422, "INVALID_ARGUMENT", Never,
-        "Make the patch against the snapshot that `base` names, as `git diff` writes it.";
+        "Create the patch with `git diff` against the snapshot that `base` names.";
     WorkspaceReadOnly = 3011, "WORKSPACE_READ_ONLY", 409, "FAILED_PRECONDITION", Never,
-        "Nothing can be changed in it, so there is nothing to merge; make another workspace.";
+        "A read-only workspace has no changes to merge; create a writable workspace.";
     VersionDropped = 3012, "VERSION_DROPPED", 410, "NOT_FOUND", Never,
-        "The project's retention let its content go. Choose a version that `elevo project log` shows as kept; tags keep versions.";
+        "The project's retention did not keep its content. Choose a version that `elevo project log` shows as kept; tags keep versions.";
     TagNotFound = 3013, "TAG_NOT_FOUND", 404, "NOT_FOUND", Never,
         "List the tags with `elevo project tag NAME`.";
     ProcessTimeout = 4001, "PROCESS_TIMEOUT", 408, "DEADLINE_EXCEEDED", Never,
-        "Give a longer `timeout`, or run it in the background and attach to it.";
+        "Set a longer `timeout`, or run the command in the background and attach to it.";
     CommandFailed = 4002, "COMMAND_FAILED", 422, "FAILED_PRECONDITION", Never,
         "The command did not start: check `cwd` and that the image has `/bin/sh`.";
     ProcessNotFound = 4003, "PROCESS_NOT_FOUND", 404, "NOT_FOUND", Never,
-        "List commands with `GET /api/v1/sandboxes/{id}/process`; finished ones are forgotten after a while.";
+        "List commands with `GET /api/v1/sandboxes/{id}/process`; ended commands are removed from the list after a while.";
     ProcessLimitExceeded = 4004, "PROCESS_LIMIT_EXCEEDED", 429, "RESOURCE_EXHAUSTED", AfterChange,
-        "Wait for running commands or kill some.";
+        "Wait until running commands end, or kill some.";
     OutputGone = 4005, "OUTPUT_GONE", 410, "NOT_FOUND", Never,
-        "The command ran once and is not run again. Look at what it has left; to run it again, send it with a new `Idempotency-Key`.";
+        "The command ran once and is not run again. Check its effects; to run it again, send it with a new `Idempotency-Key`.";
     PtyNotFound = 4101, "PTY_NOT_FOUND", 404, "NOT_FOUND", Never,
-        "Create a terminal first; one that was left alone is closed after a while.";
+        "Create a terminal first; a terminal without a client is closed after a while.";
     PtyLimitExceeded = 4102, "PTY_LIMIT_EXCEEDED", 429, "RESOURCE_EXHAUSTED", AfterChange,
         "Close a terminal of this sandbox first.";
     InternalError = 9000, "INTERNAL_ERROR", 500, "INTERNAL", Later,
         "Report this with the request id; the server's log has the cause.";
     RateLimited = 9001, "RATE_LIMITED", 429, "RESOURCE_EXHAUSTED", Later,
-        "Wait as long as `Retry-After` says.";
+        "Wait for the seconds in `Retry-After`, then retry.";
     InvalidRequest = 9002, "INVALID_REQUEST", 400, "INVALID_ARGUMENT", Never,
-        "Correct what the message names; the API's description is at `/openapi.json`.";
+        "Correct the part of the request that the message names; the description of the API is at `/openapi.json`.";
     NotFound = 9003, "NOT_FOUND", 404, "NOT_FOUND", Never,
-        "Check the path; the API's description is at `/openapi.json`.";
+        "Check the path; the description of the API is at `/openapi.json`.";
     MethodNotAllowed = 9004, "METHOD_NOT_ALLOWED", 405, "UNIMPLEMENTED", Never,
         "Use a method that `Allow` names.";
     PayloadTooLarge = 9005, "PAYLOAD_TOO_LARGE", 413, "INVALID_ARGUMENT", Never,
@@ -170,25 +170,25 @@ error_codes! {
     UnsupportedMediaType = 9006, "UNSUPPORTED_MEDIA_TYPE", 415, "INVALID_ARGUMENT", Never,
         "Send `Content-Type: application/json`.";
     RuntimeUnavailable = 9007, "RUNTIME_UNAVAILABLE", 503, "UNAVAILABLE", Later,
-        "Start the container engine; `elevo doctor` says what the server sees.";
+        "Start the container engine; `elevo doctor` shows what the server detects.";
     ShuttingDown = 9008, "SHUTTING_DOWN", 503, "UNAVAILABLE", Later,
-        "Try again when the server is back.";
+        "Retry when the server is running again.";
     IdempotencyMismatch = 9009, "IDEMPOTENCY_MISMATCH", 422, "INVALID_ARGUMENT", Never,
         "Use a new `Idempotency-Key` for another request.";
     IdempotencyRunning = 9010, "IDEMPOTENCY_RUNNING", 409, "ABORTED", Later,
-        "The first request with this key is still at work; try again for its answer.";
+        "The first request with this key is still running; retry to get its response.";
     Overloaded = 9011, "OVERLOADED", 503, "UNAVAILABLE", Later,
-        "Wait as long as `Retry-After` says.";
+        "Wait for the seconds in `Retry-After`, then retry.";
     StorageFailed = 9012, "STORAGE_FAILED", 503, "UNAVAILABLE", Later,
-        "Check the data directory's disk; the server's log has the cause.";
+        "Check the disk with the data directory; the server's log has the cause.";
     CollectionRunning = 9013, "COLLECTION_RUNNING", 409, "ABORTED", Later,
-        "Wait until it is done; `GET /api/v1/gc` says how far it is.";
+        "Wait until it is complete; `GET /api/v1/gc` shows its progress.";
     OutcomeUnknown = 9014, "OUTCOME_UNKNOWN", 409, "ABORTED", AfterChange,
-        "Look at whether it has happened; if not, send it with a new `Idempotency-Key`.";
+        "Check whether the request took effect; if not, send it with a new `Idempotency-Key`.";
     InsufficientStorage = 9015, "INSUFFICIENT_STORAGE", 507, "RESOURCE_EXHAUSTED", Later,
-        "Delete sandboxes, workspaces or projects that are no longer needed and collect garbage (`POST /api/v1/gc`), or have the server's disk enlarged.";
+        "Delete sandboxes, workspaces or projects that are no longer needed and collect garbage (`POST /api/v1/gc`), or ask the operator to enlarge the server's disk.";
     SecretUnreadable = 9016, "SECRET_UNREADABLE", 500, "FAILED_PRECONDITION", AfterChange,
-        "Have the operator repair the key file of the server (`SECRETS_KEY_FILE`, see docs/operations.md), or create the sandbox or webhook again.";
+        "Ask the operator to repair the key file of the server (`SECRETS_KEY_FILE`, see docs/operations.md), or create the sandbox or webhook again.";
 }
 
 impl fmt::Display for ErrorCode {
@@ -197,18 +197,18 @@ impl fmt::Display for ErrorCode {
     }
 }
 
-/// `docs/errors.md`, from the table.
+/// Generates `docs/errors.md` from the table.
 pub fn errors_page() -> String {
     let mut page = String::from(
         "# Errors\n\n\
-         Made from the table in `crates/core/src/error_code.rs`; a test fails when this page differs.\n\n\
+         Generated from the table in `crates/core/src/error_code.rs`; a test fails when this page differs.\n\n\
          Every error of the REST API has the same form:\n\n\
          ```json\n\
          {\"error\": {\"code\": 2001, \"name\": \"SANDBOX_NOT_FOUND\", \"message\": \"there is no sandbox `sbx-1`\",\n           \
          \"details\": {\"sandboxId\": \"sbx-1\"}, \"remediation\": \"Check the id …\", \"requestId\": \"req-…\"}}\n\
          ```\n\n\
-         1000–1999 are keys and rights, 2000–2999 sandboxes, 4000–4099 commands, 4100–4199 terminals, \
-         9000–9999 the service itself. A status of 429 or 503 comes with `Retry-After`.\n\n\
+         1000–1999 are keys and rights, 2000–2999 sandboxes, 3000–3999 projects, 4000–4099 commands, \
+         4100–4199 terminals, 9000–9999 the service itself. A response with the status 429 or 503 has `Retry-After`.\n\n\
          | code | name | HTTP | gRPC | does a retry help? | what to do |\n|---|---|---|---|---|---|\n",
     );
     for code in ErrorCode::ALL {
@@ -230,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_and_names_are_each_there_once() {
+    fn numbers_and_names_are_unique() {
         for (at, code) in ErrorCode::ALL.iter().enumerate() {
             for other in &ErrorCode::ALL[at + 1..] {
                 assert!(code.number() < other.number(), "{other:?}");
@@ -244,7 +244,7 @@ mod tests {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/errors.md");
         let page = std::fs::read_to_string(path).unwrap_or_default();
         if page != errors_page() {
-            #[allow(clippy::disallowed_methods, reason = "a test may be told to write it")]
+            #[allow(clippy::disallowed_methods, reason = "updates the page on request")]
             if std::env::var("ELEVO_UPDATE").is_ok() {
                 std::fs::write(path, errors_page()).unwrap();
             }

@@ -1,9 +1,9 @@
-//! The words everything else is written in: tenants, names, tree paths, times,
-//! states of sandboxes, codes of errors.
+//! The vocabulary of all other crates: tenants, names, tree paths, timestamps,
+//! sandbox states and error codes.
 //!
 //! Pure: depends on no other Elevo crate, does no I/O, reads no clock and no
-//! environment. What belongs here is a value that more than one crate above
-//! must agree on, with its validation; behaviour belongs further up.
+//! environment. Contains only values that several crates share, with their
+//! validation; behaviour belongs in the crates above.
 
 mod error_code;
 mod name;

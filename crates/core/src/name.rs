@@ -6,59 +6,59 @@ use std::ops::Deref;
 
 use bytes::Bytes;
 
-/// The longest name a directory entry may have: what Linux file systems allow.
+/// Maximum length of a directory entry's name, as in Linux file systems.
 pub const MAX_NAME_BYTES: usize = 255;
 
-/// The name of the directories that elevo keeps its own files in: stores,
-/// workspaces, and the record of what a directory holds. An entry of this name
-/// is in no snapshot, wherever it is.
+/// Name of the directories for Elevo's own files: stores, workspaces, and the
+/// record of a directory's content. Snapshots never include an entry with this
+/// name, at any depth.
 pub const RESERVED_NAME: &[u8] = b".elevo";
 
-/// One component of a path: any bytes but `/` and NUL, at most 255, and
-/// neither `.` nor `..`, so that no name leads out of its directory.
+/// One component of a path: any bytes except `/` and NUL, at most 255, and
+/// neither `.` nor `..`, so that a name cannot lead out of its directory.
 ///
-/// Cloning is cheap: a short name is held in place, a long one cut out of a
-/// larger buffer shares it.
+/// Cloning is cheap: a short name is stored inline, and a long name shares the
+/// buffer it was cut from.
 #[derive(Clone)]
 pub struct Name(Held);
 
-/// Most names are short, and a tree's edit copies hundreds of them: that
-/// should count no references.
+/// Most names are short, and an edit of a tree copies hundreds of them: inline
+/// storage avoids their reference counts.
 #[derive(Clone)]
 enum Held {
     Here { length: u8, bytes: [u8; SHORT] },
     Shared(Bytes),
 }
 
-/// As much as fits without making a [`Name`] larger than [`Bytes`].
+/// The largest inline length that keeps [`Name`] as small as [`Bytes`].
 const SHORT: usize = 23;
 const _: () = assert!(size_of::<Name>() == size_of::<Bytes>());
 
 /// Why some bytes are not a [`Name`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidName {
-    /// No bytes at all.
+    /// The name is empty.
     #[error("a name cannot be empty")]
     Empty,
-    /// More than [`MAX_NAME_BYTES`].
+    /// The name is longer than [`MAX_NAME_BYTES`].
     #[error("a name cannot be longer than {MAX_NAME_BYTES} bytes")]
     TooLong,
-    /// `.` or `..`.
+    /// The name is `.` or `..`.
     #[error("`.` and `..` are not names")]
     Dots,
-    /// Contains `/` or NUL.
+    /// The name contains `/` or NUL.
     #[error("a name cannot contain `/` or NUL")]
     ForbiddenByte,
 }
 
 impl Name {
-    /// Checks `bytes` and takes them as a name; a long one is not copied.
+    /// Checks `bytes` and creates a name; a long name is not copied.
     pub fn new(bytes: Bytes) -> Result<Self, InvalidName> {
         Self::check(&bytes)?;
         Ok(Self::short(&bytes).unwrap_or(Self(Held::Shared(bytes))))
     }
 
-    /// Checks `bytes` and copies them into a name of their own.
+    /// Checks `bytes` and copies them into a new name.
     pub fn copy_from(bytes: &[u8]) -> Result<Self, InvalidName> {
         Self::check(bytes)?;
         let long = || Self(Held::Shared(Bytes::copy_from_slice(bytes)));
@@ -77,7 +77,7 @@ impl Name {
         Some(Self(Held::Here { length, bytes }))
     }
 
-    /// What makes bytes a name.
+    /// Checks whether `bytes` are a valid name.
     pub fn check(bytes: &[u8]) -> Result<(), InvalidName> {
         match bytes {
             [] => Err(InvalidName::Empty),
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn any_bytes_but_slash_nul_and_dots_are_a_name() {
+    fn accepts_any_bytes_except_slash_nul_and_dots() {
         for good in [&b"a"[..], b"...", b".x", b"\xff\xfe", b"\n", &[b'x'; 255]] {
             assert_eq!(Name::copy_from(good).as_deref(), Ok(good));
         }
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn short_and_long_names_are_alike() {
+    fn short_and_long_names_behave_alike() {
         let bytes = [b'x'; MAX_NAME_BYTES];
         let names = (1..=MAX_NAME_BYTES).map(|length| &bytes[..length]);
         let names: Vec<_> = names

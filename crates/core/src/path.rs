@@ -5,25 +5,26 @@ use bytes::Bytes;
 
 use crate::name::{InvalidName, Name};
 
-/// The longest path, separators included. Bounds recursion over hostile trees.
+/// Maximum length of a path, including separators. Bounds recursion over
+/// hostile trees.
 pub const MAX_PATH_BYTES: usize = 4096;
 
-/// A place in a tree: names joined by `/`, relative to the tree's root, which
-/// is the empty path. Always valid: no empty component, no `.`, no `..`.
+/// A path in a tree: names joined by `/`, relative to the root of the tree,
+/// which is the empty path. Always valid: no empty component, no `.`, no `..`.
 ///
-/// Sorted name by name, as a walk of the tree meets them: a directory, then all
-/// that is in it, then what follows it (`a`, `a/b`, `a-b`; not the order of the
-/// bytes, in which `-` comes before `/`).
+/// Paths are ordered name by name, as in a walk of the tree: a directory, its
+/// entries, then its next sibling (`a`, `a/b`, `a-b`). This is not the order of
+/// the bytes, in which `-` comes before `/`.
 #[derive(Clone, PartialEq, Eq, Hash, Default)]
 pub struct TreePath(Bytes);
 
 /// Why some bytes are not a [`TreePath`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidPath {
-    /// One component is not a name.
+    /// A component is not a valid name.
     #[error(transparent)]
     Name(#[from] InvalidName),
-    /// More than [`MAX_PATH_BYTES`].
+    /// The path is longer than [`MAX_PATH_BYTES`].
     #[error("a path cannot be longer than {MAX_PATH_BYTES} bytes")]
     TooLong,
 }
@@ -34,7 +35,8 @@ impl TreePath {
         Self(Bytes::new())
     }
 
-    /// Checks `path` (`a/b/c`, no leading or trailing slash; empty is the root).
+    /// Checks `path`: `a/b/c`, without leading or trailing slash; the empty path
+    /// is the root.
     pub fn new(path: impl AsRef<[u8]>) -> Result<Self, InvalidPath> {
         let path = path.as_ref();
         if path.len() > MAX_PATH_BYTES {
@@ -46,7 +48,7 @@ impl TreePath {
         Ok(Self(Bytes::copy_from_slice(path)))
     }
 
-    /// Whether this is the root of the tree.
+    /// Returns whether this is the root of the tree.
     pub fn is_root(&self) -> bool {
         self.0.is_empty()
     }
@@ -66,14 +68,14 @@ impl TreePath {
             })
     }
 
-    /// The path without its last component, and that component. `None` at the root.
+    /// Splits off the last component; `None` for the root.
     pub fn split_last(&self) -> Option<(TreePath, Name)> {
         let name = self.names().next_back()?;
         let parent = self.0.len().saturating_sub(name.len() + 1);
         Some((Self(self.0.slice(..parent)), name))
     }
 
-    /// This path with one more component.
+    /// Appends a component.
     pub fn join(&self, name: &Name) -> Result<Self, InvalidPath> {
         let mut joined = Vec::with_capacity(self.0.len() + 1 + name.len());
         joined.extend_from_slice(&self.0);
@@ -87,7 +89,7 @@ impl TreePath {
         Ok(Self(joined.into()))
     }
 
-    /// Whether `self` is `other` or lies below it.
+    /// Returns whether `self` is `other` or below it.
     pub fn starts_with(&self, other: &TreePath) -> bool {
         match self.0.strip_prefix(other.as_bytes()) {
             Some(rest) => rest.is_empty() || other.is_root() || rest.starts_with(b"/"),
@@ -139,7 +141,7 @@ mod tests {
 
     use super::*;
 
-    /// Names of few letters, so that paths share beginnings.
+    /// Names from few letters, so that paths share prefixes.
     fn names() -> impl Strategy<Value = Vec<Name>> {
         let name = prop::collection::vec(prop::sample::select(&b"a-0\xff."[..]), 1..4);
         let name = name.prop_filter_map("dots", |bytes| Name::copy_from(&bytes).ok());
@@ -155,7 +157,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_path_is_its_names(names in names()) {
+        fn a_path_consists_of_its_names(names in names()) {
             let path = joined(&names);
             prop_assert_eq!(path.names().collect::<Vec<_>>(), names.clone());
             prop_assert_eq!(TreePath::new(path.as_bytes()), Ok(path.clone()));
@@ -164,13 +166,13 @@ mod tests {
         }
 
         #[test]
-        fn paths_are_ordered_and_nested_as_their_names(ours in names(), theirs in names()) {
+        fn paths_are_ordered_and_nested_like_their_names(ours in names(), theirs in names()) {
             prop_assert_eq!(joined(&ours).cmp(&joined(&theirs)), ours.cmp(&theirs));
             prop_assert_eq!(joined(&ours).starts_with(&joined(&theirs)), ours.starts_with(&theirs));
         }
 
         #[test]
-        fn any_bytes_are_a_path_that_stays_inside_or_none(bytes: Vec<u8>) {
+        fn a_path_from_any_bytes_stays_inside_the_tree(bytes: Vec<u8>) {
             if let Ok(path) = TreePath::new(&bytes) {
                 prop_assert!(path.names().all(|name| Name::check(&name).is_ok()));
                 prop_assert_eq!(path.as_bytes(), &bytes[..]);
@@ -183,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_that_leave_the_tree_are_refused() {
+    fn rejects_paths_that_leave_the_tree() {
         for bad in ["/", "/a", "a/", "a//b", "..", "a/../b", "a/./b", "a\0b"] {
             assert!(TreePath::new(bad).is_err(), "{bad}");
         }

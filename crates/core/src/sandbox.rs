@@ -1,7 +1,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// Where a sandbox is in its life.
+/// State of a sandbox.
 ///
 /// ```text
 ///             ┌────────────► error ◄───────────┐
@@ -12,23 +12,23 @@ use std::str::FromStr;
 ///             └─────────────────┴──────────────────┘
 /// ```
 ///
-/// A sandbox can be deleted in any state; then it has none.
+/// A sandbox can be deleted in any state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum SandboxState {
-    /// Its container is being made or its agent is awaited.
+    /// The container is being created, or its agent has not connected yet.
     Starting,
     /// Commands can run.
     Running,
-    /// Its container is being stopped.
+    /// The container is being stopped.
     Stopping,
-    /// It has its workspace and no processes.
+    /// The sandbox has its workspace but no processes.
     Stopped,
-    /// Something failed; it can be started, stopped or deleted.
+    /// An operation failed; the sandbox can be started, stopped or deleted.
     Error,
 }
 
 impl SandboxState {
-    /// All of them.
+    /// All states.
     pub const ALL: [Self; 5] = [
         Self::Starting,
         Self::Running,
@@ -37,7 +37,7 @@ impl SandboxState {
         Self::Error,
     ];
 
-    /// Its name.
+    /// Name of the state on the wire and in the catalog.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Starting => "starting",
@@ -48,7 +48,7 @@ impl SandboxState {
         }
     }
 
-    /// Whether a sandbox may go from this state to `next`.
+    /// Returns whether a sandbox may change from this state to `next`.
     pub const fn can_become(self, next: Self) -> bool {
         use SandboxState::{Error, Running, Starting, Stopped, Stopping};
         matches!(
@@ -75,7 +75,7 @@ impl FromStr for SandboxState {
         let found = Self::ALL.into_iter().find(|state| state.name() == text);
         found.ok_or_else(|| {
             let names = Self::ALL.map(Self::name).join(", ");
-            format!("`{text}` is no state of a sandbox; there are {names}")
+            format!("`{text}` is not a state of a sandbox; the states are {names}")
         })
     }
 }
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_state_can_be_left_and_none_becomes_itself() {
+    fn every_state_can_be_left_and_never_becomes_itself() {
         for state in SandboxState::ALL {
             assert!(!state.can_become(state), "{state}");
             let next = |next| state.can_become(next);

@@ -1,10 +1,10 @@
 use std::fmt;
 
-/// The owner of objects, snapshots and keys. Nothing crosses tenants,
-/// deduplication included, so every call into a store names one.
+/// The owner of objects, snapshots and keys. Tenants share nothing, not even
+/// deduplicated objects, so every call into a store names a tenant.
 ///
-/// The sixteen bytes are given by whoever makes the tenant (the catalog, or
-/// [`TenantId::LOCAL`] for a store used directly from the command line).
+/// The catalog chooses the sixteen bytes; a store that the command line uses
+/// directly has [`TenantId::LOCAL`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TenantId([u8; 16]);
 
@@ -12,7 +12,7 @@ impl TenantId {
     /// The only tenant of a store that no server manages.
     pub const LOCAL: Self = Self([0; 16]);
 
-    /// A tenant with the given identity.
+    /// Creates an id from its bytes.
     pub const fn new(bytes: [u8; 16]) -> Self {
         Self(bytes)
     }

@@ -1,5 +1,6 @@
-/// A point in time as file systems keep it: seconds since 1970 (negative
-/// before) and nanoseconds within that second. Never read from a clock here.
+/// A point in time as file systems record it: seconds since 1970 (negative for
+/// earlier times) and nanoseconds within that second. This crate never reads a
+/// clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Timestamp {
     seconds: i64,
@@ -13,7 +14,7 @@ impl Timestamp {
         nanos: 0,
     };
 
-    /// `None` if `nanos` is a full second or more.
+    /// Creates a timestamp, or `None` if `nanos` is a full second or more.
     pub const fn new(seconds: i64, nanos: u32) -> Option<Self> {
         if nanos < 1_000_000_000 {
             Some(Self { seconds, nanos })
@@ -38,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_has_less_than_a_second_of_nanoseconds_and_sorts() {
+    fn nanoseconds_are_below_a_second_and_timestamps_are_ordered() {
         assert_eq!(Timestamp::new(0, 1_000_000_000), None);
         let before = Timestamp::new(-1, 999_999_999).unwrap();
         assert_eq!(Timestamp::new(0, 0), Some(Timestamp::EPOCH));

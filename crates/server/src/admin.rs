@@ -1,8 +1,8 @@
-//! The admin socket: requests of the server's own user on the same machine.
+//! The admin socket: requests from the server's own user on the same machine.
 //!
-//! It is HTTP over `DATA_DIR/run/admin/admin.sock`. The directory has mode 0700,
-//! so file permissions decide who may ask, and no key is needed. Requests name
-//! paths of this machine, which a request over the network must not do.
+//! It is HTTP over `DATA_DIR/run/admin/admin.sock`. The directory has mode
+//! 0700, so file permissions control the access, and no key is needed. Requests
+//! name paths of this machine, which a request over the network must not do.
 
 use std::fs;
 use std::io;
@@ -22,7 +22,7 @@ pub fn admin_socket(data: &Path) -> PathBuf {
     data.join("run/admin/admin.sock")
 }
 
-/// Serves the admin socket until the server ends.
+/// Serves the admin socket until the server stops.
 pub(crate) fn listen(
     app: &Arc<App>,
     tasks: &mut JoinSet<anyhow::Result<()>>,
@@ -50,7 +50,7 @@ fn bind(socket: &Path) -> io::Result<UnixListener> {
         builder.recursive(true).mode(0o700).create(directory)?;
         fs::set_permissions(directory, fs::Permissions::from_mode(0o700))?;
     }
-    // This server holds the store, so the socket is of one that was killed.
+    // This server holds the store, so the socket is left from a killed server.
     match fs::remove_file(socket) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}

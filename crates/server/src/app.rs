@@ -1,4 +1,4 @@
-//! The use cases, apart from how they are asked for.
+//! The use cases of the server, independent of the API that calls them.
 
 mod archives;
 mod backing_up;
@@ -81,21 +81,21 @@ pub struct App {
     pub(crate) links: AgentLinks,
     pub(crate) audit: Arc<Audit>,
     pub(crate) homes: Tenants,
-    /// How many sandboxes are made at the same time.
+    /// Limits the sandboxes that are created at the same time.
     creations: Semaphore,
-    /// How many wait for that.
+    /// Limits the creations that wait for that.
     creations_waiting: Semaphore,
     makers: Arc<makers::Makers>,
     pool: Arc<Pool>,
     slots: Arc<Slots>,
-    /// Sandboxes that something is being done to: one thing at a time.
+    /// Locks of sandboxes: only one operation at a time changes each.
     held: Mutex<HashMap<String, Arc<Mutex<()>>>>,
     policies: projects::Policies,
     queues: projects::Queues,
     drivers: Drivers,
     heads: projects::Heads,
     collecting: garbage::Collecting,
-    /// Names this process among those that share a catalog.
+    /// Identifies this process among those that share a catalog.
     process: String,
     at_work: Arc<once::AtWork>,
     pub(crate) installation: Installation,
@@ -103,29 +103,30 @@ pub struct App {
     pub(crate) backups: backing_up::Backups,
     ending: Arc<expiry::Ending>,
     time: timekeeping::Timekeeper,
-    /// The number of the newest event, for those who wait for the next.
+    /// Sequence number of the newest event, for followers.
     pulse: watch::Sender<u64>,
     /// Counts revocations of keys, for streams that end with their key.
     revocations: watch::Sender<u64>,
-    /// Turns to read events for those who follow them.
+    /// Limits the followers that read events at the same time.
     following: Semaphore,
-    /// Something about webhooks has changed.
+    /// Notified when something about webhooks has changed.
     pub(crate) hooks: Notify,
-    /// Terminals that somebody looks at.
+    /// Terminals with connected clients.
     pub(crate) watched: terminals::Watched,
-    /// Sandboxes of the server before that were not brought in line with the
-    /// container engine yet.
+    /// Sandboxes of the previous server process that are not reconciled with
+    /// the container engine yet.
     unrecovered: std::sync::Mutex<HashSet<String>>,
-    /// Whether requests of the server before are still marked as at work.
+    /// Whether requests of the previous server process are still marked as
+    /// running.
     unreleased: std::sync::atomic::AtomicBool,
     missing: lost::Missing,
     stopping: stopping::Stopping,
     known_tenants: tenants::KnownTenants,
     pub(crate) vault: Vault,
     presences: tenants::Presences,
-    /// A tenant is to be erased.
+    /// Notified when a tenant is to be erased.
     erasures: Notify,
-    /// The last look at the catalog and the engine.
+    /// The last result of probing the catalog and the engine.
     probed: Mutex<Option<system::Probed>>,
     pub(crate) started: Instant,
 }
@@ -140,7 +141,7 @@ impl std::fmt::Debug for App {
 }
 
 impl App {
-    /// The use cases over these parts.
+    /// Creates the use cases from their parts.
     pub fn new(config: Config, parts: Parts) -> Self {
         let vault = Vault::new(config.secrets_key_file.clone(), parts.catalog.clone());
         Self {
@@ -188,19 +189,19 @@ impl App {
         }
     }
 
-    /// The number of the newest event, whenever there is one.
+    /// Subscribes to the sequence number of the newest event.
     pub(crate) fn pulse(&self) -> watch::Receiver<u64> {
         self.pulse.subscribe()
     }
 
-    /// A sandbox that this principal may see.
+    /// Returns a sandbox that this principal may see.
     pub(crate) async fn visible(&self, who: &Principal, id: &str) -> Result<Sandbox> {
         let found = self.catalog.sandbox(who.tenant, id).await?;
         let found = found.filter(|sandbox| who.sees(sandbox) && !sandbox.removing);
         found.ok_or_else(|| Failure::no_sandbox(id))
     }
 
-    /// The agent of a sandbox that runs.
+    /// Returns the connection to the agent of a running sandbox.
     pub(crate) async fn agent_of(&self, who: &Principal, id: &str) -> Result<AgentLink> {
         Ok(self.agent_and_row(who, id).await?.0)
     }
@@ -212,7 +213,7 @@ impl App {
     ) -> Result<(AgentLink, Sandbox)> {
         let sandbox = self.visible(who, id).await?;
         if sandbox.state != SandboxState::Running {
-            return Err(wrong_state(&sandbox, "run"));
+            return Err(wrong_state(&sandbox, "serve requests"));
         }
         let link = match self.links.get(id) {
             Some(link) => link,
@@ -221,7 +222,7 @@ impl App {
         Ok((link, sandbox))
     }
 
-    /// After a restart of the server, agents come back within moments.
+    /// After a restart of the server, agents reconnect within moments.
     async fn wait_for_agent(&self, sandbox: &Sandbox) -> Result<AgentLink> {
         let patience = std::time::Duration::from_secs(10);
         let connected = self.links.connected(&sandbox.id);
@@ -233,7 +234,7 @@ impl App {
             })
     }
 
-    /// Keeps everything else from changing this sandbox meanwhile.
+    /// Locks a sandbox against other changes until the guard is dropped.
     pub(crate) async fn hold(&self, id: &str) -> tokio::sync::OwnedMutexGuard<()> {
         let lock = {
             let mut held = self.held.lock().await;
@@ -247,10 +248,7 @@ impl App {
 }
 
 pub(crate) fn wrong_state(sandbox: &Sandbox, wanted: &str) -> Failure {
-    let message = format!(
-        "the sandbox is {}, and must be in another state to {wanted}",
-        sandbox.state
-    );
+    let message = format!("the sandbox is {}, so it cannot {wanted}", sandbox.state);
     Failure::new(ErrorCode::SandboxWrongState, message)
         .about("sandboxId", sandbox.id.as_str())
         .about("state", sandbox.state.name())

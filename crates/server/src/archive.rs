@@ -1,10 +1,10 @@
 //! Archives out of and into the directory of a workspace while an agent works
 //! in it.
 //!
-//! Whoever is in the sandbox may turn any directory into a symbolic link at any
-//! moment, and archives come from anywhere. So nothing is opened by a path that
-//! is resolved freely: each step is `openat2` beneath the workspace with symbolic
-//! links refused, and every file is made anew.
+//! A process in the sandbox may turn any directory into a symbolic link at any
+//! moment, and archives may be hostile. So no path is resolved freely: each
+//! step is `openat2` beneath the workspace without symbolic links, and every
+//! file is created, never opened for writing.
 
 mod pack;
 mod unpack;
@@ -21,30 +21,30 @@ use rustix::io::Errno;
 pub(crate) use pack::pack;
 pub(crate) use unpack::{Rules, unpack};
 
-/// Why an archive was not written or read.
+/// The reason that an archive was not written or read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ArchiveError {
-    /// Nothing is there.
+    /// The path does not exist.
     #[error("there is nothing at `{}`", .0.display())]
     NoSuchPath(PathBuf),
-    /// The path leads elsewhere.
-    #[error("`{}` leads through a symbolic link or is no directory", .0.display())]
+    /// The path leads out of the workspace or to something else.
+    #[error("`{}` leads through a symbolic link or is not a directory", .0.display())]
     NotADirectory(PathBuf),
-    /// Something in it cannot be packed or unpacked.
+    /// An entry cannot be packed or unpacked.
     #[error("`{}` is refused: {why}", .name.display())]
     Refused {
-        /// Its name.
+        /// The name of the entry.
         name: PathBuf,
-        /// Why.
+        /// The reason.
         why: &'static str,
     },
-    /// Somebody else changes the same files.
+    /// Another process changes the same files.
     #[error("the files changed while they were being read or written")]
     Changed,
     /// The disk is full.
     #[error("the workspace is full")]
     Full,
-    /// It cannot be read, or not within its limits.
+    /// The archive cannot be read, or exceeds its limits.
     #[error(transparent)]
     Archive(#[from] elevo_archive::Error),
     /// Files cannot be read or written.
@@ -56,10 +56,10 @@ type Result<T> = std::result::Result<T, ArchiveError>;
 
 const DEEPEST: usize = 128;
 
-/// As many entries are taken, each of which costs memory for a moment only.
+/// Maximum entries. Each takes memory only for a moment.
 const MOST_ENTRIES: u64 = 10_000_000;
 
-/// What an archive may hold whose files may have so many bytes.
+/// Returns the limits of an archive with files of this size in all.
 pub(crate) fn limits(bytes: u64) -> Limits {
     Limits {
         bytes,
@@ -73,7 +73,7 @@ const BENEATH: ResolveFlags = ResolveFlags::BENEATH
     .union(ResolveFlags::NO_SYMLINKS)
     .union(ResolveFlags::NO_MAGICLINKS);
 
-/// A path as it is meant within a workspace.
+/// Returns a path relative to the workspace, or `None` if it leads out.
 pub(crate) fn relative(text: &str) -> Option<PathBuf> {
     let mut path = PathBuf::new();
     for component in Path::new(text.trim_start_matches('/')).components() {
@@ -91,7 +91,7 @@ fn open_root(root: &Path) -> Result<OwnedFd> {
     rustix::fs::open(root, flags, Mode::empty()).map_err(|error| io_failed(error.into()))
 }
 
-/// A directory below another; `named` is what is told of it.
+/// Opens a directory below another. Errors name it as `named`.
 fn open_beneath(root: impl AsFd, path: &Path, named: &Path) -> Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     match rustix::fs::openat2(root, path, flags, Mode::empty(), BENEATH) {
@@ -111,7 +111,7 @@ fn refused(name: &Path, why: &'static str) -> ArchiveError {
     }
 }
 
-/// What a sandbox can bring about by changing its files is no failure of ours.
+/// Changes that a sandbox makes to its files are not failures of the server.
 fn failed(error: Errno) -> ArchiveError {
     match error {
         Errno::NOENT | Errno::EXIST | Errno::NOTDIR | Errno::ISDIR | Errno::LOOP => {
@@ -152,7 +152,7 @@ mod tests {
             header.set_entry_type(*kind);
             header.set_mode(0o4755);
             header.set_size(content.len() as u64);
-            // As a hostile archiver would, past every check.
+            // Written past every check, as a hostile archiver would.
             header.as_old_mut().name[..name.len()].copy_from_slice(name.as_bytes());
             header.as_old_mut().linkname[..link.len()].copy_from_slice(link.as_bytes());
             header.set_cksum();
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_packed_is_unpacked() {
+    fn packed_files_are_unpacked() {
         let [one, other] = [(); 2].map(|()| tempfile::tempdir().unwrap());
         fs::create_dir_all(one.path().join("a/b")).unwrap();
         fs::write(one.path().join("a/b/file"), "content").unwrap();

@@ -1,4 +1,4 @@
-//! Who asked for what, in the audit log (docs/operations.md, "Who did what").
+//! Records of requests in the audit log (docs/operations.md, "Who did what").
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,32 +14,32 @@ use crate::clock;
 use crate::config::{AuditConfig, AuditedCommands};
 use crate::failure::{Failure, Result};
 
-/// As much of a text is kept.
+/// Maximum bytes of a text in a record.
 const MAX_TEXT: usize = 4 << 10;
-/// Refusals that are written a second for each key, and how many may come at
-/// once: a caller without a key must not fill the disk.
+/// Rejections recorded per second for each key, and how many at once: a caller
+/// without a key must not fill the disk.
 const REFUSALS: u32 = 10;
 const BURST: u32 = 100;
 
-/// The audit log and what it is told.
+/// The audit log, with limits on the records of rejections.
 #[derive(Debug)]
 pub(crate) struct Audit {
     log: Log,
     config: AuditConfig,
-    /// By key; all callers without a good key have one together, so that they
-    /// cannot suppress the refusals of a key.
+    /// By key. All callers without a valid key share one entry, so that they
+    /// cannot suppress the rejections of a key.
     refusals: Cache<Option<String>, Arc<Mutex<Refusals>>>,
 }
 
-/// Number of keys whose refusals are counted at a time. A forgotten one may
-/// write a burst again.
+/// Maximum keys whose rejections are counted. A key that was evicted may write a
+/// burst again.
 const COUNTED: usize = 10_000;
 
 #[derive(Debug)]
 struct Refusals {
     left: f64,
     since: Instant,
-    /// Not written since the last that was.
+    /// Number of rejections that were not written since the last that was.
     suppressed: u64,
 }
 
@@ -53,12 +53,12 @@ impl Refusals {
     }
 }
 
-/// What is told of something that was asked for.
+/// The content of a record.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Entry {
     pub(crate) event: &'static str,
     pub(crate) level: Level,
-    /// What it is about: `sandbox_id` and the like.
+    /// The subjects, such as `sandbox_id`.
     pub(crate) about: Vec<(&'static str, Value)>,
     pub(crate) who: Option<Asker>,
     pub(crate) request_id: String,
@@ -76,7 +76,7 @@ pub(crate) enum Level {
     Error,
 }
 
-/// Whose key it was.
+/// The key of a request, with its tenant and agent.
 #[derive(Clone, Debug)]
 pub(crate) struct Asker {
     tenant: String,
@@ -119,7 +119,7 @@ impl Entry {
                     put("agent", agent.into());
                 }
             }
-            // Nobody has proved to be somebody.
+            // The caller was not authenticated.
             None if self.status.is_some() => put("user", Value::Null),
             None => put("user", "server".into()),
         }
@@ -155,16 +155,16 @@ impl Audit {
         })
     }
 
-    /// Refuses what would not be written down. The record of a request by which a
-    /// full disk is left may wait in memory for a while.
+    /// Fails if a request could not be recorded. The record of a request that
+    /// frees a full disk may wait in memory for a while.
     pub(crate) fn can_record(&self, may_wait: bool) -> Result<()> {
         if !self.log.is_failing() || (may_wait && self.log.can_wait()) {
             return Ok(());
         }
-        let message = "the audit log cannot be written, so nothing is done";
+        let message = "the audit log cannot be written, so the request was not carried out";
         let failure = Failure::new(ErrorCode::StorageFailed, message).retry_after(5);
         Err(failure.remediation(
-            "Make room on the disk of the data directory; the server tries again each second.",
+            "Make room on the disk of the data directory; the server retries every second.",
         ))
     }
 
@@ -172,13 +172,13 @@ impl Audit {
         self.log.add(entry.record()).await
     }
 
-    /// Writes something down, and says so in the server's log if that fails.
+    /// Writes a record, and logs a failure to do so.
     pub(crate) async fn tell(&self, entry: Entry) {
         let event = entry.event;
         settle(self.add(entry).await, event).await;
     }
 
-    /// The same of something that anybody can cause, as often as they like.
+    /// Writes a record that any caller can cause, as often as the limit allows.
     pub(crate) async fn tell_refusal(&self, mut entry: Entry) {
         let key = entry.who.as_ref().map(|who| who.key.clone());
         let Some(suppressed) = self.may_tell(&key) else {
@@ -190,8 +190,8 @@ impl Audit {
         self.tell(entry).await;
     }
 
-    /// How many were not told since the last that was; none if this one is not
-    /// told either.
+    /// Returns the number of rejections suppressed since the last that was
+    /// written, or `None` if this one is suppressed as well.
     fn may_tell(&self, key: &Option<String>) -> Option<u64> {
         let make = || -> std::result::Result<_, Infallible> { Ok(Arc::new(Refusals::full())) };
         let Ok(refusals) = self.refusals.get_or_insert_with(key, make);
@@ -200,7 +200,7 @@ impl Audit {
         let since = now.duration_since(refusals.since).as_secs_f64();
         refusals.left = f64::min(BURST.into(), refusals.left + since * f64::from(REFUSALS));
         refusals.since = now;
-        // Records that wait in memory are few, and not for those.
+        // The few records that may wait in memory are not for rejections.
         if refusals.left < 1.0 || self.log.is_failing() {
             refusals.suppressed += 1;
             return None;
@@ -209,7 +209,7 @@ impl Audit {
         Some(std::mem::take(&mut refusals.suppressed))
     }
 
-    /// How a command is written down.
+    /// Returns the form of a command for a record.
     pub(crate) fn shown_command(&self, command: &str) -> Value {
         match self.config.commands {
             AuditedCommands::Full => cut(command),
@@ -222,7 +222,7 @@ impl Audit {
         }
     }
 
-    /// Removes what is older than the settings say at `now`.
+    /// Deletes records that are older at `now` than the settings allow.
     pub(crate) async fn remove_old(&self, now: Timestamp) -> elevo_audit::Result<()> {
         let Some(keep) = self.config.keep else {
             return Ok(());
@@ -243,7 +243,7 @@ impl Audit {
         Ok(())
     }
 
-    /// The newest record.
+    /// Returns the position of the newest record.
     pub(crate) fn head(&self) -> Head {
         self.log.head()
     }
@@ -257,7 +257,7 @@ impl Audit {
     }
 }
 
-/// Waits for a record; what cannot be written is at least in the server's log.
+/// Waits for a record. A record that cannot be written is at least logged.
 pub(crate) async fn settle(ticket: Ticket, event: &str) {
     match ticket.written().await {
         Ok(()) => {}
@@ -272,7 +272,7 @@ pub(crate) async fn settle(ticket: Ticket, event: &str) {
     }
 }
 
-/// A text at a length that fits into a record.
+/// Shortens a text to fit into a record.
 pub(crate) fn cut(text: &str) -> Value {
     match text.len() > MAX_TEXT {
         false => text.into(),
@@ -283,14 +283,15 @@ pub(crate) fn cut(text: &str) -> Value {
     }
 }
 
-/// What a request tells of itself while it is carried out.
+/// Facts that a request collects for its record.
 #[derive(Debug, Default)]
 pub(crate) struct Note {
     pub(crate) request_id: String,
     pub(crate) who: Option<Asker>,
     pub(crate) about: Vec<(&'static str, Value)>,
     pub(crate) details: Map<String, Value>,
-    /// Of a record that was written at its beginning: there is no other.
+    /// The record that was written at the beginning of the request, if any: it
+    /// is the only one.
     pub(crate) ticket: Option<Ticket>,
 }
 
@@ -299,33 +300,33 @@ tokio::task_local! {
 }
 
 fn with(change: impl FnOnce(&mut Note)) {
-    // Outside of a request there is nobody to tell.
+    // Does nothing outside of a request.
     let _ = NOTE.try_with(|note| change(&mut note.lock().unwrap_or_else(PoisonError::into_inner)));
 }
 
-/// The id of this request.
+/// Returns the id of the current request.
 pub(crate) fn request_id() -> String {
     let mut id = String::new();
     with(|note| id.clone_from(&note.request_id));
     id
 }
 
-/// Whose request this is.
+/// Notes the principal of the current request.
 pub(crate) fn asked_by(who: &Principal) {
     with(|note| note.who = Some(who.into()));
 }
 
-/// What this request is about.
+/// Notes a subject of the current request.
 pub(crate) fn about(name: &'static str, value: impl Into<Value>) {
     with(|note| note.about.push((name, value.into())));
 }
 
-/// More about it.
+/// Notes a detail of the current request.
 pub(crate) fn detail(name: &'static str, value: impl Into<Value>) {
     with(|note| drop(note.details.insert(name.into(), value.into())));
 }
 
-/// This request is in the log already.
+/// Notes that the current request already has its record.
 pub(crate) fn is_written(ticket: Ticket) {
     with(|note| note.ticket = Some(ticket));
 }

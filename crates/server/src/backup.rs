@@ -2,21 +2,22 @@
 //!
 //! ```text
 //! BACKUPS/
-//!   lock             locked while a backup is being made
-//!   unfinished/      the one that is being made, or was when the server was killed
+//!   lock             locked while a backup runs
+//!   unfinished/      the running backup, or one that was interrupted
 //!   NAME/            a backup, named by its time; the newest is the last by name
-//!     SERVER-BACKUP  its files with their hashes: written last
+//!     SERVER-BACKUP  lists the files with their hashes; written last
 //!     catalog.db     a copy of the catalog, of one moment
 //!     store/         a backup of the store: see `elevo-store-local`
 //!     audit/         the audit log
 //!     workspaces/TENANT/registry/log   records of workspaces, all of them parked
-//!     workspaces/TENANT/restored       those that were live
+//!     workspaces/TENANT/restored       the workspaces that were live
 //! ```
 //!
-//! The catalog is copied first and the store last, while no garbage is collected:
-//! objects are stored before the catalog names them, so a later store has
-//! everything that an earlier catalog names. In between, the files of each live
-//! workspace are stored as a snapshot, which the store's copy then has.
+//! The catalog is copied first and the store last, while no garbage is
+//! collected: objects are stored before the catalog refers to them, so a later
+//! store has everything that an earlier catalog refers to. In between, the
+//! files of each live workspace are stored as a snapshot, which the store's
+//! copy then has.
 
 pub(crate) mod files;
 pub(crate) mod manifest;
@@ -33,7 +34,7 @@ pub(crate) const CATALOG: &str = "catalog.db";
 pub(crate) const STORE: &str = "store";
 pub(crate) const AUDIT: &str = "audit";
 pub(crate) const WORKSPACES: &str = "workspaces";
-/// The workspaces of a tenant that a restored server makes live again.
+/// The workspaces of a tenant that a restored server resumes.
 pub(crate) const RESTORED: &str = "restored";
 
 /// Lists the finished backups in a directory, the newest last.

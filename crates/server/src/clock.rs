@@ -1,4 +1,4 @@
-//! Where the clock and random numbers enter.
+//! The only place that reads the clock and random numbers.
 
 #![allow(
     clippy::disallowed_methods,
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use elevo_core::Timestamp;
 use rand::RngExt;
 
-/// The present time.
+/// Returns the current time.
 pub(crate) fn now() -> Timestamp {
     let since = SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -18,23 +18,23 @@ pub(crate) fn now() -> Timestamp {
     timestamp(since)
 }
 
-/// The same for times of files.
+/// Returns the current time for comparison with times of files.
 pub(crate) fn system() -> SystemTime {
     SystemTime::now()
 }
 
-/// For durations.
+/// Returns the current instant, to measure durations.
 pub(crate) fn instant() -> Instant {
     Instant::now()
 }
 
-/// Milliseconds since 1970.
+/// Returns the current time in milliseconds since 1970.
 pub(crate) fn millis() -> i64 {
     let now = now();
     now.seconds() * 1000 + i64::from(now.nanos() / 1_000_000)
 }
 
-/// A time some seconds after another.
+/// Returns the time a duration after another, in whole seconds.
 pub(crate) fn after(time: Timestamp, duration: Duration) -> Timestamp {
     let seconds = time
         .seconds()
@@ -42,34 +42,34 @@ pub(crate) fn after(time: Timestamp, duration: Duration) -> Timestamp {
     Timestamp::new(seconds, time.nanos()).unwrap_or(time)
 }
 
-/// As RFC 3339 has it, to the millisecond.
+/// Formats a time by RFC 3339, to the millisecond.
 pub(crate) fn text(time: Timestamp) -> String {
     let time = jiff::Timestamp::new(time.seconds(), time.nanos() as i32);
     let time = time.unwrap_or(jiff::Timestamp::MAX);
     format!("{time:.3}")
 }
 
-/// The same of microseconds since 1970.
+/// Formats microseconds since 1970 in the same way.
 pub(crate) fn text_of_micros(micros: i64) -> String {
     let time = jiff::Timestamp::from_microsecond(micros);
     format!("{:.3}", time.unwrap_or(jiff::Timestamp::MAX))
 }
 
-/// Time that is left until another; none if that is over.
+/// Returns the time left until `time`; zero if it has passed.
 pub(crate) fn until(time: Timestamp) -> Duration {
     let micros = |time: Timestamp| time.seconds() * 1_000_000 + i64::from(time.nanos() / 1000);
     let left = micros(time).saturating_sub(micros(now()));
     Duration::from_micros(u64::try_from(left).unwrap_or_default())
 }
 
-/// A time some seconds before another.
+/// Returns the time a duration before another, in whole seconds.
 pub(crate) fn before(time: Timestamp, duration: Duration) -> Timestamp {
     let seconds = i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
     let seconds = time.seconds().saturating_sub(seconds);
     Timestamp::new(seconds, time.nanos()).unwrap_or(time)
 }
 
-/// A time that RFC 3339 text names.
+/// Parses a time by RFC 3339.
 pub(crate) fn parse(text: &str) -> Option<Timestamp> {
     let time: jiff::Timestamp = text.parse().ok()?;
     let nanos = time.as_nanosecond().rem_euclid(1_000_000_000);
@@ -83,7 +83,7 @@ fn timestamp(since: Duration) -> Timestamp {
         .unwrap_or_else(|| unreachable!("nanoseconds of a duration are below a second"))
 }
 
-/// Random bytes, fit for secrets.
+/// Returns random bytes, suitable for secrets.
 pub(crate) fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     rand::rng().fill(&mut bytes);
@@ -93,12 +93,13 @@ pub(crate) fn random<const N: usize>() -> [u8; N] {
 const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
 const ID_LETTERS: usize = 16;
 
-/// A new id: a prefix, and 80 random bits as small letters and digits.
+/// Returns a new id: a prefix, and 80 random bits as lowercase letters and
+/// digits.
 pub(crate) fn id(prefix: &str) -> String {
     id_of(prefix, &random())
 }
 
-/// The id that these bytes stand for.
+/// Returns the id that encodes these bytes.
 pub(crate) fn id_of(prefix: &str, bytes: &[u8; ID_LETTERS]) -> String {
     let letters = bytes
         .iter()
@@ -108,7 +109,7 @@ pub(crate) fn id_of(prefix: &str, bytes: &[u8; ID_LETTERS]) -> String {
         .collect()
 }
 
-/// Whether [`id`] could have made this.
+/// Whether [`id`] could have returned this text.
 pub(crate) fn is_id(prefix: &str, text: &str) -> bool {
     let letters = text.strip_prefix(prefix).unwrap_or_default();
     letters.len() == ID_LETTERS && letters.bytes().all(|letter| LETTERS.contains(&letter))
@@ -119,13 +120,13 @@ pub(crate) fn is_id(prefix: &str, text: &str) -> bool {
 pub struct Reading {
     /// The wall clock, which can be set.
     pub wall: Timestamp,
-    /// The time since the machine started, also while it slept.
+    /// The time since boot, including sleep.
     pub boot: Duration,
-    /// A name for this start of the machine.
+    /// Identifies the boot.
     pub boot_id: String,
 }
 
-/// Reads the clocks that decide what has expired. Tests set their own.
+/// Reads the clocks that decide what has expired. Tests replace it.
 #[derive(Clone)]
 pub struct Clocks(pub std::sync::Arc<dyn Fn() -> Reading + Send + Sync>);
 
@@ -136,7 +137,7 @@ impl std::fmt::Debug for Clocks {
 }
 
 impl Default for Clocks {
-    /// Those of this machine.
+    /// The clocks of this machine.
     fn default() -> Self {
         let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
         let boot_id = boot_id.unwrap_or_default().trim().to_owned();
@@ -148,7 +149,7 @@ impl Default for Clocks {
     }
 }
 
-/// To the second, which is enough to find a jump.
+/// Returns the time since boot to the second, which is enough to find a jump.
 fn since_boot() -> Duration {
     let uptime = rustix::system::sysinfo().uptime;
     Duration::from_secs(u64::try_from(uptime).unwrap_or_default())

@@ -1,5 +1,5 @@
-//! Settings: a TOML file, then the environment over it. Read once at start;
-//! every problem is named, not only the first.
+//! Settings from a TOML file and the environment, which takes precedence. They
+//! are read once at start; all problems are reported, not only the first.
 
 mod reader;
 
@@ -18,152 +18,154 @@ use reader::Reader;
 /// All settings of the server.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where everything is kept.
+    /// Directory of all data.
     pub data_dir: PathBuf,
-    /// Where workspaces are kept; below the data directory unless set.
+    /// Directory of the workspaces; below the data directory unless set.
     pub workspace_root: PathBuf,
-    /// The file with the keys of secrets, outside of the data directory.
+    /// File with the keys that encrypt secrets, outside of the data directory.
     pub secrets_key_file: PathBuf,
-    /// Whether a start takes over a catalog, store and workspaces that do not
-    /// belong together. Only the command line sets it.
+    /// Whether to start with a catalog, store and workspaces that do not belong
+    /// together. Only the command line sets it.
     pub adopt: bool,
-    /// Where the API listens.
+    /// Address of the API.
     pub api: SocketAddr,
-    /// Where health, readiness and metrics are.
+    /// Address of health, readiness and metrics.
     pub metrics: SocketAddr,
-    /// Where agents connect by TCP, if they shall.
+    /// Address for agents that connect by TCP, if enabled.
     pub grpc: Option<SocketAddr>,
-    /// Whether an address that is not loopback may be without TLS.
+    /// Whether to allow addresses beyond loopback without TLS.
     pub allow_plain_http: bool,
     /// Certificate chain and key, as PEM files.
     pub tls: Option<Tls>,
-    /// The address that clients use, if a proxy is in front.
+    /// URL that clients use, if there is a proxy in front of the server.
     pub public_url: Option<Url>,
-    /// Proxies whose `X-Forwarded-For` is believed.
+    /// Proxies whose `X-Forwarded-For` is trusted.
     pub trusted_proxies: Vec<IpNet>,
-    /// A key for the first tenant, given from outside.
+    /// Key of the first tenant, from the settings.
     pub api_key: Option<Secret>,
-    /// The container engine.
+    /// Address of the container engine.
     pub docker_host: String,
-    /// The name of the network of sandboxes that reach the internet: one that an
-    /// operator has made, or else the name of ours.
+    /// Network of sandboxes with access to the internet: an existing one of the
+    /// operator, or the name of the network that the server creates.
     pub docker_network: Option<String>,
     /// A file with credentials for registries.
     pub registries: Option<PathBuf>,
-    /// The agent's binary; beside the server's if not set.
+    /// Binary of the workspace agent; next to the server's binary if not set.
     pub agent_binary: Option<PathBuf>,
-    /// User and group of everything in sandboxes.
+    /// User and group of all processes in sandboxes.
     pub sandbox_user: (u32, u32),
-    /// Limits of each sandbox for the machine's network and disks.
+    /// Limits of each sandbox on the use of the machine's network and disks.
     pub host_limits: elevo_sandbox::HostLimits,
-    /// What sandboxes reach if they don't say.
+    /// Network of sandboxes whose request does not name one.
     pub default_network: NetworkMode,
-    /// The networks that sandboxes may have.
+    /// Networks that sandboxes may use.
     pub networks: Vec<NetworkMode>,
-    /// The runtime of containers, if not the engine's own.
+    /// Container runtime, if it is not the engine's default.
     pub default_runtime: Option<String>,
-    /// Other runtimes that sandboxes may name.
+    /// Other runtimes that sandboxes may use.
     pub runtimes: Vec<String>,
-    /// How workspaces are made; the best way that works here if not set.
+    /// Provider of workspaces; the best one that works if not set.
     pub provider: Option<String>,
-    /// The size of the file of the pool of workspaces, if one has to be made.
+    /// Size of the file of a pool of uppers, if one has to be created.
     pub pool_size: u64,
-    /// Sandboxes that are started before they are asked for.
+    /// Warm pools.
     pub warm: Vec<WarmPool>,
-    /// What becomes of snapshots that nobody needs.
+    /// Schedule of garbage collection, and retention of unneeded snapshots.
     pub garbage: Garbage,
-    /// How long workspaces are kept that the catalog does not know.
+    /// How long workspaces without a row in the catalog are kept.
     pub quarantine_keep: Duration,
-    /// How events are sent.
+    /// Delivery of events.
     pub webhooks: Webhooks,
-    /// How long what happened is known.
+    /// How long events are kept.
     pub events_keep: Duration,
     /// How long a parked workspace is kept.
     pub expired_keep: Duration,
-    /// How full a disk is, in percent, when nothing new is taken any more.
+    /// Disk usage, in percent, above which requests that need space are
+    /// rejected.
     pub full_percent: u8,
-    /// What is written down of requests.
+    /// Contents of the audit log.
     pub audit: AuditConfig,
     /// Limits.
     pub limits: Limits,
-    /// Where traces are told, if anywhere.
+    /// Export of traces, if enabled.
     pub traces: Option<TracesConfig>,
-    /// What is logged, in the form of `RUST_LOG`.
+    /// Log filter, in the form of `RUST_LOG`.
     pub log: String,
-    /// The clocks that decide what has expired: those of the machine.
+    /// The clocks that decide about expiry: those of the machine.
     pub clocks: Clocks,
 }
 
-/// Some sandboxes that are alike, started before they are asked for. What is not
-/// said here is as for a sandbox that does not say it.
+/// A warm pool: equal sandboxes that are started before a request needs them.
+/// Absent values have the same defaults as for a sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WarmPool {
-    /// The template.
+    /// Template of the sandboxes.
     pub template: String,
-    /// How many.
+    /// Number of sandboxes.
     pub size: u32,
-    /// What they reach.
+    /// Network of the sandboxes.
     pub network: Option<NetworkMode>,
-    /// What runs them.
+    /// Runtime of the sandboxes.
     pub runtime: Option<String>,
 }
 
-/// What is written down of requests.
+/// Contents of the audit log.
 #[derive(Clone, Copy, Debug)]
 pub struct AuditConfig {
-    /// How much of commands.
+    /// How much of commands is recorded.
     pub commands: AuditedCommands,
-    /// For how long; for ever if not set.
+    /// How long records are kept; forever if not set.
     pub keep: Option<Duration>,
 }
 
-/// Where traces are told.
+/// Export of traces.
 #[derive(Clone, Debug)]
 pub struct TracesConfig {
-    /// The collector, by OTLP over HTTP.
+    /// URL of the collector, for OTLP over HTTP.
     pub endpoint: String,
-    /// Which part of the traces that begin here, from 0 to 1.
+    /// Fraction of the traces started here that is exported, from 0 to 1.
     pub sample: f64,
 }
 
-/// How much of a command is written down.
+/// How much of a command is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuditedCommands {
-    /// All of it.
+    /// The whole command.
     Full,
-    /// Its first word, and a hash of it.
+    /// Its first word, and a hash of the whole.
     Program,
-    /// That there was one.
+    /// Only that a command was run.
     None,
 }
 
-/// How events are sent.
+/// Delivery of events.
 #[derive(Clone, Debug)]
 pub struct Webhooks {
-    /// Where all events of this server go, if anywhere.
+    /// URL for all events of this server, if any.
     pub url: Option<String>,
-    /// What they are signed with.
+    /// Secret that signs these deliveries.
     pub secret: Option<Secret>,
-    /// How long a receiver has to answer.
+    /// Maximum time for a receiver to respond.
     pub timeout: Duration,
-    /// How often an event is sent again.
+    /// Number of retries of a delivery.
     pub retries: u32,
     /// Whether receivers may have addresses that are not public.
     pub allow_private: bool,
 }
 
-/// When what nobody needs is removed from the store.
+/// Schedule of garbage collection.
 #[derive(Clone, Debug)]
 pub struct Garbage {
-    /// How often; never if not set.
+    /// Time between collections; never if not set.
     pub interval: Option<Duration>,
-    /// From how full a disk on, in percent.
+    /// Disk usage, in percent, that starts a collection at once.
     pub disk_percent: u8,
-    /// How long snapshots stay that no project, workspace, review or tag needs.
+    /// How long snapshots are kept that no project, workspace, review or tag
+    /// needs.
     pub keep_unnamed: Duration,
 }
 
-/// A text that is never shown.
+/// Text that `Debug` does not show.
 #[derive(Clone)]
 pub struct Secret(pub String);
 
@@ -173,76 +175,77 @@ impl std::fmt::Debug for Secret {
     }
 }
 
-/// Files of a certificate.
+/// Files of a TLS certificate.
 #[derive(Clone, Debug)]
 pub struct Tls {
-    /// The chain.
+    /// Certificate chain.
     pub certificate: PathBuf,
-    /// The key.
+    /// Private key.
     pub key: PathBuf,
 }
 
-/// How much of everything there may be.
+/// Limits of the server, and defaults of sandboxes.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// How long a sandbox lives if nothing is said.
+    /// Default lifetime of a sandbox.
     pub default_timeout: Duration,
-    /// How long one lives at most, extensions included.
+    /// Maximum lifetime of a sandbox, including extensions.
     pub max_lifetime: Duration,
-    /// By how much it is extended at most at a time.
+    /// Maximum extension of a lifetime by one request.
     pub max_extension: Duration,
-    /// Sandboxes on this server.
+    /// Maximum sandboxes on this server.
     pub max_sandboxes: u32,
-    /// Sandboxes that are made at the same time.
+    /// Maximum sandboxes that are created at the same time.
     pub max_concurrent_creations: u32,
-    /// Thousandths of processors, by default and at most.
+    /// Thousandths of a processor: default and maximum.
     pub cpu: (u32, u32),
-    /// Bytes of memory, by default and at most.
+    /// Bytes of memory: default and maximum.
     pub memory: (u64, u64),
-    /// Bytes of a workspace, by default and at most.
+    /// Bytes of a workspace: default and maximum.
     pub disk: (u64, u64),
-    /// Processes, by default and at most.
+    /// Processes: default and maximum.
     pub pids: (u32, u32),
-    /// Terminals of a sandbox.
+    /// Maximum terminals of a sandbox.
     pub terminals: u32,
-    /// Bytes of output that an agent keeps of each process.
+    /// Bytes of output that the agent keeps for each process.
     pub output_buffer: u32,
-    /// How long a command runs if nothing is said.
+    /// Default time-out of a command.
     pub command_timeout: Duration,
-    /// How long a terminal waits for somebody to come back.
+    /// How long a terminal without a client is kept.
     pub terminal_patience: Duration,
-    /// How long a start waits for the agent.
+    /// Maximum time that a start waits for the agent.
     pub start_timeout: Duration,
-    /// How long an agent may be gone from a container that runs.
+    /// Maximum time without the agent's connection, while its container runs.
     pub agent_timeout: Duration,
-    /// How long requests and streams have to end when the server stops.
+    /// Time for requests and streams to end when the server stops.
     pub stop_grace: Duration,
-    /// Connections at a time.
+    /// Maximum connections to the API at a time.
     pub connections: u32,
-    /// What ordinary keys may do in a minute, and have at a time.
+    /// Default limits of keys.
     pub key: elevo_catalog::KeyLimits,
-    /// Limits of tenants that have no other ones.
+    /// Default limits of tenants.
     pub tenant: elevo_catalog::TenantLimits,
-    /// The size of an archive that is sent to the server.
+    /// Maximum size of an archive that a client sends.
     pub max_archive: u64,
 }
 
-/// Everything that is wrong with the settings.
+/// All problems of the settings.
 #[derive(Debug, thiserror::Error)]
 #[error("{} of the settings cannot be used:\n{}", .0.len(), .0.iter().map(|problem| format!("  - {problem}")).collect::<Vec<_>>().join("\n"))]
 pub struct InvalidConfig(pub Vec<String>);
 
-/// A setting as it is known in the file and in the environment.
+/// Names of the settings in the environment, with their help texts. The file
+/// has the same names in lower case.
 const SETTINGS: &[(&str, &str)] = &[
-    ("DATA_DIR", "where everything is kept [/var/lib/elevo]"),
+    ("DATA_DIR", "directory of all data [/var/lib/elevo]"),
     (
         "WORKSPACE_ROOT",
-        "where workspaces are kept [DATA_DIR/workspaces]",
+        "directory of the workspaces [DATA_DIR/workspaces]",
     ),
     (
         "SECRETS_KEY_FILE",
-        "the key of variables and webhook secrets, outside of DATA_DIR; made when it is first \
-         needed, and in no backup [DATA_DIR.secrets-key]",
+        "file with the key that encrypts variables and webhook secrets, outside of DATA_DIR; \
+         created when first needed, and not in backups [DATA_DIR.secrets-key]",
     ),
     ("API_HOST", "address of the API [127.0.0.1]"),
     ("API_PORT", "port of the API, 0 for any [8080]"),
@@ -250,28 +253,31 @@ const SETTINGS: &[(&str, &str)] = &[
         "METRICS_HOST",
         "address of health, readiness and metrics [127.0.0.1]",
     ),
-    ("METRICS_PORT", "port of the same, 0 for any [9090]"),
+    (
+        "METRICS_PORT",
+        "port of health, readiness and metrics, 0 for any [9090]",
+    ),
     (
         "GRPC_HOST",
         "address for agents that connect by TCP [127.0.0.1]",
     ),
     (
         "GRPC_PORT",
-        "port of the same; without it agents use a Unix socket only",
+        "port for agents that connect by TCP; if not set, they use a Unix socket",
     ),
     (
         "ALLOW_PLAIN_HTTP",
         "listen beyond loopback without TLS [false]",
     ),
     ("TLS_CERT", "certificate chain, a PEM file"),
-    ("TLS_KEY", "its key, a PEM file"),
+    ("TLS_KEY", "private key of the certificate, a PEM file"),
     (
         "PUBLIC_URL",
-        "the address that clients use, if a proxy is in front",
+        "URL that clients use, if there is a proxy in front",
     ),
     (
         "TRUSTED_PROXIES",
-        "addresses or networks of proxies, with commas; their X-Forwarded-For is believed",
+        "addresses or networks of proxies, separated by commas; their X-Forwarded-For is trusted",
     ),
     (
         "API_KEY",
@@ -279,12 +285,12 @@ const SETTINGS: &[(&str, &str)] = &[
     ),
     (
         "DOCKER_HOST",
-        "the container engine [unix:///var/run/docker.sock]",
+        "address of the container engine [unix:///var/run/docker.sock]",
     ),
     (
         "DOCKER_NETWORK",
         "network of sandboxes with `internet`: an existing bridge without traffic between \
-         containers, or the name of the one that the server makes [elevo-…]",
+         containers, or the name of the one that the server creates [elevo-…]",
     ),
     (
         "REGISTRY_AUTH_FILE",
@@ -292,11 +298,11 @@ const SETTINGS: &[(&str, &str)] = &[
     ),
     (
         "AGENT_BINARY",
-        "the agent for containers [beside the server's binary]",
+        "binary of the workspace agent [next to the server's binary]",
     ),
     (
         "SANDBOX_USER",
-        "UID:GID of everything in sandboxes, no person's [64000:64000, or without root the server's own]",
+        "UID:GID of all processes in sandboxes, not used by a person [64000:64000; without root, the server's own]",
     ),
     (
         "SANDBOX_CONNECTIONS",
@@ -304,35 +310,35 @@ const SETTINGS: &[(&str, &str)] = &[
     ),
     (
         "SANDBOX_NEW_CONNECTIONS",
-        "new ones a second, after ten seconds' worth at once; 0 for no limit [50]",
+        "new connections of a sandbox per second, with bursts of ten seconds' worth; 0 for no limit [50]",
     ),
     (
         "SANDBOX_NETWORK_RATE",
-        "MiB a second that a sandbox sends, and as many that it gets; 0 for no limit [64]",
+        "MiB per second that a sandbox sends, and as many that it receives; 0 for no limit [64]",
     ),
     (
         "SANDBOX_DISK_RATE",
-        "MiB a second that a sandbox reads from a disk, and as many that it writes; 0 for no limit [200]",
+        "MiB per second that a sandbox reads from a disk, and as many that it writes; 0 for no limit [200]",
     ),
     (
         "SANDBOX_DISK_OPERATIONS",
-        "reads from a disk a second, and as many writes; 0 for no limit [5000]",
+        "reads of a sandbox from a disk per second, and as many writes; 0 for no limit [5000]",
     ),
     (
         "DEFAULT_NETWORK",
-        "what sandboxes reach: none or internet [internet]",
+        "default network of sandboxes: none or internet [internet]",
     ),
     (
         "NETWORKS",
-        "networks that sandboxes may have, with commas [none,internet]",
+        "networks that sandboxes may use, separated by commas [none,internet]",
     ),
     (
         "DEFAULT_RUNTIME",
-        "the runtime of containers, as runsc [that of the engine]",
+        "container runtime, such as runsc [that of the engine]",
     ),
     (
         "RUNTIMES",
-        "other runtimes that sandboxes may name, with commas [none]",
+        "other runtimes that sandboxes may use, separated by commas [none]",
     ),
     (
         "WORKSPACE_PROVIDER",
@@ -340,31 +346,31 @@ const SETTINGS: &[(&str, &str)] = &[
     ),
     (
         "POOL_SIZE",
-        "size of the pool's file where btrfs is not at hand [100g]",
+        "size of the file of a pool of uppers, if WORKSPACE_ROOT is not on btrfs [100g]",
     ),
     (
         "WARM_POOL",
-        "sandboxes started ahead: TEMPLATE=COUNT [network=…] [runtime=…]; … [none]",
+        "warm pools: TEMPLATE=COUNT [network=…] [runtime=…]; … [none]",
     ),
     (
         "GC_INTERVAL",
-        "seconds between collections of garbage, 0 for never [86400]",
+        "seconds between garbage collections, 0 for never [86400]",
     ),
     (
         "GC_DISK_PERCENT",
-        "how full a disk is when one begins at once [85]",
+        "disk usage in percent that starts a garbage collection at once [85]",
     ),
     (
         "GC_KEEP_UNNAMED",
-        "seconds that everything stays, needed or not; at least 3600 [7776000]",
+        "seconds that unneeded snapshots and versions are kept; at least 3600 [7776000]",
     ),
     (
         "DISK_FULL_PERCENT",
-        "how full a disk is when only removals are let through [95]",
+        "disk usage in percent above which requests that need space are rejected [95]",
     ),
     (
         "QUARANTINE_KEEP",
-        "seconds that workspaces are kept that the catalog does not know [604800]",
+        "seconds that workspaces without a row in the catalog are kept [604800]",
     ),
     ("EVENTS_KEEP", "seconds that events are kept [604800]"),
     (
@@ -373,50 +379,65 @@ const SETTINGS: &[(&str, &str)] = &[
     ),
     (
         "AUDIT_COMMANDS",
-        "what the audit log has of commands: full, program or none [full]",
+        "how much of commands the audit log records: full, program or none [full]",
     ),
     (
         "AUDIT_KEEP",
-        "seconds that the audit log is kept, 0 for ever [0]",
+        "seconds that the audit log is kept, 0 for forever [0]",
     ),
-    ("WEBHOOK_URL", "where all events of this server are sent"),
+    (
+        "WEBHOOK_URL",
+        "URL that all events of this server are sent to",
+    ),
     (
         "WEBHOOK_SECRET",
-        "what they are signed with, by HMAC-SHA256",
+        "secret that signs these deliveries, by HMAC-SHA256",
     ),
     (
         "WEBHOOK_TIMEOUT",
-        "seconds that a receiver has to answer [5]",
+        "seconds that a receiver has to respond [5]",
     ),
-    ("WEBHOOK_RETRY", "how often an event is sent again [3]"),
+    ("WEBHOOK_RETRY", "number of retries of a delivery [3]"),
     (
         "WEBHOOK_ALLOW_PRIVATE",
         "send to loopback and private addresses as well [false]",
     ),
-    ("DEFAULT_SANDBOX_TIMEOUT", "seconds [3600]"),
+    (
+        "DEFAULT_SANDBOX_TIMEOUT",
+        "default lifetime of a sandbox in seconds [3600]",
+    ),
     (
         "MAX_SANDBOX_LIFETIME",
-        "seconds, extensions included [86400]",
+        "maximum lifetime of a sandbox in seconds, including extensions [86400]",
     ),
-    ("MAX_SANDBOX_EXTENSION", "seconds at a time [3600]"),
-    ("MAX_SANDBOXES", "on this server [100]"),
+    (
+        "MAX_SANDBOX_EXTENSION",
+        "maximum seconds that one request adds to a lifetime [3600]",
+    ),
+    ("MAX_SANDBOXES", "maximum sandboxes on this server [100]"),
     (
         "MAX_CONCURRENT_CREATIONS",
-        "sandboxes made at the same time [10]",
+        "maximum sandboxes that are created at the same time [10]",
     ),
-    ("DEFAULT_CPU", "processors of a sandbox [2]"),
-    ("MAX_CPU", "at most [all of the machine]"),
-    ("DEFAULT_MEMORY", "memory of a sandbox [2g]"),
-    ("MAX_MEMORY", "at most [16g]"),
-    ("DEFAULT_DISK", "disk of a sandbox [10g]"),
-    ("MAX_DISK", "at most [100g]"),
-    ("DEFAULT_PIDS", "processes of a sandbox [512]"),
-    ("MAX_PIDS", "at most [4096]"),
-    ("MAX_TERMINALS", "terminals of a sandbox, 20 at most [5]"),
-    ("DEFAULT_COMMAND_TIMEOUT", "milliseconds [60000]"),
+    ("DEFAULT_CPU", "default processors of a sandbox [2]"),
+    ("MAX_CPU", "maximum processors of a sandbox [all]"),
+    ("DEFAULT_MEMORY", "default memory of a sandbox [2g]"),
+    ("MAX_MEMORY", "maximum memory of a sandbox [16g]"),
+    ("DEFAULT_DISK", "default disk of a sandbox [10g]"),
+    ("MAX_DISK", "maximum disk of a sandbox [100g]"),
+    ("DEFAULT_PIDS", "default processes of a sandbox [512]"),
+    ("MAX_PIDS", "maximum processes of a sandbox [4096]"),
+    (
+        "MAX_TERMINALS",
+        "maximum terminals of a sandbox, up to 20 [5]",
+    ),
+    (
+        "DEFAULT_COMMAND_TIMEOUT",
+        "default time-out of a command in milliseconds [60000]",
+    ),
     (
         "TERMINAL_PATIENCE",
-        "seconds a terminal waits for somebody to come back [300]",
+        "seconds that a terminal without a client is kept [300]",
     ),
     ("START_TIMEOUT", "seconds a start waits for the agent [60]"),
     (
@@ -427,26 +448,29 @@ const SETTINGS: &[(&str, &str)] = &[
         "STOP_GRACE",
         "seconds that requests and streams have to end when the server stops [30]",
     ),
-    ("MAX_CONNECTIONS", "to the API at a time [1024]"),
+    (
+        "MAX_CONNECTIONS",
+        "maximum connections to the API at a time [1024]",
+    ),
     (
         "OUTPUT_BUFFER",
-        "output that the agent keeps of each process, 64k to 64m [2m]",
+        "output that the agent keeps for each process, 64k to 64m [2m]",
     ),
     (
         "RATE_CREATES",
-        "sandboxes an ordinary key makes in a minute [10]",
+        "sandboxes that a key may create per minute, by default [10]",
     ),
     (
         "RATE_COMMANDS",
-        "commands an ordinary key runs in a minute [100]",
+        "commands that a key may run per minute, by default [100]",
     ),
     (
         "RATE_REQUESTS",
-        "other requests of an ordinary key in a minute [1000]",
+        "other requests of a key per minute, by default [1000]",
     ),
     (
         "KEY_SANDBOXES",
-        "sandboxes of an ordinary key at a time [10]",
+        "sandboxes of a key at a time, by default [10]",
     ),
     (
         "TENANT_SANDBOXES",
@@ -462,33 +486,35 @@ const SETTINGS: &[(&str, &str)] = &[
     ),
     (
         "TENANT_STORED",
-        "files of all projects and snapshots of a tenant, each part once and compressed [no limit]",
+        "size of all projects and snapshots of a tenant, compressed and shared content once [no limit]",
     ),
     ("TENANT_WORKSPACES", "workspaces of a tenant [1000]"),
     ("TENANT_PROJECTS", "projects of a tenant [1000]"),
     (
         "RATE_TENANT",
-        "requests of all keys of a tenant in a minute [no limit]",
+        "requests of all keys of a tenant per minute [no limit]",
     ),
-    ("MAX_ARCHIVE", "size of an archive that is sent in [1g]"),
+    (
+        "MAX_ARCHIVE",
+        "maximum size of an archive that a client sends [1g]",
+    ),
     (
         "OTEL_EXPORTER_OTLP_ENDPOINT",
-        "a collector of traces, by OTLP over HTTP: http://127.0.0.1:4318 [none]",
+        "URL of a collector of traces, for OTLP over HTTP, such as http://127.0.0.1:4318 [none]",
     ),
     (
         "TRACE_SAMPLE",
-        "which part of the traces that begin here is told, 0 to 1 [1]",
+        "fraction of the traces started here that is exported, 0 to 1 [1]",
     ),
-    ("RUST_LOG", "what is logged [info]"),
+    ("RUST_LOG", "log filter [info]"),
 ];
 
-/// The settings with their meaning, for help.
+/// Returns the settings with their help texts.
 pub fn settings() -> &'static [(&'static str, &'static str)] {
     SETTINGS
 }
 
-/// The key file of a server whose settings do not name one: beside its data
-/// directory.
+/// Returns the default key file, which is next to the data directory.
 pub fn secrets_key_file(data_dir: &Path) -> PathBuf {
     let name = data_dir.file_name().unwrap_or("elevo".as_ref());
     let mut name = name.to_owned();
@@ -497,8 +523,8 @@ pub fn secrets_key_file(data_dir: &Path) -> PathBuf {
 }
 
 impl Config {
-    /// Reads settings: those of a file, where the keys are the names in lower
-    /// case, and over them those of the environment.
+    /// Reads settings from a file, where names are in lower case, and from the
+    /// environment, which takes precedence.
     pub fn read(
         file: Option<&str>,
         environment: impl IntoIterator<Item = (String, String)>,
@@ -519,7 +545,7 @@ impl Config {
         }
     }
 
-    /// Settings for a data directory, everything else as it is by default.
+    /// Returns the default settings for a data directory.
     pub fn for_data(data_dir: &Path) -> Self {
         let data = data_dir.to_string_lossy().into_owned();
         let mut reader = Reader::default();

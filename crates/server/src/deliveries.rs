@@ -1,6 +1,7 @@
-//! Sends events to webhooks: in order for each sandbox and project, again when it
-//! fails, and none because of another. At least once: what was sent and not noted
-//! before a crash is sent again; its id is the same.
+//! Delivers events to webhooks: in order for each sandbox and project, with
+//! retries, and independently of each other. Delivery is at least once: an
+//! event that was sent but not recorded before a crash is sent again with the
+//! same id.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -17,27 +18,25 @@ use crate::app::App;
 use crate::failure::{Result, chain};
 use crate::{clock, outgoing};
 
-/// Deliveries that are looked at in one go.
+/// Maximum deliveries read at a time.
 const WINDOW: u32 = 1000;
-/// Sandboxes and projects whose events are sent at the same time.
+/// Maximum sandboxes and projects whose events are sent at the same time.
 const AT_ONCE: usize = 16;
-/// Events of one that are sent before they are noted.
+/// Maximum events of one sandbox or project that are sent before they are
+/// recorded.
 const IN_A_ROW: usize = 50;
-/// How long a row goes on.
+/// Maximum time of such a row.
 const ROW: Duration = Duration::from_secs(5);
-/// How often webhooks are looked at when nothing happens.
+/// Interval at which webhooks are read when nothing happens.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Runs until the server is about to end.
+/// Runs until the server stops.
 pub(crate) async fn run(app: Arc<App>) {
     let settings = &app.config.webhooks;
     let client = match outgoing::client(settings.timeout, settings.allow_private) {
         Ok(client) => client,
         Err(error) => {
-            tracing::error!(
-                cause = format!("{error:#}"),
-                "nothing can be sent to webhooks"
-            );
+            tracing::error!(cause = format!("{error:#}"), "cannot deliver to webhooks");
             return;
         }
     };
@@ -57,13 +56,13 @@ pub(crate) async fn run(app: Arc<App>) {
                     }
                 }
             }
-            Err(error) => tracing::warn!(cause = chain(&error), "webhooks cannot be read"),
+            Err(error) => tracing::warn!(cause = chain(&error), "cannot read webhooks"),
         }
         let _ = tokio::time::timeout(LOOK, app.hooks.notified()).await;
     }
 }
 
-/// Serves one webhook until it is removed.
+/// Serves one webhook until it is deleted.
 async fn serve(app: Arc<App>, id: String, client: Client) -> String {
     let mut pulse = app.pulse();
     loop {
@@ -74,16 +73,20 @@ async fn serve(app: Arc<App>, id: String, client: Client) -> String {
                 Ok(false) => {}
                 Err(failure) => {
                     let cause = failure.summary();
-                    tracing::warn!(webhook = id, cause, "deliveries wait");
+                    tracing::warn!(webhook = id, cause, "cannot deliver to a webhook now");
                 }
             },
-            Err(error) => tracing::warn!(webhook = id, cause = chain(&error), "deliveries wait"),
+            Err(error) => tracing::warn!(
+                webhook = id,
+                cause = chain(&error),
+                "cannot deliver to a webhook now"
+            ),
         }
         let _ = tokio::time::timeout(LOOK, pulse.changed()).await;
     }
 }
 
-/// Sends what is due; says whether anything was.
+/// Sends the deliveries that are due. Returns whether there were any.
 async fn round(app: &App, webhook: &Webhook, client: &Client) -> Result<bool> {
     let mut pending = app.catalog.pending_deliveries(&webhook.id, WINDOW).await?;
     while pending.len() < WINDOW as usize / 2 {
@@ -124,7 +127,7 @@ async fn round(app: &App, webhook: &Webhook, client: &Client) -> Result<bool> {
     Ok(true)
 }
 
-/// What is pending for each sandbox and project, in order.
+/// Groups the pending deliveries by sandbox and project, in order.
 fn rows(pending: Vec<Delivery>) -> Vec<Vec<Delivery>> {
     let mut places = HashMap::new();
     let mut rows: Vec<Vec<Delivery>> = Vec::new();
@@ -141,7 +144,7 @@ fn rows(pending: Vec<Delivery>) -> Vec<Vec<Delivery>> {
     rows
 }
 
-/// Sends one after the other, up to the first that has to be sent again.
+/// Sends deliveries one after the other, up to the first that needs a retry.
 async fn send_row(
     app: &App,
     webhook: &Webhook,
@@ -191,7 +194,7 @@ async fn send_row(
     attempts
 }
 
-/// How long to wait after the first, second, … attempt that failed.
+/// Returns the pause after the first, second, … failed attempt.
 fn pause(attempts: u32) -> Duration {
     let seconds = 5_u64.saturating_pow(attempts.saturating_sub(1));
     Duration::from_secs(seconds.min(600))
@@ -211,7 +214,7 @@ async fn send(
         .header("x-webhook-event", &event.event)
         .header("x-webhook-id", event.id.to_string())
         .header("x-webhook-timestamp", clock::millis().to_string());
-    // Without its signature the receiver could not tell it from another's.
+    // Never sent unsigned: the receiver could not verify the sender.
     let secret = app.secret_of(webhook);
     if let Some(secret) = secret.map_err(|failure| (None, failure.message))? {
         request = request.header("x-webhook-signature", signature(&secret, &body));
@@ -220,14 +223,17 @@ async fn send(
         Ok(answer) if answer.status().is_success() => Ok(answer.status().as_u16()),
         Ok(answer) => {
             let status = answer.status();
-            Err((Some(status.as_u16()), format!("it answered with {status}")))
+            Err((
+                Some(status.as_u16()),
+                format!("the receiver responded with {status}"),
+            ))
         }
-        // Without the address, which may hold what only its owner should know.
+        // Without the URL, which may contain a secret of its owner.
         Err(error) => Err((None, chain(&error.without_url()))),
     }
 }
 
-/// `sha256=` and the HMAC of the body, as hexadecimal digits.
+/// Returns `sha256=` and the HMAC of the body in hexadecimal.
 fn signature(secret: &str, body: &[u8]) -> String {
     let mut mac = match Hmac::<Sha256>::new_from_slice(secret.as_bytes()) {
         Ok(mac) => mac,
@@ -243,9 +249,9 @@ fn signature(secret: &str, body: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    /// As RFC 4231 has it.
+    /// The example of RFC 4231.
     #[test]
-    fn bodies_are_signed_as_everybody_does() {
+    fn signs_bodies_as_rfc_4231_does() {
         let signed = signature("Jefe", b"what do ya want for nothing?");
         let expected = "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843";
         assert_eq!(signed, format!("sha256={expected}"));

@@ -1,16 +1,16 @@
 //! File descriptors. A store that runs out of them while it writes its tables
-//! has to be opened again, so connections get only a part of those that the
-//! system allows.
+//! has to be reopened, so client connections get only a part of the descriptors
+//! that the system allows.
 
 use anyhow::ensure;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// A server needs so many.
+/// Minimum descriptors of a server.
 const LEAST: u64 = 256;
-/// No more are asked for than can be of use.
+/// Maximum descriptors requested from the system.
 const MOST: u64 = 1 << 20;
 
-/// Allows this process as many descriptors as it may have. Returns how many.
+/// Raises the limit of descriptors as far as allowed. Returns the limit.
 pub(crate) fn raise() -> anyhow::Result<u64> {
     let limit = getrlimit(Resource::Nofile);
     let hard = limit.maximum.unwrap_or(MOST).min(MOST);
@@ -19,7 +19,7 @@ pub(crate) fn raise() -> anyhow::Result<u64> {
         current: Some(hard),
         ..limit
     };
-    // Otherwise it goes on with those that it has.
+    // If the limit cannot be raised, the current one applies.
     let count = match current < hard && setrlimit(Resource::Nofile, raised).is_ok() {
         true => hard,
         false => current,
@@ -31,12 +31,12 @@ pub(crate) fn raise() -> anyhow::Result<u64> {
     Ok(count)
 }
 
-/// Returns how many of `count` descriptors the tables of the store may take.
+/// Returns the share of `count` descriptors for the tables of the store.
 pub(crate) fn for_store(count: u64, wanted: u16) -> u16 {
     wanted.min(u16::try_from(count / 4).unwrap_or(u16::MAX))
 }
 
-/// Returns how many of `count` descriptors connections of clients may take.
+/// Returns the share of `count` descriptors for client connections.
 pub(crate) fn for_connections(count: u64, wanted: u32) -> u32 {
     wanted.min(u32::try_from(count / 4).unwrap_or(u32::MAX))
 }

@@ -1,25 +1,25 @@
-//! How a use case fails: a code of the table, and words for whoever asked. The
-//! one place where errors of the libraries are turned into codes.
+//! Failures of use cases: an error code and a message for the caller. The only
+//! module that maps errors of the libraries to codes.
 
 use elevo_agent_link::LinkError;
 use elevo_core::ErrorCode;
 use elevo_engine::StoreError;
 use serde_json::{Value, json};
 
-/// Why something was not done.
+/// The failure of a use case.
 #[derive(Debug)]
 pub struct Failure {
-    /// The code.
+    /// Code of the failure.
     pub code: ErrorCode,
-    /// What happened, in a sentence.
+    /// The failure and its cause, in one sentence.
     pub message: String,
-    /// What it was about.
+    /// Machine-readable details, such as the id that was not found.
     pub details: Value,
-    /// What to do, if the table does not know better.
+    /// How to resolve the failure, if it differs from the code's default.
     pub remediation: Option<Box<str>>,
-    /// Seconds after which a retry is welcome.
+    /// Seconds to wait before a retry.
     pub retry_after: Option<u32>,
-    /// What was below it, for the log only.
+    /// The underlying error, for the log only.
     pub cause: Option<Box<str>>,
 }
 
@@ -37,7 +37,7 @@ impl Failure {
         }
     }
 
-    /// What it was about.
+    /// Adds a detail.
     pub(crate) fn about(mut self, name: &str, value: impl Into<Value>) -> Self {
         if let Value::Object(details) = &mut self.details {
             details.insert(name.into(), value.into());
@@ -55,7 +55,7 @@ impl Failure {
         self
     }
 
-    /// Keeps an error for the log.
+    /// Records the underlying error, for the log.
     pub(crate) fn caused_by(mut self, error: &dyn std::error::Error) -> Self {
         self.cause = Some(chain(error).into());
         self
@@ -66,7 +66,7 @@ impl Failure {
     }
 
     pub(crate) fn internal(error: &dyn std::error::Error) -> Self {
-        Self::new(ErrorCode::InternalError, "the server failed to do this").caused_by(error)
+        Self::new(ErrorCode::InternalError, "an internal error occurred").caused_by(error)
     }
 
     pub(crate) fn no_sandbox(id: &str) -> Self {
@@ -79,7 +79,7 @@ impl Failure {
         Self::new(ErrorCode::InsufficientStorage, message).retry_after(10)
     }
 
-    /// The same once more, for another who asked.
+    /// Returns a copy, for another caller.
     pub(crate) fn again(&self) -> Self {
         Self {
             code: self.code,
@@ -91,7 +91,7 @@ impl Failure {
         }
     }
 
-    /// In a few words, for a row or a log.
+    /// Returns the message with its cause, for a row or the log.
     pub(crate) fn summary(&self) -> String {
         match &self.cause {
             Some(cause) => format!("{}: {cause}", self.message),
@@ -108,12 +108,12 @@ impl std::fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// What a client sent, at a length that fits into a message.
+/// Shortens text from a client so that it fits into a message.
 pub(crate) fn short(text: &str) -> String {
     text.chars().take(100).collect()
 }
 
-/// An error and what is below it.
+/// Formats an error with its sources.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut below = error.source();
@@ -151,13 +151,13 @@ impl From<elevo_catalog::Error> for Failure {
             } => ErrorCode::QuotaExceeded,
             Error::LimitReached { .. } => {
                 let failure = Self::new(ErrorCode::ResourceRefused, error.to_string());
-                return failure.remediation("Remove those that are no longer needed.");
+                return failure.remediation("Delete some that are no longer needed.");
             }
             Error::InUse { sandbox, .. } => {
                 let failure = Self::new(ErrorCode::WorkspaceBusy, error.to_string());
                 return failure
                     .about("sandboxId", sandbox.as_str())
-                    .remediation("Delete the sandboxes that work on it first.");
+                    .remediation("Delete the sandboxes that use it first.");
             }
             Error::Refused(_) => ErrorCode::InvalidRequest,
             Error::Full => return Self::full(error.to_string()),
@@ -183,7 +183,7 @@ impl From<elevo_sandbox::Error> for Failure {
         match &error {
             Error::Unreachable { .. } => Self::new(
                 ErrorCode::RuntimeUnavailable,
-                "the container engine does not answer, so sandboxes cannot be used",
+                "the container engine does not respond, so sandboxes cannot be used",
             )
             .caused_by(&error)
             .retry_after(5),
@@ -195,7 +195,7 @@ impl From<elevo_sandbox::Error> for Failure {
                 let message = format!("image `{image}` cannot run a sandbox");
                 Self::new(ErrorCode::SandboxStartFailed, message).caused_by(&error)
             }
-            // The engine's own words name paths and addresses of the host.
+            // The engine's own message names paths and addresses of the host.
             _ => Self::new(ErrorCode::SandboxStartFailed, "the container engine failed")
                 .caused_by(&error),
         }
@@ -209,7 +209,7 @@ impl From<elevo_workspace::Error> for Failure {
             Error::Busy(_) => Self::new(ErrorCode::WorkspaceBusy, error.to_string()).retry_after(1),
             Error::ReadOnly(_) => Self::new(ErrorCode::WorkspaceReadOnly, error.to_string()),
             Error::Engine(elevo_engine::Error::InTheWay { .. }) => {
-                let message = format!("the workspace was written to meanwhile: {}", chain(&error));
+                let message = format!("the workspace was changed concurrently: {}", chain(&error));
                 Self::new(ErrorCode::WorkspaceBusy, message).retry_after(1)
             }
             Error::Engine(elevo_engine::Error::Store(StoreError::Full)) => {
@@ -232,7 +232,7 @@ impl From<elevo_engine::Error> for Failure {
         }
         if let elevo_engine::Error::TooMuchText = error {
             return Self::new(ErrorCode::PayloadTooLarge, error.to_string())
-                .remediation("Compare states with fewer changes, or take an archive instead.");
+                .remediation("Compare states with fewer changes, or download an archive instead.");
         }
         Self::new(ErrorCode::StorageFailed, "the store cannot be used")
             .caused_by(&error)
@@ -248,7 +248,7 @@ impl From<elevo_merge::Error> for Failure {
                 Self::new(ErrorCode::TooManyChanges, error.to_string()).about("limit", limit)
             }
             Error::Engine(error) => error.into(),
-            error => Self::new(ErrorCode::StorageFailed, "the merge could not be done")
+            error => Self::new(ErrorCode::StorageFailed, "the merge failed")
                 .caused_by(&error)
                 .retry_after(5),
         }

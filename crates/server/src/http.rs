@@ -1,4 +1,4 @@
-//! The REST API: every route, and how requests and answers look.
+//! The REST API: all routes, and the form of requests and responses.
 
 mod admin;
 mod answer;
@@ -47,14 +47,14 @@ use answer::ApiError;
 pub(crate) use answer::body_of;
 pub(crate) use limits::RateLimits;
 
-/// What every handler is given.
+/// State of every handler.
 #[derive(Clone, Debug)]
 pub(crate) struct Shared {
     pub(crate) app: Arc<App>,
     pub(crate) rates: Arc<RateLimits>,
 }
 
-/// The size of a request that is no archive.
+/// Maximum size of a request body, except for archives and patches.
 const BODY: usize = 2 << 20;
 
 #[derive(OpenApi)]
@@ -67,22 +67,22 @@ const BODY: usize = 2 << 20;
     security(("bearer" = []), ("key" = [])),
     tags(
         (name = "sandboxes", description = "Containers with a workspace at /workspace"),
-        (name = "files", description = "Snapshots, forks, differences and archives of workspaces"),
+        (name = "files", description = "Snapshots, forks, diffs and archives of workspaces"),
         (name = "process", description = "Commands"),
         (name = "pty", description = "Terminals"),
         (name = "projects", description = "Shared, versioned trees of files"),
-        (name = "workspaces", description = "One agent's own view of a project"),
+        (name = "workspaces", description = "Writable copies of projects, one for each agent"),
         (name = "reviews", description = "Changes that wait for a decision"),
-        (name = "templates", description = "Images that sandboxes start from"),
+        (name = "templates", description = "Images that sandboxes are created from"),
         (name = "keys", description = "Keys and agents of a tenant"),
-        (name = "events", description = "What happens to sandboxes and projects"),
+        (name = "events", description = "Events of sandboxes and projects, and webhooks"),
         (name = "system", description = "The server itself")
     )
 )]
 struct Description;
 
-/// The length of the largest body of a route, or `None` if the body is an archive,
-/// which is not read into memory.
+/// Returns the maximum size of a route's body, or `None` if the body is an
+/// archive, which is not read into memory.
 fn body_limit(path: &str) -> Option<usize> {
     match path {
         "/api/v1/snapshots"
@@ -93,7 +93,7 @@ fn body_limit(path: &str) -> Option<usize> {
     }
 }
 
-/// Every route with its description.
+/// All routes with their OpenAPI descriptions.
 fn routes() -> OpenApiRouter<Shared> {
     OpenApiRouter::with_openapi(Description::openapi())
         .routes(routes!(sandboxes::create, sandboxes::list))
@@ -161,7 +161,7 @@ fn routes() -> OpenApiRouter<Shared> {
         .routes(routes!(system::ready))
 }
 
-/// The description of the API, as it is checked in.
+/// Returns the OpenAPI description of the API, as it is checked in.
 pub fn openapi_json() -> String {
     let mut api = routes().into_openapi();
     idempotent::describe(&mut api);
@@ -175,7 +175,7 @@ pub fn openapi_json() -> String {
     text
 }
 
-/// The API as a service.
+/// Creates the service of the API.
 pub(crate) fn router(shared: Shared) -> Router {
     let (router, _) = routes().split_for_parts();
     router
@@ -185,11 +185,11 @@ pub(crate) fn router(shared: Shared) -> Router {
         .layer(from_fn_with_state(shared.clone(), enter::enter))
         .layer(DefaultBodyLimit::max(BODY))
         .method_not_allowed_fallback(async || {
-            let message = "this path has no such method";
+            let message = "this path does not support the method";
             ApiError::from(Failure::new(ErrorCode::MethodNotAllowed, message))
         })
         .fallback(async || {
-            let message = "there is nothing at this path";
+            let message = "the API has no such path";
             ApiError::from(Failure::new(ErrorCode::NotFound, message))
         })
         .layer(from_fn_with_state(
@@ -201,7 +201,8 @@ pub(crate) fn router(shared: Shared) -> Router {
         .with_state(shared)
 }
 
-/// Health, readiness and metrics, on a port of their own.
+/// Creates the service of health, readiness and metrics, which has its own
+/// port.
 pub(crate) fn internal_router(shared: Shared) -> Router {
     Router::new()
         .route("/health", axum::routing::get(system::health))

@@ -1,8 +1,8 @@
-//! Which catalog, store and workspaces belong together.
+//! Checks that a catalog, a store and workspaces belong together.
 //!
-//! A server deletes workspaces and objects that its catalog does not name. With
-//! the wrong catalog that would be all of them, so a start is refused unless
-//! the three parts of an installation agree:
+//! A server deletes workspaces and objects that its catalog does not refer to.
+//! With the wrong catalog that would be all of them, so a start is refused
+//! unless the three parts of an installation agree:
 //!
 //! ```text
 //! part              where                         says
@@ -29,9 +29,9 @@
 //!
 //! At every moment the catalog's generation is that of the store or one more.
 //! Until step 6 of the first start, the store has no `SERVER`; then the parts
-//! are accepted if every root that the catalog names is in the store, which is
-//! also how data directories from before there were ids are adopted. While
-//! `adopting` is set, a start continues the adoption.
+//! are accepted if every root in the catalog is in the store. Data directories
+//! from before there were ids are adopted in the same way. While `adopting` is
+//! set, a start continues the adoption.
 
 mod found;
 mod refusal;
@@ -63,22 +63,22 @@ pub(crate) use roots::missing;
 const ADOPTED: &str = "adopted";
 /// The file in the workspace root.
 const ROOT_FILE: &str = "INSTALLATION";
-/// How long after an adoption no garbage is collected: time to notice that it
-/// was a mistake.
+/// Time after an adoption in which no garbage is collected, so that a mistake
+/// can be noticed.
 const HOLD: Duration = Duration::from_secs(24 * 3600);
 
-/// The places of an installation.
+/// The paths of an installation.
 #[derive(Debug)]
 pub(crate) struct Installation {
     catalog: PathBuf,
     store: PathBuf,
     root: PathBuf,
     adopt: bool,
-    /// How full the disk may be for the store to take more.
+    /// How full the disk may be before the store rejects writes, in percent.
     full_percent: u8,
-    /// Held while the generation grows.
+    /// Held while the generation is incremented.
     growing: Mutex<()>,
-    /// The number of writes before a test ends a start, as a kill would.
+    /// Number of writes after which a test kills a start.
     #[cfg(test)]
     writes_left: std::sync::atomic::AtomicU32,
 }
@@ -120,7 +120,7 @@ impl Installation {
         }
     }
 
-    /// Keeps other processes from writing to the store meanwhile.
+    /// Keeps other processes from writing to the store until dropped.
     async fn keep_still(&self) -> anyhow::Result<elevo_store_local::Still> {
         let store = self.store.clone();
         let wait = Options::default().wait;
@@ -128,7 +128,7 @@ impl Installation {
         Ok(tokio::task::spawn_blocking(keeping).await??)
     }
 
-    /// Opens the store, which is created if there is none.
+    /// Opens the store, and creates it if there is none.
     pub(crate) async fn open_store(&self) -> anyhow::Result<Arc<LocalStore>> {
         let path = self.store.clone();
         let options = Options {
@@ -154,8 +154,8 @@ impl Installation {
         Ok(Arc::new(opening.await??))
     }
 
-    /// Marks the parts as belonging together, once they are open, and lets the
-    /// generation grow. Returns whether they were adopted.
+    /// Marks the open parts as belonging together, and increments the
+    /// generation. Returns whether they were adopted.
     pub(crate) async fn stamp(&self, catalog: &dyn Catalog) -> anyhow::Result<bool> {
         let found = Found::look(self).await?;
         let is_adopted = match found.verdict(self) {
@@ -178,9 +178,10 @@ impl Installation {
         let stamp = found.store.stamp.as_ref();
         let known = stamp.map(|stamp| stamp.generation).filter(|_| is_adopted);
         match self.grow_beyond(catalog, known).await {
-            // The parts agree as they are. A full disk must not stop a start.
+            // The parts agree as they are, and a full disk must not prevent a
+            // start.
             Err(error) if !is_adopted && stamp.is_some() => {
-                tracing::warn!(cause = %format!("{error:#}"), "the generation did not grow");
+                tracing::warn!(cause = %format!("{error:#}"), "cannot increment the generation");
             }
             grown => grown?,
         }
@@ -192,12 +193,12 @@ impl Installation {
         Ok(is_adopted)
     }
 
-    /// Lets the generation grow.
+    /// Increments the generation.
     pub(crate) async fn grow(&self, catalog: &dyn Catalog) -> anyhow::Result<()> {
         self.grow_beyond(catalog, None).await
     }
 
-    /// Lets the generation grow, beyond `least` if that is given.
+    /// Increments the generation, beyond `least` if it is given.
     async fn grow_beyond(&self, catalog: &dyn Catalog, least: Option<u64>) -> anyhow::Result<()> {
         let _growing = self.growing.lock().await;
         let id = catalog.setting(INSTALLATION).await?;
@@ -205,7 +206,7 @@ impl Installation {
         let text = catalog.setting(GENERATION).await?;
         let now: u64 = text.map_or(Ok(0), |text| text.parse())?;
         let stamp = server_stamp(&self.store)?;
-        // A kill after the catalog's generation grew left the store behind.
+        // A kill after the increment in the catalog left the store behind.
         let is_behind = |stamp: &ServerStamp| stamp.generation < now && least.is_none();
         if stamp.as_ref().is_some_and(is_behind) {
             self.stamp_store(&id, now)?;
@@ -235,7 +236,7 @@ impl Installation {
         write_root_stamp(&self.root, id).context("cannot mark the workspaces")
     }
 
-    /// Lets a test end a start between any two writes.
+    /// Lets a test kill a start between any two writes.
     #[allow(clippy::unused_self, reason = "only tests do something here")]
     fn before_write(&self) {
         #[cfg(test)]
@@ -248,7 +249,7 @@ impl Installation {
     }
 }
 
-/// Marks workspaces as those of an installation, in one step.
+/// Marks the workspace root with the id of an installation, atomically.
 pub(crate) fn write_root_stamp(root: &Path, id: &str) -> io::Result<()> {
     fs::create_dir_all(root)?;
     let unfinished = root.join(format!("{ROOT_FILE}.new"));
@@ -259,8 +260,8 @@ pub(crate) fn write_root_stamp(root: &Path, id: &str) -> io::Result<()> {
     File::open(root)?.sync_all()
 }
 
-/// Returns until when no garbage may be collected because parts of the
-/// installation were adopted, if that is still to come.
+/// Returns the time before which no garbage may be collected because of an
+/// adoption, if it is in the future.
 pub(crate) async fn held_until(
     catalog: &dyn Catalog,
     now: Timestamp,

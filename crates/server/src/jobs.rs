@@ -1,4 +1,4 @@
-//! What the server does by itself.
+//! Background jobs of the server.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use crate::app::{App, GarbageSchedule, Looks, Phase};
 use crate::failure::{Failure, Result};
 
-/// Runs until the server is about to end.
+/// Runs until the server stops.
 pub(crate) async fn run(app: Arc<App>) {
     let mut jobs = JoinSet::new();
     let (one, two, three) = (app.clone(), app.clone(), app.clone());
@@ -52,13 +52,16 @@ async fn every<F: Future<Output = Result<()>>>(period: Duration, work: impl Fn()
     loop {
         ticks.tick().await;
         if let Err(failure) = work().await {
-            tracing::warn!(cause = failure.summary(), "a job failed and is tried again");
+            tracing::warn!(
+                cause = failure.summary(),
+                "a job failed and will be retried"
+            );
         }
     }
 }
 
 async fn expire(app: &Arc<App>) -> Result<()> {
-    // Each tenant's task goes on by itself.
+    // Each tenant's task continues in the background.
     app.begin_expiry().await?;
     app.close_unwatched().await;
     Ok(())
@@ -78,21 +81,21 @@ async fn tidy(app: &Arc<App>) -> Result<()> {
         let cause = format!("{error:#}");
         tracing::warn!(cause, "an older copy of the catalog may not be recognised");
     }
-    // One job that fails must not keep the others from their turn.
+    // A job that fails must not keep the others from running.
     if let Err(failure) = forget_requests(app).await {
-        tracing::warn!(cause = failure.summary(), "old requests stay");
+        tracing::warn!(cause = failure.summary(), "cannot delete old requests");
     }
     if let Err(failure) = app.forget_events().await {
-        tracing::warn!(cause = failure.summary(), "old events stay");
+        tracing::warn!(cause = failure.summary(), "cannot delete old events");
     }
     if let Err(failure) = remove_old_records(app).await {
         let cause = failure.summary();
-        tracing::warn!(cause, "old records of the audit log stay");
+        tracing::warn!(cause, "cannot delete old records of the audit log");
     }
-    // To be held against the files later.
+    // Logged to compare it with the files later.
     tracing::info!(head = %app.audit.head(), "audit log");
     if let Err(failure) = app.expire_reviews().await {
-        tracing::warn!(cause = failure.summary(), "old reviews stay open");
+        tracing::warn!(cause = failure.summary(), "cannot close expired reviews");
     }
     app.clear_away().await;
     app.store_parked().await;
@@ -112,7 +115,7 @@ async fn remove_old_records(app: &Arc<App>) -> Result<()> {
     removed.map_err(|error| Failure::internal(&error))
 }
 
-/// What nobody needs goes.
+/// Collects garbage when it is due.
 async fn collect(app: &Arc<App>) {
     let mut schedule = GarbageSchedule::default();
     loop {
@@ -123,7 +126,7 @@ async fn collect(app: &Arc<App>) {
     }
 }
 
-/// Tenants that are being erased go.
+/// Erases the tenants that are marked for erasure.
 async fn erase(app: &Arc<App>) {
     loop {
         if let Err(failure) = app.erase_tenants().await {
@@ -134,12 +137,15 @@ async fn erase(app: &Arc<App>) {
     }
 }
 
-/// Sandboxes that end soon.
+/// Adds events for sandboxes that expire soon.
 async fn tell_expiring(app: &Arc<App>) {
     let mut told = HashSet::new();
     loop {
         if let Err(failure) = app.tell_expiring(&mut told).await {
-            tracing::warn!(cause = failure.summary(), "not told what expires");
+            tracing::warn!(
+                cause = failure.summary(),
+                "cannot add events for sandboxes that expire soon"
+            );
         }
         tokio::time::sleep(Duration::from_secs(5)).await;
     }
@@ -152,7 +158,8 @@ async fn tell_of_agent(app: &Arc<App>, sandbox: &str, kind: EventKind) {
     }
 }
 
-/// Agents that go may have gone with their container.
+/// Checks a sandbox when its agent connects or disconnects, since the container
+/// may have died.
 async fn watch_agents(app: &Arc<App>) {
     let mut events = app.links.events();
     loop {
@@ -168,7 +175,7 @@ async fn watch_agents(app: &Arc<App>) {
                 tokio::spawn(async move { look_after_one(&app, &sandbox).await });
                 continue;
             }
-            // Those that were missed are found by the regular look.
+            // The regular check finds sandboxes whose events were missed.
             Err(RecvError::Lagged(_)) => continue,
             Err(RecvError::Closed) => return,
         };
@@ -178,7 +185,7 @@ async fn watch_agents(app: &Arc<App>) {
             look_after_one(&app, &gone).await;
             tokio::select! {
                 () = tokio::time::sleep(app.config.limits.agent_timeout) => {}
-                // A task keeps the store open.
+                // A running task would keep the store open.
                 () = app.entered(Phase::Draining) => return,
             }
             look_after_one(&app, &gone).await;
@@ -189,36 +196,40 @@ async fn watch_agents(app: &Arc<App>) {
 async fn look_after_one(app: &Arc<App>, sandbox: &str) {
     if let Err(failure) = app.look_after(sandbox).await {
         let cause = failure.summary();
-        tracing::warn!(sandbox, cause, "not looked after");
+        tracing::warn!(
+            sandbox,
+            cause,
+            "cannot check the container and agent of a sandbox"
+        );
     }
 }
 
-/// Workspaces that keep up with their project every few seconds.
+/// Syncs workspaces that follow their project every few seconds.
 async fn synchronise(app: &Arc<App>) {
     let mut looks = Looks::default();
     loop {
         tokio::time::sleep(Duration::from_secs(1)).await;
         if let Err(failure) = app.synchronise(&mut looks).await {
-            tracing::warn!(cause = failure.summary(), "a job failed and is tried again");
+            tracing::warn!(
+                cause = failure.summary(),
+                "a job failed and will be retried"
+            );
         }
     }
 }
 
-/// Workspaces that keep up with their project at once.
+/// Refreshes workspaces that follow their project immediately.
 async fn follow_heads(app: &Arc<App>) {
     let mut heads = app.moving_heads();
     loop {
         let moved = match heads.recv().await {
             Ok(moved) => moved,
-            // Those that were missed are found by the regular look.
+            // The regular sync finds heads whose notifications were missed.
             Err(RecvError::Lagged(_)) => continue,
             Err(RecvError::Closed) => return,
         };
         if let Err(failure) = app.head_has_moved(&moved).await {
-            tracing::warn!(
-                cause = failure.summary(),
-                "workspaces not brought up to date"
-            );
+            tracing::warn!(cause = failure.summary(), "cannot refresh workspaces");
         }
     }
 }

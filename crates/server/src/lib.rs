@@ -5,10 +5,10 @@
 //! ```
 //!
 //! May depend on every library below. A handler in `http` reads a request,
-//! asks `app` and writes the answer; it touches no database, no container and
-//! no file. `app` knows nothing of HTTP. Nothing is kept only in memory that a
-//! restart would miss: rows are in the catalog, files in workspaces, running
-//! commands with the agents. The clock and random numbers enter in `clock`.
+//! calls `app` and writes the response; it touches no database, no container
+//! and no file. `app` does not know about HTTP. Nothing that a restart needs is
+//! only in memory: rows are in the catalog, files in workspaces, running
+//! commands with the agents. The clock and random numbers are read in `clock`.
 
 mod admin;
 mod app;

@@ -1,5 +1,5 @@
-//! Connections of clients: a bounded number, each with bounded patience, with TLS
-//! where it is set. Speaks HTTP/1.1 only.
+//! Connections of clients: limited in number and in time, with TLS if it is
+//! configured. Supports HTTP/1.1 only.
 
 mod connection;
 mod paced;
@@ -43,22 +43,23 @@ use places::{Places, Work};
 use stream::Stream;
 pub(crate) use tls::Certificate;
 
-/// How long a client has for a handshake.
+/// Maximum time of a handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// How long a connection waits while its address has too many without a key.
+/// Maximum time that a connection waits while its address has too many without
+/// a key.
 const TURN: Duration = Duration::from_secs(30);
-/// The longest headers of a request.
+/// Maximum size of a request's headers.
 const HEADERS: usize = 64 << 10;
-/// Connections beyond the limit that are refused with an answer at the same
-/// time; more are closed.
+/// Maximum connections beyond the limit that are rejected with a response at
+/// the same time; more are closed.
 const REFUSED: usize = 64;
-/// How long one of them has.
+/// Maximum time of such a rejection.
 const REFUSING: Duration = Duration::from_secs(5);
 
 /// The client of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
-    /// The address of the client, which a trusted proxy names.
+    /// The address of the client, which a trusted proxy may name.
     pub(crate) address: IpAddr,
     pub(crate) place: Arc<Place>,
 }
@@ -67,10 +68,10 @@ pub(crate) struct Peer {
 pub(crate) struct Door {
     pub(crate) listener: TcpListener,
     pub(crate) tls: Option<Arc<Certificate>>,
-    /// Connections at a time.
+    /// Maximum number of connections.
     pub(crate) most: u32,
     pub(crate) router: Router,
-    /// Proxies whose `X-Forwarded-For` is believed.
+    /// Proxies whose `X-Forwarded-For` is trusted.
     pub(crate) trusted: Arc<[IpNet]>,
 }
 
@@ -88,11 +89,11 @@ impl Door {
                 () = stop.cancelled() => break,
             };
             let Ok((stream, address)) = accepted else {
-                // Out of file descriptors, most likely.
+                // Most likely the file descriptors are used up.
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 continue;
             };
-            // Small answers leave at once.
+            // Small responses are sent immediately.
             let _ = stream.set_nodelay(true);
             keep_alive(&stream);
             let address = address.ip().to_canonical();
@@ -110,7 +111,8 @@ impl Door {
                     connections.spawn(guest.attend(stream, tls, stop.clone()));
                 }
                 None => {
-                    // Beyond the limit of refusals, connections are closed at once.
+                    // Beyond the limit of rejections, connections are closed
+                    // immediately.
                     if let Ok(permit) = refusals.clone().try_acquire_owned() {
                         connections.spawn(async move {
                             let _ = tokio::time::timeout(REFUSING, refuse(stream, tls)).await;
@@ -125,7 +127,7 @@ impl Door {
     }
 }
 
-/// A connection that has a place.
+/// A connection with a place.
 struct Guest {
     address: IpAddr,
     place: Arc<Place>,
@@ -157,15 +159,15 @@ impl Guest {
         };
         let connection = Connection::new(stream, self.place.clone());
         let guest = Arc::new(self);
-        // The request is at work from here on, before its answer is first polled.
+        // The request counts as running before its response is first polled.
         let service = service_fn(move |request| guest.clone().answer(request, guest.place.work()));
         let mut builder = http1::Builder::new();
-        // Connection looks after the time of headers.
+        // `Connection` limits the time for headers.
         builder.header_read_timeout(None).max_header_size(HEADERS);
         let serving = builder.serve_connection(TokioIo::new(connection), service);
         let mut serving = std::pin::pin!(serving.with_upgrades());
         tokio::select! {
-            // A client that breaks off is nothing to report.
+            // A client that disconnects is not an error.
             _ = serving.as_mut() => return,
             () = stop.cancelled() => serving.as_mut().graceful_shutdown(),
         }
@@ -200,7 +202,7 @@ impl Guest {
     }
 }
 
-/// The body of an answer: the request is at work until it ends.
+/// The body of a response: the request is running until it ends.
 struct Answer {
     body: Body,
     _work: Work,
@@ -259,7 +261,7 @@ async fn shaken(stream: TcpStream, tls: Option<TlsAcceptor>) -> Option<Stream> {
     }
 }
 
-/// Has the kernel find clients that are gone.
+/// Lets the kernel detect clients that are gone.
 fn keep_alive(stream: &TcpStream) {
     use rustix::net::sockopt;
     let set = || -> rustix::io::Result<()> {
@@ -268,11 +270,11 @@ fn keep_alive(stream: &TcpStream) {
         sockopt::set_tcp_keepintvl(stream, Duration::from_secs(15))?;
         sockopt::set_tcp_keepcnt(stream, 4)
     };
-    // Without it the connection only lasts longer.
+    // Without keepalive the connection only lasts longer.
     let _ = set();
 }
 
-/// The answer to a client when there are too many.
+/// Returns the response to a client beyond the limit.
 fn refusal() -> Vec<u8> {
     let message = "the server has too many connections";
     let failure = Failure::new(ErrorCode::Overloaded, message);
@@ -286,14 +288,14 @@ fn refusal() -> Vec<u8> {
     .into_bytes()
 }
 
-/// Refuses a connection. Reads from it as well: a connection that is closed with
-/// unread bytes loses its last answer.
+/// Rejects a connection. Reads from it as well: if unread bytes are left,
+/// closing the connection loses the response.
 async fn refuse(stream: TcpStream, tls: Option<TlsAcceptor>) -> io::Result<()> {
     let Some(mut stream) = shaken(stream, tls).await else {
         return Ok(());
     };
     let mut rest = [0; 4096];
-    // No client expects an answer before its request.
+    // No client expects a response before its request.
     let _ = stream.read(&mut rest).await?;
     stream.write_all(&refusal()).await?;
     stream.shutdown().await?;
@@ -318,7 +320,7 @@ mod tests {
         assert_eq!(of("192.0.2.1", &["198.51.100.1"]), "192.0.2.1");
         assert_eq!(of("10.0.0.1", &[]), "10.0.0.1");
         assert_eq!(of("10.0.0.1", &["198.51.100.1"]), "198.51.100.1");
-        // The client wrote the first one itself.
+        // The client forged the first address.
         let two = ["203.0.113.9, 198.51.100.1"];
         assert_eq!(of("::1", &two), "198.51.100.1");
         let chain = ["203.0.113.9", "198.51.100.1, 10.0.0.2"];

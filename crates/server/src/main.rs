@@ -1,5 +1,5 @@
-//! `workspace-server`: the service as a process of its own. Here the
-//! environment, the terminal and signals enter.
+//! `workspace-server`: the service as a separate process. Reads the environment
+//! and handles the terminal and signals.
 
 #![allow(clippy::disallowed_methods, reason = "settings and signals enter here")]
 
@@ -18,7 +18,7 @@ use tracing_subscriber::{EnvFilter, Layer};
 #[derive(Debug, Parser)]
 #[command(name = "workspace-server", version, after_help = help())]
 struct Arguments {
-    /// Settings, a TOML file; the environment wins over it
+    /// Settings, a TOML file; the environment overrides it
     #[arg(long, value_name = "FILE", env = "ELEVO_CONFIG")]
     config: Option<PathBuf>,
 
@@ -30,7 +30,7 @@ struct Arguments {
     #[arg(long)]
     check: bool,
 
-    /// Print the description of the API and end
+    /// Print the description of the API and exit
     #[arg(long)]
     openapi: bool,
 }
@@ -49,7 +49,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             use std::io::Write;
-            // Nobody is left to tell if this fails.
+            // If this fails, there is nowhere to report it.
             let _ = writeln!(std::io::stderr(), "workspace-server: {error:#}");
             if let Some(refusal) = error.downcast_ref::<Refusal>() {
                 let _ = writeln!(std::io::stderr(), "{}", refusal.advice());
@@ -75,7 +75,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let mut config = Config::read(file.as_deref(), std::env::vars())?;
     config.adopt = arguments.adopt;
     if arguments.check {
-        return Ok(writeln!(std::io::stdout(), "the settings can be used")?);
+        return Ok(writeln!(std::io::stdout(), "the settings are valid")?);
     }
     elevo_server::keep_private();
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -87,16 +87,16 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if let Some(traces) = traces {
         traces.end();
     }
-    // A collection or an import may be at work in a thread. It can be ended at any
-    // moment, as by a kill.
+    // A collection or an import may be running in a thread. It can be killed at
+    // any moment.
     runtime.shutdown_timeout(LAST);
     served
 }
 
-/// How long work in threads has to end with the server.
+/// Time for work in threads to end with the server.
 const LAST: Duration = Duration::from_secs(5);
 
-/// One JSON object a line.
+/// Logs one JSON object per line.
 fn log_to_stderr(filter: &str, traces: Option<&Traces>) -> anyhow::Result<()> {
     let filter = EnvFilter::try_new(filter).context("RUST_LOG cannot be read")?;
     let filter = filter.add_directive(format!("{TRACE_TARGET}=off").parse()?);
@@ -116,7 +116,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let mut server = tokio::select! {
         started = Server::start(config) => started?,
         () = signals.next() => {
-            tracing::info!("ended by a signal before the start was done");
+            tracing::info!("stopped by a signal during the start");
             return Ok(());
         }
     };
@@ -126,10 +126,10 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         error = server.failed() => return Err(error),
         () = signals.next() => {}
     }
-    tracing::info!("ending; sandboxes go on");
+    tracing::info!("stopping; sandboxes keep running");
     tokio::select! {
         () = server.stop() => {}
-        () = signals.next() => tracing::warn!("ended at once by a second signal"),
+        () = signals.next() => tracing::warn!("stopped at once by a second signal"),
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Numbers for Prometheus, by the names of the document.
+//! Metrics for Prometheus, with their documented names.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -14,17 +14,17 @@ const SECONDS: &[f64] = &[
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0,
 ];
 
-/// Counters that are there from the beginning: a rate of what has not happened
-/// yet is none, and not unknown.
+/// Counters registered at startup, so that their rate is 0 rather than absent
+/// before the first event.
 const COUNTERS: &[(&str, &str)] = &[
-    ("sandbox_creation_total", "Sandboxes that were asked for"),
+    ("sandbox_creation_total", "Requested sandboxes"),
     (
         "sandbox_creation_failures_total",
-        "Sandboxes that could not be made",
+        "Sandboxes that could not be created",
     ),
     (
         "audit_failures_total",
-        "Requests that are not in the audit log",
+        "Requests that could not be recorded in the audit log",
     ),
 ];
 
@@ -32,7 +32,7 @@ const LABELLED: &[(&str, &str)] = &[
     ("api_request_total", "Requests by endpoint and status"),
     (
         "sandbox_pool_claims_total",
-        "Sandboxes by whether a warm one was there (result)",
+        "Requested sandboxes by whether a warm one was available (result)",
     ),
     (
         "webhook_deliveries_total",
@@ -48,7 +48,7 @@ const HISTOGRAMS: &[(&str, &str)] = &[
     ),
     (
         "sandbox_fork_duration_seconds",
-        "Forks, however many at a time, until all of them run",
+        "Fork requests, until all forks run",
     ),
     (
         "snapshot_duration_seconds",
@@ -56,7 +56,7 @@ const HISTOGRAMS: &[(&str, &str)] = &[
     ),
     (
         "merge_duration_seconds",
-        "Merges, waiting for their turn included",
+        "Merges, including the wait for their turn",
     ),
     (
         "exec_start_duration_seconds",
@@ -64,7 +64,7 @@ const HISTOGRAMS: &[(&str, &str)] = &[
     ),
     (
         "exec_duration_seconds",
-        "Commands that are waited for, until they end",
+        "Commands in the foreground, until they end",
     ),
 ];
 
@@ -75,25 +75,19 @@ const GAUGES: &[(&str, &str)] = &[
         "workspaces_quarantined",
         "Workspaces in quarantine: the catalog does not know them",
     ),
-    ("sandbox_pool_size", "Warm sandboxes that there should be"),
-    ("sandbox_pool_ready", "Warm sandboxes that there are"),
+    ("sandbox_pool_size", "Configured number of warm sandboxes"),
+    ("sandbox_pool_ready", "Warm sandboxes that are ready"),
     (
         "data_disk_used_ratio",
-        "How full the disk of the data directory is",
+        "Used fraction of the data directory's disk",
     ),
     (
         "store_writable",
-        "1 if the store takes writes; at 0 the server needs a restart",
+        "1 if the store accepts writes; at 0 the server needs a restart",
     ),
-    (
-        "catalog_log_bytes",
-        "Size of the log of changes beside the catalog",
-    ),
+    ("catalog_log_bytes", "Size of the catalog's write-ahead log"),
     ("process_resident_memory_bytes", "Memory of the server"),
-    (
-        "memory_used_ratio",
-        "How much of the machine's memory is used",
-    ),
+    ("memory_used_ratio", "Used fraction of the machine's memory"),
 ];
 
 fn describe() {
@@ -112,7 +106,7 @@ fn describe() {
     }
 }
 
-/// Begins to count; once in a process.
+/// Starts the metrics, once per process.
 pub(crate) fn begin() {
     HANDLE.get_or_init(|| {
         let suffix = Matcher::Suffix("_seconds".into());
@@ -123,7 +117,8 @@ pub(crate) fn begin() {
         };
         let recorder = builder.build_recorder();
         let handle = recorder.handle();
-        // Somebody else may have been first; then nothing is counted here.
+        // Another recorder may be installed already; then nothing is counted
+        // here.
         let _ = metrics::set_global_recorder(recorder);
         describe();
         handle
@@ -185,7 +180,7 @@ pub(crate) fn agents(connected: usize) {
     gauge!("agents_connected").set(connected as f64);
 }
 
-/// What the machine has left. What cannot be read is left out.
+/// Sets the gauges of the machine. Values that cannot be read are left out.
 pub(crate) fn machine(disk: Option<f64>) {
     if let Some(used) = disk {
         gauge!("data_disk_used_ratio").set(used);
@@ -229,7 +224,7 @@ pub(crate) fn sandboxes(counts: &SandboxCounts) {
     }
 }
 
-/// Somebody who wanted a sandbox found a warm one, or did not.
+/// Counts a requested sandbox that found a warm one, or did not.
 pub(crate) fn taken(warm: bool) {
     let result = if warm { "warm" } else { "cold" };
     counter!("sandbox_pool_claims_total", "result" => result).increment(1);
@@ -247,7 +242,7 @@ pub(crate) fn pools(pools: &[PoolStats]) {
     }
 }
 
-/// An event was sent to a webhook, or was not.
+/// Counts an attempt to deliver an event.
 pub(crate) fn delivered(state: DeliveryState) {
     let result = match state {
         DeliveryState::Delivered => "delivered",
@@ -257,7 +252,7 @@ pub(crate) fn delivered(state: DeliveryState) {
     counter!("webhook_deliveries_total", "result" => result).increment(1);
 }
 
-/// A record is not in the audit log.
+/// Counts a record that could not be written to the audit log.
 pub(crate) fn audit_failed() {
     counter!("audit_failures_total").increment(1);
 }

@@ -1,6 +1,6 @@
-//! Where the server itself sends something: what is public, and nothing else
-//! unless it was allowed. Addresses come from tenants, who must not reach through
-//! the server what they cannot reach themselves.
+//! Outgoing requests of the server, to public addresses only unless others are
+//! allowed. Tenants choose the addresses, and must not reach through the server
+//! what they cannot reach themselves.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -9,15 +9,15 @@ use std::time::Duration;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::{Client, Url};
 
-/// Says which cryptography clients use; before the first client is made. Can be
-/// repeated.
+/// Chooses the cryptography of clients. Must be called before the first client
+/// is created, and may be repeated.
 pub fn choose_cryptography() {
-    // An error is that somebody has chosen already.
+    // An error means that a provider was already chosen.
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
-/// A client that follows no redirect, uses no proxy, and connects to nothing that
-/// is not public unless `allow_private`.
+/// Creates a client that follows no redirects, uses no proxy, and connects only
+/// to public addresses unless `allow_private` is set.
 pub(crate) fn client(timeout: Duration, allow_private: bool) -> anyhow::Result<Client> {
     choose_cryptography();
     let client = Client::builder()
@@ -31,8 +31,8 @@ pub(crate) fn client(timeout: Duration, allow_private: bool) -> anyhow::Result<C
     Ok(client.build()?)
 }
 
-/// Whether something may be sent to an address. Names are looked at again when
-/// they are resolved.
+/// Checks an address that something is to be sent to. Names are checked again
+/// when they are resolved.
 pub(crate) fn check_url(text: &str, allow_private: bool) -> Result<Url, String> {
     if text.len() > 2048 {
         return Err("it has more than 2048 bytes".into());
@@ -44,11 +44,11 @@ pub(crate) fn check_url(text: &str, allow_private: bool) -> Result<Url, String> 
     if !url.username().is_empty() || url.password().is_some() {
         return Err("it must not contain a password".into());
     }
-    let host = url.host_str().ok_or("it names no host")?;
+    let host = url.host_str().ok_or("it has no host")?;
     let host = host.trim_start_matches('[').trim_end_matches(']');
     match host.parse::<IpAddr>() {
         Ok(address) if !allow_private && !may_reach(address) => Err(format!(
-            "{address} is no public address, and nothing is sent there unless \
+            "{address} is not a public address, which is allowed only if \
              WEBHOOK_ALLOW_PRIVATE is set"
         )),
         _ => Ok(url),
@@ -76,18 +76,19 @@ impl Resolve for Public {
     }
 }
 
-/// Whether anyone could send something to an address. A public address of this
-/// machine leads to services that only the machine itself may reach.
+/// Whether any machine could reach an address. A public address of this machine
+/// leads to services that only the machine itself may reach.
 fn may_reach(address: IpAddr) -> bool {
     is_public(address) && !is_of_this_machine(address)
 }
 
-/// Only addresses of this machine can be bound.
+/// Whether an address belongs to this machine: only such addresses can be
+/// bound.
 fn is_of_this_machine(address: IpAddr) -> bool {
     std::net::UdpSocket::bind((address, 0)).is_ok()
 }
 
-/// Whether an address is one of the internet at large.
+/// Whether an address is on the public internet.
 fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
@@ -113,8 +114,8 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
     !special
 }
 
-/// Global unicast; but nothing in it that leads to an address of the fourth
-/// version, or is for documents.
+/// Whether an address is global unicast, but not one that maps to IPv4 or is
+/// reserved for documentation.
 fn is_public_v6(address: Ipv6Addr) -> bool {
     if let Some(inner) = address.to_ipv4_mapped() {
         return is_public_v4(inner);
@@ -131,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_internet_at_large_is_public() {
+    fn only_addresses_on_the_internet_are_public() {
         for public in [
             "1.1.1.1",
             "93.184.216.34",
@@ -183,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_nothing_may_be_sent_to_is_refused() {
+    fn rejects_urls_that_nothing_may_be_sent_to() {
         for right in [
             "https://example.com/a?b",
             "http://1.1.1.1:8080",

@@ -1,9 +1,9 @@
 //! Workspaces that belong to a user of this machine (docs/decisions/0036).
 //!
-//! The directories above a workspace are closed to other users. The owner of a
-//! workspace may pass through them, by an entry in their access lists (ACL) that
-//! allows neither listing nor writing; the last of them is the workspace's own,
-//! so another owner does not get further.
+//! The directories above a workspace are closed to other users. An entry in
+//! their access lists (ACL) lets the owner of a workspace pass through them,
+//! without listing or writing. The last directory belongs to one workspace
+//! only, so another owner does not get further.
 //!
 //! ```text
 //! DATA_DIR             0700  user:1001:--x  user:1002:--x
@@ -27,11 +27,11 @@ use crate::failure::{Failure, Result};
 
 /// The attribute that holds the access list of a directory.
 pub(crate) const NAME: &str = "system.posix_acl_access";
-/// The longest attribute that the kernel has.
+/// Maximum size of an attribute in the kernel.
 pub(crate) const LONGEST: usize = 64 << 10;
 /// Version of the attribute, before its entries.
 const VERSION: u32 = 2;
-/// Entries of the attribute, by whom they are for. They are sorted by this.
+/// Tags of entries in the attribute, which is sorted by them.
 const USER_OBJ: u16 = 0x01;
 const USER: u16 = 0x02;
 const GROUP_OBJ: u16 = 0x04;
@@ -39,7 +39,7 @@ const MASK: u16 = 0x10;
 const OTHER: u16 = 0x20;
 /// The id of an entry that is not for a named user or group.
 const NONE: u32 = u32::MAX;
-/// To pass through a directory, and nothing else.
+/// The right to pass through a directory, and nothing else.
 const PASS: u16 = 0o1;
 
 /// Finds the user that a request names, by number or name.
@@ -58,7 +58,7 @@ pub(crate) fn find(text: &str) -> Result<Owner> {
     let (uid, user) = found.map_err(|error| Failure::internal(&error))?;
     match uid {
         0 => Err(invalid(
-            "is the administrator, who needs no workspace of his own",
+            "is the administrator and cannot be the owner of a workspace",
         )),
         NONE => Err(invalid("is not a user of the server's machine")),
         uid => Ok(Owner {
@@ -103,19 +103,19 @@ fn grant(directory: &Path, uid: u32) -> io::Result<()> {
     )?)
 }
 
-/// The most that named users and groups may do.
+/// Returns the maximum rights of named users and groups.
 fn mask(entries: &[Entry]) -> u16 {
     let named = entries.iter().filter(|(tag, ..)| {
-        // All but the owner of the directory and the others.
+        // All entries except those of the directory's owner and of others.
         *tag != USER_OBJ && *tag != OTHER
     });
     named.fold(PASS, |mask, (_, rights, _)| mask | rights)
 }
 
-/// Tag, rights and id.
+/// Tag, rights and id of an entry.
 type Entry = (u16, u16, u32);
 
-/// The list that a directory without one has.
+/// Returns the entries of a directory without an access list.
 fn plain(mode: u32) -> Vec<Entry> {
     let rights = |shift: u32| ((mode >> shift) & 0o7) as u16;
     vec![

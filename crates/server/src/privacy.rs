@@ -1,17 +1,17 @@
-//! Directories that only the server's user enters.
+//! Directories that only the server's user may enter.
 //!
-//! Files of all tenants are below them. Containers reach their workspaces by
-//! mounts, which the container engine makes as root, so no other user has to
-//! walk these paths.
+//! They contain the files of all tenants. Containers reach their workspaces
+//! through mounts, which the container engine creates as root, so no other user
+//! has to walk these paths.
 
 use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 
-/// Mode of a directory that only its owner enters.
+/// Mode of a directory that only its owner may enter.
 const PRIVATE: u32 = 0o700;
-/// Bits of other users than the owner and those that an access list names.
+/// Bits of users other than the owner and those in an access list.
 const OTHERS: u32 = 0o007;
 const GROUP: u32 = 0o070;
 /// Set on directories that all users share, such as `/tmp`.
@@ -22,8 +22,8 @@ pub fn keep_private() {
     let _ = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
 }
 
-/// Makes a directory, and closes it to other users if an older server or its
-/// administrator left it open. The log says so.
+/// Creates a directory, and closes it to other users if an older server or its
+/// administrator left it open. This is logged.
 pub(crate) fn private_directory(path: &Path) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true).mode(PRIVATE).create(path)?;

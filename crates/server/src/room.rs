@@ -1,17 +1,17 @@
-//! The room on the server's disks: a mark above which nothing new is taken, and
-//! a reserve for what must go on.
+//! The space on the server's disks: a limit above which requests that need
+//! space are rejected, and a reserve for work that must continue.
 //!
 //! ```text
 //! 0 %                                        DISK_FULL_PERCENT             100 %
-//! ├─ everything is done ─────────────────────┼─ only what gives room back ─┤
+//! ├─ all requests ───────────────────────────┼─ only what frees space ─────┤
 //!                                                       the reserve is used ┘
 //! ```
 //!
-//! Deletion, expiry and collection write a little before they free anything. The
-//! reserve has room for that: `DATA_DIR/reserve` holds a few files without
-//! content. One after the other is removed while the disk has less free than one
-//! of them takes, and made again once the disk is below the mark. A start removes
-//! them as well, before anything is opened.
+//! Deletion, expiry and collection write a little before they free anything.
+//! The reserve has space for that: `DATA_DIR/reserve` contains a few files
+//! without content. They are deleted one by one while the disk has less free
+//! space than one of them takes, and created again once the disk is below the
+//! limit. A start deletes them as well, before anything is opened.
 //!
 //! A command that writes fast takes every piece as soon as it is given up. So the
 //! second half of the pieces waits: each of them is given up only after the growth
@@ -35,8 +35,8 @@ const RESERVE: &str = "reserve";
 const PIECES: u64 = 8;
 /// The number of pieces that are given up without waiting.
 const EARLY: u64 = PIECES / 2;
-/// The size of a reserve: a part of its disk, and at most so many bytes. RocksDB
-/// needs 64 MiB to go on after it met a full disk.
+/// The size of a reserve: a fraction of its disk, and a maximum in bytes.
+/// RocksDB needs 64 MiB to continue after a full disk.
 const SHARE: u64 = 20;
 const MOST: u64 = 512 << 20;
 
@@ -70,11 +70,11 @@ impl Capped {
     }
 }
 
-/// A disk, by a directory on it.
+/// A disk, identified by a directory on it.
 #[derive(Debug)]
 struct Disk(PathBuf);
 
-/// Bytes of a disk.
+/// The space of a disk in bytes.
 #[derive(Clone, Copy, Debug)]
 struct Space {
     total: u64,
@@ -82,7 +82,7 @@ struct Space {
 }
 
 impl Space {
-    /// The bytes that can be used before the disk is this full.
+    /// Returns the bytes that can be used before the disk is this full.
     fn until(self, percent: u8) -> u64 {
         let kept = self.total / 100 * u64::from(100 - percent.min(100));
         self.free.saturating_sub(kept)
@@ -97,9 +97,9 @@ impl Space {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tended {
     Unchanged,
-    /// Pieces were given up, and so many are left.
+    /// Pieces were deleted, and this many are left.
     GivenUp(usize),
-    /// Pieces were made again.
+    /// Pieces were created again.
     MadeAgain,
 }
 
@@ -124,7 +124,7 @@ impl Room {
         self.capped.rounds.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Fails if a disk is too full for anything new.
+    /// Fails if a disk is too full for new data.
     pub(crate) fn check(&self) -> Result<()> {
         let full = self.spaces().find(|(_, space)| self.is_beyond(*space));
         let Some((disk, space)) = full else {
@@ -132,9 +132,10 @@ impl Room {
         };
         let used = (space.total - space.free).saturating_mul(100) / space.total.max(1);
         let mark = self.full_percent;
-        let message =
-            format!("the server's disk is {used} % full; from {mark} % on, nothing new is taken");
-        tracing::debug!(disk = %disk.0.display(), used, "refused for want of room");
+        let message = format!(
+            "the server's disk is {used} % full; from {mark} % on, no new data is accepted"
+        );
+        tracing::debug!(disk = %disk.0.display(), used, "rejected because the disk is full");
         Err(Failure::full(message))
     }
 
@@ -142,14 +143,14 @@ impl Room {
         self.spaces().any(|(_, space)| self.is_beyond(space))
     }
 
-    /// Bytes of the data directory's disk: in all, and free.
+    /// Returns the total and the free bytes of the data directory's disk.
     pub(crate) fn bytes(&self) -> (u64, u64) {
         let space = self.disks.first().map(Disk::space);
         let space = space.and_then(io::Result::ok);
         space.map_or((0, 0), |space| (space.total, space.free))
     }
 
-    /// The bytes by which everything may grow before a disk is full.
+    /// Returns the bytes that can be written before a disk is full.
     pub(crate) fn left(&self) -> u64 {
         let left = self
             .spaces()
@@ -157,14 +158,14 @@ impl Room {
         left.min().unwrap_or(u64::MAX)
     }
 
-    /// Whether every disk has a little room, so that writes that free more do not
-    /// fail.
+    /// Whether every disk has a little space, so that writes that free more do
+    /// not fail.
     pub(crate) fn is_passable(&self) -> bool {
         self.spaces()
             .all(|(_, space)| space.free >= space.piece() / 2)
     }
 
-    /// Whether so little room is left that growth is watched closely.
+    /// Whether so little space is left that growth is watched closely.
     pub(crate) fn is_tight(&self) -> bool {
         let near = |(_, space): (&Disk, Space)| space.until(self.full_percent) < space.total / 10;
         self.spaces().any(near)
@@ -174,14 +175,14 @@ impl Room {
         space.until(self.full_percent) == 0
     }
 
-    /// Disks that cannot be looked at count as empty: what uses them fails by
-    /// itself.
+    /// Disks that cannot be read count as empty: operations on them fail by
+    /// themselves.
     fn spaces(&self) -> impl Iterator<Item = (&Disk, Space)> {
         let spaces = self.disks.iter().map(|disk| (disk, disk.space()));
         spaces.filter_map(|(disk, space)| Some((disk, space.ok()?)))
     }
 
-    /// Gives up as much of the reserves as is needed, or makes them again.
+    /// Deletes as much of the reserves as necessary, or creates them again.
     /// Blocks.
     pub(crate) fn tend(&self) -> Tended {
         let is_tight = self.spaces().any(|(_, space)| space.free < space.piece());
@@ -195,13 +196,14 @@ impl Room {
         tended
     }
 
-    /// Gives up as much of the reserves as is needed, and makes nothing. Blocks.
+    /// Deletes as much of the reserves as necessary, and creates nothing.
+    /// Blocks.
     pub(crate) fn make_way(&self) {
         while let Tended::GivenUp(_) = self.tend_to(0, true) {}
     }
 
-    /// The reserves are made again up to this mark. At most one late piece of each
-    /// is given up, and only if `gives_late`.
+    /// Creates the reserves again only below this percentage. Gives up at most one
+    /// late piece of each reserve, and only if `gives_late`.
     fn tend_to(&self, percent: u8, gives_late: bool) -> Tended {
         let mut all = Tended::Unchanged;
         for disk in &self.disks {
@@ -210,7 +212,7 @@ impl Room {
                 Ok(tended) => all = tended,
                 Err(error) => {
                     let (path, cause) = (disk.0.display(), error.to_string());
-                    tracing::debug!(%path, cause, "the reserve was not tended");
+                    tracing::debug!(%path, cause, "cannot adjust the reserve");
                 }
             }
         }
@@ -257,7 +259,7 @@ impl Disk {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => {}
         }
-        // A file that is there is whole.
+        // Renamed last, so that a file with its final name is complete.
         let unfinished = directory.join("new");
         let made = File::create(&unfinished).and_then(|file| {
             fallocate(&file, FallocateFlags::empty(), 0, bytes)?;

@@ -1,4 +1,5 @@
-//! The server as a whole: from settings to listening, and to a graceful end.
+//! The server as a whole: from settings to listening, and to a graceful
+//! shutdown.
 
 use std::fs::{self, File};
 use std::net::SocketAddr;
@@ -29,31 +30,31 @@ use crate::privacy::{close, private_directory};
 use crate::room::Room;
 use crate::{clock, descriptors, jobs};
 
-/// How long streams have to say that they end.
+/// Time for streams to announce their end.
 const CUTTING: Duration = Duration::from_secs(3);
-/// How long the last answers have to reach their clients.
+/// Time for the last responses to reach their clients.
 const LAST: Duration = Duration::from_secs(5);
-/// How long the engine has to take away what nothing needs any more.
+/// Time for the engine to delete unused networks.
 const LEAVING: Duration = Duration::from_secs(20);
 
-/// How often the files of the certificate are looked at.
+/// Interval at which the files of the certificate are checked.
 const CERTIFICATE: Duration = Duration::from_secs(5);
 
-/// How long the last records have to be written, and the catalog to be closed. A
-/// disk that does not answer must not keep the server from its end; the rest is in
-/// the log of the catalog.
+/// Time for the last records to be written, and for the catalog to be closed. A
+/// disk that does not respond must not keep the server from stopping; the rest
+/// is in the write-ahead log of the catalog.
 const CLOSING: Duration = Duration::from_secs(5);
 
-/// Where a server listens.
+/// The addresses that a server listens on.
 #[derive(Clone, Copy, Debug)]
 pub struct Addresses {
-    /// The API.
+    /// The address of the API.
     pub api: SocketAddr,
-    /// Health, readiness and metrics.
+    /// The address of health, readiness and metrics.
     pub metrics: SocketAddr,
 }
 
-/// A server that runs.
+/// A running server.
 #[derive(Debug)]
 pub struct Server {
     app: Arc<App>,
@@ -62,7 +63,7 @@ pub struct Server {
     tasks: JoinSet<anyhow::Result<()>>,
 }
 
-/// Tokens of agents, against the hashes in the catalog.
+/// Checks tokens of agents against the hashes in the catalog.
 struct Tokens {
     catalog: Arc<dyn Catalog>,
     pool: Arc<WarmPool>,
@@ -103,14 +104,15 @@ impl Tokens {
 }
 
 impl Server {
-    /// Starts a server: opens what it needs, brings rows and containers in line,
+    /// Starts a server: opens its data, reconciles rows and containers, and
     /// listens.
     pub async fn start(config: Config) -> anyhow::Result<Self> {
         let store = Self::open_store(&config).await?;
         Self::start_with(config, store, None).await
     }
 
-    /// The same on another runtime than the Docker engine of the settings.
+    /// Like [`Self::start`], but with a runtime other than the Docker engine of
+    /// the settings.
     pub async fn start_on(
         config: Config,
         runtime: Arc<dyn SandboxRuntime>,
@@ -123,7 +125,7 @@ impl Server {
     /// [`Refusal`](crate::Refusal), and creates nothing, if it does not belong
     /// to the catalog and the workspaces.
     pub async fn open_store(config: &Config) -> anyhow::Result<Arc<LocalStore>> {
-        // Opening writes a little.
+        // Opening writes a little, which may need the reserve.
         let room = Room::new(config);
         tokio::task::spawn_blocking(move || room.make_way()).await?;
         let installation = Installation::new(config);
@@ -131,8 +133,8 @@ impl Server {
         installation.open_store().await
     }
 
-    /// The same with a store that is open already, and with a runtime other than
-    /// the Docker engine of the settings if one is given.
+    /// Like [`Self::start`], but with a store that is already open, and with a
+    /// runtime other than the Docker engine of the settings if one is given.
     pub async fn start_with(
         config: Config,
         store: Arc<LocalStore>,
@@ -151,7 +153,7 @@ impl Server {
         let settings = Settings {
             terminals: config.limits.terminals,
             output_buffer: config.limits.output_buffer,
-            // Lost after three that did not come.
+            // An agent is lost after three missing heartbeats.
             heartbeat: (config.limits.agent_timeout / 3).min(Settings::default().heartbeat),
             observe: Some(crate::trace::agent_did),
             ..Settings::default()
@@ -173,13 +175,13 @@ impl Server {
             audit,
         };
         let app = Arc::new(App::new(config, parts));
-        // It is set once.
+        // This is the only place that sets it.
         let _ = app.backups.store.set(store);
         app.adopt_given_key().await?;
         app.open_secrets().await?;
         app.adopt_webhook().await?;
         let mut tasks = JoinSet::new();
-        // Agents may come back while rows are brought in line.
+        // Agents may reconnect during the recovery.
         listen_for_agents(&app, &mut tasks).await?;
         app.recover()
             .await
@@ -199,17 +201,17 @@ impl Server {
         })
     }
 
-    /// Where it listens.
+    /// Returns the addresses that the server listens on.
     pub fn addresses(&self) -> Addresses {
         self.addresses
     }
 
-    /// The use cases, for whoever runs in the same process.
+    /// Returns the use cases, for callers in the same process.
     pub fn app(&self) -> &Arc<App> {
         &self.app
     }
 
-    /// Returns when a part of it has failed, which none should.
+    /// Waits until a part of the server fails, which should not happen.
     pub async fn failed(&mut self) -> anyhow::Error {
         match self.tasks.join_next().await {
             Some(Ok(Err(error))) => error,
@@ -218,9 +220,9 @@ impl Server {
         }
     }
 
-    /// Refuses new requests, lets those at work and streams end for as long as
-    /// `STOP_GRACE`, and returns. Sandboxes and what runs in them go on; if there
-    /// are none, networks go as well.
+    /// Rejects new requests, lets running ones and streams end within
+    /// `STOP_GRACE`, and returns. Sandboxes and their processes keep running;
+    /// if there are none, networks are deleted as well.
     pub async fn stop(mut self) {
         let began = clock::instant();
         let grace = self.app.config.limits.stop_grace;
@@ -234,13 +236,13 @@ impl Server {
         let ended = async { while self.tasks.join_next().await.is_some() {} };
         let left = grace.saturating_sub(began.elapsed()).max(LAST);
         if timeout(left, ended).await.is_err() {
-            tracing::warn!("some answers did not reach their clients in time");
+            tracing::warn!("some responses did not reach their clients in time");
             self.tasks.shutdown().await;
         }
         match timeout(LEAVING, self.app.leave_engine()).await {
             Ok(Ok(())) => {}
-            Ok(Err(failure)) => tracing::warn!(cause = failure.summary(), "a network is left"),
-            Err(_) => tracing::warn!("the engine does not answer; a network may be left"),
+            Ok(Err(failure)) => tracing::warn!(cause = failure.summary(), "a network remains"),
+            Err(_) => tracing::warn!("the engine does not respond; a network may be left"),
         }
         if timeout(CLOSING, self.app.write_last_records())
             .await
@@ -250,13 +252,13 @@ impl Server {
         }
         // Leaves one file, which can be copied as it is.
         let _ = timeout(CLOSING, self.catalog.close()).await;
-        // To be held against the files later.
+        // Logged to compare it with the files later.
         tracing::info!(head = %self.app.audit.head(), "audit log");
     }
 }
 
 impl App {
-    /// Marks the catalog as the newest, and ends the audit log.
+    /// Marks the catalog as the newest, and closes the audit log.
     async fn write_last_records(&self) {
         if let Err(error) = self.installation.grow(&*self.catalog).await {
             let cause = format!("{error:#}");
@@ -284,7 +286,7 @@ async fn open_audit(config: &Config) -> anyhow::Result<Arc<Audit>> {
     Ok(Arc::new(audit))
 }
 
-/// Makes the directories, and puts the agent where containers see it.
+/// Creates the directories, and installs the agent where containers see it.
 fn prepare(config: &Config) -> anyhow::Result<()> {
     let data = &config.data_dir;
     for path in [
@@ -293,23 +295,24 @@ fn prepare(config: &Config) -> anyhow::Result<()> {
         data.join("run"),
     ] {
         let made = private_directory(&path);
-        made.with_context(|| format!("cannot make {}", path.display()))?;
+        made.with_context(|| format!("cannot create {}", path.display()))?;
     }
     let store = data.join("store");
-    close(&store).with_context(|| format!("cannot close {}", store.display()))?;
-    // Containers see these two by mounts, with these modes.
+    close(&store).with_context(|| format!("cannot restrict access to {}", store.display()))?;
+    // Containers see these two through mounts, with these modes.
     for path in [data.join("run/agents"), data.join("agent")] {
         let made = fs::create_dir_all(&path);
-        made.with_context(|| format!("cannot make {}", path.display()))?;
+        made.with_context(|| format!("cannot create {}", path.display()))?;
     }
     fs::set_permissions(data.join("run/agents"), fs::Permissions::from_mode(0o755))?;
     fs::set_permissions(data.join("agent"), fs::Permissions::from_mode(0o755))?;
-    // What a server that was killed has left.
+    // Left by a killed server.
     let _ = fs::remove_dir_all(data.join("scratch"));
     install_agent(config)
 }
 
-/// Without an agent the server starts, and refuses to make sandboxes.
+/// Installs the agent. Without it the server starts, but cannot create
+/// sandboxes.
 fn install_agent(config: &Config) -> anyhow::Result<()> {
     let from = match &config.agent_binary {
         Some(path) => path.clone(),
@@ -324,7 +327,7 @@ fn install_agent(config: &Config) -> anyhow::Result<()> {
         return Ok(());
     }
     let into = config.data_dir.join("agent/workspace-agent");
-    // It is large: a start on a full disk should not need room for it.
+    // The agent is large: a start on a full disk should not need space for it.
     if is_same(&from, &into) {
         return Ok(());
     }
@@ -362,7 +365,7 @@ async fn open_catalog(config: &Config) -> anyhow::Result<Arc<SqliteCatalog>> {
     Ok(Arc::new(catalog))
 }
 
-/// Containers carry the id of the installation that made them.
+/// Connects to the engine. Containers carry the id of their installation.
 async fn connect_engine(config: &Config, catalog: &dyn Catalog) -> anyhow::Result<Reconnecting> {
     let server = catalog.setting(INSTALLATION).await?;
     let server = server.context("the catalog has no installation")?;
@@ -376,7 +379,7 @@ async fn connect_engine(config: &Config, catalog: &dyn Catalog) -> anyhow::Resul
     };
     let host = &config.docker_host;
     Reconnecting::new(settings).await.with_context(|| {
-        format!("cannot use the container engine at {host}; DOCKER_HOST names another")
+        format!("cannot use the container engine at {host}; set DOCKER_HOST to use another")
     })
 }
 
@@ -466,7 +469,7 @@ async fn listen_for_clients(
     Ok(addresses)
 }
 
-/// Looks for a new certificate again and again.
+/// Checks for a new certificate at intervals.
 async fn refresh(certificate: &Arc<Certificate>) {
     let mut last = String::new();
     loop {
@@ -480,7 +483,7 @@ async fn refresh(certificate: &Arc<Certificate>) {
             }
             Ok(Err(error)) => {
                 let cause = format!("{error:#}");
-                // A file that stays away is reported once.
+                // A file that stays missing is reported once.
                 if cause != last {
                     tracing::warn!(cause, "the new certificate is not used");
                 }
@@ -492,5 +495,5 @@ async fn refresh(certificate: &Arc<Certificate>) {
 
 async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
     let bound = TcpListener::bind(address).await;
-    bound.with_context(|| format!("cannot listen on {address}; is another server there?"))
+    bound.with_context(|| format!("cannot listen on {address}; is another server running?"))
 }

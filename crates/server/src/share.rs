@@ -1,10 +1,10 @@
-//! The fair share of each tenant in threads and memory.
+//! The fair share of threads and memory of each tenant.
 //!
 //! Work of the engine, the store and merges computes and waits for the disk. On
-//! the threads that answer requests it would hold up every tenant, so it runs
+//! the threads that respond to requests it would delay every tenant, so it runs
 //! apart from them: [`Shares::apart`] polls a future where it may block, and
-//! [`Shares::blocking`] runs a closure there. Both wait for a turn of the tenant
-//! and then for one of the server, so that no tenant has all threads.
+//! [`Shares::blocking`] runs a closure there. Both wait for a turn of the
+//! tenant and then for one of the server, so that no tenant has all threads.
 //!
 //! A turn lasts as long as the work computes. A future that waits for something
 //! holds none, and so no turn ever waits for another.
@@ -25,35 +25,36 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::failure::{Failure, Result};
 
-/// Futures of all tenants that compute at a time. With the closures below this
-/// stays under the 512 threads that the runtime has for work that blocks.
+/// Maximum futures of all tenants that compute at a time. Together with the
+/// closures below this stays under the runtime's 512 threads for blocking work.
 const POLLS: usize = 128;
-/// Closures of all tenants that block at a time.
+/// Maximum blocking closures of all tenants at a time.
 const BLOCKING: usize = 256;
-/// Of these, closures of one tenant.
+/// Maximum blocking closures of one tenant.
 const BLOCKING_OF_ONE: usize = 32;
-/// Archives that clients of all tenants read at a time, each in a thread.
+/// Maximum archives that clients of all tenants read at a time, each in a
+/// thread.
 const PACKING: usize = 64;
-/// Of these, archives of one tenant.
+/// Maximum archives of one tenant.
 const PACKING_OF_ONE: usize = 8;
-/// How long a closure waits for its turn.
+/// Maximum time that a closure waits for its turn.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Memory of all tenants for bodies and output.
+/// Maximum memory of all tenants for bodies and output.
 const BYTES: usize = 384 << 20;
-/// Of these, memory of one tenant.
+/// Maximum memory of one tenant.
 const BYTES_OF_ONE: usize = 128 << 20;
 
 /// The shares of all tenants.
 #[derive(Debug)]
 pub(crate) struct Shares {
     all: Arc<Share>,
-    /// Futures of one tenant that compute at a time.
+    /// Maximum futures of one tenant that compute at a time.
     polls_of_one: usize,
     tenants: Mutex<HashMap<TenantId, Arc<Share>>>,
 }
 
-/// Turns and bytes that are left, of one tenant or of all.
+/// The turns and bytes that are left of one tenant, or of all.
 #[derive(Debug)]
 struct Share {
     polls: Arc<Semaphore>,
@@ -65,7 +66,7 @@ struct Share {
 /// A turn of a tenant and of the server.
 type Turn = [OwnedSemaphorePermit; 2];
 
-/// Bytes that are counted until this is dropped.
+/// Bytes that are counted until dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Held(Vec<OwnedSemaphorePermit>);
 
@@ -107,14 +108,14 @@ impl Shares {
         tenants.entry(tenant).or_insert_with(new).clone()
     }
 
-    /// Forgets a tenant that is gone.
+    /// Forgets an erased tenant.
     pub(crate) fn forget(&self, tenant: TenantId) {
         let mut tenants = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
         tenants.remove(&tenant);
     }
 
     /// Runs a future of a tenant where it may compute for long and wait for the
-    /// disk. The future keeps its task, and so its place in spans and scopes.
+    /// disk. The future stays in its task, and so in its spans and scopes.
     pub(crate) async fn apart<F: Future>(&self, tenant: TenantId, work: F) -> F::Output {
         let share = self.of(tenant);
         let mut work = pin!(work);
@@ -131,8 +132,8 @@ impl Shares {
         }
     }
 
-    /// Runs a closure of a tenant that blocks. It goes on to its end if the caller
-    /// goes away.
+    /// Runs a blocking closure for a tenant, to its end even if the caller goes
+    /// away.
     pub(crate) async fn blocking<T: Send + 'static>(
         &self,
         tenant: TenantId,
@@ -143,15 +144,15 @@ impl Shares {
         run(turn, work).await
     }
 
-    /// Waits for the turn to write an archive that a client reads, however slowly.
+    /// Waits for a turn to write an archive that a client may read slowly.
     pub(crate) async fn packing(&self, tenant: TenantId) -> Result<Packing> {
         let share = self.of(tenant);
         let turn = in_time(turn(&share.packing, &self.all.packing)).await?;
         Ok(Packing(turn))
     }
 
-    /// Counts bytes that stay in memory for a client. Returns `None` if the tenant
-    /// or the server has too many already.
+    /// Counts bytes that stay in memory for a client. Returns `None` if the
+    /// tenant or the server has too many already.
     pub(crate) fn hold(&self, tenant: TenantId, bytes: usize) -> Option<Held> {
         let bytes = u32::try_from(bytes).ok()?;
         let share = self.of(tenant);
@@ -162,7 +163,7 @@ impl Shares {
 }
 
 impl Held {
-    /// Counts further bytes together with these.
+    /// Adds further bytes to these.
     pub(crate) fn add(&mut self, more: Self) {
         if self.0.is_empty() {
             self.0 = more.0;
@@ -174,7 +175,7 @@ impl Held {
     }
 }
 
-/// The turn of an archive.
+/// The turn to write an archive.
 #[derive(Debug)]
 pub(crate) struct Packing(Turn);
 
@@ -188,9 +189,9 @@ impl Packing {
     }
 }
 
-/// The failure of a request that finds too many bytes held.
+/// The failure of a request that exceeds the memory of its tenant.
 pub(crate) fn too_many_bytes() -> Failure {
-    let message = "the requests that are being answered for this tenant take too much memory";
+    let message = "the running requests of this tenant take too much memory";
     Failure::new(ErrorCode::Overloaded, message).retry_after(1)
 }
 
@@ -208,7 +209,7 @@ async fn run<T: Send + 'static>(
 }
 
 async fn turn(one: &Arc<Semaphore>, all: &Arc<Semaphore>) -> Turn {
-    // Semaphores are never closed; if one were, the work would go on uncounted.
+    // Semaphores are never closed, so an error does not occur.
     let next = async |turns: &Arc<Semaphore>| loop {
         if let Ok(permit) = turns.clone().acquire_owned().await {
             return permit;
@@ -220,12 +221,12 @@ async fn turn(one: &Arc<Semaphore>, all: &Arc<Semaphore>) -> Turn {
 
 async fn in_time(turn: impl Future<Output = Turn>) -> Result<Turn> {
     tokio::time::timeout(PATIENCE, turn).await.map_err(|_| {
-        let message = "too much is being done for this tenant already";
+        let message = "too many operations are already running for this tenant";
         Failure::new(ErrorCode::Overloaded, message).retry_after(5)
     })
 }
 
-/// Lets another thread take over the tasks of this one meanwhile.
+/// Lets another thread take over the tasks of this one while `work` runs.
 fn where_it_may_block<T>(work: impl FnOnce() -> T) -> T {
     match Handle::try_current().map(|handle| handle.runtime_flavor()) {
         Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
@@ -360,7 +361,7 @@ mod tests {
         held.add(shares.hold(ONE, half).unwrap());
         assert!(shares.hold(ONE, 1).is_none());
         let others = [2, 3].map(|n| shares.hold(TenantId::new([n; 16]), BYTES_OF_ONE).unwrap());
-        // The tenant has room, and the server has none.
+        // The tenant has room, but the server has not.
         assert!(shares.hold(TenantId::new([4; 16]), 1).is_none());
         drop((held, others));
         assert!(shares.hold(ONE, BYTES_OF_ONE).is_some());

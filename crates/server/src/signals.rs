@@ -1,10 +1,10 @@
-//! The signals that end a server.
+//! The signals that stop a server.
 
 use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// SIGTERM and SIGINT. From the moment it exists, they no longer end the process.
+/// SIGTERM and SIGINT. Once this exists, they no longer kill the process.
 #[derive(Debug)]
 pub struct Signals {
     terminate: Signal,
@@ -12,7 +12,7 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Takes the signals over.
+    /// Registers handlers for the signals.
     pub fn new() -> io::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
@@ -20,7 +20,7 @@ impl Signals {
         })
     }
 
-    /// Returns when one of them comes.
+    /// Waits for the next signal.
     pub async fn next(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}

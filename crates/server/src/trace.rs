@@ -1,4 +1,4 @@
-//! Traces: what a request waited for, from HTTP to the agent, told by OTLP.
+//! Traces of requests from HTTP to the agent, exported by OTLP.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -26,16 +26,16 @@ use tracing_subscriber::registry::LookupSpan;
 
 use crate::config::TracesConfig;
 
-/// What spans are told as; they are in no log.
+/// The target of spans, which are not logged.
 pub const TRACE_TARGET: &str = "elevo::trace";
 
-/// How long the collector has to answer.
+/// Maximum time for a response of the collector.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// How long the end of the server waits for what is still to be told.
+/// Maximum time that the shutdown waits for the last export.
 const LAST: Duration = Duration::from_secs(3);
 
-/// Tells a collector of spans. What it does not take in time is dropped: nothing
-/// waits for it, and no more than 2,048 spans are held.
+/// Exports spans to a collector. Spans that it does not accept in time are
+/// dropped: nothing waits for it, and at most 2,048 spans are held.
 pub struct Traces(SdkTracerProvider);
 
 impl fmt::Debug for Traces {
@@ -45,7 +45,7 @@ impl fmt::Debug for Traces {
 }
 
 impl Traces {
-    /// Begins to tell, if the settings say where to.
+    /// Starts the export, if it is configured.
     pub fn begin(config: Option<&TracesConfig>, runtime: &Handle) -> anyhow::Result<Option<Self>> {
         let Some(config) = config else {
             return Ok(None);
@@ -83,7 +83,7 @@ impl Traces {
         Ok(Some(Self(provider)))
     }
 
-    /// What a subscriber needs for it.
+    /// Returns the layer for a subscriber.
     pub fn layer<S>(&self) -> Box<dyn Layer<S> + Send + Sync>
     where
         S: Subscriber + for<'a> LookupSpan<'a> + Send + Sync,
@@ -95,15 +95,15 @@ impl Traces {
         layer.with_filter(only_spans).boxed()
     }
 
-    /// Tells what is left. Blocks.
+    /// Exports the remaining spans. Blocks.
     pub fn end(&self) {
-        // If the collector is gone, so is what it was to be told.
+        // If the collector is gone, the remaining spans are lost.
         let _ = self.0.shutdown_with_timeout(LAST);
     }
 }
 
-/// Sends by the client that everything else here uses. The thread that exports
-/// is none of the runtime's.
+/// Sends with the HTTP client of the server. The thread that exports does not
+/// belong to the runtime.
 #[derive(Debug)]
 struct Client {
     http: reqwest::Client,
@@ -127,7 +127,7 @@ impl HttpClient for Client {
     }
 }
 
-/// A request, as part of the caller's trace if it says so.
+/// Creates the span of a request, as part of the caller's trace if it sent one.
 pub(crate) fn request(method: &str, route: &str, headers: &HeaderMap, id: &str) -> Span {
     let span = tracing::info_span!(
         target: TRACE_TARGET,
@@ -142,13 +142,13 @@ pub(crate) fn request(method: &str, route: &str, headers: &HeaderMap, id: &str) 
     );
     if !span.is_disabled() {
         let parent = TraceContextPropagator::new().extract(&HeaderExtractor(headers));
-        // One that cannot be set is one that has begun.
+        // Setting the parent fails only after the span has started.
         let _ = span.set_parent(parent);
     }
     span
 }
 
-/// What a request was answered with.
+/// Records the status of a response.
 pub(crate) fn answered(span: &Span, status: u16) {
     span.record("http.response.status_code", status);
     if status >= 500 {
@@ -156,7 +156,7 @@ pub(crate) fn answered(span: &Span, status: u16) {
     }
 }
 
-/// A part of what a request needs.
+/// Creates the span of a part of a request.
 macro_rules! step {
     ($name:literal) => {
         tracing::info_span!(target: crate::trace::TRACE_TARGET, $name)
@@ -164,7 +164,7 @@ macro_rules! step {
 }
 pub(crate) use step;
 
-/// What a command is given, so that it can go on with the trace of its request.
+/// Returns the trace context for a command, so that it can continue the trace.
 pub(crate) fn traceparent() -> Option<String> {
     let context = Span::current().context();
     let is_told = context.span().span_context().is_sampled();
@@ -173,11 +173,11 @@ pub(crate) fn traceparent() -> Option<String> {
     is_told.then(|| headers.remove("traceparent")).flatten()
 }
 
-/// As far back an agent can say that it has begun.
+/// Oldest start time accepted from an agent.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// What an agent did for the call that this is part of, by its own clock, as far
-/// as that can be believed.
+/// Adds a span for the part of a call that an agent did, with the agent's own
+/// times if they are plausible.
 pub(crate) fn agent_did(call: &AgentCall) {
     let context: Context = Span::current().context();
     if !context.span().span_context().is_sampled() {

@@ -1,5 +1,5 @@
-//! Encryption of the secrets that the catalog keeps: variables of sandboxes and
-//! secrets of webhooks.
+//! Encryption of the secrets in the catalog: variables of sandboxes and secrets
+//! of webhooks.
 //!
 //! ```text
 //! SECRETS_KEY_FILE, outside of DATA_DIR       catalog.db
@@ -10,8 +10,8 @@
 //! ```
 //!
 //! A value is sealed with XChaCha20-Poly1305 and a random nonce, for a purpose
-//! and a tenant: it opens for no other. The file is made when the first secret is
-//! kept, and is on the disk before that secret is in the catalog. A server whose
+//! and a tenant: it opens for no other. The file is created with the first
+//! secret, and is on disk before that secret is in the catalog. A server whose
 //! file lacks the key of its catalog does not start, unless the file says that
 //! the key is lost.
 //!
@@ -50,7 +50,8 @@ pub(crate) enum Purpose {
     Webhook,
 }
 
-/// The kind and the tenant of a secret; the webhook of the settings has no tenant.
+/// The kind and the tenant of a secret; the webhook from the settings has no
+/// tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Belonging {
     pub(crate) purpose: Purpose,
@@ -68,7 +69,7 @@ impl Belonging {
         Self { purpose, tenant }
     }
 
-    /// Is authenticated with the ciphertext.
+    /// Returns the data that is authenticated with the ciphertext.
     fn bytes(self) -> Vec<u8> {
         let purpose: &[u8] = match self.purpose {
             Purpose::Variables => b"variables of a sandbox\0",
@@ -84,7 +85,7 @@ pub(crate) struct Vault {
     file: PathBuf,
     catalog: Arc<dyn Catalog>,
     keys: RwLock<Arc<Keys>>,
-    /// Held while the file is made.
+    /// Held while the file is created.
     making: Mutex<()>,
 }
 
@@ -109,7 +110,7 @@ impl Vault {
         Ok(())
     }
 
-    /// Seals a secret. Makes the file with the first key if there is none.
+    /// Seals a secret. Creates the file with the first key if there is none.
     pub(crate) async fn seal(&self, belonging: Belonging, secret: &[u8]) -> Result<String> {
         let keys = self.keys_to_seal().await?;
         let Some((id, key)) = keys.first() else {
@@ -145,18 +146,19 @@ impl Vault {
         })
     }
 
-    /// The id of the key that seals, unless the file is not made yet.
+    /// Returns the id of the key that seals, unless the file does not exist
+    /// yet.
     pub(crate) fn present_key(&self) -> Option<KeyId> {
         self.keys().first().map(|(id, _)| id.clone())
     }
 
-    /// Whether a value is sealed with the key that seals now.
+    /// Whether a value is sealed with the current key.
     pub(crate) fn is_present(&self, value: &str) -> bool {
         let id = parts(value).map(|(id, ..)| id);
         id.is_some() && id == self.present_key()
     }
 
-    /// Notes in the catalog which key its secrets have.
+    /// Records the key of the secrets in the catalog.
     pub(crate) async fn note_key(&self) -> Result<()> {
         if let Some(id) = self.present_key() {
             self.catalog.set_setting(SECRETS_KEY, id.as_str()).await?;
@@ -173,12 +175,12 @@ impl Vault {
                 let made = made.unwrap_or_else(|panicked| Err(panicked.into()));
                 let made = made.map_err(|error| {
                     let file = self.file.display();
-                    tracing::error!(%file, %error, "cannot make the key file of secrets");
+                    tracing::error!(%file, %error, "cannot create the key file of secrets");
                     cannot_seal().caused_by(&error)
                 })?;
                 tracing::info!(
                     file = %self.file.display(),
-                    "made the key of secrets; keep a copy of it apart from the backups"
+                    "created the key of secrets; keep a copy of it apart from the backups"
                 );
                 self.set(made);
                 self.note_key().await?;
@@ -198,12 +200,12 @@ impl Vault {
     }
 }
 
-/// Whether a value of the catalog is sealed, with any key.
+/// Whether a value in the catalog is sealed, with any key.
 pub(crate) fn is_sealed(value: &str) -> bool {
     parts(value).is_some()
 }
 
-/// The id of the key, the nonce and the ciphertext of a sealed value.
+/// Returns the id of the key, the nonce and the ciphertext of a sealed value.
 fn parts(sealed: &str) -> Option<(KeyId, [u8; NONCE], Vec<u8>)> {
     let (id, text) = sealed
         .strip_prefix(FORM)?
@@ -215,22 +217,22 @@ fn parts(sealed: &str) -> Option<(KeyId, [u8; NONCE], Vec<u8>)> {
 }
 
 fn cannot_seal() -> Failure {
-    let message = "this server cannot keep secrets: its key file cannot be made or used";
+    let message = "this server cannot store secrets: its key file cannot be created or used";
     Failure::new(ErrorCode::SecretUnreadable, message)
 }
 
-/// Whether a key file has the key of this id, or says that it is lost.
+/// Whether a key file has the key with this id, or says that it is lost.
 pub fn has_secrets_key(file: &Path, id: &str) -> bool {
     Keys::read(file).is_ok_and(|keys| keys.knows(id))
 }
 
-/// The reason and the remedy when a catalog's key is missing.
+/// Returns the reason and the remedy when a catalog's key is missing.
 pub(crate) fn missing(file: &Path, id: &str, is_gone: bool) -> String {
     let file = file.display();
     let (first, remedy) = match is_gone {
         true => (
             format!("the key file {file} is not there, or has no key"),
-            "Copy the file back from where you keep it, or name its place with SECRETS_KEY_FILE.",
+            "Copy the file back from where you keep it, or set SECRETS_KEY_FILE to its path.",
         ),
         false => (
             format!("the key file {file} lacks the key {id}"),
@@ -240,7 +242,7 @@ pub(crate) fn missing(file: &Path, id: &str, is_gone: bool) -> String {
     format!(
         "{first}: variables of sandboxes and secrets of webhooks in this data directory are \
          encrypted with the key {id}.\n{remedy}\nIf the key is lost for good, write the line \
-         `lost {id}` to {file}: sandboxes and webhooks with such values must then be made again."
+         `lost {id}` to {file}: sandboxes and webhooks with such values must then be created again."
     )
 }
 

@@ -1,4 +1,4 @@
-//! What the fuzzer kept is read again.
+//! Reads the inputs that the fuzzer has kept.
 
 #[allow(unreachable_pub, reason = "it is a part of the fuzzers as well")]
 #[path = "../../../fuzz/src/corpus.rs"]

@@ -1,4 +1,4 @@
-//! The history checker accepts what a correct server can do, and rejects a
+//! The history checker accepts every history of a correct server, and rejects a
 //! history with one planted error of each kind.
 
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
@@ -80,7 +80,7 @@ fn request<'a>(history: &'a mut History, tag: &str) -> &'a mut Request {
     requests.find(|request| request.tag == tag).unwrap()
 }
 
-/// Removes a landing, as if it had never been.
+/// Removes a landing, as if it had never happened.
 fn unland(history: &mut History, sequence: usize) {
     let entries = &mut history.logs[0].entries;
     entries.remove(sequence - 1);
@@ -133,7 +133,7 @@ fn rejects_a_read_of_the_future() {
         let read = &mut history.reads[0];
         (read.sequence, read.head) = (4, "head 4 of 0".into());
     });
-    // The landing that it saw was asked for later.
+    // The landing that it saw was requested later.
     assert_eq!(found, [Violation::OutOfOrder("end".into())]);
 }
 

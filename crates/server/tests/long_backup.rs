@@ -1,7 +1,7 @@
-//! Backups of a whole server while twenty clients merge into one project, some
-//! of them cut off by `kill -9`. A restored server has everything that was
-//! acknowledged before the backup began, and the rest is of one moment before it
-//! ended.
+//! Backups of a whole server while twenty clients merge into one project, some of
+//! them interrupted by `kill -9`. A restored server has everything that was
+//! acknowledged before the backup began, and all of it is of one moment before
+//! the backup ended.
 
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 #![allow(
@@ -32,12 +32,12 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 const CLIENTS: usize = 20;
-/// Each client has so many files, written in turns.
+/// Number of files of each client, written in turns.
 const OWN: u64 = 5;
-/// A file that is never merged: the policy leaves it out.
+/// A file that is never merged: the policy excludes it.
 const DRAFT: &str = "drafts/draft";
 
-/// Where the server is, which is killed now and then.
+/// The address of the server, which is killed now and then.
 #[derive(Clone)]
 struct Place {
     http: reqwest::Client,
@@ -47,7 +47,7 @@ struct Place {
 }
 
 impl Place {
-    /// Sends a merge until it is answered.
+    /// Sends a merge until it gets a response.
     async fn merge(&self, workspace: &str, name: &str) -> Value {
         loop {
             let working = self.pause.read().await;
@@ -72,13 +72,13 @@ impl Place {
     }
 }
 
-/// A client with a workspace of its own.
+/// A client with its own workspace.
 #[derive(Clone)]
 struct Client {
     number: usize,
     workspace: String,
     files: PathBuf,
-    /// The last round that was acknowledged; 0 before the first.
+    /// The last acknowledged round; 0 before the first.
     merged: Arc<AtomicU64>,
     /// The last round of the file that is never merged.
     drafted: Arc<AtomicU64>,
@@ -115,7 +115,7 @@ impl Client {
             let merged = place.merge(&self.workspace, &self.name(round)).await;
             assert!(merged["sequence"].is_u64(), "{merged}");
             self.merged.store(round, Ordering::SeqCst);
-            // Replaced in one step, so that a copy has one round or another.
+            // Replaced atomically, so that a copy has one round or another.
             let draft = self.files.join(DRAFT);
             fs::write(draft.with_extension("new"), round.to_string()).unwrap();
             fs::rename(draft.with_extension("new"), draft).unwrap();
@@ -136,7 +136,7 @@ fn rounds(clients: &[Client]) -> Vec<(u64, u64)> {
     clients.iter().map(of).collect()
 }
 
-/// A project whose policy never merges drafts.
+/// Creates a project whose policy never merges drafts.
 async fn new_project(service: &Service) -> String {
     let made = service.post("/api/v1/projects", json!({"name": "p"})).await;
     let id = made["id"].as_str().unwrap().to_owned();
@@ -163,7 +163,8 @@ async fn back_up(service: &Service, backups: &Path) -> reqwest::Result<Value> {
     Ok(serde_json::from_str(&text).unwrap())
 }
 
-/// The log of a project by sequence: the message and the snapshot of each step.
+/// Returns the log of a project by sequence number: the message and the snapshot
+/// of each step.
 async fn log(service: &Service, project: &str) -> BTreeMap<u64, (String, String)> {
     let mut steps = BTreeMap::new();
     let mut before = String::new();
@@ -231,7 +232,7 @@ async fn check(data: &Path, original: &Service, project: &str, moment: &Moment<'
     last
 }
 
-/// The head has the last of each file that a client merged.
+/// Checks that the head has the last version of each file that a client merged.
 async fn check_client(service: &Service, project: &str, client: &Client, landed: Option<u64>) {
     let Some(landed) = landed.filter(|round| *round > 0) else {
         return;
@@ -258,8 +259,8 @@ impl Moment<'_> {
     }
 }
 
-/// Kills the server while it makes a backup, once a part of it is there. Returns
-/// false if the backup was done before.
+/// Kills the server during a backup, once a part of it exists. Returns `false` if
+/// the backup was done before.
 async fn kill_during(service: &mut Service, place: &Place, backups: &Path, part: &str) -> bool {
     let part = backups.join("unfinished").join(part);
     let _ = fs::remove_dir_all(backups.join("unfinished"));

@@ -1,7 +1,7 @@
-//! Promises under faults: eight clients change and read projects while the
-//! server is killed two seconds after each start. They record every call and
-//! its answer, and the history checker decides whether heads are linearizable
-//! and every request took effect once.
+//! Promises under faults: eight clients change and read projects while the server
+//! is killed two seconds after each start. They record every call and its
+//! response, and the history checker decides whether heads are linearizable and
+//! every request took effect once.
 
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 #![allow(
@@ -33,7 +33,7 @@ use serde_json::{Value, json};
 
 const CLIENTS: usize = 8;
 const PROJECTS: usize = 2;
-/// How long a server lives.
+/// Time between the start and the kill of a server.
 const LIFE: Duration = Duration::from_secs(2);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -75,7 +75,7 @@ async fn a_killed_server_keeps_heads_linearizable_and_requests_once() {
     assert_eq!(check(&history), [], "ELEVO_SEED={seed}");
 }
 
-/// Projects, and the heads that they begin with.
+/// Creates projects; returns them and their first heads.
 async fn projects(service: &Service) -> (Vec<String>, Vec<String>) {
     let mut projects = (Vec::new(), Vec::new());
     for number in 0..PROJECTS {
@@ -87,7 +87,7 @@ async fn projects(service: &Service) -> (Vec<String>, Vec<String>) {
     projects
 }
 
-/// Waits until the server says that it can do its work.
+/// Waits until the server reports that it is ready.
 async fn ready(service: &Service) {
     harness::eventually("the server is ready", async || {
         let answer = service.http.get(format!("{}/ready", service.metrics));
@@ -127,7 +127,7 @@ async fn log(service: &Service, project: &str, first: String) -> Log {
     Log { first, entries }
 }
 
-/// The projects and workspaces that clients have made.
+/// Returns the projects and workspaces that clients have created.
 async fn things(service: &Service) -> Vec<Thing> {
     let mut things = Vec::new();
     for kind in ["projects", "workspaces"] {

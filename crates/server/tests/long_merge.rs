@@ -1,6 +1,6 @@
 //! Merges under faults: `kill -9` of the server while twenty clients merge into
-//! one project. What was acknowledged is in the history exactly once, what the
-//! history says is what the trees say, and what was held waits in a review.
+//! one project. Every acknowledged merge is in the history exactly once, the
+//! history agrees with the trees, and held changes wait in reviews.
 
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 #![allow(
@@ -26,25 +26,25 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 const CLIENTS: usize = 20;
-/// Each client has so many files of its own, written in turns.
+/// Number of files of each client, written in turns.
 const OWN: usize = 5;
-/// Every so many merges, a client wants the line that all want.
+/// A client changes the contested line in every third merge.
 const WANTS: usize = 3;
 const SHARED: &str = "shared.txt";
 const CONTESTED: &str = "contested.txt";
 
-/// Where the server is now, which comes and goes.
+/// The address of the server, which is killed and restarted.
 #[derive(Clone)]
 struct Place {
     http: reqwest::Client,
     url: Arc<Mutex<String>>,
-    /// Nobody begins a merge while somebody writes here.
+    /// No merge begins while this is held for writing.
     pause: Arc<tokio::sync::RwLock<()>>,
 }
 
 impl Place {
-    /// Posts until it is answered, however often the server goes meanwhile.
-    /// Returns the answer, and how often it was asked.
+    /// Posts until there is a response, through any number of restarts. Returns
+    /// the response and the number of attempts.
     async fn post(&self, path: &str, key: &str, body: &Value) -> (Value, usize) {
         for attempt in 1..2000 {
             let working = self.pause.read().await;
@@ -53,7 +53,7 @@ impl Place {
             let request = request.header("Idempotency-Key", key).json(body);
             if let Ok(answer) = request.send().await {
                 let status = answer.status().as_u16();
-                // An answer that breaks off was never given.
+                // An incomplete response does not count.
                 if let Ok(text) = answer.text().await {
                     match status {
                         200 => return (serde_json::from_str(&text).unwrap(), attempt),
@@ -69,12 +69,12 @@ impl Place {
     }
 }
 
-/// A client with a workspace of its own.
+/// A client with its own workspace.
 struct Client {
     number: usize,
     workspace: String,
     files: PathBuf,
-    /// The last round of each of its files, and of the line that all want.
+    /// The last round of each of its files, and of the contested line.
     own: [Option<usize>; OWN],
     wanted: Option<usize>,
     done: usize,
@@ -103,8 +103,8 @@ impl Client {
         format!("own/{}/{file}", self.number)
     }
 
-    /// Something of its own, a place of its own in a file of all, and now and
-    /// then the line that all want.
+    /// Writes a private file, its line in a shared file, and now and then the
+    /// contested line.
     fn write(&mut self, round: usize) -> BTreeSet<String> {
         let mine = self.own_path(round % OWN);
         let path = self.files.join(&mine);
@@ -133,7 +133,7 @@ impl Client {
         format!("wanted by {}\n", self.name(round))
     }
 
-    /// Writes and merges until it is told to stop; the last is acknowledged.
+    /// Writes and merges until `stop` is set; the last merge is acknowledged.
     async fn work(mut self, place: Place, stop: Arc<AtomicBool>, told: Acknowledged) -> Self {
         let url = format!("/api/v1/workspaces/{}/merge", self.workspace);
         let mut held = false;
@@ -143,14 +143,15 @@ impl Client {
             let (answer, attempts) = place.post(&url, &name, &json!({"message": name})).await;
             let sequence = answer["sequence"].as_u64().expect("something has landed");
             told.lock().unwrap().insert(name, sequence);
-            // Directories come with the first of their files.
+            // Directories are created with the first of their files.
             allowed.extend(["own".to_owned(), format!("own/{}", self.number)]);
             let landed = paths(&answer["landed"]);
             assert!(landed.is_subset(&allowed), "only what is new: {answer}");
             let conflicts = paths(&answer["conflicts"]);
             let contested = BTreeSet::from([CONTESTED.to_owned()]);
             assert!(conflicts.is_subset(&contested), "{answer}");
-            // Nobody else's landing makes it mergeable: once held, always held.
+            // The landing of another client does not make it mergeable: once
+            // held, always held.
             if attempts == 1 {
                 assert!(!held || !conflicts.is_empty(), "{answer}");
                 held = !conflicts.is_empty();
@@ -166,7 +167,7 @@ impl Client {
     }
 }
 
-/// The step that each merge was acknowledged as.
+/// The sequence number that each merge was acknowledged with.
 type Acknowledged = Arc<Mutex<HashMap<String, u64>>>;
 
 fn place(client: usize, what: &str) -> String {
@@ -180,18 +181,18 @@ fn paths(list: &Value) -> BTreeSet<String> {
         .collect()
 }
 
-/// The history as far as it has been looked at.
+/// The part of the history that has been checked.
 #[derive(Default)]
 struct History {
     last: Option<(u64, String)>,
     steps: HashMap<String, u64>,
-    /// The content that each file has by its last version.
+    /// The content of each file according to its last version.
     files: BTreeMap<String, Value>,
 }
 
 impl History {
-    /// Looks at what is new: a chain without gaps, whose versions are what the
-    /// trees say.
+    /// Checks the new entries: a chain without gaps, whose versions agree with
+    /// the trees.
     async fn look(&mut self, service: &Service, project: &str) {
         let from = self.last.as_ref().map_or(0, |(sequence, _)| *sequence);
         let mut entries = Vec::new();
@@ -252,7 +253,7 @@ impl History {
         }
     }
 
-    /// Each version begins with what the one before it left.
+    /// Checks that each version starts from the result of the one before.
     fn apply(&mut self, version: &Value) {
         let path = text(version, "path");
         if version["after"]["type"] == "directory" {
@@ -275,7 +276,8 @@ async fn new_workspace(service: &Service, project: &str) -> (String, PathBuf) {
     (text(&made, "id"), made["path"].as_str().unwrap().into())
 }
 
-/// A project with a file of places, and one whose only line all want.
+/// Creates a project with a file that has a line for each client, and one with a
+/// single contested line.
 async fn new_project(service: &Service) -> String {
     let made = service.post("/api/v1/projects", json!({"name": "p"})).await;
     let project = text(&made, "id");
@@ -302,7 +304,7 @@ async fn a_killed_server_loses_no_merge_and_doubles_none() {
         pause: Arc::default(),
     };
     let (stop, told) = (Arc::new(AtomicBool::new(false)), Acknowledged::default());
-    // All begin with the same head: what one wants, no other has seen.
+    // All start from the same head: no client has seen the changes of another.
     let mut clients = Vec::new();
     for number in 0..CLIENTS {
         clients.push(Client::new(&service, &project, number).await);
@@ -320,7 +322,7 @@ async fn a_killed_server_loses_no_merge_and_doubles_none() {
         let acknowledged = told.lock().unwrap().clone();
         service.run();
         *place.url.lock().unwrap() = service.url.clone();
-        // What was going on when it was killed comes again, and waits for this.
+        // Merges that the kill interrupted are sent again, and wait for this.
         let _paused = place.pause.write().await;
         history.look(&service, &project).await;
         for (name, sequence) in acknowledged {
@@ -335,7 +337,10 @@ async fn a_killed_server_loses_no_merge_and_doubles_none() {
     history.look(&service, &project).await;
     let mut expected = told.lock().unwrap().clone();
     expected.insert("begin".into(), 1);
-    assert_eq!(history.steps, expected, "what landed is what was told");
+    assert_eq!(
+        history.steps, expected,
+        "the history has every acknowledged landing"
+    );
     check_files(&service, &project, &clients, &history).await;
     check_held(&service, &project, &clients).await;
     let repeated: usize = clients.iter().map(|client| client.repeated).sum();
@@ -347,7 +352,7 @@ async fn a_killed_server_loses_no_merge_and_doubles_none() {
     assert_eq!(service.complaints(), Vec::<String>::new());
 }
 
-/// The head has the last of everything that lands.
+/// Checks that the head has the last version of every file that lands.
 async fn check_files(service: &Service, project: &str, clients: &[Client], history: &History) {
     let shared = file(service, project, SHARED).await;
     for client in clients {
@@ -373,8 +378,8 @@ async fn check_files(service: &Service, project: &str, clients: &[Client], histo
     }
 }
 
-/// One client has the line that all want; what the others wanted last is in
-/// open reviews, and merging again changes nothing.
+/// Checks that one client has the contested line, that the last changes of the
+/// others are in open reviews, and that merging again changes nothing.
 async fn check_held(service: &Service, project: &str, clients: &[Client]) {
     let url = format!("/api/v1/reviews?project={project}&state=open&limit=100");
     let open = service.get(&url).await;

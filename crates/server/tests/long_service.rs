@@ -26,7 +26,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
 
-/// Where a server is that comes and goes.
+/// The address of a server that is killed and restarted.
 #[derive(Clone)]
 struct Place {
     http: reqwest::Client,
@@ -39,7 +39,7 @@ impl Place {
     }
 }
 
-/// Reads the output of a command to its end, however often the server goes.
+/// Reads the output of a command to its end, through any number of restarts.
 async fn read_all(
     place: Place,
     sandbox: String,
@@ -86,7 +86,7 @@ async fn attach(place: &Place, sandbox: &str, command: &str, offset: u64) -> Eve
     panic!("the server did not come back");
 }
 
-/// The same for a terminal, up to some words.
+/// Does the same for a terminal, up to some words.
 async fn watch_all(place: Place, sandbox: String, pty: String, last: String) -> (String, usize) {
     let (mut text, mut offset, mut breaks) = (String::new(), 0, 0);
     loop {
@@ -172,7 +172,7 @@ async fn a_killed_server_loses_no_output_and_doubles_none() {
         futures::SinkExt::send(&mut socket, Message::Binary(script.into()))
             .await
             .unwrap();
-        // Taken, before this connection goes.
+        // Accepted, before this connection is closed.
         let _ = socket.next().await;
         let _ = tokio::time::timeout(Duration::from_secs(5), socket.next()).await;
     }
@@ -220,8 +220,8 @@ async fn churn_leaves_nothing_behind() {
     let rounds = long::rounds(10_000, 50);
     let settings = [("MAX_CONCURRENT_CREATIONS", "4"), ("WARM_POOL", "base=2")];
     let service = Arc::new(Service::start_with(&settings).await);
-    // Pools of connections are filled by use, and stay; and so does what the
-    // allocator holds.
+    // Warm up: connection pools are filled by use and stay, and so does the
+    // memory that the allocator holds.
     live(&service, rounds / 10).await;
     full(&service).await;
     let pid = service.pid();
@@ -229,7 +229,7 @@ async fn churn_leaves_nothing_behind() {
     let (memory, rules) = (resident(pid), outside());
     live(&service, rounds).await;
     full(&service).await;
-    // Those of the pool.
+    // The containers of the pool.
     assert_eq!(service.containers().len(), 2);
     let grown = resident(pid).saturating_sub(memory);
     assert!(
@@ -268,7 +268,7 @@ async fn churn_leaves_nothing_behind() {
     long::note(format!("{rounds} sandboxes made, used and deleted"));
 }
 
-/// Waits until as many are warm as there should be.
+/// Waits until the warm pool is full.
 async fn full(service: &Service) {
     eventually("the pool is full", async || {
         let stats = service.get("/api/v1/stats").await;
@@ -277,7 +277,7 @@ async fn full(service: &Service) {
     .await;
 }
 
-/// Memory that a process has, in KiB.
+/// Returns the resident memory of a process, in KiB.
 fn resident(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find(|line| line.starts_with("VmRSS:"));
@@ -285,7 +285,7 @@ fn resident(pid: u32) -> u64 {
     kib.parse().unwrap()
 }
 
-/// What sandboxes could leave with the machine: rules of the packet filter,
+/// Returns what sandboxes could leave on the machine: rules of the packet filter,
 /// networks of the engine.
 fn outside() -> (usize, usize) {
     let rules = Command::new("iptables-save").output().unwrap();
@@ -296,7 +296,7 @@ fn outside() -> (usize, usize) {
     )
 }
 
-/// From the pool, or by itself: in turns.
+/// Creates and deletes one sandbox: from the pool, or without it, in turns.
 async fn one_life(service: &Service, number: u32) {
     let mut wish = json!({"template": "base"});
     if number.is_multiple_of(2) {
@@ -312,13 +312,13 @@ async fn one_life(service: &Service, number: u32) {
     service.delete(&id).await;
 }
 
-/// So many, four at a time.
+/// Does this `count` times, four at a time.
 async fn live(service: &Arc<Service>, count: u32) {
     let lives = futures::stream::iter(0..count).map(|n| one_life(service, n));
     lives.buffer_unordered(4).collect::<Vec<_>>().await;
 }
 
-/// What a process has open.
+/// Returns the open files of a process.
 fn fds(pid: u32) -> Vec<String> {
     let entries = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
     let target = |entry: std::io::Result<std::fs::DirEntry>| {
@@ -349,7 +349,7 @@ async fn a_restart_of_the_engine_with_live_restore_goes_unnoticed() {
     let mut events = Events::new(request.json(&body).send().await.unwrap());
     tokio::time::sleep(Duration::from_secs(1)).await;
     engine.stop();
-    // Commands run without the engine; new sandboxes cannot be made.
+    // Commands run without the engine; new sandboxes cannot be created.
     assert_eq!(service.output_of(&id, "echo still").await, "still\n");
     let refused = service
         .post("/api/v1/sandboxes", json!({"template": "base"}))

@@ -1,7 +1,10 @@
-//! The description of the API that is checked in is the one that the server has.
+//! The checked-in API description equals the one that the server has.
 
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
-#![allow(clippy::disallowed_methods, reason = "a test may be told to write it")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a variable lets the test write the file"
+)]
 
 #[test]
 fn the_description_of_the_api_is_up_to_date() {

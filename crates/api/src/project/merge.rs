@@ -3,306 +3,312 @@ use utoipa::ToSchema;
 
 use elevo_policy::Strategy;
 
-/// How a workspace is merged.
+/// Options of a merge.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Merge {
-    /// Only say what would happen.
+    /// Whether to report the result without moving the head.
     #[serde(default)]
     pub dry_run: bool,
-    /// All or nothing: what cannot land by itself keeps all else from landing.
+    /// Whether to land all changes or none: a conflict or a change that is not
+    /// allowed then fails the merge.
     #[serde(default)]
     pub atomic: bool,
-    /// What is said of it.
+    /// Message for the history.
     #[serde(default)]
     #[schema(max_length = 4096)]
     pub message: String,
-    /// How conflicts are settled, where the policy lets the caller choose.
+    /// How to settle conflicts, if the policy lets the caller choose.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strategy: Option<Strategy>,
-    /// Whether what moved unchanged is followed to where it is.
+    /// Whether to follow files that were moved without other changes, so that a
+    /// change of the other side reaches the new path.
     #[serde(default)]
     pub renames: bool,
 }
 
-/// What became of a merge.
+/// Result of a merge.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MergeResult {
-    /// The project.
+    /// Id of the project.
     pub project: String,
-    /// Its head now.
+    /// Head of the project after the merge.
     pub head: String,
-    /// The number of the step; none if the head did not move.
+    /// Sequence number of the step; absent if the head did not move.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sequence: Option<u64>,
     /// The snapshot that was merged.
     pub snapshot: String,
-    /// Whether this only says what would happen.
+    /// Whether this was a dry run, which does not move the head.
     pub dry_run: bool,
-    /// What is in the head now; at most a thousand of them.
+    /// Changes that landed; at most 1000 are listed.
     pub landed: Vec<LandedFile>,
-    /// How many landed in all.
+    /// Number of changes that landed.
     pub landed_count: u64,
-    /// What somebody must decide on; at most a thousand of them.
+    /// Changes that need a decision; at most 1000 are listed.
     pub conflicts: Vec<Conflict>,
-    /// How many conflicts in all.
+    /// Number of conflicts.
     pub conflict_count: u64,
     /// Changes that the agent may not make, and files with conflict markers; at
-    /// most a thousand of them.
+    /// most 1000 are listed.
     pub refused: Vec<FileRefused>,
-    /// How many were refused in all.
+    /// Number of rejected changes.
     pub refused_count: u64,
-    /// Paths where an agent of higher priority changed the same before, which
-    /// stays; at most a thousand of them. The rest of such a file has landed.
+    /// Paths where the change of an agent with higher priority was kept; at
+    /// most 1000 are listed. Other changes in such a file have landed.
     pub overruled: Vec<String>,
-    /// Changes that the head had already.
+    /// Number of changes that the head already had.
     pub same: u64,
-    /// Changes that are never merged.
+    /// Number of changes that are never merged, by the policy or a
+    /// `.gitignore`.
     pub local: u64,
-    /// Whether the key that asked may decide on what was held.
+    /// Whether the caller's key may decide the reviews of this merge.
     #[serde(default)]
     pub may_decide: bool,
 }
 
-/// A change that is in the head now.
+/// A change that landed.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LandedFile {
-    /// Where.
+    /// The path.
     pub path: String,
-    /// What its maker called it, or where it was.
+    /// The earlier path of a moved file, or the path that the author used for
+    /// it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// What happened: `added`, `modified`, `removed`, `renamed` or `mode`.
+    /// Kind of the change: `added`, `modified`, `removed`, `renamed` or `mode`.
     pub kind: String,
-    /// Entries that this stands for.
+    /// Number of entries this change covers.
     pub entries: u64,
-    /// How it was merged.
+    /// How the change was merged.
     pub algorithm: String,
 }
 
-/// A change that somebody must decide on.
+/// A change that needs a decision.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Conflict {
-    /// Where.
+    /// The path.
     pub path: String,
-    /// Where both began with it, if one of them moved it.
+    /// Path in the base, if one side moved the entry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// Why: `content`, `both-added`, `removed-by-us`, `removed-by-them`,
-    /// `file-against-directory`, `kind`, `renamed`, `protected` or `too-large`.
+    /// Kind of the conflict: `content`, `both-added`, `removed-by-us`,
+    /// `removed-by-them`, `file-against-directory`, `kind`, `renamed`,
+    /// `protected` or `too-large`.
     pub kind: String,
-    /// The review that it waits in; none if nothing was held.
+    /// Id of the review that holds the change; absent if no review was opened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub review: Option<String>,
-    /// What both began with.
+    /// The entry in the base.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<Version>,
-    /// What the head has.
+    /// The entry in the head.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ours: Option<Version>,
-    /// What the workspace has.
+    /// The entry in the workspace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub theirs: Option<Version>,
-    /// The places in the file: at most a hundred, fewer if there are many
-    /// conflicts. All can be computed from the three versions.
+    /// Conflicting places in the file: at most 100, and fewer if there are many
+    /// conflicts. All of them can be computed from the three versions.
     pub hunks: Vec<ConflictHunk>,
-    /// What could be done: `ours`, `theirs` or `merged`.
+    /// Suggested decision: `ours`, `theirs` or `merged`.
     pub suggestion: String,
-    /// Why that.
+    /// Reason for the suggestion.
     pub reason: String,
 }
 
-/// What something is, without its content.
+/// An entry of a tree, without its content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Version {
-    /// `file`, `directory` or `symlink`.
+    /// Type of the entry: `file`, `directory` or `symlink`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// Identifies the content: equal content has equal ids. Left out for a
-    /// directory if the caller may not see all of it.
+    /// Hash of the content: equal content has equal ids. Absent for an empty
+    /// file or directory, and for a directory that the caller may not see all
+    /// of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// Bytes, of a directory of all that is in it. Left out for a directory if
-    /// the caller may not see all of it.
+    /// Size in bytes; for a directory, of everything in it. Absent for a
+    /// directory that the caller may not see all of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<u64>,
     /// Permission bits, such as `644`.
     pub mode: String,
 }
 
-/// A place where two sides disagree.
+/// A place in a file where the two sides conflict.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ConflictHunk {
-    /// Where.
+    /// Position in the file.
     pub place: HunkPlace,
-    /// What was there. Bytes that are no text are replaced; cut at 4 KiB.
+    /// Text in the base, at most 4 KiB. Bytes that are not UTF-8 are replaced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<String>,
-    /// What the head has.
+    /// Text in the head.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ours: Option<String>,
-    /// What the workspace has.
+    /// Text in the workspace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub theirs: Option<String>,
 }
 
-/// Where in a file.
+/// A position in a file.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum HunkPlace {
     /// A value, as a JSON pointer.
     Key(String),
-    /// Lines of each version.
+    /// Lines of each side.
     Lines {
-        /// In the base.
+        /// Lines in the base.
         base: LineRange,
-        /// In the head.
+        /// Lines in the head.
         ours: LineRange,
-        /// In the workspace.
+        /// Lines in the workspace.
         theirs: LineRange,
     },
 }
 
-/// Lines of a file.
+/// A range of lines in a file.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LineRange {
-    /// The first, from 1.
+    /// Number of the first line, starting at 1.
     pub start: u32,
-    /// How many.
+    /// Number of lines.
     pub count: u32,
 }
 
-/// A change that does not land: its agent may not make it, or the file still has
-/// conflict markers from a refresh.
+/// A change that did not land, because its agent may not make it or the file
+/// still has conflict markers from a refresh.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FileRefused {
-    /// Where.
+    /// The path.
     pub path: String,
-    /// Why not, and what to do.
+    /// Why the change did not land, and what to do.
     pub reason: String,
 }
 
-/// Changes for a project from somebody without a workspace: a patch, or files.
+/// Changes to a project that do not come from a workspace: a patch, or files.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Apply {
-    /// The snapshot that the changes were made to; the head by default.
+    /// The snapshot that the changes are based on; the head by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<String>,
-    /// A patch as `git diff` writes it.
+    /// A patch in the format of `git diff`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub patch: Option<String>,
-    /// The same as base64, for a patch that is not all UTF-8.
+    /// The same in base64, for a patch that is not valid UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub patch_base64: Option<String>,
-    /// Files as they shall be.
+    /// New states of files.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<ApplyFile>,
-    /// How it is merged.
+    /// Options of the merge.
     #[serde(default)]
     pub merge: Merge,
 }
 
-/// A file as it shall be.
+/// New state of a file.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ApplyFile {
-    /// Where.
+    /// The path.
     pub path: String,
-    /// What is in it, as text. Without content, link and `remove` only
-    /// `executable` changes.
+    /// Content as text. If `content`, `base64`, `symlink` and `remove` are all
+    /// absent, only `executable` changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
-    /// What is in it, as base64.
+    /// Content in base64.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base64: Option<String>,
-    /// Where it leads, if it is a symbolic link.
+    /// Target of a symbolic link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub symlink: Option<String>,
-    /// Whether it is to be removed; a directory with all that is in it.
+    /// Whether to remove the path; a directory is removed with its entries.
     #[serde(default)]
     pub remove: bool,
-    /// Whether it can be run; as it is by default.
+    /// Whether the file is executable; unchanged by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub executable: Option<bool>,
 }
 
-/// A step to undo.
+/// Request to revert a step.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Revert {
-    /// The head that the step made.
+    /// The head after the step.
     pub snapshot: String,
-    /// Undo what the step changed at this file or directory only.
+    /// Reverts only changes to this file or directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// How it is merged.
+    /// Options of the merge.
     #[serde(default)]
     pub merge: Merge,
 }
 
-/// A path to bring back.
+/// Request to restore a path from an older version.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RestorePath {
     /// The file or directory.
     pub path: String,
-    /// A head of the project, whose version of `path` is taken. If it has none,
-    /// `path` is removed.
+    /// The version to restore `path` from. If the version does not have the
+    /// path, `path` is removed.
     pub snapshot: String,
-    /// How it is merged.
+    /// Options of the merge.
     #[serde(default)]
     pub merge: Merge,
 }
 
-/// Where files for a project come from.
+/// Source of an import into a project.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ImportSource {
-    /// A directory of the server's machine; needs the scope `host`.
+    /// A directory on the server's machine; needs the scope `host`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directory: Option<String>,
     /// A git repository on the server's machine; needs the scope `host`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub git: Option<String>,
-    /// What of the git repository; `HEAD` by default.
+    /// Revision of the git repository; `HEAD` by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
-    /// Whether each commit of the first-parent history becomes a step.
+    /// Whether to import each commit of the first-parent history as a step.
     #[serde(default)]
     pub history: bool,
     /// A snapshot of the tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<String>,
-    /// The directory of the project that it replaces; all of it by default.
+    /// Directory of the project to replace; the whole project by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// What is said of it.
+    /// Message for the history.
     #[serde(default)]
     #[schema(max_length = 4096)]
     pub message: String,
-    /// Whether only to say what would happen; of a history, what all its
-    /// commits together would change.
+    /// Whether to report the result without moving the head. For a history, the
+    /// report combines the changes of all commits.
     #[serde(default)]
     pub dry_run: bool,
 }
 
-/// What became of an import.
+/// Result of an import.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ImportResult {
-    /// What landed; of all steps together, if there were several.
+    /// Result of the merge; combines all steps of a history.
     #[serde(flatten)]
     pub merge: MergeResult,
-    /// Steps that the log has now for it.
+    /// Number of steps that the import added to the log.
     pub steps: u64,
-    /// What a project does not keep, such as sockets or submodules.
+    /// Entries that a project cannot store, such as sockets or submodules.
     pub not_kept: Vec<String>,
 }

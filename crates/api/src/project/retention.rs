@@ -1,29 +1,29 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Which versions of a project keep their content. What is said of a version in
-/// the log stays for ever.
+/// Versions of a project that keep their content. The log keeps the entries of
+/// all versions.
 ///
-/// The head, what a tag, a workspace or an open review needs, and what is
-/// younger than `GC_KEEP_UNNAMED` is kept whatever this says.
+/// The head, versions that a tag, a workspace or an open review needs, and
+/// versions younger than `GC_KEEP_UNNAMED` are always kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "keep", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Retention {
-    /// All.
+    /// All versions.
     All {},
-    /// The newest ones.
+    /// The newest versions.
     Last {
-        /// So many.
+        /// Number of versions.
         #[schema(minimum = 1)]
         count: u32,
     },
-    /// The last one of each day in UTC.
+    /// The last version of each day in UTC.
     Daily {
-        /// For so many days.
+        /// Number of days.
         #[schema(minimum = 1)]
         days: u32,
     },
-    /// None.
+    /// No other versions.
     Named {},
 }
 

@@ -3,121 +3,121 @@ use utoipa::ToSchema;
 
 use super::merge::Conflict;
 
-/// Where a review is in its life.
+/// State of a review.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ReviewState {
-    /// Somebody must decide.
+    /// The review needs a decision.
     Open,
     /// The change landed, as it was or edited.
     Resolved,
-    /// The change is not wanted.
+    /// The change was rejected.
     Rejected,
-    /// A newer change of the same path took its place.
+    /// A newer change to the same path replaced this one.
     Superseded,
-    /// Nobody decided in time.
+    /// No decision was made in time.
     Expired,
 }
 
-/// A change that waits for a decision.
+/// A held change that waits for a decision.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Review {
-    /// Its id.
+    /// Id of the review.
     pub id: String,
-    /// The project.
+    /// Id of the project.
     pub project: String,
     /// The workspace that the change comes from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<String>,
-    /// The agent whose change it is.
+    /// The agent that made the change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// Where it is in its life.
+    /// State of the review.
     pub state: ReviewState,
-    /// What it is about.
+    /// The conflict to decide.
     #[serde(flatten)]
     pub conflict: Conflict,
-    /// The snapshot with the base version.
+    /// Snapshot that contains the base version.
     pub base_snapshot: String,
-    /// The head when it was opened.
+    /// Head of the project when the review was opened.
     pub ours_snapshot: String,
-    /// The snapshot with the workspace's version.
+    /// Snapshot that contains the workspace's version.
     pub theirs_snapshot: String,
-    /// How often its resolution met another conflict.
+    /// How often a decision ran into another conflict.
     pub reopened: u32,
-    /// When it was opened.
+    /// When the review was opened.
     pub created_at: String,
-    /// When it expires.
+    /// When the review expires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<String>,
-    /// When it was closed.
+    /// When the review was closed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub closed_at: Option<String>,
-    /// Who closed it: an agent, or a key.
+    /// Id of the agent or key that closed the review.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub closed_by: Option<String>,
-    /// The name of that agent or key.
+    /// Name of the agent or key that closed the review.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub closed_by_name: Option<String>,
-    /// The review that took its place.
+    /// The review that replaced this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub successor: Option<String>,
-    /// How it was decided.
+    /// The decision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolution: Option<Resolution>,
-    /// The message of the decision.
+    /// Message of the decision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolution_message: Option<String>,
-    /// The message of the merge that the change comes from.
+    /// Message of the merge that the change comes from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// Whether the key that asks may decide on it: it is open, the key has the
-    /// scope `reviews`, and the change is not one of its own agent.
+    /// Whether the caller's key may decide this review: it is open, the key has
+    /// the scope `reviews`, and the change is not by the key's own agent.
     #[serde(default)]
     pub may_decide: bool,
 }
 
-/// Reviews, a page of them.
+/// A page of reviews.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ReviewPage {
-    /// The oldest first.
+    /// The reviews, oldest first.
     pub items: Vec<Review>,
-    /// Where the next page begins; none if this is the last.
+    /// Cursor of the next page; absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }
 
-/// A decision.
+/// A decision on a review.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Resolution {
-    /// Leave what the head has; the change is dealt with.
+    /// Keep the head's version; the change counts as handled.
     Ours,
     /// Take the workspace's version.
     Theirs,
-    /// Take what the review suggests.
+    /// Take the version that the review suggests.
     Suggested,
-    /// Take `content`, `base64`, or nothing: remove it.
+    /// Take `content` or `base64`, or remove the path if both are absent.
     Edited,
-    /// The change is not wanted.
+    /// Reject the change.
     Reject,
 }
 
-/// How a review is decided.
+/// Request to decide a review.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ResolveReview {
     /// The decision.
     pub resolution: Resolution,
-    /// The file as it shall be, for `edited`.
+    /// New content of the file, for `edited`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
-    /// The same as base64.
+    /// The same in base64.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base64: Option<String>,
-    /// What is said of it.
+    /// Message of the decision.
     #[serde(default)]
     #[schema(max_length = 4096)]
     pub message: String,

@@ -1,54 +1,56 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// A wish for a tag.
+/// Request to set a tag.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SetTag {
-    /// What it is called: letters, digits, `.`, `_` and `-`, and not what names
-    /// a version otherwise (`head`, a number, the first digits of an id).
+    /// Name of the tag: letters, digits, `.`, `_` and `-`. Names that identify
+    /// a version in another way (`head`, a number, the first digits of an id)
+    /// are not allowed.
     #[schema(min_length = 1, max_length = 100)]
     pub name: String,
-    /// The version, by its snapshot or by another tag; the head by default.
+    /// The version, by its snapshot or another tag; the head by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<String>,
-    /// Why.
+    /// Reason for the tag.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schema(max_length = 1000)]
     pub message: String,
-    /// Whether it may be taken from another version.
+    /// Whether to move the tag if it already names another version.
     #[serde(default, rename = "move")]
     pub may_move: bool,
 }
 
-/// A name of a version, which keeps its content.
+/// A name of a version. The content of a tagged version is kept.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Tag {
-    /// What it is called.
+    /// Name of the tag.
     pub name: String,
-    /// The version.
+    /// Snapshot of the version.
     pub snapshot: String,
-    /// Its number in the log; none if the project began with it.
+    /// Sequence number of the version; absent for the state that the project
+    /// started with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sequence: Option<u64>,
-    /// The agent who set it.
+    /// The agent that set the tag.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// Why.
+    /// Reason for the tag.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// When it was set, or moved.
+    /// When the tag was set or moved.
     pub created_at: String,
 }
 
-/// Tags, a page of them.
+/// A page of tags.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TagPage {
-    /// By name.
+    /// The tags, ordered by name.
     pub items: Vec<Tag>,
-    /// Where the next page begins; none if this is the last.
+    /// Cursor of the next page; absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }

@@ -3,157 +3,160 @@ use utoipa::ToSchema;
 
 use super::merge::Conflict;
 
-/// A wish for a workspace on a project, without a sandbox.
+/// Request to create a workspace on a project, without a sandbox.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CreateWorkspace {
-    /// The project, by id or name.
+    /// Id or name of the project.
     pub project: String,
-    /// The agent that works in it; the key's by default.
+    /// The agent that works in the workspace; the key's agent by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// What it is called; need not be unique.
+    /// Name of the workspace; need not be unique.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 100)]
     pub name: Option<String>,
-    /// A head of the project to begin with; the newest by default.
+    /// The version of the project to start from; the head by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<String>,
-    /// What can be written to it, such as `2g`.
+    /// Maximum disk space, such as `2g`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk: Option<String>,
-    /// The user of the server's machine who works in it by its path, by number
-    /// or name; no other user can. Without one only the server's user can.
+    /// The user of the server's machine that may access the workspace's
+    /// directory, by name or user id. By default only the server's user can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
-    /// Whether nothing can be written; as the policy says by default.
+    /// Whether the workspace is read-only. It always is if the policy lets the
+    /// agent write nothing.
     #[serde(default)]
     pub read_only: bool,
-    /// How it keeps up with the project.
+    /// How the workspace is synchronised with the project.
     #[serde(default)]
     pub sync: Sync,
 }
 
-/// How a workspace keeps up with its project.
+/// How a workspace is synchronised with its project.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Sync {
-    /// When.
+    /// When the workspace is refreshed and merged.
     #[serde(default)]
     pub mode: SyncMode,
-    /// Seconds between two looks at the project, for `lazy` (30 to 60) and
-    /// `regular` (5 to 10).
+    /// Seconds between two synchronisations, for `lazy` (default 45) and
+    /// `regular` (default 7).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 3600)]
     pub seconds: Option<u32>,
 }
 
-/// When a workspace is brought up to date, and merged.
+/// When a workspace is refreshed and merged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SyncMode {
-    /// Only when asked.
+    /// Only on request.
     #[default]
     Manual,
-    /// Brought up to date every 30 seconds or so; merged when asked.
+    /// Refreshed every 45 seconds by default; merged on request.
     Lazy,
-    /// Brought up to date and merged every 5 seconds or so.
+    /// Refreshed and merged every 7 seconds by default.
     Regular,
-    /// Brought up to date as soon as the head moves, merged soon after it was
-    /// written to.
+    /// Refreshed as soon as the head moves, and merged soon after it is written
+    /// to.
     Event,
 }
 
-/// Whether a workspace can be worked in.
+/// State of a workspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum WorkspaceState {
-    /// It has a directory.
+    /// The workspace has a directory.
     Live,
-    /// It is kept for a while without a sandbox, and can be resumed.
+    /// The workspace is kept until it expires, without a directory, and can be
+    /// resumed.
     Parked,
 }
 
-/// One agent's own view of a project, or of files outside of projects.
+/// A writable copy of a project for one agent, or of files outside of projects.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Workspace {
-    /// Its id.
+    /// Id of the workspace.
     pub id: String,
-    /// The project; none for a workspace of a sandbox outside of projects.
+    /// Id of the project; absent for a sandbox's workspace that is not on a
+    /// project.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project: Option<String>,
-    /// The agent that works in it, with whose rights it is merged.
+    /// The agent that works in the workspace. Merges use its rights.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// What it is called.
+    /// Name of the workspace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Whether it can be worked in.
+    /// State of the workspace.
     pub state: WorkspaceState,
-    /// Its directory on the server's machine.
+    /// Directory on the server's machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// Number of the user of the server's machine who can work in it by its
-    /// path, if one was named.
+    /// User id, on the server's machine, of the user that may access the
+    /// directory, if one was named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<u32>,
-    /// The sandbox it is in.
+    /// The sandbox that uses the workspace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<String>,
-    /// The head of the project that it last saw.
+    /// The head of the project at the last refresh, or at the creation.
     pub synced: String,
-    /// Whether nothing can be written.
+    /// Whether the workspace is read-only.
     pub read_only: bool,
-    /// How it keeps up with the project.
+    /// How the workspace is synchronised with the project.
     pub sync: Sync,
-    /// How often it was merged.
+    /// Number of merges of the workspace.
     pub merges: u64,
-    /// When a parked one is deleted.
+    /// When a parked workspace is deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<String>,
-    /// When it was made.
+    /// When the workspace was created.
     pub created_at: String,
-    /// When something of it was last changed.
+    /// When the workspace was last changed.
     pub updated_at: String,
 }
 
-/// Workspaces, a page of them.
+/// A page of workspaces.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkspacePage {
-    /// The newest first.
+    /// The workspaces, newest first.
     pub items: Vec<Workspace>,
-    /// Where the next page begins; none if this is the last.
+    /// Cursor of the next page; absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }
 
-/// How a workspace is brought up to date.
+/// Options of a refresh.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Refresh {
-    /// Only say what would happen.
+    /// Whether to report the result without changing the workspace.
     #[serde(default)]
     pub dry_run: bool,
 }
 
-/// A workspace that was brought up to date.
+/// Result of a refresh.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Refreshed {
-    /// The head that it has seen now.
+    /// The head that was brought into the workspace.
     pub head: String,
-    /// Paths that were changed in it; at most a thousand of them.
+    /// Paths that the refresh changed; at most 1000 are listed.
     pub changed: Vec<String>,
-    /// How many in all.
+    /// Number of paths that the refresh changed.
     pub changed_count: u64,
-    /// Paths where the workspace and the project changed the same. The project's
-    /// version is the base of the workspace's next merge there: the merge takes
-    /// what the workspace has once that is another version than it has now.
+    /// Paths that both the workspace and the project changed. The project's
+    /// version becomes the base of the workspace's next merge, which takes the
+    /// workspace's version once it differs from the current one.
     pub conflicts: Vec<Conflict>,
-    /// Those of `conflicts` whose files have conflict markers now, at most a
-    /// thousand. The other files are the workspace's own, as they were.
+    /// Paths of `conflicts` whose files now have conflict markers; at most 1000
+    /// are listed. The other files keep the workspace's version.
     #[serde(default)]
     pub marked: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! Files of sandboxes in and out as archives.
+//! Archives: imports into the store, and the files of sandboxes in and out.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use crate::archive::{self, ArchiveError, Rules};
 use crate::failure::{Failure, Result};
 
 impl App {
-    /// Makes a snapshot of an archive.
+    /// Creates a snapshot from an archive.
     pub(crate) async fn import_archive(
         &self,
         who: &Principal,
@@ -40,7 +40,7 @@ impl App {
         })
     }
 
-    /// Writes what is at a path of a workspace as a tar.
+    /// Returns a future that writes a path of a workspace as a tar.
     pub(crate) async fn archive_out<W: io::Write + Send + 'static>(
         &self,
         who: &Principal,

@@ -1,5 +1,5 @@
-//! Making a backup of the whole server while it runs. [`crate::backup`] says
-//! what it holds and why in this order.
+//! Creates backups of the whole server while it runs. [`crate::backup`]
+//! describes their content and the order of the steps.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -22,17 +22,17 @@ use crate::backup::{self, AUDIT, CATALOG, RESTORED, STORE, UNFINISHED, WORKSPACE
 use crate::clock;
 use crate::failure::{Failure, Result};
 
-/// How often a workspace that another process works on is tried again, and how
-/// soon.
+/// Maximum attempts to copy a workspace that another process uses, and the
+/// pause between them.
 const ATTEMPTS: u32 = 600;
 const AGAIN: Duration = Duration::from_millis(50);
 
 /// The state that backups need.
 #[derive(Debug, Default)]
 pub(crate) struct Backups {
-    /// The store, if it is one that can be backed up.
+    /// The store, if it supports backups.
     pub(crate) store: OnceLock<Arc<LocalStore>>,
-    /// Held while a backup is being made.
+    /// Held while a backup runs.
     turn: tokio::sync::Mutex<()>,
 }
 
@@ -43,14 +43,15 @@ type Records = BTreeMap<TenantId, BTreeMap<WorkspaceId, Record>>;
 #[derive(Debug, Default)]
 struct Copies {
     records: Vec<Record>,
-    /// Those that were live.
+    /// Workspaces that were live.
     live: Vec<WorkspaceId>,
-    /// Those that could not be read: only their last snapshot is kept.
+    /// Workspaces that could not be read: the backup has only their last
+    /// snapshot.
     unread: Vec<api::UnreadWorkspace>,
 }
 
 impl App {
-    /// Makes a backup, to its end even if the caller goes away.
+    /// Creates a backup. Continues in the background if the caller goes away.
     pub(crate) async fn back_up(
         self: &Arc<Self>,
         wish: api::MakeBackup,
@@ -125,8 +126,8 @@ impl App {
 
     /// Copies the catalog, then stores the files of all workspaces.
     async fn copy_catalog_and_workspaces(&self, place: &Place) -> Result<Copied> {
-        // A workspace that is removed between the catalog's copy and the list
-        // after it has a row in the copy: it needs a record as well.
+        // A workspace that is deleted between the copy of the catalog and the
+        // second list has a row in the copy, so it needs a record as well.
         let mut records = self.all_records().await?;
         let copy = place.unfinished.join(CATALOG);
         let from = self.config.data_dir.join(CATALOG);
@@ -183,7 +184,8 @@ impl App {
                 }
             };
             copies.live.push(id);
-            // One that is gone was merged or deleted after the backup began.
+            // A workspace that is gone was merged or deleted after the backup
+            // began.
             copies.records.push(copy.unwrap_or(Record {
                 state: State::Parked,
                 home: None,
@@ -218,12 +220,17 @@ impl App {
             }
             tokio::time::sleep(AGAIN).await;
         }
-        let message = "another process works on the workspace";
+        let message = "another process is using the workspace";
         Err(Failure::new(ErrorCode::WorkspaceBusy, message))
     }
 
     async fn copy_store(&self, place: Arc<Place>) -> Result<elevo_store_local::Backup> {
-        let missing = || Failure::new(ErrorCode::StorageFailed, "this store has no backups");
+        let missing = || {
+            Failure::new(
+                ErrorCode::StorageFailed,
+                "this store does not support backups",
+            )
+        };
         let store = self.backups.store.get().cloned().ok_or_else(missing)?;
         parts::blocking(move || {
             let into = place.unfinished.join(STORE);
@@ -237,8 +244,8 @@ impl App {
         .await
     }
 
-    /// Makes workspaces live again that were so when the backup was made that
-    /// this server was restored from.
+    /// Resumes the workspaces that were live in the backup that this server was
+    /// restored from.
     pub(crate) async fn resume_restored(&self) {
         for tenant in self.homes.known() {
             let list = self.homes.directory(tenant).join(RESTORED);
@@ -249,13 +256,13 @@ impl App {
             for id in text.lines().filter_map(|line| line.parse().ok()) {
                 if let Err(failure) = self.resume_one(tenant, &id).await {
                     let (workspace, cause) = (id.as_str(), failure.summary());
-                    tracing::error!(workspace, cause, "a restored workspace is not live again");
+                    tracing::error!(workspace, cause, "cannot resume a restored workspace");
                     is_done = false;
                 }
             }
-            // Those that failed are tried again at the next start.
+            // Workspaces that failed are retried at the next start.
             if is_done && let Err(error) = fs::remove_file(&list) {
-                tracing::warn!(cause = %error, list = %list.display(), "cannot be removed");
+                tracing::warn!(cause = %error, list = %list.display(), "cannot delete the list of restored workspaces");
             }
         }
     }
@@ -294,7 +301,7 @@ fn write_copies(directory: &Path, copies: Copies) -> Result<()> {
     let failed = |error: io::Error| not_written(directory, &error);
     files::make_private(directory).map_err(failed)?;
     elevo_workspace::write_records(directory, copies.records)?;
-    // Only the log is of use.
+    // A backup needs only the log of the registry.
     fs::remove_file(directory.join("registry/lock")).map_err(failed)?;
     let live: String = copies.live.iter().map(|id| format!("{id}\n")).collect();
     fs::write(directory.join(RESTORED), live).map_err(failed)?;
@@ -309,7 +316,7 @@ fn copy_audit(from: &Path, unfinished: &Path) -> Result<()> {
         for entry in fs::read_dir(from)? {
             let entry = entry?;
             match files::copy_lines(&entry.path(), &to.join(entry.file_name())) {
-                // The oldest are removed after AUDIT_KEEP.
+                // The oldest files are deleted after AUDIT_KEEP.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 copied => copied?,
             }
@@ -319,7 +326,7 @@ fn copy_audit(from: &Path, unfinished: &Path) -> Result<()> {
     copy().map_err(|error| not_written(&to, &error))
 }
 
-/// Where a backup is being made, until dropped.
+/// The directory of a running backup, locked until dropped.
 #[derive(Debug)]
 struct Place {
     backups: PathBuf,
@@ -363,8 +370,8 @@ impl Place {
         })
     }
 
-    /// Lists all files, and gives the backup its name once everything is on
-    /// disk. Then removes the oldest backups until `keep` are left.
+    /// Writes the manifest, and gives the backup its name once everything is on
+    /// disk. Then deletes the oldest backups until `keep` are left.
     fn finish(
         &self,
         mut manifest: Manifest,
@@ -391,7 +398,7 @@ impl Place {
         Ok((path, manifest, removed))
     }
 
-    /// The time to the second: names are in order.
+    /// Named by the second, so that names are in order of time.
     fn free_name(&self, begun: &str) -> PathBuf {
         let seconds = begun.split('.').next().unwrap_or_default();
         let name = format!("{}Z", seconds.trim_end_matches('Z').replace(':', "-"));
@@ -412,7 +419,8 @@ impl Place {
         let mut old = backup::all(&self.backups)?;
         old.truncate(old.len().saturating_sub(keep.max(1) as usize));
         for path in &old {
-            // From here on it is not a backup, however far the removal gets.
+            // From here on it is not a backup, even if the deletion is
+            // interrupted.
             Manifest::remove(path)?;
             files::sync(path)?;
             files::remove(path)?;

@@ -1,8 +1,8 @@
-//! Clears away what belongs to no row, and finishes removals that were cut off.
+//! Cleans up resources without a row, and finishes interrupted deletions.
 //!
-//! One tenant, row or container that fails is logged and passed over: it must not
-//! keep the server from starting, nor others from being cleared. The next look
-//! tries it again.
+//! A tenant, row or container that fails is logged and skipped: it must not
+//! keep the server from starting, nor others from being cleaned up. The next
+//! run retries it.
 
 use std::collections::HashSet;
 
@@ -17,13 +17,13 @@ use crate::clock;
 use crate::failure::Result;
 
 impl App {
-    /// Removes containers that no row has, puts workspaces that no row has into
-    /// the quarantine, and finishes removals that were cut off.
+    /// Deletes containers without a row, moves workspaces without a row to the
+    /// quarantine, and finishes interrupted deletions.
     pub(crate) async fn clear_away(&self) -> api::GcResult {
         let mut cleared = api::GcResult::default();
         log_failure(self.clear_projects().await, "step", "projects", SKIPPED);
-        // The workspaces are listed before the rows: one that is made meanwhile
-        // has its row before its directory.
+        // The workspaces are listed before the rows: a new workspace has its
+        // row before its directory.
         let workspaces = self.all_workspaces().await;
         let rows = match self.all_sandboxes().await {
             Ok(rows) => rows,
@@ -35,7 +35,7 @@ impl App {
         cleared.cleaned_sandboxes = self.clear_containers(&rows).await;
         for row in rows.iter().filter(|row| row.removing) {
             let removed = self.remove(row).await;
-            log_failure(removed, "sandbox", &row.id, "a removal was not finished");
+            log_failure(removed, "sandbox", &row.id, "cannot finish a deletion");
         }
         let used: HashSet<_> = rows
             .iter()
@@ -62,16 +62,16 @@ impl App {
         cleared
     }
 
-    /// Removes containers and slots that neither `rows` nor a warm pool has;
-    /// returns how many containers.
+    /// Deletes containers and slots that belong neither to `rows` nor to a warm
+    /// pool. Returns the number of containers.
     async fn clear_containers(&self, rows: &[Sandbox]) -> u64 {
-        // First the containers, then the rows, then the pool: one that is made
-        // meanwhile has its row, or is known to be warm, before its container.
+        // First the containers, then the rows, then the pool: a new container
+        // has its row, or is known to be warm, before it exists.
         let containers = match self.runtime.list().await {
             Ok(containers) => containers,
             Err(error) => {
                 let cause = crate::failure::chain(&error);
-                tracing::warn!(cause, "containers were not cleared away");
+                tracing::warn!(cause, "cannot list containers to clean them up");
                 return 0;
             }
         };
@@ -89,7 +89,7 @@ impl App {
         removed
     }
 
-    /// Returns whether the catalog knows a workspace that no sandbox has.
+    /// Returns the state in the catalog of a workspace without a sandbox.
     async fn standing(&self, tenant: TenantId, id: &str) -> Result<Standing> {
         if !["sbx-", "ws-"].iter().any(|form| clock::is_id(form, id)) {
             return Ok(Standing::Known);
@@ -107,7 +107,7 @@ impl App {
         })
     }
 
-    /// Finishes removals of projects and workspaces that were cut off.
+    /// Finishes interrupted deletions of projects and workspaces.
     async fn clear_projects(&self) -> Result<()> {
         let query = ProjectQuery {
             removing: Some(true),
@@ -118,12 +118,7 @@ impl App {
                 continue;
             }
             let removed = self.finish_removal(project.tenant, &project.id).await;
-            log_failure(
-                removed,
-                "project",
-                &project.id,
-                "a removal was not finished",
-            );
+            log_failure(removed, "project", &project.id, "cannot finish a deletion");
         }
         let query = WorkspaceQuery {
             state: Some(WorkspaceState::Removing),
@@ -134,20 +129,25 @@ impl App {
                 continue;
             }
             let removed = self.forget_workspace(&row).await;
-            log_failure(removed, "workspace", &row.id, "a removal was not finished");
+            log_failure(removed, "workspace", &row.id, "cannot finish a deletion");
         }
         Ok(())
     }
 
-    /// Removes layers that no workspace needs, if there is much of them.
+    /// Deletes layers that no workspace needs, if there are many.
     pub(crate) async fn tidy_layers(&self) {
         for tenant in self.homes.known() {
             let tidied = self.homes.with(tenant, |workspaces| Ok(workspaces.tidy()?));
-            log_failure(tidied.await, "tenant", &tenant.to_string(), "layers stay");
+            log_failure(
+                tidied.await,
+                "tenant",
+                &tenant.to_string(),
+                "cannot delete unused layers",
+            );
         }
     }
 
-    /// The workspaces of all tenants that can be listed.
+    /// Returns the workspaces of all tenants that can be listed.
     pub(super) async fn all_workspaces(&self) -> Vec<(TenantId, WorkspaceId)> {
         let mut all = Vec::new();
         for tenant in self.homes.known() {
@@ -162,19 +162,19 @@ impl App {
     }
 }
 
-/// A workspace in the eyes of the catalog.
+/// The state of a workspace in the catalog.
 enum Standing {
-    /// It stays, or is none of the server's.
+    /// It is kept, or does not belong to the server.
     Known,
-    /// Its removal was cut off.
+    /// Its deletion was interrupted.
     Removing,
-    /// The catalog has nothing about it.
+    /// The catalog has no record of it.
     Unknown,
 }
 
-const SKIPPED: &str = "not cleared away";
+const SKIPPED: &str = "cannot clean up";
 
-/// Logs a failure and goes on: one row must not stop a loop over others.
+/// Logs a failure and continues: one row must not stop a loop over others.
 pub(super) fn log_failure<T>(done: Result<T>, kind: &str, id: &str, what: &str) -> Option<T> {
     match done {
         Ok(done) => Some(done),

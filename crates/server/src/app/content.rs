@@ -11,12 +11,12 @@ use futures::{Stream, stream};
 use crate::app::App;
 use crate::failure::{Failure, Result};
 
-/// A file or link that is open.
+/// An open file or link.
 pub(crate) struct Content {
     app: Arc<App>,
     repository: Repository,
     size: u64,
-    /// Read already, so that a failure can still be the answer.
+    /// Read in advance, so that a failure can still be the response.
     first: Option<Bytes>,
     rest: Option<ChunkReader>,
 }
@@ -47,12 +47,12 @@ impl Content {
         })
     }
 
-    /// The number of bytes.
+    /// Returns the size in bytes.
     pub(crate) fn size(&self) -> u64 {
         self.size
     }
 
-    /// The bytes, piece by piece.
+    /// Streams the bytes, piece by piece.
     pub(crate) fn pieces(self) -> impl Stream<Item = Result<Bytes>> + Send {
         stream::try_unfold(self, async |mut content| {
             let piece = content.next().await?;

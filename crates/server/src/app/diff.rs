@@ -1,4 +1,4 @@
-//! What has changed in a workspace.
+//! Changes of workspaces.
 
 use elevo_api as api;
 use elevo_api::Scope;
@@ -11,7 +11,7 @@ use futures::executor::block_on;
 use crate::app::{App, Principal, parts};
 use crate::failure::{Failure, Result};
 
-/// Which differences are wanted.
+/// The options of a diff.
 #[derive(Clone, Debug)]
 pub(crate) struct DiffQuery {
     /// The snapshot to compare with, instead of the base.
@@ -19,14 +19,14 @@ pub(crate) struct DiffQuery {
     pub(crate) limit: usize,
 }
 
-/// A patch, and whether all of it is there.
+/// A patch in the format of `git diff`.
 #[derive(Debug)]
 pub(crate) struct Patch {
     pub(crate) bytes: Vec<u8>,
 }
 
 impl App {
-    /// Lets `read` look at what a workspace has changed.
+    /// Calls `read` with the changes of a workspace.
     async fn with_changes<T: Send + 'static>(
         &self,
         who: &Principal,
@@ -86,7 +86,7 @@ impl App {
         .await
     }
 
-    /// The same as a patch that `git apply` takes.
+    /// Returns the changes as a patch for `git apply`.
     pub(crate) async fn patch(&self, who: &Principal, id: &str, query: DiffQuery) -> Result<Patch> {
         const LARGEST: usize = 16 << 20;
         self.with_changes(who, id, &query, true, move |mut diff, repository, _| {
@@ -100,7 +100,7 @@ impl App {
                     &mut budget,
                 ))?);
                 if bytes.len() > LARGEST {
-                    let message = "the patch has more than 16 MiB; take an archive instead";
+                    let message = "the patch has more than 16 MiB; download an archive instead";
                     return Err(Failure::new(ErrorCode::PayloadTooLarge, message));
                 }
             }
@@ -141,7 +141,7 @@ fn kind_of(entry: &Entry) -> &'static str {
     }
 }
 
-/// Text as it is, other bytes as `\xNN`.
+/// Returns text unchanged, and other bytes as `\xNN`.
 pub(super) fn readable(bytes: &[u8]) -> String {
     let mut text = String::new();
     for chunk in bytes.utf8_chunks() {

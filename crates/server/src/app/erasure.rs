@@ -1,7 +1,7 @@
-//! The end of a tenant.
+//! Erasure of tenants.
 //!
-//! A tenant that is marked as being erased loses everything it has, and then its
-//! row with the mark:
+//! A tenant that is marked for erasure loses all its data, and then its row
+//! with the mark:
 //!
 //! ```text
 //! marked       its keys are refused, its streams end, nothing is added to it
@@ -33,11 +33,11 @@ use crate::clock;
 use crate::failure::Result;
 use crate::installation;
 
-/// References that are deleted in one commit.
+/// Maximum references deleted in one commit.
 const PAGE: usize = 1000;
 
 impl App {
-    /// Refuses work for the tenants that are being erased.
+    /// Rejects work for the tenants that are being erased.
     pub(super) async fn close_erased(&self) -> Result<()> {
         for tenant in self.being_erased().await? {
             self.homes.close(tenant.id);
@@ -56,8 +56,8 @@ impl App {
         self.erasures.notified().await;
     }
 
-    /// Goes on with the erasure of every tenant that is marked. One that fails
-    /// is tried again by the next call.
+    /// Continues the erasure of every marked tenant. The next call retries a
+    /// tenant that fails.
     pub(crate) async fn erase_tenants(&self) -> Result<()> {
         for tenant in self.being_erased().await? {
             if installation::held_until(&*self.catalog, clock::now())
@@ -70,7 +70,7 @@ impl App {
             let id = tenant.id;
             match self.erase(&tenant).await {
                 Ok(true) => tracing::info!(tenant = %id, "erased"),
-                Ok(false) => tracing::info!(tenant = %id, "its erasure waits for work to end"),
+                Ok(false) => tracing::info!(tenant = %id, "the erasure waits for work to end"),
                 Err(failure) => {
                     let cause = failure.summary();
                     tracing::warn!(tenant = %id, cause, "not erased yet");
@@ -80,12 +80,12 @@ impl App {
         Ok(())
     }
 
-    /// Erases a tenant. Returns `false` if it has to wait for work that is under
-    /// way.
+    /// Erases a tenant. Returns `false` if it has to wait for running work.
     async fn erase(&self, tenant: &Tenant) -> Result<bool> {
         let id = tenant.id;
         self.homes.close(id);
-        // A backup has the catalog, the workspaces and the store of one moment.
+        // A backup needs the catalog, the workspaces and the store of one
+        // moment.
         let _still = self.pause_collections().await;
         if !self.erase_sandboxes(id).await? || !self.presences.is_empty(id) {
             return Ok(false);
@@ -98,7 +98,7 @@ impl App {
         if !self.erase_stored(id).await? {
             return Ok(false);
         }
-        // Before the row goes: the record is written twice rather than never.
+        // Written before the row is deleted: twice is better than never.
         self.audit_removed(tenant).await;
         self.catalog.remove_tenant(id).await?;
         self.homes.forget(id);
@@ -107,11 +107,12 @@ impl App {
         Ok(true)
     }
 
-    /// Removes the sandboxes of a tenant. Returns `false` if one is being made.
+    /// Deletes the sandboxes of a tenant. Returns `false` if one is being
+    /// created.
     async fn erase_sandboxes(&self, tenant: TenantId) -> Result<bool> {
         let (mut is_done, mut first_failure) = (true, None);
         for sandbox in self.sandboxes_of(tenant).await? {
-            // Its maker would make the container again.
+            // The task that creates it would create the container again.
             if self.is_being_made(&sandbox.id) {
                 is_done = false;
                 continue;
@@ -125,8 +126,8 @@ impl App {
         first_failure.map_or(Ok(is_done), Err)
     }
 
-    /// Deletes all that the store has of a tenant. Returns `false` if a reader
-    /// needs something of it.
+    /// Deletes everything that the store has of a tenant. Returns `false` if a
+    /// reader still needs some of it.
     async fn erase_stored(&self, tenant: TenantId) -> Result<bool> {
         let repository = self.homes.repository(tenant);
         let local = self.backups.store.get().cloned();
@@ -154,8 +155,8 @@ impl App {
     }
 }
 
-/// Deletes the references of a tenant, and everything else by a collection without
-/// roots. Returns whether nothing is left.
+/// Deletes the references of a tenant, and everything else by a collection
+/// without roots. Returns whether nothing is left.
 fn erase_from(repository: &Repository) -> std::result::Result<bool, EngineError> {
     block_on(remove_references(repository))?;
     let options = GcOptions {
@@ -163,7 +164,7 @@ fn erase_from(repository: &Repository) -> std::result::Result<bool, EngineError>
         dry_run: false,
         keep_since: None,
     };
-    // No request and no job of the tenant is under way.
+    // The tenant has neither requests nor jobs, and so no writers to wait for.
     let mut wait = |_| false;
     let (mut roots, progress) = (std::iter::empty(), GcProgress::default());
     let report = collect_garbage(repository, &mut roots, &options, &mut wait, &progress)?;

@@ -1,4 +1,4 @@
-//! What happened, for whoever wants to know.
+//! Events: lists and streams.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -16,16 +16,16 @@ use crate::app::{App, Principal};
 use crate::clock;
 use crate::failure::{Failure, Result, short};
 
-/// How long it takes at most until something is known to have happened.
+/// Interval at which new events are looked for.
 const PULSE: Duration = Duration::from_millis(100);
-/// How long before its end a sandbox is about to expire.
+/// Time before its expiry when a sandbox counts as expiring.
 const EXPIRING: Duration = Duration::from_secs(300);
-/// Of the catalog's readers, as many read events for followers at a time.
+/// Maximum readers of the catalog that followers use at a time.
 pub(super) const READERS: usize = 2;
-/// Events that are read at a time.
+/// Maximum events read at a time.
 const PAGE: u32 = 100;
 
-/// Which events are wanted.
+/// The filters of a list of events.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EventsQuery {
     pub(crate) kinds: Option<String>,
@@ -34,7 +34,7 @@ pub(crate) struct EventsQuery {
     pub(crate) limit: Option<u32>,
 }
 
-/// Events as they happen.
+/// A stream of events.
 pub(crate) struct Following {
     app: Arc<App>,
     who: Principal,
@@ -43,10 +43,11 @@ pub(crate) struct Following {
 }
 
 impl Following {
-    /// What happened next: waits until there is something.
+    /// Waits for the next events and returns them.
     pub(crate) async fn next(&mut self) -> Result<Vec<api::Event>> {
         loop {
-            // Before it is looked: what happens meanwhile is seen next time.
+            // Read before the look, so that an event in between is found next
+            // time.
             let newest = *self.pulse.borrow_and_update();
             if let Some(looked) = self.look().await? {
                 self.query.after = looked.last;
@@ -56,7 +57,7 @@ impl Following {
                 return Ok(looked.shown.into_iter().map(out).collect());
             }
             self.query.after = self.query.after.max(newest);
-            // An error is that the server is about to end.
+            // An error means that the server is about to stop.
             if self.pulse.changed().await.is_err() {
                 std::future::pending().await
             }
@@ -65,23 +66,24 @@ impl Following {
 
     /// Reads the next events; `None` if there are none.
     async fn look(&self) -> Result<Option<Looked>> {
-        // However many follow, they leave readers of the catalog to others.
+        // Any number of followers leave some readers of the catalog to
+        // requests.
         let _turn = self.app.following.acquire().await;
         let found = self.app.catalog.events(&self.query).await?;
         self.app.without_hidden(&self.who, found).await
     }
 }
 
-/// Events that were looked at.
+/// Events that were read.
 struct Looked {
-    /// Those that may be seen.
+    /// The events that the principal may see.
     shown: Vec<Event>,
-    /// The number of the last.
+    /// Sequence number of the last event that was read.
     last: u64,
 }
 
 impl App {
-    /// What happened, as far as it is kept.
+    /// Returns the retained events.
     pub(crate) async fn events(
         &self,
         who: &Principal,
@@ -107,8 +109,8 @@ impl App {
         })
     }
 
-    /// Leaves out the landings in which an agent may see nothing. Ends before the
-    /// last event when it has looked at many changes.
+    /// Removes the landings in which an agent may see nothing. Ends before the
+    /// last event when it has read many changes.
     async fn without_hidden(&self, who: &Principal, found: Vec<Event>) -> Result<Option<Looked>> {
         let (mut shown, mut last) = (Vec::with_capacity(found.len()), None);
         let mut rows = Rows::of_one_answer();
@@ -136,7 +138,7 @@ impl App {
         Ok(last.map(|last| Looked { shown, last }))
     }
 
-    /// What happens from now on, or after an event.
+    /// Follows the events from now on, or after an event.
     pub(crate) async fn follow_events(
         self: &Arc<Self>,
         who: &Principal,
@@ -159,8 +161,7 @@ impl App {
         })
     }
 
-    /// Looks whether something has happened, for as long as somebody wants to
-    /// know.
+    /// Looks for new events while there are followers.
     pub(crate) async fn watch_events(&self) {
         loop {
             tokio::time::sleep(PULSE).await;
@@ -183,7 +184,7 @@ impl App {
         }
     }
 
-    /// Tells of a sandbox something that changes nothing in it.
+    /// Adds an event for a sandbox without changing the sandbox.
     pub(crate) async fn tell(&self, id: &str, kind: EventKind) -> Result<()> {
         let change = SandboxChange {
             tells: vec![kind],
@@ -191,13 +192,14 @@ impl App {
         };
         let told = self.catalog.change_sandbox(id, &change, clock::now()).await;
         match told {
-            // Gone, or never more than warm.
+            // The sandbox is deleted, or was never more than warm.
             Ok(_) | Err(elevo_catalog::Error::NotFound { .. }) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Tells of sandboxes that end soon: once, unless they are extended.
+    /// Adds an event for each sandbox that expires soon: once, unless it is
+    /// extended.
     pub(crate) async fn tell_expiring(&self, told: &mut HashSet<(String, i64)>) -> Result<()> {
         let soon = clock::after(self.time().await?, EXPIRING);
         let ending = self.catalog.expired(soon, 1000).await?;
@@ -205,7 +207,7 @@ impl App {
         let now: HashSet<_> = ending.iter().map(name).collect();
         told.retain(|known| now.contains(known));
         for row in ending {
-            // One that was never to live longer has been told so.
+            // A sandbox that was created to live so shortly needs no warning.
             let is_short = clock::after(row.created, EXPIRING) >= row.expires;
             if !is_short && !row.removing && told.insert(name(&row)) && !self.was_told(&row).await?
             {
@@ -215,7 +217,7 @@ impl App {
         Ok(())
     }
 
-    /// Whether an earlier server has told of it.
+    /// Whether an earlier server process has added the event.
     async fn was_told(&self, row: &Sandbox) -> Result<bool> {
         let query = EventQuery {
             tenant: Some(row.tenant),
@@ -235,7 +237,7 @@ impl App {
         Ok(found.iter().any(is_it))
     }
 
-    /// Forgets what happened long ago.
+    /// Deletes events older than the retention time.
     pub(crate) async fn forget_events(&self) -> Result<()> {
         let before = clock::before(self.settled_time().await?, self.config.events_keep);
         while self.catalog.forget_events(before).await? > 0 {}
@@ -243,7 +245,7 @@ impl App {
     }
 }
 
-/// What somebody may know of what they ask for.
+/// Returns the query for the requested events that the principal may see.
 fn visible(who: &Principal, query: &EventsQuery) -> Result<EventQuery> {
     let allowed = allowed_kinds(who)?;
     let kinds = match &query.kinds {
@@ -259,7 +261,7 @@ fn visible(who: &Principal, query: &EventsQuery) -> Result<EventQuery> {
     })
 }
 
-/// Kinds by their names, each once, if all of them are allowed.
+/// Parses names of kinds, each once. Fails if one is not allowed.
 pub(super) fn wanted_kinds<'a>(
     names: impl Iterator<Item = &'a str>,
     allowed: &[EventKind],
@@ -279,7 +281,7 @@ pub(super) fn wanted_kinds<'a>(
     Ok(kinds)
 }
 
-/// Events of sandboxes are for those who may see sandboxes, and so on.
+/// Returns the kinds of events that the principal's scopes allow.
 pub(super) fn allowed_kinds(who: &Principal) -> Result<Vec<EventKind>> {
     let needed = |kind: &EventKind| match kind {
         EventKind::ProjectLanded
@@ -298,7 +300,7 @@ pub(super) fn allowed_kinds(who: &Principal) -> Result<Vec<EventKind>> {
     Ok(kinds)
 }
 
-/// An event as the API shows it.
+/// Converts an event to its form in the API.
 pub(crate) fn out(event: Event) -> api::Event {
     let Event { id, event } = event;
     let mut data = event.data;
@@ -359,7 +361,7 @@ mod tests {
             tenant_limits: Arc::new(TenantLimits::default()),
             _presence: app.presences.enter(tenant),
         };
-        // All turns to read are taken.
+        // No follower can read.
         let turns = app.following.acquire_many(READERS as u32).await.unwrap();
         let mut followers = JoinSet::new();
         for _ in 0..100 {
@@ -371,7 +373,8 @@ mod tests {
         let made = post(&url, json!({"name": "site"})).await;
         let url = format!("{url}/{}/apply", made["id"].as_str().unwrap());
         post(&url, json!({"files": [{"path": "a", "content": "a"}]})).await;
-        // All others wait for their turn. Requests are answered, and see the event.
+        // The followers wait for a turn. Requests are served, and see the
+        // event.
         for _ in 0..100 {
             let page = app.events(&who, &EventsQuery::default()).await.unwrap();
             assert_eq!(page.items.len(), 1);

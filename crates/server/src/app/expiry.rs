@@ -1,4 +1,4 @@
-//! The end of sandboxes and of parked workspaces when their time is over.
+//! Expiry of sandboxes and of parked workspaces.
 //!
 //! ```text
 //! sandbox expired ─► processes end ─► work that is nowhere else? ─ no ─► removed
@@ -31,14 +31,14 @@ use crate::audit::Entry;
 use crate::clock;
 use crate::failure::Result;
 
-/// Sandboxes and workspaces of one tenant that end at the same time.
+/// Maximum sandboxes and workspaces of one tenant that expire at the same time.
 const AT_ONCE: usize = 8;
-/// How long processes have to end before they are killed.
+/// Time for processes to stop before they are killed.
 const GRACE: Duration = Duration::from_secs(5);
-/// How long a tenant waits after something of it could not be ended.
+/// Pause of a tenant after a failed expiry.
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// Tenants for which a task ends what has expired.
+/// Tenants with a running expiry task.
 #[derive(Debug, Default)]
 pub(crate) struct Ending(Mutex<HashSet<TenantId>>);
 
@@ -53,7 +53,7 @@ impl Ending {
     }
 }
 
-/// Gives a tenant back when it is dropped.
+/// Releases a tenant when dropped.
 struct Turn {
     of: Arc<Ending>,
     tenant: TenantId,
@@ -66,14 +66,14 @@ impl Drop for Turn {
     }
 }
 
-/// Something whose time is over.
+/// A resource that has expired.
 enum Expired {
     Sandbox(Sandbox),
     Workspace(Workspace),
 }
 
 impl App {
-    /// Ends everything whose time is over; returns how many sandboxes ended.
+    /// Expires everything that is due. Returns the number of expired sandboxes.
     pub(crate) async fn remove_expired(self: &Arc<Self>) -> Result<u64> {
         let mut removed = 0;
         for ending in self.begin_expiry().await? {
@@ -82,9 +82,9 @@ impl App {
         Ok(removed)
     }
 
-    /// Starts a task for each tenant that has something expired, so that no
-    /// tenant waits for another. A task returns how many sandboxes ended, and
-    /// how often it failed.
+    /// Starts a task for each tenant with something expired, so that no tenant
+    /// waits for another. A task returns the numbers of expired sandboxes and
+    /// of failures.
     pub(crate) async fn begin_expiry(self: &Arc<Self>) -> Result<Vec<JoinHandle<(u64, u64)>>> {
         let (now, most) = (self.time().await?, elevo_catalog::MAX_PAGE);
         let mut expired: BTreeMap<_, Vec<_>> = BTreeMap::new();
@@ -106,7 +106,7 @@ impl App {
                 tasks.push(tokio::spawn(async move {
                     let done = app.end_all(expired, now).await;
                     if done.1 > 0 {
-                        // An attempt that failed is not repeated every second.
+                        // A failed attempt is not repeated every second.
                         tokio::spawn(async move {
                             tokio::time::sleep(PAUSE).await;
                             drop(turn);
@@ -129,7 +129,7 @@ impl App {
         )
     }
 
-    /// Ends one; returns whether a sandbox ended.
+    /// Expires one resource. Returns whether a sandbox has expired.
     async fn end_one(&self, expired: Expired, now: Timestamp) -> Result<bool> {
         let (id, ended) = match &expired {
             Expired::Sandbox(sandbox) => {
@@ -142,18 +142,22 @@ impl App {
             }
         };
         if let Err(failure) = &ended {
-            tracing::warn!(id, cause = failure.summary(), "not ended, though expired");
+            tracing::warn!(
+                id,
+                cause = failure.summary(),
+                "cannot delete an expired sandbox or workspace"
+            );
         }
         ended
     }
 
-    /// Ends a sandbox that has expired by `now`, which was right when it was
-    /// listed: the clock may have jumped since.
+    /// Expires a sandbox that is due at `now`, the time of the list: the clock
+    /// may have jumped since.
     async fn expire_sandbox(&self, id: &str, now: Timestamp) -> Result<bool> {
         let held = self.hold(id).await;
         let found = self.catalog.sandbox_of_any_tenant(id).await?;
-        // It may have been extended or removed by now. One that is being started
-        // is let go first.
+        // It may have been extended or deleted since. A starting sandbox
+        // expires after its start.
         let is_over = |sandbox: &Sandbox| {
             sandbox.expires <= now && !sandbox.removing && sandbox.state != SandboxState::Starting
         };
@@ -176,11 +180,11 @@ impl App {
         Ok(true)
     }
 
-    /// Ends everything that runs in a sandbox, so that its files stay as they
-    /// are.
+    /// Stops everything that runs in a sandbox, so that its files no longer
+    /// change.
     async fn end_processes(&self, sandbox: &Sandbox) -> Result<()> {
         if let Some(link) = self.links.get(&sandbox.id) {
-            // Processes that do not end are killed below.
+            // Processes that do not stop are killed below.
             let _ = link.shut_down(GRACE).await;
         }
         if let Some(container) = container_of(sandbox) {
@@ -190,7 +194,7 @@ impl App {
         Ok(())
     }
 
-    /// Whether the workspace of a sandbox is to be parked; in doubt it is.
+    /// Whether the workspace of a sandbox is to be parked; true in doubt.
     async fn keeps_work(&self, sandbox: &Sandbox) -> bool {
         let spec = Spec::of(sandbox);
         if spec.is_ok_and(|spec| spec.on_expiry == OnExpiry::Delete) {
@@ -198,13 +202,17 @@ impl App {
         }
         self.has_work(sandbox).await.unwrap_or_else(|failure| {
             let cause = failure.summary();
-            tracing::warn!(sandbox = sandbox.id, cause, "parked without a look at it");
+            tracing::warn!(
+                sandbox = sandbox.id,
+                cause,
+                "cannot check for unsaved work, so the workspace is parked"
+            );
             true
         })
     }
 
-    /// Whether the files are neither what was merged nor a snapshot that a
-    /// client knows of. Costs as much as the files that were changed.
+    /// Whether the files are neither merged nor in a snapshot that a client
+    /// knows. Reads the changed files.
     async fn has_work(&self, sandbox: &Sandbox) -> Result<bool> {
         let id = parts::workspace_id(&sandbox.workspace)?;
         let repository = self.homes.repository(sandbox.tenant);
@@ -251,7 +259,7 @@ impl App {
         self.audit.tell(entry).await;
     }
 
-    /// Deletes a parked workspace whose time is over.
+    /// Deletes an expired parked workspace.
     async fn expire_workspace(&self, row: &Workspace, now: Timestamp) -> Result<()> {
         let change = WorkspaceChange {
             from: Some(row.state),
@@ -260,7 +268,7 @@ impl App {
             ..WorkspaceChange::default()
         };
         match self.mark_removing(row, change).await {
-            // It was resumed meanwhile.
+            // It was resumed since it was listed.
             Err(elevo_catalog::Error::Changed { .. }) => return Ok(()),
             marked => marked?,
         }

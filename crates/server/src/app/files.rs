@@ -1,4 +1,4 @@
-//! The files of sandboxes: what they begin with, forks, snapshots.
+//! The files of sandboxes: sources, forks and snapshots.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -24,7 +24,7 @@ use crate::clock;
 use crate::failure::{Failure, Result};
 use crate::trace::step;
 
-/// Holds the processes of a sandbox still.
+/// Freezes the processes of a sandbox.
 pub(super) struct Frozen {
     runtime: Arc<dyn SandboxRuntime>,
     container: Option<ContainerId>,
@@ -47,7 +47,11 @@ impl Freeze for Frozen {
             && let Err(error) = self.handle.block_on(self.runtime.thaw(container))
         {
             let cause = crate::failure::chain(&error);
-            tracing::error!(container = container.as_str(), cause, "not thawed");
+            tracing::error!(
+                container = container.as_str(),
+                cause,
+                "cannot thaw a container"
+            );
         }
     }
 }
@@ -62,7 +66,7 @@ impl App {
         }
     }
 
-    /// For a workspace in which nothing of ours runs.
+    /// For a workspace in which the server runs nothing.
     pub(super) fn frozen_nothing(&self) -> Frozen {
         Frozen {
             runtime: self.runtime.clone(),
@@ -71,7 +75,8 @@ impl App {
         }
     }
 
-    /// What a new workspace is made from. A fork has the disk of its origin.
+    /// Returns the source of a new workspace. A fork keeps the disk of its
+    /// origin.
     pub(crate) async fn source(
         &self,
         who: &Principal,
@@ -105,7 +110,11 @@ impl App {
             Some(api::WorkspaceSource::Fork(from)) => {
                 let origin = self.visible(who, from).await?;
                 let disk = Spec::of(&origin)?.disk;
-                spec.keep_disk(wish, disk, "a fork has the disk of its origin")?;
+                spec.keep_disk(
+                    wish,
+                    disk,
+                    "a fork cannot have another disk limit than its origin",
+                )?;
                 Ok(Source::Fork(Box::new((who.clone(), origin))))
             }
             Some(api::WorkspaceSource::Existing(id)) => {
@@ -115,8 +124,9 @@ impl App {
         }
     }
 
-    /// A snapshot that this principal may take files from. An agent has those
-    /// that were made for it: others may hold what a policy hides from it.
+    /// Returns a snapshot that this principal may take files from. An agent may
+    /// use only snapshots made for it: others may contain paths that a policy
+    /// hides from it.
     pub(super) async fn snapshot_id(&self, who: &Principal, text: &str) -> Result<Kept> {
         let kept = self.known_snapshot(who, text).await?;
         let Some(agent) = &who.agent else {
@@ -133,7 +143,7 @@ impl App {
 
     async fn import_directory(&self, who: &Principal, path: PathBuf) -> Result<Source> {
         if !path.is_absolute() || !path.is_dir() {
-            let message = "`workspace.directory` must be a directory of the server's machine";
+            let message = "`workspace.directory` must be the absolute path of a directory on the server's machine";
             return Err(Failure::invalid(message));
         }
         let repository = self.homes.repository(who.tenant);
@@ -156,7 +166,8 @@ impl App {
     ) -> Result<api::Forked> {
         who.needs(Scope::SandboxesWrite)?;
         let (app, who, id) = (self.clone(), who.clone(), id.to_owned());
-        // From the rows to the start, all of it goes on if the caller goes away.
+        // The whole fork, from rows to start, continues if the caller goes
+        // away.
         let forking = async move { app.fork_once(&who, &id, wish, &once).await };
         let forking = tokio::spawn(forking.in_current_span());
         forking.await.map_err(|error| Failure::internal(&error))?
@@ -187,6 +198,8 @@ impl App {
         }
         let now = self.time().await?;
         let warm: Vec<_> = (0..count).map(|_| self.take_warm(&spec)).collect();
+        // Derived from the request or recorded with it before the rows exist: a
+        // retry after a crash finds the forks by these ids.
         let ids = ids_for_forks(once, &warm).await?;
         let mut new = Vec::new();
         for ((number, id), warm) in (1..=count).zip(ids).zip(warm) {
@@ -198,6 +211,8 @@ impl App {
         }
         let rows: Vec<_> = new.iter().map(|new| new.row.clone()).collect();
         let started = clock::instant();
+        // Rows come before files and containers: after a crash, recovery rolls
+        // back rows that are still starting, with everything they have.
         self.add_rows(who, &mut new).await?;
         if let Err(failure) = self.fork_workspace(who, &origin, &rows).await {
             for row in &rows {
@@ -296,11 +311,11 @@ impl App {
     }
 }
 
-/// The label of snapshots that belong to a project, and not to who made them.
+/// The label of snapshots that belong to a project, not to their author.
 pub(super) const SHARED: &str = "project";
 
 /// The label of snapshots that the server takes for itself. Clients do not know
-/// their ids, so that nothing counts as kept because it is in one.
+/// their ids, so files in such a snapshot do not count as saved.
 pub(super) const OWN: &str = "own";
 
 pub(super) fn own_label() -> (String, String) {
@@ -332,7 +347,7 @@ pub(super) fn losses_out(losses: &[Loss]) -> Vec<String> {
             LossKind::Socket => "sockets, left out",
             LossKind::Pipe => "named pipes, left out",
             LossKind::Device => "devices, left out",
-            LossKind::Vanished => "files that vanished meanwhile, left out",
+            LossKind::Vanished => "files that vanished while they were read, left out",
             LossKind::HardLink => "hard links, kept as separate files",
             LossKind::SpecialBits => "setuid, setgid and sticky bits, dropped",
             LossKind::ExtendedAttributes => "extended attributes, dropped",

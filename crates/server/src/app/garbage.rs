@@ -1,5 +1,4 @@
-//! What nobody needs any more is removed from the store: on a schedule, when
-//! the disk fills, and when asked.
+//! Garbage collection: on a schedule, when the disk fills, and on request.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,18 +20,18 @@ use crate::clock;
 use crate::failure::{Failure, Result};
 use crate::installation;
 
-/// How long those are waited for who write.
+/// Maximum time to wait for writers.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// One of so many collections looks at everything.
+/// One of this many collections is full.
 const FULL_EVERY: u32 = 7;
-/// How soon a full disk is looked at again.
+/// Minimum time between two collections of a filling disk.
 const AGAIN: Duration = Duration::from_secs(3600);
-/// Roots are asked for so many at a time.
+/// Maximum roots read at a time.
 const PAGE: u32 = 1000;
-/// The setting that keeps what became of the last collection.
+/// The setting that stores the report of the last collection.
 const LAST: &str = "garbage.last";
 
-/// When collections are due.
+/// The schedule of collections.
 #[derive(Debug)]
 pub(crate) struct GarbageSchedule {
     last: std::time::Instant,
@@ -48,7 +47,7 @@ impl Default for GarbageSchedule {
     }
 }
 
-/// The collection that is under way: one at a time.
+/// The running collection: one at a time.
 #[derive(Debug, Default)]
 pub(crate) struct Collecting {
     turn: Arc<tokio::sync::Mutex<()>>,
@@ -59,7 +58,7 @@ pub(crate) struct Collecting {
 struct Running {
     started: Timestamp,
     how: How,
-    /// Of the tenants that are done, and of the one that is not, once its
+    /// Counters of the finished tenants, and of the current tenant once its
     /// versions are dropped.
     tenants: Vec<Arc<GcProgress>>,
 }
@@ -81,7 +80,7 @@ impl Collecting {
         self.now.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The counters of one more tenant.
+    /// Adds the counters of the next tenant.
     fn next(&self) -> Arc<GcProgress> {
         let progress = Arc::new(GcProgress::default());
         if let Some(running) = &mut *self.lock() {
@@ -114,13 +113,13 @@ impl Running {
 }
 
 impl App {
-    /// Waits for the collection, backup or erasure that is under way, and keeps
-    /// others from starting until the guard is dropped.
+    /// Waits for the running collection, backup or erasure, and keeps others
+    /// from starting until the guard is dropped.
     pub(super) async fn pause_collections(&self) -> tokio::sync::OwnedMutexGuard<()> {
         self.collecting.turn.clone().lock_owned().await
     }
 
-    /// Collects if it is time to, or if the disk is filling.
+    /// Collects garbage if it is due, or if the disk is filling.
     pub(crate) async fn collect_when_due(
         self: &Arc<Self>,
         schedule: &mut GarbageSchedule,
@@ -161,7 +160,7 @@ impl App {
         Ok(())
     }
 
-    /// Clears away what has expired or belongs to nobody.
+    /// Deletes expired and orphaned resources, and collects garbage.
     pub(crate) async fn gc(
         self: &Arc<Self>,
         who: &Principal,
@@ -171,10 +170,10 @@ impl App {
         self.collect_now(wish).await
     }
 
-    /// The same for the operator of the server.
+    /// Like [`Self::gc`], for the operator of the server.
     pub(crate) async fn collect_now(self: &Arc<Self>, wish: api::Gc) -> Result<api::GcResult> {
         let Ok(turn) = self.collecting.turn.clone().try_lock_owned() else {
-            let message = "a collection, a backup or an erasure is under way";
+            let message = "a collection, a backup or an erasure is running";
             return Err(Failure::new(ErrorCode::CollectionRunning, message).retry_after(10));
         };
         let how = How {
@@ -201,7 +200,7 @@ impl App {
         })
     }
 
-    /// Fails if the data directory was adopted lately.
+    /// Fails if the data directory was adopted recently.
     async fn check_not_held(&self, now: Timestamp) -> Result<()> {
         let Some(until) = installation::held_until(&*self.catalog, now).await? else {
             return Ok(());
@@ -216,7 +215,8 @@ impl App {
             .retry_after(u32::try_from(wait).unwrap_or(u32::MAX)))
     }
 
-    /// What collections are at.
+    /// Returns the state of the running collection and the report of the last
+    /// one.
     pub(crate) async fn gc_status(&self, who: &Principal) -> Result<api::GcStatus> {
         who.needs(Scope::System)?;
         let current = self.collecting.lock().as_ref().map(Running::out);
@@ -228,8 +228,8 @@ impl App {
         })
     }
 
-    /// Collects the garbage of all tenants, to the end whatever becomes of the
-    /// caller.
+    /// Collects the garbage of all tenants. Continues in the background if the
+    /// caller goes away.
     async fn collect_all(
         self: &Arc<Self>,
         turn: tokio::sync::OwnedMutexGuard<()>,
@@ -267,7 +267,7 @@ impl App {
         let mut all = api::GcResult::default();
         let mut first_failure = None;
         for tenant in self.catalog.tenants().await? {
-            // The erasure collects it, when no root of it counts any more.
+            // Its erasure collects it, without roots.
             if tenant.erasing.is_some() {
                 continue;
             }
@@ -285,8 +285,8 @@ impl App {
                 }
             }
         }
-        // One tenant that fails is reported beside the others' figures; if no
-        // tenant is left, the call failed.
+        // A failed tenant is reported with the figures of the others; if all
+        // tenants failed, the call fails.
         match first_failure {
             Some(failure) if all.failed_tenants.len() == self.catalog.tenants().await?.len() => {
                 Err(failure)
@@ -295,8 +295,9 @@ impl App {
         }
     }
 
-    /// Lets go of versions that no project keeps, how many is told, and removes
-    /// what neither the catalog nor a workspace needs.
+    /// Drops the versions that retention does not keep, and deletes everything
+    /// that neither the catalog nor a workspace needs. Returns the number of
+    /// dropped versions and the report.
     async fn collect_garbage(&self, tenant: TenantId, how: How) -> Result<(u64, GcReport)> {
         let since = clock::before(self.settled_time().await?, self.config.garbage.keep_unnamed);
         let How { depth, dry_run } = how;
@@ -330,8 +331,8 @@ impl App {
     }
 }
 
-/// What the catalog needs, without the versions that a dry run would drop. It is
-/// asked for once the collection has begun, in pages.
+/// Returns the snapshots that the catalog needs, without the versions that a
+/// dry run would drop. They are read in pages, once the collection has begun.
 fn catalogued(
     handle: Handle,
     catalog: Arc<dyn Catalog>,
@@ -378,7 +379,7 @@ fn unreadable(error: impl std::error::Error + Send + Sync + 'static) -> EngineEr
     EngineError::Store(StoreError::Storage(Box::new(error)))
 }
 
-/// Others may be in the way of a collection; that is no failure of the store.
+/// A collection that others block is not a failure of the store.
 pub(super) fn not_collected(error: EngineError) -> Failure {
     match error {
         EngineError::Store(StoreError::Refused(why)) => {

@@ -1,5 +1,5 @@
-//! Snapshots that stay for as long as somebody works with them, and versions of
-//! projects that may have lost their content.
+//! Snapshots that are kept while they are in use, and versions of projects
+//! whose content may have been dropped.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::app::{App, Principal};
 use crate::clock;
 use crate::failure::{Failure, Result, short};
 
-/// A snapshot that no collection takes away while this is there.
+/// A snapshot that no garbage collection deletes until this is dropped.
 #[derive(Clone, Debug)]
 pub(crate) struct Kept {
     pub(crate) id: SnapshotId,
@@ -22,12 +22,12 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    /// Keeps a snapshot that must be there.
+    /// Keeps a snapshot, which must exist.
     pub(crate) async fn of(repository: &Repository, id: SnapshotId) -> Result<Self> {
         Ok(Self::guarded(id, repository.hold(id).await?))
     }
 
-    /// Keeps a snapshot if it is there.
+    /// Keeps a snapshot if it exists.
     async fn if_there(repository: &Repository, id: SnapshotId) -> Result<Option<Self>> {
         match repository.hold(id).await {
             Ok(guard) => Ok(Some(Self::guarded(id, guard))),
@@ -42,18 +42,18 @@ impl Kept {
     }
 }
 
-/// Keeps what is written until this is dropped, for those who commit it by other
-/// means than a tree of their own, which would hold it. Blocks.
+/// Keeps newly written objects from garbage collection until dropped, for
+/// callers that commit without a `StateTree`, which would keep them. Blocks.
 pub(crate) fn writing(repository: &Repository) -> Result<Guard> {
     let writing = block_on(repository.store().writing(repository.tenant()));
     Ok(writing.map_err(EngineError::from)?)
 }
 
-/// How often a head is looked for that moves and is dropped meanwhile.
+/// Maximum attempts to keep a head that moves and is dropped in between.
 const ATTEMPTS: usize = 8;
 
 impl App {
-    /// Keeps a snapshot that was just made.
+    /// Keeps a snapshot that was just created.
     pub(crate) async fn keep(&self, tenant: TenantId, id: SnapshotId) -> Result<Kept> {
         Kept::of(&self.homes.repository(tenant), id).await
     }
@@ -64,7 +64,7 @@ impl App {
         if let Some(kept) = Kept::if_there(&self.homes.repository(who.tenant), id).await? {
             return Ok(kept);
         }
-        // An agent is not told of what it could not have had.
+        // An agent must not learn of snapshots that it could never use.
         let dropped = match who.agent {
             None => self.catalog.dropped_from(who.tenant, id).await?,
             Some(_) => Vec::new(),
@@ -78,20 +78,22 @@ impl App {
         }
     }
 
-    /// Keeps a version of a project, unless its content was dropped. In this
-    /// order: what is kept is not collected, so that a drop that comes after the
-    /// look takes nothing away.
+    /// Keeps a version of a project, unless its content was dropped. Keeps
+    /// first and checks then: a kept version is not collected, so that a drop
+    /// after the check is harmless.
     pub(crate) async fn keep_version(&self, project: &Project, id: SnapshotId) -> Result<Kept> {
         let repository = self.homes.repository(project.tenant);
         let kept = Kept::if_there(&repository, id).await?;
         let dropped = self.catalog.dropped_from(project.tenant, id).await?;
+        // The snapshot may still exist, for example as a version of another
+        // project.
         if dropped.contains(&project.id) {
             return Err(self.dropped(project, id).await?);
         }
         kept.ok_or_else(|| EngineError::NoSuchSnapshot(id).into())
     }
 
-    /// A project as it is now, and its head, which stays.
+    /// Returns the current project, and keeps its head.
     pub(crate) async fn with_head(&self, tenant: TenantId, id: &str) -> Result<(Project, Kept)> {
         let mut last = no_project(id);
         for _ in 0..ATTEMPTS {
@@ -100,7 +102,7 @@ impl App {
             let project = found.ok_or_else(|| no_project(id))?;
             match self.keep_version(&project, project.head).await {
                 Ok(kept) => return Ok((project, kept)),
-                // It was the head a moment ago.
+                // The head has moved and was dropped in between.
                 Err(failure) => last = failure,
             }
         }
@@ -113,7 +115,7 @@ impl App {
         Ok(head)
     }
 
-    /// Why a version cannot be used.
+    /// Returns the failure of using a version whose content was dropped.
     pub(crate) async fn dropped(&self, project: &Project, id: SnapshotId) -> Result<Failure> {
         let landed = self.catalog.landing_of_snapshot(&project.id, id).await?;
         let which = match &landed {
@@ -139,7 +141,7 @@ impl App {
     }
 }
 
-/// Which versions are kept, as the end of a sentence.
+/// Describes the versions that are kept, as the end of a sentence.
 fn words(retention: Retention) -> String {
     match retention {
         Retention::All => "all new versions".into(),

@@ -13,7 +13,8 @@ use crate::app::{App, Once, Principal, spec};
 use crate::clock;
 use crate::failure::{Failure, Result};
 
-/// What the catalog keeps of a secret: also of one that was not made here.
+/// Returns the hash of a secret for the catalog, also of one not generated
+/// here.
 pub(crate) fn hash_of(secret: &str) -> [u8; 32] {
     match secret.parse::<ApiKeySecret>() {
         Ok(secret) => secret.hash(),
@@ -31,18 +32,19 @@ impl App {
         who.needs(Scope::Keys)?;
         check_name(&wish.name)?;
         if wish.name == OF_THE_SETTINGS {
-            let message = format!("`{OF_THE_SETTINGS}` names the key of the server's settings");
+            let message =
+                format!("`{OF_THE_SETTINGS}` is reserved for the key of the server's settings");
             return Err(Failure::new(ErrorCode::NameTaken, message));
         }
         let scopes = wish.scopes.unwrap_or_else(|| Scope::ORDINARY.to_vec());
-        // Nobody hands on more than they have.
+        // A key may not grant scopes that it lacks.
         for scope in &scopes {
             who.needs(*scope)?;
         }
         if let Some(own) = &who.agent
             && wish.agent.as_ref() != Some(own)
         {
-            let message = "this key is bound to an agent and makes keys for that one only";
+            let message = "this key is bound to an agent and can create keys only for that agent";
             return Err(Failure::new(ErrorCode::Forbidden, message));
         }
         if let Some(agent) = &wish.agent {
@@ -74,8 +76,8 @@ impl App {
         })
     }
 
-    /// The id of a key to be. The secret of one that an earlier attempt has made
-    /// was never shown: that key is revoked, and another takes its place.
+    /// Returns the id of a new key. If an earlier attempt created a key, its
+    /// secret was never returned: that key is revoked and replaced.
     async fn id_for_key(&self, who: &Principal, once: &Once) -> Result<String> {
         if !once.is_again() {
             return Ok(once.id("key-"));
@@ -119,7 +121,7 @@ impl App {
         who.needs(Scope::Keys)?;
         check_name(&wish.name)?;
         if who.agent.is_some() {
-            let message = "a key that is bound to an agent adds no others";
+            let message = "a key that is bound to an agent cannot add agents";
             return Err(Failure::new(ErrorCode::Forbidden, message));
         }
         let id = once.id("agt-");
@@ -138,12 +140,12 @@ impl App {
         Ok(agent_out(agent))
     }
 
-    /// Ends an agent: all its keys are revoked. Its name stays in the history of
+    /// Ends an agent: revokes all its keys. Its name stays in the history of
     /// projects.
     pub(crate) async fn end_agent(&self, who: &Principal, id: &str) -> Result<()> {
         who.needs(Scope::Keys)?;
         if who.agent.is_some() {
-            let message = "a key that is bound to an agent ends no agent";
+            let message = "a key that is bound to an agent cannot end agents";
             return Err(Failure::new(ErrorCode::Forbidden, message));
         }
         let found = self.catalog.agent(who.tenant, id).await?;
@@ -168,7 +170,8 @@ impl App {
         })
     }
 
-    /// A key with every scope and no limits, for the owner of a tenant.
+    /// Creates a key with every scope and no limits, for the owner of a tenant.
+    /// Returns its secret.
     pub async fn create_owner_key(&self, tenant: TenantId, name: &str) -> Result<String> {
         let secret = ApiKeySecret::from_random(clock::random());
         self.add_owner_key(tenant, name, secret.hash(), &Scope::ALL)
@@ -223,7 +226,7 @@ fn limits_in(limits: api::KeyLimits) -> KeyLimits {
     }
 }
 
-/// Limits for a new key, no wider than those of whoever makes it.
+/// Rejects limits of a new key that are wider than those of its creator.
 fn within(wanted: KeyLimits, own: &KeyLimits) -> Result<KeyLimits> {
     let pairs = [
         (wanted.creates_per_minute, own.creates_per_minute),
@@ -232,7 +235,7 @@ fn within(wanted: KeyLimits, own: &KeyLimits) -> Result<KeyLimits> {
         (wanted.sandboxes, own.sandboxes),
     ];
     if pairs.iter().any(|(wanted, _)| *wanted == Some(0)) {
-        return Err(Failure::invalid("a limit of a key is at least 1"));
+        return Err(Failure::invalid("a limit of a key must be at least 1"));
     }
     let wider = |(wanted, own): &(Option<u32>, Option<u32>)| match (wanted, own) {
         (_, None) => false,
@@ -248,7 +251,7 @@ fn within(wanted: KeyLimits, own: &KeyLimits) -> Result<KeyLimits> {
         || more(&wanted.runtimes, &own.runtimes)
         || more(&wanted.networks, &own.networks)
     {
-        let message = "a key cannot have wider limits than the one that makes it";
+        let message = "a key cannot have wider limits than the key that creates it";
         return Err(Failure::new(ErrorCode::Forbidden, message));
     }
     Ok(wanted)

@@ -1,9 +1,9 @@
 //! Sandboxes whose container has died or whose agent is lost. Both are errors
-//! with a reason and an event: the sandbox was not asked to end.
+//! with a reason and an event: no request stopped the sandbox.
 //!
-//! An agent may be gone for a moment, such as while it connects again; it is
-//! lost after `AGENT_TIMEOUT`. Its container and processes stay, and the sandbox
-//! runs again as soon as the agent is back.
+//! An agent may be away for a moment, for example while it reconnects; it is
+//! lost after `AGENT_TIMEOUT`. Its container and processes stay, and the
+//! sandbox runs again as soon as the agent is back.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -26,7 +26,7 @@ const LOST: &str = "its agent does not answer; its processes may still run";
 /// The reason for a container that was removed.
 pub(super) const GONE: &str = "its container is gone; `start` makes a new one";
 
-/// Since when agents of running containers have been missing.
+/// The times since which the agents of running containers have been missing.
 #[derive(Debug, Default)]
 pub(crate) struct Missing(Mutex<HashMap<String, Instant>>);
 
@@ -43,7 +43,8 @@ impl Missing {
 }
 
 impl App {
-    /// Brings the row of a sandbox in line with its container and its agent.
+    /// Updates the row of a sandbox to the state of its container and its
+    /// agent.
     pub(crate) async fn look_after(&self, id: &str) -> Result<()> {
         let _held = self.hold(id).await;
         let found = self.catalog.sandbox_of_any_tenant(id).await?;
@@ -67,7 +68,7 @@ impl App {
         }
     }
 
-    /// The agent is not there; the container may have died.
+    /// Checks the container of a sandbox whose agent is missing.
     async fn look_at_container(&self, sandbox: &Sandbox) -> Result<()> {
         let Some(container) = container_of(sandbox) else {
             return Ok(());
@@ -77,7 +78,7 @@ impl App {
             None => GONE.to_owned(),
             Some(status) => match status.state {
                 ContainerState::Exited => ended(&status),
-                // A snapshot holds its processes still.
+                // A snapshot has frozen the processes.
                 ContainerState::Frozen => {
                     self.missing.forget(&sandbox.id);
                     return Ok(());
@@ -100,8 +101,8 @@ impl App {
         Ok(())
     }
 
-    /// Looks after every sandbox that has no agent and should, or the other way
-    /// round.
+    /// Updates the row of every sandbox whose agent is missing, or has come
+    /// back.
     pub(crate) async fn look_after_all(&self) -> Result<()> {
         for sandbox in self.all_sandboxes().await? {
             let has_agent = self.links.get(&sandbox.id).is_some();
@@ -111,13 +112,19 @@ impl App {
             };
             if is_odd {
                 let looked = self.look_after(&sandbox.id).await;
-                log_failure(looked, "sandbox", &sandbox.id, "not looked after");
+                log_failure(
+                    looked,
+                    "sandbox",
+                    &sandbox.id,
+                    "cannot check its container and agent",
+                );
             }
         }
         Ok(())
     }
 
-    /// Why a container ended, as far as the engine knows.
+    /// Returns the reason for which a container ended, as far as the engine
+    /// knows.
     pub(super) async fn why_ended(&self, container: &ContainerId) -> Result<String> {
         let status = self.runtime.status(container).await?;
         Ok(status.as_ref().map_or_else(|| GONE.to_owned(), ended))
@@ -129,8 +136,9 @@ fn is_lost(sandbox: &Sandbox) -> bool {
     sandbox.state == SandboxState::Error && sandbox.reason.as_deref() == Some(LOST)
 }
 
-/// Whether the container of a sandbox is worth starting again: it has run, and
-/// has what was written to its root. One that failed to start may be the cause.
+/// Whether to start the container of a sandbox again: it has run, and has the
+/// files that were written to its root. A container that failed to start may be
+/// the cause of the failure.
 pub(super) fn keeps_container(sandbox: &Sandbox) -> bool {
     let reason = sandbox.reason.as_deref().unwrap_or_default();
     match sandbox.state {

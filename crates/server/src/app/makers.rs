@@ -1,7 +1,7 @@
-//! Which sandboxes are being started, and the end of those that nothing starts.
+//! Tracks the sandboxes that are being started, and ends starts without a task.
 //!
-//! A row in state `starting` has a maker for as long as its [`Making`] lives: a
-//! task that panics, or a future that is dropped, drops that as well. A row
+//! A row in state `starting` has a maker as long as its [`Making`] lives: a
+//! task that panics, or a future that is dropped, drops it as well. A row
 //! without a maker would count for limits until the next start of the server.
 
 use std::collections::HashMap;
@@ -19,7 +19,7 @@ use crate::failure::{Failure, Result};
 #[derive(Debug, Default)]
 pub(crate) struct Makers(Mutex<HashMap<String, usize>>);
 
-/// A sandbox that is being started, until this is dropped.
+/// Marks a sandbox as being started until dropped.
 #[derive(Debug)]
 pub(crate) struct Making {
     makers: Arc<Makers>,
@@ -31,7 +31,7 @@ impl Makers {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Enters a sandbox; to be called before its row says `starting`.
+    /// Enters a sandbox. Must be called before its row says `starting`.
     pub(crate) fn enter(self: &Arc<Self>, id: &str) -> Making {
         *self.lock().entry(id.to_owned()).or_default() += 1;
         Making {
@@ -54,15 +54,15 @@ impl Drop for Making {
 }
 
 impl App {
-    /// Ends the start of every sandbox that has no maker: a new one is taken
-    /// back, one that ran before has failed.
+    /// Ends the start of every sandbox without a maker: a new sandbox is rolled
+    /// back, an earlier one has failed.
     pub(crate) async fn end_abandoned_starts(&self) -> Result<()> {
         let query = SandboxQuery {
             state: Some(SandboxState::Starting),
             removing: Some(false),
             ..SandboxQuery::default()
         };
-        // First the rows: a maker enters before it writes one.
+        // The rows are read first: a maker enters before it writes one.
         for sandbox in self.catalog.sandboxes(&query).await?.items {
             if self.is_being_made(&sandbox.id) {
                 continue;
@@ -79,7 +79,7 @@ impl App {
                     ) => {}
                 Err(failure) => {
                     let cause = failure.summary();
-                    tracing::error!(sandbox = sandbox.id, cause, "a start is not ended");
+                    tracing::error!(sandbox = sandbox.id, cause, "cannot end an abandoned start");
                 }
             }
         }
@@ -91,7 +91,7 @@ impl App {
         self.makers.lock().contains_key(id)
     }
 
-    /// Ends a start, unless it has ended by itself.
+    /// Ends a start, unless it has already ended.
     pub(crate) async fn end_start(&self, sandbox: &Sandbox) -> Result<()> {
         let starting = [SandboxState::Starting];
         if sandbox.reason.is_some() {
@@ -108,7 +108,7 @@ impl App {
             .catalog
             .change_sandbox(&sandbox.id, &mark, clock::now());
         let marked = marked.await.map_err(Failure::from)?;
-        tracing::warn!(sandbox = sandbox.id, "taken back: nothing was starting it");
+        tracing::warn!(sandbox = sandbox.id, "rolled back: no task was starting it");
         self.remove(&marked).await
     }
 }

@@ -1,10 +1,10 @@
-//! Requests that are carried out once, however often they are sent.
+//! Requests that are carried out once, even if they are sent several times.
 //!
 //! A request with an `Idempotency-Key` has a row in the catalog from its
-//! beginning on. The row has a random id, and everything that the request makes
-//! is named after it, so that a repetition after a crash finds what the first
-//! attempt made. An attempt that cannot name what it makes writes a note into
-//! the row first. Decision 0029 says what a repetition is answered.
+//! beginning on. The row has a random id, and everything that the request
+//! creates is named after it, so that a retry after a crash finds the results
+//! of the first attempt. An attempt that cannot choose a name writes a note
+//! into the row first. Decision 0029 describes the responses to retries.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -20,7 +20,7 @@ use crate::app::{App, Principal};
 use crate::clock;
 use crate::failure::{Failure, Result};
 
-/// How long a request is remembered.
+/// Time for which a request is remembered.
 const KEPT: Duration = Duration::from_secs(24 * 3600);
 
 /// A request as it was sent.
@@ -45,7 +45,7 @@ impl Sent {
     }
 }
 
-/// A hash of parts that cannot be mistaken for other parts.
+/// Hashes parts with their lengths, so that no other parts have the same hash.
 fn hash<'a>(of: &str, parts: impl IntoIterator<Item = &'a [u8]>) -> [u8; 32] {
     let context = format!("elevo server 2026-11-16 idempotency: {of}");
     let mut hasher = blake3::Hasher::new_derive_key(&context);
@@ -56,25 +56,26 @@ fn hash<'a>(of: &str, parts: impl IntoIterator<Item = &'a [u8]>) -> [u8; 32] {
     *hasher.finalize().as_bytes()
 }
 
-/// The way to answer a request.
+/// The way to respond to a request.
 #[derive(Debug)]
 pub(crate) enum Beginning {
     /// Carry it out, then settle the turn.
     Run(Turn),
-    /// Answer from what the request has made, without making anything.
+    /// Respond with the results of an earlier attempt, without creating
+    /// anything.
     Look(Once),
-    /// Give the answer that is kept.
+    /// Return the stored response.
     Answered { status: u16, body: Vec<u8> },
 }
 
-/// The requests that this process is at work on.
+/// The requests that this process is carrying out.
 #[derive(Debug, Default)]
 pub(crate) struct AtWork(Mutex<HashMap<[u8; 32], Working>>);
 
 #[derive(Debug)]
 struct Working {
     fingerprint: [u8; 32],
-    /// The request, once its command was started: others may look at that.
+    /// The request, once its command was started: retries may attach to that.
     command: Option<Once>,
 }
 
@@ -83,7 +84,7 @@ impl AtWork {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Enters a request that is not at work.
+    /// Enters a request that is not running.
     fn enter(self: &Arc<Self>, sent: &Sent) -> Result<Entered> {
         match self.lock().entry(sent.name) {
             Entry::Occupied(known) if known.get().fingerprint != sent.fingerprint => {
@@ -112,7 +113,7 @@ enum Entered {
     Command(Once),
 }
 
-/// A request among those at work, until this is dropped.
+/// Marks a request as running until dropped.
 #[derive(Debug)]
 struct Place {
     at_work: Arc<AtWork>,
@@ -126,7 +127,7 @@ impl Drop for Place {
 }
 
 fn at_work() -> Failure {
-    let message = "a request with this `Idempotency-Key` is at work";
+    let message = "a request with this `Idempotency-Key` is still running";
     Failure::new(ErrorCode::IdempotencyRunning, message).retry_after(1)
 }
 
@@ -135,8 +136,8 @@ fn mismatch() -> Failure {
     Failure::new(ErrorCode::IdempotencyMismatch, message)
 }
 
-/// A request as its use case sees it. The default is one without an
-/// `Idempotency-Key`, which is never repeated.
+/// A request as its use case sees it. The default has no `Idempotency-Key` and
+/// is never retried.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Once(Option<Arc<Request>>);
 
@@ -153,11 +154,11 @@ struct Request {
 
 #[derive(Debug, Default)]
 struct Note {
-    /// The thing that was or is about to be made, as JSON.
+    /// The thing that was or is about to be created, as JSON.
     made: Option<String>,
-    /// Whether it is a command, whose output is not kept.
+    /// Whether it is a command, whose output is not stored.
     is_command: bool,
-    /// Whether nothing was changed, so that there is nothing to remember.
+    /// Whether the request was a dry run, so that there is nothing to remember.
     is_rehearsal: bool,
 }
 
@@ -166,17 +167,17 @@ impl Once {
         request.note.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the request can be repeated.
+    /// Whether the request can be retried.
     pub(crate) fn is_keyed(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Whether an earlier attempt may have made something.
+    /// Whether an earlier attempt may have created something.
     pub(crate) fn is_again(&self) -> bool {
         self.0.as_ref().is_some_and(|request| request.is_again)
     }
 
-    /// The id of the one thing that the request makes.
+    /// Returns the id of the only thing that the request creates.
     pub(crate) fn id(&self, prefix: &str) -> String {
         match &self.0 {
             Some(request) => format!("{prefix}{}", request.id),
@@ -184,7 +185,7 @@ impl Once {
         }
     }
 
-    /// The id of one of several things that the request makes.
+    /// Returns the id of one of several things that the request creates.
     pub(crate) fn id_of(&self, prefix: &str, number: u32) -> String {
         let Some(request) = &self.0 else {
             return clock::id(prefix);
@@ -194,7 +195,7 @@ impl Once {
         clock::id_of(prefix, &first_half(bytes))
     }
 
-    /// Bytes for an id that is not text.
+    /// Returns bytes for a binary id.
     pub(crate) fn bytes(&self) -> [u8; 16] {
         match &self.0 {
             Some(request) => first_half(hash("bytes", [request.id.as_bytes()])),
@@ -202,20 +203,20 @@ impl Once {
         }
     }
 
-    /// The name under which the request lands.
+    /// Returns the name under which the request lands.
     pub(crate) fn landing(&self) -> Option<String> {
         self.0.as_ref().map(|_| self.id("req-"))
     }
 
-    /// The note of this attempt or an earlier one.
+    /// Returns the note of this attempt or an earlier one.
     pub(crate) fn noted<T: DeserializeOwned>(&self) -> Option<T> {
         let request = self.0.as_ref()?;
         let made = Self::note_of(request).made.clone()?;
         serde_json::from_str(&made).ok()
     }
 
-    /// Notes what is about to be made. When this returns, a repetition finds the
-    /// note, even if this process dies.
+    /// Records what is about to be created. After this returns, a retry finds
+    /// the note even if this process is killed.
     pub(crate) async fn note(&self, made: &(impl Serialize + Sync)) -> Result<()> {
         let Some(request) = &self.0 else {
             return Ok(());
@@ -226,7 +227,7 @@ impl Once {
         Ok(())
     }
 
-    /// Notes the command that is about to be started. Repetitions look at that
+    /// Records the command that is about to be started. Retries attach to that
     /// from now on.
     pub(crate) async fn note_command(&self, command: &str) -> Result<()> {
         self.note(&command).await?;
@@ -234,8 +235,8 @@ impl Once {
         Ok(())
     }
 
-    /// The command that an attempt has noted. Repetitions look at that from now
-    /// on.
+    /// Returns the command that an attempt has recorded. Retries attach to that
+    /// from now on.
     pub(crate) fn noted_command(&self) -> Option<String> {
         let command = self.noted()?;
         self.show_command();
@@ -252,7 +253,7 @@ impl Once {
         }
     }
 
-    /// Takes back the note: what it names was surely not made.
+    /// Clears the note: the thing that it names was certainly not created.
     pub(crate) async fn take_back(&self) -> Result<()> {
         self.note(&()).await?;
         let Some(request) = &self.0 else {
@@ -265,8 +266,8 @@ impl Once {
         Ok(())
     }
 
-    /// Says that the request was a rehearsal: the key can be used for the real
-    /// thing.
+    /// Marks the request as a dry run: the key can be used for the real
+    /// request.
     pub(crate) fn rehearsed(&self) {
         if let Some(request) = &self.0 {
             Self::note_of(request).is_rehearsal = true;
@@ -281,7 +282,7 @@ fn first_half(bytes: [u8; 32]) -> [u8; 16] {
 }
 
 impl Request {
-    /// The same request for a repetition that makes nothing.
+    /// Copies the request for a retry that creates nothing.
     fn looked_at(&self) -> Self {
         let made = Once::note_of(self).made.clone();
         Self {
@@ -298,8 +299,8 @@ impl Request {
     }
 }
 
-/// A request that this process carries out. One that is dropped without being
-/// settled is begun again by the next repetition.
+/// A request that this process carries out. If it is dropped without being
+/// settled, the next retry starts it again.
 #[derive(Debug)]
 pub(crate) struct Turn {
     request: Arc<Request>,
@@ -311,24 +312,25 @@ impl Turn {
         Once(Some(self.request.clone()))
     }
 
-    /// Whether the answer is read from somewhere else when it is wanted again.
+    /// Whether a retry reads the output of a command instead of a stored
+    /// response.
     pub(crate) fn is_command(&self) -> bool {
         Once::note_of(&self.request).is_command
     }
 
-    /// Whether nothing was changed.
+    /// Whether the request was a dry run.
     pub(crate) fn is_rehearsal(&self) -> bool {
         Once::note_of(&self.request).is_rehearsal
     }
 
-    /// Keeps the answer.
+    /// Stores the response.
     pub(crate) async fn finish(self, status: u16, body: Option<&[u8]>) {
         let Request { catalog, run, .. } = &*self.request;
         told(catalog.finish(run, status, body).await);
     }
 
-    /// The request has failed. One that was refused and has noted nothing is
-    /// forgotten, so that it can be sent with another content.
+    /// Ends a failed request. A request that was rejected and has recorded
+    /// nothing is forgotten, so that it can be sent with other content.
     pub(crate) async fn fail(self, is_refused: bool) {
         let Request { catalog, run, .. } = &*self.request;
         let has_note = Once::note_of(&self.request).made.is_some();
@@ -338,19 +340,19 @@ impl Turn {
         });
     }
 
-    /// The request has changed nothing that a repetition could double.
+    /// Forgets a request that has changed nothing.
     pub(crate) async fn forget(self) {
         let Request { catalog, run, .. } = &*self.request;
         told(catalog.abandon(run).await);
     }
 }
 
-/// The caller gets its answer even if that cannot be kept: a repetition finds the
-/// request unfinished, and what it has made.
+/// Only logs a failure: the caller gets its response even if it cannot be
+/// stored. A retry then finds the request unfinished, with its results.
 fn told(settled: elevo_catalog::Result<()>) {
     if let Err(error) = settled {
         let cause = crate::failure::chain(&error);
-        tracing::warn!(cause, "the answer to a request is not kept");
+        tracing::warn!(cause, "cannot store the response to a request");
     }
 }
 

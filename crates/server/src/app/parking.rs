@@ -1,8 +1,9 @@
-//! Workspaces that outlive their sandbox: parked when it ends, resumed by a new
-//! one.
+//! Workspaces that outlive their sandbox: parked at its end, and resumed by a
+//! new sandbox.
 //!
-//! The row of a parked workspace is the promise to keep it. It is written before
-//! the sandbox's row goes, so that the workspace has a row at any time.
+//! The row of a parked workspace is the promise to keep it. It is written
+//! before the sandbox's row is deleted, so that the workspace has a row at any
+//! time.
 
 use std::collections::BTreeMap;
 
@@ -23,18 +24,18 @@ use crate::app::{App, Principal, parts};
 use crate::clock;
 use crate::failure::{Failure, Result};
 
-/// Keeps everything else from changing a workspace until it is dropped.
+/// Keeps other requests from changing a workspace until dropped.
 pub(super) struct HeldWorkspace {
-    /// The sandbox that it is in.
+    /// The sandbox that the workspace is in.
     pub(super) sandbox: Option<Sandbox>,
     _guards: [Option<OwnedMutexGuard<()>>; 2],
 }
 
 impl App {
-    /// Holds a workspace, and the sandbox it is in.
+    /// Locks a workspace, and the sandbox it is in.
     pub(super) async fn hold_workspace(&self, row: &Workspace) -> Result<HeldWorkspace> {
-        // Most have the id of their sandbox. The order is always the same: the
-        // workspace, then the sandbox.
+        // Most workspaces have the id of their sandbox. The order of the locks
+        // is always the same: the workspace, then the sandbox.
         let first = self.hold(&row.id).await;
         let sandbox = || self.catalog.sandbox_of_workspace(row.tenant, &row.id);
         let mut found = sandbox().await?;
@@ -49,9 +50,9 @@ impl App {
         })
     }
 
-    /// Parks the workspace of a sandbox that ends. Repeated after a crash, it
-    /// goes on. On a full disk its files stay where they are, and are stored once
-    /// there is room.
+    /// Parks the workspace of a sandbox that ends. Continues when repeated
+    /// after a crash. On a full disk the files stay in place, and are stored
+    /// once there is room.
     pub(super) async fn park_workspace(&self, sandbox: &Sandbox) -> Result<()> {
         let id = parts::workspace_id(&sandbox.workspace)?;
         let author = sandbox.agent.as_ref().unwrap_or(&sandbox.key).clone();
@@ -99,7 +100,7 @@ impl App {
             .change_workspace(tenant, id, &change, clock::now());
         match changed.await {
             Ok(_) => Ok(()),
-            // Another request deletes it, and goes on with that.
+            // Another request is deleting it.
             Err(elevo_catalog::Error::BeingRemoved { .. }) => Ok(()),
             Err(elevo_catalog::Error::NotFound { .. }) => {
                 let row = Workspace {
@@ -115,8 +116,8 @@ impl App {
         }
     }
 
-    /// A parked workspace that this principal may resume, and the disk that it
-    /// has.
+    /// Returns a parked workspace that this principal may resume, and sets its
+    /// disk in `spec`.
     pub(super) async fn parked(
         &self,
         who: &Principal,
@@ -136,11 +137,15 @@ impl App {
             row.tenant,
             move |workspaces| Ok(workspaces.get(&workspace)?),
         );
-        spec.keep_disk(wish, record.await?.limit, "a workspace keeps its disk")?;
+        spec.keep_disk(
+            wish,
+            record.await?.limit,
+            "the disk limit of an existing workspace cannot change",
+        )?;
         Ok(row)
     }
 
-    /// Makes a parked workspace live, for the sandbox that has it now.
+    /// Makes a parked workspace live, for its new sandbox.
     pub(super) async fn revive(&self, row: &Workspace) -> Result<()> {
         let change = WorkspaceChange {
             from: Some(WorkspaceState::Parked),
@@ -153,7 +158,7 @@ impl App {
             .change_workspace(row.tenant, &row.id, &change, clock::now());
         match changed.await {
             Ok(_) => Ok(()),
-            // It, or its project, is being removed.
+            // The workspace or its project is being deleted.
             Err(
                 elevo_catalog::Error::Changed { .. } | elevo_catalog::Error::BeingRemoved { .. },
             ) => Err(no_workspace(&row.id)),
@@ -161,12 +166,17 @@ impl App {
         }
     }
 
-    /// Turns workspaces that earlier servers noted as kept, by a setting each,
-    /// into parked ones.
+    /// Converts workspaces that earlier servers recorded as kept, by a setting
+    /// each, into parked ones.
     pub(super) async fn adopt_kept(&self) {
         for (tenant, id) in self.all_workspaces().await {
             let adopted = self.adopt_one(tenant, &id).await;
-            log_failure(adopted, "workspace", id.as_str(), "not listed as parked");
+            log_failure(
+                adopted,
+                "workspace",
+                id.as_str(),
+                "cannot convert a kept workspace into a parked one",
+            );
         }
     }
 
@@ -196,7 +206,7 @@ impl App {
     }
 }
 
-/// The row of a workspace that is on no project.
+/// Returns the row of a workspace without a project.
 fn parked_row(tenant: TenantId, id: &str, key: &str, base: SnapshotId) -> Workspace {
     let now = clock::now();
     Workspace {
@@ -231,7 +241,7 @@ pub(super) fn parked_info(author: String, id: &WorkspaceId) -> CommitInfo {
     }
 }
 
-/// Refuses a second sandbox on a workspace.
+/// The failure of a second sandbox on a workspace.
 pub(super) fn in_use(row: &Workspace) -> Failure {
     let message = format!("workspace `{}` is in use", row.id);
     Failure::new(ErrorCode::WorkspaceBusy, message)

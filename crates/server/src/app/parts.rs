@@ -1,4 +1,4 @@
-//! What the use cases stand on, and the workspaces of each tenant.
+//! The components under the use cases, and the workspaces of each tenant.
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -20,20 +20,20 @@ use crate::config::Config;
 use crate::failure::{Failure, Result};
 use crate::share::Shares;
 
-/// What the use cases stand on.
+/// The components that the use cases are built on.
 #[allow(missing_debug_implementations, reason = "stores have none")]
 pub struct Parts {
-    /// Rows.
+    /// The catalog.
     pub catalog: Arc<dyn Catalog>,
-    /// Containers.
+    /// The runtime of containers.
     pub runtime: Arc<dyn SandboxRuntime>,
-    /// Agents.
+    /// The connections to agents.
     pub links: AgentLinks,
-    /// Sandboxes that are started ahead.
+    /// The warm pools.
     pub(crate) pool: Arc<Pool>,
-    /// Snapshots.
+    /// The store.
     pub store: Arc<dyn Store>,
-    /// Who did what.
+    /// The audit log.
     pub(crate) audit: Arc<Audit>,
 }
 
@@ -46,14 +46,14 @@ pub(crate) struct Tenants {
     repositories: Mutex<HashMap<TenantId, Repository>>,
     cache: NodeCache,
     pub(crate) shares: Shares,
-    /// Each is held while the workspaces of its tenant are opened.
+    /// Locks that are held while the workspaces of a tenant are opened.
     opening: Mutex<HashMap<TenantId, Arc<tokio::sync::Mutex<()>>>>,
 }
 
 #[derive(Debug, Default)]
 struct Open {
     workspaces: HashMap<TenantId, Arc<Workspaces>>,
-    /// Tenants that are being erased, or were.
+    /// Tenants that are being erased, or were erased.
     closed: HashSet<TenantId>,
 }
 
@@ -84,7 +84,7 @@ impl Tenants {
         }
     }
 
-    /// The snapshots of a tenant. The repositories of all tenants share a cache.
+    /// Returns the repository of a tenant. All repositories share a cache.
     pub(crate) fn repository(&self, tenant: TenantId) -> Repository {
         let mut known = self.repositories.lock();
         let known = known.as_mut().unwrap_or_else(|error| error.get_mut());
@@ -92,13 +92,13 @@ impl Tenants {
         known.entry(tenant).or_insert_with(new).clone()
     }
 
-    /// About how many bytes a tenant has stored.
+    /// Returns the approximate number of bytes that a tenant has stored.
     pub(super) async fn stored_bytes(&self, tenant: TenantId) -> Result<u64> {
         let stored = self.store.stored_bytes(tenant).await;
         stored.map_err(|error| elevo_engine::Error::from(error).into())
     }
 
-    /// Where a tenant's workspaces are.
+    /// Returns the directory of a tenant's workspaces.
     pub(crate) fn directory(&self, tenant: TenantId) -> PathBuf {
         self.root.join(tenant.to_string())
     }
@@ -108,7 +108,7 @@ impl Tenants {
         self.options.pool.is_some()
     }
 
-    /// The tenants that have workspaces here and are not being erased.
+    /// Returns the tenants that have workspaces here and are not being erased.
     pub(crate) fn known(&self) -> Vec<TenantId> {
         let entries = std::fs::read_dir(&self.root)
             .into_iter()
@@ -120,7 +120,7 @@ impl Tenants {
             .collect()
     }
 
-    /// Refuses all further work on the workspaces of a tenant that is being
+    /// Rejects all further work on the workspaces of a tenant that is being
     /// erased.
     pub(crate) fn close(&self, tenant: TenantId) {
         self.lock().closed.insert(tenant);
@@ -149,8 +149,8 @@ impl Tenants {
         Ok(true)
     }
 
-    /// Forgets a tenant that is gone. It stays closed: a job may have listed it
-    /// before, and would make its directory again.
+    /// Forgets a tenant that was erased. It stays closed: a job may have listed
+    /// it before, and would create its directory again.
     pub(super) fn forget(&self, tenant: TenantId) {
         let mut repositories = self.repositories.lock();
         let repositories = repositories
@@ -162,7 +162,7 @@ impl Tenants {
         self.shares.forget(tenant);
     }
 
-    /// Runs something on the workspaces of a tenant, where it may block.
+    /// Runs a blocking closure on the workspaces of a tenant.
     pub(crate) async fn with<T: Send + 'static>(
         &self,
         tenant: TenantId,
@@ -175,8 +175,8 @@ impl Tenants {
         self.blocking(tenant, move || work(&workspaces)).await
     }
 
-    /// Runs a closure of a tenant that blocks. It goes on to its end if the caller
-    /// goes away.
+    /// Runs a blocking closure for a tenant, to its end even if the caller goes
+    /// away.
     pub(crate) async fn blocking<T: Send + 'static>(
         &self,
         tenant: TenantId,
@@ -202,7 +202,7 @@ impl Tenants {
         opening.entry(tenant).or_default().clone()
     }
 
-    /// Opens them once, whoever else wants to.
+    /// Opens the workspaces of a tenant, once for all concurrent callers.
     async fn open(&self, tenant: TenantId) -> Result<Arc<Workspaces>> {
         let turn = self.turn_to_open(tenant).lock_owned().await;
         if let Some(open) = self.already(tenant)? {
@@ -210,7 +210,8 @@ impl Tenants {
         }
         let (repository, options) = (self.repository(tenant), self.options.clone());
         let root = self.directory(tenant);
-        // The closure has the turn: it goes on if the caller goes away.
+        // The closure owns the turn, because it continues if the caller goes
+        // away.
         let opening = self.blocking(tenant, move || {
             let opened = open_at(&root, repository, &options)?;
             Ok((Arc::new(opened), turn))
@@ -237,8 +238,8 @@ fn open_at(
 }
 
 impl App {
-    /// Runs a part of a request in a separate task, which goes on if the caller
-    /// goes away, and apart from the tasks that answer requests.
+    /// Runs a part of a request in a separate task, which continues if the
+    /// caller goes away, and apart from the tasks that respond to requests.
     pub(crate) fn spawn_apart<T: Send + 'static>(
         self: &Arc<Self>,
         tenant: TenantId,
@@ -250,8 +251,8 @@ impl App {
     }
 }
 
-/// Runs a closure of the server itself that blocks. It goes on to its end if the
-/// caller goes away.
+/// Runs a blocking closure for the server itself, to its end even if the caller
+/// goes away.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
@@ -259,12 +260,12 @@ pub(crate) async fn blocking<T: Send + 'static>(
     done.unwrap_or_else(|error| Err(Failure::internal(&error)))
 }
 
-/// The id of a workspace that a row names.
+/// Parses the id of a workspace from a row.
 pub(crate) fn workspace_id(text: &str) -> Result<WorkspaceId> {
     text.parse().map_err(|error| Failure::internal(&error))
 }
 
-/// The tenant whose directory has this name.
+/// Returns the tenant whose directory has this name.
 pub(crate) fn tenant_from(name: &str) -> Option<TenantId> {
     let mut bytes = [0; 16];
     if name.len() != 32 || !name.is_ascii() {

@@ -1,10 +1,10 @@
-//! Sandboxes that are started before they are asked for.
+//! Warm pools: sandboxes that are started before a request needs them.
 //!
-//! A warm one is a container whose agent is connected, with an id, a token, and a
-//! slot in the place of a workspace. Whoever makes a sandbox of that kind takes
-//! it over: its id becomes that of the sandbox, and the workspace is mounted in
-//! the slot. It has no row before; what a server leaves behind, the next one
-//! removes like any container without a row.
+//! A warm sandbox is a container whose agent is connected, with an id, a token,
+//! and a slot in place of a workspace. A request for a sandbox of that kind
+//! takes it over: its id becomes the id of the sandbox, and the workspace is
+//! mounted in the slot. It has no row before; the next server deletes it like
+//! any container without a row.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,14 +25,14 @@ use crate::clock;
 use crate::config::WarmPool;
 use crate::failure::{Failure, Result};
 
-/// How often pools are looked at when nothing is taken from them.
+/// Interval between checks of the pools when nothing is taken from them.
 const LOOK: Duration = Duration::from_secs(10);
-/// How often a pool looks whether it may go on while others make sandboxes.
+/// Interval at which a pool checks whether requests still create sandboxes.
 const GIVE_WAY: Duration = Duration::from_millis(50);
-/// As many containers are removed at a time.
+/// Maximum containers that are deleted at a time.
 const REMOVALS: usize = 8;
 
-/// What is warm.
+/// The warm sandboxes.
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
     state: Mutex<State>,
@@ -42,24 +42,25 @@ pub(crate) struct Pool {
 #[derive(Debug, Default)]
 struct State {
     warm: Vec<Warm>,
-    /// All that are or will be warm, and those that were taken and have no row
-    /// yet: by their ids, with the hashes of their tokens.
+    /// All sandboxes that are or will be warm, and those that were taken and
+    /// have no row yet: their ids, with the hashes of their tokens.
     known: HashMap<String, [u8; 32]>,
 }
 
-/// One that waits.
+/// A warm sandbox.
 #[derive(Debug)]
 struct Warm {
     id: String,
-    /// What it was made for.
+    /// The configured pool that it was created for.
     setting: WarmPool,
     spec: Spec,
-    /// Which image it was made from, whatever it is called now.
+    /// The id of its image, even if the name now refers to another image.
     image: String,
     token_hash: [u8; 32],
 }
 
-/// What there is to be: of a setting, as it is to be understood now.
+/// Desired state of one configured pool, resolved against the current template
+/// and image.
 struct Wanted {
     setting: WarmPool,
     spec: Spec,
@@ -72,7 +73,7 @@ impl Wanted {
     }
 }
 
-/// One that was taken. It goes back unless it is used.
+/// A sandbox taken from a pool. It goes back unless it is used.
 #[derive(Debug)]
 pub(crate) struct Taken {
     pool: Arc<Pool>,
@@ -90,7 +91,7 @@ impl Taken {
         self.token_hash
     }
 
-    /// It has a row from now on.
+    /// Removes the sandbox from the pool: it has a row from now on.
     pub(crate) fn used(&mut self) {
         self.warm = None;
         self.pool.forget(&self.id);
@@ -111,13 +112,13 @@ impl Pool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether this is the token of one that is warm, or will be.
+    /// Whether this is the token of a sandbox that is or will be warm.
     pub(crate) fn has_token(&self, id: &str, token: &SandboxToken) -> bool {
         let hash = self.lock().known.get(id).copied();
         hash.is_some_and(|hash| token.matches(&hash))
     }
 
-    /// Those that have no row.
+    /// Returns the ids of the sandboxes without a row.
     pub(super) fn ids(&self) -> HashSet<String> {
         self.lock().known.keys().cloned().collect()
     }
@@ -130,7 +131,7 @@ impl Pool {
         self.lock().known.remove(id);
     }
 
-    /// Takes those that `is_wanted` does not want.
+    /// Removes and returns the warm sandboxes that are not wanted.
     fn weed(&self, mut is_wanted: impl FnMut(&Warm) -> bool) -> Vec<Warm> {
         let mut state = self.lock();
         let all = std::mem::take(&mut state.warm);
@@ -141,7 +142,8 @@ impl Pool {
 }
 
 impl App {
-    /// One that is like this, if there is one that lives.
+    /// Takes a warm sandbox that matches `spec` and whose agent is connected,
+    /// if any.
     pub(crate) fn take_warm(&self, spec: &Spec) -> Option<Taken> {
         if self.config.warm.is_empty() {
             return None;
@@ -159,7 +161,7 @@ impl App {
         })
     }
 
-    /// Keeps pools full until the server ends.
+    /// Keeps the pools full until the server stops.
     pub(crate) async fn tend_pools(&self) {
         if self.config.warm.is_empty() {
             return;
@@ -171,20 +173,21 @@ impl App {
                 Err(failure) => failure.summary(),
             };
             if problem != told && !problem.is_empty() {
-                tracing::warn!(cause = problem, "a pool is not full");
+                tracing::warn!(cause = problem, "cannot fill a warm pool");
             }
             told = problem;
             let _ = tokio::time::timeout(LOOK, self.pool.changed.notified()).await;
         }
     }
 
-    /// Has pools looked at now: something that they are made from has changed.
+    /// Requests a check of the pools, since something that they depend on has
+    /// changed.
     pub(super) fn look_at_pools(&self) {
         self.pool.changed.notify_one();
     }
 
-    /// Removes what is not wanted, and makes what is missing. Says what cannot be
-    /// made.
+    /// Deletes unwanted sandboxes and creates missing ones. Returns the
+    /// problems of pools that cannot be filled.
     async fn tend_once(&self) -> Result<Vec<String>> {
         self.room.check()?;
         let mut problems = Vec::new();
@@ -192,7 +195,7 @@ impl App {
         for setting in &self.config.warm {
             match self.wanted(setting).await {
                 Ok(pool) => wanted.push(pool),
-                // Nothing is thrown away because something did not answer.
+                // Nothing is deleted because a component did not respond.
                 Err(failure) if failure.code.retry() == Retry::Later => return Err(failure),
                 Err(failure) => problems.push(failure.summary()),
             }
@@ -245,7 +248,7 @@ impl App {
         })
     }
 
-    /// Makes one, once nobody waits for a sandbox.
+    /// Creates a warm sandbox, once no request is creating one.
     async fn make_warm(&self, pool: &Wanted) -> Result<()> {
         let most = self.config.limits.max_concurrent_creations as usize;
         while self.creations.available_permits() < most {
@@ -282,21 +285,21 @@ impl App {
         let patience = self.config.limits.start_timeout;
         let connected = tokio::time::timeout(patience, self.links.connected(id)).await;
         connected.map_err(|_| {
-            let message = "the agent of a sandbox that was started ahead did not connect";
+            let message = "the agent of a warm sandbox did not connect";
             Failure::new(ErrorCode::SandboxStartFailed, message)
         })?;
         self.check_slot(&container, id, &slot).await
     }
 
-    /// Whether a container sees what is mounted after its start: some runtimes
-    /// hide that, and a sandbox would have an empty workspace.
+    /// Checks that a container sees mounts that are made after its start: some
+    /// runtimes hide them, and a sandbox would have an empty workspace.
     async fn check_slot(&self, container: &ContainerId, id: &str, slot: &Slot) -> Result<()> {
         let status = self.runtime.status(container).await?;
         let pid = status.and_then(|status| status.pid);
         let (slots, workspace) = (self.slots.clone(), parts::workspace_id(id)?);
         let probe = slot.home.clone();
         let is_seen = parts::blocking(move || {
-            // Any directory will do that is another one.
+            // Any directory other than the slot will do.
             slots.fill(&workspace, &probe, &probe)?;
             let seen = pid.is_some_and(|pid| {
                 let inside = format!("/proc/{pid}/root/workspace");
@@ -308,8 +311,8 @@ impl App {
         match is_seen.await? {
             true => Ok(()),
             false => {
-                let message = "sandboxes that are started ahead do not see a workspace that is \
-                               mounted later: their runtime cannot have a pool";
+                let message = "warm sandboxes do not see a workspace that is mounted after their \
+                               start: their runtime cannot have a pool";
                 Err(Failure::new(ErrorCode::SandboxStartFailed, message))
             }
         }
@@ -322,25 +325,25 @@ impl App {
         parts::blocking(move || Ok(slots.fill(&id, &files, &home)?)).await
     }
 
-    /// Removes the slot of a sandbox, if it has one.
+    /// Deletes the slot of a sandbox, if it has one.
     pub(super) async fn remove_slot(&self, id: &str) -> Result<()> {
         let (slots, id) = (self.slots.clone(), parts::workspace_id(id)?);
         parts::blocking(move || Ok(slots.remove(&id)?)).await
     }
 
-    /// Whether a sandbox was once warm, and has its container since.
+    /// Whether a sandbox was once warm, and still has that container.
     pub(super) fn has_slot(&self, id: &str) -> Result<bool> {
         Ok(self.slots.get(&parts::workspace_id(id)?).is_some())
     }
 
-    /// Removes one that is warm, or was to be.
+    /// Deletes a sandbox that is or was to be warm.
     async fn discard(&self, id: &str) -> Result<()> {
         self.remove_container(id).await?;
         self.pool.forget(id);
         Ok(())
     }
 
-    /// The same with containers that nobody knows.
+    /// Deletes containers without a row. Returns the number of deleted ones.
     pub(super) async fn discard_all(&self, ids: Vec<String>) -> u64 {
         let mut removed = 0;
         for some in ids.chunks(REMOVALS) {
@@ -348,34 +351,40 @@ impl App {
                 .iter()
                 .map(|id| async move { (id, self.discard(id).await) });
             for (id, discarded) in futures::future::join_all(discarded).await {
-                let done = log_failure(discarded, "container", id, "not removed");
+                let done = log_failure(discarded, "container", id, "cannot delete a container");
                 removed += u64::from(done.is_some());
             }
         }
         removed
     }
 
-    /// Removes all that have no row; the server is about to end.
+    /// Deletes all sandboxes without a row, because the server is about to
+    /// stop.
     pub(super) async fn drain_pools(&self) {
         self.pool.lock().warm.clear();
         let ids = self.pool.ids();
         self.discard_all(ids.into_iter().collect()).await;
     }
 
-    /// Removes slots that neither `known` nor anything warm has.
+    /// Deletes slots that belong neither to `known` nor to a warm sandbox.
     pub(super) async fn clear_slots(&self, known: &HashSet<&str>) -> Result<()> {
         let slots = self.slots.clone();
         let ids: Vec<WorkspaceId> = parts::blocking(move || Ok(slots.list()?)).await?;
         let warm = self.pool.ids();
         for id in ids.iter().map(WorkspaceId::as_str) {
             if !known.contains(id) && !warm.contains(id) {
-                log_failure(self.remove_slot(id).await, "slot", id, "not removed");
+                log_failure(
+                    self.remove_slot(id).await,
+                    "slot",
+                    id,
+                    "cannot delete a slot",
+                );
             }
         }
         Ok(())
     }
 
-    /// How full the pools are.
+    /// Returns the size and the ready sandboxes of each pool.
     pub(crate) fn pools(&self) -> Vec<api::PoolStats> {
         let state = self.pool.lock();
         let settings = self.config.warm.iter();

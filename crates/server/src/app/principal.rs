@@ -10,18 +10,17 @@ use crate::app::{App, parts};
 use crate::clock;
 use crate::failure::{Failure, Result};
 
-/// Who asks, as the key has proved.
+/// The tenant, key and agent that a request acts for.
 #[derive(Clone, Debug)]
 pub(crate) struct Principal {
     pub(crate) tenant: TenantId,
-    /// The agent that the key acts for; it sees only that one's sandboxes.
+    /// The agent that the key acts for; the principal sees only its sandboxes.
     pub(crate) agent: Option<String>,
     pub(crate) key: String,
     /// The name of the key, for people.
     pub(crate) key_name: String,
     pub(crate) scopes: Vec<Scope>,
     pub(crate) limits: KeyLimits,
-    /// The limits of the tenant.
     pub(crate) tenant_limits: Arc<TenantLimits>,
     /// The erasure of the tenant waits until this is dropped.
     pub(crate) _presence: Presence,
@@ -40,7 +39,7 @@ impl Principal {
         self.scopes.contains(&Scope::Reviews) && !is_own
     }
 
-    /// Refuses a key that has none of these scopes.
+    /// Denies a principal without any of these scopes.
     pub(crate) fn needs_any(&self, scopes: &[Scope]) -> Result<()> {
         match scopes.iter().any(|scope| self.scopes.contains(scope)) {
             true => Ok(()),
@@ -48,7 +47,7 @@ impl Principal {
         }
     }
 
-    /// Refuses who lacks a scope.
+    /// Denies a principal without a scope.
     pub(crate) fn needs(&self, scope: Scope) -> Result<()> {
         if self.scopes.contains(&scope) {
             return Ok(());
@@ -74,11 +73,11 @@ impl Principal {
     }
 }
 
-/// Longest time between two looks at the key of an open stream. Another process
-/// may have revoked the key, and wall clocks are set.
+/// Maximum time between two checks of the key of an open stream. Another
+/// process may have revoked the key, and wall clocks can be set.
 const LOOK: Duration = Duration::from_secs(30);
 
-/// Refuses a key that is not valid any more.
+/// Rejects a key that was revoked or has expired.
 pub(crate) fn check_valid(key: &ApiKey) -> Result<()> {
     let refused = |why: &str| Failure::new(ErrorCode::Unauthorized, why);
     if key.revoked.is_some() {
@@ -91,20 +90,22 @@ pub(crate) fn check_valid(key: &ApiKey) -> Result<()> {
 }
 
 impl App {
-    /// Whose key this is.
+    /// Returns the principal of a key.
     pub(crate) async fn authenticate(&self, secret: &str) -> Result<Principal> {
         let hash = super::keys::hash_of(secret);
         let key = self.catalog.key_by_hash(&hash).await?;
         let unknown = || Failure::new(ErrorCode::Unauthorized, "this key is not known");
         let key = key.ok_or_else(unknown)?;
         check_valid(&key)?;
-        // Before the look at the tenant: its erasure looks the other way round.
+        // Enter before checking the tenant: an erasure does the two in the
+        // other order.
         let presence = self.presences.enter(key.tenant);
         let limits = self.limits_unless_suspended(key.tenant).await?;
         Ok(Principal::new(key, limits, presence))
     }
 
-    /// The limits of a tenant. Fails if the tenant is suspended or being erased.
+    /// Returns the limits of a tenant. Fails if it is suspended or being
+    /// erased.
     async fn limits_unless_suspended(&self, tenant: TenantId) -> Result<Arc<TenantLimits>> {
         if self.homes.is_closed(tenant) {
             return Err(parts::being_erased());
@@ -125,7 +126,7 @@ impl App {
         let mut revocations = self.revocations.subscribe();
         loop {
             if let Err(failure) = self.limits_unless_suspended(who.tenant).await
-                // The row of a tenant is gone when it was erased.
+                // An erased tenant has no row.
                 && matches!(
                     failure.code,
                     ErrorCode::TenantSuspended | ErrorCode::Unauthorized
@@ -140,16 +141,16 @@ impl App {
                     let expires = key.expires.map(clock::until);
                     expires.map_or(LOOK, |expires| expires.min(LOOK))
                 }
-                // The row of a key that was used stays, so this is a failure to
-                // read it.
+                // The row of a key that was used stays, so reading it has
+                // failed.
                 Ok(_) => LOOK,
                 Err(error) => {
                     let cause = crate::failure::chain(&error);
-                    tracing::warn!(key = who.key, cause, "the key of a stream was not checked");
+                    tracing::warn!(key = who.key, cause, "cannot check the key of a stream");
                     LOOK
                 }
             };
-            // An error is that the server is about to end.
+            // An error means that the server is about to stop.
             let _ = tokio::time::timeout(wait, revocations.changed()).await;
         }
     }

@@ -17,18 +17,18 @@ use crate::clock;
 use crate::failure::{Failure, Result, short};
 use crate::share::{Held, Shares};
 
-/// Output of a process as it comes, over lost connections with the agent.
+/// Output of a process as it comes, across lost connections to the agent.
 #[derive(Debug)]
 pub(crate) struct Reading {
     app: Arc<App>,
     sandbox: String,
     pub(crate) process: String,
-    /// How much has been read.
+    /// The offset of the next output.
     position: u64,
     output: Output,
 }
 
-/// How a command was run.
+/// The result of running a command.
 pub(crate) enum Streamed {
     Started(api::CommandStarted),
     Ended(Box<Ended>),
@@ -41,7 +41,7 @@ pub(crate) struct Ended {
     pub(crate) held: Held,
 }
 
-/// The output of a command that is waited for, as much of it as fits.
+/// The output of a command in the foreground, up to its limit.
 struct Collected<'a> {
     shares: &'a Shares,
     tenant: TenantId,
@@ -49,14 +49,15 @@ struct Collected<'a> {
     stderr: Vec<u8>,
     room: u64,
     truncated: bool,
-    /// Bytes of memory that the output and the answer with it take.
+    /// Bytes of memory that the output and its response take.
     cost: usize,
-    /// Bytes of them that are counted for the tenant.
+    /// Bytes of memory that are free or already counted for the tenant.
     counted: usize,
     held: Held,
 }
 
-/// Memory of a command that is not counted: agents limit the number of commands.
+/// Memory of a command that is not counted: agents limit the number of
+/// commands.
 const UNCOUNTED: usize = 32 << 10;
 /// Memory is counted in pieces of this size.
 const COUNTED: usize = 64 << 10;
@@ -66,7 +67,7 @@ const MAX_OUTPUT: u64 = 64 << 20;
 const DAY: u32 = 86_400_000;
 
 impl Reading {
-    /// What comes next. Waits for an agent that has lost its connection.
+    /// Returns the next event. Waits for an agent that has lost its connection.
     pub(crate) async fn next(&mut self) -> Result<Event> {
         loop {
             match self.output.next().await {
@@ -147,7 +148,7 @@ impl App {
         Ok(Streamed::Ended(Box::new(ended?)))
     }
 
-    /// Answers from the command that an earlier attempt has started.
+    /// Responds with the command that an earlier attempt has started.
     async fn run_before(
         self: &Arc<Self>,
         who: &Principal,
@@ -172,8 +173,8 @@ impl App {
         Ok(Streamed::Ended(Box::new(ended)))
     }
 
-    /// A command is in the log when it begins: it may take hours, and the server
-    /// end before it. Not waited for here, but before the request is answered.
+    /// Records a command when it begins: it may take hours, and the server may
+    /// stop before its end. Waited for before the response, not here.
     async fn audit_command(&self, who: &Principal, sandbox: &str, command: &Command) {
         let mut details = serde_json::Map::new();
         let shown = self.audit.shown_command(&command.command);
@@ -203,15 +204,17 @@ impl App {
             return Err(Failure::invalid(message));
         }
         if wish.background && wish.stream {
-            let message = "`background` and `stream` exclude each other: attach to the output";
+            let message =
+                "`background` and `stream` exclude each other; attach to the output instead";
             return Err(Failure::invalid(message));
         }
         if wish.max_output_size.is_some_and(|size| size > MAX_OUTPUT) {
-            let message = format!("`maxOutputSize` is at most {MAX_OUTPUT}; use `stream` for more");
+            let message =
+                format!("`maxOutputSize` must be at most {MAX_OUTPUT}; use `stream` for more");
             return Err(Failure::new(ErrorCode::ResourceRefused, message));
         }
         if wish.timeout.is_some_and(|timeout| timeout > DAY) {
-            let message = format!("`timeout` is at most {DAY}, or 0 for none");
+            let message = format!("`timeout` must be at most {DAY}, or 0 for none");
             return Err(Failure::new(ErrorCode::ResourceRefused, message));
         }
         if wish
@@ -242,7 +245,7 @@ impl App {
         })
     }
 
-    /// Output of a command from some offset on.
+    /// Attaches to the output of a command from an offset on.
     pub(crate) async fn attach(
         self: &Arc<Self>,
         who: &Principal,
@@ -317,11 +320,11 @@ impl App {
     ) -> Result<()> {
         who.needs(Scope::Process)?;
         if once.noted::<bool>().is_some() {
-            let message = "the server ended while it sent this input, which may have arrived";
+            let message = "the server stopped while it sent this input, which may have arrived";
             return Err(Failure::new(ErrorCode::OutcomeUnknown, message));
         }
         let data = STANDARD.decode(&wish.data);
-        let data = data.map_err(|_| Failure::invalid("`data` is no base64"))?;
+        let data = data.map_err(|_| Failure::invalid("`data` is not valid base64"))?;
         if data.len() > 1 << 20 {
             return Err(Failure::invalid("`data` has more than 1 MiB"));
         }
@@ -335,7 +338,7 @@ impl App {
     }
 }
 
-/// Whether the agent may have got a message that was not answered.
+/// Whether the agent may have received a message that failed.
 fn may_have_arrived(error: &LinkError) -> bool {
     let refused = matches!(
         error,
@@ -349,7 +352,7 @@ fn may_have_arrived(error: &LinkError) -> bool {
 }
 
 fn output_gone(command: &str) -> Failure {
-    let message = "the command of this request was started, and its output is no longer there";
+    let message = "the command of this request was started, but its output is gone";
     Failure::new(ErrorCode::OutputGone, message).about("commandId", command)
 }
 
@@ -440,7 +443,7 @@ impl Collected<'_> {
         into.extend_from_slice(&data[..fits]);
     }
 
-    /// Counts another piece of memory; false if there is none.
+    /// Counts another piece of memory. Returns `false` if none is left.
     fn count_more(&mut self) -> bool {
         let Some(more) = self.shares.hold(self.tenant, COUNTED) else {
             return false;
@@ -466,8 +469,8 @@ impl Collected<'_> {
     }
 }
 
-/// Bytes as text if they are, else in base64. Where they were cut, a character
-/// that was cut in two is left out.
+/// Encodes bytes as text if they are UTF-8, else as base64. Leaves out a
+/// character that was cut in two at the end.
 fn encode(mut bytes: Vec<u8>, cut: bool) -> (String, Encoding) {
     if cut
         && let Err(error) = std::str::from_utf8(&bytes)
@@ -481,7 +484,7 @@ fn encode(mut bytes: Vec<u8>, cut: bool) -> (String, Encoding) {
     }
 }
 
-/// As shells have it.
+/// Returns the exit code as shells do.
 pub(crate) fn exit_code(exit: &Exit) -> i32 {
     exit.code.unwrap_or(128 + exit.signal.unwrap_or_default())
 }

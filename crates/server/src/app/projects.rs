@@ -1,4 +1,4 @@
-//! Projects: making them, their policies, and who may see what of them.
+//! Projects: creation, policies, and the view that each principal has.
 
 mod applying;
 mod git;
@@ -48,7 +48,7 @@ pub(crate) use reviews::{ReviewsQuery, Side};
 pub(crate) use syncing::Looks;
 pub(crate) use workspaces::{NewWorkspace, no_workspace};
 
-/// Where a page of a list begins.
+/// The cursor and size of a page.
 #[derive(Clone, Debug)]
 pub(crate) struct PageQuery {
     pub(crate) after: Option<String>,
@@ -56,7 +56,7 @@ pub(crate) struct PageQuery {
 }
 
 impl App {
-    /// Makes a project, empty or from a snapshot.
+    /// Creates a project, empty or from a snapshot.
     pub(crate) async fn create_project(
         &self,
         who: &Principal,
@@ -100,11 +100,11 @@ impl App {
     async fn empty_head(&self, who: &Principal) -> Result<Kept> {
         let repository = self.homes.repository(who.tenant);
         let tree = StateTree::empty(&repository);
-        let said = info(who, "the beginning of a project".into());
+        let said = info(who, "initial state of a project".into());
         applying::committed(&tree, said).await
     }
 
-    /// A project that this principal may see, by id or name.
+    /// Returns a project of the principal's tenant, by id or name.
     pub(crate) async fn project_of(&self, who: &Principal, name: &str) -> Result<Project> {
         let mut found = self.catalog.project(who.tenant, name).await?;
         if found.is_none() {
@@ -114,7 +114,7 @@ impl App {
         found.ok_or_else(|| no_project(name))
     }
 
-    /// What this principal may see of a project.
+    /// Returns the principal's view of a project.
     pub(crate) async fn view_of(&self, who: &Principal, project: &Project) -> Result<View> {
         let policy = self.policy_of(project).await?;
         Ok(policy.for_agent(who.agent.as_deref()))
@@ -173,8 +173,8 @@ impl App {
         self.project_out(who, &changed).await
     }
 
-    /// Removes a project with its workspaces. Its snapshots go when nothing
-    /// else needs them.
+    /// Deletes a project with its workspaces. Garbage collection deletes the
+    /// snapshots that nothing else needs.
     pub(crate) async fn delete_project(&self, who: &Principal, id: &str) -> Result<()> {
         who.needs(Scope::ProjectsAdmin)?;
         let project = self.project_of(who, id).await?;
@@ -184,22 +184,22 @@ impl App {
         self.finish_removal(who.tenant, &project.id).await
     }
 
-    /// Takes away everything of a project that is marked for it. What was
-    /// interrupted is done again from the start.
+    /// Deletes everything of a project that is marked for deletion. After an
+    /// interruption it starts over.
     pub(crate) async fn finish_removal(&self, tenant: TenantId, project: &str) -> Result<()> {
         for workspace in self.workspaces_on(tenant, project).await? {
             let id = parts::workspace_id(&workspace.id)?;
             self.remove_workspace(tenant, id).await?;
         }
         self.catalog.remove_project(project).await?;
-        tracing::info!(project, "project removed");
+        tracing::info!(project, "project deleted");
         Ok(())
     }
 
     pub(crate) async fn get_policy(&self, who: &Principal, id: &str) -> Result<api::ProjectPolicy> {
         who.needs(Scope::ProjectsRead)?;
         let project = self.project_of(who, id).await?;
-        // A policy names what others may not see.
+        // A policy names the paths that are hidden from agents.
         if who.agent.is_some() {
             who.needs(Scope::ProjectsAdmin)?;
         }
@@ -277,7 +277,7 @@ fn check_description(text: Option<&str>) -> Result<()> {
     }
 }
 
-/// The place after which a page begins, as [`next`] wrote it.
+/// Parses a cursor that [`next`] wrote.
 pub(crate) fn position(after: Option<&str>) -> Result<Option<Position>> {
     let Some(text) = after else { return Ok(None) };
     let read = || {
@@ -289,11 +289,11 @@ pub(crate) fn position(after: Option<&str>) -> Result<Option<Position>> {
             id: id.to_owned(),
         })
     };
-    let read = read().ok_or_else(|| Failure::invalid("`after` is no place in a list"));
+    let read = read().ok_or_else(|| Failure::invalid("`after` is not a valid cursor"));
     read.map(Some)
 }
 
-/// Where the next page begins, if there may be one.
+/// Returns the cursor of the next page, if there may be one.
 pub(crate) fn next<T>(
     items: &[T],
     limit: u32,

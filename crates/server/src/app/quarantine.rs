@@ -1,4 +1,4 @@
-//! Workspaces that no row of the catalog has.
+//! Quarantine: workspaces without a row in the catalog.
 //!
 //! The row may be missing because the catalog is the wrong one, and then the
 //! workspace may be the only copy of unmerged work. So it is deleted only after
@@ -10,8 +10,8 @@
 //! WORKSPACE_ROOT/TENANT/quarantine/ID     when it was first found, RFC 3339
 //! ```
 //!
-//! A workspace leaves the quarantine as soon as a row has it again, or when an
-//! operator restores it.
+//! A workspace leaves the quarantine as soon as a row refers to it again, or
+//! when an operator restores it.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
@@ -62,9 +62,9 @@ fn plan(
 }
 
 impl App {
-    /// Puts workspaces that no row has into the quarantine, and deletes those
-    /// whose time there is over. `unknown` must have all of them. Returns how
-    /// many were deleted.
+    /// Puts workspaces without a row into the quarantine, and deletes those
+    /// whose time there is over. `unknown` must contain all workspaces without
+    /// a row. Returns the number of deleted workspaces.
     pub(crate) async fn quarantine(
         &self,
         unknown: &[(TenantId, WorkspaceId)],
@@ -78,7 +78,7 @@ impl App {
                 Ok(count) => deleted += count,
                 Err(failure) => {
                     let (cause, tenant) = (failure.summary(), tenant.to_string());
-                    tracing::error!(tenant, cause, "unknown workspaces were not looked at");
+                    tracing::error!(tenant, cause, "cannot update the quarantine of a tenant");
                 }
             }
         }
@@ -117,7 +117,11 @@ impl App {
                 }
                 Err(failure) => {
                     let (workspace, cause) = (id.as_str(), failure.summary());
-                    tracing::error!(workspace, cause, "not deleted from the quarantine");
+                    tracing::error!(
+                        workspace,
+                        cause,
+                        "cannot delete a workspace from the quarantine"
+                    );
                 }
             }
         }
@@ -137,7 +141,7 @@ impl App {
         tracing::warn!(
             workspace = id,
             until,
-            "no row has this workspace: it is in quarantine; `elevo server quarantine` lists it"
+            "the catalog has no row for this workspace, so it is in quarantine; `elevo server quarantine` lists it"
         );
         Ok(())
     }
@@ -146,7 +150,8 @@ impl App {
         self.homes.directory(tenant).join("quarantine")
     }
 
-    /// Every workspace in quarantine, with the tenant and the time.
+    /// Returns every workspace in quarantine, with its tenant and the time it
+    /// was found.
     fn quarantined(&self) -> Result<Vec<(TenantId, String, Timestamp)>> {
         let mut all = Vec::new();
         for tenant in self.homes.known() {
@@ -171,7 +176,7 @@ impl App {
         Ok(api::QuarantineList { items })
     }
 
-    /// Keeps a workspace in quarantine as one that outlives its sandbox.
+    /// Moves a workspace from the quarantine to the parked workspaces.
     pub(crate) async fn restore_quarantined(&self, id: &str) -> Result<()> {
         let mut found = self.quarantined()?.into_iter();
         let found = found.find(|(_, name, _)| name == id);
@@ -185,7 +190,7 @@ impl App {
         if !tenants.iter().any(|known| known.id == tenant) {
             let message = format!("the catalog has no tenant {tenant}");
             return Err(Failure::new(ErrorCode::NotFound, message).remediation(
-                "Stop the server, put a catalog back that has the tenant, and start with --adopt.",
+                "Stop the server, restore a catalog that has the tenant, and start with --adopt.",
             ));
         }
         self.catalog.set_setting(&kept_name(id), "yes").await?;
@@ -204,8 +209,9 @@ impl App {
     }
 }
 
-/// The workspaces in a tenant's quarantine, and when each was found. A file that
-/// cannot be read counts as found now, so that nothing is deleted early.
+/// Returns the workspaces in a tenant's quarantine, with the time when each was
+/// found. A file that cannot be read counts as found now, so that nothing is
+/// deleted early.
 fn entries(directory: &Path) -> io::Result<BTreeMap<String, Timestamp>> {
     let mut found = BTreeMap::new();
     let list = match fs::read_dir(directory) {

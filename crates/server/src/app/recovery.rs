@@ -1,17 +1,17 @@
-//! Bringing rows, containers and workspaces in line: at the start of the server,
-//! when something ends that nobody has asked to end, and on request.
+//! Recovery: reconciles rows, containers and workspaces at the start of the
+//! server, when something ends unexpectedly, and on request.
 //!
 //! ```text
 //! row         container     then
-//! removing    any           the removal goes on
-//! starting    any           taken back: nobody has its id
+//! removing    any           the deletion continues
+//! starting    any           rolled back: its id was never returned
 //!   (again)   any           error, its workspace whole
 //! running     running       waits for its agent; error if that does not come
-//! running     not running   error, with why it ended
+//! running     not running   error, with the reason
 //! running     none          error
 //! stopping    any           stopped
 //! stopped     running       stopped, again
-//! none        any           the container is removed, with its slot
+//! none        any           the container is deleted, with its slot
 //! none        –             its workspace goes to the quarantine, unless it is parked
 //! ```
 
@@ -28,22 +28,22 @@ use crate::app::lost::GONE;
 use crate::failure::Result;
 
 impl App {
-    /// Brings everything in line after a start.
+    /// Reconciles everything after a start.
     pub(crate) async fn recover(self: &Arc<Self>) -> Result<()> {
         self.close_erased().await?;
         self.resume_restored().await;
-        // A catalog on one machine has one server: all others are dead.
+        // A catalog on one machine has one server, so all others are dead.
         if let Err(error) = self.catalog.release_all_but(&[&self.process]).await {
-            // Only requests that are repeated need it; a later look tries again.
+            // Only retries of those requests need this; a later run repeats it.
             let cause = crate::failure::chain(&error);
-            tracing::warn!(cause, "requests that were cut off are not released yet");
+            tracing::warn!(cause, "cannot release interrupted requests yet");
             self.unreleased.store(true, Ordering::Relaxed);
         }
         let rows = self.all_sandboxes().await?;
         *self.unrecovered() = rows.into_iter().map(|row| row.id).collect();
         if let Err(failure) = self.recover_sandboxes().await {
             let cause = failure.summary();
-            tracing::warn!(cause, "sandboxes are recovered once the engine answers");
+            tracing::warn!(cause, "sandboxes are recovered once the engine responds");
         }
         self.adopt_kept().await;
         let cleared = self.clear_away().await;
@@ -55,7 +55,7 @@ impl App {
         Ok(())
     }
 
-    /// Releases the requests of earlier servers, if the start could not.
+    /// Releases the requests of earlier servers, if that failed at the start.
     pub(crate) async fn release_again(&self) -> Result<()> {
         if self.unreleased.load(Ordering::Relaxed) {
             self.catalog.release_all_but(&[&self.process]).await?;
@@ -69,9 +69,9 @@ impl App {
         unrecovered.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Brings the sandboxes that an earlier server left in line with the
-    /// container engine. Fails if the engine does not answer; the rest is done
-    /// by a later call. Sandboxes of this server are not among them.
+    /// Reconciles the sandboxes of an earlier server with the container engine.
+    /// Fails if the engine does not respond; a later call does the rest.
+    /// Sandboxes of this server are not among them.
     pub(crate) async fn recover_sandboxes(&self) -> Result<()> {
         let ids: Vec<_> = self.unrecovered().iter().cloned().collect();
         if ids.is_empty() {
@@ -85,11 +85,13 @@ impl App {
         for id in ids {
             match self.recover_by_id(&id, containers.get(&id)).await {
                 Err(failure) if failure.code == ErrorCode::RuntimeUnavailable => {
+                    // This sandbox and the rest stay in the set, for the next
+                    // call.
                     return Err(failure);
                 }
                 Err(failure) => {
                     let cause = failure.summary();
-                    tracing::error!(sandbox = id, cause, "not brought in line");
+                    tracing::error!(sandbox = id, cause, "cannot recover a sandbox");
                 }
                 Ok(()) => {}
             }
@@ -99,8 +101,10 @@ impl App {
     }
 
     async fn recover_by_id(&self, id: &str, container: Option<&Container>) -> Result<()> {
+        // Read again: if the engine did not respond at the start, the row may
+        // have changed or be gone since.
         match self.catalog.sandbox_of_any_tenant(id).await? {
-            // The erasure of its tenant removes it.
+            // The erasure of its tenant deletes it.
             Some(sandbox) if self.homes.is_closed(sandbox.tenant) => Ok(()),
             Some(sandbox) => self.recover_one(&sandbox, container).await,
             None => Ok(()),
@@ -131,10 +135,11 @@ impl App {
         });
         let id = &sandbox.id;
         match sandbox.state {
-            // Its maker was told of it only once it ran.
+            // Its id was never returned: a client gets it only once the sandbox
+            // runs.
             Starting if sandbox.reason.is_none() => self.give_up(id).await,
             Starting => {
-                let reason = Some("the server ended while it was starting".into());
+                let reason = Some("the server stopped while the sandbox was starting".into());
                 self.change(id, &[Starting], Error, reason).await?;
             }
             Running if runs => {
@@ -161,8 +166,8 @@ impl App {
         Ok(())
     }
 
-    /// A server that was killed while it gave a container its workspace may not
-    /// have come to show it.
+    /// A server that was killed while it attached a workspace to a container
+    /// may not have shown it there.
     async fn show_again(&self, sandbox: &Sandbox) -> Result<()> {
         let id = super::parts::workspace_id(&sandbox.workspace)?;
         let shown = self.homes.with(sandbox.tenant, move |workspaces| {
@@ -175,19 +180,24 @@ impl App {
         shown.await
     }
 
-    /// A server that was killed during a snapshot may have left it frozen.
+    /// A server that was killed during a snapshot may have left the container
+    /// frozen.
     async fn thaw(&self, container: Option<&Container>) {
         if let Some(container) = container
             && container.state == ContainerState::Frozen
             && let Err(error) = self.runtime.thaw(&container.id).await
         {
             let cause = crate::failure::chain(&error);
-            tracing::error!(sandbox = container.sandbox, cause, "not thawed");
+            tracing::error!(
+                sandbox = container.sandbox,
+                cause,
+                "cannot thaw a container"
+            );
         }
     }
 
-    /// Takes networks and rules away if there is no sandbox to need them again:
-    /// a server that is gone for good leaves nothing on its machine.
+    /// Deletes networks and rules if no sandbox needs them again: a server that
+    /// is gone for good leaves nothing on its machine.
     pub(crate) async fn leave_engine(&self) -> Result<()> {
         self.drain_pools().await;
         let query = SandboxQuery {
@@ -198,14 +208,15 @@ impl App {
             return Ok(());
         }
         match self.runtime.tear_down().await {
-            // Another's network, no tools for rules: then none of it is ours.
+            // The network belongs to others, or the tools for rules are missing:
+            // then there is nothing to delete.
             Err(elevo_sandbox::Error::Refused { .. }) => Ok(()),
             left => Ok(left?),
         }
     }
 }
 
-/// The setting by which earlier servers noted that a workspace outlives its
+/// The setting by which earlier servers recorded that a workspace outlives its
 /// sandbox.
 pub(crate) fn kept_name(workspace: &str) -> String {
     format!("kept-workspace:{workspace}")

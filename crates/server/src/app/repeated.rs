@@ -1,4 +1,4 @@
-//! Requests for sandboxes that are repeated after an earlier attempt has made or
+//! Retries of requests for sandboxes, after an earlier attempt has created or
 //! deleted some.
 
 use std::collections::HashSet;
@@ -14,8 +14,8 @@ use crate::clock;
 use crate::failure::{Failure, Result};
 
 impl App {
-    /// The sandbox that an earlier attempt has made. One that it was still
-    /// making is taken back.
+    /// Returns the sandbox that an earlier attempt has created. Rolls back one
+    /// that it was still creating.
     pub(super) async fn created_before(
         &self,
         who: &Principal,
@@ -40,9 +40,9 @@ impl App {
         Ok(None)
     }
 
-    /// The id of a sandbox to be. It is noted where a repetition could not tell
-    /// it: a container that was started ahead has one, and something may be left
-    /// of the one that an earlier attempt used.
+    /// Returns the id of a new sandbox. Records it where a retry could not
+    /// derive it: a warm container already has an id, and something may be left
+    /// of the sandbox of an earlier attempt.
     pub(super) async fn id_for_sandbox(&self, once: &Once, warm: Option<&Taken>) -> Result<String> {
         let id = match warm {
             Some(warm) => warm.id().to_owned(),
@@ -53,8 +53,8 @@ impl App {
         Ok(id)
     }
 
-    /// The forks that an earlier attempt has made, if it has made any. Those
-    /// that it was still making are taken back.
+    /// Returns the forks that an earlier attempt has created, if any. Rolls
+    /// back those that it was still creating.
     pub(super) async fn forked_before(
         &self,
         who: &Principal,
@@ -75,7 +75,7 @@ impl App {
             match self.made_before(who, &id).await? {
                 Some(made) => outcome.succeeded.push(spec::out(&made)?),
                 None => {
-                    let message = "the server ended while it was made";
+                    let message = "the server stopped while the fork was being created";
                     let failure = Failure::new(ErrorCode::SandboxStartFailed, message);
                     outcome.failed.push(failed(id, failure));
                 }
@@ -84,8 +84,8 @@ impl App {
         Ok(Some(outcome).filter(|outcome| !outcome.succeeded.is_empty()))
     }
 
-    /// The sandboxes that an earlier attempt has deleted. Notes, the first time,
-    /// which of these there are.
+    /// Returns the sandboxes that an earlier attempt has deleted. The first
+    /// attempt records which of them exist.
     pub(super) async fn deleted_before(
         &self,
         who: &Principal,
@@ -114,7 +114,7 @@ impl App {
     }
 }
 
-/// The ids of forks to be, noted as that of one sandbox is.
+/// Returns the ids of new forks, recorded like the id of one sandbox.
 pub(super) async fn ids_for_forks(once: &Once, warm: &[Option<Taken>]) -> Result<Vec<String>> {
     let id = |(number, warm): (u32, &Option<Taken>)| match warm {
         Some(warm) => warm.id().to_owned(),

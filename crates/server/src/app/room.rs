@@ -1,5 +1,5 @@
-//! A disk that fills: the reserve is tended, workspaces stop growing at the mark,
-//! and everything goes on when there is room again.
+//! Handles disks that fill: uses the reserve, limits the growth of workspaces, and
+//! returns to normal when there is space again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,24 +17,24 @@ use crate::app::{App, parts};
 use crate::failure::{Failure, Result};
 use crate::room::Tended;
 
-/// How often the disks are looked at.
+/// How often the free space of the disks is checked.
 const LOOK: Duration = Duration::from_millis(200);
-/// How often workspaces are looked at. On a disk that is nearly full they are
-/// synced each time.
+/// How often workspaces are checked. On a disk that is nearly full each check syncs
+/// them.
 const CAP: Duration = Duration::from_secs(1);
 
-/// In one of so many of these looks the room of removed workspaces is taken back.
+/// The space of deleted workspaces is reclaimed in every n-th check.
 const GIVE_BACK: u32 = 5;
 
 /// How long to wait for each sandbox whose pool is mounted again.
 const TURN: Duration = Duration::from_secs(2);
 
-/// Why a sandbox has failed whose files could not be written.
+/// The reason of a sandbox that failed because its files could not be written.
 const STUCK: &str = "the server's disk was full; its files are as they were last synced";
 
 impl App {
-    /// Watches the disks for as long as the server runs. Nothing that takes long
-    /// may be done here.
+    /// Checks the disks until the server stops. Must not do anything that takes
+    /// long: the reserve has to be given up in time.
     pub(crate) async fn watch_room(self: &Arc<Self>) {
         let mut was_full = false;
         // Ends with this watch.
@@ -55,10 +55,9 @@ impl App {
         }
     }
 
-    /// Brings workspaces in line with the room on the disks, for as long as the
-    /// server runs.
+    /// Adapts workspaces to the free space of the disks until the server stops.
     pub(crate) async fn watch_workspaces(self: &Arc<Self>) {
-        // After a start they may be limited.
+        // An earlier run of the server may have limited them.
         let mut is_capped = true;
         for look in 0_u32.. {
             self.remount_pools().await;
@@ -83,8 +82,8 @@ impl App {
         storing.spawn(async move { app.store_parked().await });
     }
 
-    /// Limits the growth of workspaces while the disk is nearly full, and gives
-    /// them their own limits back afterwards. Returns whether one may be limited.
+    /// Limits the growth of workspaces while the disk is nearly full, and restores
+    /// their own limits afterwards. Returns whether a workspace may be limited.
     async fn cap_workspaces(&self, is_capped: bool) -> bool {
         let is_tight = self.room.is_tight();
         if !is_tight && !is_capped {
@@ -108,7 +107,7 @@ impl App {
         is_tight || has_failed
     }
 
-    /// Has the room of removed workspaces given back to a disk that is full.
+    /// Returns the space of deleted workspaces to a full disk.
     async fn give_back(&self) {
         for tenant in self.homes.known() {
             let giving = self
@@ -153,7 +152,7 @@ impl App {
     }
 
     async fn remount_pool(&self, tenant: TenantId) -> Result<()> {
-        // No sandbox starts meanwhile.
+        // The locks keep the sandboxes from starting until the pool is mounted.
         let mut held = Vec::new();
         for sandbox in self.sandboxes_of(tenant).await? {
             let Ok(guard) = tokio::time::timeout(TURN, self.hold(&sandbox.id)).await else {
@@ -161,7 +160,7 @@ impl App {
                 return Err(Failure::new(ErrorCode::WorkspaceBusy, message));
             };
             held.push(guard);
-            // It may have changed before it was held.
+            // The row may have changed before the lock was acquired.
             if let Some(row) = self.catalog.sandbox_of_any_tenant(&sandbox.id).await? {
                 self.end_stuck(&row).await?;
             }
@@ -190,8 +189,8 @@ impl App {
         Ok(())
     }
 
-    /// Moves workspaces into the store that were parked where they are because
-    /// the disk was full.
+    /// Moves workspaces into the store that were parked in place because the disk
+    /// was full.
     pub(crate) async fn store_parked(&self) {
         for tenant in self.homes.known() {
             let listed = self.homes.with(tenant, |workspaces| Ok(workspaces.list()?));
@@ -213,7 +212,7 @@ impl App {
             return Ok(());
         };
         let held = self.hold_workspace(&row).await?;
-        // It may have been resumed or removed meanwhile.
+        // The workspace may have been resumed or deleted before the lock.
         let row = self.catalog.workspace(tenant, id).await?;
         let Some(row) = row.filter(is_parked) else {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Sandboxes from their making to their end.
+//! The life of sandboxes, from creation to deletion.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::app::{App, Once, Principal, parking, parts, wrong_state};
 use crate::clock;
 use crate::failure::{Failure, Result, short};
 
-/// Which sandboxes to list.
+/// The filters of a list of sandboxes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ListQuery {
     pub(crate) page: u32,
@@ -30,7 +30,7 @@ pub(crate) struct ListQuery {
     pub(crate) name_prefix: Option<String>,
 }
 
-/// Which lines of a log.
+/// The range of a log.
 #[derive(Clone, Debug)]
 pub(crate) struct LogsQuery {
     pub(crate) tail: u32,
@@ -38,18 +38,18 @@ pub(crate) struct LogsQuery {
     pub(crate) until: Option<elevo_core::Timestamp>,
 }
 
-/// A row that was not yet added, and the token for its agent.
+/// A row that is not added yet, and the token of its agent.
 pub(crate) struct NewSandbox {
     pub(crate) row: Sandbox,
     pub(crate) token: SandboxToken,
-    /// The container that it takes over, if there is one for it.
+    /// The warm container that the sandbox takes over, if any.
     pub(crate) warm: Option<Taken>,
     _making: Making,
 }
 
 impl NewSandbox {
-    /// A container that was started ahead has a row now, or must not be given to
-    /// another.
+    /// Removes the warm container from its pool: it has a row now, or must not
+    /// be given to another sandbox.
     fn use_up(&mut self) {
         if let Some(warm) = &mut self.warm {
             warm.used();
@@ -58,7 +58,7 @@ impl NewSandbox {
 }
 
 impl App {
-    /// Makes a sandbox; returns when commands can run.
+    /// Creates a sandbox. Returns when commands can run.
     pub(crate) async fn create(
         self: &Arc<Self>,
         who: &Principal,
@@ -70,7 +70,7 @@ impl App {
             check_name(name)?;
         }
         let (app, who) = (self.clone(), who.clone());
-        // From the row to the start, all of it goes on if the caller goes away.
+        // The creation, from row to start, continues if the caller goes away.
         let creating = async move { app.create_once(&who, wish, &once).await };
         let creating = tokio::spawn(creating.in_current_span());
         let made = creating
@@ -103,7 +103,7 @@ impl App {
         let mut source = self.homes.shares.apart(who.tenant, source).await?;
         let now = self.time().await?;
         let warm = match &source {
-            // What follows a project has a mount of another kind.
+            // A workspace that follows a project needs another kind of mount.
             Source::Project(made) if made.row.read_only => None,
             Source::Existing(row) if row.read_only => None,
             _ => self.take_warm(&spec),
@@ -131,17 +131,17 @@ impl App {
         self.make(new, spec, source).await
     }
 
-    /// Refuses to make a sandbox while the agent is missing, and says so before
-    /// the caller is asked for a template.
+    /// Fails while the agent is missing, before the caller is asked for a
+    /// template.
     async fn can_make_sandboxes(&self) -> Result<()> {
         let agent = self.config.data_dir.join("agent/workspace-agent");
         if agent.is_file() {
             return Ok(());
         }
-        let message = "the server has no agent to put into sandboxes";
+        let message = "the server has no `workspace-agent` for sandboxes";
         let failure = Failure::new(ErrorCode::RuntimeUnavailable, message);
         Err(failure.remediation(
-            "Put `workspace-agent` beside the server's program, or set AGENT_BINARY to its path, \
+            "Put `workspace-agent` next to the server's binary, or set AGENT_BINARY to its path, \
              and restart the server.",
         ))
     }
@@ -155,7 +155,7 @@ impl App {
             total: Some(self.config.limits.max_sandboxes),
         };
         let added = self.catalog.add_sandboxes(&rows, limits).await;
-        // Only what surely has no row goes back to its pool.
+        // Only a container that certainly has no row goes back to its pool.
         let is_refused = matches!(
             added,
             Err(Busy | LimitReached { .. } | NotFound { .. } | Refused(_))
@@ -233,8 +233,8 @@ impl App {
         })
     }
 
-    /// Removes a sandbox. Its workspace is removed too, or parked if it is to be
-    /// kept.
+    /// Deletes a sandbox. Its workspace is deleted too, or parked if it is to
+    /// be kept.
     pub(crate) async fn delete(
         self: &Arc<Self>,
         who: &Principal,
@@ -258,8 +258,8 @@ impl App {
         removing.await.map_err(|error| Failure::internal(&error))?
     }
 
-    /// Takes away everything of a sandbox that is marked for it. What was
-    /// interrupted is done again from the start.
+    /// Deletes everything of a sandbox that is marked for deletion. After an
+    /// interruption it starts over.
     pub(crate) async fn remove(&self, sandbox: &Sandbox) -> Result<()> {
         let _held = self.hold(&sandbox.id).await;
         self.remove_container(&sandbox.id).await?;
@@ -278,11 +278,11 @@ impl App {
         self.catalog
             .remove_sandbox(&sandbox.id, clock::now())
             .await?;
-        tracing::info!(sandbox = sandbox.id, "sandbox removed");
+        tracing::info!(sandbox = sandbox.id, "sandbox deleted");
         Ok(())
     }
 
-    /// Removes a workspace, if it is still there.
+    /// Deletes a workspace, if it exists.
     pub(crate) async fn remove_workspace(&self, tenant: TenantId, id: WorkspaceId) -> Result<()> {
         let removed = self
             .homes
@@ -319,7 +319,7 @@ impl App {
         Ok(outcome)
     }
 
-    /// Ends what runs; the workspace stays.
+    /// Stops everything that runs in a sandbox. Its workspace stays.
     pub(crate) async fn stop(self: &Arc<Self>, who: &Principal, id: &str) -> Result<api::Sandbox> {
         who.needs(Scope::SandboxesWrite)?;
         let sandbox = self.visible(who, id).await?;
@@ -343,7 +343,7 @@ impl App {
         ];
         let sandbox = self.change(id, &from, SandboxState::Stopping, None).await?;
         if let Some(link) = self.links.get(id) {
-            // One that does not end is killed below.
+            // An agent that does not stop is killed below.
             let _ = link.shut_down(Duration::from_secs(5)).await;
         }
         if let Some(container) = container_of(&sandbox)
@@ -351,7 +351,7 @@ impl App {
         {
             let failure = Failure::from(error);
             let cause = failure.summary();
-            tracing::warn!(sandbox = id, cause, "the sandbox was not stopped");
+            tracing::warn!(sandbox = id, cause, "cannot stop a sandbox");
             let reason = Some(failure.message.clone());
             self.change(id, &[SandboxState::Stopping], SandboxState::Error, reason)
                 .await?;
@@ -362,7 +362,7 @@ impl App {
             .await
     }
 
-    /// Starts what was stopped, or has failed.
+    /// Starts a sandbox that was stopped or has failed.
     pub(crate) async fn start(self: &Arc<Self>, who: &Principal, id: &str) -> Result<api::Sandbox> {
         who.needs(Scope::SandboxesWrite)?;
         let sandbox = self.visible(who, id).await?;
@@ -530,7 +530,7 @@ impl App {
 }
 
 pub(crate) fn container_of(sandbox: &Sandbox) -> Option<ContainerId> {
-    // A container is named before it is made, so that none is ever lost.
+    // A container is named before it is created, so that none is ever lost.
     ContainerId::new(sandbox.container.clone()?)
 }
 

@@ -1,4 +1,4 @@
-//! Secrets of sandboxes and webhooks, which the catalog has sealed.
+//! Secrets of sandboxes and webhooks, which the catalog stores sealed.
 
 use std::collections::BTreeMap;
 
@@ -14,13 +14,13 @@ use crate::vault::{Belonging, is_sealed};
 
 type Variables = BTreeMap<String, String>;
 
-/// Where a specification has its sealed variables, and had plain ones before.
+/// The fields of a spec with sealed variables and, in older rows, plain ones.
 const SEALED: &str = "variables";
 const PLAIN: &str = "envs";
 
 impl App {
-    /// Reads the keys of secrets, and seals with the present one all that is plain
-    /// or sealed with another.
+    /// Reads the keys of the vault, and seals with the current key all secrets
+    /// that are plain or sealed with another.
     pub(crate) async fn open_secrets(&self) -> anyhow::Result<()> {
         self.vault.open().await?;
         let noted = self.catalog.setting(crate::vault::SECRETS_KEY).await?;
@@ -31,7 +31,7 @@ impl App {
         let sealed = self.seal_sandboxes().await? + self.seal_webhooks().await?;
         self.vault.note_key().await?;
         if sealed > 0 {
-            tracing::info!(sealed, "secrets are encrypted with the present key");
+            tracing::info!(sealed, "secrets are encrypted with the current key");
         }
         Ok(())
     }
@@ -49,7 +49,8 @@ impl App {
         sealed.await.map(Some)
     }
 
-    /// The variables of a command: those of its sandbox, and its own over them.
+    /// Returns the variables of a command: those of its sandbox, overridden by
+    /// `own`.
     pub(super) fn with_variables(&self, sandbox: &Sandbox, own: Variables) -> Result<Variables> {
         let Some(sealed) = Spec::of(sandbox)?.variables else {
             return Ok(own);
@@ -63,7 +64,7 @@ impl App {
         Ok(variables)
     }
 
-    /// Seals the secret of a webhook; a webhook without one has an empty text.
+    /// Seals the secret of a webhook. An empty secret stays empty.
     pub(super) async fn seal_secret(&self, belonging: Belonging, secret: &str) -> Result<String> {
         match secret {
             "" => Ok(String::new()),
@@ -71,7 +72,8 @@ impl App {
         }
     }
 
-    /// The secret that deliveries of a webhook are signed with, if it has one.
+    /// Returns the secret that signs the deliveries of a webhook, if it has
+    /// one.
     pub(crate) fn secret_of(&self, webhook: &Webhook) -> Result<Option<String>> {
         if webhook.secret.is_empty() {
             return Ok(None);
@@ -96,7 +98,7 @@ impl App {
                 .catalog
                 .change_sandbox(&sandbox.id, &change, clock::now());
             match changed.await {
-                // One that is being removed takes its variables along.
+                // A sandbox that is being deleted takes its variables along.
                 Ok(_) | Err(elevo_catalog::Error::Removing) => sealed += 1,
                 Err(error) => return Err(error.into()),
             }
@@ -104,7 +106,7 @@ impl App {
         Ok(sealed)
     }
 
-    /// The specification of a sandbox with its variables sealed with the present
+    /// Returns the spec of a sandbox with its variables sealed with the current
     /// key; `None` if they are, if it has none, or if their key is lost.
     async fn sealed_again(&self, sandbox: &Sandbox) -> Result<Option<Value>> {
         let mut spec = sandbox.spec.clone();

@@ -1,5 +1,5 @@
-//! What a sandbox was asked to be, with all that was left open decided; kept
-//! with its row.
+//! The resolved specification of a sandbox: the request with all defaults
+//! filled in. It is stored with the row.
 
 use std::collections::BTreeMap;
 
@@ -14,30 +14,31 @@ use crate::clock;
 use crate::config::{Config, Limits};
 use crate::failure::{Failure, Result, short};
 
-/// The decided spec of a sandbox.
+/// The resolved specification of a sandbox.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Spec {
     pub(crate) image: String,
     pub(crate) writable_root: bool,
-    /// Its variables, sealed; absent if it has none.
+    /// The sealed variables; absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) variables: Option<String>,
     pub(crate) cpu: u32,
     pub(crate) memory: u64,
-    /// Bytes; absent where this machine cannot hold a limit and none was asked.
+    /// Bytes; absent if this machine cannot enforce a limit and none was
+    /// requested.
     pub(crate) disk: Option<u64>,
     pub(crate) pids: u32,
     pub(crate) network: NetworkMode,
     #[serde(default)]
     pub(crate) runtime: Option<String>,
-    /// Seconds it was given at first.
+    /// The initial lifetime in seconds.
     pub(crate) timeout: u64,
     #[serde(default)]
     pub(crate) on_expiry: OnExpiry,
 }
 
 impl Spec {
-    /// The spec of a sandbox that is there.
+    /// Reads the specification of an existing sandbox.
     pub(crate) fn of(sandbox: &Sandbox) -> Result<Self> {
         serde_json::from_value(sandbox.spec.clone()).map_err(|error| Failure::internal(&error))
     }
@@ -71,7 +72,8 @@ impl Spec {
         })
     }
 
-    /// Takes the disk of files that are there already, and refuses another one.
+    /// Takes over the disk limit of existing files. Rejects a request for
+    /// another one.
     pub(crate) fn keep_disk(
         &mut self,
         wish: &api::CreateSandbox,
@@ -86,7 +88,7 @@ impl Spec {
         Ok(())
     }
 
-    /// Whether a container of this one does for the other.
+    /// Whether a container with this specification suits the other.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         let container = |spec: &Self| {
             let limits = (spec.cpu, spec.memory, spec.pids);
@@ -132,7 +134,7 @@ impl<'a> Boundary<'a> {
         }
     }
 
-    /// Those of the server's own pools.
+    /// Returns the boundary of the server's own pools.
     pub(crate) fn of_server(config: &'a Config) -> Self {
         Self {
             config,
@@ -141,7 +143,7 @@ impl<'a> Boundary<'a> {
         }
     }
 
-    /// Refuses the network or the runtime of a sandbox that is there already.
+    /// Checks the network and the runtime of an existing sandbox.
     pub(crate) fn check(&self, spec: &Spec) -> Result<()> {
         self.network(Some(spec.network))?;
         self.runtime(spec.runtime.as_deref()).map(drop)
@@ -151,7 +153,8 @@ impl<'a> Boundary<'a> {
         let is_allowed = |network: &NetworkMode| {
             self.config.networks.contains(network) && is_in_all(network.name(), self.networks)
         };
-        // Without a wish it is the default, or else the strictest that is allowed.
+        // Without a request it is the default, or else the strictest that is
+        // allowed.
         let default = self.config.default_network;
         let default = [default, NetworkMode::None, NetworkMode::Internet];
         let found = match wished {
@@ -179,7 +182,7 @@ impl<'a> Boundary<'a> {
                 let failure = Failure::new(ErrorCode::ResourceRefused, message);
                 Err(failure
                     .about("resource", "runtime")
-                    .remediation("Leave out `runtime`, or have the operator name it in RUNTIMES."))
+                    .remediation("Leave out `runtime`, or ask the operator to add it to RUNTIMES."))
             }
         }
     }
@@ -191,13 +194,13 @@ fn is_in_all<const N: usize>(name: &str, lists: [Option<&[String]>; N]) -> bool 
     lists.into_iter().flatten().all(has)
 }
 
-/// Networks as the catalog keeps them.
+/// Converts networks to their names in the catalog.
 pub(crate) fn networks_in(networks: Vec<NetworkMode>) -> Vec<String> {
     let names = networks.iter().map(|network| network.name().to_owned());
     names.collect()
 }
 
-/// Networks as the API shows them.
+/// Converts names in the catalog to networks.
 pub(crate) fn networks_out(names: Vec<String>) -> Vec<NetworkMode> {
     let all = [NetworkMode::None, NetworkMode::Internet];
     let mut all = all.to_vec();
@@ -205,7 +208,7 @@ pub(crate) fn networks_out(names: Vec<String>) -> Vec<NetworkMode> {
     all
 }
 
-/// A sandbox as the API shows it.
+/// Converts a sandbox to its form in the API.
 pub(crate) fn out(sandbox: &Sandbox) -> Result<api::Sandbox> {
     let spec = Spec::of(sandbox)?;
     Ok(api::Sandbox {
@@ -229,13 +232,13 @@ pub(crate) fn timeout(seconds: Option<u32>, limits: &Limits) -> Result<u64> {
     let longest = limits.max_lifetime.as_secs();
     let seconds = seconds.map_or(limits.default_timeout.as_secs(), u64::from);
     match seconds {
-        0 => Err(Failure::invalid("`timeoutSeconds` is at least 1")),
+        0 => Err(Failure::invalid("`timeoutSeconds` must be at least 1")),
         _ if seconds > longest => Err(refused("timeoutSeconds", longest)),
         _ => Ok(seconds),
     }
 }
 
-/// Something that has a default and a maximum.
+/// Parses an amount that has a default and a maximum.
 fn amount<T: PartialOrd + Copy + Into<u64>>(
     wanted: Option<&str>,
     (default, most): (T, T),
@@ -262,12 +265,12 @@ fn disk(wanted: &api::Resources, limits: &Limits, can_limit: bool) -> Result<Opt
             let failure =
                 Failure::new(ErrorCode::ResourceRefused, message).about("resource", "disk");
             Err(failure
-                .remediation("Leave `disk` out, or run the server as root with btrfs at hand."))
+                .remediation("Leave `disk` out, or run the server as root with btrfs available."))
         }
     }
 }
 
-/// The limit of a workspace without a sandbox.
+/// Returns the disk limit of a workspace without a sandbox.
 pub(crate) fn workspace_disk(
     config: &Config,
     wanted: Option<&str>,
@@ -283,20 +286,20 @@ pub(crate) fn workspace_disk(
 fn pids(wanted: Option<u32>, (default, most): (u32, u32)) -> Result<u32> {
     match wanted {
         None => Ok(default),
-        Some(wanted) if wanted < 8 => Err(Failure::invalid("`pids` is at least 8")),
+        Some(wanted) if wanted < 8 => Err(Failure::invalid("`pids` must be at least 8")),
         Some(wanted) if wanted > most => Err(refused("pids", most.into())),
         Some(wanted) => Ok(wanted),
     }
 }
 
 fn refused(name: &str, most: u64) -> Failure {
-    let message = format!("`{name}` is more than this server allows, which is {most}");
+    let message = format!("`{name}` exceeds the maximum of this server, which is {most}");
     Failure::new(ErrorCode::ResourceRefused, message)
         .about("resource", name)
         .about("limit", most)
 }
 
-/// Variables that an environment can hold, and not those of the agent.
+/// Rejects variables that an environment cannot hold, and those of the agent.
 pub(crate) fn check_envs(envs: &BTreeMap<String, String>) -> Result<()> {
     const OURS: [&str; 4] = [
         "WORKSPACE_SERVER",
@@ -310,20 +313,20 @@ pub(crate) fn check_envs(envs: &BTreeMap<String, String>) -> Result<()> {
         .sum();
     if envs.len() > 1000 || size > 64 << 10 {
         return Err(Failure::invalid(
-            "`envs` is more than 1000 variables or 64 KiB",
+            "`envs` has more than 1000 variables or 64 KiB",
         ));
     }
     for (name, value) in envs {
         if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
             let message = format!(
-                "`envs`: `{}` cannot be a variable",
+                "`envs`: `{}` is not a valid variable",
                 crate::failure::short(name)
             );
             return Err(Failure::invalid(message));
         }
         if OURS.contains(&name.as_str()) {
             return Err(Failure::invalid(format!(
-                "`envs`: `{name}` belongs to the agent"
+                "`envs`: `{name}` is reserved for the agent"
             )));
         }
     }

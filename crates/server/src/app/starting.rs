@@ -1,4 +1,4 @@
-//! How a sandbox comes to run: workspace, container, agent.
+//! The start of a sandbox: workspace, container, agent.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -22,24 +22,24 @@ use crate::clock;
 use crate::failure::{Failure, Result};
 use crate::trace::step;
 
-/// How long a sandbox waits for its turn to be made.
+/// Maximum time that a creation waits for its turn.
 const TURN: Duration = Duration::from_secs(60);
-/// How many wait for each that is made at the same time: what takes half a second
-/// has its turn within ten.
+/// Creations that wait for each one that runs: at half a second each, the last
+/// has its turn within ten seconds.
 pub(super) const LINE: usize = 20;
 
-/// What a workspace is made from.
+/// The source of a workspace.
 #[derive(Clone, Debug)]
 pub(crate) enum Source {
     Empty,
     Snapshot(Kept),
     /// A workspace on a project, whose row is to be added.
     Project(Box<NewWorkspace>),
-    /// What is in the workspace of another sandbox, and who asks for it.
+    /// The workspace of another sandbox, and the principal of the request.
     Fork(Box<(Principal, Sandbox)>),
     /// A parked workspace.
     Existing(Box<Workspace>),
-    /// It is there already.
+    /// The workspace already exists.
     Made,
 }
 
@@ -48,12 +48,13 @@ pub(super) struct Places {
     pub(super) files: PathBuf,
     pub(super) home: PathBuf,
     read_only: bool,
-    /// What follows a project is shown once the container runs.
+    /// The mount of a workspace that follows a project, shown once the
+    /// container runs.
     binding: Option<Binding>,
-    /// Whether these are empty, and are filled once the container runs.
+    /// Whether these are an empty slot, which is filled once the container
+    /// runs.
     is_slot: bool,
-    /// The user that the files belong to, if that is not the setting's: they may
-    /// be older than it.
+    /// The owner of the files. They may be older than the setting.
     owner: Option<Owner>,
 }
 
@@ -70,19 +71,20 @@ impl Places {
     }
 }
 
-/// Why one is `starting` that has run before. A new one has no reason, which is
-/// how the two are told apart after a crash: only what nobody was told of may be
-/// taken back.
+/// Reason stored while an existing sandbox starts again. A new sandbox has
+/// none. Recovery relies on this: it may roll back only a sandbox whose id was
+/// never returned.
 pub(crate) const AGAIN: &str = "it is being started again";
 
-/// Where things are in a container.
+/// Paths in a container.
 const AGENT: &str = "/.elevo/bin/workspace-agent";
 const AGENT_DIR: &str = "/.elevo/bin";
 const SOCKET_DIR: &str = "/.elevo/run";
 const HOME: &str = "/home/agent";
 
 impl App {
-    /// Makes what a new row describes. If that fails nothing is left of it.
+    /// Creates the sandbox of a new row. If that fails, everything is rolled
+    /// back.
     pub(crate) async fn make(
         &self,
         new: NewSandbox,
@@ -90,14 +92,16 @@ impl App {
         source: Source,
     ) -> Result<Sandbox> {
         let started = clock::instant();
-        // The workspace first, as everywhere: a parked one may be on its way into
-        // the store.
+        // The workspace is locked first, as everywhere: a parked one may be on
+        // its way into the store.
         let existing = match &source {
             Source::Existing(row) => Some(self.hold(&row.id).await),
             _ => None,
         };
         let held = self.hold(&new.row.id).await;
         let made = self.make_held(&new, &spec, source).await;
+        // `give_up` locks the sandbox again, and would wait for this task
+        // forever.
         drop((held, existing));
         match made {
             Ok(sandbox) => {
@@ -117,12 +121,11 @@ impl App {
         }
     }
 
-    /// Waits until few enough are being made.
-    /// Waits for a turn, in a line that is no longer than can be served while
-    /// somebody waits.
+    /// Waits for a turn to create a sandbox. The line is limited to what can be
+    /// served while a client waits.
     async fn turn_to_create(&self) -> Result<tokio::sync::SemaphorePermit<'_>> {
         let refused = || {
-            let message = "too many sandboxes are being made";
+            let message = "too many sandboxes are being created";
             Failure::new(ErrorCode::Overloaded, message).retry_after(10)
         };
         let place = self.creations_waiting.try_acquire();
@@ -135,7 +138,8 @@ impl App {
 
     async fn make_held(&self, new: &NewSandbox, spec: &Spec, source: Source) -> Result<Sandbox> {
         let sandbox = &new.row;
-        // Before its turn: whoever holds the origin may be waiting for one.
+        // Before the turn: the task that holds the origin may be waiting for
+        // one.
         if let Source::Fork(origin) = &source {
             let (who, origin) = &**origin;
             self.fork_workspace(who, origin, std::slice::from_ref(sandbox))
@@ -157,14 +161,20 @@ impl App {
         let using = self.use_warm(&sandbox.id, &places);
         if let Err(failure) = using.instrument(step!("container.take")).await {
             let cause = failure.summary();
-            tracing::warn!(sandbox = sandbox.id, cause, "started anew");
+            tracing::warn!(
+                sandbox = sandbox.id,
+                cause,
+                "cannot use a warm container, so a new one starts"
+            );
+            // The new container has the same name. The workspace exists
+            // already.
             self.remove_container(&sandbox.id).await?;
             return self.make_cold(new, spec, Source::Made).await;
         }
         self.runs_now(sandbox, &[EventKind::AgentConnected]).await
     }
 
-    /// Commands can run in a sandbox from now on.
+    /// Marks a sandbox as running: commands can run in it from now on.
     async fn runs_now(&self, sandbox: &Sandbox, before: &[EventKind]) -> Result<Sandbox> {
         let mut tells = before.to_vec();
         tells.push(EventKind::SandboxRunning);
@@ -181,24 +191,24 @@ impl App {
         self.change_as(&sandbox.id, &change).await
     }
 
-    /// Shows a workspace in a container that was started ahead.
+    /// Shows a workspace in a warm container.
     async fn use_warm(&self, id: &str, places: &Places) -> Result<()> {
         if places.read_only {
-            let message = "what can only be read is not shown in a container that runs";
+            let message = "a read-only workspace cannot be shown in a running container";
             return Err(Failure::new(ErrorCode::SandboxStartFailed, message));
         }
         if places
             .owner
             .is_some_and(|owner| owner != self.sandbox_user())
         {
-            let message = "the files belong to another user than a container that runs";
+            let message = "the files belong to another user than the running container";
             return Err(Failure::new(ErrorCode::SandboxStartFailed, message));
         }
         self.fill_slot(id, places).await?;
         match self.links.get(id) {
             Some(_) => Ok(()),
             None => {
-                let message = "the agent has gone";
+                let message = "the agent is no longer connected";
                 Err(Failure::new(ErrorCode::AgentUnreachable, message))
             }
         }
@@ -219,7 +229,7 @@ impl App {
             .await
     }
 
-    /// Removes the container of a sandbox, and what only that needed.
+    /// Deletes the container of a sandbox, with its connection and its slot.
     pub(super) async fn remove_container(&self, id: &str) -> Result<()> {
         if let Some(container) = ContainerId::new(id) {
             self.runtime.remove(&container).await?;
@@ -272,8 +282,8 @@ impl App {
         made.await
     }
 
-    /// Makes the container of a sandbox. It is named by the sandbox's id, which
-    /// is written down first, so that it is found whatever happens.
+    /// Creates the container of a sandbox. It is named by the sandbox's id,
+    /// which is recorded first, so that it is found after any failure.
     async fn make_container(
         &self,
         sandbox: &Sandbox,
@@ -295,7 +305,7 @@ impl App {
         Ok(())
     }
 
-    /// The user of new sandboxes.
+    /// Returns the user of new sandboxes.
     fn sandbox_user(&self) -> Owner {
         let (uid, gid) = self.config.sandbox_user;
         Owner { uid, gid }
@@ -367,7 +377,7 @@ impl App {
         self.runs_now(sandbox, &[]).await
     }
 
-    /// Waits for the agent, as long as the sandbox is wanted.
+    /// Waits for the agent, unless the sandbox is deleted.
     async fn wait_for_start(&self, id: &str) -> Result<()> {
         let patience = self.config.limits.start_timeout;
         let began = clock::instant();
@@ -387,7 +397,7 @@ impl App {
         Err(Failure::new(ErrorCode::SandboxStartFailed, message))
     }
 
-    /// Starts a sandbox that was stopped or has failed, in its own container if
+    /// Starts a sandbox that was stopped or has failed: in its container if
     /// that has run, else in a new one.
     pub(crate) async fn start_again(&self, id: &str) -> Result<Sandbox> {
         let _held = self.hold(id).await;
@@ -403,7 +413,7 @@ impl App {
         if let Err(failure) = &started {
             let starting = [SandboxState::Starting];
             let cause = failure.summary();
-            tracing::warn!(sandbox = id, cause, "the sandbox was not started");
+            tracing::warn!(sandbox = id, cause, "cannot start a sandbox");
             let reason = Some(failure.message.clone());
             self.change(id, &starting, SandboxState::Error, reason)
                 .await?;
@@ -418,6 +428,8 @@ impl App {
         let container =
             ContainerId::new(&sandbox.id).ok_or_else(|| Failure::no_sandbox(&sandbox.id))?;
         let keep = keeps_container(before) && self.runtime.status(&container).await?.is_some();
+        // Otherwise the wait for the agent would end at once, with the
+        // connection of the previous run.
         self.links.forget(&sandbox.id);
         if keep {
             self.runtime.kill(&container).await?;
@@ -432,8 +444,8 @@ impl App {
         self.start_container(sandbox, places).await
     }
 
-    /// Takes back what was begun. What cannot be taken back now is found by the
-    /// next clearing away, since the row stays and is marked.
+    /// Rolls back a creation. The row is marked first, so that the next cleanup
+    /// finishes a rollback that fails.
     pub(crate) async fn give_up(&self, id: &str) {
         let mark = SandboxChange {
             removing: Some(true),
@@ -444,7 +456,11 @@ impl App {
             self.remove(&sandbox).await
         };
         if let Err(failure) = given_up.await {
-            tracing::error!(sandbox = id, cause = failure.summary(), "not taken back");
+            tracing::error!(
+                sandbox = id,
+                cause = failure.summary(),
+                "cannot roll back the creation of a sandbox"
+            );
         }
     }
 }

@@ -1,15 +1,15 @@
-//! The end of the server, in phases.
+//! Shutdown of the server, in phases.
 //!
-//! | phase | new requests | requests at work | output of commands | terminals, events |
+//! | phase | new requests | running requests | output of commands | terminals, events |
 //! |---|---|---|---|---|
-//! | running | taken | go on | goes on | go on |
-//! | draining | 503 | go on | goes on | get a notice, and end |
-//! | cutting | 503 | go on | gets a notice, and ends | are cut off |
+//! | running | accepted | continue | continues | continue |
+//! | draining | 503 | continue | continues | get a notice, and end |
+//! | cutting | 503 | continue | gets a notice, and ends | are cut off |
 //! | ended | no connection | are cut off | – | – |
 //!
-//! Draining ends when nothing is at work any more, and after `STOP_GRACE` at the
-//! latest. Readers of a stream go on at another server, or this one's next start,
-//! from where the stream broke off.
+//! Draining ends when nothing is running any more, at the latest after
+//! `STOP_GRACE`. Readers of a stream continue at another server, or at this one
+//! after its restart, from where the stream broke off.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use tokio::sync::watch;
 
 use crate::app::App;
 
-/// How far the server is with its end.
+/// The phase of a shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
     Running,
@@ -26,7 +26,7 @@ pub(crate) enum Phase {
     Ended,
 }
 
-/// The phase, and how much is at work.
+/// The phase, and the amount of running work.
 #[derive(Debug)]
 pub(crate) struct Stopping {
     phase: watch::Sender<Phase>,
@@ -42,7 +42,7 @@ impl Default for Stopping {
     }
 }
 
-/// Something at work: a request, a stream or a terminal.
+/// A running request, stream or terminal.
 #[derive(Debug)]
 pub(crate) struct Work(Arc<App>);
 
@@ -53,12 +53,13 @@ impl Drop for Work {
 }
 
 impl App {
-    /// Whether new requests are refused, since the server is about to end.
+    /// Whether new requests are rejected, because the server is stopping.
     pub(crate) fn is_stopping(&self) -> bool {
         *self.stopping.phase.borrow() > Phase::Running
     }
 
-    /// Enters a phase of the end. No phase comes again.
+    /// Enters a phase of the shutdown. The server never goes back to an earlier
+    /// one.
     pub(crate) fn enter(&self, phase: Phase) {
         self.stopping.phase.send_if_modified(|now| {
             let is_next = phase > *now;
@@ -70,18 +71,18 @@ impl App {
     /// Waits until a phase has begun.
     pub(crate) async fn entered(&self, phase: Phase) {
         let mut phases = self.stopping.phase.subscribe();
-        // An error is that no one can say so any more.
+        // An error means that no phase follows.
         let _ = phases.wait_for(|now| *now >= phase).await;
     }
 
-    /// Counts something as being at work. To be called before
-    /// [`Self::is_stopping`] is asked: then nothing begins unseen.
+    /// Counts running work. Must be called before [`Self::is_stopping`], so
+    /// that nothing begins unseen.
     pub(crate) fn work(self: &Arc<Self>) -> Work {
         self.stopping.at_work.send_modify(|count| *count += 1);
         Work(self.clone())
     }
 
-    /// Waits until nothing is at work.
+    /// Waits until nothing is running.
     pub(crate) async fn idle(&self) {
         let mut at_work = self.stopping.at_work.subscribe();
         let _ = at_work.wait_for(|count| *count == 0).await;

@@ -1,4 +1,4 @@
-//! The server itself: whether it can work, how busy it is.
+//! The server itself: readiness and statistics.
 
 use std::time::{Duration, Instant};
 
@@ -12,11 +12,11 @@ use crate::app::{App, Principal};
 use crate::clock;
 use crate::failure::{Result, chain};
 
-/// How long an answer of the catalog, the store and the engine holds.
+/// Time for which a probe of the catalog, the store and the engine is valid.
 const PROBE: Duration = Duration::from_secs(2);
 
-/// Answers of the catalog, the store and the engine, and whether they are good
-/// ones.
+/// The results of probing the catalog, the store and the engine: whether each
+/// works, and a message.
 #[derive(Clone, Debug)]
 pub(super) struct Probed {
     at: Instant,
@@ -26,8 +26,9 @@ pub(super) struct Probed {
 }
 
 impl App {
-    /// Returns whether everything that is needed is there. The catalog, the store
-    /// and the engine are asked at most once in [`PROBE`], however many ask here.
+    /// Returns whether everything that the server needs works. The catalog, the
+    /// store and the engine are probed at most once per [`PROBE`], for all
+    /// callers.
     pub(crate) async fn ready(&self) -> api::Ready {
         let Probed {
             catalog,
@@ -36,8 +37,8 @@ impl App {
             ..
         } = self.probe().await;
         let stopping = match self.is_stopping() {
-            true => (false, "about to end".into()),
-            false => (true, "takes requests".into()),
+            true => (false, "is stopping".into()),
+            false => (true, "accepts requests".into()),
         };
         let disk = match self.room.check() {
             Ok(()) => (true, "has room".into()),
@@ -55,8 +56,8 @@ impl App {
             ok,
             message,
         });
-        // Projects, merges, reviews and workspaces need no container engine, and a
-        // full disk is left by requests.
+        // Projects, merges, reviews and workspaces need no container engine,
+        // and only requests can free a full disk.
         let spared = ["engine", "disk"];
         let needed = checks.iter();
         let needed = needed.filter(|check| !spared.contains(&check.name.as_str()));
@@ -72,7 +73,7 @@ impl App {
             return known.clone();
         }
         let catalog = match self.catalog.check().await {
-            Ok(()) => (true, "answers".into()),
+            Ok(()) => (true, "responds".into()),
             Err(error) => (false, chain(&error)),
         };
         let engine = match self.runtime.check().await {
@@ -88,15 +89,15 @@ impl App {
         probed.insert(new).clone()
     }
 
-    /// Returns whether the store takes writes, and why not.
+    /// Returns whether the store accepts writes, and the reason if not.
     pub(crate) async fn probe_store(&self) -> (bool, String) {
         let Some(store) = self.backups.store.get().cloned() else {
             return (true, "is not on this machine".into());
         };
         let checked = blocking(move || Ok(store.check_writes())).await;
         match checked {
-            Ok(Ok(())) => (true, "takes writes".into()),
-            // Writes go on by themselves once there is room.
+            Ok(Ok(())) => (true, "accepts writes".into()),
+            // Writes continue by themselves once there is room.
             Ok(Err(StoreError::Full)) => (true, "waits for room on its disk".into()),
             Ok(Err(error)) => {
                 let cause = chain(&error);
@@ -147,20 +148,20 @@ impl App {
         }
     }
 
-    /// Returns the size of the catalog's log, which grows while a reader or a backup
-    /// needs an old state of the catalog.
+    /// Returns the size of the catalog's write-ahead log, which grows while a
+    /// reader or a backup needs an old state of the catalog.
     pub(crate) fn catalog_log_bytes(&self) -> u64 {
         let log = self.config.data_dir.join("catalog.db-wal");
         std::fs::metadata(log).map_or(0, |stat| stat.len())
     }
 
-    /// How full the data directory's disk is.
+    /// Returns the used fraction of the data directory's disk.
     pub(crate) fn disk_used(&self) -> Option<f64> {
         let (total, free) = self.disk();
         (total > 0).then(|| (total - free) as f64 / total as f64)
     }
 
-    /// Bytes of the data directory's disk: in all, and free.
+    /// Returns the total and the free bytes of the data directory's disk.
     pub(crate) fn disk(&self) -> (u64, u64) {
         self.room.bytes()
     }

@@ -1,4 +1,4 @@
-//! Images that sandboxes start from.
+//! Templates: images that sandboxes start from.
 
 use std::sync::Arc;
 
@@ -22,8 +22,8 @@ impl App {
         })
     }
 
-    /// Adds a template; pulls its image if the engine does not have it, and
-    /// says so to `progress`.
+    /// Adds a template. Pulls its image if the engine does not have it, and
+    /// reports the progress to `progress`.
     pub(crate) async fn add_template(
         self: &Arc<Self>,
         who: &Principal,
@@ -34,7 +34,7 @@ impl App {
         check(&wish)?;
         let image = wish.image.clone().unwrap_or_else(|| wish.name.clone());
         let app = self.clone();
-        // Goes on even if nobody waits for it any more.
+        // Continues even if the caller goes away.
         let adding = tokio::spawn(async move {
             let found = match app.runtime.image(&image).await? {
                 Some(found) => found,
@@ -62,7 +62,7 @@ impl App {
         progress: Option<mpsc::Sender<PullEvent>>,
     ) -> Result<elevo_sandbox::Image> {
         let unavailable = |message: String| {
-            let message = format!("the image `{image}` cannot be had: {message}");
+            let message = format!("cannot get the image `{image}`: {message}");
             Failure::new(ErrorCode::ImageUnavailable, message)
         };
         let mut steps = self.runtime.pull(image).await;
@@ -72,7 +72,7 @@ impl App {
                 failure => unavailable(failure.message),
             })?;
             if let Some(progress) = &progress {
-                // Whoever reads too slowly misses a step, not the end.
+                // A slow reader misses a step, but not the end.
                 let _ = progress.try_send(PullEvent::Progress {
                     layer: step.layer.unwrap_or_default(),
                     status: step.status,
@@ -82,10 +82,10 @@ impl App {
             }
         }
         let found = self.runtime.image(image).await?;
-        found.ok_or_else(|| unavailable("it was pulled and is not there".into()))
+        found.ok_or_else(|| unavailable("it was pulled but does not exist".into()))
     }
 
-    /// Removes a template; the image stays with the engine.
+    /// Removes a template. The image stays in the engine.
     pub(crate) async fn remove_template(&self, who: &Principal, name: &str) -> Result<()> {
         who.needs(Scope::TemplatesWrite)?;
         match self.catalog.remove_template(name).await? {
@@ -111,7 +111,7 @@ fn check(wish: &api::AddTemplate) -> Result<()> {
     }
     if wish.tags.len() > 20 || wish.tags.iter().any(|tag| tag.len() > 100) {
         return Err(Failure::invalid(
-            "`tags` has more than 20 entries or longer ones than 100",
+            "`tags` has more than 20 entries or one of more than 100 bytes",
         ));
     }
     if wish

@@ -16,12 +16,12 @@ use crate::audit::Entry;
 use crate::clock;
 use crate::failure::{Failure, Result, short};
 
-/// The name of the key that the settings give.
+/// The name of the key from the settings.
 pub(crate) const OF_THE_SETTINGS: &str = "API_KEY of the settings";
 
 impl App {
-    /// The first tenant, made if there is none: the one that a store used
-    /// without a server has, so that its snapshots are there.
+    /// Returns the first tenant, and creates it if there is none. It has the id
+    /// that a store has without a server, so that its snapshots are available.
     pub async fn first_tenant(&self) -> Result<TenantId> {
         let mut tenants = self.catalog.tenants().await?;
         tenants.sort_by_key(|tenant| tenant.created);
@@ -33,7 +33,7 @@ impl App {
         Ok(tenant.id)
     }
 
-    /// Makes the key that the settings give usable.
+    /// Stores the tenant limits and the key from the settings.
     pub(crate) async fn adopt_given_key(&self) -> Result<()> {
         let tenant = self.first_tenant().await?;
         let limits = serde_json::to_string(&self.config.limits.tenant);
@@ -50,15 +50,15 @@ impl App {
             }
             Some(key) if key.revoked.is_some() => tracing::warn!(
                 key = key.id,
-                "API_KEY is a key that was revoked, so it opens nothing; choose another secret"
+                "API_KEY is a revoked key, so it is rejected; choose another secret"
             ),
             Some(_) => {}
         }
         self.revoke_former_keys(tenant, &hash).await
     }
 
-    /// Revokes the keys that the settings had before: a secret that was replaced
-    /// there may have leaked.
+    /// Revokes the previous keys from the settings: a secret that was replaced
+    /// may have leaked.
     async fn revoke_former_keys(&self, tenant: TenantId, present: &[u8; 32]) -> Result<()> {
         for key in self.catalog.keys(tenant).await? {
             let is_former = key.name == OF_THE_SETTINGS && key.hash != *present;
@@ -69,7 +69,7 @@ impl App {
             revoked.await?;
             tracing::info!(
                 key = key.id,
-                "API_KEY has changed: the former key is revoked"
+                "API_KEY has changed: the previous key is revoked"
             );
             let entry = Entry {
                 event: "key.revoked",
@@ -81,8 +81,8 @@ impl App {
         Ok(())
     }
 
-    /// Adds a tenant, with a key for its owner: everything within the tenant,
-    /// nothing that concerns the whole server.
+    /// Creates a tenant, with a key for its owner that has every scope within
+    /// the tenant and none for the whole server.
     pub(crate) async fn create_tenant(
         &self,
         who: &Principal,
@@ -129,7 +129,7 @@ impl App {
             return Err(Failure::new(ErrorCode::TenantNotFound, message));
         }
         if wish.suspended == Some(true) && tenant.id == who.tenant {
-            let message = "a tenant does not suspend itself: no key would be left to undo that";
+            let message = "a tenant cannot suspend itself: no key would be left to undo that";
             return Err(Failure::invalid(message));
         }
         if let Some(name) = wish.name {
@@ -152,13 +152,13 @@ impl App {
         }
     }
 
-    /// Marks a tenant to be erased: its keys are refused from now on, and a job
-    /// deletes everything it has. Nothing undoes that.
+    /// Marks a tenant for erasure: its keys are rejected from now on, and a job
+    /// deletes all its data. This cannot be undone.
     pub(crate) async fn erase_tenant(&self, who: &Principal, id: &str) -> Result<api::Tenant> {
         who.needs(Scope::System)?;
         let tenant = self.tenant_called(id).await?;
         if tenant.id == who.tenant {
-            let message = "a tenant does not erase itself";
+            let message = "a tenant cannot erase itself";
             return Err(Failure::invalid(message));
         }
         if tenant.id == self.first_tenant().await? {
@@ -174,7 +174,7 @@ impl App {
         Ok(out(marked))
     }
 
-    /// The tenant with an id, or else the one with a name.
+    /// Returns the tenant with an id, or else the one with a name.
     async fn tenant_called(&self, text: &str) -> Result<Tenant> {
         let mut all = self.catalog.tenants().await?;
         let by_id = all.iter().position(|tenant| tenant.id.to_string() == text);
@@ -183,8 +183,7 @@ impl App {
         Ok(all.swap_remove(found))
     }
 
-    /// The limits and the suspension of a tenant, as they were within the last
-    /// second.
+    /// Returns the limits and the suspension of a tenant, at most a second old.
     pub(crate) async fn known_tenant(&self, id: TenantId) -> Result<KnownTenant> {
         if let Some(known) = self.known_tenants.get(id) {
             return Ok(known);
@@ -199,7 +198,7 @@ impl App {
         Ok(known)
     }
 
-    /// Fails if a tenant has stored as much as it may.
+    /// Fails if a tenant has reached its limit of stored bytes.
     pub(crate) async fn check_stored(&self, tenant: TenantId, limits: &TenantLimits) -> Result<()> {
         let Some(most) = limits.stored else {
             return Ok(());
@@ -209,12 +208,12 @@ impl App {
             return Ok(());
         }
         let (stored, most) = (format_size(stored), format_size(most));
-        let message = format!("this tenant has stored {stored}, and may store {most}");
+        let message = format!("this tenant has stored {stored}; its limit is {most}");
         let failure = Failure::new(ErrorCode::QuotaExceeded, message);
         let failure = failure.about("resource", "stored").about("limit", most);
         Err(failure.remediation(
-            "Delete projects, versions or workspaces that are no longer needed; the room is \
-             free after the next collection of garbage. Or have the operator raise the limit.",
+            "Delete projects, versions or workspaces that are no longer needed; the space is \
+             free after the next garbage collection. Or ask the operator to raise the limit.",
         ))
     }
 
@@ -224,8 +223,8 @@ impl App {
         Ok(self.check_stored(tenant, &known.limits).await.is_ok())
     }
 
-    /// Whether an earlier attempt has added a tenant. The secret of its key was
-    /// never shown: that key is revoked, and another takes its place.
+    /// Whether an earlier attempt has added a tenant. Revokes its key, whose
+    /// secret was never returned; another takes its place.
     async fn added_before(&self, tenant: TenantId, once: &Once) -> Result<bool> {
         if !once.is_again() {
             return Ok(false);
@@ -309,7 +308,7 @@ pub(crate) struct KnownTenant {
 #[derive(Debug, Default)]
 pub(super) struct KnownTenants(Mutex<HashMap<TenantId, (Instant, KnownTenant)>>);
 
-/// How long a tenant is known: another server may have changed it.
+/// Time for which a tenant is cached: another server may have changed it.
 const KNOWN: Duration = Duration::from_secs(1);
 
 impl KnownTenants {
@@ -332,7 +331,7 @@ impl KnownTenants {
     }
 }
 
-/// Says that a request, or a job in its place, works for a tenant.
+/// Marks a request or job as working for a tenant.
 #[derive(Clone, Debug)]
 pub(crate) struct Presence {
     _counted: Arc<()>,

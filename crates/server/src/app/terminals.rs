@@ -16,7 +16,7 @@ use crate::audit::Entry;
 use crate::clock;
 use crate::failure::{Failure, Result, short};
 
-/// How many look at each terminal, or since when nobody does.
+/// The number of clients of each terminal, or the time since the last one left.
 #[derive(Debug, Default)]
 pub(crate) struct Watched(Mutex<HashMap<(String, String), Watch>>);
 
@@ -26,7 +26,7 @@ struct Watch {
     since: Instant,
 }
 
-/// Somebody who looks at a terminal.
+/// A client that watches a terminal.
 #[derive(Debug)]
 pub(crate) struct Watcher {
     app: Arc<App>,
@@ -48,7 +48,7 @@ impl Watched {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that somebody looks, or has looked until now.
+    /// Adds clients to a terminal, and restarts its time without any.
     fn note(&self, name: (String, String), count: usize) {
         let since = clock::instant();
         let mut watched = self.lock();
@@ -89,7 +89,7 @@ impl App {
             .await
             .map_err(|error| match error {
                 LinkError::TooMany { .. } => {
-                    let message = "this sandbox has as many terminals as it may";
+                    let message = "this sandbox has reached its limit of terminals";
                     Failure::new(ErrorCode::PtyLimitExceeded, message).retry_after(1)
                 }
                 error => error.into(),
@@ -127,7 +127,7 @@ impl App {
         Ok(())
     }
 
-    /// Begins to look at a terminal.
+    /// Starts to watch a terminal.
     pub(crate) async fn watch(
         self: &Arc<Self>,
         who: &Principal,
@@ -147,7 +147,7 @@ impl App {
         Ok((reading, Watcher { app, name }))
     }
 
-    /// What somebody typed.
+    /// Sends input to a terminal.
     pub(crate) async fn type_in(&self, id: &str, pty: &str, data: Bytes) -> Result<()> {
         let link = self.links.connected(id).await;
         Ok(link.input(pty, data, false).await?)
@@ -159,7 +159,7 @@ impl App {
         Ok(link.resize(pty, cols, rows).await?)
     }
 
-    /// Closes terminals that nobody has looked at for too long.
+    /// Closes terminals that have had no client for too long.
     pub(crate) async fn close_unwatched(&self) {
         let patience = self.config.limits.terminal_patience;
         let left: Vec<_> = {
@@ -173,7 +173,7 @@ impl App {
             if let Some(link) = self.links.get(&sandbox) {
                 // It may have ended by itself.
                 let _ = link.close_terminal(&pty).await;
-                tracing::info!(sandbox, pty, "terminal closed, nobody came back");
+                tracing::info!(sandbox, pty, "terminal closed: no client came back");
                 let entry = Entry {
                     event: "terminal.closed",
                     about: vec![("sandbox_id", sandbox.into()), ("terminal_id", pty.into())],
@@ -184,7 +184,8 @@ impl App {
         }
     }
 
-    /// After a restart, terminals wait for their people again.
+    /// Registers the terminals of a connected agent: after a restart, they wait
+    /// for their clients again.
     pub(crate) fn note_terminals(&self, sandbox: &str) {
         let Some(link) = self.links.get(sandbox) else {
             return;

@@ -1,15 +1,15 @@
 //! The clock that decides what has expired.
 //!
-//! Ends are kept as wall time, which can jump: a wrong real-time clock, a step
-//! of NTP, a machine that was paused. The time since the machine started does
-//! not. Each look compares how far both have moved since the last one; where
-//! the wall clock moved further, or less far, every end is moved along with it
-//! before anything is compared with an end. So what had an hour left has an
-//! hour left.
+//! Expiry times are stored as wall time, which can jump: a wrong real-time
+//! clock, a step of NTP, a machine that was paused. The time since boot does
+//! not jump. Each reading compares how far both clocks have moved since the
+//! last one. If the wall clock moved further, or less far, every expiry time is
+//! moved by the difference before anything is compared with it. So a sandbox
+//! with an hour left still has an hour left.
 //!
-//! The last look is kept in the catalog for the next server. If the machine was
-//! restarted in between, only the time since its start is known to have passed;
-//! time in which it was off does not count.
+//! The last reading is stored in the catalog for the next server. If the
+//! machine was rebooted in between, only the time since boot is known to have
+//! passed; time in which the machine was off does not count.
 
 use elevo_core::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -19,13 +19,13 @@ use crate::app::App;
 use crate::clock::{Clocks, Reading};
 use crate::failure::{Failure, Result};
 
-/// The setting that keeps the last look.
+/// The setting that stores the last reading.
 const SETTING: &str = "clock.last";
-/// How far the clocks may differ between two looks. NTP slews by less.
+/// Maximum difference of the clocks between two readings. NTP slews by less.
 const TOLERANCE: i64 = 5_000_000;
-/// How often the last look is kept.
+/// Interval at which the last reading is stored.
 const KEEP_EVERY: i64 = 60_000_000;
-/// How long after a jump things are not deleted for their age by it.
+/// Time after a forward jump in which nothing is deleted by age because of it.
 const SETTLED_AFTER: i64 = 24 * 3600 * 1_000_000;
 
 /// A reading of the clocks. All times are microseconds.
@@ -33,14 +33,14 @@ const SETTLED_AFTER: i64 = 24 * 3600 * 1_000_000;
 struct Look {
     /// Since 1970.
     wall: i64,
-    /// Since the machine started.
+    /// Since boot.
     boot: i64,
-    /// Which start of the machine that was.
+    /// Identifies the boot.
     boot_id: String,
-    /// How far the wall clock jumped forward lately.
+    /// Recent jumps of the wall clock in all, positive if forward.
     #[serde(default)]
     ahead: i64,
-    /// When it last jumped, since the machine started.
+    /// Time of the last jump, since boot.
     #[serde(default)]
     jumped: i64,
 }
@@ -56,8 +56,8 @@ impl Look {
         }
     }
 
-    /// This look, after another one: and how far the wall clock jumped in
-    /// between.
+    /// Returns this reading with the jumps of the last one, and how far the
+    /// wall clock jumped in between.
     fn after(self, last: &Self) -> (Self, i64) {
         let is_same_start = self.boot_id == last.boot_id;
         let passed = match is_same_start {
@@ -83,13 +83,13 @@ impl Look {
         (look, jump)
     }
 
-    /// The time by which things may be deleted for their age.
+    /// Returns the time that deletions by age are based on.
     fn settled(&self) -> i64 {
         self.wall.saturating_sub(self.ahead.max(0))
     }
 }
 
-/// The clocks, and what they showed last.
+/// The clocks, and their last reading.
 #[derive(Debug)]
 pub(crate) struct Timekeeper {
     clocks: Clocks,
@@ -99,7 +99,7 @@ pub(crate) struct Timekeeper {
 #[derive(Debug)]
 struct Kept {
     look: Look,
-    /// When a look was last kept in the catalog, since the machine started.
+    /// When a reading was last stored in the catalog, since boot.
     kept: i64,
 }
 
@@ -113,15 +113,15 @@ impl Timekeeper {
 }
 
 impl App {
-    /// The present time, to compare with ends, which are corrected for it first.
-    /// Fails while a jump could not be written down, so that
-    /// nothing expires by it.
+    /// Returns the current time, to compare with expiry times, which are
+    /// corrected first. Fails if a jump cannot be recorded, so that nothing
+    /// expires because of it.
     pub(crate) async fn time(&self) -> Result<Timestamp> {
         Ok(timestamp(self.look().await?.wall))
     }
 
-    /// The time by which things are deleted for their age. For a day, a jump
-    /// forward does not count: until then a wrong clock is put right.
+    /// Returns the time that deletions by age are based on. A forward jump
+    /// counts only after a day, in which a wrong clock can be corrected.
     pub(crate) async fn settled_time(&self) -> Result<Timestamp> {
         Ok(timestamp(self.look().await?.settled()))
     }
@@ -145,14 +145,17 @@ impl App {
                 .move_expiry(jump, SETTING, &text(&look)?)
                 .await?;
             let seconds = jump / 1_000_000;
-            tracing::warn!(seconds, "the wall clock jumped; every end moves along");
+            tracing::warn!(
+                seconds,
+                "the wall clock jumped; every expiry time moves along"
+            );
             now_kept = look.boot;
         } else if is_due {
             now_kept = look.boot;
             // Only a convenience for the next server.
             if let Err(error) = self.catalog.set_setting(SETTING, &text(&look)?).await {
                 let cause = crate::failure::chain(&error);
-                tracing::warn!(cause, "the time is not kept");
+                tracing::warn!(cause, "cannot store the time");
             }
         }
         *last = Some(Kept {

@@ -1,4 +1,4 @@
-//! Webhooks as their owners see them.
+//! Management of webhooks.
 
 use elevo_api as api;
 use elevo_api::Scope;
@@ -12,7 +12,7 @@ use crate::failure::{Failure, Result, short};
 use crate::outgoing;
 use crate::vault::Belonging;
 
-/// Which deliveries to list.
+/// The filters of a list of deliveries.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DeliveriesQuery {
     pub(crate) state: Option<String>,
@@ -20,7 +20,7 @@ pub(crate) struct DeliveriesQuery {
     pub(crate) limit: Option<u32>,
 }
 
-/// The webhook of the settings.
+/// The id of the webhook from the settings.
 const OWN: &str = "wh-settings";
 
 impl App {
@@ -116,7 +116,7 @@ impl App {
         })
     }
 
-    /// Delivers an event again, whatever became of it.
+    /// Delivers an event again, regardless of earlier attempts.
     pub(crate) async fn replay(&self, who: &Principal, id: &str, event: u64) -> Result<()> {
         let webhook = self.own_webhook(who, id).await?;
         match self
@@ -129,13 +129,13 @@ impl App {
                 Ok(())
             }
             false => {
-                let message = format!("no delivery of event {event} to this webhook is known");
+                let message = format!("there is no delivery of event {event} to this webhook");
                 Err(Failure::new(ErrorCode::NotFound, message))
             }
         }
     }
 
-    /// Adds, changes or removes the webhook of the settings.
+    /// Adds, changes or removes the webhook from the settings.
     pub(crate) async fn adopt_webhook(&self) -> Result<()> {
         let settings = &self.config.webhooks;
         let there = self.catalog.webhook(OWN).await?;
@@ -167,7 +167,8 @@ impl App {
     }
 }
 
-/// Those of its agent, if a key is bound to one.
+/// Whether a webhook belongs to the principal's tenant, and to its agent if it
+/// has one.
 fn is_own(who: &Principal, webhook: &Webhook) -> bool {
     webhook.tenant == Some(who.tenant) && (who.agent.is_none() || who.agent == webhook.agent)
 }

@@ -1,4 +1,4 @@
-//! Files into an archive.
+//! Packs files into an archive.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -14,8 +14,8 @@ use rustix::io::Errno;
 
 use super::{ArchiveError, DEEPEST, Result, failed, open_beneath, open_root};
 
-/// Writes what is at `path` as a tar. Names start at `path`: a directory's
-/// content, or a file by its own name. Sockets, pipes and devices are left out.
+/// Writes the entry at `path` as a tar. Names start at `path`: the content of a
+/// directory, or a file by its name. Sockets, pipes and devices are left out.
 pub(crate) fn pack(root: &Path, path: &Path, out: impl Write) -> Result<()> {
     let root = open_root(root)?;
     let mut writer = Writer::new(out);
@@ -69,7 +69,7 @@ fn pack_directory(
     Ok(())
 }
 
-/// What has gone meanwhile is left out.
+/// Leaves out entries that vanish while they are read.
 fn pack_entry(
     writer: &mut Writer<impl Write>,
     directory: &OwnedFd,
@@ -120,7 +120,7 @@ fn pack_file(
         return Ok(());
     }
     let size = stat.st_size as u64;
-    // Exactly as long as the header says, whatever becomes of the file.
+    // Exactly as long as the header says, even if the file changes.
     let content = File::from(file).chain(io::repeat(0)).take(size);
     append(writer, &stat, HeadKind::File(size), path, content)
 }

@@ -1,4 +1,4 @@
-//! An archive into files.
+//! Unpacks an archive into files.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -14,15 +14,15 @@ use rustix::io::Errno;
 
 use super::{ArchiveError, Result, failed, io_failed, limits, open_beneath, open_root, refused};
 
-/// Who owns what is unpacked, and how much that may be.
+/// The owner and the maximum size of unpacked files.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
     pub(crate) owner: Option<(u32, u32)>,
     pub(crate) limit: u64,
 }
 
-/// Unpacks a tar into the directory `path`, which is made if it is not there.
-/// What is there by the same name is replaced. Returns how many entries.
+/// Unpacks a tar into the directory `path`, which is created if necessary.
+/// Replaces existing files. Returns the number of entries.
 pub(crate) fn unpack(
     root: &Path,
     path: &Path,
@@ -112,7 +112,7 @@ fn timespec(time: Timestamp) -> Timespec {
     }
 }
 
-/// Tells a source that fails from a target that does.
+/// Distinguishes errors of the source from errors of the target.
 fn copy(from: &mut impl Read, into: &mut File) -> Result<()> {
     let mut buffer = vec![0; 64 << 10];
     loop {
@@ -146,17 +146,17 @@ fn unpack_hard_link(
     let stat = rustix::fs::statat(&from, from_name, AtFlags::SYMLINK_NOFOLLOW);
     let is_file = |stat: &Stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
     if !stat.as_ref().is_ok_and(is_file) {
-        return Err(refused(name, "it links to something that is no file"));
+        return Err(refused(name, "it links to something that is not a file"));
     }
     clear(directory, last, name)?;
     rustix::fs::linkat(&from, from_name, directory, last, AtFlags::empty()).map_err(failed)
 }
 
-/// Removes what is in the way of a file.
+/// Removes a file in the way of another.
 fn clear(directory: &OwnedFd, name: &OsStr, path: &Path) -> Result<()> {
     match rustix::fs::unlinkat(directory, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => Ok(()),
-        Err(Errno::ISDIR) => Err(refused(path, "a directory is in its place")),
+        Err(Errno::ISDIR) => Err(refused(path, "a directory is in the way")),
         Err(error) => Err(failed(error)),
     }
 }
@@ -170,7 +170,7 @@ fn own_link(directory: &OwnedFd, name: &OsStr, rules: Rules) -> Result<()> {
     rustix::fs::chownat(directory, name, Some(uid), Some(gid), flags).map_err(failed)
 }
 
-/// Goes down a path and makes what is missing.
+/// Opens a directory, and creates those that are missing on the way.
 fn make_directories(root: OwnedFd, path: &Path, named: &Path, rules: Rules) -> Result<OwnedFd> {
     let mut directory = root;
     for part in path.components() {

@@ -1,4 +1,4 @@
-//! Single files of a backup.
+//! Operations on single files of a backup.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -11,14 +11,14 @@ use super::manifest::Listed;
 
 const BUFFER: usize = 1 << 20;
 
-/// Makes a directory that only its owner can read, and those above it.
+/// Creates a directory that only its owner can read, and its parents.
 pub(crate) fn make_private(directory: &Path) -> io::Result<()> {
     let mut builder = DirBuilder::new();
     builder.recursive(true).mode(0o700).create(directory)
 }
 
-/// Copies the first `length` bytes of a file to a place where no file is. The
-/// copy is private, and on disk when this returns.
+/// Copies the first `length` bytes of a file to a new file. The copy is
+/// private, and on disk when this returns.
 pub(crate) fn copy(from: &Path, to: &Path, length: u64) -> io::Result<Listed> {
     let mut options = OpenOptions::new();
     let mut target = options.write(true).create_new(true).mode(0o600).open(to)?;
@@ -27,7 +27,7 @@ pub(crate) fn copy(from: &Path, to: &Path, length: u64) -> io::Result<Listed> {
     Ok(listed)
 }
 
-/// Reads a file to know its size and hash.
+/// Returns the size and the hash of a file.
 pub(crate) fn look(path: &Path) -> io::Result<Listed> {
     read(path, u64::MAX, |_| Ok(()))
 }
@@ -52,7 +52,8 @@ fn read(
     }
 }
 
-/// Copies a file of lines that others add to, up to the end of its last line.
+/// Copies a file that other processes append lines to, up to its last full
+/// line.
 pub(crate) fn copy_lines(from: &Path, to: &Path) -> io::Result<()> {
     let length = end_of_lines(&mut File::open(from)?)?;
     copy(from, to, length).map(drop)
@@ -74,8 +75,8 @@ fn end_of_lines(file: &mut File) -> io::Result<u64> {
     Ok(0)
 }
 
-/// Lists all files below a directory but those in `without`, as paths in it, and
-/// syncs the directories.
+/// Lists all files below a directory, relative to it and without those in
+/// `without`, and syncs the directories.
 pub(crate) fn list(root: &Path, without: &Path) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut open = vec![root.to_owned()];
@@ -99,7 +100,7 @@ pub(crate) fn sync(directory: &Path) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }
 
-/// Removes a directory with everything in it, if it is there.
+/// Deletes a directory with everything in it, if it exists.
 pub(crate) fn remove(directory: &Path) -> io::Result<()> {
     match fs::remove_dir_all(directory) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),

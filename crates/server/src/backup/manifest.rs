@@ -1,4 +1,4 @@
-//! The file that makes a directory a backup of a server:
+//! The manifest, which makes a directory a backup of a server:
 //!
 //! ```text
 //! elevo server backup 1
@@ -20,7 +20,7 @@ use blake3::Hash;
 
 pub(crate) const FILE: &str = "SERVER-BACKUP";
 const WORDS: &str = "elevo server backup 1";
-/// A longer file is not one of ours.
+/// Maximum size of a manifest.
 const LARGEST: u64 = 64 << 20;
 
 /// A file of a backup.
@@ -35,7 +35,7 @@ pub(crate) struct Listed {
 pub(crate) struct Manifest {
     pub(crate) installation: String,
     pub(crate) generation: u64,
-    /// When the backup began and ended, as RFC 3339 has it.
+    /// The times when the backup began and ended, in RFC 3339.
     pub(crate) begun: String,
     pub(crate) ended: String,
     pub(crate) files: BTreeMap<String, Listed>,
@@ -47,7 +47,7 @@ pub(crate) fn is_backup(path: &Path) -> bool {
 }
 
 impl Manifest {
-    /// Reads the manifest of a backup; `None` if it is not whole.
+    /// Reads the manifest of a backup; `None` if it is damaged.
     pub(crate) fn read(backup: &Path) -> io::Result<Option<Self>> {
         let mut text = String::new();
         let file = File::open(backup.join(FILE))?;
@@ -57,14 +57,15 @@ impl Manifest {
         }
     }
 
-    /// Makes a directory a backup. Durable but for the directory itself.
+    /// Writes the manifest, which makes a directory a backup. Durable except
+    /// for the directory itself.
     pub(crate) fn write(&self, backup: &Path) -> io::Result<()> {
         let mut file = File::create_new(backup.join(FILE))?;
         file.write_all(self.text().as_bytes())?;
         file.sync_all()
     }
 
-    /// Removes the manifest: from here on the directory is not a backup.
+    /// Deletes the manifest: from here on the directory is not a backup.
     pub(crate) fn remove(backup: &Path) -> io::Result<()> {
         fs::remove_file(backup.join(FILE))
     }

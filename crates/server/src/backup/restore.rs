@@ -1,4 +1,4 @@
-//! Making a data directory from a backup of a server.
+//! Creates a data directory from a backup of a server.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -15,45 +15,45 @@ use crate::clock;
 use crate::installation::{self, Missing};
 use crate::vault;
 
-/// The catalog until everything else is in place.
+/// The name of the catalog until everything else is in place.
 const RESTORING: &str = "catalog.db.restoring";
 
-/// Why a backup was not restored.
+/// The reason that a backup was not restored.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RestoreError {
-    /// The directory is not a backup of a server, and has none in it.
-    #[error("{} is not a backup of a server, and has none in it", path.display())]
+    /// The directory neither is nor contains a backup of a server.
+    #[error("{} is not a backup of a server and does not contain one", path.display())]
     NotABackup {
-        /// Which one.
+        /// The directory.
         path: PathBuf,
     },
-    /// The backup was cut off while it was made.
-    #[error("the backup {} was cut off while it was made", path.display())]
+    /// The backup was interrupted before it was complete.
+    #[error("the backup {} is incomplete", path.display())]
     Unfinished {
-        /// Which one.
+        /// The backup.
         path: PathBuf,
     },
-    /// A file of the backup is not as it was written.
+    /// A file of the backup is damaged.
     #[error("the backup {} is damaged in `{file}`", path.display())]
     Damaged {
-        /// Which backup.
+        /// The backup.
         path: PathBuf,
-        /// Which file of it.
+        /// The damaged file.
         file: String,
     },
-    /// The directory to restore into has something in it.
+    /// The directory to restore into is not empty.
     #[error("{} is not empty", path.display())]
     NotEmpty {
-        /// Which one.
+        /// The directory.
         path: PathBuf,
     },
-    /// The store of the backup lacks snapshots that its catalog names.
+    /// The store of the backup lacks snapshots that its catalog refers to.
     #[error("the store of the backup {} lacks {missing} that its catalog names", path.display())]
     MissingRoots {
-        /// Which backup.
+        /// The backup.
         path: PathBuf,
-        /// The snapshots.
+        /// The missing snapshots.
         missing: Missing,
     },
     /// The store could not be restored.
@@ -68,9 +68,9 @@ pub enum RestoreError {
     /// The file system failed.
     #[error("cannot restore {}", path.display())]
     Io {
-        /// With what.
+        /// The file or directory.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
 }
@@ -82,10 +82,10 @@ impl RestoreError {
     }
 }
 
-/// A server that was restored.
+/// A restored server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RestoredServer {
-    /// Which backup.
+    /// The backup that it was restored from.
     pub backup: PathBuf,
     /// When the backup began.
     pub begun: String,
@@ -93,21 +93,21 @@ pub struct RestoredServer {
     pub installation: String,
     /// The size of the backup.
     pub bytes: u64,
-    /// The id of the key that its secrets are encrypted with, if it has any. The
-    /// key is in no backup.
+    /// The id of the key that its secrets are encrypted with, if it has any.
+    /// Backups do not contain the key.
     pub secrets_key: Option<String>,
 }
 
-/// Makes a data directory in `data`, which must be empty or not there yet, from
-/// a backup of a server, or the newest one in a directory. The workspaces go
-/// into `workspaces`, or below `data`. Every file is compared with its hash, and
-/// every snapshot that the catalog names must be in the store.
+/// Restores a backup of a server, or the newest one in a directory, into
+/// `data`, which must be empty or not exist. The workspaces go into
+/// `workspaces`, or below `data`. Every file is compared with its hash, and
+/// every snapshot that the catalog refers to must be in the store.
 ///
-/// The restored server is an installation with an id of its own, so that it
-/// never touches the containers of the original.
+/// The restored server is a new installation with another id, so that it never
+/// touches the containers of the original.
 ///
-/// The catalog is put in place last: without it a server does not start with
-/// what a killed restore has left. A restore that fails leaves nothing.
+/// The catalog is put in place last: without it, a server does not start on the
+/// leftovers of a killed restore. A restore that fails leaves nothing.
 pub async fn restore_server(
     backup: &Path,
     data: &Path,
@@ -127,7 +127,7 @@ pub async fn restore_server(
     restored
 }
 
-/// The backup at `path`, or the newest one in it.
+/// Returns the backup at `path`, or the newest one in it.
 fn find(path: &Path) -> Result<PathBuf, RestoreError> {
     if path.file_name().is_some_and(|name| name == UNFINISHED) {
         return Err(RestoreError::Unfinished { path: path.into() });
@@ -148,7 +148,7 @@ fn find(path: &Path) -> Result<PathBuf, RestoreError> {
     }
 }
 
-/// Where a server is restored to.
+/// The directories that a server is restored into.
 #[derive(Debug)]
 struct Places {
     data: PathBuf,
@@ -169,13 +169,14 @@ impl Places {
         Ok(())
     }
 
-    /// Removes what a restore that failed has made. The directories were empty.
+    /// Deletes the files of a failed restore. The directories were empty
+    /// before.
     fn clear(&self) {
         for directory in [&self.data, &self.workspaces] {
             let entries = fs::read_dir(directory).into_iter().flatten().flatten();
             for entry in entries {
                 let path = entry.path();
-                // A server does not start with the rest.
+                // A server does not start on the leftovers.
                 let _ = fs::remove_dir_all(&path).or_else(|_| fs::remove_file(&path));
             }
         }
@@ -237,8 +238,8 @@ impl Places {
         Ok(())
     }
 
-    /// Where a file of a backup goes; `None` for the store's, which restores
-    /// itself.
+    /// Returns the target of a file of a backup; `None` for the files of the
+    /// store, which has its own restore.
     fn place_of(&self, name: &str) -> Option<PathBuf> {
         let path = Path::new(name);
         if name == CATALOG {
@@ -251,9 +252,9 @@ impl Places {
         }
     }
 
-    /// Brings the catalog to the present format, checks that the store has its
-    /// roots, and gives it the id of the new installation. Returns the id of the
-    /// key of its secrets.
+    /// Migrates the catalog to the current format, checks that the store has
+    /// its roots, and gives it the id of the new installation. Returns the id
+    /// of the key of its secrets.
     async fn check_catalog(&self, backup: &Path, id: &str) -> Result<Option<String>, RestoreError> {
         let path = self.data.join(RESTORING);
         let catalog = SqliteCatalog::open(&path, &SqliteOptions::default()).await?;
@@ -271,7 +272,7 @@ impl Places {
         Ok(secrets_key)
     }
 
-    /// The backup has the catalog of an older format, so no copy is needed.
+    /// Deletes copies of older formats: the backup has that catalog.
     fn remove_old_formats(&self) -> io::Result<()> {
         for entry in fs::read_dir(&self.data)? {
             let entry = entry?;

@@ -1,4 +1,4 @@
-//! From texts to settings.
+//! Parses settings.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -15,10 +15,10 @@ use super::{
     WarmPool, Webhooks,
 };
 
-/// Terminals of one sandbox, at most: a container has 30, some of them for what
-/// runs in it.
+/// Maximum terminals of one sandbox: a container has 30 pseudo-terminals, and
+/// its programs need some of them.
 const MAX_TERMINALS: u32 = 20;
-/// Sandboxes of one pool, at most.
+/// Maximum sandboxes of one warm pool.
 const MAX_WARM: u32 = 1000;
 
 #[derive(Default)]
@@ -31,13 +31,13 @@ impl Reader {
     pub(super) fn add_file(&mut self, text: &str) {
         let table: toml::Table = match text.parse() {
             Ok(table) => table,
-            Err(error) => return self.problems.push(format!("the file is no TOML: {error}")),
+            Err(error) => return self.problems.push(format!("the file is not TOML: {error}")),
         };
         for (key, value) in table {
             let name = key.to_ascii_uppercase();
             if key != key.to_ascii_lowercase() || !SETTINGS.iter().any(|(known, _)| *known == name)
             {
-                self.problems.push(format!("`{key}` is no setting"));
+                self.problems.push(format!("`{key}` is not a setting"));
                 continue;
             }
             let text = match value {
@@ -55,14 +55,14 @@ impl Reader {
         }
     }
 
-    /// What was said of a setting.
+    /// Returns the text of a setting, if it is set.
     fn text(&self, name: &str) -> Option<String> {
         let is_known = SETTINGS.iter().any(|(known, _)| *known == name);
         debug_assert!(is_known, "{name} cannot be set");
         self.values.get(name).cloned()
     }
 
-    /// A setting, or what it is if nothing is said or it cannot be read.
+    /// Returns a setting, or the default if it is absent or invalid.
     fn get<T>(&mut self, name: &str, default: T, read: impl Fn(&str) -> Result<T, String>) -> T {
         let Some(text) = self.text(name) else {
             return default;
@@ -82,7 +82,9 @@ impl Reader {
     {
         self.get(name, default, |text| match text.parse() {
             Ok(number) if number >= least => Ok(number),
-            _ => Err(format!("`{text}` is no whole number from {least} up")),
+            _ => Err(format!(
+                "`{text}` is not a whole number of at least {least}"
+            )),
         })
     }
 
@@ -103,7 +105,7 @@ impl Reader {
     fn address(&mut self, host: &str, port: &str, default: u16) -> SocketAddr {
         let ip = self.get(host, IpAddr::V4(Ipv4Addr::LOCALHOST), |text| {
             text.parse()
-                .map_err(|_| format!("`{text}` is no IP address"))
+                .map_err(|_| format!("`{text}` is not an IP address"))
         });
         SocketAddr::new(ip, self.number(port, default, 0))
     }
@@ -128,7 +130,7 @@ impl Reader {
             (Some(certificate), Some(key)) => {
                 for (name, path) in [("TLS_CERT", &certificate), ("TLS_KEY", &key)] {
                     if !path.is_file() {
-                        let problem = format!("{name}: {} is no file", path.display());
+                        let problem = format!("{name}: {} is not a file", path.display());
                         self.problems.push(problem);
                     }
                 }
@@ -136,14 +138,15 @@ impl Reader {
             }
             (None, None) => None,
             _ => {
-                let problem = "TLS_CERT and TLS_KEY are needed together";
+                let problem = "TLS_CERT and TLS_KEY must be set together";
                 self.problems.push(problem.into());
                 None
             }
         }
     }
 
-    /// By default and at most; the one within the other.
+    /// Returns the default and the maximum; reports a default above the
+    /// maximum.
     fn pair<T: PartialOrd + Copy>(&mut self, name: &str, default: T, most: T) -> (T, T) {
         if default > most {
             let problem = format!("DEFAULT_{name} is more than MAX_{name}");
@@ -155,7 +158,7 @@ impl Reader {
     fn traces(&mut self) -> Option<TracesConfig> {
         let part = |text: &str| match text.parse::<f64>() {
             Ok(part) if (0.0..=1.0).contains(&part) => Ok(part),
-            _ => Err(format!("`{text}` is no number from 0 to 1")),
+            _ => Err(format!("`{text}` is not a number from 0 to 1")),
         };
         let url = |text: &str| match text.starts_with("http://") || text.starts_with("https://") {
             true => Ok(Some(text.to_owned())),
@@ -209,7 +212,9 @@ impl Reader {
             pids: self.pair("PIDS", pids.0, pids.1),
             terminals: self.get("MAX_TERMINALS", 5, |text| match text.parse() {
                 Ok(count @ 1..=MAX_TERMINALS) => Ok(count),
-                _ => Err(format!("`{text}` is no number from 1 to {MAX_TERMINALS}")),
+                _ => Err(format!(
+                    "`{text}` is not a number from 1 to {MAX_TERMINALS}"
+                )),
             }),
             output_buffer: self.get("OUTPUT_BUFFER", 2 << 20, output_buffer),
             command_timeout: Duration::from_millis(self.number(
@@ -265,7 +270,8 @@ impl Reader {
 
     fn garbage(&mut self) -> Garbage {
         let interval = self.number("GC_INTERVAL", 24 * 3600, 0);
-        // Less could be taken from under somebody who is about to name it.
+        // A shorter time could delete a snapshot that a client is about to
+        // name.
         let least = 3600;
         let keep = self.number("GC_KEEP_UNNAMED", 90 * 24 * 3600, least);
         Garbage {
@@ -275,8 +281,8 @@ impl Reader {
         }
     }
 
-    /// A file in a directory that is backed up or copied as a whole would be
-    /// found beside the values that it opens.
+    /// The key file must not be in a directory that is backed up or copied as a
+    /// whole: the copy would have the secrets together with their key.
     fn secrets_key_file(&mut self, data: &Path, workspaces: &Path) -> PathBuf {
         let file = self.path("SECRETS_KEY_FILE");
         let file = file.unwrap_or_else(|| super::secrets_key_file(data));
@@ -292,7 +298,7 @@ impl Reader {
         file
     }
 
-    /// The user of everything in sandboxes.
+    /// Returns the user and group of all processes in sandboxes.
     fn sandbox_user(&mut self) -> (u32, u32) {
         let own = rustix::process::geteuid();
         let own = (own.as_raw(), rustix::process::getegid().as_raw());
@@ -303,7 +309,7 @@ impl Reader {
         chosen
     }
 
-    /// Without TLS, tokens on the network can be read by others.
+    /// Without TLS, others on the network could read keys and tokens.
     fn refuse_plain(&mut self, name: &str, address: Option<SocketAddr>, instead: &str) {
         let Some(ip) = address.map(|address| address.ip()) else {
             return;
@@ -318,7 +324,7 @@ impl Reader {
     pub(super) fn config(&mut self) -> Config {
         let data_dir = self.path("DATA_DIR").unwrap_or("/var/lib/elevo".into());
         if !data_dir.is_absolute() {
-            let problem = format!("DATA_DIR: {} is no absolute path", data_dir.display());
+            let problem = format!("DATA_DIR: {} is not an absolute path", data_dir.display());
             self.problems.push(problem);
         }
         let workspace_root = self.path("WORKSPACE_ROOT");
@@ -413,14 +419,14 @@ fn networks(text: &str) -> Result<Vec<IpNet>, String> {
     names(text).map(parse).collect()
 }
 
-/// The parts of a list.
+/// Splits a list that is separated by commas.
 fn names(text: &str) -> impl Iterator<Item = &str> {
     let names = text.split(',').map(str::trim);
     names.filter(|name| !name.is_empty())
 }
 
-/// A server without root cannot give files to another user, and sandboxes must
-/// write to them.
+/// A server without root cannot change the owner of files, and sandboxes must
+/// be able to write to them.
 fn user_by_default(own: (u32, u32)) -> (u32, u32) {
     match own.0 {
         0 => (64000, 64000),
@@ -462,7 +468,7 @@ fn some_size(text: &str) -> Result<Option<u64>, String> {
 fn percent(text: &str) -> Result<u8, String> {
     match text.parse() {
         Ok(percent @ 1..=100) => Ok(percent),
-        _ => Err(format!("`{text}` is no whole number from 1 to 100")),
+        _ => Err(format!("`{text}` is not a whole number from 1 to 100")),
     }
 }
 
@@ -479,7 +485,7 @@ fn network(text: &str) -> Result<NetworkMode, String> {
     }
 }
 
-/// `python:3.11=5; node:22=2 network=none runtime=runsc`.
+/// Parses `python:3.11=5; node:22=2 network=none runtime=runsc`.
 fn warm_pools(text: &str) -> Result<Vec<WarmPool>, String> {
     let pools = text.split(';').map(str::trim);
     let pools = pools.filter(|pool| !pool.is_empty()).map(warm_pool);

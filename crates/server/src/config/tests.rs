@@ -22,7 +22,7 @@ fn the_environment_wins_over_the_file_and_both_over_defaults() {
 }
 
 #[test]
-fn every_problem_is_named_at_once() {
+fn reports_every_problem_at_once() {
     let error = read(
         "api_prot = 1\nmax_sandboxes = 0",
         &[
@@ -50,7 +50,7 @@ fn every_problem_is_named_at_once() {
 }
 
 #[test]
-fn what_is_collected_when_can_be_set() {
+fn garbage_collection_can_be_configured() {
     let set = [("GC_INTERVAL", "0"), ("GC_KEEP_UNNAMED", "7200")];
     let garbage = read("gc_disk_percent = 50", &set).unwrap().garbage;
     assert_eq!(garbage.interval, None);
@@ -59,7 +59,7 @@ fn what_is_collected_when_can_be_set() {
 }
 
 #[test]
-fn limits_of_network_and_disks_can_be_set() {
+fn limits_of_network_and_disks_can_be_configured() {
     let known = elevo_sandbox::HostLimits::default();
     assert_eq!(read("", &[]).unwrap().host_limits, known);
     let set = [
@@ -76,7 +76,7 @@ fn limits_of_network_and_disks_can_be_set() {
 }
 
 #[test]
-fn pools_say_what_they_hold() {
+fn warm_pools_are_parsed() {
     let set = [(
         "WARM_POOL",
         "python:3.11=5; a/b@sha256:00=2 network=none runtime=runsc;",
@@ -102,7 +102,7 @@ fn pools_say_what_they_hold() {
 }
 
 #[test]
-fn beyond_loopback_needs_tls_or_a_word() {
+fn an_address_beyond_loopback_needs_tls_or_permission() {
     let open = [("API_HOST", "0.0.0.0"), ("ALLOW_PLAIN_HTTP", "true")];
     assert!(read("", &open[..1]).is_err());
     assert!(read("", &open).is_ok());
@@ -115,7 +115,7 @@ fn beyond_loopback_needs_tls_or_a_word() {
 }
 
 #[test]
-fn a_proxy_in_front_is_described() {
+fn a_proxy_in_front_can_be_configured() {
     let set = [
         ("PUBLIC_URL", "https://elevo.example.com/base"),
         ("TRUSTED_PROXIES", "10.0.0.1, 192.0.2.0/24,2001:db8::/32"),

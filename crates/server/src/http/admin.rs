@@ -13,7 +13,7 @@ use crate::http::answer::{Answer, ApiError};
 use crate::http::request::Body;
 use crate::http::{Shared, layers};
 
-/// The admin socket as a service.
+/// Creates the service of the admin socket.
 pub(crate) fn router(shared: Shared) -> Router {
     Router::new()
         .route("/backup", post(back_up))
@@ -21,7 +21,7 @@ pub(crate) fn router(shared: Shared) -> Router {
         .route("/quarantine", get(list_quarantine))
         .route("/quarantine/{id}/restore", post(restore_quarantined))
         .fallback(async || {
-            let message = "this server does not know the request";
+            let message = "the admin socket of this server has no such path";
             ApiError::from(Failure::new(ErrorCode::NotFound, message))
         })
         .layer(from_fn(layers::observe))

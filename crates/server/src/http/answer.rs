@@ -1,4 +1,4 @@
-//! Errors as answers, all of the same form.
+//! Responses: errors, which all have the same form, and large bodies.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -20,7 +20,7 @@ use crate::failure::Failure;
 use crate::http::layers;
 use crate::share::Held;
 
-/// A failure on its way out.
+/// A failure that becomes a response.
 #[derive(Debug)]
 pub(crate) struct ApiError(Box<Failure>);
 
@@ -32,8 +32,8 @@ impl<F: Into<Failure>> From<F> for ApiError {
     }
 }
 
-/// An answer of JSON that is sent in pieces, so that its memory is counted until
-/// the client has taken nearly all of it.
+/// Creates a JSON response that is sent in pieces, so that its memory is
+/// counted until the client has received nearly all of it.
 pub(crate) fn counted(value: &impl Serialize, held: Held) -> Response {
     match serde_json::to_vec(value) {
         Ok(text) => {
@@ -45,7 +45,8 @@ pub(crate) fn counted(value: &impl Serialize, held: Held) -> Response {
     }
 }
 
-/// The content of a file as an answer, which is read as it is sent.
+/// Creates a response with the content of a file, which is read while it is
+/// sent.
 pub(crate) fn file_answer(content: Content) -> Response {
     let headers = [
         (header::CONTENT_TYPE, "application/octet-stream".to_owned()),
@@ -57,14 +58,14 @@ pub(crate) fn file_answer(content: Content) -> Response {
     (headers, Body::from_stream(pieces)).into_response()
 }
 
-/// The size of a piece of an answer.
+/// Size of the pieces of a response.
 const PIECE: usize = 64 << 10;
 
-/// A body that hands out its bytes in pieces.
+/// A body that sends its bytes in pieces.
 #[derive(Debug)]
 struct Pieces {
     bytes: Bytes,
-    /// Its memory.
+    /// Counts the memory of `bytes`.
     _held: Held,
 }
 
@@ -90,7 +91,7 @@ impl HttpBody for Pieces {
     }
 }
 
-/// A failure as it is told.
+/// Returns the error body of a failure.
 pub(crate) fn body_of(failure: &Failure, request_id: &str) -> ErrorBody {
     let remediation = failure.remediation.as_deref();
     ErrorBody {

@@ -1,4 +1,4 @@
-//! Which requests are audited, and as what.
+//! The requests that are audited, and their events in the audit log.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -13,8 +13,8 @@ use crate::http::answer::ApiError;
 use crate::http::{Shared, growth, layers};
 use crate::listen::Peer;
 
-/// Every request that changes something, and terminals that are looked into.
-/// A test holds this against the description of the API.
+/// Every request that changes something, exports of files and connections to
+/// terminals. A test compares this table with the description of the API.
 const EVENTS: &[(&str, &str, &str)] = &[
     ("POST", "/api/v1/sandboxes", "sandbox.created"),
     ("DELETE", "/api/v1/sandboxes/{id}", "sandbox.deleted"),
@@ -113,7 +113,7 @@ fn event_of(method: &str, path: &str) -> Option<&'static str> {
     found.map(|(_, _, event)| *event)
 }
 
-/// Writes down what was asked for and what became of it, before it is answered.
+/// Records a request and its outcome in the audit log before it responds.
 pub(super) async fn record(State(shared): State<Shared>, request: Request, next: Next) -> Response {
     let path = request.extensions().get::<MatchedPath>().cloned();
     let Some(path) = path else {
@@ -148,12 +148,12 @@ pub(super) async fn record(State(shared): State<Shared>, request: Request, next:
     response
 }
 
-/// A request that is being carried out. If whoever asked goes away, that is
-/// written down as well: what they asked for may go on.
+/// A request in progress. If the client disconnects, the request is recorded as
+/// well: its operation may continue.
 struct Asked {
     audit: Arc<Audit>,
     event: Option<&'static str>,
-    /// Whether a full disk refuses it, so that nothing was done.
+    /// Whether a full disk rejects the request, so that it has no effect.
     needs_room: bool,
     route: String,
     about: Vec<(&'static str, serde_json::Value)>,
@@ -163,7 +163,7 @@ struct Asked {
     is_done: bool,
 }
 
-/// As nginx has it: the client has closed the connection.
+/// The status that nginx logs when the client closed the connection.
 const WENT_AWAY: u16 = 499;
 
 impl Asked {
@@ -176,7 +176,7 @@ impl Asked {
             return;
         };
         let (audit, needs_room) = (self.audit.clone(), self.needs_room);
-        // Goes on even if nobody waits for it any more.
+        // The record is written even if the client disconnects now.
         let telling = tokio::spawn(async move {
             match status {
                 401 | 403 | 429 => audit.tell_refusal(entry).await,
@@ -184,7 +184,7 @@ impl Asked {
                 _ => audit.tell(entry).await,
             }
         });
-        // An error is that the server is about to end.
+        // Fails only if the task panics or the runtime shuts down.
         let _ = telling.await;
     }
 
@@ -225,7 +225,7 @@ impl Asked {
 
 impl Drop for Asked {
     fn drop(&mut self) {
-        // One that is in the log already needs nobody to wait for it.
+        // A request with a ticket is already in the log.
         if self.is_done || self.event.is_none() || self.take_ticket().is_some() {
             return;
         }
@@ -236,7 +236,7 @@ impl Drop for Asked {
     }
 }
 
-/// What the path names, by what comes before it.
+/// Returns the ids in a path; the segment before an id decides its name.
 fn names(pattern: &str, path: &str) -> Vec<(&'static str, serde_json::Value)> {
     let mut before = "";
     let mut found = Vec::new();
@@ -284,12 +284,12 @@ mod tests {
         }
         for (method, path, _) in EVENTS {
             let known = (method.to_string(), path.to_string());
-            assert!(routes.contains(&known), "{method} {path} is no route");
+            assert!(routes.contains(&known), "{method} {path} is not a route");
         }
     }
 
     #[test]
-    fn what_a_path_names_is_told() {
+    fn returns_the_ids_in_a_path() {
         let found = names(
             "/api/v1/sandboxes/{id}/process/{cmdId}/kill",
             "/api/v1/sandboxes/sbx-1/process/cmd-2/kill",

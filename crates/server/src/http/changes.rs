@@ -14,11 +14,11 @@ use crate::http::answer::Answer;
 use crate::http::request::{Body, Path, Query, Who};
 use crate::http::{tar, upload};
 
-/// The size of a request with a patch or files: what `GET …/diff` can answer as
-/// a patch fits, also where JSON or base64 makes it longer.
+/// Maximum size of a request with a patch or files. A patch from `GET …/diff`
+/// fits, even if JSON or base64 makes it longer.
 pub(super) const BODY: usize = 32 << 20;
 
-/// Routes that bring files into projects and out of them.
+/// Routes that bring files into projects, and archives out of them.
 pub(super) fn routes() -> OpenApiRouter<Shared> {
     let large = OpenApiRouter::new()
         .routes(routes!(apply))
@@ -31,11 +31,13 @@ pub(super) fn routes() -> OpenApiRouter<Shared> {
         .routes(routes!(archive_out, archive_in))
 }
 
-/// Change files of a project without a workspace, by a patch or as they shall be
+/// Change files of a project without a workspace
 ///
-/// All changes were made to `base`; what has landed since is merged with them.
-/// A patch fits to the byte, or is refused with the file and the hunk. What can
-/// land lands, the rest is held for review; `atomic` is all or nothing.
+/// The changes, a patch or new states of files, are based on `base` and are
+/// merged with everything that landed since. A patch must match the base
+/// exactly; otherwise it is rejected with the file and the hunk. Changes
+/// without conflicts land, and the others are held for review; with `atomic`,
+/// all land or none.
 #[utoipa::path(
     post, path = "/api/v1/projects/{id}/apply", tag = "projects",
     params(("id" = String, Path)),
@@ -52,10 +54,10 @@ pub(super) async fn apply(
     Ok(Json(shared.app.apply(&who, &id, wish, once).await?))
 }
 
-/// Undo what a step changed, all of it or at one path
+/// Revert the changes of a step, everywhere or at one path
 ///
-/// What others have changed since stays, or is held for review where it is in
-/// the way.
+/// Later changes of other steps are kept; those that conflict are held for
+/// review.
 #[utoipa::path(
     post, path = "/api/v1/projects/{id}/revert", tag = "projects",
     params(("id" = String, Path)),
@@ -72,10 +74,10 @@ pub(super) async fn revert(
     Ok(Json(shared.app.revert(&who, &id, wish, once).await?))
 }
 
-/// Make a path what it was in an earlier version
+/// Restore a path from an earlier version
 ///
-/// What has changed there since is undone, whichever step changed it; the rest
-/// of the project stays. To undo one step, use `revert`.
+/// All changes to the path since that version are undone, from all steps. The
+/// rest of the project is not changed. To undo one step, use `revert`.
 #[utoipa::path(
     post, path = "/api/v1/projects/{id}/restore", tag = "projects",
     params(("id" = String, Path)),
@@ -95,10 +97,11 @@ pub(super) async fn restore_path(
 
 /// Replace files of a project by a directory, a git repository or a snapshot
 ///
-/// Names `.git` and `.elevo` never come in. Of a directory, neither does what
-/// its `.gitignore` files name, unless the project has it already or its policy
-/// has `gitignore` `false`. With `history` each commit that first parents lead
-/// to becomes a step of the log; commits that change nothing do not.
+/// Entries named `.git` or `.elevo` are never imported. Paths of a directory
+/// that its `.gitignore` files name are not imported either, unless the project
+/// already has them or its policy sets `gitignore` to `false`. With `history`,
+/// each commit of the first-parent history becomes a step of the log, except
+/// commits that change nothing.
 #[utoipa::path(
     post, path = "/api/v1/projects/{id}/import", tag = "projects",
     params(("id" = String, Path)),
@@ -126,7 +129,7 @@ pub(super) struct Which {
     snapshot: Option<String>,
 }
 
-/// Get files of a project as a tar, as they are or were
+/// Download files of a version of a project as a tar
 #[utoipa::path(
     get, path = "/api/v1/projects/{id}/archive", tag = "projects", params(("id" = String, Path), Which),
     responses((status = 200, content_type = "application/x-tar", body = Vec<u8>), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
@@ -148,14 +151,14 @@ pub(super) async fn archive_out(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Where {
-    /// The directory that is replaced; the whole project by default.
+    /// The directory to replace; the whole project by default.
     path: Option<String>,
-    /// Whether only to say what would happen.
+    /// Whether to report the result without moving the head.
     #[serde(default, rename = "dryRun")]
     dry_run: bool,
 }
 
-/// Replace files of a project by what is in a tar, plain or compressed by gzip or zstd
+/// Replace files of a project by the content of a tar (plain, gzip or zstd)
 #[utoipa::path(
     put, path = "/api/v1/projects/{id}/archive", tag = "projects",
     params(("id" = String, Path), Where),

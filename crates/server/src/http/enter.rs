@@ -1,5 +1,6 @@
-//! The first look at a request: its key, its rates, the room for it on the disk
-//! and in memory. Everything behind this layer finds the result in the request.
+//! Admits a request: checks its key, its rate limits, and the space for it on
+//! the disk and in memory. Later layers find the result in the request's
+//! extensions.
 
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use crate::http::{Shared, body_limit, growth, request};
 use crate::listen::Peer;
 use crate::share;
 
-/// The outcome of the look at the key. A request without a key has none.
+/// The result of the authentication. Absent if the request has no key.
 #[derive(Clone, Debug)]
 pub(super) struct Entered(std::result::Result<Principal, Arc<Failure>>);
 
@@ -27,14 +28,14 @@ impl Entered {
     }
 }
 
-/// A body up to this length is not counted: connections are.
+/// Bodies up to this size are not counted, because connections are.
 const SMALL: usize = 256 << 10;
 
-/// Routes whose work is that of the engine, the store and merges.
+/// Routes that use the engine, the store or merges.
 const ENGINE: &[&str] = &["/api/v1/projects", "/api/v1/reviews", "/api/v1/workspaces"];
 
-/// Looks at the key of a request. A request that is refused goes on, too: its
-/// route may need no key.
+/// Authenticates a request. A denied request continues as well, because its
+/// route may not need a key.
 pub(super) async fn enter(State(shared): State<Shared>, request: Request, next: Next) -> Response {
     let path = request.extensions().get::<MatchedPath>().cloned();
     let Some(path) = path.filter(|path| path.as_str().starts_with("/api/")) else {
@@ -49,7 +50,7 @@ pub(super) async fn enter(State(shared): State<Shared>, request: Request, next: 
     if let Ok(who) = &entered
         && let Some(bytes) = body_bytes(&parts.headers, path.as_str())
     {
-        // The text, and the values that are made of it.
+        // The text, and the values that are parsed from it.
         held = shared.app.homes.shares.hold(who.tenant, 2 * bytes);
         if held.is_none() {
             return ApiError::from(share::too_many_bytes()).into_response();
@@ -68,7 +69,8 @@ async fn admit(shared: &Shared, parts: &Parts, path: &str) -> Option<Result<Prin
     let peer = parts.extensions.get::<ConnectInfo<Peer>>();
     let peer = peer.map(|ConnectInfo(peer)| peer);
     let looking = async {
-        // Strangers leave readers of the catalog to those with a key.
+        // Requests with unknown keys must not occupy all readers of the
+        // catalog.
         let _turn = match peer.is_some_and(|peer| peer.place.is_known()) {
             true => None,
             false => shared.rates.strangers.acquire().await.ok(),
@@ -81,7 +83,7 @@ async fn admit(shared: &Shared, parts: &Parts, path: &str) -> Option<Result<Prin
     };
     let checking = async {
         crate::audit::asked_by(&who);
-        // The connection counts for the key from here on.
+        // From here on, the connection counts towards the limit of the key.
         if let Some(peer) = peer {
             peer.place.show(&who.key)?;
         }
@@ -107,7 +109,7 @@ fn class(method: &Method, path: &str) -> Class {
     }
 }
 
-/// The length of a body that is read into memory and is not small.
+/// Returns the size of a body that is read into memory and is not small.
 fn body_bytes(headers: &HeaderMap, path: &str) -> Option<usize> {
     let most = body_limit(path)?;
     let length = match headers.get(header::CONTENT_LENGTH) {
@@ -118,7 +120,7 @@ fn body_bytes(headers: &HeaderMap, path: &str) -> Option<usize> {
     (length > SMALL).then_some(length)
 }
 
-/// Runs requests that need the engine apart from those that do not.
+/// Runs requests that need the engine apart from the others.
 pub(super) async fn apart(State(shared): State<Shared>, request: Request, next: Next) -> Response {
     let path = request.extensions().get::<MatchedPath>();
     let path = path.map_or("", MatchedPath::as_str);

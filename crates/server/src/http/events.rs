@@ -16,35 +16,35 @@ use crate::http::answer::Answer;
 use crate::http::request::{Query, Who};
 use crate::http::{Shared, stream};
 
-/// A stream ends after this time, and its reader comes back.
+/// A stream ends after this time, and its client reconnects.
 const LONGEST: Duration = Duration::from_secs(3600);
 
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Events {
-    /// Only these, with commas between them; all that the key may know of if not
-    /// given
+    /// Names of the events, separated by commas; all that the key may see by
+    /// default.
     kinds: Option<String>,
-    /// Only those about this sandbox
+    /// Only events of this sandbox.
     sandbox: Option<String>,
-    /// Only those about this project
+    /// Only events of this project.
     project: Option<String>,
-    /// Only those after this one; the header `Last-Event-ID` says the same
+    /// Only events after this one; the header `Last-Event-ID` takes precedence.
     after: Option<u64>,
-    /// At most so many, if they are not streamed
+    /// Maximum number of events, if they are not streamed; 100 by default.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
 }
 
-/// See what happened, or follow what happens
+/// List past events, or follow new ones
 ///
-/// Events are numbered in the order in which they happen, and kept for a week
-/// (`EVENTS_KEEP`). Whoever accepts `text/event-stream` gets them as they happen:
-/// those after `Last-Event-ID` if it is given, else from now on. A stream ends
-/// after an hour at the latest, and when its key is revoked or expires; come back
-/// with the number of the last event. One
-/// that ends because the server stops has a last event `stopping` without a number.
+/// Events are numbered in their order and kept for a week (`EVENTS_KEEP`). A
+/// request that accepts `text/event-stream` receives events as they happen:
+/// those after `Last-Event-ID` or `after`, or only new ones if both are absent.
+/// A stream ends after an hour at the latest, and when its key is revoked or
+/// expires; reconnect with the id of the last event. If the server stops, the
+/// last event of the stream is `stopping`, without an id.
 #[utoipa::path(
     get, path = "/api/v1/events", tag = "events", params(Events),
     responses(
@@ -59,13 +59,13 @@ pub(super) async fn events(
     Query(query): Query<Events>,
 ) -> Answer<Response> {
     if query.sandbox.is_some() && query.project.is_some() {
-        let message = "`sandbox` and `project` exclude each other";
+        let message = "`sandbox` and `project` cannot be combined";
         return Err(Failure::invalid(message).into());
     }
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
     let last = text(header::HeaderName::from_static("last-event-id"));
     let last = last.map(str::parse).transpose();
-    let last = last.map_err(|_| Failure::invalid("`Last-Event-ID` is no number"))?;
+    let last = last.map_err(|_| Failure::invalid("`Last-Event-ID` is not a number"))?;
     let wanted = EventsQuery {
         kinds: query.kinds,
         subject: query.sandbox.or(query.project),
@@ -86,7 +86,7 @@ pub(super) async fn events(
             () = send_all(following, sender) => {}
             () = other.closed() => {}
             () = app.entered(Phase::Draining) => stream::send_last(&other, stopping()).await,
-            // The reader comes back, and learns why it is refused.
+            // The client reconnects and receives the error.
             _ = app.invalid(&who) => {}
             () = tokio::time::sleep(LONGEST) => {}
         }
@@ -95,8 +95,8 @@ pub(super) async fn events(
     Ok(stream::of_pieces(receiver))
 }
 
-/// The last event of a stream that ends because the server does. It has no
-/// number: the reader goes on after the last event that has one.
+/// The last event of a stream that ends because the server stops. It has no id,
+/// so the client continues after the last event that has one.
 fn stopping() -> Bytes {
     let message = "the server is stopping; connect again with `Last-Event-ID`";
     let data = serde_json::json!({ "message": message });
@@ -104,7 +104,7 @@ fn stopping() -> Bytes {
 }
 
 async fn send_all(mut following: Following, sender: mpsc::Sender<Bytes>) {
-    // Shows that it has begun.
+    // Shows the client that the stream has begun.
     if sender
         .send(Bytes::from_static(b": begun\n\n"))
         .await
@@ -116,7 +116,7 @@ async fn send_all(mut following: Following, sender: mpsc::Sender<Bytes>) {
         let events = match following.next().await {
             Ok(events) => events,
             Err(failure) => {
-                tracing::warn!(cause = failure.summary(), "a stream of events ends");
+                tracing::warn!(cause = failure.summary(), "a stream of events failed");
                 return;
             }
         };

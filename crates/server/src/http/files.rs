@@ -18,10 +18,10 @@ use crate::http::limits::Class;
 use crate::http::request::{Body, MaybeBody, Path, Query, Who};
 use crate::http::{tar, upload};
 
-/// Fork the files of a sandbox into new sandboxes
+/// Fork a sandbox into new sandboxes
 ///
-/// Files are forked, processes are not. With a pool of workspaces all forks hold
-/// what was there at one moment; elsewhere the sandbox is held still meanwhile.
+/// Files are forked, processes are not. With a pool of uppers, all forks have
+/// the same state; otherwise the sandbox is paused during the fork.
 #[utoipa::path(
     post, path = "/api/v1/sandboxes/{id}/fork", tag = "files",
     params(("id" = String, Path)),
@@ -35,7 +35,7 @@ pub(super) async fn fork(
     once: Once,
     MaybeBody(wish): MaybeBody<api::Fork>,
 ) -> Answer<(StatusCode, Json<api::Forked>)> {
-    // The request itself counts as one.
+    // The request itself already counts as one.
     if let Some(more) = wish
         .count
         .and_then(|count| NonZeroU32::new(count.min(50).saturating_sub(1)))
@@ -65,9 +65,9 @@ pub(super) async fn snapshot(
     Ok((StatusCode::CREATED, Json(taken)))
 }
 
-/// Make a workspace hold a snapshot
+/// Restore a workspace to a snapshot
 ///
-/// What was changed and not snapshotted is lost.
+/// Changes since the last snapshot are discarded.
 #[utoipa::path(
     post, path = "/api/v1/sandboxes/{id}/restore", tag = "files", params(("id" = String, Path)),
     request_body = api::Restore,
@@ -94,17 +94,17 @@ pub(super) enum Format {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Diff {
-    /// The snapshot to compare with; by default the newest of the workspace.
+    /// The snapshot to compare with; the workspace's newest by default.
     from: Option<String>,
-    /// `json`, or `patch` as `git apply` takes it.
+    /// `json`, or `patch` in the format of `git apply`.
     #[param(inline)]
     format: Option<Format>,
-    /// How many changes are listed; 1000 by default, at most 100000.
+    /// Maximum number of changes in the response; 1000 by default.
     #[param(minimum = 1, maximum = 100000)]
     limit: Option<u32>,
 }
 
-/// See what has changed in a workspace
+/// Compare a workspace with a snapshot
 #[utoipa::path(
     get, path = "/api/v1/sandboxes/{id}/diff", tag = "files", params(("id" = String, Path), Diff),
     responses(
@@ -120,7 +120,7 @@ pub(super) async fn diff(
 ) -> Answer<Response> {
     let limit = query.limit.unwrap_or(1000);
     if !(1..=100_000).contains(&limit) {
-        return Err(Failure::invalid("`limit` is 1 to 100000").into());
+        return Err(Failure::invalid("`limit` must be 1 to 100000").into());
     }
     let format = query.format.unwrap_or_default();
     let query = DiffQuery {
@@ -141,11 +141,11 @@ pub(super) async fn diff(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Place {
-    /// Where in the workspace; its root by default.
+    /// Path in the workspace; its root by default.
     path: Option<String>,
 }
 
-/// Get files of a workspace as a tar
+/// Download files of a workspace as a tar
 #[utoipa::path(
     get, path = "/api/v1/sandboxes/{id}/archive", tag = "files", params(("id" = String, Path), Place),
     responses((status = 200, content_type = "application/x-tar", body = Vec<u8>), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
@@ -162,7 +162,7 @@ pub(super) async fn archive_out(
     written.answer(packing).await
 }
 
-/// Unpack a tar, plain or compressed by gzip or zstd, into a workspace
+/// Unpack a tar (plain, gzip or zstd) into a workspace
 #[utoipa::path(
     put, path = "/api/v1/sandboxes/{id}/archive", tag = "files", params(("id" = String, Path), Place),
     request_body(content = Vec<u8>, content_type = "application/x-tar"),
@@ -182,7 +182,7 @@ pub(super) async fn archive_in(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Make a snapshot of a tar, plain or compressed by gzip or zstd
+/// Create a snapshot from a tar (plain, gzip or zstd)
 #[utoipa::path(
     post, path = "/api/v1/snapshots", tag = "files",
     request_body(content = Vec<u8>, content_type = "application/x-tar"),

@@ -1,10 +1,9 @@
-//! The requests that need room on the disk.
+//! The requests that need space on the disk.
 
 use axum::http::Method;
 
-/// Requests that are carried out on a full disk as well, beside all that only
-/// read or delete: they give room back, or take next to none. A request that is
-/// not here is refused there.
+/// Requests that are allowed on a full disk, in addition to reads and
+/// deletions: they free space or need very little. All others are rejected.
 const SPARED: &[&str] = &[
     "POST /api/v1/gc",
     "POST /api/v1/reviews/{id}/resolve",
@@ -22,7 +21,7 @@ const SPARED: &[&str] = &[
     "PUT /api/v1/projects/{id}/policy",
 ];
 
-/// Whether a request is refused on a full disk.
+/// Returns whether a request is rejected on a full disk.
 pub(super) fn needs_room(method: &Method, path: &str) -> bool {
     if !matches!(*method, Method::POST | Method::PUT) {
         return false;
@@ -31,14 +30,14 @@ pub(super) fn needs_room(method: &Method, path: &str) -> bool {
     !SPARED.contains(&route.as_str())
 }
 
-/// Requests beside deletions that give room back.
+/// Requests that free space, in addition to deletions.
 const GIVE_BACK: &[&str] = &[
     "POST /api/v1/gc",
     "POST /api/v1/sandboxes/batch-delete",
     "POST /api/v1/sandboxes/{id}/stop",
 ];
 
-/// Whether a full disk is left by this request.
+/// Returns whether a request frees space on a full disk.
 pub(super) fn gives_back(method: &Method, path: &str) -> bool {
     let route = format!("{method} {path}");
     *method == Method::DELETE || GIVE_BACK.contains(&route.as_str())
@@ -49,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_spared_request_is_one_of_the_api() {
+    fn every_listed_route_exists() {
         let api: serde_json::Value = serde_json::from_str(&crate::http::openapi_json()).unwrap();
         for route in SPARED.iter().chain(GIVE_BACK) {
             let (method, path) = route.split_once(' ').unwrap();

@@ -15,7 +15,7 @@ fn limit(limit: Option<u32>, default: u32, most: u32) -> Result<u32> {
     let limit = limit.unwrap_or(default);
     match (1..=most).contains(&limit) {
         true => Ok(limit),
-        false => Err(Failure::invalid(format!("`limit` is 1 to {most}"))),
+        false => Err(Failure::invalid(format!("`limit` must be 1 to {most}"))),
     }
 }
 
@@ -23,14 +23,14 @@ fn limit(limit: Option<u32>, default: u32, most: u32) -> Result<u32> {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Log {
-    /// Only steps before this one: `next` of the page before.
+    /// Only steps before this sequence number: `next` of the previous page.
     before: Option<u64>,
-    /// 20 by default, at most 100.
+    /// Maximum number of steps; 20 by default.
     #[param(minimum = 1, maximum = 100)]
     limit: Option<u32>,
 }
 
-/// How the head came to be, the newest step first
+/// List the steps of a project's head, newest first
 #[utoipa::path(
     get, path = "/api/v1/projects/{id}/log", tag = "projects", params(("id" = String, Path), Log),
     responses((status = 200, body = api::LogPage), (status = "4XX", body = api::ErrorEnvelope))
@@ -49,14 +49,14 @@ pub(super) async fn log(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Step {
-    /// Only paths after this one: `next` of the page before.
+    /// Only paths after this cursor: `next` of the previous page.
     after: Option<String>,
-    /// 100 by default, at most 100.
+    /// Maximum number of paths; 100 by default.
     #[param(minimum = 1, maximum = 100)]
     limit: Option<u32>,
 }
 
-/// What one step changed
+/// List the changes of one step
 #[utoipa::path(
     get, path = "/api/v1/projects/{id}/log/{sequence}", tag = "projects",
     params(("id" = String, Path), ("sequence" = u64, Path), Step),
@@ -79,14 +79,14 @@ pub(super) async fn step(
 pub(super) struct History {
     /// The file or directory.
     path: String,
-    /// Only versions before this step: `next` of the page before.
+    /// Only versions before this step: `next` of the previous page.
     before: Option<u64>,
-    /// 20 by default, at most 100.
+    /// Maximum number of versions; 20 by default.
     #[param(minimum = 1, maximum = 100)]
     limit: Option<u32>,
 }
 
-/// What happened to a path, the newest first
+/// List the changes to a path, newest first
 #[utoipa::path(
     get, path = "/api/v1/projects/{id}/history", tag = "projects", params(("id" = String, Path), History),
     responses((status = 200, body = api::VersionPage), (status = "4XX", body = api::ErrorEnvelope))
@@ -112,7 +112,7 @@ pub(super) struct At {
     snapshot: Option<String>,
 }
 
-/// Who wrote which lines of a file
+/// Show the step and agent that each line of a file came from
 #[utoipa::path(
     get, path = "/api/v1/projects/{id}/blame", tag = "projects", params(("id" = String, Path), At),
     responses((status = 200, body = api::Blame), (status = "4XX", body = api::ErrorEnvelope))
@@ -127,10 +127,10 @@ pub(super) async fn blame(
     Ok(Json(shared.app.blame(&who, &id, &query.path, at).await?))
 }
 
-/// The content of a file, as it is or was
+/// Download a file of a version of a project
 ///
-/// `X-Elevo-Type` says whether it is a `file` or a `symlink`, `X-Elevo-Mode` its
-/// permission bits, `X-Elevo-Id` its content's id.
+/// The headers describe the entry: `X-Elevo-Type` is `file` or `symlink`,
+/// `X-Elevo-Mode` has the permission bits, `X-Elevo-Id` the id of the content.
 #[utoipa::path(
     get, path = "/api/v1/projects/{id}/file", tag = "projects", params(("id" = String, Path), At),
     responses((status = 200, content_type = "application/octet-stream", body = String), (status = "4XX", body = api::ErrorEnvelope))
@@ -163,14 +163,14 @@ pub(super) struct Directory {
     path: Option<String>,
     /// A snapshot that is or was the head, or a tag; the head by default.
     snapshot: Option<String>,
-    /// Only names after this one: `next` of the page before.
+    /// Only names after this cursor: `next` of the previous page.
     after: Option<String>,
-    /// 100 by default, at most 1000.
+    /// Maximum number of entries; 100 by default.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
 }
 
-/// What is in a directory
+/// List the entries of a directory
 #[utoipa::path(
     get, path = "/api/v1/projects/{id}/tree", tag = "projects", params(("id" = String, Path), Directory),
     responses((status = 200, body = api::TreePage), (status = "4XX", body = api::ErrorEnvelope))
@@ -201,19 +201,20 @@ pub(super) enum DiffFormat {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Between {
-    /// A snapshot that is or was the head, or a tag; the one before `to` by default.
+    /// A snapshot that is or was the head, or a tag; the version before `to` by
+    /// default.
     from: Option<String>,
     /// A snapshot that is or was the head, or a tag; the head by default.
     to: Option<String>,
-    /// `json`, `patch` as `git apply` takes it, or `stat` for counted lines.
+    /// `json`, `patch` in the format of `git apply`, or `stat` for line counts.
     #[param(inline)]
     format: Option<DiffFormat>,
-    /// At most this many changes; 1000 by default.
+    /// Maximum number of changes in the response; 1000 by default.
     #[param(minimum = 1, maximum = 10000)]
     limit: Option<u32>,
 }
 
-/// What changed between two states
+/// Compare two versions of a project
 #[utoipa::path(
     get, path = "/api/v1/projects/{id}/diff", tag = "projects", params(("id" = String, Path), Between),
     responses((status = 200, content((api::Diff = "application/json"), (String = "text/x-diff"))), (status = "4XX", body = api::ErrorEnvelope))

@@ -1,9 +1,9 @@
-//! `Idempotency-Key`: a request that is repeated is carried out once, and every
-//! repetition has the answer of the first.
+//! `Idempotency-Key`: a retried request is carried out once, and every retry
+//! receives the response of the first.
 //!
-//! The layer is around every `POST` and `PUT`. A request with a key runs in a
-//! separate task: a caller that disconnects neither ends it nor leaves its key at
-//! work.
+//! The layer wraps every `POST` and `PUT`. A request with a key runs in a
+//! separate task, so that a client that disconnects neither cancels the request
+//! nor leaves its key marked as running.
 
 use axum::body::{Body, HttpBody, to_bytes};
 use axum::extract::{MatchedPath, Request, State};
@@ -23,10 +23,10 @@ use crate::http::answer::{Answer, ApiError};
 use crate::http::enter::Entered;
 use crate::http::{BODY, Shared, body_limit, layers};
 
-/// The longest key that a sender may choose.
+/// Maximum length of a key.
 const KEY_BYTES: usize = 200;
 
-/// Adds the header to the description of every route that the layer is around.
+/// Adds the header to the description of every route that this layer wraps.
 pub(super) fn describe(api: &mut OpenApi) {
     for item in api.paths.paths.values_mut() {
         for operation in [&mut item.post, &mut item.put].into_iter().flatten() {
@@ -44,7 +44,7 @@ fn describe_one(operation: &mut Operation) {
         .required(Required::False)
         .description(Some(
             "Retrying with the same key, on the same route and with the same body, returns the \
-             first result instead of doing it again. A key is remembered for a day.",
+             first result instead of repeating the operation. A key is kept for a day.",
         ))
         .schema(Some(text));
     operation
@@ -78,10 +78,10 @@ async fn run_once(
         .ok()
         .filter(|key| (1..=KEY_BYTES).contains(&key.len()));
     let key = key
-        .ok_or_else(|| Failure::invalid("`Idempotency-Key` must have 1 to 200 plain characters"))?;
+        .ok_or_else(|| Failure::invalid("`Idempotency-Key` must have 1 to 200 ASCII characters"))?;
     let (parts, body) = request.into_parts();
     let Some(entered) = parts.extensions.get::<Entered>() else {
-        // The handler says what is missing.
+        // The handler responds that the key is missing.
         return Ok(next.run(Request::from_parts(parts, body)).await);
     };
     let who = entered.who()?;
@@ -95,12 +95,12 @@ async fn run_once(
         .unwrap_or_else(|error| Err(Failure::internal(&error).into()))
 }
 
-/// The parts of a request that a repetition must have in common with it, and its
-/// body.
+/// Returns the parts of a request that a retry must repeat, and the body.
 async fn content(pattern: &str, parts: &Parts, body: Body) -> Answer<(Vec<Vec<u8>>, Body)> {
+    // Compared as content, because the route of a request has only its path.
     let query = parts.uri.query().unwrap_or_default().into();
-    // An archive is not held in memory to be compared: its length and, if the
-    // sender gives one, its digest are.
+    // An archive is too large to hold in memory: its length and, if the client
+    // sends one, its digest are compared instead.
     if body_limit(pattern).is_none() {
         let header = |name| {
             parts
@@ -163,8 +163,8 @@ fn replayed(mut answer: Response) -> Response {
     answer
 }
 
-/// Keeps an answer that a repetition should have, too. A failure is not kept:
-/// the request may be tried again.
+/// Stores a response for retries. A failure is not stored, because the request
+/// may be retried.
 async fn settle(turn: Turn, answer: Response) -> Answer<Response> {
     let (parts, body) = answer.into_parts();
     let status = parts.status;
@@ -172,6 +172,7 @@ async fn settle(turn: Turn, answer: Response) -> Answer<Response> {
         turn.fail(status.is_client_error()).await;
         return Ok(Response::from_parts(parts, body));
     }
+    // A retry reads the output of the command instead of a stored response.
     if turn.is_command() {
         turn.finish(status.as_u16(), None).await;
         return Ok(Response::from_parts(parts, body));
@@ -179,7 +180,7 @@ async fn settle(turn: Turn, answer: Response) -> Answer<Response> {
     let is_json = parts.headers.get(header::CONTENT_TYPE);
     let is_json = is_json.is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"));
     let is_kept = is_json || body.is_end_stream();
-    // A stream tells how far the pull of an image is; pulling it again finds it.
+    // A stream reports the progress of an image pull; a retry finds the image.
     if turn.is_rehearsal() || !is_kept {
         turn.forget().await;
         return Ok(Response::from_parts(parts, body));
@@ -190,8 +191,8 @@ async fn settle(turn: Turn, answer: Response) -> Answer<Response> {
     Ok(Response::from_parts(parts, Body::from(bytes)))
 }
 
-/// The part of an answer that is kept: without a secret, which is shown once,
-/// and with shorter lists where they are too long.
+/// Returns the part of a response that is stored: without a secret, which is
+/// shown only once, and with shortened lists if it is too long.
 fn kept(body: &[u8]) -> Vec<u8> {
     let Ok(mut value) = serde_json::from_slice::<Value>(body) else {
         return Vec::new();
@@ -212,7 +213,7 @@ fn kept(body: &[u8]) -> Vec<u8> {
     }
 }
 
-/// The list of a value that takes the most room, unless all are empty.
+/// Returns the non-empty list in a value that takes the most space.
 fn longest_list(value: &mut Value) -> Option<&mut Vec<Value>> {
     let inside: Vec<_> = match value {
         Value::Array(list) if list.is_empty() => return None,
@@ -235,7 +236,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_kept_without_its_secret() {
+    fn stores_a_response_without_its_secret() {
         let body = br#"{"id": "key-1", "secret": "hidden"}"#;
         assert_eq!(kept(body), br#"{"id":"key-1"}"#);
         assert_eq!(kept(br#"{ "id": 1 }"#), br#"{ "id": 1 }"#);
@@ -243,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_answer_is_kept_with_shorter_lists() {
+    fn stores_a_long_response_with_shorter_lists() {
         let long: Vec<_> = (0..10_000).map(|n| format!("path/{n}")).collect();
         let body = json!({"sequence": 7, "merge": {"landed": long, "refused": ["one"]}});
         let found = kept(body.to_string().as_bytes());

@@ -8,9 +8,9 @@ use crate::http::Shared;
 use crate::http::answer::Answer;
 use crate::http::request::{Body, Path, Who};
 
-/// Make a key
+/// Create a key
 ///
-/// The only answer with its secret.
+/// This is the only response with the key's secret.
 #[utoipa::path(
     post, path = "/api/v1/keys", tag = "keys",
     request_body = api::CreateKey,
@@ -53,7 +53,7 @@ pub(super) async fn revoke(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Add an agent
+/// Create an agent
 #[utoipa::path(
     post, path = "/api/v1/agents", tag = "keys",
     request_body = api::CreateAgent,
@@ -82,11 +82,11 @@ pub(super) async fn list_agents(
     Ok(Json(shared.app.agents(&who).await?))
 }
 
-/// End an agent: revoke all its keys
+/// Revoke all keys of an agent
 ///
-/// Streams and terminals of these keys end, and its workspaces are no longer
-/// synchronised. The agent stays as the author of what it has merged, and may be
-/// given a new key.
+/// Streams and terminals of these keys end, and the agent's workspaces are no
+/// longer synchronised. The agent stays as the author of its merges, and may
+/// receive a new key.
 #[utoipa::path(
     delete, path = "/api/v1/agents/{id}", tag = "keys", params(("id" = String, Path)),
     responses((status = 204), (status = "4XX", body = api::ErrorEnvelope))
@@ -100,7 +100,7 @@ pub(super) async fn end_agent(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Add a tenant
+/// Create a tenant
 #[utoipa::path(
     post, path = "/api/v1/tenants", tag = "keys",
     request_body = api::CreateTenant,
@@ -119,8 +119,8 @@ pub(super) async fn create_tenant(
 
 /// Change the name, the limits or the suspension of a tenant
 ///
-/// The keys of a tenant that is suspended are refused. Its sandboxes go on until
-/// they expire.
+/// Requests with keys of a suspended tenant are denied. Its sandboxes keep
+/// running until they expire.
 #[utoipa::path(
     patch, path = "/api/v1/tenants/{id}", tag = "keys", params(("id" = String, Path)),
     request_body = api::ChangeTenant,
@@ -135,12 +135,12 @@ pub(super) async fn change_tenant(
     Ok(Json(shared.app.change_tenant(&who, &id, wish).await?))
 }
 
-/// Erase a tenant with everything it has
+/// Erase a tenant with all its data
 ///
-/// Its keys are refused from now on. Its sandboxes, workspaces, projects,
-/// snapshots, webhooks, agents and keys are deleted in the background, and then
-/// the tenant itself; until then the list shows `erasingSince`. Nothing undoes
-/// this. The audit log keeps its entries.
+/// Requests with its keys are denied from now on. Its sandboxes, workspaces,
+/// projects, snapshots, webhooks, agents and keys are deleted in the
+/// background, and then the tenant itself; until then the list shows
+/// `erasingSince`. This cannot be undone. The audit log keeps its entries.
 #[utoipa::path(
     delete, path = "/api/v1/tenants/{id}", tag = "keys", params(("id" = String, Path)),
     responses((status = 202, body = api::Tenant), (status = "4XX", body = api::ErrorEnvelope))

@@ -1,4 +1,4 @@
-//! What happens to every request: an id, a line in the log, numbers.
+//! Layers around every request: request ids, logging, metrics and shutdown.
 
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderName, HeaderValue, Method, header};
@@ -19,7 +19,7 @@ tokio::task_local! {
     static REQUEST_ID: String;
 }
 
-/// The methods of requests.
+/// The methods of the API.
 const METHODS: [Method; 7] = [
     Method::GET,
     Method::HEAD,
@@ -32,13 +32,13 @@ const METHODS: [Method; 7] = [
 
 const HEADER: HeaderName = HeaderName::from_static("x-request-id");
 
-/// The id of the request that is being answered.
+/// Returns the id of the current request.
 pub(crate) fn request_id() -> String {
     REQUEST_ID.try_with(Clone::clone).unwrap_or_default()
 }
 
-/// Gives a request an id (the caller's, if it has one), and tells the log and
-/// the metrics of it.
+/// Assigns an id to a request (the client's, if it sends a valid one), and
+/// records the request in the log and the metrics.
 pub(super) async fn observe(request: Request, next: Next) -> Response {
     let given = request
         .headers()
@@ -50,7 +50,7 @@ pub(super) async fn observe(request: Request, next: Next) -> Response {
     };
     let path = request.extensions().get::<MatchedPath>();
     let endpoint = path.map_or("unknown", MatchedPath::as_str).to_owned();
-    // The client chooses the names of methods, and each would stay in the metrics.
+    // Clients choose method names, and each new one would add a metric.
     let is_known = METHODS.contains(request.method());
     let method = match is_known {
         true => request.method().to_string(),
@@ -86,7 +86,8 @@ pub(super) async fn observe(request: Request, next: Next) -> Response {
     response
 }
 
-/// Runs a part of the current request that does not end with its connection.
+/// Runs a part of the current request in its own task, which continues when the
+/// client disconnects.
 pub(super) fn in_own_task<T: Send + 'static>(
     work: impl Future<Output = T> + Send + 'static,
 ) -> JoinHandle<T> {
@@ -100,8 +101,8 @@ fn is_plain(id: &str) -> bool {
     (1..=64).contains(&id.len()) && id.bytes().all(plain)
 }
 
-/// Refuses requests while the server stops, and counts those at work, which the
-/// stop waits for.
+/// Rejects requests while the server is stopping, and counts running ones,
+/// which the stop waits for.
 pub(super) async fn refuse_when_stopping(
     State(shared): State<Shared>,
     request: Request,

@@ -1,4 +1,4 @@
-//! How often a key may ask.
+//! Rate limits of keys and tenants.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -12,30 +12,30 @@ use tokio::sync::Semaphore;
 use crate::app::Principal;
 use crate::failure::{Failure, Result};
 
-/// What is counted.
+/// The kinds of requests with separate limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Class {
-    /// Sandboxes made.
+    /// Requests that create sandboxes.
     Create,
-    /// Commands run.
+    /// Requests that run commands.
     Command,
-    /// Everything else.
+    /// All other requests of a key.
     Other,
-    /// Everything that the keys of a tenant do.
+    /// All requests of a tenant.
     Tenant,
 }
 
-/// One bucket for each key and class; those not used for long are forgotten,
-/// which fills them up.
+/// One token bucket for each key and class. A bucket that was not used for long
+/// is evicted from the cache, and starts full again.
 #[derive(Debug)]
 pub(crate) struct RateLimits {
     buckets: Cache<(String, Class, u32), Arc<DefaultDirectRateLimiter>>,
     clock: DefaultClock,
-    /// Turns to look for a key that the connection has not shown before.
+    /// Permits to look up a key that the connection has not used before.
     pub(crate) strangers: Semaphore,
 }
 
-/// Of the catalog's readers, as many look for keys of strangers at a time.
+/// Maximum number of catalog readers that look up unknown keys at a time.
 const STRANGERS: usize = 2;
 
 impl Default for RateLimits {
@@ -49,7 +49,8 @@ impl Default for RateLimits {
 }
 
 impl RateLimits {
-    /// Takes some from the bucket, or says when they are there again.
+    /// Takes tokens from the buckets of the key and the tenant, or fails with
+    /// the time until they are available.
     pub(crate) fn take(&self, who: &Principal, class: Class, count: u32) -> Result<()> {
         let of_key = match class {
             Class::Create => who.limits.creates_per_minute,
@@ -80,7 +81,7 @@ impl RateLimits {
         let Ok(bucket) = self.buckets.get_or_insert_with(&name, make);
         let count = NonZeroU32::new(count).unwrap_or(NonZeroU32::MIN);
         let refused = |wait| {
-            let message = format!("{whose} may do this {limit} times a minute");
+            let message = format!("{whose} may send {limit} such requests per minute");
             Failure::new(ErrorCode::RateLimited, message)
                 .about("limit", limit.get())
                 .retry_after(wait)
@@ -91,7 +92,7 @@ impl RateLimits {
                 let wait = until.wait_time_from(self.clock.now());
                 Err(refused(wait.as_secs() as u32 + 1))
             }
-            // More than a full bucket has.
+            // The count is larger than a full bucket.
             Err(_) => Err(refused(60)),
         }
     }

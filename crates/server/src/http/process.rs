@@ -12,13 +12,14 @@ use crate::http::answer::{Answer, counted};
 use crate::http::request::{Body, MaybeBody, Path, Query, Who};
 use crate::http::{Shared, stream};
 
-/// An output beyond this size is made an answer of apart from other requests.
+/// Responses with more output than this are encoded apart from other requests.
 const LARGE: usize = 1 << 20;
 
 /// Run a command
 ///
-/// By default answers when it has ended; with `stream` by server-sent events as
-/// it goes; with `background` at once. A non-zero exit is a result.
+/// Responds when the command has ended; with `stream`, sends server-sent events
+/// while it runs; with `background`, responds at once. A non-zero exit code is
+/// a result, not an error.
 #[utoipa::path(
     post, path = "/api/v1/sandboxes/{id}/process/run", tag = "process",
     params(("id" = String, Path)),
@@ -53,7 +54,7 @@ pub(super) async fn run(
     }
 }
 
-/// List commands that run, and the last that have ended
+/// List running commands, and those that ended most recently
 #[utoipa::path(
     get, path = "/api/v1/sandboxes/{id}/process", tag = "process", params(("id" = String, Path)),
     responses((status = 200, body = api::CommandList), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
@@ -84,14 +85,15 @@ pub(super) async fn get(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Output {
-    /// How many bytes of output to leave out; `Last-Event-ID` means the same.
+    /// Number of output bytes to skip; takes precedence over `Last-Event-ID`.
     offset: Option<u64>,
 }
 
 /// Attach to the output of a command
 ///
-/// Server-sent events from an offset on. The id of an event is the offset to come
-/// back with. Output that is no longer kept is told as a `gap`.
+/// Sends server-sent events, beginning at an offset. The id of an event is the
+/// offset to reconnect with. A `gap` event reports output that was already
+/// discarded.
 #[utoipa::path(
     get, path = "/api/v1/sandboxes/{id}/process/{cmdId}/output", tag = "process",
     params(("id" = String, Path), ("cmdId" = String, Path), Output),
@@ -106,7 +108,7 @@ pub(super) async fn output(
 ) -> Answer<Response> {
     let last = headers.get("last-event-id").map(|id| {
         let id = id.to_str().ok().and_then(|id| id.parse().ok());
-        id.ok_or_else(|| Failure::invalid("`Last-Event-ID` is no offset"))
+        id.ok_or_else(|| Failure::invalid("`Last-Event-ID` is not an offset"))
     });
     let offset = match (query.offset, last) {
         (Some(offset), _) => offset,
@@ -134,7 +136,7 @@ pub(super) async fn input(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Send a signal to a command and all it has started
+/// Send a signal to a command and its child processes
 #[utoipa::path(
     post, path = "/api/v1/sandboxes/{id}/process/{cmdId}/kill", tag = "process",
     params(("id" = String, Path), ("cmdId" = String, Path)), request_body = Option<api::Kill>,

@@ -15,9 +15,9 @@ use crate::http::request::{Body, Path, Query, Who};
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Page {
-    /// Where it begins: `next` of the page before.
+    /// Cursor of the page: `next` of the previous page.
     after: Option<String>,
-    /// 20 by default, at most 100.
+    /// Maximum number of items; 20 by default.
     #[param(minimum = 1, maximum = 100)]
     limit: Option<u32>,
 }
@@ -32,11 +32,11 @@ pub(super) fn page(after: Option<String>, limit: Option<u32>) -> Result<PageQuer
     let limit = limit.unwrap_or(20);
     match limit {
         1..=100 => Ok(PageQuery { after, limit }),
-        _ => Err(Failure::invalid("`limit` is 1 to 100")),
+        _ => Err(Failure::invalid("`limit` must be 1 to 100")),
     }
 }
 
-/// Make a project
+/// Create a project
 #[utoipa::path(
     post, path = "/api/v1/projects", tag = "projects",
     request_body = api::CreateProject,
@@ -53,7 +53,7 @@ pub(super) async fn create(
     Ok((StatusCode::CREATED, Json(made)))
 }
 
-/// List projects, the newest first
+/// List projects, newest first
 #[utoipa::path(
     get, path = "/api/v1/projects", tag = "projects", params(Page),
     responses((status = 200, body = api::ProjectPage), (status = "4XX", body = api::ErrorEnvelope))
@@ -79,7 +79,7 @@ pub(super) async fn get(
     Ok(Json(shared.app.get_project(&who, &id).await?))
 }
 
-/// Change the name or description of a project
+/// Change the name, description or retention of a project
 #[utoipa::path(
     patch, path = "/api/v1/projects/{id}", tag = "projects", params(("id" = String, Path)),
     request_body = api::ChangeProject,
@@ -123,8 +123,8 @@ pub(super) async fn policy(
 
 /// Set the policy of a project
 ///
-/// Workspaces that are there keep what they hold; merges follow the new policy
-/// at once.
+/// Existing workspaces keep their content. Merges follow the new policy
+/// immediately.
 #[utoipa::path(
     put, path = "/api/v1/projects/{id}/policy", tag = "projects", params(("id" = String, Path)),
     request_body = api::SetPolicy,

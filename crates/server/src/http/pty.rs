@@ -23,14 +23,14 @@ use crate::http::Shared;
 use crate::http::answer::{Answer, ApiError};
 use crate::http::request::{Body, Path, Query, Who};
 
-/// Without a sign of life for so long, a connection is given up.
+/// A connection without a message for this time is closed.
 const SILENCE: Duration = Duration::from_secs(90);
 
-/// How long a client has to take the last message, and to close its side when
+/// Time for a client to receive the last message, and to close its side when
 /// the server stops.
 const LEAVING: Duration = Duration::from_secs(1);
 
-/// Open a terminal
+/// Create a terminal
 #[utoipa::path(
     post, path = "/api/v1/sandboxes/{id}/pty", tag = "pty",
     params(("id" = String, Path)),
@@ -55,7 +55,7 @@ pub(super) async fn create(
     Ok((StatusCode::CREATED, Json(session)))
 }
 
-/// Returns where clients reach the API by WebSocket.
+/// Returns the base URL of the API for WebSocket clients.
 fn websocket_base(config: &Config, headers: &HeaderMap) -> String {
     let of = |scheme: &str| match scheme {
         "https" => "wss",
@@ -121,17 +121,17 @@ pub(super) enum Frames {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Connect {
-    /// How many bytes of output to leave out, for whoever comes back.
+    /// Number of output bytes to skip, to reconnect.
     offset: Option<u64>,
-    /// Whether output comes as `json` messages or `binary` frames.
+    /// Whether output is sent as `json` messages or `binary` frames.
     #[param(inline)]
     format: Option<Frames>,
 }
 
 /// Connect to a terminal by WebSocket
 ///
-/// Messages are `ClientMessage` and `ServerMessage`; a binary frame of the client
-/// is input as it is.
+/// Messages are `ClientMessage` and `ServerMessage`; a binary frame from the
+/// client is raw input.
 #[utoipa::path(
     get, path = "/api/v1/sandboxes/{id}/pty/{ptyId}/ws", tag = "pty",
     params(("id" = String, Path), ("ptyId" = String, Path), Connect),
@@ -163,7 +163,7 @@ pub(super) async fn connect(
     }))
 }
 
-/// A request to become a WebSocket.
+/// A request to upgrade to a WebSocket.
 pub(super) struct Upgrade(WebSocketUpgrade);
 
 impl FromRequestParts<Shared> for Upgrade {
@@ -191,7 +191,7 @@ struct Connected {
 impl Connected {
     async fn serve(&self, socket: WebSocket, reading: Reading) {
         let (mut out, mut input) = socket.split();
-        // Answers to pings, between pieces of output.
+        // Responses to client messages, sent between pieces of output.
         let (answers, mut answered) = tokio::sync::mpsc::channel(8);
         let (pieces, mut output) = tokio::sync::mpsc::channel(4);
         let writing = async {
@@ -229,7 +229,7 @@ impl Connected {
         };
         let reading = async {
             self.read_all(reading, pieces).await;
-            // The last pieces are still to be written.
+            // The last pieces still have to be written.
             std::future::pending().await
         };
         tokio::select! {
@@ -243,8 +243,8 @@ impl Connected {
             () = self.app.entered(Phase::Cutting) => {}
         }
         if self.app.is_stopping() {
-            // A connection that is closed with bytes in it loses what was written
-            // to it.
+            // Closing a socket with unread input resets the connection, and the
+            // client would lose the last messages.
             let rest = async { while let Some(Ok(_)) = input.next().await {} };
             let _ = tokio::time::timeout(LEAVING, rest).await;
         }
@@ -280,7 +280,7 @@ impl Connected {
         }
     }
 
-    /// Does what a client says; what to answer.
+    /// Handles a client's message, and returns the response to it, if any.
     async fn hear(&self, message: Message) -> Result<Option<Message>, Failure> {
         match message {
             Message::Binary(data) => self.app.type_in(&self.sandbox, &self.pty, data).await?,
@@ -295,21 +295,21 @@ impl Connected {
                     }
                     ClientMessage::Input { data } => {
                         let data = STANDARD.decode(data);
-                        let data = data.map_err(|_| Failure::invalid("`data` is no base64"))?;
+                        let data = data.map_err(|_| Failure::invalid("`data` is not base64"))?;
                         self.app
                             .type_in(&self.sandbox, &self.pty, data.into())
                             .await?;
                     }
                 }
             }
-            // Pings of the protocol are answered below us.
+            // The WebSocket library responds to protocol pings.
             Message::Ping(_) | Message::Pong(_) | Message::Close(_) => {}
         }
         Ok(None)
     }
 }
 
-/// Says that the key is not valid any more, and closes the connection.
+/// Reports that the key has become invalid, and closes the connection.
 async fn refuse(
     out: &mut SplitSink<WebSocket, Message>,
     failure: Failure,
@@ -324,7 +324,7 @@ async fn refuse(
     out.send(Message::Close(Some(frame))).await
 }
 
-/// Says that the server stops, and closes the connection.
+/// Reports that the server is stopping, and closes the connection.
 async fn warn(out: &mut SplitSink<WebSocket, Message>) -> Result<(), axum::Error> {
     let message = "the server is stopping; connect again with `offset`".to_owned();
     out.send(text(&ServerMessage::Stopping { message })).await?;

@@ -1,4 +1,4 @@
-//! What handlers read from a request; what cannot be read is an error of ours.
+//! Extractors of request parts. Their rejections are errors in the API's form.
 
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{FromRequest, FromRequestParts, Request};
@@ -14,8 +14,8 @@ use crate::http::Shared;
 use crate::http::answer::ApiError;
 use crate::http::enter::Entered;
 
-/// Who asks. Having it means that the key is good and within its rates, and that
-/// there is room for what is asked for.
+/// The caller. Extraction succeeds only if the key is valid and within its rate
+/// limits, and there is space for the request.
 pub(crate) struct Who(pub(crate) Principal);
 
 impl FromRequestParts<Shared> for Who {
@@ -28,7 +28,7 @@ impl FromRequestParts<Shared> for Who {
     }
 }
 
-/// The request as one that may be repeated.
+/// The idempotency state of the request.
 impl FromRequestParts<Shared> for Once {
     type Rejection = std::convert::Infallible;
 
@@ -37,7 +37,7 @@ impl FromRequestParts<Shared> for Once {
     }
 }
 
-/// The key of a request.
+/// Returns the secret key that a request was sent with.
 pub(crate) fn secret(headers: &HeaderMap) -> Option<&str> {
     let bearer = headers
         .get(AUTHORIZATION)
@@ -58,7 +58,7 @@ pub(crate) fn secret(headers: &HeaderMap) -> Option<&str> {
         .filter(|secret| !secret.is_empty() && secret.len() <= 1024)
 }
 
-/// A body of JSON.
+/// A JSON body.
 pub(crate) struct Body<T>(pub(crate) T);
 
 impl<T: DeserializeOwned> FromRequest<Shared> for Body<T> {
@@ -70,7 +70,7 @@ impl<T: DeserializeOwned> FromRequest<Shared> for Body<T> {
     }
 }
 
-/// A body of JSON, or none, which is as `{}`.
+/// An optional JSON body; an absent body counts as `{}`.
 pub(crate) struct MaybeBody<T>(pub(crate) T);
 
 impl<T: DeserializeOwned + Default> FromRequest<Shared> for MaybeBody<T> {
@@ -106,7 +106,7 @@ fn refused(rejection: JsonRejection) -> ApiError {
 }
 
 fn unsupported() -> Failure {
-    let message = "the body must be JSON and say so";
+    let message = "the body must have the content type `application/json`";
     Failure::new(ErrorCode::UnsupportedMediaType, message)
 }
 
@@ -114,7 +114,7 @@ fn too_large(why: &str) -> Failure {
     Failure::new(ErrorCode::PayloadTooLarge, why)
 }
 
-/// What follows the `?`.
+/// The query parameters.
 pub(crate) struct Query<T>(pub(crate) T);
 
 impl<T: DeserializeOwned> FromRequestParts<Shared> for Query<T> {
@@ -127,7 +127,7 @@ impl<T: DeserializeOwned> FromRequestParts<Shared> for Query<T> {
     }
 }
 
-/// The parts of the path.
+/// The path parameters.
 pub(crate) struct Path<T>(pub(crate) T);
 
 impl<T: DeserializeOwned + Send> FromRequestParts<Shared> for Path<T> {

@@ -18,20 +18,20 @@ use crate::http::request::{Body, Path, Query, Who};
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct List {
-    /// Only those of this project, by id or name.
+    /// Only reviews of this project, by id or name.
     project: Option<String>,
-    /// Only those of this workspace.
+    /// Only reviews of this workspace.
     workspace: Option<String>,
-    /// Only those in this state.
+    /// Only reviews in this state.
     state: Option<api::ReviewState>,
-    /// Where the page begins: `next` of the page before.
+    /// Cursor of the page: `next` of the previous page.
     after: Option<String>,
-    /// 20 by default, at most 100.
+    /// Maximum number of reviews; 20 by default.
     #[param(minimum = 1, maximum = 100)]
     limit: Option<u32>,
 }
 
-/// List reviews, the oldest first
+/// List reviews, oldest first
 #[utoipa::path(
     get, path = "/api/v1/reviews", tag = "reviews", params(List),
     responses((status = 200, body = api::ReviewPage), (status = "4XX", body = api::ErrorEnvelope))
@@ -63,15 +63,15 @@ pub(super) async fn get(
     Ok(Json(shared.app.get_review(&who, &id).await?))
 }
 
-/// Whose version.
+/// A side of a conflict.
 #[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum SideName {
-    /// What both began with.
+    /// The common base.
     Base,
-    /// What the head had.
+    /// The head when the review was opened.
     Ours,
-    /// What the workspace has.
+    /// The workspace.
     Theirs,
 }
 
@@ -79,12 +79,12 @@ pub(super) enum SideName {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Content {
-    /// Whose version.
+    /// The side to return.
     #[param(inline)]
     side: SideName,
 }
 
-/// One of the three versions of a file in review
+/// Download one side of a file in review
 #[utoipa::path(
     get, path = "/api/v1/reviews/{id}/content", tag = "reviews", params(("id" = String, Path), Content),
     responses((status = 200, content_type = "application/octet-stream", body = String), (status = "4XX", body = api::ErrorEnvelope))
@@ -102,16 +102,16 @@ pub(super) async fn content(
     };
     let content = shared.app.review_content(&who, &id, side).await?;
     let content = content.ok_or_else(|| {
-        let message = "there is no file on that side";
+        let message = "this side of the review has no file";
         Failure::new(ErrorCode::PathNotFound, message)
     })?;
     Ok(file_answer(content))
 }
 
-/// Decide on a change
+/// Decide a review
 ///
-/// What lands is merged against the head of this moment. If that conflicts, the
-/// review stays `open`, with what is to be decided now.
+/// The result is merged with the current head. If that conflicts, the review
+/// stays `open` with the new conflict.
 #[utoipa::path(
     post, path = "/api/v1/reviews/{id}/resolve", tag = "reviews", params(("id" = String, Path)),
     request_body = api::ResolveReview,

@@ -13,9 +13,9 @@ use crate::http::Shared;
 use crate::http::answer::Answer;
 use crate::http::request::{Body, Path, Query, Who};
 
-/// Make a sandbox
+/// Create a sandbox
 ///
-/// Answers when commands can run in it.
+/// Responds when commands can run in the sandbox.
 #[utoipa::path(
     post, path = "/api/v1/sandboxes", tag = "sandboxes",
     request_body = api::CreateSandbox,
@@ -37,19 +37,19 @@ pub(super) async fn create(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct List {
-    /// From 1.
+    /// Number of the page, starting at 1.
     #[param(minimum = 1)]
     page: Option<u32>,
-    /// 20 by default, at most 100.
+    /// Maximum sandboxes per page; 20 by default.
     #[param(minimum = 1, maximum = 100)]
     limit: Option<u32>,
-    /// Only those in this state.
+    /// Only sandboxes in this state.
     state: Option<api::SandboxState>,
-    /// Only those whose name begins so.
+    /// Only sandboxes whose name starts with this prefix.
     name_prefix: Option<String>,
 }
 
-/// List sandboxes, the newest first
+/// List sandboxes, newest first
 #[utoipa::path(
     get, path = "/api/v1/sandboxes", tag = "sandboxes", params(List),
     responses((status = 200, body = api::SandboxPage), (status = "4XX", body = api::ErrorEnvelope))
@@ -61,7 +61,7 @@ pub(super) async fn list(
 ) -> Answer<Json<api::SandboxPage>> {
     let (page, limit) = (query.page.unwrap_or(1), query.limit.unwrap_or(20));
     if page == 0 || !(1..=100).contains(&limit) {
-        let message = "`page` is at least 1, and `limit` is 1 to 100";
+        let message = "`page` must be at least 1, and `limit` 1 to 100";
         return Err(Failure::invalid(message).into());
     }
     let query = ListQuery {
@@ -90,12 +90,12 @@ pub(super) async fn get(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Delete {
-    /// Whether the workspace is parked: kept for a while, to be resumed by a new
-    /// sandbox.
+    /// Whether to park the workspace, so that a new sandbox can resume it until
+    /// it expires.
     keep_workspace: Option<bool>,
 }
 
-/// Delete a sandbox with all that is in it
+/// Delete a sandbox and, unless it is kept, its workspace
 #[utoipa::path(
     delete, path = "/api/v1/sandboxes/{id}", tag = "sandboxes", params(("id" = String, Path), Delete),
     responses((status = 204), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
@@ -129,7 +129,7 @@ pub(super) async fn batch_delete(
     Ok(Json(shared.app.batch_delete(&who, wish, once).await?))
 }
 
-/// Stop a sandbox: its processes end, its workspace stays
+/// Stop a sandbox; its processes end and its workspace is kept
 #[utoipa::path(
     post, path = "/api/v1/sandboxes/{id}/stop", tag = "sandboxes", params(("id" = String, Path)),
     responses((status = 200, body = api::Sandbox), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
@@ -142,7 +142,7 @@ pub(super) async fn stop(
     Ok(Json(shared.app.stop(&who, &id).await?))
 }
 
-/// Start a sandbox that was stopped or has failed
+/// Start a sandbox that is stopped or in error
 #[utoipa::path(
     post, path = "/api/v1/sandboxes/{id}/start", tag = "sandboxes", params(("id" = String, Path)),
     responses((status = 200, body = api::Sandbox), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
@@ -155,7 +155,7 @@ pub(super) async fn start(
     Ok(Json(shared.app.start(&who, &id).await?))
 }
 
-/// Let a sandbox live longer
+/// Extend the lifetime of a sandbox
 #[utoipa::path(
     post, path = "/api/v1/sandboxes/{id}/extend", tag = "sandboxes", params(("id" = String, Path)),
     request_body = api::Extend,
@@ -175,16 +175,16 @@ pub(super) async fn extend(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Logs {
-    /// The last lines; 100 by default, at most 10000.
+    /// Maximum number of lines, from the end; 100 by default.
     #[param(minimum = 1, maximum = 10000)]
     tail: Option<u32>,
-    /// From then on (RFC 3339).
+    /// Only lines from this time on (RFC 3339).
     since: Option<String>,
-    /// Until then (RFC 3339).
+    /// Only lines until this time (RFC 3339).
     until: Option<String>,
 }
 
-/// Read what the container has logged
+/// Read the log of a sandbox's container
 #[utoipa::path(
     get, path = "/api/v1/sandboxes/{id}/logs", tag = "sandboxes", params(("id" = String, Path), Logs),
     responses((status = 200, body = api::Logs), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
@@ -199,14 +199,14 @@ pub(super) async fn logs(
         Some(text) => match clock::parse(&text) {
             Some(time) => Ok(Some(time)),
             None => Err(Failure::invalid(format!(
-                "`{name}` is no time such as 2026-01-15T10:00:00Z"
+                "`{name}` is not a time such as 2026-01-15T10:00:00Z"
             ))),
         },
         None => Ok(None),
     };
     let tail = query.tail.unwrap_or(100);
     if !(1..=10_000).contains(&tail) {
-        return Err(Failure::invalid("`tail` is 1 to 10000").into());
+        return Err(Failure::invalid("`tail` must be 1 to 10000").into());
     }
     let query = LogsQuery {
         tail,
@@ -216,7 +216,7 @@ pub(super) async fn logs(
     Ok(Json(shared.app.logs(&who, &id, query).await?))
 }
 
-/// Measure a sandbox
+/// Get the resource usage of a sandbox
 #[utoipa::path(
     get, path = "/api/v1/sandboxes/{id}/stats", tag = "sandboxes", params(("id" = String, Path)),
     responses((status = 200, body = api::SandboxStats), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))

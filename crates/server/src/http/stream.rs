@@ -1,8 +1,9 @@
 //! Output as server-sent events.
 //!
-//! The id of an event is the offset that the output after it begins at, so that
-//! whoever comes back with it misses and repeats nothing. Text that is cut within
-//! a character waits for its rest; bytes that are no text go in base64.
+//! The id of an event is the offset at which the following output begins, so
+//! that a client that reconnects with it misses and repeats nothing. Text that
+//! is cut within a character waits for the rest; bytes that are not UTF-8 are
+//! sent in base64.
 
 use std::time::Duration;
 
@@ -22,10 +23,10 @@ use crate::clock;
 use crate::http::Shared;
 
 const HEARTBEAT: Duration = Duration::from_secs(15);
-/// How long a reader has to take the last event.
+/// Time for a client to receive the last event.
 const LAST: Duration = Duration::from_secs(1);
 
-/// Answers with the output of a command as it comes.
+/// Responds with the output of a command while it runs.
 pub(super) fn answer(
     shared: &Shared,
     who: Principal,
@@ -50,7 +51,7 @@ pub(super) fn answer(
             }
             () = app.entered(Phase::Cutting) => {}
         }
-        // Output that was encoded and not sent is read again.
+        // Output that was encoded but not sent is read again after a reconnect.
         encoder.position = sent;
         send_last(&sender, encoder.stopping()).await;
         drop(work);
@@ -58,12 +59,12 @@ pub(super) fn answer(
     of_pieces(receiver)
 }
 
-/// Sends the last event of a stream, unless its reader is too slow.
+/// Sends the last event of a stream, unless the client is too slow.
 pub(super) async fn send_last(sender: &mpsc::Sender<Bytes>, event: Bytes) {
     let _ = tokio::time::timeout(LAST, sender.send(event)).await;
 }
 
-/// Answers with events as they come, and signs of life in between.
+/// Responds with events as they come, and heartbeats in between.
 pub(super) fn of_pieces(receiver: mpsc::Receiver<Bytes>) -> Response {
     let body = Body::from_stream(futures::stream::unfold(receiver, next_piece));
     let headers = [
@@ -75,7 +76,7 @@ pub(super) fn of_pieces(receiver: mpsc::Receiver<Bytes>) -> Response {
 
 type Piece = Result<Bytes, std::convert::Infallible>;
 
-/// What comes, or a sign of life.
+/// Returns the next piece, or a heartbeat if none comes in time.
 async fn next_piece(mut receiver: mpsc::Receiver<Bytes>) -> Option<(Piece, mpsc::Receiver<Bytes>)> {
     let piece = match tokio::time::timeout(HEARTBEAT, receiver.recv()).await {
         Ok(piece) => piece?,
@@ -84,7 +85,8 @@ async fn next_piece(mut receiver: mpsc::Receiver<Bytes>) -> Option<(Piece, mpsc:
     Some((Ok(piece), receiver))
 }
 
-/// `sent` is where the output ends that was sent.
+/// Sends all output of a command. `sent` is the offset up to which output was
+/// sent.
 async fn send_all(
     mut reading: Reading,
     encoder: &mut Encoder,
@@ -106,20 +108,20 @@ async fn send_all(
     }
 }
 
-/// Turns output into events.
+/// Encodes output as events.
 struct Encoder {
     command: String,
-    /// Bytes of output that may still be sent.
+    /// Remaining bytes of output that may be sent.
     room: Option<u64>,
     truncated: bool,
-    /// The beginning of a character, and which stream it is of.
+    /// An incomplete character, and the stream that it belongs to.
     pending: Vec<u8>,
     pending_stream: StreamKind,
-    /// Where the next byte that was not sent is.
+    /// Offset of the next byte to send.
     position: u64,
 }
 
-/// An event with output, without copying it.
+/// An output event that borrows its data.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct OutputEvent<'a> {
@@ -219,7 +221,7 @@ impl Encoder {
             rest = &joined;
         }
         match std::str::from_utf8(rest) {
-            // Zeros are no text, and six times as long in JSON.
+            // NUL is not text, and takes six bytes in JSON.
             Ok(text) if text.contains('\0') => self.binary(text.as_bytes(), out),
             Ok(text) => self.text(text, out),
             Err(error) => {
@@ -232,11 +234,12 @@ impl Encoder {
                 }
             }
         }
-        // What was cut off counts as sent: whoever comes back goes on after it.
+        // Truncated output counts as sent: a client that reconnects continues
+        // after it.
         self.position += (data.len() - fits) as u64;
     }
 
-    /// What waits for the rest of a character that does not come.
+    /// Sends the bytes that wait for the rest of a character.
     fn flush(&mut self, out: &mut Vec<u8>) {
         let pending = std::mem::take(&mut self.pending);
         self.binary(&pending, out);
@@ -302,7 +305,7 @@ fn write_event(out: &mut Vec<u8>, kind: StreamKind, id: u64, event: &impl Serial
         StreamKind::Stopping => "stopping",
     };
     out.extend_from_slice(format!("event: {name}\nid: {id}\ndata: ").as_bytes());
-    // Writing plain values into memory does not fail.
+    // Serializing plain values into memory cannot fail.
     let _ = serde_json::to_writer(&mut *out, event);
     out.extend_from_slice(b"\n\n");
 }
@@ -322,7 +325,7 @@ mod tests {
         }
     }
 
-    /// What a client puts together again.
+    /// Decodes the events as a client would.
     fn bytes_of(events: &[Bytes]) -> (Vec<u8>, Vec<u64>) {
         let text = String::from_utf8(events.concat()).unwrap();
         let (mut bytes, mut ids) = (Vec::new(), Vec::new());
@@ -368,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn output_beyond_the_limit_is_thrown_away_and_said() {
+    fn output_beyond_the_limit_is_discarded_and_marked_as_truncated() {
         let mut encoder = Encoder::new("cmd-1".into(), Some(3), 0);
         let first = encoder.event(data(Stream::Stdout, 0, b"abcdef"));
         let second = encoder.event(data(Stream::Stdout, 6, b"gh"));

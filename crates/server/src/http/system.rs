@@ -8,7 +8,7 @@ use crate::http::Shared;
 use crate::http::answer::Answer;
 use crate::http::request::{MaybeBody, Who};
 
-/// See how busy the server is
+/// Get statistics of the server
 #[utoipa::path(
     get, path = "/api/v1/stats", tag = "system",
     responses((status = 200, body = api::SystemStats), (status = "4XX", body = api::ErrorEnvelope))
@@ -20,7 +20,7 @@ pub(super) async fn stats(
     Ok(Json(shared.app.system_stats(&who).await?))
 }
 
-/// See what collections of garbage are at
+/// Get the status of garbage collection
 #[utoipa::path(
     get, path = "/api/v1/gc", tag = "system",
     responses((status = 200, body = api::GcStatus), (status = "4XX", body = api::ErrorEnvelope))
@@ -32,9 +32,11 @@ pub(super) async fn gc_status(
     Ok(Json(shared.app.gc_status(&who).await?))
 }
 
-/// Clear away what has expired or belongs to nobody
+/// Collect garbage
 ///
-/// Answers when it is done; `GET` says how far it is. One at a time.
+/// Deletes expired sandboxes, data without an owner, and objects that nothing
+/// refers to. Responds when the collection is complete; `GET` reports its
+/// progress. Only one collection can run at a time.
 #[utoipa::path(
     post, path = "/api/v1/gc", tag = "system",
     request_body = api::Gc,
@@ -48,7 +50,7 @@ pub(super) async fn gc(
     Ok(Json(shared.app.gc(&who, wish).await?))
 }
 
-/// See that the process is alive
+/// Check that the process is alive
 #[utoipa::path(get, path = "/health", tag = "system", security(()), responses((status = 200, body = api::Health)))]
 pub(super) async fn health() -> Json<api::Health> {
     Json(api::Health {
@@ -57,7 +59,7 @@ pub(super) async fn health() -> Json<api::Health> {
     })
 }
 
-/// See whether the server can do its work
+/// Check whether the server is ready
 #[utoipa::path(
     get, path = "/ready", tag = "system", security(()),
     responses((status = 200, body = api::Ready), (status = 503, body = api::Ready))

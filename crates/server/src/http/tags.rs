@@ -9,7 +9,7 @@ use crate::http::answer::Answer;
 use crate::http::projects::Page;
 use crate::http::request::{Body, Path, Query, Who};
 
-/// Name a version, which keeps its content
+/// Tag a version, so that its content is kept
 #[utoipa::path(
     post, path = "/api/v1/projects/{id}/tags", tag = "projects", params(("id" = String, Path)),
     request_body = api::SetTag,
@@ -26,7 +26,7 @@ pub(super) async fn set(
     Ok((StatusCode::CREATED, Json(set)))
 }
 
-/// List the tags of a project by name
+/// List the tags of a project, ordered by name
 #[utoipa::path(
     get, path = "/api/v1/projects/{id}/tags", tag = "projects", params(("id" = String, Path), Page),
     responses((status = 200, body = api::TagPage), (status = "4XX", body = api::ErrorEnvelope))
@@ -42,7 +42,7 @@ pub(super) async fn list(
 
 /// Delete a tag
 ///
-/// Its version stays for as long as the project's retention says.
+/// The content of the version is then subject to the project's retention.
 #[utoipa::path(
     delete, path = "/api/v1/projects/{id}/tags/{name}", tag = "projects",
     params(("id" = String, Path), ("name" = String, Path)),

@@ -1,4 +1,4 @@
-//! A tar as an answer, sent while it is being written.
+//! A response with a tar that is sent while it is written.
 
 use std::io;
 use std::time::Duration;
@@ -18,13 +18,14 @@ use crate::http::answer::Answer;
 
 const PIECE: usize = 128 << 10;
 const PIECES: usize = 8;
-/// How long a piece waits for its reader. The archive holds a thread meanwhile.
+/// Maximum time that a piece waits for the client. The archive occupies a
+/// thread during this time.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Where blocking code writes an archive to. It waits for its reader, and gives up
-/// on one that takes no piece for a minute. What was not
-/// flushed is gone when it is dropped: an archive that failed before its first
-/// piece was sent is an error like any other.
+/// A writer for blocking code that packs an archive. It waits for the client,
+/// and fails if the client receives no piece for a minute. Bytes that were not
+/// flushed are lost on drop, so a failure before the first piece was sent
+/// becomes an ordinary error response.
 #[derive(Debug)]
 pub(super) struct Pipe {
     buffer: Vec<u8>,
@@ -32,7 +33,7 @@ pub(super) struct Pipe {
     runtime: Handle,
 }
 
-/// What is written to a pipe, for its answer.
+/// The receiving end of a pipe.
 #[derive(Debug)]
 pub(super) struct Written {
     sender: mpsc::Sender<Result<Bytes>>,
@@ -51,8 +52,8 @@ pub(super) fn pipe() -> (Pipe, Written) {
 }
 
 impl Written {
-    /// Answers once there is a first piece. A failure before that is the answer,
-    /// one after it breaks the body off, which whoever reads it sees.
+    /// Responds once the first piece is there. An earlier failure becomes the
+    /// response; a later one aborts the body, which the client detects.
     pub(super) async fn answer(
         self,
         packing: impl Future<Output = Result<()>> + Send + 'static,
@@ -76,8 +77,8 @@ impl Written {
 }
 
 async fn broken_off(failure: Failure) -> io::Result<Bytes> {
-    // What came before it leaves first, with the head of the answer: hyper drops
-    // what it has not written yet when a body fails.
+    // Lets hyper send the head and earlier pieces first: when a body fails,
+    // hyper drops everything it has not written yet.
     tokio::task::yield_now().await;
     Err(io::Error::other(failure.summary()))
 }
@@ -123,7 +124,7 @@ mod tests {
         let packing = tokio::task::spawn_blocking(move || {
             write(&mut pipe);
             match fails {
-                true => Err(Failure::new(ErrorCode::ArchiveRefused, "it is refused")),
+                true => Err(Failure::new(ErrorCode::ArchiveRefused, "it is rejected")),
                 false => Ok(()),
             }
         });
@@ -131,7 +132,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn all_that_is_written_is_sent() {
+    async fn sends_everything_that_is_written() {
         let written: Vec<u8> = (0..3 * PIECE + 5).map(|at| at as u8).collect();
         let expected = written.clone();
         let write = move |pipe: &mut Pipe| {
@@ -143,7 +144,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_fails_before_its_first_piece_is_an_error() {
+    async fn a_failure_before_the_first_piece_is_an_error() {
         for length in [0, 1, PIECE - 1] {
             let write = move |pipe: &mut Pipe| pipe.write_all(&vec![0; length]).unwrap();
             let answer = answer(write, true).await;
@@ -152,7 +153,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_fails_later_breaks_off() {
+    async fn a_later_failure_aborts_the_body() {
         let write = |pipe: &mut Pipe| pipe.write_all(&[7; PIECE]).unwrap();
         let mut body = answer(write, true).await.unwrap().into_body();
         let first = body.frame().await.unwrap().unwrap();

@@ -27,8 +27,8 @@ pub(super) async fn list(
 
 /// Add a template
 ///
-/// Its image is pulled if the engine does not have it. Whoever accepts
-/// `text/event-stream` is told how far that is.
+/// The image is pulled if the container engine does not have it. A request that
+/// accepts `text/event-stream` receives the progress as events.
 #[utoipa::path(
     post, path = "/api/v1/templates", tag = "templates",
     request_body = api::AddTemplate,
@@ -66,7 +66,7 @@ pub(super) async fn add(
                 error: body_of(&failure, &request_id),
             },
         };
-        // Nobody may be there any more.
+        // The client may have disconnected.
         let _ = sender.send(last).await;
     });
     let events = ReceiverStream::new(receiver).map(|event| {
@@ -77,7 +77,7 @@ pub(super) async fn add(
     Ok((kind, RawBody::from_stream(events)).into_response())
 }
 
-/// Remove a template; its image stays with the engine
+/// Delete a template; the container engine keeps the image
 #[utoipa::path(
     delete, path = "/api/v1/templates/{name}", tag = "templates", params(("name" = String, Path)),
     responses((status = 204), (status = "4XX", body = api::ErrorEnvelope))

@@ -1,7 +1,7 @@
-//! Archives that clients send. An archive is received whole before a thread
-//! works on it: a client that is slow or silent holds none. A small one stays in
-//! memory, a larger one goes to a file without a name, which no crash leaves
-//! behind.
+//! Archives that clients send. An archive is received completely before a
+//! thread works on it, so that a slow or silent client does not occupy a
+//! thread. A small archive stays in memory; a larger one goes to an unnamed
+//! file, which a crash cannot leave behind.
 
 use std::fs::File;
 use std::io::{self, BufReader, Cursor, Read, Seek, Write};
@@ -15,11 +15,11 @@ use crate::failure::{Failure, Result};
 use crate::http::Shared;
 use crate::share;
 
-/// An archive up to this size stays in memory. A larger one is written in pieces
+/// Archives up to this size stay in memory. Larger ones are written in pieces
 /// of this size.
 const PIECE: usize = 256 << 10;
 
-/// The part of an archive that is not counted as memory of the tenant.
+/// Bytes of an archive that do not count as memory of the tenant.
 const UNCOUNTED: usize = 32 << 10;
 
 /// Receives the archive that is the body of a request.
@@ -29,14 +29,14 @@ pub(super) async fn receive(
     body: Body,
 ) -> Result<Box<dyn Read + Send>> {
     let app = &shared.app;
-    // The limit is that of the files; a tar has headers and padding beside them.
+    // The limit applies to the files; a tar also has headers and padding.
     let most = app.config.limits.max_archive.saturating_mul(2) + (64 << 20);
     let mut pieces = body.into_data_stream();
     let (mut buffer, mut file, mut length) = (Vec::new(), None, 0);
     let mut held = None;
     while let Some(piece) = pieces.next().await {
         let piece =
-            piece.map_err(|error| Failure::invalid(format!("the body broke off: {error}")))?;
+            piece.map_err(|error| Failure::invalid(format!("the body is incomplete: {error}")))?;
         length += piece.len() as u64;
         if length > most {
             let message = format!("the archive has more than {most} bytes");
@@ -78,7 +78,7 @@ fn rewound(file: &mut File, rest: &[u8]) -> io::Result<()> {
 fn not_kept(error: io::Error) -> Failure {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            Failure::full("the server's disk has no room for the archive").caused_by(&error)
+            Failure::full("the server's disk has no space for the archive").caused_by(&error)
         }
         _ => Failure::internal(&error),
     }

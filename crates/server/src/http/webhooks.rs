@@ -10,15 +10,15 @@ use crate::http::Shared;
 use crate::http::answer::Answer;
 use crate::http::request::{Body, Path, Query, Who};
 
-/// Be told of events by HTTP
+/// Create a webhook, which delivers events by HTTP
 ///
-/// Each event is sent as a `POST` with the body that `GET /api/v1/events` shows,
-/// and the headers `X-Webhook-Event`, `X-Webhook-Id` (the number of the event),
-/// `X-Webhook-Timestamp` (milliseconds) and, if there is a secret,
-/// `X-Webhook-Signature` (`sha256=` and the HMAC of the body). Whatever is not
-/// answered with 2xx is sent again, and may come more than once; events of one
-/// sandbox or project come in order. Nothing is sent to loopback or private
-/// addresses unless the server's settings allow it.
+/// Each event is sent as a `POST` with the event as in `GET /api/v1/events` as
+/// the body, and the headers `X-Webhook-Event`, `X-Webhook-Id` (the id of the
+/// event), `X-Webhook-Timestamp` (milliseconds) and, if there is a secret,
+/// `X-Webhook-Signature` (`sha256=` and the HMAC of the body). A delivery
+/// without a 2xx response is retried, so an event may arrive more than once.
+/// Events of one sandbox or project arrive in order. Nothing is sent to
+/// loopback or private addresses unless the server's settings allow it.
 #[utoipa::path(
     post, path = "/api/v1/webhooks", tag = "events", request_body = api::CreateWebhook,
     responses((status = 201, body = api::Webhook), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
@@ -46,7 +46,7 @@ pub(super) async fn list(
     Ok(Json(shared.app.list_webhooks(&who).await?))
 }
 
-/// Delete a webhook, with what was not yet delivered to it
+/// Delete a webhook with its pending deliveries
 #[utoipa::path(
     delete, path = "/api/v1/webhooks/{id}", tag = "events", params(("id" = String, Path)),
     responses((status = 204), (status = "4XX", body = api::ErrorEnvelope))
@@ -64,16 +64,16 @@ pub(super) async fn remove(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Deliveries {
-    /// Only those that are `pending`, `delivered` or `failed`
+    /// Only deliveries in this state: `pending`, `delivered` or `failed`.
     state: Option<String>,
-    /// Only those of events before this one
+    /// Only deliveries of events before this one.
     before: Option<u64>,
-    /// At most so many
+    /// Maximum number of deliveries; 100 by default.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
 }
 
-/// See what was delivered to a webhook
+/// List the deliveries of a webhook
 #[utoipa::path(
     get, path = "/api/v1/webhooks/{id}/deliveries", tag = "events",
     params(("id" = String, Path), Deliveries),

@@ -11,9 +11,9 @@ use crate::http::answer::Answer;
 use crate::http::projects::page;
 use crate::http::request::{Body, MaybeBody, Path, Query, Who};
 
-/// Make a workspace on a project, for an agent that runs elsewhere
+/// Create a workspace on a project, for an agent outside of sandboxes
 ///
-/// `path` in the answer is an ordinary directory of the server's machine.
+/// `path` in the response is an ordinary directory on the server's machine.
 #[utoipa::path(
     post, path = "/api/v1/workspaces", tag = "workspaces",
     request_body = api::CreateWorkspace,
@@ -34,18 +34,18 @@ pub(super) async fn create(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct List {
-    /// Only those on this project, by id or name.
+    /// Only workspaces on this project, by id or name.
     project: Option<String>,
-    /// Only those in this state.
+    /// Only workspaces in this state.
     state: Option<api::WorkspaceState>,
-    /// Where the page begins: `next` of the page before.
+    /// Cursor of the page: `next` of the previous page.
     after: Option<String>,
-    /// 20 by default, at most 100.
+    /// Maximum number of workspaces; 20 by default.
     #[param(minimum = 1, maximum = 100)]
     limit: Option<u32>,
 }
 
-/// List workspaces on projects and parked ones, the newest first
+/// List workspaces on projects and parked workspaces, newest first
 #[utoipa::path(
     get, path = "/api/v1/workspaces", tag = "workspaces", params(List),
     responses((status = 200, body = api::WorkspacePage), (status = "4XX", body = api::ErrorEnvelope))
@@ -76,7 +76,7 @@ pub(super) async fn get(
     Ok(Json(shared.app.get_workspace(&who, &id).await?))
 }
 
-/// Delete a workspace with what is not merged
+/// Delete a workspace and its unmerged changes
 #[utoipa::path(
     delete, path = "/api/v1/workspaces/{id}", tag = "workspaces", params(("id" = String, Path)),
     responses((status = 204), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
@@ -90,10 +90,11 @@ pub(super) async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Merge what a workspace changed into its project
+/// Merge the changes of a workspace into its project
 ///
-/// What can land lands, the rest is held for review; `atomic` is all or nothing.
-/// When this answers, what landed is durable.
+/// Changes without conflicts land, and the others are held for review; with
+/// `atomic`, all land or none. Changes that landed are durable when the server
+/// responds.
 #[utoipa::path(
     post, path = "/api/v1/workspaces/{id}/merge", tag = "workspaces",
     params(("id" = String, Path)),
@@ -111,7 +112,7 @@ pub(super) async fn merge(
     Ok(Json(merged))
 }
 
-/// Merge a workspace and remove it, for an agent that is done
+/// Merge a workspace and delete it
 #[utoipa::path(
     post, path = "/api/v1/workspaces/{id}/complete", tag = "workspaces",
     params(("id" = String, Path)),
@@ -129,11 +130,12 @@ pub(super) async fn complete(
     Ok(Json(done.await?))
 }
 
-/// Bring what others have merged into a workspace
+/// Refresh a workspace with the changes in its project
 ///
-/// Where both changed the same text, the file gets conflict markers; edit it,
-/// then merge. What has no markers stays as the workspace has it, and is held
-/// for review unless it changes. `marked` and `conflicts` name these paths.
+/// Where both changed the same text, the file gets conflict markers: edit the
+/// file, then merge. Other conflicting files keep the workspace's version; the
+/// next merge holds them for review unless they change before. `marked` and
+/// `conflicts` list these paths.
 #[utoipa::path(
     post, path = "/api/v1/workspaces/{id}/refresh", tag = "workspaces", params(("id" = String, Path)),
     request_body = api::Refresh,

@@ -1,4 +1,4 @@
-//! The parts of an installation as they are found, and what that means.
+//! The parts of an installation that a start finds, and the verdict on them.
 
 use std::fs;
 use std::io;
@@ -10,10 +10,10 @@ use elevo_store_local::{LocalStore, Options, ServerStamp, is_store, server_stamp
 
 use super::{Installation, ROOT_FILE, Refusal};
 
-/// Everything that is found.
+/// The parts of an installation.
 #[derive(Clone, Debug)]
 pub(super) struct Found {
-    /// `None` if there is no file, or no server ever used it.
+    /// `None` if the file is missing, or was never used by a server.
     pub(super) catalog: Option<FoundCatalog>,
     pub(super) store: FoundStore,
     pub(super) root: FoundRoot,
@@ -23,7 +23,7 @@ pub(super) struct Found {
 pub(super) struct FoundStore {
     pub(super) is_there: bool,
     pub(super) stamp: Option<ServerStamp>,
-    /// Whether anything is in it. Looked at only if the catalog has no tenant
+    /// Whether the store has data. Checked only if the catalog has no tenant
     /// and the store no stamp.
     pub(super) has_data: bool,
 }
@@ -31,28 +31,28 @@ pub(super) struct FoundStore {
 #[derive(Clone, Debug, Default)]
 pub(super) struct FoundRoot {
     pub(super) installation: Option<String>,
-    /// Whether any tenant has a directory.
+    /// Whether a tenant has a directory.
     pub(super) has_tenants: bool,
-    /// Whether any workspace is or was there.
+    /// Whether there are or were workspaces.
     pub(super) has_workspaces: bool,
 }
 
-/// How a start goes on.
+/// The verdict on a start.
 #[derive(Debug)]
 pub(super) enum Verdict {
-    /// There is nothing yet: all parts are created.
+    /// No part exists: all of them are created.
     Fresh,
-    /// They belong together.
+    /// The parts belong together.
     Known,
-    /// The store does not say to which catalog it belongs. They belong together
-    /// if every root of the catalog is in the store.
+    /// The store does not name its catalog. They belong together if every root
+    /// of the catalog is in the store.
     Unstamped,
-    /// They do not belong together, or cannot be shown to.
+    /// The parts do not belong together, or this cannot be verified.
     Refused(Refusal),
 }
 
 impl Found {
-    /// Looks at everything and changes nothing.
+    /// Finds all parts, without changing anything.
     pub(super) async fn look(places: &Installation) -> anyhow::Result<Self> {
         let path = &places.catalog;
         let catalog = SqliteCatalog::find(path).await;
@@ -74,7 +74,7 @@ impl Found {
         })
     }
 
-    /// Decides how a start goes on.
+    /// Decides whether and how a start continues.
     pub(super) fn verdict(&self, places: &Installation) -> Verdict {
         let is_stamped = self.store.stamp.is_some();
         let refused = match &self.catalog {
@@ -89,8 +89,8 @@ impl Found {
         }
     }
 
-    /// A catalog is missing, or of a first start that was cut off: then nothing
-    /// may be there but an empty store, and the mark of that start.
+    /// The catalog is missing, or left by an interrupted first start: then
+    /// there may be only an empty store, and the mark of that start.
     fn without_tenants(&self, places: &Installation) -> Option<Refusal> {
         let catalog = places.catalog.clone();
         let no_catalog = |path: &Path| {
@@ -139,7 +139,7 @@ impl Found {
         is_missing.then_some(Refusal::NoWorkspaces { root })
     }
 
-    /// The id to go on with.
+    /// Returns the id of the installation, from the first part that has one.
     pub(super) fn installation(&self) -> Option<String> {
         let of_store = self.store.stamp.as_ref().map(|stamp| &stamp.installation);
         let known = self.catalog_installation().or(of_store);
@@ -222,7 +222,7 @@ impl FoundRoot {
     }
 }
 
-/// Returns whether a tenant's directory has workspaces, or a record of some.
+/// Whether a tenant's directory has workspaces, or records of some.
 fn has_workspaces(tenant: &Path) -> io::Result<bool> {
     match fs::metadata(tenant.join("registry/log")) {
         Ok(log) if log.len() > 0 => return Ok(true),

@@ -2,11 +2,11 @@ use std::path::PathBuf;
 
 use super::roots::Missing;
 
-/// Why a server does not start with the data it finds. Nothing was changed.
+/// The reason that a server does not start with its data. Nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// The catalog is missing or empty, beside data that belongs to one.
+    /// The catalog is missing or empty, but there is data that belongs to one.
     #[error("there is no catalog {}, but there is data in {}", catalog.display(), beside.display())]
     NoCatalog {
         /// Where the catalog should be.
@@ -42,7 +42,7 @@ pub enum Refusal {
         /// The generation of the catalog.
         known: u64,
     },
-    /// The catalog and another part are of two installations.
+    /// The catalog and another part belong to different installations.
     #[error(
         "the catalog {} is of installation `{own}`, but {} is of installation `{other}`",
         catalog.display(), part.display()
@@ -54,10 +54,10 @@ pub enum Refusal {
         own: String,
         /// The store or the workspace root.
         part: PathBuf,
-        /// The installation of that.
+        /// The installation of the other part.
         other: String,
     },
-    /// The store is missing beside a catalog.
+    /// There is a catalog, but its store is missing.
     #[error("there is no store {}, but there is a catalog {}", store.display(), catalog.display())]
     NoStore {
         /// Where the store should be.
@@ -65,7 +65,7 @@ pub enum Refusal {
         /// The catalog.
         catalog: PathBuf,
     },
-    /// The store lacks snapshots that the catalog names.
+    /// The store lacks snapshots that the catalog refers to.
     #[error(
         "the store {} lacks {missing} that the catalog {} names",
         store.display(), catalog.display()
@@ -75,16 +75,16 @@ pub enum Refusal {
         store: PathBuf,
         /// The catalog.
         catalog: PathBuf,
-        /// The snapshots.
+        /// The missing snapshots.
         missing: Missing,
     },
-    /// There are workspaces that carry no installation.
-    #[error("the workspaces in {} do not say to which installation they belong", root.display())]
+    /// There are workspaces without the id of an installation.
+    #[error("the workspaces in {} do not name their installation", root.display())]
     UnknownWorkspaces {
         /// The workspace root.
         root: PathBuf,
     },
-    /// The workspaces that the catalog names are not there.
+    /// The workspaces in the catalog do not exist.
     #[error("the catalog has workspaces, but there are none in {}", root.display())]
     NoWorkspaces {
         /// The workspace root.
@@ -92,12 +92,12 @@ pub enum Refusal {
     },
 }
 
-const ADOPT: &str = "To go on with what is there, start once with --adopt: workspaces that the \
+const ADOPT: &str = "To continue with the existing data, start once with --adopt: workspaces that the \
                      catalog does not know go to the quarantine for 7 days, and no garbage is \
                      collected for a day.";
 
 impl Refusal {
-    /// A name for programs.
+    /// Returns a name for programs.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::NoCatalog { .. } => "catalog_missing",
@@ -115,25 +115,25 @@ impl Refusal {
     pub fn advice(&self) -> String {
         let first = match self {
             Self::NoCatalog { catalog, .. } => format!(
-                "Check DATA_DIR and WORKSPACE_ROOT. Put the newest copy of the catalog back as {}, \
+                "Check DATA_DIR and WORKSPACE_ROOT. Restore the newest copy of the catalog as {}, \
                  or restore a backup of the server into another directory.",
                 catalog.display()
             ),
             Self::OlderCatalog { catalog, .. } => format!(
-                "Put the newest copy of the catalog back as {}, or restore a backup of the server \
+                "Restore the newest copy of the catalog as {}, or restore a backup of the server \
                  into another directory.",
                 catalog.display()
             ),
             Self::NoStore { .. } | Self::OlderStore { .. } | Self::MissingRoots { .. } => {
-                "Check that the disk is mounted. Put the newest copy of the store back, or restore \
+                "Check that the disk is mounted. Restore the newest copy of the store, or restore \
                  a backup of the server into another directory."
                     .into()
             }
             Self::Foreign { .. } => {
-                "Check DATA_DIR and WORKSPACE_ROOT: each server needs its own.".into()
+                "Check DATA_DIR and WORKSPACE_ROOT: each server needs separate directories.".into()
             }
             Self::UnknownWorkspaces { .. } => {
-                "Check WORKSPACE_ROOT: it may be that of another server.".into()
+                "Check WORKSPACE_ROOT: it may belong to another server.".into()
             }
             Self::NoWorkspaces { .. } => {
                 "Check WORKSPACE_ROOT, and that its disk is mounted.".into()

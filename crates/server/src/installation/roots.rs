@@ -1,4 +1,4 @@
-//! Whether a store has what a catalog names.
+//! Checks that a store has the snapshots that a catalog refers to.
 
 use std::fmt;
 
@@ -11,15 +11,16 @@ use elevo_store_local::{LocalStore, Options};
 
 use super::Installation;
 
-/// Roots that are asked for at a time.
+/// Maximum roots read at a time.
 const PAGE: u32 = 1000;
 
-/// Snapshots that a catalog names and a store does not have.
+/// Snapshots that a catalog refers to and a store does not have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missing {
-    /// Their number; one that is named twice counts twice.
+    /// The number of missing snapshots; one that is referred to twice counts
+    /// twice.
     pub count: u64,
-    /// One of them.
+    /// The first missing snapshot.
     pub first: SnapshotId,
 }
 
@@ -39,7 +40,7 @@ pub(crate) async fn missing(
 ) -> anyhow::Result<Option<Missing>> {
     let mut missing = None;
     for tenant in catalog.tenants().await? {
-        // Its rows and its snapshots go one after the other.
+        // An erasure deletes rows and snapshots one after the other.
         if tenant.erasing.is_some() {
             continue;
         }
@@ -74,8 +75,8 @@ async fn note_absent(
     Ok(())
 }
 
-/// The same for the files of an installation, which are not changed: a copy of
-/// the catalog is brought to the present format.
+/// Does the same for the files of an installation without changing them: a copy
+/// of the catalog is migrated to the current format.
 pub(super) async fn missing_in_files(places: &Installation) -> anyhow::Result<Option<Missing>> {
     let directory = places.catalog.parent().context("the catalog is a file")?;
     let scratch = tempfile::TempDir::with_prefix_in(".catalog-", directory);

@@ -42,8 +42,8 @@ impl Data {
         opened.unwrap()
     }
 
-    /// A start that may write so often before it is killed. Returns whether
-    /// parts were adopted.
+    /// A start that is killed after this many writes. Returns whether parts
+    /// were adopted.
     async fn start_with(&self, adopt: bool, writes: u32) -> anyhow::Result<bool> {
         let places = self.places(adopt, writes);
         places.check().await?;
@@ -52,12 +52,13 @@ impl Data {
         let stamped = AssertUnwindSafe(places.stamp(&catalog))
             .catch_unwind()
             .await;
-        // Otherwise its files change a moment later, when its threads have ended.
+        // Otherwise the files change a moment later, when the threads have
+        // ended.
         catalog.close().await;
         stamped.unwrap_or_else(|killed| resume_unwind(killed))
     }
 
-    /// Starts with so many writes; returns whether that killed it.
+    /// Starts with this many writes. Returns whether the start was killed.
     async fn is_killed(&self, adopt: bool, writes: u32) -> bool {
         let start = AssertUnwindSafe(self.start_with(adopt, writes));
         match start.catch_unwind().await {
@@ -82,7 +83,7 @@ impl Data {
         refusal.unwrap_or_else(|| panic!("{error:?}")).name()
     }
 
-    /// Adds a tenant with a project whose head is stored, or is not.
+    /// Adds a tenant with a project, and stores its head or not.
     async fn add_project(&self, is_stored: bool) {
         let places = self.places(false, 0);
         let store = places.open_store().await.unwrap();
@@ -97,7 +98,7 @@ impl Data {
         catalog.close().await;
     }
 
-    /// Makes it a data directory of a server that knew no stamps.
+    /// Turns the data into those of a server from before there were stamps.
     async fn make_old(&self) {
         fs::remove_file(self.path("data/store/SERVER")).unwrap();
         fs::remove_file(self.path("workspaces/INSTALLATION")).unwrap();
@@ -106,7 +107,7 @@ impl Data {
         catalog.close().await;
     }
 
-    /// Every file with its content, but for SQLite's shared memory.
+    /// Every file with its content, except for SQLite's shared memory.
     fn tree(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         let mut found = BTreeMap::new();
         let mut open = vec![self.0.path().to_owned()];
@@ -304,7 +305,7 @@ async fn rejects_an_old_directory_whose_catalog_is_missing() {
     data.make_old().await;
     fs::remove_file(data.path("data/catalog.db")).unwrap();
     assert_eq!(data.refusal().await, "catalog_missing");
-    // A server of before has made an empty one.
+    // An older server has created an empty catalog.
     let catalog = data.catalog().await;
     catalog.set_setting(INSTALLATION, "new").await.unwrap();
     catalog.close().await;
@@ -408,7 +409,8 @@ async fn a_first_start_may_be_killed_before_its_first_mark() {
 async fn a_generation_that_cannot_grow_does_not_stop_an_ordinary_start() {
     let data = Data::new();
     data.start().await.unwrap();
-    // A directory where the new stamp is written to: as with a full disk.
+    // A directory in place of the new stamp makes its write fail, like a full
+    // disk.
     fs::create_dir(data.path("data/store/SERVER.new")).unwrap();
     for _ in 0..3 {
         data.start().await.unwrap();

@@ -1,4 +1,4 @@
-//! A connection as HTTP sees it: it ends when its client keeps it waiting.
+//! A connection as HTTP sees it. It ends when its client is too slow.
 
 use std::io;
 use std::pin::Pin;
@@ -12,37 +12,37 @@ use tokio::time::{Instant, Sleep};
 use super::places::Place;
 use super::stream::Stream;
 
-/// How long a client has from the first byte of a request to the end of its
-/// headers, and a new client until that first byte.
+/// Maximum time from the first byte of a request to the end of its headers, and
+/// until the first byte of a new client.
 const HEADERS: Duration = Duration::from_secs(10);
-/// How long a connection with a key may be without a request. Clients that keep
+/// Maximum time without a request on a connection with a key. Clients that keep
 /// connections close them earlier.
 const IDLE: Duration = Duration::from_secs(120);
-/// How long a client without a key may keep an answer waiting.
+/// Maximum time that a client without a key may delay a response.
 const STALLED: Duration = Duration::from_secs(10);
-/// How long a client that is still sending has to read the answer.
+/// Time for a client that is still sending to read the response.
 const LEAVING: Duration = Duration::from_secs(2);
-/// The bytes that it may send meanwhile.
+/// Maximum bytes that it may send in that time.
 const LEFT: usize = 256 << 20;
 
-/// Gives back its place when it is dropped.
+/// Releases its place when dropped.
 pub(super) struct Connection {
     stream: Stream,
     place: Arc<Place>,
     waiting: Waiting,
-    /// Whether a part of an answer is not on its way yet.
+    /// Whether a part of a response is not flushed yet.
     is_unflushed: bool,
-    /// Ends the wait for the client, while there is one.
+    /// Ends the current wait for the client.
     patience: Pin<Box<Sleep>>,
-    /// Set while the client does not take an answer.
+    /// Set while the client does not read a response.
     stalled: Option<Pin<Box<Sleep>>>,
     leaving: Option<Leaving>,
 }
 
-/// The end of a connection, after the last answer.
+/// The end of a connection, after the last response.
 struct Leaving {
     until: Pin<Box<Sleep>>,
-    /// The bytes that are still read and dropped.
+    /// Bytes that are still read and discarded.
     left: usize,
     /// Whether the sending side is closed.
     is_shut: bool,
@@ -51,7 +51,7 @@ struct Leaving {
 /// The event that a connection waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Waiting {
-    /// An answer of the server.
+    /// A response of the server.
     Answer,
     /// The first byte of a request.
     Request,
@@ -72,8 +72,8 @@ impl Connection {
         }
     }
 
-    /// Brings the wait in line with the requests of the connection. Returns
-    /// whether the client has time left.
+    /// Adjusts the wait to the requests of the connection. Returns whether the
+    /// client has time left.
     fn has_time(&mut self, context: &mut Context<'_>) -> bool {
         if self.place.is_at_work() || self.is_unflushed {
             self.waiting = Waiting::Answer;
@@ -94,14 +94,14 @@ impl Connection {
         self.patience.as_mut().reset(Instant::now() + time);
     }
 
-    /// Notes that a part of an answer was written, or could not be.
+    /// Records that a part of a response was written, or could not be.
     fn wrote(&mut self, is_pending: bool, context: &mut Context<'_>) -> io::Result<()> {
         self.waiting = Waiting::Answer;
         self.is_unflushed = true;
         self.check_stall(is_pending, context)
     }
 
-    /// Fails if a client without a key has not taken an answer for too long.
+    /// Fails if a client without a key has not read a response for too long.
     fn check_stall(&mut self, is_pending: bool, context: &mut Context<'_>) -> io::Result<()> {
         if !is_pending || self.place.is_known() {
             self.stalled = None;
@@ -137,7 +137,7 @@ impl AsyncRead for Connection {
             return read;
         }
         match read.is_pending() && !self.has_time(context) {
-            // As if the client had left.
+            // Behaves as if the client had disconnected.
             true => Poll::Ready(Ok(())),
             false => read,
         }
@@ -160,16 +160,17 @@ impl AsyncWrite for Connection {
         self.check_stall(flushed.is_pending(), context)?;
         if matches!(flushed, Poll::Ready(Ok(()))) {
             self.is_unflushed = false;
-            // The wait for the next request begins here: HTTP may not read before
-            // the client sends. Its end wakes HTTP up, which reads then.
+            // The wait for the next request begins here, because HTTP may not
+            // read before the client sends. The end of the wait wakes HTTP up,
+            // which then reads.
             let _ = self.has_time(context);
         }
         flushed
     }
 
-    /// Says that nothing more will come, and then reads for a while what the
-    /// client still sends: a connection that is closed with unread bytes loses
-    /// its last answer.
+    /// Closes the sending side, and then reads for a while what the client
+    /// still sends: if unread bytes are left, closing the connection loses the
+    /// last response.
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
         let begin = || Leaving {
@@ -193,7 +194,7 @@ impl AsyncWrite for Connection {
                 Ok(()) if !rest.filled().is_empty() => {
                     *left = left.saturating_sub(rest.filled().len());
                 }
-                // It has gone.
+                // The client is gone.
                 _ => break,
             }
         }

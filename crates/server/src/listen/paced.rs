@@ -1,4 +1,4 @@
-//! A request's body that has to arrive at a least rate.
+//! A request body that must arrive at a minimum rate.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -8,24 +8,24 @@ use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use tokio::time::{Instant, Sleep};
 
-/// How long a client may be slower than [`RATE`], all in all.
+/// Maximum total time that a client may be slower than [`RATE`].
 const GRACE: Duration = Duration::from_secs(40);
-/// The least bytes a second.
+/// Minimum bytes per second.
 const RATE: u64 = 1024;
 
-/// Only the time counts in which the server waits for the client.
+/// Only the time in which the server waits for the client counts.
 #[derive(Debug)]
 pub(super) struct Paced<B = Incoming> {
     inner: B,
     received: u64,
     waited: Duration,
-    /// Since when the server waits, and how long it will.
+    /// The start of the current wait, and its limit.
     waiting: Option<(Instant, Pin<Box<Sleep>>)>,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PacedError<E> {
-    #[error("the body came too slowly: at least {RATE} bytes a second are expected")]
+    #[error("the body arrived too slowly: at least {RATE} bytes per second are expected")]
     TooSlow,
     #[error(transparent)]
     Inner(#[from] E),
@@ -41,10 +41,10 @@ impl<B> Paced<B> {
         }
     }
 
-    /// The time that the client has left.
+    /// Returns the time that the client has left.
     fn left(&self) -> Duration {
         let earned = Duration::from_millis(self.received.saturating_mul(1000) / RATE);
-        // Bytes that came fast do not pay for a long silence.
+        // Bytes that arrived fast do not pay for a long silence.
         (earned + GRACE).saturating_sub(self.waited).min(GRACE)
     }
 }
@@ -95,7 +95,7 @@ mod tests {
 
     use super::*;
 
-    /// A body of pieces, each after a time.
+    /// A body of pieces, each after a number of seconds.
     fn sent(
         pieces: Vec<(u64, usize)>,
     ) -> Paced<impl Body<Data = Bytes, Error = Infallible> + Unpin> {

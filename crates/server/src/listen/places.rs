@@ -1,6 +1,6 @@
 //! Places for connections. A connection counts for its address until it has
 //! shown a key, and for the key from then on. When all places are taken, the
-//! connection of a stranger that has waited longest makes way for a new one.
+//! connection without a key that has waited longest is evicted for a new one.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -16,19 +16,19 @@ use tokio_util::sync::CancellationToken;
 use crate::clock;
 use crate::failure::{Failure, Result};
 
-/// Connections without a key that an address has at a time; more of them wait.
+/// Maximum connections without a key per address; more of them wait.
 const PER_ADDRESS: usize = 64;
-/// A client that has sent nothing for so long is no client that opens many
-/// connections at once.
+/// Time for a new client to show a key. A connection that is silent for longer
+/// does not belong to a client that opens many at once.
 const TIME_TO_SHOW_A_KEY: Duration = Duration::from_secs(1);
-/// How long connections that were closed without a request are remembered.
+/// Time for which connections closed without a request are remembered.
 const REMEMBERED: Duration = Duration::from_secs(10);
-/// Addresses that are remembered for that.
+/// Maximum addresses that are remembered for that.
 const SUSPECTS: usize = 4096;
-/// Connections that a key has at a time.
+/// Maximum connections per key.
 const PER_KEY: usize = 512;
 
-/// The connections that a listener may have.
+/// The connections of a listener.
 #[derive(Debug)]
 pub(crate) struct Places {
     most: usize,
@@ -39,14 +39,15 @@ pub(crate) struct Places {
 struct State {
     count: usize,
     next: u64,
-    /// Those that have shown no key; the oldest has the smallest number.
+    /// Connections without a key; the oldest has the smallest number.
     strangers: BTreeMap<u64, Stranger>,
     addresses: HashMap<IpAddr, Address>,
     keys: HashMap<String, usize>,
     suspects: Suspects,
 }
 
-/// How many connections of an address were closed lately without a request.
+/// Number of recent connections of each address that were closed without a
+/// request.
 #[derive(Debug, Default)]
 struct Suspects {
     counts: HashMap<IpAddr, usize>,
@@ -78,19 +79,19 @@ struct Stranger {
 
 #[derive(Debug)]
 struct Address {
-    /// The numbers of its strangers.
+    /// The numbers of its connections without a key.
     strangers: BTreeSet<u64>,
     turns: Arc<Semaphore>,
 }
 
-/// The part of a place that the listener and the connection both look at.
+/// The part of a place that the listener and the connection share.
 #[derive(Debug, Default)]
 struct Shared {
-    /// Requests that are being answered.
+    /// Number of running requests.
     at_work: AtomicUsize,
-    /// Whether a request has come.
+    /// Whether there was a request.
     has_asked: AtomicBool,
-    /// Whether the connection has become something else than HTTP.
+    /// Whether the connection was upgraded from HTTP.
     is_upgraded: AtomicBool,
     evicted: CancellationToken,
 }
@@ -114,7 +115,7 @@ enum Standing {
     Left,
 }
 
-/// A request that is being answered.
+/// A running request.
 #[derive(Debug)]
 pub(crate) struct Work(Arc<Shared>);
 
@@ -133,8 +134,8 @@ impl Places {
     }
 
     /// Takes a place for a connection from `address`. A connection without an
-    /// address is that of a proxy, which many clients share. Returns `None` if all
-    /// places are taken and no stranger can make way.
+    /// address comes from a proxy, which many clients share. Returns `None` if
+    /// all places are taken and no connection can be evicted.
     pub(crate) fn take(self: &Arc<Self>, address: Option<IpAddr>) -> Option<Place> {
         let mut state = self.state();
         if state.count >= self.most && !state.evict() {
@@ -174,15 +175,15 @@ impl Places {
 }
 
 impl State {
-    /// Has a stranger make way who is not being answered: the oldest of all if it
-    /// had time to show a key; or else the oldest of the address that closed most
-    /// connections without a request, or that has most.
+    /// Evicts a connection without a key or a running request: the oldest of
+    /// all if it had time to show a key, or else the oldest of the address that
+    /// closed most connections without a request, or that has most.
     fn evict(&mut self) -> bool {
         let Some(number) = self.slow().or_else(|| self.suspect()) else {
             return false;
         };
         if let Some(stranger) = self.forget_stranger(number) {
-            // Its place is free from here on; the connection closes soon.
+            // The place is free from here on; the connection closes soon.
             self.count -= 1;
             if !stranger.shared.has_asked.load(Ordering::Acquire) {
                 self.suspects.add(stranger.address);
@@ -199,7 +200,7 @@ impl State {
         })
     }
 
-    /// The oldest stranger, if it had time to show a key.
+    /// Returns the oldest connection that had time to show a key.
     fn slow(&self) -> Option<u64> {
         let now = clock::instant();
         let numbers = self.strangers.iter();
@@ -209,8 +210,8 @@ impl State {
         found.map(|(number, _)| *number)
     }
 
-    /// The oldest stranger of the address that closed most connections without a
-    /// request, or that has most.
+    /// Returns the oldest connection of the address that closed most
+    /// connections without a request, or that has most.
     fn suspect(&self) -> Option<u64> {
         let oldest = |(address, found): (&IpAddr, &Address)| {
             let mut strangers = found.strangers.iter();
@@ -244,7 +245,7 @@ impl State {
 }
 
 impl Place {
-    /// Waits until its address has few enough strangers.
+    /// Waits until the address has few enough connections without a key.
     pub(crate) async fn turn(&self) {
         let turns = match &*self.standing() {
             Standing::Stranger { turns, .. } => turns.clone(),
@@ -253,7 +254,7 @@ impl Place {
         let Some(turns) = turns else {
             return;
         };
-        // It is never closed.
+        // The semaphore is never closed.
         if let Ok(permit) = turns.acquire_owned().await
             && let Standing::Stranger { turn, .. } = &mut *self.standing()
         {
@@ -268,14 +269,13 @@ impl Place {
             return Ok(());
         }
         let mut state = self.places.state();
-        // It is about to be closed.
+        // The connection is about to be closed.
         if matches!(&*standing, Standing::Left) || self.shared.evicted.is_cancelled() {
             return Ok(());
         }
         let count = state.keys.entry(key.to_owned()).or_default();
         if *count >= PER_KEY {
-            let message =
-                format!("this key has {PER_KEY} connections, which are as many as it may");
+            let message = format!("this key has {PER_KEY} connections, which is its maximum");
             return Err(Failure::new(ErrorCode::RateLimited, message).retry_after(1));
         }
         *count += 1;
@@ -294,7 +294,7 @@ impl Place {
         !matches!(&*self.standing(), Standing::Stranger { turns: Some(_), .. })
     }
 
-    /// Returns when it has to make way for another.
+    /// Waits until the connection is evicted.
     pub(crate) async fn evicted(&self) {
         self.shared.evicted.cancelled().await;
     }
@@ -306,25 +306,25 @@ impl Place {
         Work(self.shared.clone())
     }
 
-    /// Whether the client is waiting for the server, or for nothing.
+    /// Whether a request is running, or the connection was upgraded.
     pub(crate) fn is_at_work(&self) -> bool {
         self.shared.at_work.load(Ordering::Acquire) > 0
             || self.shared.is_upgraded.load(Ordering::Acquire)
     }
 
-    /// Says that the connection has become something else than HTTP.
+    /// Marks the connection as upgraded from HTTP.
     pub(crate) fn upgrade(&self) {
         self.shared.is_upgraded.store(true, Ordering::Release);
     }
 
-    /// Gives the place back: the connection is closed.
+    /// Releases the place, because the connection is closed.
     pub(crate) fn leave(&self) {
         let standing = std::mem::replace(&mut *self.standing(), Standing::Left);
         let mut state = self.places.state();
         match standing {
             Standing::Left => return,
             Standing::Keyed(key) => state.forget_key(&key),
-            // Made way before: its place is another's.
+            // Evicted before: its place belongs to another connection.
             Standing::Stranger { .. } if self.shared.evicted.is_cancelled() => return,
             Standing::Stranger { .. } => {
                 let stranger = state.forget_stranger(self.number);
@@ -348,7 +348,7 @@ impl Drop for Place {
     }
 }
 
-/// Returns the address that a client counts for. A client has all of an IPv6
+/// Returns the address that a client counts for. A client has a whole IPv6
 /// network.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn many_new_connections_of_one_address_stay_beside_silent_ones() {
+    fn many_new_connections_of_one_address_evict_silent_ones() {
         let places = Places::new(8);
         let silent: Vec<_> = (2..6).map(|n| places.take(address(n)).unwrap()).collect();
         for stranger in places.state().strangers.values_mut() {

@@ -1,4 +1,4 @@
-//! A connection's bytes, with TLS or without.
+//! The bytes of a connection, with or without TLS.
 
 use std::io;
 use std::pin::Pin;

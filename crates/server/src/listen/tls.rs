@@ -1,4 +1,4 @@
-//! Certificates, which are read again when their files change.
+//! Certificates, which are reloaded when their files change.
 
 use std::io;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -27,8 +27,9 @@ type Stamp = [(SystemTime, u64); 2];
 
 impl Certificate {
     pub(crate) fn read(files: &Tls) -> anyhow::Result<Self> {
-        // Before the files: a change while they are read is seen the next time.
-        let stamp = stamp(files).context("cannot look at the files of the certificate")?;
+        // Read before the files, so that a change in between is found next
+        // time.
+        let stamp = stamp(files).context("cannot read the files of the certificate")?;
         let acceptor = acceptor(files)?;
         Ok(Self {
             files: files.clone(),
@@ -41,11 +42,11 @@ impl Certificate {
         current.acceptor.clone()
     }
 
-    /// Reads the files again if they have changed. Returns whether new connections
-    /// use another certificate; if the files cannot be used, they use the one
-    /// before.
+    /// Reloads the files if they have changed. Returns whether new connections
+    /// use another certificate. If the files are not valid, they keep using the
+    /// old one.
     pub(crate) fn refresh(&self) -> anyhow::Result<bool> {
-        let found = stamp(&self.files).context("cannot look at the files of the certificate")?;
+        let found = stamp(&self.files).context("cannot read the files of the certificate")?;
         let known = self
             .current
             .read()
@@ -56,7 +57,7 @@ impl Certificate {
         }
         let read = acceptor(&self.files);
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
-        // Files that cannot be used are looked at again when they change.
+        // Invalid files are read again only when they change.
         current.stamp = found;
         current.acceptor = read?;
         Ok(true)
@@ -82,7 +83,7 @@ fn acceptor(tls: &Tls) -> anyhow::Result<TlsAcceptor> {
         .with_safe_default_protocol_versions()?
         .with_no_client_auth()
         .with_single_cert(chain, key)
-        .context("the certificate and its key do not go together")?;
+        .context("the certificate and its key do not match")?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(TlsAcceptor::from(Arc::new(config)))
 }

@@ -11,17 +11,17 @@ use crate::clock;
 
 const KEY: usize = 32;
 const ID: usize = 8;
-/// A file with more than this is something else.
+/// Maximum size of a key file.
 const LARGEST: u64 = 64 << 10;
 const LOST: &str = "lost ";
 
 const HEAD: &str = "\
 # Key of this server's secrets: variables of sandboxes and secrets of webhooks.
-# No backup has it. Keep a copy apart from them: without it those values are lost.
+# Backups do not contain it. Keep a copy apart from them: without it those values are lost.
 # The first key encrypts; further ones, each on a line, only decrypt.
 ";
 
-/// Names a key without saying anything about it.
+/// Identifies a key without revealing anything about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeyId(String);
 
@@ -57,7 +57,7 @@ impl FromStr for KeyId {
 #[derive(Default)]
 pub(crate) struct Keys {
     keys: Vec<(KeyId, [u8; KEY])>,
-    /// Keys that the operator has given up.
+    /// Keys that the operator has marked as lost.
     lost: Vec<KeyId>,
 }
 
@@ -68,7 +68,8 @@ impl fmt::Debug for Keys {
     }
 }
 
-/// Why a key file cannot be used. No part of its content is in here.
+/// The reason that a key file cannot be used. Never contains parts of its
+/// content.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum KeyFileError {
     #[error("cannot read the key file {}", path.display())]
@@ -79,7 +80,7 @@ pub(crate) enum KeyFileError {
     )]
     Open { path: PathBuf },
     #[error(
-        "line {line} of the key file {} is not a key: it has 64 hexadecimal digits, as \
+        "line {line} of the key file {} is not a key: a key has 64 hexadecimal digits, as \
          `openssl rand -hex 32` prints them",
         path.display()
     )]
@@ -87,7 +88,7 @@ pub(crate) enum KeyFileError {
 }
 
 impl Keys {
-    /// The keys of a file; none if the file is not there.
+    /// Reads the keys of a file; none if the file does not exist.
     pub(crate) fn read(path: &Path) -> Result<Self, KeyFileError> {
         let unreadable = |source| KeyFileError::Unreadable {
             path: path.into(),
@@ -130,8 +131,8 @@ impl Keys {
         Ok(keys)
     }
 
-    /// Makes a file with a new key, above the lines that give keys up. If another
-    /// process has made one meanwhile, takes that.
+    /// Creates a file with a new key, above the lines of lost keys. If another
+    /// process has created a key first, returns that.
     pub(crate) fn make(path: &Path) -> io::Result<Self> {
         let directory = path.parent().unwrap_or(Path::new("/"));
         let mut builder = fs::DirBuilder::new();
@@ -157,7 +158,7 @@ impl Keys {
         self.keys.is_empty()
     }
 
-    /// The key that seals.
+    /// Returns the key that seals.
     pub(super) fn first(&self) -> Option<(&KeyId, &[u8; KEY])> {
         self.keys.first().map(|(id, key)| (id, key))
     }
@@ -167,7 +168,7 @@ impl Keys {
         found.map(|(_, key)| key)
     }
 
-    /// Whether a key is there or given up.
+    /// Whether the file has a key or marks it as lost.
     pub(crate) fn knows(&self, wanted: &str) -> bool {
         let mut known = self.keys.iter().map(|(id, _)| id).chain(&self.lost);
         known.any(|id| id.as_str() == wanted)
@@ -178,7 +179,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Exactly `N` bytes as hexadecimal digits in lower or upper case.
+/// Parses exactly `N` bytes from hexadecimal digits in lower or upper case.
 fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
     let mut bytes = [0; N];
     if text.len() != 2 * N || !text.bytes().all(|digit| digit.is_ascii_hexdigit()) {

@@ -83,7 +83,7 @@ async fn a_file_without_the_key_of_the_catalog_is_refused() {
 }
 
 #[test]
-fn only_files_with_keys_that_no_stranger_reads_are_used() {
+fn rejects_key_files_that_are_readable_by_others_or_not_valid() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("key");
     let with = |text: &str, mode: u32| {
@@ -115,7 +115,7 @@ fn only_files_with_keys_that_no_stranger_reads_are_used() {
 }
 
 #[test]
-fn a_file_that_another_process_made_is_taken() {
+fn uses_a_key_file_that_another_process_created() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("below").join("key");
     let ids: Vec<_> = std::thread::scope(|scope| {

@@ -1,26 +1,26 @@
-//! Decides whether a server kept its promises, from what its clients saw.
+//! Decides from the records of clients whether a server kept its promises.
 //!
-//! Clients record each call with the moments at which they sent it and had its
-//! answer. Two promises are checked:
+//! Clients record each call with the moments at which they sent it and received
+//! its response. Two promises are checked:
 //!
 //! - *Heads are linearizable.* A project's head is a register, and every landing
-//!   writes it. A landing tells its sequence number, so the order of all writes
-//!   is known, and no search is needed: a read belongs directly behind the
+//!   writes it. A landing returns its sequence number, so the order of all writes
+//!   is known, and no search is needed: a read belongs directly after the
 //!   landing whose head it saw. The order is right if it agrees with time: a call
 //!   that ended before another began comes first.
 //! - *A request takes effect once.* Every request has a tag that it writes into
-//!   the log or gives to the thing that it makes. A request that was
-//!   acknowledged has left its tag exactly once, one without an answer at most
-//!   once, a refused one never; all answers to one request agree.
+//!   the log or gives to the thing that it creates. A request that was
+//!   acknowledged has left its tag exactly once, one without a response at most
+//!   once, a rejected one never; all responses to one request agree.
 //!
 //! `check` takes `n log n` steps for `n` calls.
 
 use std::collections::{BTreeMap, HashMap};
 
-/// A moment of the run. No two events have the same.
+/// A moment of the run, different for each event.
 pub(crate) type Tick = u64;
 
-/// Everything that was seen in a run.
+/// Everything that was recorded in a run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
     /// Requests that change something.
@@ -29,60 +29,60 @@ pub(crate) struct History {
     pub(crate) reads: Vec<Read>,
     /// The log of each project at the end of the run.
     pub(crate) logs: Vec<Log>,
-    /// The things that were there at the end of the run.
+    /// The things that existed at the end of the run.
     pub(crate) things: Vec<Thing>,
 }
 
 /// A request, which may have been sent several times under one key.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
-    /// A text that no other request has.
+    /// A unique text.
     pub(crate) tag: String,
-    /// The change that it asks for.
+    /// The requested change.
     pub(crate) asks: Asks,
-    /// Every time that it was sent, in order.
+    /// Every attempt to send it, in order.
     pub(crate) attempts: Vec<Attempt>,
 }
 
 /// The change that a request asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Asks {
-    /// A landing in a project, by its place in [`History::logs`].
+    /// A landing in a project, by its index in [`History::logs`].
     Land {
         /// The project.
         project: usize,
-        /// The tag of a thing that goes once the landing is done.
+        /// The tag of a thing that is deleted once the landing is done.
         ends: Option<String>,
     },
-    /// A thing that has the tag as its name.
+    /// A thing with the tag as its name.
     Make,
 }
 
-/// One time that a request was sent.
+/// An attempt to send a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Attempt {
     /// The moment before it was sent.
     pub(crate) sent: Tick,
-    /// The moment after its answer came, or was known not to come.
+    /// The moment after its response came, or was known not to come.
     pub(crate) ended: Tick,
-    /// The answer.
+    /// The response.
     pub(crate) answer: Answer,
 }
 
-/// The answer to a request.
+/// The response to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// None, or one that does not tell whether the request took effect.
+    /// No response, or one that does not state whether the request took effect.
     Unknown,
-    /// The request was refused for good.
+    /// The request was rejected for good.
     Refused,
     /// The request took effect.
     Done {
-        /// The effect that the answer names.
+        /// The effect that the response names.
         effect: Effect,
-        /// The whole answer.
+        /// The whole response.
         body: String,
-        /// Whether the server says that it is a stored one.
+        /// Whether the server states that it is a stored response.
         is_replayed: bool,
     },
 }
@@ -90,7 +90,7 @@ pub(crate) enum Answer {
 /// The effect of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
-    /// A landing, with its sequence number and the head that it made.
+    /// A landing, with its sequence number and the new head.
     Landed(u64, String),
     /// A thing, by its id.
     Made(String),
@@ -103,7 +103,7 @@ pub(crate) struct Read {
     pub(crate) project: usize,
     /// The moment before it was sent.
     pub(crate) sent: Tick,
-    /// The moment after its answer came.
+    /// The moment after its response came.
     pub(crate) ended: Tick,
     /// The sequence number of the head.
     pub(crate) sequence: u64,
@@ -125,18 +125,18 @@ pub(crate) struct Log {
 pub(crate) struct Entry {
     /// Its sequence number.
     pub(crate) sequence: u64,
-    /// The head that it made.
+    /// The head after it.
     pub(crate) head: String,
     /// The head before it.
     pub(crate) parent: String,
-    /// The tag of the request that asked for it.
+    /// The tag of its request.
     pub(crate) tag: String,
 }
 
-/// Something that was made.
+/// A thing that a request created.
 #[derive(Clone, Debug)]
 pub(crate) struct Thing {
-    /// The tag of the request that asked for it.
+    /// The tag of its request.
     pub(crate) tag: String,
     /// Its id.
     pub(crate) id: String,
@@ -147,27 +147,29 @@ pub(crate) struct Thing {
 pub(crate) enum Violation {
     /// The log of a project is not a chain at this sequence number.
     BrokenLog(usize, u64),
-    /// An acknowledged request left nothing.
+    /// An acknowledged request left no effect.
     Lost(String),
     /// A request took effect more than once.
     Twice(String),
-    /// A request was answered with the effect of another.
+    /// The response to a request has the effect of another.
     Foreign(String),
     /// Two requests were acknowledged with one sequence number.
     SameSequence(String, String),
-    /// Two answers to one request differ.
+    /// Two responses to one request differ.
     Disagreeing(String),
-    /// A refused request took effect.
+    /// A rejected request took effect.
     RefusedButDone(String),
-    /// A landing comes before one that had ended when it was asked for.
+    /// A landing comes before one that had ended when it was requested.
     OutOfOrder(String),
     /// A read saw a head that had been replaced when the read began.
     Stale(usize, u64),
-    /// A read saw a landing before it was asked for, or a head that never was.
+    /// A read saw a landing before it was requested, or a head that never
+    /// existed.
     NeverThere(usize, u64),
-    /// A thing is gone, and the landing that should have ended it is not there.
+    /// A thing was deleted, and the landing that should have deleted it does not
+    /// exist.
     LostThing(String),
-    /// A thing is there, and the landing that ends it was acknowledged.
+    /// A thing exists, and the landing that deletes it was acknowledged.
     LeftThing(String),
 }
 
@@ -190,7 +192,8 @@ pub(crate) fn check(history: &History) -> Vec<Violation> {
     found
 }
 
-/// Sequence numbers from 1 without a gap, each landing upon the one before.
+/// Checks that sequence numbers start at 1 without a gap, and that each landing
+/// follows the one before.
 fn check_chain(project: usize, log: &Log, found: &mut Vec<Violation>) {
     let mut head = &log.first;
     for (entry, expected) in log.entries.iter().zip(1..) {
@@ -227,7 +230,7 @@ impl Request {
 
 /// A moment that matters for the order of a project's heads.
 enum Moment<'a> {
-    /// A landing is asked for.
+    /// A landing is requested.
     Asked(&'a Request, u64),
     /// A landing is acknowledged.
     Acknowledged(u64),
@@ -237,12 +240,12 @@ enum Moment<'a> {
     Ended(&'a Read),
 }
 
-/// Holds the order that sequence numbers say against time.
+/// Compares the order of the sequence numbers with time.
 ///
 /// One walk over all moments keeps `seen`, the highest sequence number that any
-/// call that has ended knows of. A landing that is asked for later has a higher
+/// call that has ended knows of. A landing that is requested later has a higher
 /// one, and a read that begins later sees at least that one. No landing is seen
-/// before it was asked for: otherwise `seen` is not below its own number then.
+/// before it was requested: otherwise `seen` is not below its own number then.
 fn check_order(history: &History, project: usize, found: &mut Vec<Violation>) {
     let log = &history.logs[project];
     let of_tag: HashMap<_, _> = log
@@ -311,7 +314,7 @@ impl<'a> Effects<'a> {
             let of_tag = effects.entry(&*thing.tag).or_default();
             of_tag.push((None, effect));
         }
-        // A thing that a landing has ended is not there to be found.
+        // A thing that a landing has deleted cannot be found.
         for request in &history.requests {
             if let Asks::Land {
                 ends: Some(thing), ..
@@ -328,13 +331,13 @@ impl<'a> Effects<'a> {
         self.0.get(tag).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether a thing was ended by a landing.
+    /// Returns whether a landing has deleted a thing.
     fn is_ended(&self, tag: &str) -> bool {
         self.0.get(tag).is_some_and(Vec::is_empty)
     }
 }
 
-/// All answers name one effect, and stored ones are equal to the byte.
+/// Checks that all responses name one effect, and that stored ones are identical.
 fn check_answers(request: &Request, found: &mut Vec<Violation>) {
     let mut effects = Vec::new();
     let mut stored = None;
@@ -348,7 +351,7 @@ fn check_answers(request: &Request, found: &mut Vec<Violation>) {
             continue;
         };
         effects.push(effect);
-        // The first answer that was given is the one that is stored.
+        // The first response is the one that is stored.
         let differs = stored.is_some_and(|stored| stored != body);
         if *is_replayed && differs {
             found.push(Violation::Disagreeing(request.tag.clone()));
@@ -360,7 +363,7 @@ fn check_answers(request: &Request, found: &mut Vec<Violation>) {
     }
 }
 
-/// The tag of a request was left as often as its answers say.
+/// Checks that the tag of a request was left as often as its responses state.
 fn check_effect(request: &Request, effects: &Effects<'_>, found: &mut Vec<Violation>) {
     let tag = || request.tag.clone();
     let left = effects.left_by(&request.tag);
@@ -381,7 +384,7 @@ fn check_effect(request: &Request, effects: &Effects<'_>, found: &mut Vec<Violat
     }
 }
 
-/// A thing goes with the landing that ends it, and not without.
+/// Checks that a thing is deleted by its landing, and only by that.
 fn check_end(request: &Request, effects: &Effects<'_>, found: &mut Vec<Violation>) {
     let Asks::Land {
         ends: Some(thing), ..
@@ -399,7 +402,7 @@ fn check_end(request: &Request, effects: &Effects<'_>, found: &mut Vec<Violation
     }
 }
 
-/// No two requests were acknowledged with one landing.
+/// Checks that no two requests were acknowledged with one landing.
 fn check_sequences(history: &History, found: &mut Vec<Violation>) {
     let mut known: HashMap<(usize, u64), &str> = HashMap::new();
     for request in &history.requests {

@@ -1,4 +1,4 @@
-//! Clients that change and read projects, and record what they see.
+//! Clients that change and read projects, and record the responses.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 use crate::checker::{Answer, Asks, Attempt, Effect, Read, Request, Tick};
 use crate::harness::{KEY, Service};
 
-/// How soon a request is sent again.
+/// Delay before a request is sent again.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// The server, which comes and goes, and the clock of the run.
+/// The server, which is killed and restarted, and the clock of the run.
 #[derive(Debug)]
 pub(crate) struct Place {
     http: reqwest::Client,
@@ -36,7 +36,7 @@ impl Place {
         }
     }
 
-    /// The server listens elsewhere now.
+    /// Sets the new address of the server.
     pub(crate) fn moved(&self, url: &str) {
         *self.url.lock().unwrap() = url.to_owned();
     }
@@ -50,7 +50,7 @@ impl Place {
     }
 }
 
-/// A request with all that is needed to send it again.
+/// A request with everything that is needed to send it again.
 struct Sent {
     path: String,
     body: Value,
@@ -79,7 +79,7 @@ pub(crate) struct Client {
     place: Arc<Place>,
     sent: Vec<Sent>,
     reads: Vec<Read>,
-    /// Landings that were not taken back, by project and head.
+    /// Landings that were not reverted, by project and head.
     landed: Vec<(usize, String)>,
     workspace: Option<Ws>,
 }
@@ -111,7 +111,7 @@ impl Client {
         format!("c{}-{}", self.number, self.count)
     }
 
-    /// Works until the end of the run; returns what it has seen.
+    /// Works until the end of the run; returns the recorded requests and reads.
     pub(crate) async fn work(mut self) -> (Vec<Request>, Vec<Read>) {
         while !self.place.stop.load(Ordering::Relaxed) {
             match self.roll(16) {
@@ -127,7 +127,7 @@ impl Client {
         (requests.collect(), self.reads)
     }
 
-    /// Reads a head. A read that fails has seen nothing.
+    /// Reads a head. A failed read is not recorded.
     async fn read(&mut self) {
         let project = self.roll(self.place.projects.len());
         let path = format!("/api/v1/projects/{}", self.place.projects[project]);
@@ -162,7 +162,7 @@ impl Client {
         self.land(tag, path, body, project, None).await;
     }
 
-    /// Takes back one of the client's landings.
+    /// Reverts one of the client's landings.
     async fn revert(&mut self) {
         if self.landed.is_empty() {
             return;
@@ -174,11 +174,11 @@ impl Client {
         let body = json!({"merge": {"message": tag}, "snapshot": head});
         let before = self.landed.len();
         self.land(tag, path, body, project, None).await;
-        // Taking back what took something back is another test's.
+        // Reverting a revert is tested elsewhere.
         self.landed.truncate(before);
     }
 
-    /// Makes a workspace, or writes to the one it has and merges or completes
+    /// Creates a workspace, or writes to the existing one and merges or completes
     /// it.
     async fn use_workspace(&mut self) {
         let Some(ws) = self.workspace.take() else {
@@ -234,8 +234,8 @@ impl Client {
         }
     }
 
-    /// Sends a request until it is answered, or the client gives up. Returns the
-    /// body of an answer that says it was done.
+    /// Sends a request until it gets a response, or the client gives up. Returns
+    /// the body of a successful response.
     async fn send(&mut self, tag: String, asks: Asks, path: String, body: Value) -> Option<Value> {
         let attempts = Vec::new();
         let request = Request {
@@ -256,7 +256,7 @@ impl Client {
             };
             match answer {
                 Answer::Done { body, .. } => done = serde_json::from_str(&body).ok(),
-                // One in eight is never asked for again.
+                // One request in eight is never sent again.
                 Answer::Unknown if self.roll(8) > 0 => {
                     tokio::time::sleep(PAUSE).await;
                     continue;
@@ -308,7 +308,7 @@ impl Client {
 async fn read(answer: reqwest::Response, asks: &Asks) -> Answer {
     let status = answer.status().as_u16();
     let is_replayed = answer.headers().contains_key("idempotency-replayed");
-    // An answer that breaks off was never given.
+    // An incomplete response does not count.
     let Ok(body) = answer.text().await else {
         return Answer::Unknown;
     };
@@ -335,7 +335,8 @@ fn effect(value: &Value, asks: &Asks) -> Effect {
     let text = |name: &str| value[name].as_str().unwrap_or_default().to_owned();
     match asks {
         Asks::Make => Effect::Made(text("id")),
-        // Nothing that these clients ask for is empty: 0 is in no log.
+        // These clients always change something: a response without a sequence
+        // number becomes 0, which is in no log.
         Asks::Land { .. } => {
             Effect::Landed(value["sequence"].as_u64().unwrap_or_default(), text("head"))
         }

@@ -78,7 +78,7 @@ pub(crate) fn done(effect: &Effect, is_replayed: bool) -> Answer {
     }
 }
 
-/// A call that is under way: it takes effect between its beginning and its end.
+/// A running call: it takes effect between its beginning and its end.
 struct Call {
     tag: String,
     asks: Option<Asks>,
@@ -88,8 +88,8 @@ struct Call {
     seen: Option<(u64, String)>,
 }
 
-/// Calls of several clients that overlap in all ways, some without an answer,
-/// some answered twice.
+/// Simulates overlapping calls of several clients, some without a response, some
+/// with two.
 pub(crate) fn run(seed: u64) -> History {
     let mut model = Model::new(seed, 2);
     let mut open: Vec<Call> = Vec::new();
@@ -117,7 +117,7 @@ pub(crate) fn run(seed: u64) -> History {
             effect: None,
             seen: None,
         });
-        // Any call that is open takes effect now.
+        // One of the running calls takes effect now.
         let which = model.roll(open.len() as u64) as usize;
         take_effect(&mut model, &mut open[which]);
     }

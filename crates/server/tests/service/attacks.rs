@@ -1,9 +1,9 @@
-//! Hostile programs in a sandbox. Each is refused, its neighbours go on with
-//! their files as they were, and the server says why where it is the one that
-//! refuses. `SECURITY.md` says which boundary each of them proves.
+//! Hostile programs in a sandbox. Each is stopped, its neighbours keep running
+//! with their files unchanged, and the server logs the reason where it is the one
+//! that denies. `SECURITY.md` lists the boundary that each test proves.
 //!
-//! What needs system calls is `attacks/probe.c`, built here and put into the
-//! attacker's workspace; the rest is shell.
+//! Attacks that need system calls are in `attacks/probe.c`, compiled here and
+//! written into the attacker's workspace; the rest is shell.
 
 mod exhaustion;
 mod files;
@@ -22,18 +22,18 @@ use serde_json::{Value, json};
 
 use crate::harness::{Service, docker};
 
-/// How long a neighbour may take to answer.
+/// Maximum time for a neighbour to respond.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What a neighbour keeps, and nobody else may change.
+/// A file content of a neighbour that no one else may change.
 const TREASURE: &str = "mine alone";
 
-/// What runs a sandbox.
+/// The runtime of a sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Runtime {
-    /// The engine's own, on the machine's kernel.
+    /// The engine's default, on the machine's kernel.
     Runc,
-    /// gVisor, a kernel of its own.
+    /// gVisor, with a separate kernel.
     Runsc,
 }
 
@@ -69,7 +69,7 @@ impl Arena {
         Self::with(runtime, json!({})).await
     }
 
-    /// With wishes for the attacker beyond template and runtime.
+    /// Starts with further parameters for the attacker's sandbox.
     async fn with(runtime: Runtime, wish: Value) -> Self {
         let service = Service::start_with(&[("RUNTIMES", "runsc")]).await;
         let neighbour = create(&service, runtime, json!({"network": wish["network"]})).await;
@@ -85,7 +85,7 @@ impl Arena {
         arena
     }
 
-    /// Puts the probe into a sandbox.
+    /// Writes the probe into a sandbox.
     async fn arm(&self, id: &str) {
         let mut builder = tar::Builder::new(Vec::new());
         let mut header = tar::Header::new_gnu();
@@ -101,7 +101,7 @@ impl Arena {
         assert_eq!(sent.status(), 204);
     }
 
-    /// What an attack prints. That it fails is no matter.
+    /// Returns the output of an attack, which may fail.
     async fn attack(&self, command: &str) -> String {
         let result = self.service.run_in(&self.attacker, command).await;
         let text = |name: &str| result[name].as_str().unwrap_or_default().to_owned();
@@ -109,7 +109,7 @@ impl Arena {
         text("stdout") + &text("stderr")
     }
 
-    /// Starts an attack that goes on by itself; its id.
+    /// Starts an attack in the background; returns its id.
     async fn begin(&self, command: &str) -> String {
         let path = format!("/api/v1/sandboxes/{}/process/run", self.attacker);
         let body = json!({"command": command, "background": true, "openStdin": true});
@@ -118,7 +118,7 @@ impl Arena {
         id.unwrap_or_else(|| panic!("{started}")).to_owned()
     }
 
-    /// What the probe tried, and what came of each.
+    /// Returns the attempts of the probe and their outcomes.
     async fn probed(&self, what: &str) -> BTreeMap<String, String> {
         let text = self.attack(&format!("/workspace/probe {what}")).await;
         let pair = |line: &str| {
@@ -128,7 +128,7 @@ impl Arena {
         text.lines().filter_map(pair).collect()
     }
 
-    /// What must be so after every attack.
+    /// Checks that an attack did no harm.
     async fn unharmed(&self) {
         let look = self.service.output_of(&self.neighbour, "cat file ~/file");
         let seen = tokio::time::timeout(PATIENCE, look).await;
@@ -146,7 +146,7 @@ impl Arena {
         assert_eq!(self.service.complaints(), Vec::<String>::new());
     }
 
-    /// The lines of the server's log that contain this.
+    /// Returns the lines of the server's log that contain this text.
     fn logged(&self, words: &str) -> Vec<String> {
         let log = self.log();
         let lines = log.lines().filter(|line| line.contains(words));
@@ -159,7 +159,7 @@ impl Arena {
     }
 }
 
-/// Makes a sandbox of a runtime.
+/// Creates a sandbox with a runtime.
 async fn create(service: &Service, runtime: Runtime, mut wish: Value) -> String {
     wish["template"] = json!("base");
     if runtime == Runtime::Runsc {
@@ -172,13 +172,13 @@ async fn create(service: &Service, runtime: Runtime, mut wish: Value) -> String 
     made["id"].as_str().expect("it has an id").to_owned()
 }
 
-/// Where the engine has the workspace of a sandbox.
+/// Returns the path of a sandbox's workspace in the engine.
 fn workspace(id: &str) -> std::path::PathBuf {
     let format = "{{range .Mounts}}{{if eq .Destination \"/workspace\"}}{{.Source}}{{end}}{{end}}";
     docker(&["inspect", "--format", format, id]).trim().into()
 }
 
-/// The token that a sandbox was given, which only the host can see.
+/// Returns the token of a sandbox, which only the host can see.
 fn token(id: &str) -> String {
     let format = "{{range .Config.Env}}{{println .}}{{end}}";
     let variables = docker(&["inspect", "--format", format, id]);
@@ -187,7 +187,7 @@ fn token(id: &str) -> String {
     token.expect("a sandbox has a token").to_owned()
 }
 
-/// The hostile program, built once.
+/// The hostile program, compiled once.
 fn probe() -> &'static [u8] {
     static PROBE: OnceLock<Vec<u8>> = OnceLock::new();
     PROBE.get_or_init(|| {

@@ -1,4 +1,4 @@
-//! Who did what is written down, before it is answered.
+//! Every change is recorded before its response is sent.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -38,7 +38,7 @@ fn assert_whole(service: &Service) {
 }
 
 #[tokio::test]
-async fn what_is_done_to_a_sandbox_is_in_the_log_when_it_is_answered() {
+async fn a_change_of_a_sandbox_is_in_the_log_before_its_response() {
     let mut service = Service::start().await;
     let id = service.sandbox().await;
     let path = format!("/api/v1/sandboxes/{id}");
@@ -57,7 +57,7 @@ async fn what_is_done_to_a_sandbox_is_in_the_log_when_it_is_answered() {
     drop(connect(url).await.unwrap());
     let pty = format!("{path}/pty/{}", made["id"].as_str().unwrap());
     service.expect(Method::DELETE, &pty, None, 204).await;
-    // Killed at once: what was answered is there.
+    // Killed at once: the answered requests are recorded.
     service.delete(&id).await;
     service.kill();
     let all = records(&service);
@@ -89,11 +89,11 @@ async fn what_is_done_to_a_sandbox_is_in_the_log_when_it_is_answered() {
     assert_eq!(command["details"]["command"], "echo a secret");
     assert_eq!(command["details"]["cwd"], "/tmp");
     assert_eq!(command["user"], created["user"]);
-    // Variables and keys are nobody's business.
+    // Variables and keys are not recorded.
     let text = serde_json::to_string(&all).unwrap();
     assert!(!text.contains("t0ken"));
     assert!(!text.contains(KEY));
-    // The next server goes on with the same chain.
+    // The next server continues the same chain.
     service.run();
     assert_whole(&service);
     assert_eq!(of(&records(&service), "server.started").len(), 2);
@@ -122,7 +122,7 @@ async fn commands_are_written_down_as_far_as_the_settings_say() {
 }
 
 #[tokio::test]
-async fn who_has_no_key_is_written_down_and_cannot_fill_the_disk() {
+async fn requests_without_a_key_are_recorded_and_cannot_fill_the_disk() {
     let service = Service::start_bare(&[]);
     let url = format!("{}/api/v1/sandboxes", service.url);
     let asked: u64 = 500;
@@ -143,7 +143,7 @@ async fn who_has_no_key_is_written_down_and_cannot_fill_the_disk() {
     assert_eq!(failed[0]["address"], "127.0.0.1");
     assert_eq!(failed[0]["details"]["route"], "GET /api/v1/sandboxes");
     assert!(!serde_json::to_string(&all).unwrap().contains("wr0ng"));
-    // Those that are not there are counted by the next.
+    // The next record counts the missing ones.
     tokio::time::sleep(Duration::from_millis(300)).await;
     service.http.get(&url).send().await.unwrap();
     let all = records(&service);
@@ -154,7 +154,7 @@ async fn who_has_no_key_is_written_down_and_cannot_fill_the_disk() {
 }
 
 #[tokio::test]
-async fn what_a_key_may_not_do_is_written_down() {
+async fn denied_requests_are_recorded() {
     let service = Service::start_bare(&[]);
     let wish = json!({"name": "reader", "scopes": ["sandboxes:read"]});
     let made = service.post("/api/v1/keys", wish).await;
@@ -177,7 +177,7 @@ async fn what_a_key_may_not_do_is_written_down() {
 }
 
 #[tokio::test]
-async fn what_goes_on_after_its_asker_has_left_is_written_down() {
+async fn work_that_continues_without_its_client_is_recorded() {
     let service = Service::start().await;
     loop {
         let request = service.request(Method::POST, "/api/v1/sandboxes");
@@ -188,7 +188,7 @@ async fn what_goes_on_after_its_asker_has_left_is_written_down() {
         })
         .await;
         asking.abort();
-        // Once in a while the answer comes first.
+        // Sometimes the response arrives first.
         let Ok(answered) = asking.await else {
             break;
         };
@@ -209,7 +209,7 @@ async fn what_goes_on_after_its_asker_has_left_is_written_down() {
     .await;
 }
 
-/// A disk of its own for the log.
+/// A separate disk for the log.
 struct SmallDisk(PathBuf);
 
 impl SmallDisk {
@@ -242,7 +242,7 @@ async fn nothing_is_done_that_cannot_be_written_down() {
     let mut n = 0;
     let wish = |n: i32| json!({"name": format!("agent {n} {}", "x".repeat(60))});
     // Until the disk is full: the record of the request that finds that out waits
-    // in memory; the next requests are refused.
+    // in memory; the next requests are denied.
     let refused = loop {
         n += 1;
         assert!(n < 1000);
@@ -256,12 +256,12 @@ async fn nothing_is_done_that_cannot_be_written_down() {
     assert!(refused.headers().contains_key("retry-after"));
     let text = refused.text().await.unwrap();
     assert!(text.contains("the audit log cannot be written"), "{text}");
-    // What changes nothing is answered all the same.
+    // Requests that change nothing are still answered.
     let listed = service.get(path).await["items"].as_array().unwrap().len();
     assert_eq!(listed, n as usize - 1);
     let answer = service.request(Method::POST, path).json(&wish(n));
     assert_eq!(answer.send().await.unwrap().status(), 503);
-    // Room is made, and it goes on by itself.
+    // Once there is space, the server continues by itself.
     let remounted = Command::new("mount")
         .args(["-o", "remount,size=1m"])
         .arg(&audit)

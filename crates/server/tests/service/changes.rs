@@ -1,4 +1,4 @@
-//! Files into projects without a workspace, and out of them.
+//! Changing and reading the files of projects without a workspace.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,7 +17,7 @@ struct Project<'a> {
     id: String,
 }
 
-/// What a tar holds: kind, whether it can be run, content or target.
+/// The content of a tar: kind, whether it is executable, content or target.
 type Files = BTreeMap<String, (char, bool, Vec<u8>)>;
 
 impl<'a> Project<'a> {
@@ -43,7 +43,7 @@ impl<'a> Project<'a> {
         self.call_as(KEY, what, body, status).await
     }
 
-    /// Applies a patch that is refused; says why.
+    /// Applies a patch that is rejected; returns the error.
     async fn refused(&self, patch: &str) -> Value {
         let answer = self.call("apply", json!({"patch": patch}), 422).await;
         assert_eq!(answer["error"]["name"], "PATCH_REFUSED", "{patch}");
@@ -104,7 +104,7 @@ fn unpacked(tar: &[u8]) -> Files {
             kind if kind.is_file() => 'f',
             kind if kind.is_symlink() => 'l',
             kind if kind.is_dir() => 'd',
-            // What `git archive` says of the commit.
+            // The commit id that `git archive` adds.
             _ => continue,
         };
         if let Some(target) = entry.link_name().unwrap() {
@@ -145,7 +145,7 @@ async fn agent(service: &Service, name: &str) -> String {
     key["secret"].as_str().unwrap().to_owned()
 }
 
-/// Two states of a repository, with everything that a patch can say.
+/// Two states of a repository, with everything that a patch can express.
 fn two_states(at: &Path) {
     git(at, &["init", "-q"]);
     fs::create_dir(at.join("d")).unwrap();
@@ -219,7 +219,7 @@ async fn a_repository_its_patches_and_its_archive_are_what_git_has() {
         let applied = project.call("apply", wish, 200).await;
         assert_eq!(applied["conflictCount"], 0, "{applied}");
         assert_eq!(project.tar().await, states[1], "{options:?}");
-        // And back again, which is as if it never was.
+        // A revert restores the first state.
         let wish = json!({"snapshot": applied["head"]});
         project.call("revert", wish, 200).await;
         assert_eq!(project.tar().await, states[0], "{options:?}");
@@ -309,7 +309,7 @@ async fn a_revert_of_a_path_undoes_the_step_there_and_a_restore_all_since() {
     let last = text("2", "two").replace('8', "eight");
     let third = project.put(&[("f", &last)]).await;
 
-    // Only what the second step changed, and only there.
+    // Only the changes of the second step, and only at that path.
     let undo = |path: &str| json!({"snapshot": second["head"], "path": path});
     project.call("revert", undo("f"), 200).await;
     let undone = text("8", "eight");
@@ -324,7 +324,7 @@ async fn a_revert_of_a_path_undoes_the_step_there_and_a_restore_all_since() {
     let message = error["error"]["message"].as_str().unwrap();
     assert_eq!(message, "step 3 did not change `g`");
 
-    // All that has happened to it since.
+    // Everything that has changed since.
     let restore = json!({"snapshot": third["head"], "path": "f"});
     project.call("restore", restore, 200).await;
     assert_eq!(project.file("f").await.unwrap(), last);
@@ -335,7 +335,7 @@ async fn a_revert_of_a_path_undoes_the_step_there_and_a_restore_all_since() {
 }
 
 #[tokio::test]
-async fn what_is_sent_twice_lands_once() {
+async fn a_change_that_is_sent_twice_lands_once() {
     let service = Service::start_bare(&[]);
     let project = Project::new(&service, json!({})).await;
     let first = project.put(&[("a", "1\n2\n3\n")]).await;
@@ -432,7 +432,7 @@ async fn files_are_what_they_shall_be_and_others_stay() {
         project.call("apply", json!({"files": [file]}), 422).await;
     }
 
-    // A path as it was, and one that was not there.
+    // A path in its earlier state, and one that did not exist.
     let wish = json!({"snapshot": base, "path": "dir"});
     project.call("restore", wish, 200).await;
     assert_eq!(project.file("dir/b").await.unwrap(), "b\n");
@@ -449,7 +449,7 @@ async fn files_are_what_they_shall_be_and_others_stay() {
     project.call("revert", wish, 404).await;
     let wish = json!({"snapshot": base, "path": "a/below"});
     project.call("import", wish, 404).await;
-    // What was changed since is in the way of taking back the first.
+    // Later changes conflict with a revert of the first step.
     let reverted = project.call("revert", json!({"snapshot": base}), 200).await;
     assert_eq!(reverted["conflicts"][0]["path"], "a", "{reverted}");
 }
@@ -553,7 +553,7 @@ async fn an_agent_neither_sees_nor_changes_what_is_hidden() {
         .unwrap();
     assert_eq!(answer.status(), 404);
 
-    // A file that is hidden and one that is not there are answered alike.
+    // A hidden file and a missing one get the same response.
     let mut answers = Vec::new();
     for name in ["key", "absent"] {
         let path = format!("secret/{name}");
@@ -590,7 +590,7 @@ async fn an_agent_neither_sees_nor_changes_what_is_hidden() {
     atomic["merge"] = json!({"atomic": true});
     project.call_as(&key, "apply", atomic, 409).await;
 
-    // Taking back a step, or replacing everything, leaves what is hidden alone.
+    // Reverting a step, or replacing everything, leaves hidden paths alone.
     let wish = json!({"snapshot": before});
     let reverted = project.call_as(&key, "revert", wish, 200).await;
     assert!(!reverted.to_string().contains("secret"), "{reverted}");
@@ -622,7 +622,7 @@ async fn an_agent_neither_sees_nor_changes_what_is_hidden() {
     assert_eq!(project.file("docs/d").await.unwrap(), "d\n");
     assert_eq!(project.file("new").await.unwrap(), "n\n");
     assert_eq!(project.file(".git/config").await, None);
-    // What was made of hidden files does not come out as a snapshot.
+    // A snapshot with content of hidden files cannot be read.
     let wish = json!({"snapshot": before, "path": "src/taken"});
     project.call_as(&key, "import", wish, 404).await;
     let wish = json!({"directory": "/etc"});

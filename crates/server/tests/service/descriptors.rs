@@ -1,5 +1,5 @@
-//! A server that may open few files: connections cannot take those that the
-//! store needs.
+//! A server that may open few files: connections cannot use up the descriptors
+//! that the store needs.
 
 use std::process::Command;
 
@@ -23,8 +23,8 @@ async fn silent_connections_leave_the_store_its_descriptors() {
     let made = json!({"name": "steps"});
     let made = service.post("/api/v1/projects", made).await;
     let project = made["id"].as_str().unwrap().to_owned();
-    // This connection stays. As many come as there are descriptors; more would
-    // wait for the kernel's queue.
+    // This connection stays. There are as many others as descriptors; more would
+    // wait in the kernel's queue.
     land(&service, &project, "before").await;
     let address = service.url.trim_start_matches("http://").to_owned();
     let mut silent = Vec::new();
@@ -56,7 +56,7 @@ fn a_server_that_may_open_too_few_files_says_so() {
     assert!(said.contains("LimitNOFILE"), "{said}");
 }
 
-/// Sets how many files a server may open.
+/// Sets the maximum number of open files of a server.
 fn limit(service: &Service, most: u64) {
     let mut prlimit = Command::new("prlimit");
     prlimit.arg(format!("--pid={}", service.pid()));
@@ -64,7 +64,7 @@ fn limit(service: &Service, most: u64) {
     assert!(done.success());
 }
 
-/// The lowest number that the next file of a server can have.
+/// Returns the lowest number that the server's next file can have.
 fn next_descriptor(service: &Service) -> u64 {
     let open = std::fs::read_dir(format!("/proc/{}/fd", service.pid())).unwrap();
     let names = open.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -72,7 +72,7 @@ fn next_descriptor(service: &Service) -> u64 {
     (0..).find(|number| !open.contains(number)).unwrap()
 }
 
-/// The check of the store, in the answer of `/ready`.
+/// Returns the check of the store in the response of `/ready`.
 async fn store_check(service: &Service) -> (bool, Value) {
     let answer = reqwest::get(format!("{}/ready", service.metrics)).await;
     let ready: Value = answer.unwrap().json().await.unwrap();
@@ -81,7 +81,7 @@ async fn store_check(service: &Service) -> (bool, Value) {
     (ready["ready"] == true, check.unwrap().clone())
 }
 
-/// A text that cannot be compressed much.
+/// A text that hardly compresses.
 fn random_text(seed: u64, bytes: usize) -> String {
     let mut state = seed;
     let mut next = || {

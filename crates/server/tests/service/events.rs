@@ -1,4 +1,4 @@
-//! What happens, and who is told.
+//! Events and their streams.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{Events, KEY, Service, eventually};
 
-/// A stream of events, for a key.
+/// Opens a stream of events with a key.
 async fn follow(service: &Service, key: &str, path: &str, last: Option<u64>) -> Events {
     let url = format!("{}/api/v1/events{path}", service.url);
     let mut request = service.http.get(url).bearer_auth(key);
@@ -19,14 +19,14 @@ async fn follow(service: &Service, key: &str, path: &str, last: Option<u64>) -> 
     Events::new(request.send().await.unwrap())
 }
 
-/// The next event within a moment.
+/// Returns the next event, within a short time.
 async fn next(events: &mut Events) -> (u64, Value) {
     let next = tokio::time::timeout(Duration::from_secs(10), events.next());
     next.await.expect("an event").expect("a stream")
 }
 
-/// Names of what happened to a sandbox so far, what its agent did left out: that
-/// is told beside the rest.
+/// Returns the kinds of events about a sandbox so far, without those of its
+/// agent, whose order varies.
 async fn told(service: &Service, id: &str) -> Vec<String> {
     let page = service.get(&format!("/api/v1/events?sandbox={id}")).await;
     let events = page["items"].as_array().unwrap().iter();
@@ -35,7 +35,7 @@ async fn told(service: &Service, id: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn the_life_of_a_sandbox_is_told_in_order() {
+async fn the_events_of_a_sandbox_are_in_order() {
     let mut service = Service::start().await;
     let mut stream = follow(&service, KEY, "", None).await;
     let id = service.sandbox().await;
@@ -76,7 +76,7 @@ async fn the_life_of_a_sandbox_is_told_in_order() {
         "sandbox.deleted",
     ];
     assert_eq!(told(&service, &id).await, expected);
-    // Who was away hears of all that came meanwhile, once.
+    // A client that was away gets all events since, each once.
     let (last, _) = seen[1];
     let mut stream = follow(&service, KEY, "", Some(last)).await;
     let mut number = last;
@@ -96,7 +96,7 @@ async fn the_life_of_a_sandbox_is_told_in_order() {
 }
 
 #[tokio::test]
-async fn nobody_hears_of_what_is_not_theirs() {
+async fn clients_get_only_the_events_they_may_see() {
     let service = Service::start().await;
     let made = service
         .post("/api/v1/tenants", json!({"name": "other"}))
@@ -157,12 +157,12 @@ async fn nobody_hears_of_what_is_not_theirs() {
 }
 
 #[tokio::test]
-async fn what_expires_is_told_before_and_when_it_does() {
+async fn an_expiry_has_an_event_before_and_when_it_happens() {
     let service = Service::start().await;
     let wish = json!({"template": "base", "timeoutSeconds": 302});
     let made = service.post("/api/v1/sandboxes", wish).await;
     let id = made["id"].as_str().unwrap();
-    eventually("it is told", async || {
+    eventually("the event is delivered", async || {
         told(&service, id)
             .await
             .contains(&"sandbox.expiring".into())

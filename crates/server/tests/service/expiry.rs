@@ -1,4 +1,4 @@
-//! Expiry ends sandboxes, not work.
+//! Expiry ends sandboxes, but keeps their work.
 
 use std::os::unix::fs::FileExt;
 use std::process::Command;
@@ -16,7 +16,7 @@ use crate::shared::{Ws, file, merge, project};
 
 const PARKED: &str = "/api/v1/workspaces?state=parked";
 
-/// Ends the time of sandboxes, or of parked workspaces, while the server is away.
+/// Makes sandboxes, or parked workspaces, expire while the server is stopped.
 async fn expire(service: &mut Service, table: &str, ids: &[&str]) {
     service.stop();
     for id in ids {
@@ -98,7 +98,7 @@ async fn work_of_an_expired_sandbox_is_parked_and_resumed() {
     assert!(service.containers().is_empty());
     assert!(!service.mounts().iter().any(|mount| mount.contains(&id)));
 
-    // It survives what clears away and collects.
+    // It survives recovery and garbage collection.
     service
         .expect(Method::POST, "/api/v1/gc", Some(json!({})), 200)
         .await;
@@ -114,7 +114,7 @@ async fn work_of_an_expired_sandbox_is_parked_and_resumed() {
     let refused = resume(&service, &id, 409).await;
     assert_eq!(refused["error"]["name"], "WORKSPACE_BUSY");
 
-    // Nothing was changed since, and yet it is nowhere else.
+    // Nothing was changed since, but the files are nowhere else.
     assert_eq!(parked_after_expiry(&mut service, &[&second]).await, [true]);
     assert_eq!(parked(&service).await, [id.as_str()]);
     let third = resume(&service, &id, 201).await;
@@ -211,7 +211,7 @@ async fn a_kept_workspace_is_listed_resumed_and_deleted() {
         .await;
     assert_eq!(parked(&service).await, [id.as_str()]);
 
-    // A sandbox that cannot be made costs nothing.
+    // A sandbox that cannot be created leaves the workspace parked.
     let wish = json!({"template": "base", "runtime": "nosuch", "workspace": {"existing": id}});
     service
         .expect(Method::POST, "/api/v1/sandboxes", Some(wish), 422)
@@ -229,7 +229,7 @@ async fn a_kept_workspace_is_listed_resumed_and_deleted() {
     let refused = service.expect(Method::DELETE, &path, None, 409).await;
     assert_eq!(refused["error"]["details"]["sandboxId"], json!(sandbox));
 
-    // As earlier servers kept one: a setting, and no row.
+    // Recorded as by earlier servers: a setting, and no row.
     service.stop();
     service
         .sql(&format!(
@@ -310,8 +310,8 @@ impl FakeClocks {
 
 const DAY: i64 = 24 * 3600;
 
-/// Waits until the server has looked at its clock, which it does before it ends
-/// what has expired.
+/// Waits until the server has read its clock, which it does before it ends
+/// expired sandboxes.
 async fn has_looked(service: &Service, marker: &str) {
     let made = sandbox(service, json!({"name": marker})).await;
     service
@@ -335,7 +335,7 @@ async fn a_jump_of_the_clock_expires_nothing() {
     let expires = service.get(&path).await["expiresAt"].clone();
 
     // Forward by more than a parked workspace is kept, with the server running
-    // and while it is away; and back.
+    // and while it is stopped; and back.
     for (seconds, restart) in [(8 * DAY, false), (16 * DAY, true), (0, false)] {
         if restart {
             service.stop_here().await;
@@ -351,7 +351,7 @@ async fn a_jump_of_the_clock_expires_nothing() {
         assert_eq!(service.get(&path).await["state"], "running");
         assert_eq!(parked(&service).await, [kept.as_str()]);
     }
-    // The time since the machine started is known to the second.
+    // The time since the machine started has a resolution of a second.
     let seconds = |time: &Value| {
         let time: jiff::Timestamp = time.as_str().unwrap().parse().unwrap();
         time.as_second()
@@ -361,8 +361,8 @@ async fn a_jump_of_the_clock_expires_nothing() {
     assert!(difference.abs() < 10, "as long as before: {difference}");
 }
 
-/// A library that sets the wall clock of one process ahead, by as many seconds
-/// as a file says.
+/// A library that sets the wall clock of one process ahead, by the number of
+/// seconds in a file.
 const SHIM: &str = r#"
 #define _GNU_SOURCE
 #include <fcntl.h>

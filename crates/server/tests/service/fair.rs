@@ -1,5 +1,5 @@
-//! The share of a tenant: a tenant that takes all it can get leaves the others
-//! theirs.
+//! The share of a tenant: a tenant that uses as much as it can leaves the others
+//! their share.
 
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ use tokio::time::timeout;
 
 use crate::harness::{KEY, Service, eventually};
 
-/// Longer than any answer takes that does not wait for another client.
+/// Longer than any response takes that does not wait for another client.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Long enough to read what has come.
+/// Long enough to read the available data.
 const MOMENT: Duration = Duration::from_millis(10);
 
-/// Makes another tenant; returns its key.
+/// Creates another tenant; returns its key.
 async fn other_tenant(service: &Service) -> String {
     let wish = Some(json!({"name": "other"}));
     let made = service
@@ -27,7 +27,7 @@ async fn other_tenant(service: &Service) -> String {
     made["secret"].as_str().unwrap().to_owned()
 }
 
-/// Makes a key of the first tenant; returns its secret.
+/// Creates a key of the first tenant; returns its secret.
 async fn ordinary_key(service: &Service, name: &str) -> String {
     let wish = Some(json!({"name": name}));
     let made = service
@@ -47,8 +47,8 @@ async fn begin(service: &Service, last: u8, route: &str, key: &str, length: usiz
          content-type: application/json\r\ncontent-length: {length}\r\n\r\n"
     );
     stream.write_all(head.as_bytes()).await.unwrap();
-    // Less than a header of a tar: a server that reads while it receives waits for
-    // the rest.
+    // Less than a header of a tar: a server that parses while it receives waits
+    // for the rest.
     stream.write_all(&[b' '; 100]).await.unwrap();
     stream
 }
@@ -71,7 +71,7 @@ async fn stalled_uploads_hold_no_thread() {
         ordinary_key(&service, "two").await,
     ];
     let mut stalled = Vec::new();
-    // More than the runtime has threads for work that blocks.
+    // More than the runtime has blocking threads.
     for n in 0..600_usize {
         let last = 2 + (n % 12) as u8;
         let route = "POST /api/v1/snapshots";
@@ -115,7 +115,7 @@ async fn bodies_of_one_tenant_take_bounded_memory() {
         refused == 4
     })
     .await;
-    // Small bodies go on, and the share of the other tenant is free.
+    // Small bodies are accepted, and the share of the other tenant is free.
     let change = json!({"files": [{"path": "a", "content": "a"}]});
     let path = format!("/api/v1/projects/{project}/apply");
     service.expect(Method::POST, &path, Some(change), 200).await;
@@ -162,10 +162,10 @@ async fn output_of_commands_takes_bounded_memory() {
         .iter()
         .map(|result| result["stdout"].as_str().unwrap().len())
         .sum();
-    // The output and its form in JSON.
+    // The output and its JSON form.
     assert!(total <= 64 << 20, "{total} bytes");
     assert!(ended.iter().any(|result| result["truncated"] == true));
-    // Afterwards the memory is there again.
+    // Afterwards the memory is free again.
     let result = run("yes | head -c 16777216").await;
     assert_eq!(result["truncated"], false);
     assert_eq!(result["stdout"].as_str().unwrap().len(), 16 << 20);
@@ -202,10 +202,10 @@ async fn archives_that_are_not_read_hold_threads_of_their_tenant_only() {
         .bearer_auth(&other);
     let theirs = timeout(PATIENCE, async { theirs.send().await?.bytes().await }).await;
     assert!(theirs.expect("it is answered").unwrap().len() > 8 << 20);
-    // The tenant itself is served in all that needs no archive.
+    // The tenant itself can still use everything that needs no archive.
     service.get("/api/v1/projects").await;
     drop(unread);
-    // And has its archives when the others are gone.
+    // It gets its archives when the others are done.
     eventually("an archive is answered", async || {
         let answer = service.request(Method::GET, &archives[0]).send().await;
         answer.unwrap().status() == 200
@@ -239,7 +239,7 @@ async fn replays_and_forks_count_for_the_rate() {
     assert_eq!(refused["error"]["name"], "RATE_LIMITED");
 }
 
-/// A text that cannot be compressed much.
+/// A text that hardly compresses.
 fn noise(seed: u64, bytes: usize) -> String {
     let mut state = seed + 1;
     let mut next = || {
@@ -281,11 +281,11 @@ async fn a_tenant_stores_no_more_than_it_may() {
     let refused = apply(&service, 2, 429).await;
     assert_eq!(refused["error"]["name"], "QUOTA_EXCEEDED");
     assert_eq!(refused["error"]["details"]["resource"], "stored");
-    // The count outlives the server.
+    // The count survives a restart.
     service.stop();
     service.run();
     apply(&service, 2, 429).await;
-    // Others are not held up, and the tenant can read and delete.
+    // Other tenants are not affected, and the tenant can read and delete.
     let project = Some(json!({"name": "site"}));
     service
         .expect(Method::POST, "/api/v1/projects", project, 201)
@@ -336,7 +336,7 @@ async fn a_tenant_has_limits_of_its_own() {
     create(small.clone(), 201).await;
     let refused = create(small, 429).await;
     assert_eq!(refused["error"]["name"], "SANDBOX_LIMIT_EXCEEDED");
-    // Of projects it has the limit of the settings.
+    // For projects it has the limit of the settings.
     for (name, status) in [("one", 201), ("two", 201), ("three", 429)] {
         let wish = Some(json!({"name": name}));
         service
@@ -349,7 +349,7 @@ async fn a_tenant_has_limits_of_its_own() {
             .expect_as(key, Method::POST, "/api/v1/workspaces", wish, status)
             .await;
     }
-    // A new key of the tenant has no more.
+    // A new key of the tenant gets no more.
     let wish = Some(json!({"name": "more"}));
     let more = service
         .expect_as(key, Method::POST, "/api/v1/keys", wish, 201)

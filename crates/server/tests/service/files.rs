@@ -1,4 +1,4 @@
-//! Forks, snapshots, differences, archives.
+//! Forks, snapshots, diffs, archives.
 
 use std::collections::HashSet;
 
@@ -129,7 +129,7 @@ async fn files_are_snapshotted_compared_restored_and_forked() {
     );
 }
 
-/// What the engine has told the agent of a sandbox to prove itself with.
+/// Returns the token that the engine has given to the agent of a sandbox.
 fn token_of(id: &str) -> String {
     let env = docker(&[
         "inspect",
@@ -185,7 +185,7 @@ async fn a_sandbox_can_begin_as_a_fork_which_leaves_its_origin_alone() {
     for fork in forked["succeeded"].as_array().unwrap() {
         tokens.insert(token_of(fork["id"].as_str().unwrap()));
     }
-    assert_eq!(tokens.len(), 5, "each has a token of its own");
+    assert_eq!(tokens.len(), 5, "every fork has another token");
     assert_eq!(
         service.get(&path).await,
         before,

@@ -1,5 +1,5 @@
-//! A full disk, against the real server on a small loop disk: growth is
-//! refused, what gives room back goes through, and nothing is lost.
+//! A full disk, against the real server on a small loop disk: the server rejects
+//! growth, accepts requests that free space, and loses nothing.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -39,7 +39,7 @@ impl SmallDisk {
         }
     }
 
-    /// The room that is left, in bytes.
+    /// Returns the free space in bytes.
     fn free(&self) -> u64 {
         let disk = rustix::fs::statvfs(&self.mounted).unwrap();
         disk.f_bavail * disk.f_frsize
@@ -49,8 +49,8 @@ impl SmallDisk {
         self.mounted.join("ballast")
     }
 
-    /// Fills the room that is free now with a file. The server gives up a part of
-    /// its reserve meanwhile, which the file does not take.
+    /// Fills the current free space with a file. The file does not take the parts
+    /// of the reserve that the server gives up at the same time.
     fn fill(&self) {
         let file = File::create(self.ballast()).unwrap();
         let (mut free, mut length) = (self.free(), 0);
@@ -164,7 +164,7 @@ fn archive(seed: u64, bytes: usize) -> Vec<u8> {
     builder.into_inner().unwrap()
 }
 
-/// Stores archives until the server takes no more.
+/// Stores archives until the server rejects one.
 async fn upload_until_refused(service: &Service) -> Value {
     for seed in 0.. {
         let request = service.request(Method::POST, "/api/v1/snapshots");
@@ -177,7 +177,7 @@ async fn upload_until_refused(service: &Service) -> Value {
     unreachable!("a disk has an end")
 }
 
-/// Ends the time of a sandbox.
+/// Sets the expiry of a sandbox to the past.
 async fn expired(service: &Service, id: &str) {
     let statement = format!("update sandboxes set expires = 1 where id = '{id}'");
     let catalog = service.data.join("catalog.db");
@@ -224,7 +224,7 @@ async fn a_disk_that_one_tenant_fills_can_be_left() {
     };
     let wish = json!({"template": "base", "workspace": {"project": {"id": project}}});
 
-    // One tenant fills the disk as far as it gets: by uploads, and by a command.
+    // One tenant fills the disk as far as possible, by uploads and by a command.
     let refused = upload_until_refused(&service).await;
     assert_eq!(
         refused["error"]["name"], "INSUFFICIENT_STORAGE",
@@ -264,7 +264,7 @@ async fn a_disk_that_one_tenant_fills_can_be_left() {
         assert_eq!(collected["failedTenants"], Value::Null, "{collected}");
     }
 
-    // So does a start, after a stop and after a kill.
+    // The same works after a stop and after a kill of the server.
     service.stop();
     service.run();
     {
@@ -291,7 +291,7 @@ async fn a_disk_that_one_tenant_fills_can_be_left() {
             .await;
     }
 
-    // With room again, everything goes on, and nothing is lost.
+    // With free space everything works again, and nothing is lost.
     disk.clear();
     service.delete(&filler).await;
     let other = Tenant {
@@ -330,8 +330,8 @@ async fn a_disk_that_one_tenant_fills_can_be_left() {
     assert_eq!(report.problems, vec![]);
 }
 
-/// Faster than the server looks at the disk: the pools on it may become
-/// read-only.
+/// The command is faster than the server's checks of the disk, so the pools on it
+/// may become read-only.
 #[tokio::test]
 async fn a_disk_that_a_command_fills_at_once_is_left_by_deleting_its_sandbox() {
     let disk;
@@ -356,7 +356,7 @@ async fn a_disk_that_a_command_fills_at_once_is_left_by_deleting_its_sandbox() {
     let path = format!("/api/v1/sandboxes/{filler}/process/run");
     let wish = json!({"command": "dd if=/dev/zero of=big bs=1M count=1900 conv=fsync"});
     let filling = service.request(Method::POST, &path).json(&wish).send();
-    // The answer is lost if the pool has to be mounted again.
+    // The response is lost if the pool has to be mounted again.
     let _ = filling.await.unwrap();
     disk.fill();
 
@@ -395,7 +395,8 @@ async fn a_disk_that_a_command_fills_at_once_is_left_by_deleting_its_sandbox() {
     .await;
 }
 
-/// The kernel does the same to a pool whose file cannot grow.
+/// A remount stands in for the kernel, which makes a pool read-only when its file
+/// cannot grow.
 #[tokio::test]
 async fn a_pool_that_became_read_only_is_mounted_again() {
     let service = Service::start_without_engine(&[]);

@@ -1,4 +1,4 @@
-//! What nobody needs goes, and nothing else.
+//! Garbage collection deletes everything that is not needed, and nothing else.
 
 use std::collections::BTreeMap;
 
@@ -35,7 +35,7 @@ async fn leave_snapshot(service: &Service) -> SnapshotId {
 }
 
 #[tokio::test]
-async fn only_what_nobody_needs_is_collected() {
+async fn only_unneeded_objects_are_collected() {
     let mut service = Service::start().await;
     let id = project(&service, json!({}), &[("a.txt", "one\n"), ("b.txt", "b\n")]).await;
     let ws = workspace(&service, json!({"project": id})).await;

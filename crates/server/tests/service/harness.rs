@@ -1,4 +1,4 @@
-//! A server of its own for each test, and nothing left of it afterwards.
+//! A separate server for each test, deleted with everything it created.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -13,10 +13,10 @@ use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::{self, client::IntoClientRequest};
 
-/// The key that the servers of these tests are given.
+/// The key that is configured in the servers of these tests.
 pub(crate) const KEY: &str = "test-key-0123456789-0123456789-0123456789";
 
-/// Where no container engine listens.
+/// An address without a container engine.
 const NO_ENGINE: &str = "unix:///nonexistent/docker.sock";
 
 /// A running server.
@@ -27,14 +27,15 @@ pub(crate) struct Service {
     pub(crate) data: PathBuf,
     pub(crate) http: reqwest::Client,
     settings: Vec<(String, String)>,
-    /// The server, if it is no process of its own.
+    /// The server, if it runs in this process.
     here: Option<Server>,
-    /// The engine of a server in this process, where `/workspace` is elsewhere.
+    /// The engine of a server in this process, where `/workspace` is at another
+    /// path.
     simulated: Option<SimEngine>,
     _directory: tempfile::TempDir,
 }
 
-/// A setting that the tests need, or words on how to have it.
+/// Returns a setting that the tests need, or panics with instructions.
 pub(crate) fn needed(name: &str, how: &str) -> String {
     std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set: run {how} first"))
 }
@@ -58,7 +59,7 @@ pub(crate) fn image() -> String {
 }
 
 impl Service {
-    /// Starts one with the template `base`.
+    /// Starts a server with the template `base`.
     pub(crate) async fn start() -> Self {
         Self::start_with(&[]).await
     }
@@ -72,15 +73,15 @@ impl Service {
         service
     }
 
-    /// Starts one without a template.
+    /// Starts a server without a template.
     pub(crate) fn start_bare(settings: &[(&str, &str)]) -> Self {
         let mut service = Self::new(settings);
         service.run();
         service
     }
 
-    /// Starts one in this process, without a template, with settings that no
-    /// environment can give it.
+    /// Starts a server in this process, without a template, with settings that
+    /// the environment cannot express.
     pub(crate) async fn start_here(change: impl FnOnce(&mut Config)) -> Self {
         let mut service = Self::new(&[]);
         let mut config = Config::read(None, service.settings.clone()).unwrap();
@@ -91,8 +92,8 @@ impl Service {
         service
     }
 
-    /// Starts one that has neither a container engine nor an agent. An older
-    /// binary cannot do that, and has them.
+    /// Starts a server with neither a container engine nor an agent. An older
+    /// binary needs both, and gets them.
     pub(crate) fn start_without_engine(settings: &[(&str, &str)]) -> Self {
         if std::env::var_os("ELEVO_SERVER_BINARY").is_some() {
             return Self::start_bare(settings);
@@ -102,8 +103,8 @@ impl Service {
         service
     }
 
-    /// Starts one in this process on a simulated engine with the image and the
-    /// template `base`; the engine goes on when the server is stopped.
+    /// Starts a server in this process on a simulated engine with the image and
+    /// the template `base`; the engine continues when the server is stopped.
     pub(crate) async fn start_simulated(change: impl FnOnce(&mut Config)) -> (Self, SimEngine) {
         let engine = SimEngine::new(["base"]);
         let mut service = Self::new_without_engine(&[("AGENT_BINARY", &agent())]);
@@ -127,8 +128,8 @@ impl Service {
         let mut server = Server::start_on(config.clone(), runtime.clone()).await;
         for _ in 0..300 {
             match &server {
-                // A task of the server before ends in a moment, and then closes the
-                // store.
+                // A task of the previous server may still be ending, and then
+                // closes the store.
                 Err(error) if error.to_string().contains("is being written to") => {
                     tokio::time::sleep(Duration::from_millis(100)).await;
                     server = Server::start_on(config.clone(), runtime.clone()).await;
@@ -137,8 +138,8 @@ impl Service {
             }
         }
         let server = server.unwrap();
-        // A process of a simulated container has no mounts: it walks the path to its
-        // files, which the server keeps to itself.
+        // A process of a simulated container has no mounts: it accesses its files
+        // by their path, which the server keeps private.
         let data = &self.data;
         let above = data.parent().unwrap();
         for path in [above, data, &data.join("workspaces"), &data.join("run")] {
@@ -205,24 +206,25 @@ impl Service {
         }
     }
 
-    /// Gives a setting another value for the next run.
+    /// Changes a setting for the next run.
     pub(crate) fn set(&mut self, name: &str, value: &str) {
         self.settings.push((name.to_owned(), value.to_owned()));
     }
 
-    /// Runs the server, and learns where it listens from its log.
+    /// Runs the server, and reads its address from the log.
     pub(crate) fn run(&mut self) {
         let ran = self.try_run(&[]);
         ran.unwrap_or_else(|text| panic!("the server has ended: {text}"));
     }
 
-    /// The same by way of another command.
+    /// Runs the server through another command.
     pub(crate) fn run_under(&mut self, command: &[&str]) {
         let ran = self.try_run_under(command, &[]);
         ran.unwrap_or_else(|text| panic!("the server has ended: {text}"));
     }
 
-    /// The same with arguments. Returns its last words if it does not start.
+    /// Runs the server with arguments. Returns its last output if it does not
+    /// start.
     pub(crate) fn try_run(&mut self, arguments: &[&str]) -> Result<(), String> {
         self.try_run_under(&[], arguments)
     }
@@ -283,32 +285,32 @@ impl Service {
         Ok(())
     }
 
-    /// `kill -9`.
+    /// Kills the server with `kill -9`.
     pub(crate) fn kill(&mut self) {
         let mut child = self.child.take().unwrap();
         child.kill().unwrap();
         child.wait().unwrap();
     }
 
-    /// Asks it to end, and waits.
+    /// Stops the server, and waits for it.
     pub(crate) fn stop(&mut self) {
         self.terminate();
         self.wait();
     }
 
-    /// Asks it to end.
+    /// Asks the server to stop.
     pub(crate) fn terminate(&self) {
         let pid = rustix::process::Pid::from_child(self.child.as_ref().unwrap());
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     }
 
-    /// Waits for its end.
+    /// Waits for the server to end.
     pub(crate) fn wait(&mut self) {
         let mut child = self.child.take().unwrap();
         assert!(child.wait().unwrap().success());
     }
 
-    /// Waits for its end, and fails if it does not come.
+    /// Waits for the server to end; panics if it does not.
     pub(crate) async fn ends(&mut self) {
         let child = self.child.as_mut().unwrap();
         eventually("the server ends", async || {
@@ -318,8 +320,9 @@ impl Service {
         self.wait();
     }
 
-    /// Changes its catalog behind its back. If it runs, both wait for each other.
-    /// A server in this process needs the thread of the test meanwhile.
+    /// Runs a statement in the catalog behind the server's back. If the server
+    /// runs, both wait for each other; a server in this process needs the test's
+    /// thread for that.
     pub(crate) async fn sql(&self, statement: &str) {
         let mut sqlite = Command::new("sqlite3");
         sqlite.args(["-cmd", ".timeout 10000"]);
@@ -328,20 +331,20 @@ impl Service {
         assert!(status.unwrap().unwrap().success(), "{statement}");
     }
 
-    /// Its process.
+    /// The id of the server process.
     #[allow(dead_code, reason = "not every test needs it")]
     pub(crate) fn pid(&self) -> u32 {
         self.child.as_ref().unwrap().id()
     }
 
-    /// What it has logged at the levels of problems.
+    /// Returns the warnings and errors that the server has logged.
     pub(crate) fn complaints(&self) -> Vec<String> {
         let log = std::fs::read_to_string(self.data.with_file_name("log")).unwrap_or_default();
         let is_bad = |line: &&str| line.contains("\"ERROR\"");
         log.lines().filter(is_bad).map(str::to_owned).collect()
     }
 
-    /// Whether a text is in its log.
+    /// Returns whether the log contains a text.
     pub(crate) fn logged(&self, text: &str) -> bool {
         let log = std::fs::read_to_string(self.data.with_file_name("log"));
         log.unwrap_or_default().contains(text)
@@ -411,7 +414,7 @@ impl Service {
         events
     }
 
-    /// Makes a sandbox; returns its id.
+    /// Creates a sandbox; returns its id.
     pub(crate) async fn sandbox(&self) -> String {
         let made = self
             .post("/api/v1/sandboxes", json!({"template": "base"}))
@@ -430,7 +433,7 @@ impl Service {
         self.post(&path, wish).await
     }
 
-    /// What a command prints; it must succeed.
+    /// Returns the output of a command, which must succeed.
     pub(crate) async fn output_of(&self, id: &str, command: &str) -> String {
         let result = self.run_in(id, command).await;
         assert_eq!(result["exitCode"], 0, "{command}: {result}");
@@ -442,7 +445,7 @@ impl Service {
         self.expect(Method::DELETE, &path, None, 204).await;
     }
 
-    /// Containers of this server that are there, running or not.
+    /// Returns the containers of this server, running or not.
     pub(crate) fn containers(&self) -> Vec<String> {
         if self.engine() == NO_ENGINE {
             return Vec::new();
@@ -461,24 +464,24 @@ impl Service {
         ours.map(str::to_owned).collect()
     }
 
-    /// Whether a container mounts something of this server's.
+    /// Returns whether a container mounts a directory of this server.
     fn knows(&self, container: &str) -> bool {
         let mounts = self.docker(&["inspect", "--format", "{{json .Mounts}}", container]);
         mounts.contains(self.data.to_str().unwrap())
     }
 
-    /// Asks the engine that this server uses.
+    /// Calls the engine that this server uses.
     fn docker(&self, arguments: &[&str]) -> String {
         docker_at(self.engine(), arguments)
     }
 
-    /// The address of the engine that this server uses.
+    /// Returns the address of the engine that this server uses.
     fn engine(&self) -> &str {
         let mut hosts = self.settings.iter().rev();
         &hosts.find(|(name, _)| name == "DOCKER_HOST").unwrap().1
     }
 
-    /// Mounts below the data directory.
+    /// Returns the mounts below the data directory.
     pub(crate) fn mounts(&self) -> Vec<String> {
         mounts_below(&self.data)
     }
@@ -507,8 +510,8 @@ impl Drop for Service {
     }
 }
 
-/// Lets a user pass through a directory, by an entry in its access list, which a
-/// server that starts again leaves there.
+/// Lets a user traverse a directory, by an entry in its access list, which a
+/// restarted server leaves there.
 fn let_through(directory: &Path, uid: u32) {
     let mut list = 2_u32.to_le_bytes().to_vec();
     let entries = [
@@ -565,9 +568,9 @@ pub(crate) async fn connect(url: &str) -> Result<Socket, tungstenite::Error> {
     Ok(tokio_tungstenite::connect_async(request).await?.0)
 }
 
-/// Tries until it is so.
+/// Waits until a condition holds.
 pub(crate) async fn eventually(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
-    // Repairs are tried again every ten seconds, and more than one may be needed.
+    // Repairs are retried every ten seconds, and more than one may be needed.
     for _ in 0..1000 {
         if is_so().await {
             return;
@@ -577,7 +580,7 @@ pub(crate) async fn eventually(what: &str, mut is_so: impl AsyncFnMut() -> bool)
     panic!("never: {what}");
 }
 
-/// Events of a stream, as they come.
+/// The events of a stream.
 pub(crate) struct Events {
     answer: Response,
     text: Vec<u8>,
@@ -593,7 +596,8 @@ impl Events {
         }
     }
 
-    /// The next event, without its id; `None` at the end or when it breaks off.
+    /// Returns the next event with its id; `None` at the end of the stream or if
+    /// it breaks off.
     pub(crate) async fn next(&mut self) -> Option<(u64, Value)> {
         loop {
             if let Some(end) = self.text.windows(2).position(|pair| pair == b"\n\n") {

@@ -1,7 +1,6 @@
-//! Nothing of a hidden path is in any answer to the agent that it is hidden
-//! from: neither its name nor its content, nor a hash or a size that covers it.
-//! The routes are those of the API's description, so a new route without a case
-//! fails the test.
+//! No response to an agent reveals a path that is hidden from it: neither its
+//! name nor its content, nor a hash or a size that covers it. The routes are
+//! those of the API description, so a new route without a case fails the test.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +15,7 @@ const NAME: &str = "MRK-";
 /// Part of every hidden content and message.
 const CONTENT: &str = "mrk-content";
 
-/// The files of the project at its beginning: path and content.
+/// The first files of the project: path and content.
 const FILES: [(&str, &str); 7] = [
     ("open/plain.txt", "plain\n"),
     ("mixed/seen.txt", "seen\n"),
@@ -57,14 +56,14 @@ struct Hidden {
     hidden_steps: Vec<u64>,
     /// The reviews of an open path, and of a hidden one.
     reviews: [String; 2],
-    /// Texts that no answer may have.
+    /// Texts that no response may contain.
     markers: BTreeSet<String>,
 }
 
 async fn key_of(service: &Service, name: &str) -> String {
     let made = service.post("/api/v1/agents", json!({"name": name})).await;
     let id = made["id"].as_str().unwrap().to_owned();
-    // All scopes but those that show files of the host or the policy itself.
+    // All scopes except those that show files of the host or the policy itself.
     let wish = json!({"name": name, "agent": id, "limits": {}, "scopes": [
         "sandboxes:read", "sandboxes:write", "process", "files", "keys",
         "projects:read", "projects:write", "reviews"]});
@@ -104,7 +103,7 @@ impl Hidden {
         done["sequence"].as_u64().unwrap()
     }
 
-    /// The history of the project, all of it by the owner.
+    /// Creates the history of the project, as the owner.
     async fn work(&mut self) {
         let ws = self.workspace().await;
         for (path, content) in FILES {
@@ -124,7 +123,7 @@ impl Hidden {
         let hidden = self.land(&ws, json!({"message": CONTENT})).await;
         self.hidden_steps.push(hidden);
 
-        // Both sides touch the file that moves, so the step has a `from`.
+        // Both sides change the file that moves, so the step has a `from`.
         write(
             &ws,
             "MRK-dir/moved.txt",
@@ -166,7 +165,7 @@ impl Hidden {
         format!("/api/v1/projects/{}{rest}", self.project)
     }
 
-    /// Collects hashes and sizes of hidden files, and of directories that hold
+    /// Collects hashes and sizes of hidden files, and of directories that contain
     /// some, in every version.
     async fn collect_markers(&mut self) {
         let service = &self.service;
@@ -204,8 +203,8 @@ impl Hidden {
         self.markers.extend(found);
     }
 
-    /// Asks as the agent, and looks for markers in the answer. Returns the
-    /// answer and all that is wrong with it.
+    /// Sends a request as the agent, and searches the response for markers.
+    /// Returns the response and all problems.
     async fn ask(&self, case: &Case) -> (Vec<u8>, Vec<String>) {
         let url = format!("{}{}", self.service.url, case.url);
         let mut request = self.service.http.request(case.method.clone(), url);
@@ -273,7 +272,7 @@ enum Body {
     Upgrade,
 }
 
-/// A request of the agent: the route as the description has it, and the rest.
+/// A request of the agent: the route as in the API description, and the rest.
 #[derive(Clone, Debug)]
 struct Case {
     method: Method,
@@ -283,7 +282,7 @@ struct Case {
     status: u16,
 }
 
-/// Makes a case: the path with `{…}` filled in from `ids`, in their order, and
+/// Creates a case: the path with `{…}` filled in from `ids`, in their order, and
 /// a query.
 fn case(method: &str, route: &'static str, ids: &[&str], query: &str, status: u16) -> Case {
     let mut url = String::new();
@@ -396,7 +395,7 @@ fn reading(hidden: &Hidden) -> Vec<Case> {
     cases
 }
 
-/// Requests that change the project, or would.
+/// Requests that change the project, or try to.
 fn changing(hidden: &Hidden) -> Vec<Case> {
     let id = &*hidden.project;
     let rehearsed = json!({"dryRun": true});
@@ -605,7 +604,7 @@ fn of_sandbox(hidden: &Hidden, id: &str) -> Vec<Case> {
     ]
 }
 
-/// Requests that have nothing to do with the project.
+/// Requests that are not about the project.
 fn of_the_rest() -> Vec<Case> {
     let (template, key) = ("/api/v1/templates/{name}", "/api/v1/keys/{id}");
     let webhook = "/api/v1/webhooks/{id}";
@@ -745,7 +744,7 @@ async fn events_of_hidden_steps_are_not_for_the_agent() {
     let all = hidden.service.get(&format!("{EVENTS}?{query}")).await;
     assert_eq!(steps(&all), (1..=count).collect::<Vec<_>>(), "the owner's");
 
-    // A stream, too.
+    // The same for a stream.
     let url = format!(
         "{}{EVENTS}?kinds=project.landed&after=0",
         hidden.service.url
@@ -764,7 +763,7 @@ async fn a_hidden_directory_is_refused_whether_it_is_there_or_not() {
     let hidden = Hidden::start().await;
     let wish = json!({"project": hidden.project});
     let mut answers = Vec::new();
-    // The second name is covered by the same kind of rule, and nothing is there.
+    // A rule of the same kind covers the second name, which does not exist.
     for name in ["MRK-dir", "mixed/MRK-none", "MRK-dir/sub", "MRK-dir/none"] {
         let url = "/api/v1/workspaces";
         let made =
@@ -811,7 +810,7 @@ async fn a_directory_that_is_seen_whole_has_its_id_and_size() {
         project["bytes"].is_null() && project["entries"].is_null(),
         "{project}"
     );
-    // The lines of a file that came from a hidden place are new where it came to.
+    // The lines of a file that moved from a hidden path count as new.
     let blame = case(
         "GET",
         BLAME,
@@ -837,7 +836,7 @@ async fn the_reason_of_a_failure_has_no_cause_in_it() {
     service
         .expect(Method::POST, &format!("{url}/stop"), None, 200)
         .await;
-    // A start fails below the server's own words, which the log has.
+    // A start fails with an internal cause, which only the log has.
     service
         .sql(&format!(
             "UPDATE sandboxes SET workspace = 'sbx-gone' WHERE id = '{id}'"

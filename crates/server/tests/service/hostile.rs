@@ -1,5 +1,5 @@
-//! Clients that are slow, silent, odd or many: others are served meanwhile, and
-//! nothing of them stays.
+//! Clients that are slow, silent, malformed or many: others are still served, and
+//! nothing of them remains.
 
 use std::time::{Duration, Instant};
 
@@ -24,14 +24,14 @@ async fn open(service: &Service) -> TcpStream {
     TcpStream::connect(address(service)).await.unwrap()
 }
 
-/// A connection from an address of loopback.
+/// Opens a connection from an address of loopback.
 async fn open_from(service: &Service, last: u8) -> std::io::Result<TcpStream> {
     let socket = TcpSocket::new_v4()?;
     socket.bind(([127, 0, 0, last], 0).into())?;
     socket.connect(address(service).parse().unwrap()).await
 }
 
-/// Sends a request, and reads its answer. The connection stays.
+/// Sends a request, and reads its response. The connection stays open.
 async fn ask(stream: &mut TcpStream, request: &str) -> String {
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = String::new();
@@ -129,7 +129,7 @@ async fn connections_that_keep_the_server_waiting_are_closed() {
         assert!(answer.starts_with("HTTP/1.1 4"), "{answer}");
         assert!(answer.contains("too slowly"), "{answer}");
     };
-    // A client with a key is not closed as soon as one without.
+    // A client with a key may idle longer than one without.
     let kept = async {
         let mut stream = open(&service).await;
         for _ in 0..2 {
@@ -152,7 +152,7 @@ async fn headers_have_a_bounded_length() {
         "GET /health HTTP/1.1\r\nhost: x\r\na: {}\r\n\r\n",
         "x".repeat(300_000)
     );
-    // The server may close before it has read all.
+    // The server may close before it has read everything.
     let _ = stream.write_all(head.as_bytes()).await;
     let answer = rest(&mut stream).await;
     assert!(
@@ -181,7 +181,7 @@ async fn silent_strangers_make_way() {
     assert_eq!(answer.status(), 200);
     let open = || std::fs::read_dir(format!("/proc/{}/fd", service.pid())).unwrap();
     assert!(open().count() < 400);
-    // Those that are left are closed without a word of theirs.
+    // The remaining ones are closed although they send nothing.
     eventually("they are all closed", async || {
         let mut all = join_all(silent.iter_mut().map(is_closed)).await;
         all.retain(|is_closed| !is_closed);
@@ -226,11 +226,11 @@ async fn many_streams_of_one_key_from_one_address_all_run() {
 async fn a_stop_waits_for_no_silent_client() {
     let mut service = Service::start_without_engine(&[("STOP_GRACE", "3600")]);
     let mut silent = Vec::new();
-    // More than an address has places for.
+    // More than the limit for an address.
     for _ in 0..100 {
         silent.push(open(&service).await);
     }
-    // One of them is served: all were accepted before it.
+    // The response to one of them proves that all were accepted before it.
     let answer = service
         .request(Method::GET, "/api/v1/projects")
         .send()
@@ -310,7 +310,7 @@ async fn readiness_is_looked_at_once_for_all_who_ask() {
     for answer in join_all((0..200).map(|_| ask())).await {
         assert_eq!(answer.unwrap().status(), 200);
     }
-    // Once in two seconds at most, however slow the machine is.
+    // At most once in two seconds, however slow the machine is.
     let checks = engine.checks() - before;
     assert!(checks <= 2 + began.elapsed().as_secs() / 2, "{checks}");
 }

@@ -1,5 +1,5 @@
 //! Requests with an `Idempotency-Key`: each is carried out once, even if its
-//! answer is lost.
+//! response is lost.
 
 mod sandboxes;
 
@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use crate::harness::{KEY, Service, eventually};
 use crate::shared::{Ws, agent, at, file, project, workspace, write};
 
-/// An answer with what tells a repetition from a first one.
+/// A response, and whether it is a replayed one.
 #[derive(Debug)]
 struct Answered {
     status: u16,
@@ -44,11 +44,11 @@ async fn post_as(service: &Service, secret: &str, path: &str, key: &str) -> Answ
     answered(request).await
 }
 
-/// Keeps answers from being stored, as if the server had ended before.
+/// Prevents responses from being stored, as if the server had ended before.
 const NO_ANSWERS: &str = "CREATE TRIGGER no_answer BEFORE UPDATE OF status ON requests \
                           BEGIN SELECT RAISE(ABORT, 'no room for an answer'); END";
 
-/// Reads or changes the catalog of a server that runs.
+/// Reads or changes the catalog of a running server.
 fn sql(service: &Service, statement: &str) -> String {
     let output = Command::new("sqlite3")
         .args(["-cmd", ".timeout 20000"])
@@ -61,7 +61,7 @@ fn sql(service: &Service, statement: &str) -> String {
     text.trim().to_owned()
 }
 
-/// Waits until the server has noted that many requests with keys.
+/// Waits until the server has recorded that many requests with keys.
 async fn begun(service: &Service, count: &str) {
     eventually("the request has begun", async || {
         sql(service, "SELECT count(*) FROM requests") == count
@@ -69,7 +69,8 @@ async fn begun(service: &Service, count: &str) {
     .await;
 }
 
-/// Sends the beginning of a request; it ends when what is returned is dropped.
+/// Sends the beginning of a request; the request breaks off when the stream is
+/// dropped.
 async fn begin(service: &Service, path: &str, key: &str, length: usize, body: &[u8]) -> TcpStream {
     let address = service.url.strip_prefix("http://").unwrap();
     let mut socket = TcpStream::connect(address).await.unwrap();
@@ -141,7 +142,7 @@ async fn a_merge_is_answered_again_as_it_was_the_first_time() {
         let first = post(&service, &at(&ws, what), what, &wish).await;
         assert_eq!(first.body["landedCount"], 1, "{first:?}");
         assert!(!first.is_replayed, "{first:?}");
-        // The second time the workspace of `complete` is gone.
+        // The second time the workspace of `complete` no longer exists.
         let second = post(&service, &at(&ws, what), what, &wish).await;
         assert_eq!((second.status, &second.body), (200, &first.body));
         assert!(second.is_replayed, "{second:?}");
@@ -179,7 +180,7 @@ async fn a_refused_request_can_be_sent_corrected() {
     assert_eq!(good.status, 201, "{good:?}");
 }
 
-/// Its key would be at work for a day.
+/// Otherwise its key would be at work for a day.
 #[tokio::test]
 async fn an_upload_that_breaks_off_leaves_its_key_free() {
     let service = Service::start_without_engine(&[]);
@@ -215,7 +216,8 @@ fn tar(files: &[(&str, &[u8])]) -> Vec<u8> {
     tar.into_inner().unwrap()
 }
 
-/// Requests that make something, with a field that says which.
+/// Requests that create something, with the field of the response that identifies
+/// it.
 fn creates(project: &str, ws: &Ws, done: &Ws, head: &str) -> Vec<(String, Value, &'static str)> {
     let of_project = |what: &str| format!("/api/v1/projects/{project}/{what}");
     let files = json!([{"path": "applied", "content": "one"}]);
@@ -245,8 +247,8 @@ fn creates(project: &str, ws: &Ws, done: &Ws, head: &str) -> Vec<(String, Value,
     ]
 }
 
-/// The server ends after it has done what was asked for, and before it has kept
-/// the answer.
+/// The server ends after it has carried out the request, and before it has stored
+/// the response.
 #[tokio::test]
 async fn a_repetition_finds_what_a_killed_server_has_made() {
     let mut service = Service::start_without_engine(&[("WEBHOOK_ALLOW_PRIVATE", "true")]);
@@ -291,7 +293,7 @@ async fn a_repetition_finds_what_a_killed_server_has_made() {
         (200, &json!(2)),
         "{set:?}"
     );
-    // Of the key that was made twice one is valid.
+    // Of the key that was created twice, one is valid.
     let keys = service.get("/api/v1/keys").await;
     let keys = keys["items"].as_array().unwrap().iter();
     let valid = keys.filter(|key| key["name"] == "key" && key["revokedAt"].is_null());
@@ -309,7 +311,7 @@ async fn a_repetition_finds_what_a_killed_server_has_made() {
     }
 }
 
-/// A killed server leaves the row of a workspace that it was making.
+/// A killed server leaves the row of a workspace that it was creating.
 #[tokio::test]
 async fn a_workspace_without_a_directory_does_not_hide_the_others() {
     let service = Service::start_without_engine(&[]);

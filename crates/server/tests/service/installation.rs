@@ -11,11 +11,11 @@ use serde_json::json;
 
 use crate::harness::Service;
 
-/// Larger files are compared by size and time only.
+/// Size from which files are compared by size and time only.
 const LARGE: u64 = 4 << 20;
 
-/// Every path below a directory, with the content of files. SQLite's shared
-/// memory and the database's own message log are left out: they hold no data.
+/// Returns every path below a directory, with the content of files, except
+/// SQLite's shared memory and the database's message log, which hold no data.
 fn tree(root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     let mut open = vec![root.to_owned()];
@@ -40,7 +40,8 @@ fn tree(root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     found
 }
 
-/// A project with a workspace that has a file that was not merged. Returns the file.
+/// Creates a project with a workspace that has a file that was not merged.
+/// Returns the file.
 async fn unmerged(service: &Service) -> PathBuf {
     let made = service.post("/api/v1/projects", json!({"name": "p"})).await;
     workspace_of(service, &made["id"]).await
@@ -55,7 +56,7 @@ async fn workspace_of(service: &Service, project: &serde_json::Value) -> PathBuf
     file
 }
 
-/// Starts the server, which must refuse and change nothing. Returns its words.
+/// Starts the server, which must fail and change nothing. Returns its output.
 fn refused(service: &mut Service) -> String {
     let before = tree(&service.data);
     let words = service.try_run(&[]).expect_err("the server started");
@@ -74,7 +75,7 @@ fn refused(service: &mut Service) -> String {
     words
 }
 
-/// The catalog with its log, as files.
+/// Moves the catalog with its log, as files.
 fn move_catalog(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for end in ["", "-wal", "-shm"] {
@@ -111,7 +112,7 @@ async fn a_missing_catalog_stops_the_start_and_nothing_is_deleted() {
 async fn an_older_catalog_stops_the_start_and_nothing_is_deleted() {
     let mut service = Service::start_without_engine(&[]);
     let made = service.post("/api/v1/projects", json!({"name": "p"})).await;
-    // A copy of a running server's catalog, as SQLite makes it.
+    // A copy of a running server's catalog, by SQLite.
     let copy = service.data.with_file_name("yesterday.db");
     let backup = format!(".backup {}", copy.display());
     let status = Command::new("sqlite3")
@@ -200,7 +201,7 @@ async fn a_workspace_root_of_another_server_stops_the_start() {
     }
 }
 
-/// A directory of a server that knew no installations.
+/// The directory of a server from before installations had ids.
 #[tokio::test]
 async fn a_directory_without_ids_is_adopted_once() {
     let mut service = Service::start_without_engine(&[]);
@@ -219,7 +220,7 @@ async fn a_directory_without_ids_is_adopted_once() {
     service.run();
     assert_eq!(fs::read_to_string(file).unwrap(), "work");
     assert!(stamps.iter().all(|stamp| stamp.is_file()));
-    // Garbage stays for a day.
+    // Garbage is kept for a day.
     let held = service
         .expect(Method::POST, "/api/v1/gc", Some(json!({})), 409)
         .await;

@@ -42,7 +42,7 @@ async fn keys_do_what_their_scopes_say_until_they_are_revoked() {
         .expect_as(&reader, Method::GET, "/api/v1/sandboxes", None, 401)
         .await;
 
-    // Nobody hands on more than they have.
+    // A key cannot give another one more than it has.
     let keeper = key(
         &service,
         json!({"name": "keeper", "scopes": ["keys", "sandboxes:read"]}),
@@ -61,7 +61,7 @@ async fn keys_do_what_their_scopes_say_until_they_are_revoked() {
 }
 
 #[tokio::test]
-async fn a_key_that_asks_too_often_is_told_when_to_come_back() {
+async fn a_key_over_its_rate_limit_gets_the_time_to_retry() {
     let service = Service::start().await;
     let slow = key(&service, json!({"name": "slow", "limits": {"requestsPerMinute": 3, "createsPerMinute": 1, "sandboxes": 1}})).await;
     for _ in 0..3 {

@@ -1,4 +1,4 @@
-//! Sandboxes from their making to their end.
+//! Sandboxes from creation to deletion.
 
 use reqwest::Method;
 use serde_json::json;
@@ -63,7 +63,7 @@ async fn a_sandbox_runs_commands_and_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn what_a_sandbox_writes_is_limited() {
+async fn the_writes_of_a_sandbox_are_limited() {
     let service = Service::start().await;
     let wish = json!({"template": "base", "resources": {"disk": "32m", "memory": "64m"}});
     let made = service.post("/api/v1/sandboxes", wish).await;
@@ -185,7 +185,7 @@ async fn sandboxes_stop_and_start_again_with_their_files() {
         "one\ntwo\n"
     );
 
-    // A container that ends by itself is noticed, and can be left again.
+    // A container that ends by itself is noticed, and can be started again.
     docker(&["kill", &id]);
     eventually("the sandbox has failed", async || {
         service.get(&format!("/api/v1/sandboxes/{id}")).await["state"] == "error"
@@ -243,7 +243,8 @@ async fn sandboxes_expire_unless_they_are_extended() {
     .await;
     assert_eq!(service.output_of(id, "echo lives").await, "lives\n");
 
-    // A life that is shorter than the start still begins, and then ends.
+    // A sandbox whose lifetime is shorter than its start still starts, and then
+    // ends.
     let began = std::time::Instant::now();
     for _ in 0..3 {
         let wish = json!({"template": "base", "timeoutSeconds": 1});
@@ -331,7 +332,7 @@ async fn a_repeated_create_makes_nothing_twice() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_told_to_end_ends_and_its_sandboxes_go_on() {
+async fn a_stopped_server_leaves_its_sandboxes_running() {
     let mut service = Service::start().await;
     let id = service.sandbox().await;
     let path = format!("/api/v1/sandboxes/{id}/process/run");

@@ -15,7 +15,7 @@ use crate::shared::{Ws, at, file, merge, project, workspace};
 /// The first person on most machines, and a user without rights.
 const STRANGERS: [u32; 2] = [1000, 65534];
 
-/// Runs a shell command as a user; whether it succeeds, and its output.
+/// Runs a shell command as a user; returns whether it succeeds, and its output.
 fn as_user(uid: u32, script: &str, path: &Path) -> (bool, String) {
     let mut command = Command::new("sh");
     command
@@ -31,8 +31,8 @@ fn as_user(uid: u32, script: &str, path: &Path) -> (bool, String) {
     (output.status.success(), text)
 }
 
-/// Lets other users reach the data directory of a test, so that only the
-/// server's own modes keep them out.
+/// Lets other users reach the data directory of a test, so that only the server's
+/// own modes keep them out.
 fn open_the_way(service: &Service) {
     let above = service.data.parent().unwrap();
     fs::set_permissions(above, Permissions::from_mode(0o755)).unwrap();
@@ -65,8 +65,8 @@ async fn other_users_see_nothing_of_the_data_directory() {
             assert!(!written.0, "{uid} writes to {}", path.display());
         }
     }
-    // Every directory keeps others out by itself, but the one with the agent's
-    // program, and its socket, which containers see.
+    // Every directory keeps others out by its own mode, except the one with the
+    // agent's program and socket, which containers see.
     for name in ["", "store", "workspaces", "audit", "run"] {
         assert_eq!(mode(&service.data.join(name)), 0o700, "{name}");
     }
@@ -148,7 +148,7 @@ async fn a_workspace_with_an_owner_is_for_that_user_alone() {
         assert_refused(uid, &of_bob);
         assert_refused(uid, &of_none);
     }
-    // Passing through shows nothing on the way.
+    // The right to traverse shows no entries on the way.
     let (_, found) = as_user(ALICE, "find \"$1\" 2>/dev/null", &service.data);
     assert_eq!(found.trim(), service.data.to_str().unwrap());
     for name in ["store", "workspaces", "audit", "run"] {
@@ -161,7 +161,7 @@ async fn a_workspace_with_an_owner_is_for_that_user_alone() {
     assert_eq!(file(&service, &id, "secret").await.unwrap(), "changed\n");
     let refresh = at(&of_bob, "refresh");
     service.expect(Method::POST, &refresh, None, 200).await;
-    // All holds after a restart.
+    // The same holds after a restart.
     service.stop();
     service.run();
     let seen = service

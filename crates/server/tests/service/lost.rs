@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{Events, Service, docker};
 
-/// Events of the server from its beginning.
+/// Streams the events of the server from the beginning.
 async fn events(service: &Service) -> Events {
     let request = service.request(reqwest::Method::GET, "/api/v1/events?after=0");
     let request = request.header("accept", "text/event-stream");
@@ -62,7 +62,7 @@ async fn a_container_that_dies_is_an_error_with_an_event() {
     assert_eq!(container(&id), before, "with what its root has");
     assert_eq!(service.output_of(&id, "cat file").await, "mine\n");
 
-    // The same while no server looks.
+    // The same while no server runs.
     service.kill();
     docker(&["kill", &id]);
     service.run();
@@ -93,7 +93,7 @@ async fn a_lost_agent_is_an_error_until_it_is_back() {
     next(&mut told, "sandbox.running", &id).await;
     assert_eq!(service.output_of(&id, "cat file").await, "mine\n");
 
-    // One that stays away is started again.
+    // A sandbox whose agent stays away is restarted.
     signal(&id, "-STOP");
     next(&mut told, "sandbox.error", &id).await;
     start(&service, &id).await;
@@ -101,7 +101,7 @@ async fn a_lost_agent_is_an_error_until_it_is_back() {
 }
 
 #[tokio::test]
-async fn a_sandbox_that_is_stopped_on_request_is_no_error() {
+async fn stopping_a_sandbox_on_request_is_not_an_error() {
     let mut service = Service::start().await;
     let id = service.sandbox().await;
     let mut told = events(&service).await;

@@ -1,7 +1,6 @@
-//! The service as its users have it: the real server as a process, a real
-//! container engine, the real agent. What is needed for that is brought up by
-//! `scripts/services up docker` and `scripts/agent`; without it these tests fail
-//! and say so.
+//! Tests of the whole service: the real server as a process, a real container
+//! engine, the real agent. `scripts/services up docker` and `scripts/agent`
+//! provide them; without them these tests fail and report that.
 
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 #![allow(

@@ -1,4 +1,4 @@
-//! What a server tells of itself, and what is made of that.
+//! The metrics of a server, and the dashboards and alerts that use them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -30,7 +30,7 @@ async fn exported(service: &Service) -> Exported {
     found
 }
 
-/// Words of an expression that name metrics, with the labels that it asks for.
+/// Returns the metrics in an expression, with the labels that it uses.
 fn used(expression: &str) -> Vec<(String, Vec<String>)> {
     const NOT_METRICS: &[&str] = &[
         "sum",
@@ -106,7 +106,7 @@ fn expressions_of_dashboard(value: &Value, found: &mut Vec<String>) {
 }
 
 #[test]
-fn words_of_expressions_are_told_from_functions() {
+fn metrics_of_expressions_are_distinguished_from_functions() {
     let found = used("sum by (le) (rate(a_bucket{x=~\"$y\", z=\"1\"}[5m])) / rate(b[1m]) > 0.5");
     let expected = [
         ("a_bucket".to_owned(), vec!["x".to_owned(), "z".to_owned()]),
@@ -124,7 +124,7 @@ async fn rules_and_the_dashboard_use_what_a_server_exports() {
         ("WEBHOOK_RETRY", "0"),
     ])
     .await;
-    // Everything that is measured happens once.
+    // Makes every measured thing happen once.
     let id = service.sandbox().await;
     service.run_in(&id, "true").await;
     let path = format!("/api/v1/sandboxes/{id}");
@@ -172,14 +172,14 @@ async fn rules_and_the_dashboard_use_what_a_server_exports() {
                 );
             };
             for label in labels {
-                // Those that Prometheus adds.
+                // Labels that Prometheus adds.
                 let added = matches!(label.as_str(), "instance" | "job");
                 assert!(added || has.contains(&label), "{name} has no `{label}`");
             }
             names.insert(name);
         }
     }
-    // And nothing is exported that nobody looks at.
+    // Every exported metric is used.
     let base = |name: &str| {
         ["_bucket", "_sum", "_count"]
             .iter()

@@ -1,4 +1,4 @@
-//! What was moved, and who goes first.
+//! Moved files, and priorities.
 
 use std::fs;
 
@@ -75,7 +75,7 @@ async fn a_decision_on_what_was_moved_and_removed_is_the_last() {
 }
 
 #[tokio::test]
-async fn who_comes_first_is_a_setting_and_may_be_overridden() {
+async fn the_priority_is_a_setting_and_may_be_overridden() {
     let service = Service::start().await;
     let ((senior, senior_key), (junior, junior_key)) = (
         agent(&service, "senior").await,

@@ -1,4 +1,4 @@
-//! More than the server can do: it says so, and goes on.
+//! Overload: the server reports it, and keeps working.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 
 use crate::harness::{KEY, Service, connect};
 
-/// Memory that a process has, in MiB.
+/// Returns the resident memory of a process, in MiB.
 fn memory(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find(|line| line.starts_with("VmRSS:"));
@@ -37,7 +37,7 @@ async fn too_many_sandboxes_at_once_are_made_or_refused_with_a_time_to_come_back
     });
     let mut by_status = BTreeMap::new();
     for answer in join_all(asking).await {
-        // No time-out, and no connection that breaks.
+        // Neither a time-out nor a broken connection.
         let answer = answer.unwrap();
         let status = answer.status().as_u16();
         let can_retry = answer.headers().contains_key("retry-after");
@@ -50,14 +50,14 @@ async fn too_many_sandboxes_at_once_are_made_or_refused_with_a_time_to_come_back
         .filter_map(|status| by_status.remove(status))
         .sum();
     assert_eq!((refused, by_status.len()), (48, 0), "{by_status:?}");
-    // Nothing of those that were refused is left.
+    // The rejected requests left nothing behind.
     assert_eq!(service.containers().len(), 12);
     assert_eq!(service.get("/api/v1/sandboxes").await["total"], 12);
     assert_eq!(service.complaints(), Vec::<String>::new());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_line_that_is_too_long_is_told_at_once() {
+async fn a_full_queue_rejects_requests_at_once() {
     let service =
         Service::start_with(&[("MAX_SANDBOXES", "100"), ("MAX_CONCURRENT_CREATIONS", "1")]).await;
     let asking = (0..40).map(|_| {
@@ -74,7 +74,7 @@ async fn a_line_that_is_too_long_is_told_at_once() {
     let made = answers.iter().filter(|(status, _)| *status == 201).count();
     assert_eq!(made + refused.len(), 40, "{answers:?}");
     assert!(refused.len() >= 10, "{answers:?}");
-    // Before those who have a place in the line are served.
+    // They are rejected before those in the queue are served.
     let last = answers.iter().map(|(_, elapsed)| *elapsed).max().unwrap();
     assert!(
         refused.iter().all(|(_, elapsed)| *elapsed < last),
@@ -85,13 +85,13 @@ async fn a_line_that_is_too_long_is_told_at_once() {
 }
 
 #[tokio::test]
-async fn connections_beyond_the_limit_are_told_so() {
+async fn connections_beyond_the_limit_get_an_error() {
     let service = Service::start_bare(&[("MAX_CONNECTIONS", "8")]);
     let address = service.url.strip_prefix("http://").unwrap();
     let mut held = Vec::new();
     for _ in 0..8 {
         let mut stream = TcpStream::connect(address).await.unwrap();
-        // One that has shown a key, and stays.
+        // A connection that has shown a key, and stays open.
         let request = format!(
             "GET /api/v1/projects HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {KEY}\r\n\r\n"
         );
@@ -114,7 +114,7 @@ async fn connections_beyond_the_limit_are_told_so() {
         let body: serde_json::Value = answer.json().await.unwrap();
         assert_eq!(body["error"]["name"], "OVERLOADED", "{body}");
     }
-    // Some who say nothing hold up nobody.
+    // Some silent connections delay no other.
     let mut silent = Vec::new();
     for _ in 0..32 {
         silent.push(TcpStream::connect(address).await.unwrap());
@@ -133,10 +133,10 @@ async fn connections_beyond_the_limit_are_told_so() {
     .await;
 }
 
-/// Who sends a large archive to a path that refuses it is told why, and can go on
-/// asking on the same connection.
+/// A client that sends a large archive to a path that rejects it gets the reason,
+/// and can reuse the connection.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refusal_reaches_whoever_is_still_sending() {
+async fn a_rejection_reaches_a_client_that_is_still_sending() {
     let service = Service::start().await;
     let archive = "/api/v1/sandboxes/sbx-aaaaaaaaaaaaaaaa/archive";
     for length in [10_000, 300_000, 20 << 20] {
@@ -155,9 +155,10 @@ async fn a_refusal_reaches_whoever_is_still_sending() {
     }
 }
 
-/// Otherwise it depends on the moment whether it is heard: see the test above.
+/// Otherwise it depends on timing whether the client sees the response: see the
+/// test above.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_comes_after_an_answer_is_taken_for_a_while() {
+async fn a_body_that_follows_its_response_is_read_for_a_while() {
     let service = Service::start().await;
     let address = service.url.strip_prefix("http://").unwrap();
     let mut stream = TcpStream::connect(address).await.unwrap();
@@ -170,7 +171,7 @@ async fn what_comes_after_an_answer_is_taken_for_a_while() {
     for _ in 0..100 {
         stream.write_all(&[0; 100_000]).await.unwrap();
     }
-    // But not for ever.
+    // But not forever.
     let sending = async { while stream.write_all(&[0; 1000]).await.is_ok() {} };
     let ended = tokio::time::timeout(Duration::from_secs(20), sending).await;
     ended.expect("it is closed in the end");
@@ -181,7 +182,7 @@ async fn readers_who_do_not_read_cost_the_server_a_bounded_amount() {
     const EACH: usize = 10;
     let mut service = Service::start_with(&[("MAX_TERMINALS", "20")]).await;
     let id = service.sandbox().await;
-    // Some 40 MB of events for each who wants all of them.
+    // Some 40 MB of events for each client that wants all of them.
     service.stop();
     service
         .sql(
@@ -197,7 +198,7 @@ async fn readers_who_do_not_read_cost_the_server_a_bounded_amount() {
     let before = memory(pid);
     let mut streams = Vec::new();
     for _ in 0..EACH {
-        // Output without end, and nobody who takes it.
+        // Endless output, without a reader.
         let request = service.request(Method::POST, &format!("{path}/process/run"));
         let body = json!({"command": "yes", "stream": true, "timeout": 0});
         streams.push(request.json(&body).send().await.unwrap());
@@ -220,13 +221,13 @@ async fn readers_who_do_not_read_cost_the_server_a_bounded_amount() {
     let filled = memory(pid);
     tokio::time::sleep(Duration::from_secs(6)).await;
     let later = memory(pid);
-    // A window of one MiB for each reader of output, and what is on its way.
+    // A window of one MiB for each reader of output, and data in transit.
     assert!(
         filled < before + 3 * 2 * EACH as u64 + 40,
         "{before} {filled} {later}"
     );
     assert!(later <= filled + 8, "{before} {filled} {later}");
-    // Others are not held up.
+    // Others are not delayed.
     let began = Instant::now();
     assert_eq!(service.output_of(&id, "echo here").await, "here\n");
     assert!(began.elapsed() < Duration::from_secs(10));

@@ -44,7 +44,7 @@ async fn commands_have_results_and_failures_to_start_are_errors() {
     let late = service.expect(Method::POST, &path, Some(body), 408).await;
     assert_eq!(late["error"]["name"], "PROCESS_TIMEOUT", "{late}");
     assert_eq!(late["error"]["details"]["stdout"], "before\n", "{late}");
-    // What a shell leaves in the background does not hold up its end.
+    // A background process of a shell does not delay its end.
     let result = service.run_in(&id, "sleep 50 & echo done").await;
     assert_eq!(result["stdout"], "done\n");
 }

@@ -1,4 +1,4 @@
-//! Projects: merging, permissions, history, reviews, keeping up.
+//! Projects: merging, permissions, history, reviews, refreshing.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::harness::{Service, eventually};
 use crate::shared::{Ws, agent, at, complete, file, merge, paths, project, read, workspace, write};
 
 #[tokio::test]
-async fn what_two_agents_did_comes_together() {
+async fn changes_of_two_agents_are_merged() {
     let service = Service::start().await;
     let text = "one\ntwo\nthree\nfour\nfive\nsix\n";
     let id = project(
@@ -131,7 +131,7 @@ async fn what_two_agents_did_comes_together() {
 }
 
 #[tokio::test]
-async fn what_conflicts_is_held_and_decided_on() {
+async fn a_conflict_is_held_and_decided() {
     let service = Service::start().await;
     let id = project(
         &service,
@@ -202,7 +202,7 @@ async fn what_conflicts_is_held_and_decided_on() {
         assert_eq!(answer.text().await.unwrap(), content);
     }
 
-    // The head moves on; the decision is merged against what it is then.
+    // The head moves on; the decision is merged against the new head.
     let three = workspace(&service, json!({"project": id})).await;
     write(&three, "a.txt", "three\n");
     merge(&service, &three).await;
@@ -342,7 +342,7 @@ async fn an_agent_sees_and_changes_what_the_policy_says() {
     assert_eq!(merged["conflicts"][0]["kind"], "protected", "{merged}");
     assert_eq!(file(&service, &id, "bob/secret").await.unwrap(), "first\n");
 
-    // Two who may only add, and add the same name.
+    // Two agents that may only add, and add the same name.
     let made = service
         .expect_as(
             &bob_key,
@@ -383,7 +383,7 @@ async fn an_agent_sees_and_changes_what_the_policy_says() {
         "alice's\n"
     );
 
-    // Alice is told nothing of what is Bob's.
+    // Alice gets nothing about Bob's files.
     for url in [
         format!("/api/v1/projects/{id}/tree"),
         format!("/api/v1/projects/{id}/log"),
@@ -412,7 +412,7 @@ async fn an_agent_sees_and_changes_what_the_policy_says() {
         service.expect_as(&alice_key, method, &url, None, 404).await;
     }
 
-    // Nor does a snapshot that is not its own let it in.
+    // Nor does the snapshot of another give it access.
     let head = service.get(&format!("/api/v1/projects/{id}")).await["head"].clone();
     let theirs = second["snapshot"].clone();
     let bobs_own = service
@@ -445,7 +445,7 @@ async fn an_agent_sees_and_changes_what_the_policy_says() {
             .exists()
     );
 
-    // An agent does not let its own change pass; another may.
+    // An agent cannot accept its own change; another may.
     let review = merged["conflicts"][0]["review"].as_str().unwrap();
     let url = format!("/api/v1/reviews/{review}/resolve");
     let wish = Some(json!({"resolution": "theirs"}));

@@ -36,7 +36,7 @@ async fn type_in(socket: &mut Socket, text: &str) {
     .await;
 }
 
-/// Reads output until it contains something; how far it is then.
+/// Reads output until it contains a text; returns the offset at that point.
 async fn read_until(socket: &mut Socket, wanted: &str) -> (String, u64) {
     let (mut text, mut offset) = (String::new(), 0);
     while !text.contains(wanted) {
@@ -90,7 +90,7 @@ async fn a_terminal_is_a_terminal() {
     read_until(&mut socket, "20 90").await;
     send(&mut socket, json!({"type": "ping"})).await;
     read_until(&mut socket, "<pong null>").await;
-    // ^C ends what runs, not the shell.
+    // ^C ends the running command, not the shell.
     type_in(&mut socket, "sleep 100\n").await;
     tokio::time::sleep(std::time::Duration::from_millis(300)).await;
     type_in(&mut socket, "\u{3}").await;
@@ -104,7 +104,7 @@ async fn a_terminal_is_a_terminal() {
 }
 
 #[tokio::test]
-async fn whoever_comes_back_to_a_terminal_has_missed_nothing() {
+async fn a_client_that_reconnects_to_a_terminal_misses_nothing() {
     let service = Service::start().await;
     let id = service.sandbox().await;
     let (pty, url) = open(&service, &id).await;
@@ -141,15 +141,18 @@ async fn there_are_only_so_many_terminals_and_those_left_alone_are_closed() {
     let body = Some(json!({"cols": 80, "rows": 24}));
     let refused = service.expect(Method::POST, &path, body.clone(), 429).await;
     assert_eq!(refused["error"]["name"], "PTY_LIMIT_EXCEEDED");
-    crate::harness::eventually("the four that nobody looks at are closed", async || {
-        let answer = service
-            .request(Method::POST, &path)
-            .json(&body)
-            .send()
-            .await
-            .unwrap();
-        answer.status() == 201
-    })
+    crate::harness::eventually(
+        "the four terminals without a reader are closed",
+        async || {
+            let answer = service
+                .request(Method::POST, &path)
+                .json(&body)
+                .send()
+                .await
+                .unwrap();
+            answer.status() == 201
+        },
+    )
     .await;
     type_in(&mut socket, "echo st''ill\n").await;
     read_until(&mut socket, "still").await;

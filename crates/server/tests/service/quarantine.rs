@@ -1,4 +1,4 @@
-//! Workspaces that no row of the catalog has.
+//! Workspaces without a row in the catalog.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 
 use crate::harness::Service;
 
-/// A workspace on a new project, with a file that was not merged: its id and the file.
+/// Creates a workspace on a new project, with a file that was not merged; returns
+/// its id and the file.
 async fn unmerged(service: &Service) -> (String, PathBuf) {
     let made = service.post("/api/v1/projects", json!({"name": "p"})).await;
     let wish = json!({"project": made["id"]});
@@ -18,7 +19,7 @@ async fn unmerged(service: &Service) -> (String, PathBuf) {
     (made["id"].as_str().unwrap().to_owned(), file)
 }
 
-/// The same, and a server that lost the row of the workspace.
+/// Does the same on a new server, and deletes the row of the workspace.
 async fn unknown() -> (Service, String, PathBuf) {
     let mut service = Service::start_without_engine(&[]);
     let (id, file) = unmerged(&service).await;
@@ -48,7 +49,7 @@ async fn listed(service: &Service) -> Vec<String> {
         .collect()
 }
 
-/// Lets a workspace be in quarantine for longer than it is kept.
+/// Makes a workspace older than quarantine keeps it.
 fn age(service: &Service, id: &str) {
     let tenant = "0".repeat(32);
     let entry = service

@@ -1,18 +1,18 @@
-//! What a server does about what an earlier one has left half done.
+//! Recovery from operations that an earlier server has left unfinished.
 
 use reqwest::Method;
 use serde_json::json;
 
 use crate::harness::{Service, docker};
 
-/// All that the machine's firewall is told.
+/// Returns all rules of the machine's firewall.
 fn rules() -> String {
     let output = std::process::Command::new("/usr/sbin/iptables-save").output();
     String::from_utf8(output.unwrap().stdout).unwrap()
 }
 
 #[tokio::test]
-async fn what_belongs_to_nobody_is_cleared_away() {
+async fn resources_without_an_owner_are_deleted() {
     let mut service = Service::start().await;
     let id = service.sandbox().await;
     let kept = service.sandbox().await;
@@ -38,12 +38,12 @@ async fn what_belongs_to_nobody_is_cleared_away() {
 }
 
 #[tokio::test]
-async fn only_what_nobody_was_told_of_is_taken_back() {
+async fn only_a_sandbox_whose_id_was_never_returned_is_rolled_back() {
     let mut service = Service::start().await;
     let (fresh, again) = (service.sandbox().await, service.sandbox().await);
     service.output_of(&again, "echo mine > file").await;
     service.kill();
-    // As rows are while a sandbox is made, and while one starts that has run.
+    // The rows of a sandbox that is being created, and of one that restarts.
     for (id, reason) in [(&fresh, "null"), (&again, "'it is being started again'")] {
         service
             .sql(&format!(
@@ -60,7 +60,7 @@ async fn only_what_nobody_was_told_of_is_taken_back() {
     let row = service.get(&path).await;
     assert_eq!(row["state"], "error", "{row}");
     let reason = row["reason"].as_str().unwrap();
-    assert!(reason.contains("while it was starting"), "{row}");
+    assert!(reason.contains("while the sandbox was starting"), "{row}");
     let started = service.post(&format!("{path}/start"), json!({})).await;
     assert_eq!(started["state"], "running", "{started}");
     assert_eq!(service.output_of(&again, "cat file").await, "mine\n");

@@ -1,4 +1,4 @@
-//! Refreshes, and the conflicts that they leave to workspaces.
+//! Refreshes, and the conflicts that they leave in workspaces.
 
 use std::fs;
 
@@ -13,7 +13,7 @@ async fn refresh(service: &Service, ws: &Ws) -> Value {
     service.expect(Method::POST, &url, None, 200).await
 }
 
-/// A project with these files, and two workspaces on it.
+/// Creates a project with these files, and two workspaces on it.
 async fn two_on(service: &Service, files: &[(&str, &str)]) -> (String, Ws, Ws) {
     let id = project(service, json!({}), files).await;
     let wish = json!({"project": id});
@@ -164,7 +164,7 @@ async fn an_automatic_refresh_writes_no_markers() {
     assert_eq!(file(&service, &id, "a.txt").await.unwrap(), "one\n");
 }
 
-/// Refreshes again while merges of the same workspace come in between.
+/// Refreshes repeatedly while merges of the same workspace happen.
 async fn refresh_beside_merges(service: &Service, ws: &Ws) {
     loop {
         let request = service.request(Method::POST, &at(ws, "refresh"));
@@ -179,7 +179,7 @@ async fn refresh_beside_merges(service: &Service, ws: &Ws) {
 /// Files are read, a refresh brings newer ones, and the merge lands: the files
 /// that were read must not look like a change of the newer ones.
 #[tokio::test]
-async fn a_merge_beside_refreshes_reverts_nothing() {
+async fn a_merge_concurrent_with_refreshes_reverts_nothing() {
     let service = Service::start_without_engine(&[]);
     let (id, one, two) = two_on(&service, &[("a.txt", "0\n"), ("b.txt", "0\n")]).await;
     for round in 1..=25 {

@@ -1,5 +1,5 @@
-//! Every route that takes an `Idempotency-Key` honours it. The routes are those
-//! of the API's description, so that a new one has to be tried here.
+//! Every route that accepts an `Idempotency-Key` honours it. The routes are those
+//! of the API description, so that a new one must be covered here.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::harness::{Service, eventually, image};
 use crate::shared::{Ws, at, project, workspace, write};
 
-/// The things that the requests name.
+/// The resources that the requests name.
 struct Things {
     sandbox: String,
     victim: String,
@@ -89,7 +89,7 @@ impl Things {
             .replace("{event}", &self.event.to_string())
     }
 
-    /// A body that the route accepts.
+    /// Adds a body that the route accepts.
     fn body(&self, route: &str, request: RequestBuilder) -> RequestBuilder {
         let body = match route.strip_prefix("/api/v1/").unwrap() {
             "sandboxes" => json!({"template": "base"}),
@@ -151,7 +151,7 @@ fn tar() -> Vec<u8> {
     tar.into_inner().unwrap()
 }
 
-/// Routes with the parameter; every `POST` and `PUT` has it.
+/// Returns the routes with the parameter; every `POST` and `PUT` has it.
 fn routes() -> Vec<(Method, String)> {
     let api: Value = serde_json::from_str(&elevo_server::openapi_json()).unwrap();
     let mut routes = Vec::new();
@@ -218,7 +218,7 @@ async fn every_route_with_the_parameter_replays() {
     }
 }
 
-/// A secret is shown once.
+/// A secret is shown only once.
 fn without_secret(body: &str) -> Value {
     let mut body: Value = serde_json::from_str(body).unwrap_or_default();
     if let Some(fields) = body.as_object_mut() {

@@ -1,4 +1,4 @@
-//! Versions of projects lose their content as retention says, and not
+//! Versions of projects lose their content as retention requires, and not
 //! otherwise.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::harness::Service;
 use crate::shared::{Ws, agent, at, file, merge, read, workspace, write};
 
-/// A server whose projects have nothing that is too young to go.
+/// Starts a server that keeps no unnamed snapshot because of its age.
 async fn service() -> Service {
     Service::start_here(|config| config.garbage.keep_unnamed = Duration::ZERO).await
 }
@@ -25,7 +25,7 @@ async fn project(service: &Service, name: &str, retention: Value) -> String {
 }
 
 /// Lands versions 1, 2 and so on, each with its number in `a.txt`; returns their
-/// snapshots, and before them what the project began with.
+/// snapshots, after that of the new project.
 async fn versions(service: &Service, project: &str, count: usize) -> Vec<String> {
     let found = service.get(&format!("/api/v1/projects/{project}")).await;
     let mut snapshots = vec![found["head"].as_str().unwrap().to_owned()];
@@ -46,7 +46,7 @@ fn text(version: usize) -> String {
     (1..=version).map(|n| format!("line {n}\n")).collect()
 }
 
-/// Until what was made is older than the second it was made in.
+/// Waits until everything is older than the second it was created in.
 async fn grow_old() {
     tokio::time::sleep(Duration::from_millis(1100)).await;
 }
@@ -96,7 +96,7 @@ async fn contents_go_as_retention_says_and_the_log_stays() {
     grow_old().await;
     let before = log(&service, &id).await;
     let collected = collect(&service).await;
-    // The last two stay, and the one that a workspace is on.
+    // The last two are kept, and the one that is the base of a workspace.
     assert_eq!(collected["droppedVersions"], 4, "{collected}");
     assert!(
         collected["cleanedSnapshots"].as_u64() >= Some(4),
@@ -135,7 +135,7 @@ async fn contents_go_as_retention_says_and_the_log_stays() {
     assert_eq!(read(&ws, "a.txt"), text(6));
 }
 
-/// Whatever needs the content of version 3, which is dropped.
+/// Checks every request that needs the content of version 3, which is dropped.
 async fn assert_refused_everywhere(service: &Service, id: &str, snapshots: &[String]) {
     let (gone, next, head) = (&snapshots[3], &snapshots[4], &snapshots[6]);
     let of = |what: &str| format!("/api/v1/projects/{id}/{what}");
@@ -156,7 +156,7 @@ async fn assert_refused_everywhere(service: &Service, id: &str, snapshots: &[Str
         (revert.clone(), json!({"snapshot": gone})),
         (revert.clone(), json!({"snapshot": gone, "path": "a.txt"})),
         (of("restore"), json!({"snapshot": gone, "path": "a.txt"})),
-        // Taking it back needs what was before.
+        // A revert needs the version before.
         (revert, json!({"snapshot": snapshots[5]})),
         (
             of("apply"),
@@ -178,7 +178,7 @@ async fn assert_refused_everywhere(service: &Service, id: &str, snapshots: &[Str
     }
 }
 
-/// What needs no content, or not that of what is dropped.
+/// Checks the requests that need no content, or not that of dropped versions.
 async fn assert_history_is_whole(service: &Service, id: &str) {
     let of = |what: &str| format!("/api/v1/projects/{id}/{what}");
     let history = service.get(&of("history?path=a.txt")).await;
@@ -186,7 +186,8 @@ async fn assert_history_is_whole(service: &Service, id: &str) {
     let step = service.get(&of("log/3")).await;
     assert_eq!(step["items"].as_array().unwrap().len(), 2);
     let blame = service.get(&of("blame?path=a.txt")).await;
-    // Version 4 is dropped: what step 5 added cannot be told from what was.
+    // Version 4 is dropped: lines that step 5 added cannot be distinguished from
+    // older ones.
     assert_eq!(blame["knownSince"], 5, "{blame}");
     let lines = blame["lines"].as_array().unwrap();
     assert_eq!(lines.last().unwrap()["sequence"], 6, "{blame}");
@@ -215,7 +216,7 @@ async fn a_setting_that_keeps_more_drops_nothing_more() {
     let wish = Some(json!({"retention": daily}));
     let changed = service.expect(Method::PATCH, &url, wish, 200).await;
     assert_eq!(changed["retention"], daily);
-    // All were made today, and the last of them is the head.
+    // All were created today, and the last of them is the head.
     assert_eq!(collect(&service).await["droppedVersions"], 3);
     let wish = Some(json!({"retention": {"keep": "all"}}));
     service.expect(Method::PATCH, &url, wish, 200).await;
@@ -224,8 +225,8 @@ async fn a_setting_that_keeps_more_drops_nothing_more() {
     assert_eq!(collect(&service).await["droppedVersions"], 0);
 }
 
-/// Either a workspace is made, and has all its files for good, or it is told
-/// that the version is dropped.
+/// Either a workspace is created, and keeps all its files, or the request fails
+/// because the version is dropped.
 #[tokio::test(flavor = "multi_thread")]
 async fn of_workspaces_and_collections_at_once_none_loses_files() {
     let service = service().await;
@@ -325,7 +326,7 @@ async fn a_tag_keeps_its_version_and_names_it() {
     let diff = service.get(&diff).await;
     assert_eq!(diff["totals"]["added"], 1, "{diff}");
 
-    // It stays where it is, unless it is told to move.
+    // The tag stays, unless the request allows a move.
     let again = tag(&service, &id, json!({"name": "v1", "snapshot": "two"}), 409).await;
     assert_eq!(again["error"]["name"], "NAME_TAKEN", "{again}");
     let wish = json!({"name": "v1", "snapshot": "two", "move": true});
@@ -350,7 +351,7 @@ async fn a_tag_keeps_its_version_and_names_it() {
     let rest = service.get(&format!("{url}?after=two")).await;
     assert_eq!(names(&rest), ["v1"]);
 
-    // What nothing names any more goes with the next collection.
+    // A version without a name is dropped by the next collection.
     assert_eq!(collect(&service).await["droppedVersions"], 1);
     assert_dropped(file_at(&service, &id, &snapshots[1]).await, "version 1");
     for name in ["v1", "two"] {
@@ -367,8 +368,8 @@ async fn a_tag_keeps_its_version_and_names_it() {
     assert_eq!(file_at(&service, &id, &snapshots[2]).await.0, 200);
 }
 
-/// What is made in between, and named by nobody yet, is of no age that would
-/// keep it.
+/// The age of intermediate snapshots, which have no name yet, does not protect
+/// them here.
 #[tokio::test(flavor = "multi_thread")]
 async fn landings_lose_nothing_to_collections() {
     let service = service().await;
@@ -489,7 +490,8 @@ async fn a_collection_is_tried_and_watched() {
     assert_only_one_runs(&service).await;
 }
 
-/// Of several at once, at least one runs and is seen, and the others are told.
+/// Of several at once, at least one runs and is seen, and the others are
+/// rejected.
 async fn assert_only_one_runs(service: &Service) {
     let asking = (0..8).map(|_| status(service, Method::POST, "/api/v1/gc", None));
     let asking = futures::future::join_all(asking);

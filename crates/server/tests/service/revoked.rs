@@ -72,8 +72,8 @@ impl Open {
         }
     }
 
-    /// Waits for the end of all of them; returns the last words of the terminal
-    /// and the output.
+    /// Waits for the end of all of them; returns the last output of the terminal
+    /// and of the command.
     async fn ended(mut self) -> (String, String) {
         let mut said = String::new();
         let terminal = async {
@@ -104,7 +104,7 @@ async fn streams_end_when_their_key_is_revoked() {
     let (terminal, output) = open.ended().await;
     assert!(terminal.contains("this key was revoked"), "{terminal}");
     assert!(output.contains("this key was revoked"), "{output}");
-    // A terminal of another key goes on.
+    // A terminal of another key continues.
     let ping = Message::Text(json!({"type": "ping"}).to_string().into());
     others.terminal.send(ping).await.unwrap();
     loop {
@@ -156,7 +156,7 @@ async fn a_workspace_of_an_agent_without_a_valid_key_is_not_merged() {
     })
     .await;
     write(&ws, "after", "not merged\n");
-    // The owner's workspace is looked at as often.
+    // The owner's workspace is checked as often.
     let wish = json!({"project": project, "sync": {"mode": "regular", "seconds": 1}});
     let clock = crate::shared::workspace(&service, wish).await;
     for name in ["one", "two", "three"] {
@@ -172,7 +172,7 @@ async fn a_workspace_of_an_agent_without_a_valid_key_is_not_merged() {
         "it is not refreshed either"
     );
 
-    // Another key of the agent lets it go on.
+    // With another key of the agent it continues.
     let wish = json!({"name": "new", "agent": id, "scopes": ["projects:read"]});
     service.post("/api/v1/keys", wish).await;
     eventually("the sync goes on", async || {
@@ -196,13 +196,13 @@ async fn another_api_key_in_the_settings_revokes_the_former_one() {
     service
         .expect_as(&made.secret, Method::GET, url, None, 200)
         .await;
-    // The former one stays revoked, also where it is set again.
+    // The former one stays revoked, even if it is configured again.
     service.stop();
     service.set("API_KEY", KEY);
     service.run();
     service.expect_as(KEY, Method::GET, url, None, 401).await;
     eventually("the log warns", async || {
-        service.logged("API_KEY is a key that was revoked")
+        service.logged("API_KEY is a revoked key")
     })
     .await;
 }
@@ -226,7 +226,7 @@ async fn an_agent_that_is_ended_has_no_key_left() {
     service
         .expect_as(&other.secret, Method::GET, "/api/v1/projects", None, 200)
         .await;
-    // It may have a new key.
+    // It may get a new key.
     let again = key(&service, json!({"agent": id, "scopes": ["projects:read"]})).await;
     service
         .expect_as(&again.secret, Method::GET, "/api/v1/projects", None, 200)

@@ -1,6 +1,6 @@
 //! Every route, without a key, with a wrong one, with another tenant's and with
-//! another agent's. The routes are those of the API's description: a new one is
-//! tried without anybody thinking of it.
+//! another agent's. The routes are those of the API description, so a new one is
+//! covered automatically.
 
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
@@ -10,8 +10,8 @@ use crate::harness::Service;
 /// Routes that need no key.
 const OPEN: &[&str] = &["/health", "/ready"];
 
-/// Routes without a sandbox in their path, with what another tenant's key, with
-/// every scope that a tenant's owner has, is answered, and another agent's.
+/// Routes without a sandbox in their path, each with the status for another
+/// tenant's key with all scopes of an owner, and for another agent's key.
 const OF_THE_TENANT: &[(&str, &str, u16, u16)] = &[
     ("get", "/api/v1/sandboxes", 200, 200),
     ("post", "/api/v1/sandboxes", 404, 404),
@@ -81,7 +81,7 @@ const OF_THE_TENANT: &[(&str, &str, u16, u16)] = &[
     ("post", "/api/v1/gc", 403, 403),
 ];
 
-/// Where nothing is sent: it is no public address.
+/// An address that nothing is sent to: it is not public.
 const NOWHERE: &str = "http://localhost:1/hook";
 
 struct Route {
@@ -104,7 +104,7 @@ fn routes() -> Vec<Route> {
     routes
 }
 
-/// A request that would do something, were it allowed.
+/// Builds a request that would change something, were it allowed.
 fn request(service: &Service, route: &Route, ids: &Ids, template: &str) -> RequestBuilder {
     let sandbox = &ids.sandbox;
     let path = route
@@ -175,7 +175,7 @@ fn request(service: &Service, route: &Route, ids: &Ids, template: &str) -> Reque
     request.json(&body)
 }
 
-/// What is there for requests to be about.
+/// The resources that the requests are about.
 struct Ids {
     sandbox: String,
     key: String,
@@ -186,7 +186,7 @@ struct Ids {
 }
 
 impl Ids {
-    /// Makes a project and, with a key, a workspace on it that is in review.
+    /// Creates a project and, with a key, a workspace on it that is in review.
     async fn make(
         service: &Service,
         sandbox: &str,

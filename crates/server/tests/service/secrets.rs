@@ -1,4 +1,5 @@
-//! Secrets that the server keeps: variables of sandboxes and secrets of webhooks.
+//! Secrets that the server stores: variables of sandboxes and secrets of
+//! webhooks.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -24,7 +25,7 @@ fn key_in(text: &str) -> &str {
     lines.find(|line| !line.starts_with('#')).unwrap()
 }
 
-/// Files below a directory that contain a text.
+/// Returns the files below a directory that contain a text.
 fn files_with(directory: &Path, text: &str) -> Vec<String> {
     let mut grep = Command::new("grep");
     grep.args(["--recursive", "--files-with-matches", "--fixed-strings"]);
@@ -45,7 +46,7 @@ async fn token_of(service: &Service, id: &str) -> String {
     service.output_of(id, "printf %s \"$TOKEN\"").await
 }
 
-/// The refusal of a command in a sandbox.
+/// Returns the error of a command in a sandbox.
 async fn refusal(service: &Service, id: &str) -> Value {
     let path = format!("/api/v1/sandboxes/{id}/process/run");
     let command = json!({"command": "true"});
@@ -99,7 +100,7 @@ async fn a_server_without_the_key_of_its_secrets_says_so() {
     for part in ["is not there, or has no key", "SECRETS_KEY_FILE", "`lost "] {
         assert!(refused.contains(part), "{refused}");
     }
-    // The key of another server does not do.
+    // The key of another server does not work.
     fs::write(&file, format!("{}\n", "ab".repeat(32))).unwrap();
     let readable = service.try_run(&[]).unwrap_err();
     assert!(readable.contains("chmod 600"), "{readable}");
@@ -107,7 +108,7 @@ async fn a_server_without_the_key_of_its_secrets_says_so() {
     let refused = service.try_run(&[]).unwrap_err();
     let (_, rest) = refused.split_once("lacks the key ").unwrap();
     let key_id = &rest[..16];
-    // An operator gives the key up, and with it the variables.
+    // An operator gives up the key, and with it the variables.
     let other = fs::read_to_string(&file).unwrap();
     fs::write(&file, format!("{other}lost {key_id}\n")).unwrap();
     service.run();
@@ -138,7 +139,7 @@ async fn a_key_is_replaced_by_a_line_above_it() {
     service.run();
     assert_eq!(token_of(&service, &id).await, VARIABLE);
     service.stop();
-    // Everything has the new key now.
+    // Everything is encrypted with the new key now.
     fs::write(&file, &new).unwrap();
     service.run();
     assert_eq!(token_of(&service, &id).await, VARIABLE);

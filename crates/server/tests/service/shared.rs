@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::harness::Service;
 
-/// A project with files in it, and its id.
+/// Creates a project with files in it; returns its id.
 pub(crate) async fn project(service: &Service, policy: Value, files: &[(&str, &str)]) -> String {
     let made = json!({"name": "shared", "policy": policy});
     let made = service.post("/api/v1/projects", made).await;

@@ -1,4 +1,4 @@
-//! A server that is asked to end while it is at work.
+//! A server that is stopped while it is busy.
 
 use std::fs::File;
 use std::path::Path;
@@ -14,8 +14,8 @@ use crate::harness::{Events, Service, connect, docker, eventually};
 /// Long enough that a test never sees its end.
 const LONG: (&str, &str) = ("STOP_GRACE", "600");
 
-/// A command that ends once there is a file, which a container is given behind
-/// the server's back.
+/// A command that ends once a file exists, which the test creates in the
+/// container behind the server's back.
 const WAITING: &str = "until [ -e go ]; do sleep 0.1; done; echo went";
 
 fn let_go(sandbox: &str) {
@@ -45,7 +45,7 @@ async fn is_running(service: &Service, sandbox: &str) {
     .await;
 }
 
-/// Waits until new requests on new connections are refused.
+/// Waits until new requests on new connections are rejected.
 async fn is_draining(service: &Service) {
     eventually("new requests are refused", async || {
         let url = format!("{}/api/v1/sandboxes", service.url);
@@ -135,7 +135,7 @@ async fn output_that_is_cut_off_says_where_to_go_on() {
 }
 
 #[tokio::test]
-async fn readers_of_events_are_told() {
+async fn readers_of_events_are_notified() {
     let mut service = Service::start_without_engine(&[LONG]);
     let request = service.request(Method::GET, "/api/v1/events");
     let request = request.header("accept", "text/event-stream");
@@ -150,7 +150,7 @@ async fn readers_of_events_are_told() {
 }
 
 #[tokio::test]
-async fn terminals_are_told_and_closed() {
+async fn terminals_are_notified_and_closed() {
     let mut service = Service::start_with(&[LONG]).await;
     let id = service.sandbox().await;
     let path = format!("/api/v1/sandboxes/{id}/pty");
@@ -176,7 +176,7 @@ async fn terminals_are_told_and_closed() {
     assert_eq!(closed, Some(1001));
     service.wait();
 
-    // The terminal is still there.
+    // The terminal still exists.
     service.run();
     let url = url.split_once("/api/").unwrap().1;
     let url = format!("{}/api/{url}", service.url.replace("http", "ws"));
@@ -186,7 +186,7 @@ async fn terminals_are_told_and_closed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stop_ends_whatever_is_at_work() {
+async fn a_stop_ends_all_running_work() {
     let mut service = Service::start_with(&[("STOP_GRACE", "1")]).await;
     let id = service.sandbox().await;
     let request = service.request(Method::POST, &run_path(&id));
@@ -199,7 +199,7 @@ async fn a_stop_ends_whatever_is_at_work() {
     assert!(at_work.await.unwrap().is_err(), "it was cut off");
 }
 
-/// Puts a pipe in the place of a file. A server that reads it waits for ever.
+/// Replaces a file by a pipe. A server that reads it waits forever.
 fn replace_by_a_pipe(file: &Path) {
     let pipe = file.with_extension("pipe");
     let made = Command::new("mkfifo").arg(&pipe).status().unwrap();
@@ -207,8 +207,8 @@ fn replace_by_a_pipe(file: &Path) {
     std::fs::rename(&pipe, file).unwrap();
 }
 
-/// Waits until the server reads from a pipe. It waits there for as long as the
-/// returned end is open.
+/// Waits until the server reads from a pipe. It waits there while the returned
+/// end is open.
 async fn is_read(pipe: &Path) -> File {
     let pipe = pipe.to_owned();
     let opening = move || File::options().write(true).open(pipe).unwrap();

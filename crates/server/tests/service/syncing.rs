@@ -8,7 +8,7 @@ use crate::shared::{Ws, agent, file, project, write};
 
 const REFUSED: &str = "/api/v1/events?kinds=workspace.refused";
 
-/// A workspace that is merged every second.
+/// Creates a workspace that is merged every second.
 async fn regular(service: &Service, key: &str, project: &str) -> Ws {
     let sync = json!({"mode": "regular", "seconds": 1});
     let wish = Some(json!({"project": project, "sync": sync}));
@@ -30,8 +30,8 @@ async fn merges(service: &Service, ws: &Ws) -> u64 {
     found["merges"].as_u64().unwrap()
 }
 
-/// Waits for automatic merges of one workspace, by which time each other was
-/// looked at as often.
+/// Waits for automatic merges of one workspace; by then, every other one was
+/// checked as often.
 async fn rounds(service: &Service, clock: &Ws, project: &str, names: [&str; 3]) {
     for name in names {
         write(clock, name, "tick\n");
@@ -73,7 +73,7 @@ async fn a_refusal_in_an_automatic_merge_raises_one_event() {
     assert!(reason.contains("cannot be changed"), "{reason}");
     assert_eq!(refusals(&service, &bob_key).await, [] as [Value; 0]);
 
-    // Once allowed, the change lands though the workspace is as it was.
+    // Once allowed, the change lands though the workspace has not changed.
     let url = format!("/api/v1/projects/{id}/policy");
     let open = Some(json!({"policy": {}}));
     service.expect(Method::PUT, &url, open, 200).await;

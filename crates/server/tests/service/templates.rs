@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 
 use crate::harness::{Service, image};
 
-/// A registry that answers nobody.
+/// A registry that cannot be reached.
 const NOWHERE: &str = "127.0.0.1:1/none";
 
-/// The last event of an addition that is followed.
+/// Returns the last event of an addition whose progress is streamed.
 async fn last_event(service: &Service, wish: Value) -> Value {
     let request = service.request(Method::POST, "/api/v1/templates");
     let request = request.header(ACCEPT, "text/event-stream").json(&wish);

@@ -1,5 +1,5 @@
-//! The trouble of one tenant, row or container stops nothing of another's, and a
-//! tenant that is erased leaves nothing.
+//! The failure of one tenant, row or container does not affect another tenant,
+//! and an erased tenant leaves nothing.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -100,7 +100,7 @@ async fn a_project_with_a_sandbox_is_not_deleted_under_it() {
     service.expect(Method::DELETE, &path, None, 204).await;
 }
 
-/// In files, names and messages of the tenant that is erased.
+/// Text in files, names and messages of the erased tenant.
 const MARKER: &str = "marker-7d1f0c55";
 
 /// A tenant that is to be erased.
@@ -112,8 +112,8 @@ struct Leaver {
 }
 
 impl Leaver {
-    /// A tenant with an agent and its key, a webhook, a project with a history, and
-    /// a live workspace with work that was not merged.
+    /// Creates a tenant with an agent and its key, a webhook, a project with a
+    /// history, and a live workspace with changes that were not merged.
     async fn make(service: &Service, name: &str) -> Self {
         let wish = Some(json!({"name": name}));
         let made = service.expect(Method::POST, "/api/v1/tenants", wish, 201);
@@ -146,7 +146,8 @@ impl Leaver {
         made.await
     }
 
-    /// A workspace on the project, with files: its id and its directory.
+    /// Creates a workspace on the project, with files; returns its id and its
+    /// directory.
     async fn workspace(&self, service: &Service) -> (String, PathBuf) {
         let wish = json!({"project": self.project, "name": MARKER});
         let made = self.post(service, "/api/v1/workspaces", wish).await;
@@ -158,7 +159,7 @@ impl Leaver {
         (text(&made["id"]), path)
     }
 
-    /// Where its workspaces are.
+    /// Returns the directory of its workspaces.
     fn directory(&self, service: &Service) -> PathBuf {
         service.data.join("workspaces").join(&self.id)
     }
@@ -168,7 +169,7 @@ impl Leaver {
         service.expect(Method::DELETE, &path, None, 202).await
     }
 
-    /// Its entry in the list of tenants.
+    /// Returns its entry in the list of tenants.
     async fn listed(&self, service: &Service) -> Option<Value> {
         let list = service.get("/api/v1/tenants").await;
         let mut items = list["items"].as_array().unwrap().iter();
@@ -190,7 +191,7 @@ impl Leaver {
         assert_eq!(again["error"]["name"], "TENANT_NOT_FOUND", "{again}");
     }
 
-    /// The store of a server that was stopped has nothing of it.
+    /// Checks that the store of a stopped server has no object of the tenant.
     async fn left_the_store(&self, service: &Service) {
         let id = tenant_id(&self.id);
         let store = LocalStore::open_read_only(&service.data.join("store"), &Options::default());
@@ -215,8 +216,8 @@ fn tenant_id(hex: &str) -> TenantId {
     TenantId::new(std::array::from_fn(byte))
 }
 
-/// Files at or below a path that have a text in them or in their path. The pool of
-/// a tenant that stays is gigabytes of nothing.
+/// Returns the files at or below a path that have a text in their content or
+/// path. Does not read the images of pools, which are gigabytes without data.
 fn files_with(path: &Path, text: &str) -> Vec<PathBuf> {
     let stat = fs::symlink_metadata(path).unwrap();
     if stat.is_dir() {
@@ -236,8 +237,8 @@ fn files_with(path: &Path, text: &str) -> Vec<PathBuf> {
     }
 }
 
-/// Nothing of the marker is left on the disk of a server that was stopped. The
-/// store is asked instead: RocksDB deletes old logs and tables on its own time.
+/// Checks that the marker is not on the disk of a stopped server. The store is
+/// queried instead: RocksDB deletes old logs and tables at its own pace.
 async fn assert_no_marker(service: &Service) {
     service.sql("vacuum").await;
     for entry in fs::read_dir(&service.data).unwrap() {
@@ -257,8 +258,8 @@ async fn an_erased_tenant_leaves_nothing() {
     let sandbox = service.sandbox().await;
     let leaver = Leaver::make(&service, "leaver").await;
     let secret = &leaver.secret;
-    // A sandbox that runs, one whose workspace is parked, and a workspace that no
-    // row has.
+    // A running sandbox, one whose workspace is parked, and a workspace without a
+    // row.
     let wish = json!({"template": "base", "name": MARKER});
     let theirs = leaver
         .post(&service, "/api/v1/sandboxes", wish.clone())
@@ -314,7 +315,7 @@ async fn an_erasure_that_was_killed_goes_on() {
     let mut service = Service::start_without_engine(&[]);
     let ours = shared::project(&service, json!({}), &[("a", "1\n")]).await;
     let mut leavers = Vec::new();
-    // Each kill finds the job at another step, or before or after it.
+    // Each kill interrupts the job at another step, or comes before or after it.
     for (n, wait) in [0, 5, 20, 40, 80, 160].into_iter().enumerate() {
         let leaver = Leaver::make(&service, &format!("leaver-{n}")).await;
         leaver.erase(&service).await;
@@ -337,7 +338,7 @@ async fn an_erasure_that_was_killed_goes_on() {
 #[tokio::test]
 async fn an_erasure_waits_after_an_adoption_and_cannot_be_undone() {
     let service = Service::start_without_engine(&[]);
-    // As a start with `--adopt` notes it.
+    // As a start with `--adopt` records it.
     service
         .sql("insert into settings values ('adopted', '2999-01-01T00:00:00.000Z')")
         .await;
@@ -369,7 +370,8 @@ async fn the_first_tenant_and_the_own_one_are_not_erased() {
     let path = format!("/api/v1/tenants/{}", leaver.id);
     let refused = service.expect_as(&leaver.secret, Method::DELETE, &path, None, 403);
     refused.await;
-    // A key of another tenant that may do so does not erase the first one.
+    // A key of another tenant with the necessary scope does not erase the first
+    // one.
     let scopes = "update api_keys set scopes = '[\"system\"]' where name = 'owner'";
     service.sql(scopes).await;
     for (path, status) in [("/api/v1/tenants/local", 400), (path.as_str(), 400)] {

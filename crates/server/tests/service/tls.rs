@@ -45,7 +45,7 @@ async fn with_a_certificate_the_api_speaks_tls_only() {
     );
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = String::new();
-    // A server that closes without saying goodbye has still answered.
+    // A server that closes without a TLS close notification has still responded.
     let _ = stream.read_to_string(&mut answer).await;
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
 }

@@ -1,4 +1,4 @@
-//! What a request waited for, as a collector of traces is told it.
+//! Traces of requests, as a collector receives them.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::harness::{Service, eventually};
 
-/// A collector that keeps what it is told.
+/// A collector that keeps the received spans.
 #[derive(Clone, Default)]
 struct Collector(Arc<Mutex<Vec<Span>>>);
 
@@ -72,7 +72,7 @@ async fn a_trace_goes_from_the_caller_to_the_agent_and_the_command() {
         .await
         .unwrap();
     let answer: serde_json::Value = answer.json().await.unwrap();
-    eventually("the spans are told", async || {
+    eventually("the spans are exported", async || {
         collector.of(TRACE).len() >= 3
     })
     .await;
@@ -87,12 +87,12 @@ async fn a_trace_goes_from_the_caller_to_the_agent_and_the_command() {
         assert!(outer.start_time_unix_nano <= inner.start_time_unix_nano + 1_000_000);
         assert!(inner.end_time_unix_nano <= outer.end_time_unix_nano + 1_000_000);
     }
-    // What runs can go on with it.
+    // A command can continue the trace.
     let given = format!("00-{TRACE}-{}-01\n", hex(&request.span_id));
     assert_eq!(answer["stdout"], given, "{answer}");
 
-    // What nobody began is one's own, with what it waited for.
-    eventually("the create is told", async || {
+    // A request without a trace starts its own, with the spans it waited for.
+    eventually("the span of the create is exported", async || {
         let all = collector.0.lock().unwrap().clone();
         let create = all
             .iter()
@@ -111,7 +111,7 @@ async fn a_trace_goes_from_the_caller_to_the_agent_and_the_command() {
 }
 
 #[tokio::test]
-async fn who_does_not_want_to_be_traced_is_not() {
+async fn a_request_that_opts_out_is_not_traced() {
     let (collector, url) = Collector::start().await;
     let service =
         Service::start_with(&[("OTEL_EXPORTER_OTLP_ENDPOINT", &url), ("TRACE_SAMPLE", "0")]).await;
@@ -128,9 +128,12 @@ async fn who_does_not_want_to_be_traced_is_not() {
     };
     assert_eq!(run("00").await, "\n");
     assert!(run("01").await.starts_with("00-"));
-    eventually("one is told", async || !collector.of(TRACE).is_empty()).await;
+    eventually("a span is exported", async || {
+        !collector.of(TRACE).is_empty()
+    })
+    .await;
     tokio::time::sleep(Duration::from_secs(1)).await;
-    // Those with the flag, and no others.
+    // Only those with the flag.
     let all = collector.0.lock().unwrap().clone();
     assert!(all.iter().all(|span| hex(&span.trace_id) == TRACE));
     let requests = all.iter().filter(|span| span.name.starts_with("POST "));

@@ -1,5 +1,5 @@
-//! An agent from which the history of a project is hidden: each answer looks at a
-//! bounded number of rows of the catalog, and says where to go on.
+//! An agent from which the history of a project is hidden: each response reads a
+//! bounded number of rows of the catalog, and returns where to continue.
 
 use reqwest::Method;
 use serde_json::json;
@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::harness::Service;
 use crate::shared::{agent, project};
 
-/// Rows that the server looks at for one answer.
+/// Maximum number of rows that the server reads for one response.
 const LOOKED_AT: u64 = 10_000;
 
 struct Unseen {
@@ -18,7 +18,7 @@ struct Unseen {
 }
 
 impl Unseen {
-    /// Makes a project with one hidden step.
+    /// Creates a project with one hidden step.
     async fn start() -> Self {
         let service = Service::start_without_engine(&[]);
         let (_, key) = agent(&service, "mole").await;
@@ -93,7 +93,7 @@ async fn a_page_of_a_log_looks_at_a_bounded_number_of_changes() {
     for step in 2..=6 {
         unseen.add_changes(step, LOOKED_AT / 2).await;
     }
-    // Two steps have more changes than one page looks at.
+    // Two steps have more changes than one page reads.
     assert_eq!(unseen.pages().await, [5, 3]);
 }
 
@@ -115,7 +115,7 @@ async fn a_page_of_events_looks_at_a_bounded_number_of_changes() {
         .await;
     let newest = unseen.service.get("/api/v1/events").await["last"].clone();
     let newest = newest.as_u64().unwrap();
-    // Page by page the agent comes to the newest event, and is shown none.
+    // Page by page the agent reaches the newest event, without seeing any.
     let (mut ends, mut last) = (Vec::new(), 0);
     while last < newest {
         let path = format!("/api/v1/events?after={last}&limit=1000");

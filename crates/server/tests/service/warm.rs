@@ -1,4 +1,4 @@
-//! Sandboxes that are started before they are asked for.
+//! The warm pool.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use crate::harness::{Service, eventually, image};
 
 const POOL: &[(&str, &str)] = &[("WARM_POOL", "base=2")];
 
-/// Waits until the pool is full; returns what is in it.
+/// Waits until the pool is full; returns its sandboxes.
 async fn full(service: &Service, size: u64) -> BTreeSet<String> {
     eventually("a full pool", async || {
         let stats = service.get("/api/v1/stats").await;
@@ -60,7 +60,7 @@ async fn a_warm_sandbox_is_like_any_other() {
         .await;
     assert!(!hidden.contains("elvs_"), "{hidden}");
 
-    // Its workspace is what its snapshots, forks and diffs are of.
+    // Its snapshots, forks and diffs are of its workspace.
     let path = format!("/api/v1/sandboxes/{id}");
     let diff = service.get(&format!("{path}/diff")).await;
     assert!(diff.to_string().contains("file"), "{diff}");
@@ -109,7 +109,8 @@ async fn only_what_is_alike_is_taken_from_a_pool() {
     }
     let other = create(&service, json!({"template": "base", "network": "internet"})).await;
     assert!(!warm.contains(&other));
-    // Which is given back when a sandbox cannot be had, and taken by the next.
+    // It is returned to the pool if creating a sandbox fails, and used by the
+    // next request.
     let id = create(&service, json!({"template": "base"})).await;
     assert!(warm.contains(&id));
     let next = full(&service, 1).await;
@@ -125,7 +126,7 @@ async fn only_what_is_alike_is_taken_from_a_pool() {
 }
 
 #[tokio::test]
-async fn a_pool_is_made_anew_when_what_it_is_of_changes() {
+async fn a_pool_is_replaced_when_its_template_changes() {
     let service = Service::start_with(POOL).await;
     let before = full(&service, 2).await;
     let wish = json!({"name": "base", "image": image(), "writableRoot": true});
@@ -147,7 +148,7 @@ async fn a_pool_is_made_anew_when_what_it_is_of_changes() {
 }
 
 #[tokio::test]
-async fn what_died_in_a_pool_is_not_given_to_anybody() {
+async fn a_dead_sandbox_of_a_pool_is_never_used() {
     let service = Service::start_with(POOL).await;
     let warm = full(&service, 2).await;
     for id in &warm {
@@ -179,7 +180,7 @@ async fn a_server_that_comes_back_has_its_sandboxes_and_a_new_pool() {
     assert!(new.is_disjoint(&warm) && new.len() == 2, "{new:?}");
     assert_eq!(service.containers().len(), 3);
 
-    // One whose container is gone gets another, with its files.
+    // A sandbox without its container gets a new one, with its files.
     crate::harness::docker(&["rm", "-f", &id]);
     let path = format!("/api/v1/sandboxes/{id}");
     eventually("the loss is noticed", async || {

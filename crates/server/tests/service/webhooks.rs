@@ -1,4 +1,4 @@
-//! Events that are sent.
+//! Webhooks.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -16,16 +16,16 @@ use crate::harness::{Service, eventually};
 const ALLOWED: &[(&str, &str)] = &[("WEBHOOK_ALLOW_PRIVATE", "true"), ("WEBHOOK_TIMEOUT", "2")];
 const SECRET: &str = "a secret";
 
-/// Somebody who is told.
+/// A receiver of webhooks.
 #[derive(Clone, Default)]
 struct Receiver {
     got: Arc<Mutex<Vec<Value>>>,
-    /// How many requests are still refused.
+    /// Number of requests that are still rejected.
     refuses: Arc<Mutex<usize>>,
 }
 
 impl Receiver {
-    /// Listens on this machine; returns where.
+    /// Listens on this machine; returns the address.
     async fn listen(&self) -> String {
         let receiver = self.clone();
         let take = async move |headers: HeaderMap, body: Bytes| receiver.take(&headers, &body);
@@ -65,7 +65,7 @@ impl Receiver {
         self.got().iter().any(is_it)
     }
 
-    /// Numbers rise for each sandbox.
+    /// Checks that the numbers ascend for each sandbox.
     fn assert_ordered(&self) {
         let mut last = HashMap::new();
         for event in self.got() {
@@ -92,20 +92,23 @@ async fn events_are_sent_signed_in_order_and_again() {
     let mut service = Service::start_with(ALLOWED).await;
     let receiver = Receiver::default();
     let hook = add(&service, &receiver.listen().await).await;
-    // One that answers nobody delays nobody.
+    // A receiver that does not respond delays no other.
     let dead = add(&service, "http://127.0.0.1:1/hook").await;
     *receiver.refuses.lock().unwrap() = 2;
     let ids = [service.sandbox().await, service.sandbox().await];
     for id in &ids {
-        eventually("it is told", async || receiver.has(id, "sandbox.created")).await;
+        eventually("the event is delivered", async || {
+            receiver.has(id, "sandbox.created")
+        })
+        .await;
     }
     receiver.assert_ordered();
-    // What happens is told also if the server is killed in between.
+    // Events are delivered even if the server is killed in between.
     *receiver.refuses.lock().unwrap() = 1;
     service.delete(&ids[0]).await;
     service.kill();
     service.run();
-    eventually("it is told", async || {
+    eventually("the event is delivered", async || {
         receiver.has(&ids[0], "sandbox.deleted")
     })
     .await;
@@ -120,10 +123,10 @@ async fn events_are_sent_signed_in_order_and_again() {
             let got = receiver.got();
             got.iter().any(|got| got["id"] == event["id"])
         };
-        eventually("everything is told", is_told).await;
+        eventually("every event is delivered", is_told).await;
     }
 
-    // What was delivered is listed, and delivered again on request.
+    // Deliveries are listed, and repeated on request.
     let path = format!("/api/v1/webhooks/{hook}/deliveries");
     let page = service
         .get(&format!("{path}?state=delivered&limit=1000"))
@@ -163,14 +166,14 @@ async fn events_are_sent_signed_in_order_and_again() {
 }
 
 #[tokio::test]
-async fn an_event_that_nobody_takes_is_given_up_and_the_next_is_sent() {
+async fn an_undeliverable_event_fails_and_the_next_is_sent() {
     let settings = [ALLOWED, &[("WEBHOOK_RETRY", "1")]].concat();
     let service = Service::start_with(&settings).await;
     let receiver = Receiver::default();
     *receiver.refuses.lock().unwrap() = 2;
     let hook = add(&service, &receiver.listen().await).await;
     let id = service.sandbox().await;
-    eventually("the rest is told", async || {
+    eventually("the other events are delivered", async || {
         receiver.has(&id, "sandbox.created")
     })
     .await;
@@ -201,7 +204,7 @@ async fn nothing_is_sent_where_the_server_alone_could_reach() {
             .expect(Method::POST, "/api/v1/webhooks", wish, 400)
             .await;
     }
-    // A name is looked at when it is resolved.
+    // A name is checked when it is resolved.
     let receiver = Receiver::default();
     let url = receiver.listen().await.replace("127.0.0.1", "localhost");
     let hook = add(&service, &url).await;
@@ -251,10 +254,13 @@ async fn the_webhook_of_the_settings_hears_of_all_tenants() {
         made["id"].as_str().unwrap().to_owned(),
     ];
     for id in &ids {
-        eventually("it is told", async || receiver.has(id, "sandbox.created")).await;
+        eventually("the event is delivered", async || {
+            receiver.has(id, "sandbox.created")
+        })
+        .await;
     }
     let list = service.get("/api/v1/webhooks").await;
-    assert_eq!(list["items"], json!([]), "it is nobody's own");
+    assert_eq!(list["items"], json!([]), "no tenant owns it");
     let path = "/api/v1/webhooks/wh-settings";
     service.expect(Method::DELETE, path, None, 404).await;
 }

@@ -1,4 +1,4 @@
-//! Changes without a workspace: patches, and files as they shall be.
+//! Changes without a workspace: patches and complete files.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -23,11 +23,12 @@ use crate::app::kept::Kept;
 use crate::app::{App, Once, Principal};
 use crate::failure::{Failure, Result};
 
-/// The largest file that is patched.
+/// Maximum size of a file that a patch may change.
 const PATCHED: u64 = 64 << 20;
 
 impl App {
-    /// Applies a patch and files to a state of the project, and merges it.
+    /// Applies a patch and files to a version of the project and lands the
+    /// result.
     pub(crate) async fn apply(
         self: &Arc<Self>,
         who: &Principal,
@@ -44,7 +45,9 @@ impl App {
         let (base, tree) = self.changeable(who, &project, wish.base.as_deref()).await?;
         let patch = patch_of(&wish)?;
         if patch.is_none() && wish.files.is_empty() {
-            return Err(Failure::invalid("there is neither a patch nor a file"));
+            return Err(Failure::invalid(
+                "the request has neither a patch nor files",
+            ));
         }
         if let Some(patch) = patch {
             let reading = move || patch::read(&patch);
@@ -73,8 +76,8 @@ impl App {
         self.settle(&project, job, wish.merge.dry_run).await
     }
 
-    /// A state of the project as this principal sees it, to be changed: what
-    /// is hidden is not there, as in a workspace.
+    /// Returns a version of the project for editing, without the paths hidden
+    /// from this principal, as in a workspace.
     pub(super) async fn changeable(
         &self,
         who: &Principal,
@@ -90,7 +93,7 @@ impl App {
     }
 }
 
-/// Stores a tree as a snapshot, and keeps that.
+/// Commits a tree and keeps the snapshot.
 pub(super) async fn committed(tree: &StateTree, said: CommitInfo) -> Result<Kept> {
     let id = tree.commit(said).await?;
     Kept::of(tree.repository(), id).await
@@ -98,7 +101,9 @@ pub(super) async fn committed(tree: &StateTree, said: CommitInfo) -> Result<Kept
 
 fn patch_of(wish: &api::Apply) -> Result<Option<Bytes>> {
     match (&wish.patch, &wish.patch_base64) {
-        (Some(_), Some(_)) => Err(Failure::invalid("only one of `patch` and `patchBase64`")),
+        (Some(_), Some(_)) => Err(Failure::invalid(
+            "send only one of `patch` and `patchBase64`",
+        )),
         (Some(text), None) => Ok(Some(Bytes::copy_from_slice(text.as_bytes()))),
         (None, Some(text)) => decoded("patchBase64", text).map(Some),
         (None, None) => Ok(None),
@@ -107,20 +112,21 @@ fn patch_of(wish: &api::Apply) -> Result<Option<Bytes>> {
 
 fn decoded(name: &str, text: &str) -> Result<Bytes> {
     let decoded = STANDARD.decode(text);
-    let decoded = decoded.map_err(|_| Failure::invalid(format!("`{name}` is no base64")))?;
+    let decoded = decoded.map_err(|_| Failure::invalid(format!("`{name}` is not valid base64")))?;
     Ok(decoded.into())
 }
 
-/// What a patch makes of a file.
+/// A file that a patch creates or changes.
 struct Made {
     path: TreePath,
     content: Bytes,
     kind: FileMode,
-    /// The mode that it had, if it keeps it.
+    /// The previous mode, unless the patch sets one.
     mode: Option<Mode>,
 }
 
-/// Applies all edits to one state: each says what was there before any of them.
+/// Applies all edits to one state: each edit refers to the state before all of
+/// them.
 async fn apply_edits(tree: &StateTree, edits: &[Edit]) -> Result<()> {
     let (mut made, mut gone) = (Vec::new(), HashSet::new());
     for edit in edits {
@@ -130,10 +136,10 @@ async fn apply_edits(tree: &StateTree, edits: &[Edit]) -> Result<()> {
     for Made { path, .. } in &made {
         let is_free = gone.contains(path) || tree.entry(path).await?.is_none();
         if !is_free {
-            return Err(refused_at(path, "it is there already"));
+            return Err(refused_at(path, "it already exists"));
         }
         if !targets.insert(path) {
-            return Err(refused_at(path, "the patch has it twice"));
+            return Err(refused_at(path, "the patch contains it twice"));
         }
     }
     let kept: HashSet<_> = made.iter().map(|made| made.path.clone()).collect();
@@ -149,7 +155,7 @@ async fn apply_edits(tree: &StateTree, edits: &[Edit]) -> Result<()> {
     Ok(())
 }
 
-/// What an edit makes, and what it takes away.
+/// Returns the result of an edit, and adds the path that it removes to `gone`.
 async fn edited(
     tree: &StateTree,
     edit: &Edit,
@@ -165,7 +171,7 @@ async fn edited(
     if let Some(from) = from.filter(|_| takes_away)
         && !gone.insert(from.clone())
     {
-        return Err(refused_at(from, "the patch has it twice"));
+        return Err(refused_at(from, "the patch contains it twice"));
     }
     let (old, kind, mode) = match from {
         Some(from) => content(tree, from).await?,
@@ -182,18 +188,18 @@ async fn edited(
         None if new.is_empty() => Ok(None),
         None => Err(refused_at(
             edit.path(),
-            "more is there than the patch removes",
+            "the file has more content than the patch removes",
         )),
     }
 }
 
-/// What is in a file or a link, and what it is.
+/// Returns the content, kind and mode of a file or link.
 async fn content(tree: &StateTree, path: &TreePath) -> Result<(Bytes, FileMode, Option<Mode>)> {
     match tree.entry(path).await? {
-        None => Err(refused_at(path, "it is not there")),
+        None => Err(refused_at(path, "it does not exist")),
         Some(Entry::Directory { .. }) => Err(refused_at(path, "it is a directory")),
         Some(Entry::File { content, .. }) if content.size() > PATCHED => {
-            Err(refused_at(path, "it is too large to be patched"))
+            Err(refused_at(path, "it is too large for a patch"))
         }
         Some(Entry::File { mode, .. }) => {
             Ok((tree.read(path).await?, FileMode::Regular, Some(mode)))
@@ -257,7 +263,7 @@ async fn remove_with_empty(
     Ok(())
 }
 
-/// Makes a file what it shall be.
+/// Applies one entry of `files`.
 async fn put_file(
     tree: &StateTree,
     path: &TreePath,
@@ -286,10 +292,10 @@ async fn put_file(
             tree.symlink(path, target).await
         }
         (None, None, true) if there.is_some() => tree.remove(path).await,
-        (None, None, true) => return Err(refused_at(path, "it is not there")),
+        (None, None, true) => return Err(refused_at(path, "it does not exist")),
         (None, None, false) => match (file.executable, had, mode) {
             (Some(_), Some(_), Some(mode)) => tree.set_mode(path, mode).await,
-            (Some(_), ..) => return Err(refused_at(path, "there is no such file")),
+            (Some(_), ..) => return Err(refused_at(path, "`executable` needs an existing file")),
             (None, ..) => return Err(one_of(path)),
         },
         _ => return Err(one_of(path)),
@@ -298,16 +304,16 @@ async fn put_file(
 
 fn one_of(path: &TreePath) -> Failure {
     let path = readable(path.as_bytes());
-    let message = format!("`{path}` has one of `content`, `base64`, `symlink` and `remove`");
+    let message = format!("`{path}` needs one of `content`, `base64`, `symlink` and `remove`");
     Failure::invalid(message)
 }
 
-/// What is in the way of a path.
+/// Converts the error of a write to a path into a failure.
 pub(super) fn not_put(path: &TreePath, error: EngineError) -> Failure {
     match error {
-        EngineError::NotADirectory(_) => refused_at(path, "a file is where it needs a directory"),
-        EngineError::NotAFile(_) => refused_at(path, "a directory is there"),
-        EngineError::NotFound(_) => refused_at(path, "it is not there"),
+        EngineError::NotADirectory(_) => refused_at(path, "one of its parents is a file"),
+        EngineError::NotAFile(_) => refused_at(path, "it is a directory"),
+        EngineError::NotFound(_) => refused_at(path, "it does not exist"),
         error @ (EngineError::LinkTarget | EngineError::Root) => refused(error.to_string()),
         error => error.into(),
     }

@@ -1,4 +1,4 @@
-//! Git repositories into projects: one commit, or a history step by step.
+//! Import of git repositories: one commit, or a history step by step.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,32 +21,32 @@ use crate::app::{App, Principal};
 use crate::clock;
 use crate::failure::{Failure, Result, chain};
 
-/// The longest history.
+/// Maximum commits of an imported history.
 const COMMITS: usize = 100_000;
 
-/// As many commits land in one transaction. No more: futures that wait together
-/// begin in their order up to this many.
+/// Maximum commits that land in one transaction. With more than 30 futures,
+/// `join_all` no longer polls them in order.
 const BATCH: usize = 30;
 
-/// As much of what was said of a commit is kept.
+/// Maximum bytes of a commit message that are kept.
 const MESSAGE: usize = 3000;
 
-/// As many paths are in an answer.
+/// Maximum entries of each kind in a response.
 const LISTED: usize = 1000;
 
 /// A commit whose files are in the store.
 struct Read {
     commit: Commit,
     tree: Tree,
-    /// How many are read after it.
+    /// Number of commits that are read after it.
     left: usize,
     submodules: u64,
-    /// Keeps what was put into the store, until that is in a snapshot.
+    /// Keeps the stored objects until a snapshot contains them.
     _writing: Guard,
 }
 
 impl App {
-    /// The files of one commit.
+    /// Reads the files of one commit.
     pub(super) async fn read_git(
         &self,
         target: &Target,
@@ -72,19 +72,19 @@ impl App {
         })
     }
 
-    /// Lands every commit of a first-parent history as a step of its own.
+    /// Lands every commit of a first-parent history as a separate step.
     pub(super) async fn land_history(
         self: &Arc<Self>,
         target: Target,
         (path, revision): (PathBuf, String),
     ) -> Result<api::ImportResult> {
-        // Some steps may have landed when another is refused.
+        // Recorded first: some steps may have landed when another is refused.
         target.once.note(&"history").await?;
         let (sender, commits) = mpsc::channel(2 * BATCH);
         let store = self.homes.repository(target.who.tenant);
         let reading = move || read_all(&store, &path, &revision, &sender);
         let reading = self.homes.blocking(target.who.tenant, reading);
-        // When landing fails, nothing more is read.
+        // A failed landing closes the channel, which ends the reading.
         let (read, landed) = tokio::join!(reading, self.land_all(&target, commits));
         let landed = landed?;
         read?;
@@ -99,7 +99,8 @@ impl App {
         let Target { who, project, .. } = target;
         let (mut base, around) = self.changeable(who, project, None).await?;
         let mut total: Option<api::ImportResult> = None;
-        // The first is the largest, and what all others build upon.
+        // The first commit lands alone: it is the largest, and all others build
+        // on it.
         let mut room = 1;
         loop {
             let mut batch = Vec::with_capacity(room);
@@ -150,7 +151,8 @@ fn read_all(
     Ok(())
 }
 
-/// The project as it was, with the files of a commit in it.
+/// Commits the project with the target directory replaced by the files of a
+/// commit.
 async fn snapshot_of(target: &Target, around: &StateTree, read: &Read) -> Result<Kept> {
     let Target { who, path, .. } = target;
     let tree = match path.is_root() {
@@ -170,8 +172,9 @@ fn step(target: &Target, read: &Read, base: Kept, theirs: Kept) -> Job {
         message: message(&read.commit),
         ..api::Merge::default()
     };
-    // The last step has the name of the whole, so that it is known when all of
-    // it is done; what was done before an interruption is not done again.
+    // The last step carries the name of the whole request, so that a retry
+    // finds that name only when every step has landed. The names of the other
+    // steps keep a retry from landing them twice.
     let request = target.once.landing().map(|name| match read.left {
         0 => name,
         _ => format!("{name}/{}", read.commit.id),
@@ -183,7 +186,7 @@ fn step(target: &Target, read: &Read, base: Kept, theirs: Kept) -> Job {
     }
 }
 
-/// What was said of a commit, who wrote it and when.
+/// Returns the message of a commit with its author, date and id.
 fn message(commit: &Commit) -> String {
     let said = commit.message.trim().replace('\0', "");
     let end = said.floor_char_boundary(MESSAGE);
@@ -220,7 +223,7 @@ fn not_kept(submodules: u64) -> Vec<String> {
     }
 }
 
-/// Adds one step to what is told of all.
+/// Adds the result of one step to the total.
 fn add(total: &mut Option<api::ImportResult>, step: api::MergeResult) {
     let Some(total) = total else {
         *total = Some(api::ImportResult {

@@ -1,11 +1,11 @@
-//! Who wants to know that a head has moved, on this server.
+//! Notifications, within this server, that a head has moved.
 
 use tokio::sync::broadcast;
 
 use crate::app::App;
 
-/// Tells which projects have another head now. Nobody may rely on hearing of
-/// each.
+/// Broadcasts the ids of projects whose head has moved. A slow receiver may
+/// miss some.
 #[derive(Debug)]
 pub(crate) struct Heads(broadcast::Sender<String>);
 
@@ -17,11 +17,11 @@ impl Default for Heads {
 
 impl App {
     pub(super) fn head_moved(&self, project: &str) {
-        // Nobody may be listening.
+        // Sending fails without a receiver, which is fine.
         let _ = self.heads.0.send(project.to_owned());
     }
 
-    /// Projects, by id, as their heads move.
+    /// Subscribes to the ids of projects whose heads move.
     pub(crate) fn moving_heads(&self) -> broadcast::Receiver<String> {
         self.heads.0.subscribe()
     }

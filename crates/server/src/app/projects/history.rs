@@ -1,5 +1,5 @@
-//! The history of a project: its log, what happened to a path, and who wrote
-//! which lines.
+//! The history of a project: its log, the versions of a path, and the author of
+//! each line.
 
 use std::ops::Range;
 
@@ -18,18 +18,17 @@ use crate::app::{App, Principal};
 use crate::clock;
 use crate::failure::{Failure, Result};
 
-/// The largest file whose lines are looked at.
+/// Maximum size of a file for blame.
 const BLAMED: u64 = 4 << 20;
 
-/// Steps of a log, and changes of paths in them, that are looked at for one
-/// answer.
+/// Maximum rows read for one response: steps of a log, and changes of paths.
 const LOOKED_AT: usize = 10_000;
 
-/// As many versions are looked at.
+/// Maximum versions that one blame goes back.
 const VERSIONS: usize = 10_000;
 
-/// Rows of the catalog that may still be looked at for one answer. Where most
-/// steps are hidden, an answer would otherwise take as long as the log is.
+/// Rows of the catalog that may still be read for one response. Without this
+/// limit, a log whose steps are mostly hidden would be read to its end.
 #[derive(Debug)]
 pub(crate) struct Rows(usize);
 
@@ -42,14 +41,14 @@ impl Rows {
         self.0 = self.0.saturating_sub(count);
     }
 
-    /// Whether the answer must end with the step that was looked at last.
+    /// Whether the response must end with the step that was read last.
     pub(crate) const fn are_used_up(&self) -> bool {
         self.0 == 0
     }
 }
 
 impl App {
-    /// How the head came to be, the newest step first.
+    /// Returns the steps of the head, newest first.
     pub(crate) async fn project_log(
         &self,
         who: &Principal,
@@ -110,7 +109,7 @@ impl App {
         }
     }
 
-    /// Whether an agent may know of a step of a project.
+    /// Whether a principal may know of a step of a project.
     pub(crate) async fn shows_step(
         &self,
         who: &Principal,
@@ -130,7 +129,7 @@ impl App {
         Ok(shown.await? > 0)
     }
 
-    /// What one step changed.
+    /// Returns the changes of one step.
     pub(crate) async fn project_step(
         &self,
         who: &Principal,
@@ -150,7 +149,7 @@ impl App {
                 let Some(item) = version_out(&seen.view, version) else {
                     continue;
                 };
-                // Only a path that is shown is the place where a page ends.
+                // Only a visible path may be the cursor of the next page.
                 let next = Some(item.path.clone());
                 items.push(item);
                 if items.len() >= limit as usize {
@@ -166,7 +165,7 @@ impl App {
         }
     }
 
-    /// What happened to a path, the newest first.
+    /// Returns the versions of a path, newest first.
     pub(crate) async fn path_history(
         &self,
         who: &Principal,
@@ -203,7 +202,7 @@ impl App {
         }
     }
 
-    /// Who wrote which lines of a file.
+    /// Returns the step and agent that wrote each line of a file.
     pub(crate) async fn blame(
         &self,
         who: &Principal,
@@ -233,12 +232,12 @@ impl App {
         let refused = |why: &str| Failure::new(ErrorCode::InvalidRequest, why);
         match entry {
             Entry::File { content, .. } if content.size() > BLAMED => {
-                Err(refused("the file is too large to be looked at by lines"))
+                Err(refused("the file is too large for blame"))
             }
             Entry::File { .. } => {
                 let bytes = seen.repository().bytes(entry).await?;
                 match bytes.iter().take(8000).any(|byte| *byte == 0) {
-                    true => Err(refused("the file is no text")),
+                    true => Err(refused("the file is not text")),
                     false => Ok(bytes),
                 }
             }
@@ -246,10 +245,9 @@ impl App {
         }
     }
 
-    /// Goes back through the versions of a file until each of its lines is
-    /// found to be new in one of them. It stops where the version before was
-    /// dropped, or where there was more text to compare than one answer may: then
-    /// it also returns that step.
+    /// Goes back through the versions of a file until it finds the step that
+    /// added each line. Stops where the previous version was dropped, or where
+    /// one response has compared enough text: then it also returns that step.
     async fn blamed(
         &self,
         seen: &Seen,
@@ -261,7 +259,7 @@ impl App {
         let mut content = content;
         let mut budget = LineBudget::of_one_answer();
         let count = lines(&content);
-        // Where each line of the file is in the version at hand.
+        // The position of each line in the version at hand.
         let mut at: Vec<Option<u32>> = (0..count).map(Some).collect();
         let mut found: Vec<Option<FileVersion>> = vec![None; count as usize];
         for _ in 0..VERSIONS {
@@ -279,7 +277,7 @@ impl App {
             let from = version.change.from.clone();
             let is_hidden = from.as_ref().is_some_and(|from| !seen.shows(from, false));
             let earlier = match &version.change.before {
-                // The history of the place that it came from is hidden, too.
+                // The history of the previous path is hidden, too.
                 _ if is_hidden => None,
                 Some(entry @ Entry::File { content, .. }) if content.size() <= BLAMED => {
                     match self.bytes_before(seen, &version, entry).await? {
@@ -317,9 +315,9 @@ impl App {
         Ok((runs(&found), None))
     }
 
-    /// What a file was before a step; `None` if that was dropped. Nobody keeps
-    /// it while it is read: what is there is right, and what is gone was dropped
-    /// before.
+    /// Returns the content of a file before a step; `None` if it was dropped.
+    /// Reads without a guard: an object that exists has the right content, and
+    /// a missing object was dropped before.
     async fn bytes_before(
         &self,
         seen: &Seen,
@@ -348,7 +346,7 @@ fn lines(content: &[u8]) -> u32 {
     u32::try_from(ends + usize::from(rest)).unwrap_or(u32::MAX)
 }
 
-/// Lines that follow each other and came with the same step, together.
+/// Groups consecutive lines that the same step added.
 fn runs(found: &[Option<FileVersion>]) -> Vec<api::BlamedLines> {
     let sequence = |at: usize| found[at].as_ref().map(|version| version.sequence);
     let mut runs: Vec<Range<usize>> = Vec::new();
@@ -392,7 +390,7 @@ fn log_out(entry: &LogEntry) -> api::LogEntry {
 fn version_out(view: &View, version: &FileVersion) -> Option<api::FileVersion> {
     let change = &version.change;
     let earlier = change.from.as_ref().unwrap_or(&change.path);
-    // A directory by itself says nothing of the entries in it.
+    // A change of only the directory does not cover its entries.
     let is_shown = |path: &TreePath, entry: &Entry| {
         shows(view, path, change.is_whole() && is_directory(entry))
     };

@@ -1,5 +1,5 @@
-//! Files that come into a project from elsewhere: directories, snapshots,
-//! archives and git repositories.
+//! Imports into a project: directories, snapshots, archives and git
+//! repositories.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -30,32 +30,32 @@ use crate::app::{App, Once, Principal};
 use crate::archive;
 use crate::failure::{Failure, Result};
 
-/// As many imports read at once; others wait.
+/// Limits the number of imports that read at the same time.
 static READING: Semaphore = Semaphore::const_new(4);
 
-/// Names that are never in a project.
+/// Names that a project never contains.
 const NEVER: [&[u8]; 2] = [b".git", RESERVED_NAME];
 
-/// Files that were read, as a snapshot of their own.
+/// Imported files, as a snapshot.
 pub(super) struct Files {
     pub(super) snapshot: Kept,
     pub(super) not_kept: Vec<String>,
 }
 
-/// Where files go, and what is said of it.
+/// The destination of an import, and its message.
 pub(super) struct Target {
     pub(super) who: Principal,
     pub(super) project: Project,
     pub(super) path: TreePath,
     pub(super) message: String,
-    /// Whether only to say what would happen.
+    /// Whether to only compute the result.
     pub(super) dry_run: bool,
     pub(super) once: Once,
 }
 
 impl App {
-    /// Replaces a directory of a project by files from elsewhere. What has begun
-    /// is done to its end, whatever becomes of the caller.
+    /// Replaces a directory of a project by files from elsewhere. Continues in
+    /// the background if the caller goes away.
     pub(crate) async fn import_into(
         self: &Arc<Self>,
         who: &Principal,
@@ -77,7 +77,7 @@ impl App {
             return Ok(done);
         }
         if wish.git.is_none() && (wish.revision.is_some() || wish.history) {
-            let message = "`revision` and `history` are for `git`";
+            let message = "`revision` and `history` need `git`";
             return Err(Failure::invalid(message));
         }
         let (app, turn) = (self.clone(), turn().await?);
@@ -89,14 +89,14 @@ impl App {
                 (None, Some(path), None) => {
                     let revision = wish.revision.unwrap_or_else(|| "HEAD".into());
                     let source = (absolute(path.into())?, revision);
-                    // A rehearsal says what all steps together would change.
+                    // A dry run reports what all steps together would change.
                     match wish.history && !target.dry_run {
                         true => return app.land_history(target, source).await,
                         false => app.read_git(&target, source).await?,
                     }
                 }
                 _ => {
-                    let message = "one of `directory`, `git` and `snapshot` is needed";
+                    let message = "exactly one of `directory`, `git` and `snapshot` is needed";
                     return Err(Failure::invalid(message));
                 }
             };
@@ -105,7 +105,7 @@ impl App {
         importing.await.map_err(|error| Failure::internal(&error))?
     }
 
-    /// Replaces a directory of a project by what is in a tar.
+    /// Replaces a directory of a project by the content of a tar.
     pub(crate) async fn unpack_into(
         self: &Arc<Self>,
         who: &Principal,
@@ -159,8 +159,9 @@ impl App {
         self.homes.blocking(target.who.tenant, reading).await
     }
 
-    /// The rule of merges: what `.gitignore` files name does not come in, unless
-    /// the project has it already or its policy says otherwise.
+    /// Applies the rule of merges: paths that `.gitignore` files name are not
+    /// imported, unless the project already contains them or its policy does
+    /// not follow `.gitignore`.
     async fn ignoring(&self, target: &Target) -> Result<Option<Ignoring>> {
         let Target { who, project, .. } = target;
         if !self.policy_of(project).await?.follows_gitignore() {
@@ -224,7 +225,7 @@ impl App {
         })
     }
 
-    /// The head, and the head with the target's directory replaced.
+    /// Returns the head, and the head with the target's directory replaced.
     async fn replaced(&self, target: &Target, files: &Kept) -> Result<(Kept, Kept)> {
         let Target {
             who, project, path, ..
@@ -240,7 +241,7 @@ impl App {
     }
 }
 
-/// Puts a directory where something may be.
+/// Puts a directory at a path and replaces the entry there, if any.
 pub(super) async fn replace(tree: &StateTree, path: &TreePath, by: Tree) -> Result<()> {
     let entry = Entry::Directory {
         mode: Mode::EXECUTABLE,
@@ -250,7 +251,7 @@ pub(super) async fn replace(tree: &StateTree, path: &TreePath, by: Tree) -> Resu
     put.map_err(|error| match error {
         EngineError::NotADirectory(file) => {
             let file = readable(file.as_bytes());
-            let message = format!("`{file}` is no directory");
+            let message = format!("`{file}` is not a directory");
             Failure::new(ErrorCode::PathNotFound, message).about("path", file)
         }
         error => error.into(),
@@ -266,8 +267,8 @@ fn absolute(path: PathBuf) -> Result<PathBuf> {
     match path.is_absolute() && path.is_dir() {
         true => Ok(path),
         false => {
-            let message = "what is imported must be a directory of the server's machine, \
-                           by its absolute path";
+            let message =
+                "an import needs the absolute path of a directory on the server's machine";
             Err(Failure::invalid(message))
         }
     }
@@ -306,8 +307,8 @@ fn unpacked(
     let had_only_git = block_on(without_never(&received.state))?
         && block_on(received.state.tree())? == Tree::EMPTY;
     if received.entries == 0 || is_left_out || had_only_git {
-        // It would remove everything that it replaces.
-        let message = "there is nothing in the archive";
+        // An empty archive would delete everything that it replaces.
+        let message = "the archive contains nothing to import";
         return Err(Failure::new(ErrorCode::ArchiveRefused, message));
     }
     Ok(Files {
@@ -316,7 +317,8 @@ fn unpacked(
     })
 }
 
-/// Removes names that are never in a project; returns whether there were any.
+/// Removes the names that a project never contains. Returns whether it found
+/// any.
 async fn without_never(tree: &StateTree) -> Result<bool> {
     let repository = tree.repository().clone();
     let mut inside = Diff::new(&repository, Tree::EMPTY, tree.tree().await?);

@@ -1,11 +1,11 @@
-//! How changes come into a project's head: merged against it, stored, and then
-//! made the head by compare-and-swap, with versions and reviews.
+//! Landing: merges a change against the head of a project, stores the result,
+//! and moves the head by compare-and-swap, together with versions and reviews.
 //!
-//! Objects first, head last: a server that ends in between leaves snapshots
-//! without a reference, and the former head. The transaction checks all that a
-//! landing was computed from (head, policy, base of the workspace, reviews), so
-//! any number of servers may do this at once, and a policy that was set binds
-//! every landing after it.
+//! Objects are stored first and the head moves last, so a server that is killed
+//! in between leaves unreferenced snapshots and the previous head. The
+//! transaction checks everything that a landing was computed from (head,
+//! policy, base of the workspace, reviews), so any number of servers may land
+//! at once, and a new policy binds every landing after it.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -31,42 +31,44 @@ use crate::app::kept::Kept;
 use crate::clock;
 use crate::failure::{Failure, Result};
 
-/// How often a landing is computed anew because somebody else was faster.
+/// Maximum attempts to land while other servers move the head.
 const ATTEMPTS: usize = 16;
 
-/// Something to bring into a project's head.
+/// A change to merge into a project's head.
 #[derive(Clone, Debug)]
 pub(super) struct Job {
     pub(super) kind: LandingKind,
-    /// What was changed, if it is not a workspace's base.
+    /// The snapshot that the change started from, if it is not the workspace's
+    /// base.
     pub(super) base: Option<Kept>,
-    /// The base that the workspace had when `theirs` was taken. The changes of a
-    /// workspace are the difference between these two.
+    /// The base of the workspace when `theirs` was taken: the change is the
+    /// difference between the two. The landing fails if the base has moved
+    /// since.
     pub(super) expected: Option<SnapshotId>,
-    /// Conflicts that the workspace had not settled before.
+    /// Conflicts that refreshes left to the workspace.
     pub(super) unsettled: Vec<Unsettled>,
-    /// Whether the workspace goes afterwards, with all that does not land.
+    /// Whether this is the last merge of the workspace before its deletion.
     pub(super) last: bool,
-    /// What it was changed to.
+    /// The changed files.
     pub(super) theirs: Kept,
     /// The workspace whose base moves.
     pub(super) workspace: Option<String>,
-    /// Whose work it is.
+    /// The agent that the step is attributed to.
     pub(super) agent: Option<String>,
-    /// With whose rights; `None` is without limit.
+    /// The agent whose rights apply; `None` means no limits.
     pub(super) rights: Option<String>,
     pub(super) key: String,
     pub(super) message: String,
-    /// What the caller calls it, so that nothing is done twice.
+    /// The name of the request, so that a retry does not land twice.
     pub(super) request: Option<String>,
     pub(super) strategy: Option<Strategy>,
     pub(super) renames: bool,
     pub(super) atomic: bool,
-    /// The review that this decides.
+    /// The review that the job decides.
     pub(super) decides: Option<Decision>,
 }
 
-/// What a job does to the review that it decides.
+/// A decision on a review.
 #[derive(Clone, Debug)]
 pub(super) struct Decision {
     pub(super) review: Review,
@@ -85,27 +87,27 @@ impl Decision {
     }
 }
 
-/// What became of a job.
+/// The result of a job.
 #[derive(Debug)]
 pub(super) struct Done {
     pub(super) head: SnapshotId,
     pub(super) sequence: Option<u64>,
     pub(super) merge: Option<TreeMerge>,
-    /// The review for each path that was held.
+    /// The review of each held path.
     pub(super) reviews: HashMap<TreePath, String>,
 }
 
-/// A job that was merged and not yet landed.
+/// A merged job that has not landed yet.
 struct Prepared {
     step: Step,
     merge: TreeMerge,
     reviews: HashMap<TreePath, String>,
     commits: Vec<Commit>,
-    /// A snapshot that the merge refers to.
+    /// Keeps the snapshot that the merge refers to.
     _kept: Option<Kept>,
 }
 
-/// A job that was merged.
+/// The result of merging one job.
 struct Outcome {
     merge: TreeMerge,
     /// Conflicts of refreshes that the workspace has settled.
@@ -113,14 +115,14 @@ struct Outcome {
     kept: Option<Kept>,
 }
 
-/// What jobs of one batch are merged into, one after the other.
+/// The state that the jobs of a batch are merged into, one after the other.
 struct Base {
     project: Project,
     policy: std::sync::Arc<Compiled>,
     repository: Repository,
     head: SnapshotId,
     tree: StateTree,
-    /// The head that the first of them is merged into.
+    /// Keeps the head that the first job is merged into.
     _kept: Kept,
 }
 
@@ -134,13 +136,14 @@ impl App {
             };
         }
         for waiting in left {
-            let message = "the project's head moves faster than this can be merged";
+            let message = "the head of the project moved during every attempt to merge";
             let failure = Failure::new(ErrorCode::VersionConflict, message).retry_after(1);
             let _ = waiting.answer.send(Err(failure));
         }
     }
 
-    /// Answers jobs; returns those that must be tried again.
+    /// Tries to land a batch. Returns the jobs to retry, or `None` if all have
+    /// their results.
     async fn attempt(
         &self,
         tenant: TenantId,
@@ -154,11 +157,15 @@ impl App {
                 return None;
             }
         };
+        // The transaction compares the head from before the batch, and
+        // `base.head` moves with every job below.
         let expected_head = base.head;
         let (mut prepared, mut waiting) = (Vec::new(), Vec::new());
         for job in jobs {
             match self.prepare(&base, &job.job).await {
                 Ok(done) => {
+                    // The next job is merged into this result, so that the
+                    // steps of a batch form one chain.
                     if done.step.snapshot != base.head {
                         base.head = done.step.snapshot;
                         base.tree = done.merge.tree.clone();
@@ -174,7 +181,7 @@ impl App {
         if prepared.is_empty() {
             return None;
         }
-        // Until the catalog names what was made, nobody else keeps it.
+        // Nothing else keeps the new objects until the catalog refers to them.
         let _made = match store(&base.repository, &mut prepared).await {
             Ok(made) => made,
             Err(failure) => {
@@ -216,15 +223,17 @@ impl App {
         mut waiting: Vec<Waiting>,
     ) -> Option<Vec<Waiting>> {
         match error {
-            // Computed again, with the new head and the new policy.
+            // The landing is computed again, with the new head and policy.
             CatalogError::HeadMoved { .. } | CatalogError::PolicyMoved { .. } => Some(waiting),
-            // One of them is in the way of the others.
+            // One job makes the transaction of all fail: land each alone.
             _ if waiting.len() > 1 => {
                 for alone in waiting {
                     Box::pin(self.carry_out(tenant, project, vec![alone])).await;
                 }
                 None
             }
+            // The next attempt reads the changed rows again. A decision was
+            // made for a review as it was, so it fails instead.
             CatalogError::Changed { .. } if waiting.iter().all(is_no_decision) => Some(waiting),
             CatalogError::Repeated { landed, .. } => {
                 if let Some(alone) = waiting.pop() {
@@ -257,7 +266,7 @@ impl App {
         })
     }
 
-    /// What a merge would do, without doing it.
+    /// Computes a merge without landing it.
     pub(super) async fn rehearse(
         &self,
         project: &Project,
@@ -288,7 +297,8 @@ impl App {
         workspace: Option<&Workspace>,
     ) -> Result<Outcome> {
         let from = from(base, job, workspace);
-        // A refresh may move the base of a workspace meanwhile.
+        // Held, because a refresh may move the workspace's base at the same
+        // time.
         let _from = base.repository.hold(from).await?;
         let from = base.repository.snapshot(from).await?;
         let theirs = base.repository.snapshot(job.theirs.id).await?;
@@ -350,10 +360,14 @@ impl App {
             return Err(out::not_atomic(&view, &merge, base.head, &job.theirs.id));
         }
         if merge.conflicts.len() >= elevo_catalog::MAX_REVIEWS {
-            let message = format!("{} conflicts at once", merge.conflicts.len());
+            let message = format!(
+                "the merge has too many conflicts: {}",
+                merge.conflicts.len()
+            );
             let failure = Failure::new(ErrorCode::TooManyChanges, message);
             return Err(failure.about("limit", elevo_catalog::MAX_REVIEWS));
         }
+        // Otherwise the review would close although its change has not landed.
         if let (Some(_), Some(refused)) = (&job.decides, merge.refused.first()) {
             let failure = Failure::new(ErrorCode::PolicyRefused, refused.why.to_string());
             return Err(failure.remediation(refused.why.remedy()));
@@ -414,8 +428,8 @@ impl App {
         })
     }
 
-    /// What becomes of a review that is decided on. A decision that meets
-    /// another conflict leaves it open, against the head as it is now.
+    /// Returns the change of the decided review. If the decision meets another
+    /// conflict, the review stays open, now against the current head.
     async fn decided(
         &self,
         decision: &Decision,
@@ -441,8 +455,8 @@ impl App {
         })
     }
 
-    /// Once a change is decided on, its workspace does not bring it up again:
-    /// that is part of what both sides agree on.
+    /// Adds the decided change to the base of its workspace, so that the next
+    /// merge does not bring it up again.
     async fn settled(
         &self,
         base: &Base,
@@ -472,7 +486,7 @@ impl App {
     }
 }
 
-/// The base of the workspace's next merge: what both sides agree on now.
+/// The base of the workspace's next merge: the state that both sides agree on.
 async fn base_move(
     base: &Base,
     job: &Job,
@@ -514,7 +528,7 @@ fn is_marked(refused: &Refused) -> bool {
 
 /// A refresh or another merge came between the snapshot and this landing.
 fn moved_meanwhile() -> Failure {
-    let message = "the workspace was merged or refreshed meanwhile";
+    let message = "another request merged or refreshed the workspace";
     Failure::new(ErrorCode::WorkspaceBusy, message).retry_after(1)
 }
 
@@ -526,14 +540,14 @@ fn agreed_info(base: &Base, workspace: &str) -> CommitInfo {
     CommitInfo {
         parents: Vec::new(),
         author: "elevo".into(),
-        message: format!("what {workspace} and the project agree on"),
+        message: format!("common state of {workspace} and the project"),
         created: clock::now(),
         labels: BTreeMap::from([(SHARED.to_owned(), base.project.id.clone())]),
         reference: None,
     }
 }
 
-/// What a job has changed.
+/// Returns the snapshot that a job's change started from.
 fn from(base: &Base, job: &Job, workspace: Option<&Workspace>) -> SnapshotId {
     let given = job.base.as_ref().map(|kept| kept.id);
     let from = given.or(workspace.map(|row| row.base));
@@ -567,7 +581,8 @@ fn head_info(base: &Base, job: &Job) -> CommitInfo {
     }
 }
 
-/// Stores what all of them need in one batch, and keeps it.
+/// Stores the objects of all jobs in one commit. The guard keeps them from
+/// garbage collection.
 async fn store(repository: &Repository, prepared: &mut [Prepared]) -> Result<Option<Guard>> {
     let mut objects: HashMap<ObjectKey, Object> = HashMap::new();
     let mut order = Vec::new();
@@ -575,6 +590,8 @@ async fn store(repository: &Repository, prepared: &mut [Prepared]) -> Result<Opt
     for commit in prepared.iter_mut().flat_map(|done| done.commits.drain(..)) {
         for object in commit.objects {
             let key = object.key;
+            // A job is merged into the results of the jobs before it, so its
+            // commit may repeat their objects.
             if objects.insert(key, object).is_none() {
                 order.push(key);
             }
@@ -601,7 +618,7 @@ fn answer_all(jobs: Vec<Waiting>, failure: &Failure) {
     }
 }
 
-/// Priorities as the policy has them.
+/// Precedence by the priorities of the policy.
 struct ByPriority<'a> {
     app: &'a App,
     base: &'a Base,

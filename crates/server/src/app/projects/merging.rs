@@ -1,4 +1,4 @@
-//! Merging workspaces, and holding for review what cannot land.
+//! Merges of workspaces, and reviews for changes that cannot land.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,19 +25,19 @@ use crate::clock;
 use crate::failure::{Failure, Result};
 use crate::trace::step;
 
-/// How long somebody has to decide on what was held.
+/// Time in which a review must be decided.
 const REVIEW_TIME: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// How often a merge reads the files again because the base has moved.
+/// Maximum attempts of a merge while the base of the workspace keeps moving.
 const ATTEMPTS: usize = 5;
 
-/// What a merge that holds something was made from.
+/// The inputs of a merge that opens reviews.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Held<'a> {
     pub(super) project: &'a Project,
     pub(super) workspace: Option<&'a str>,
     pub(super) agent: Option<&'a str>,
-    /// Whether it decides a review, which then stays open.
+    /// Whether the merge decides a review, which then stays open.
     pub(super) decides: bool,
     pub(super) message: &'a str,
     pub(super) base: SnapshotId,
@@ -54,9 +54,10 @@ pub(super) struct Reviewed {
 }
 
 impl Reviewed {
-    /// Opens a review for every conflict. One that is open for the same path of
-    /// the same workspace stays if nothing is new, and is superseded otherwise;
-    /// one whose path is no conflict any more is superseded by nothing.
+    /// Opens a review for every conflict. A review that is open for the same
+    /// path of the same workspace stays if its sides are the same, and is
+    /// superseded otherwise. A review whose path no longer conflicts is
+    /// superseded without a successor.
     pub(super) fn of(
         held: Held<'_>,
         mut open: HashMap<TreePath, Review>,
@@ -99,7 +100,7 @@ fn same(one: &Sides, other: &Sides) -> bool {
     (&one.base, &one.ours, &one.theirs) == (&other.base, &other.ours, &other.theirs)
 }
 
-/// The open reviews that a merge would leave as they are, by path.
+/// Returns the open reviews that a merge would leave unchanged, by path.
 fn under_review(
     mut open: HashMap<TreePath, Review>,
     merge: &TreeMerge,
@@ -159,7 +160,7 @@ fn new_review(held: Held<'_>, conflict: &Conflict, sides: Sides) -> Review {
 }
 
 impl App {
-    /// What is held of a workspace, by path.
+    /// Returns the open reviews of a workspace, by path.
     pub(super) async fn open_reviews(
         &self,
         workspace: Option<&str>,
@@ -183,7 +184,7 @@ impl App {
         }
     }
 
-    /// Brings what a workspace changed to its project's head.
+    /// Lands the changes of a workspace.
     pub(crate) async fn merge_workspace(
         self: &Arc<Self>,
         who: &Principal,
@@ -197,6 +198,7 @@ impl App {
             once.rehearsed();
         } else if once.is_again() {
             let project = self.project_of_row(&row).await?;
+            // An earlier attempt may have landed without storing its response.
             if let Some(done) = self.landed_before(&project, &once).await? {
                 return Ok(done);
             }
@@ -215,7 +217,7 @@ impl App {
     ) -> Result<api::MergeResult> {
         let project = self.project_of_row(row).await?;
         if row.read_only {
-            let message = "nothing can be changed in this workspace";
+            let message = "the workspace is read-only and has nothing to merge";
             return Err(Failure::new(ErrorCode::WorkspaceReadOnly, message));
         }
         self.check_override(&project, wish.strategy).await?;
@@ -234,7 +236,7 @@ impl App {
                 ..job(who, wish, taken.snapshot, request.clone())
             };
             match self.settle(&project, job, wish.dry_run).await {
-                // The files have to be looked at again.
+                // The base has moved, so the files have to be read again.
                 Err(failure) if failure.code == ErrorCode::WorkspaceBusy => {
                     attempts.next().ok_or(failure)?;
                 }
@@ -249,7 +251,7 @@ impl App {
         }
     }
 
-    /// Merges a job, or only says what would happen.
+    /// Lands a job, or only computes the result.
     pub(super) async fn settle(
         self: &Arc<Self>,
         project: &Project,
@@ -277,7 +279,7 @@ impl App {
         Ok(out::merge_result(project, &view, &done, theirs, false))
     }
 
-    /// Merges a workspace for the last time, and removes it.
+    /// Merges a workspace for the last time, and deletes it.
     pub(crate) async fn complete_workspace(
         self: &Arc<Self>,
         who: &Principal,
@@ -294,6 +296,8 @@ impl App {
         let project = self.project_of_row(&row).await?;
         match wish.dry_run {
             true => once.rehearsed(),
+            // Recorded before the merge: a retry may find the workspace
+            // deleted, and needs the project to look up the result.
             false => once.note(&Completing::new(&project, &row)).await?,
         }
         let result = match row.read_only {
@@ -309,8 +313,8 @@ impl App {
         Ok(result)
     }
 
-    /// Removes a workspace whose last merge led to this. One with changes that
-    /// were refused stays: they are nowhere else.
+    /// Deletes a workspace after its last merge. A workspace with refused
+    /// changes stays: they exist nowhere else.
     pub(super) async fn remove_completed(
         &self,
         row: &Workspace,
@@ -333,7 +337,7 @@ impl App {
         match self.policy_of(project).await?.allows_override(strategy) {
             true => Ok(()),
             false => {
-                let message = format!("the policy lets nobody choose `{strategy}`");
+                let message = format!("the policy does not allow the strategy `{strategy}`");
                 let failure = Failure::new(ErrorCode::PolicyRefused, message);
                 Err(failure.remediation(
                     "Leave `strategy` out, or have it added to `overrides` of the policy.",
@@ -343,7 +347,7 @@ impl App {
     }
 }
 
-/// A job of this principal.
+/// Creates a job of this principal.
 pub(super) fn job(
     who: &Principal,
     wish: &api::Merge,

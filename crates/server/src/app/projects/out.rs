@@ -12,19 +12,19 @@ use super::landing::Done;
 use crate::app::diff::readable;
 use crate::failure::Failure;
 
-/// As many of each kind are listed.
+/// Maximum entries of each kind in a response.
 const LISTED: usize = 1000;
 
-/// As many hunks of a file are shown.
+/// Maximum hunks shown of a file.
 const HUNKS: usize = 100;
 
-/// As much of a version of a hunk is shown.
+/// Maximum bytes shown of each side of a hunk.
 const HUNK_BYTES: usize = 4 << 10;
 
-/// As much of all hunks is kept with a review, as JSON.
+/// Maximum bytes of all hunks that a review stores, as JSON.
 const DETAIL_BYTES: usize = 12 << 10;
 
-/// As much of all hunks is in an answer, as JSON.
+/// Maximum bytes of all hunks in a response, as JSON.
 const ANSWER_BYTES: usize = 512 << 10;
 
 pub(super) fn merge_result(
@@ -78,7 +78,7 @@ pub(super) fn nothing(project: &Project, head: SnapshotId) -> api::MergeResult {
     }
 }
 
-/// Why an atomic merge did nothing.
+/// The failure of an atomic merge that cannot land completely.
 pub(super) fn not_atomic(
     view: &View,
     merge: &TreeMerge,
@@ -86,7 +86,7 @@ pub(super) fn not_atomic(
     theirs: &SnapshotId,
 ) -> Failure {
     let message = format!(
-        "{} conflicts and {} changes that are not allowed keep this from landing as a whole",
+        "{} conflicts and {} refused changes prevent the atomic merge",
         merge.conflicts.len(),
         merge.refused.len()
     );
@@ -99,8 +99,8 @@ pub(super) fn not_atomic(
         .about("refused", json!(refused))
 }
 
-/// Why a last merge did nothing: the workspace would take unfinished work with
-/// it.
+/// The failure of a last merge with unfinished work, which would be lost with
+/// the workspace.
 pub(super) fn unfinished(merge: &TreeMerge) -> Failure {
     let refused: Vec<_> = merge.refused.iter().take(100).map(refused).collect();
     let message = "files of the workspace still have conflict markers from a refresh";
@@ -122,13 +122,13 @@ fn landed(landed: &Landed) -> api::LandedFile {
     }
 }
 
-/// A change of the log as one that has landed.
+/// Describes a change of the log as a landed change.
 pub(super) fn changed(change: &PathChange) -> api::LandedFile {
     api::LandedFile {
         path: readable(change.path.as_bytes()),
         from: change.from.as_ref().map(|from| readable(from.as_bytes())),
         kind: change.kind.to_string(),
-        // A directory by itself is one entry, too.
+        // A directory by itself counts as one entry.
         entries: change.files.max(1),
         algorithm: change.algorithm.clone(),
     }
@@ -141,7 +141,8 @@ fn refused(refused: &Refused) -> api::FileRefused {
     }
 }
 
-/// The first conflicts of a merge, with as many hunks as an answer has room for.
+/// Returns the first conflicts of a merge, with the hunks that a response has
+/// room for.
 pub(super) fn conflicts(view: &View, merge: &TreeMerge, count: usize) -> Vec<api::Conflict> {
     let mut room = ANSWER_BYTES;
     let found = merge.conflicts.iter().take(count);
@@ -174,7 +175,7 @@ pub(super) const fn suggestion(suggestion: &Suggestion) -> &'static str {
     }
 }
 
-/// What is kept of a conflict with its review.
+/// Returns the details of a conflict that its review stores.
 pub(super) fn detail(
     from: Option<&TreePath>,
     found: &[Hunk],
@@ -182,7 +183,7 @@ pub(super) fn detail(
     reason: &str,
 ) -> Value {
     json!({
-        // A name that is no text is not kept: the change comes up again then.
+        // A path that is not UTF-8 is left out; the change then comes up again.
         "from": from.and_then(|path| std::str::from_utf8(path.as_bytes()).ok()),
         "hunks": hunks(found, &mut { DETAIL_BYTES }),
         "suggestion": suggestion,
@@ -190,7 +191,7 @@ pub(super) fn detail(
     })
 }
 
-/// Adds the message of a merge to what is kept of a conflict.
+/// Adds the message of a merge to the details of a conflict.
 pub(super) fn with_message(mut detail: Value, message: &str) -> Value {
     if !message.is_empty() {
         detail["message"] = message.into();
@@ -198,17 +199,18 @@ pub(super) fn with_message(mut detail: Value, message: &str) -> Value {
     detail
 }
 
-/// The message of the merge that a review comes from.
+/// Returns the message of the merge that a review comes from.
 pub(super) fn message_of(review: &Review) -> &str {
     review.detail["message"].as_str().unwrap_or_default()
 }
 
-/// Where what a review is about was in its base, if one side moved it.
+/// Returns the path that the reviewed entry had in the base, if one side moved
+/// it.
 pub(super) fn moved_from(review: &Review) -> Option<TreePath> {
     TreePath::new(review.detail["from"].as_str()?).ok()
 }
 
-/// The first hunks of a conflict that there is room for.
+/// Returns the first hunks of a conflict that there is room for.
 fn hunks(found: &[Hunk], room: &mut usize) -> Vec<api::ConflictHunk> {
     let mut shown = Vec::new();
     for found in found.iter().take(HUNKS).map(hunk) {
@@ -288,7 +290,7 @@ fn kind(landed: &Landed) -> VersionKind {
     }
 }
 
-/// What the catalog keeps of a change.
+/// Returns the record of a change for the catalog.
 pub(super) fn path_change(landed: &Landed) -> PathChange {
     let is_directory = |entry: &Option<Entry>| matches!(entry, Some(Entry::Directory { .. }));
     let alone =
@@ -299,7 +301,7 @@ pub(super) fn path_change(landed: &Landed) -> PathChange {
         from: landed.from.clone(),
         before: landed.before.clone(),
         after: landed.after.clone(),
-        // A directory by itself says nothing of what is in it.
+        // A change of only the directory does not cover its entries.
         files: if alone { 0 } else { landed.entries },
         algorithm: landed.algorithm.to_owned(),
     }

@@ -1,4 +1,4 @@
-//! Any state of a project as a tar, straight from the store.
+//! Export of a version of a project as a tar, straight from the store.
 
 use std::io::Write;
 
@@ -10,8 +10,8 @@ use crate::app::{App, Principal};
 use crate::failure::Result;
 
 impl App {
-    /// Writes what is at a path of a project as a tar, without what may not be
-    /// seen.
+    /// Returns a future that writes a path of a project as a tar, without
+    /// hidden paths.
     pub(crate) async fn pack_project<W: Write + Send + 'static>(
         &self,
         who: &Principal,
@@ -22,7 +22,7 @@ impl App {
     ) -> Result<impl Future<Output = Result<()>> + Send + use<W>> {
         let seen = self.seen(who, project, at).await?;
         let path = tree_path(path)?;
-        // Said before the answer begins, where it can still be an error.
+        // Checked before the response begins, while it can still be an error.
         seen.entry(&path).await?;
         let snapshot = seen.repository().snapshot(seen.snapshot).await?;
         let packing = move || {

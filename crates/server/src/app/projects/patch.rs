@@ -1,4 +1,4 @@
-//! Patches that somebody sent, and how it is told that one is refused.
+//! Patches that clients send, and the failures of refused patches.
 
 mod reader;
 
@@ -11,12 +11,12 @@ use reader::Refused;
 
 pub(super) use reader::{Edit, EditKind, patched};
 
-/// Takes a patch apart.
+/// Parses a patch.
 pub(super) fn read(patch: &Bytes) -> Result<Vec<Edit>> {
     reader::read(patch).map_err(failure)
 }
 
-/// A path that something may be written to.
+/// Parses a path that a change may write to.
 pub(super) fn checked(path: &[u8]) -> Result<TreePath> {
     reader::checked(path).map_err(failure)
 }
@@ -26,9 +26,8 @@ fn failure(why: Refused) -> Failure {
         Refused::Patch(why) => refused(why),
         Refused::Name { name, why } => refused(format!("`{}`: {why}", readable(&name))),
         Refused::File(path, why) => refused_at(&path, why),
-        Refused::Binary(path) => refused_at(&path, "it is a binary patch").remediation(
-            "Send the file as it shall be, in `files` with `base64`, instead of a patch.",
-        ),
+        Refused::Binary(path) => refused_at(&path, "it is a binary patch")
+            .remediation("Send the complete file in `files` with `base64` instead of a patch."),
         Refused::Misfit(path, hunk) => misfit(&path, hunk),
     }
 }
@@ -42,9 +41,9 @@ pub(super) fn refused_at(path: &TreePath, why: &str) -> Failure {
     refused(format!("`{path}`: {why}")).about("path", path)
 }
 
-/// A hunk, counted from 0, that is not for this file.
+/// The failure of a hunk, counted from 0, that does not match the file.
 pub(super) fn misfit(path: &TreePath, hunk: usize) -> Failure {
     let number = hunk + 1;
-    let why = format!("hunk {number} does not fit what is there");
+    let why = format!("hunk {number} does not match the file");
     refused_at(path, &why).about("hunk", number)
 }

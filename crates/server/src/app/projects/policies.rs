@@ -11,13 +11,12 @@ use serde_json::Value;
 use crate::app::App;
 use crate::failure::{Failure, Result};
 
-/// Policies that were used lately.
+/// Compiled policies that were used recently.
 #[derive(Debug)]
 pub(crate) struct Policies {
-    /// By project and version, and whether they follow `.gitignore` as the
-    /// policy says or never.
+    /// By project, version, and whether `.gitignore` files may apply.
     compiled: Cache<(String, u64, bool), Arc<Compiled>>,
-    /// Projects and versions whose unknown agents are in the log.
+    /// Projects and policy versions whose unknown agents were logged.
     warned: Cache<(String, u64), ()>,
 }
 
@@ -49,13 +48,14 @@ impl Policies {
 }
 
 impl App {
-    /// What a project's policy says now.
+    /// Returns the compiled policy of a project.
     pub(crate) async fn policy_of(&self, project: &Project) -> Result<Arc<Compiled>> {
         self.policy_by(project, true).await
     }
 
-    /// What the policy says of a landing. Whoever names a file, or imports it,
-    /// means it, also where a `.gitignore` would keep a build from landing.
+    /// Returns the policy for a landing. `.gitignore` files apply only to
+    /// changes of workspaces, where they keep build output from landing: a
+    /// client that names or imports a file means it.
     pub(super) async fn policy_for(
         &self,
         project: &Project,
@@ -87,8 +87,8 @@ impl App {
         Ok(compiled)
     }
 
-    /// Returns a policy as it is stored: with ids for names. A policy that
-    /// names an agent that the tenant does not have is refused.
+    /// Returns a policy in its stored form, with ids for names. Rejects a
+    /// policy that names an agent unknown to the tenant.
     pub(super) async fn bound_policy(&self, tenant: TenantId, policy: &Policy) -> Result<Policy> {
         let bound = self.bind(tenant, policy).await?;
         bound.checked().map_err(|error| invalid(&error))

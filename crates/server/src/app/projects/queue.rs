@@ -1,5 +1,5 @@
-//! What waits to be merged into a project. Whoever comes first carries out what
-//! has gathered while somebody else was at it, all in one transaction.
+//! Queues of the merges of each project. The first waiting task lands all jobs
+//! that gathered during the previous landing, in one transaction.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,13 +11,13 @@ use super::landing::{Done, Job};
 use crate::app::App;
 use crate::failure::{Failure, Result};
 
-/// As many are carried out together.
+/// Maximum jobs in one transaction.
 const BATCH: usize = 32;
 
-/// As many may wait for one project.
+/// Maximum jobs that wait for one project.
 const WAITING: usize = 1000;
 
-/// The queues of all projects that somebody waits for.
+/// The queues of all projects with waiting jobs.
 #[derive(Debug, Default)]
 pub(crate) struct Queues(Mutex<HashMap<String, Arc<Queue>>>);
 
@@ -27,7 +27,7 @@ struct Queue {
     turn: tokio::sync::Mutex<()>,
 }
 
-/// A job, and who is told what became of it.
+/// A job, and the channel for its result.
 #[derive(Debug)]
 pub(super) struct Waiting {
     pub(super) job: Job,
@@ -38,6 +38,8 @@ impl Queues {
     fn of(&self, project: &str) -> Arc<Queue> {
         let mut queues = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if queues.len() > 1000 {
+            // Queues are cloned only here, under the lock, so a queue with one
+            // owner is not in use.
             queues.retain(|_, queue| Arc::strong_count(queue) > 1);
         }
         queues.entry(project.to_owned()).or_default().clone()
@@ -64,18 +66,20 @@ impl Queue {
 }
 
 impl App {
-    /// Merges a job into its project's head, to its end whatever becomes of the
-    /// caller.
+    /// Merges a job into its project's head. Continues in the background if the
+    /// caller goes away.
     pub(super) async fn land(self: &Arc<Self>, project: &Project, job: Job) -> Result<Done> {
         let (answer, mut answered) = oneshot::channel();
         let queue = self.queues.of(&project.id);
+        // Before the wait for the turn: the task that lands next takes all jobs
+        // that are in the queue by then.
         queue.push(Waiting { job, answer })?;
         let (app, project) = (self.clone(), project.clone());
         let lost = |_| Failure::internal(&std::io::Error::other("a merge was lost"));
         let tenant = project.tenant;
         let working = self.spawn_apart(tenant, async move {
             let _turn = queue.turn.lock().await;
-            // Somebody else may have done it while this waited.
+            // Another task may have landed the job while this one waited.
             loop {
                 match answered.try_recv() {
                     Ok(done) => return done,

@@ -1,5 +1,5 @@
-//! What is read of a project: files, directories and differences of any state,
-//! without what may not be seen.
+//! Reads of a project: files, directories and differences of any version,
+//! without hidden paths.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::app::kept::Kept;
 use crate::app::{App, Content, Principal};
 use crate::failure::{Failure, Result, short};
 
-/// A state of a project that this principal may see.
+/// A version of a project, with the principal's view of it.
 pub(crate) struct Seen {
     pub(crate) project: Project,
     pub(crate) view: View,
@@ -28,11 +28,11 @@ pub(crate) struct Seen {
     pub(crate) tree: StateTree,
 }
 
-/// The largest patch.
+/// Maximum size of a patch.
 const PATCH: usize = 16 << 20;
 
 impl App {
-    /// The project's head, or another snapshot that is or was its head.
+    /// Opens the project's head, or another of its versions.
     pub(crate) async fn seen(
         &self,
         who: &Principal,
@@ -53,7 +53,7 @@ impl App {
         })
     }
 
-    /// A file of a project, as it is or was.
+    /// Opens a file in a version of a project.
     pub(crate) async fn project_file(
         self: &Arc<Self>,
         who: &Principal,
@@ -67,13 +67,13 @@ impl App {
         if let Entry::Directory { .. } = &entry {
             let message = format!("`{}` is a directory", readable(path.as_bytes()));
             let failure = Failure::new(ErrorCode::PathNotFound, message);
-            return Err(failure.remediation("List it with `GET …/tree`, or take an archive."));
+            return Err(failure.remediation("List it with `GET …/tree`, or download an archive."));
         }
         let content = Content::open(self, seen.tree.repository(), &entry).await?;
         Ok((out::version(&seen.view, &path, &entry), content))
     }
 
-    /// What is in a directory of a project.
+    /// Lists a directory of a project.
     pub(crate) async fn project_tree(
         &self,
         who: &Principal,
@@ -85,13 +85,13 @@ impl App {
         let seen = self.seen(who, project, at).await?;
         let directory = tree_path(path)?;
         if !directory.is_root() && !is_directory(&seen.entry(&directory).await?) {
-            let message = format!("`{}` is no directory", short(path));
+            let message = format!("`{}` is not a directory", short(path));
             return Err(Failure::new(ErrorCode::PathNotFound, message));
         }
         let mut after = match after {
             Some(name) => Some(
                 Name::copy_from(name.as_bytes())
-                    .map_err(|_| Failure::invalid("`after` is no name"))?,
+                    .map_err(|_| Failure::invalid("`after` is not a valid cursor"))?,
             ),
             None => None,
         };
@@ -123,7 +123,7 @@ impl App {
         }
     }
 
-    /// What changed between two states of a project.
+    /// Returns the changes between two versions of a project.
     pub(crate) async fn project_diff(
         &self,
         who: &Principal,
@@ -149,7 +149,7 @@ impl App {
         Ok(out)
     }
 
-    /// The same as a patch that `git apply` takes.
+    /// Returns the changes as a patch for `git apply`.
     pub(crate) async fn project_patch(
         &self,
         who: &Principal,
@@ -164,14 +164,14 @@ impl App {
             let patch = elevo_engine::patch(&repository, &change, &options, &mut budget);
             bytes.extend(patch.await?);
             if bytes.len() > PATCH {
-                let message = "the patch has more than 16 MiB; take an archive instead";
+                let message = "the patch has more than 16 MiB; download an archive instead";
                 return Err(Failure::new(ErrorCode::PayloadTooLarge, message));
             }
         }
         Ok(bytes)
     }
 
-    /// The same as lines added and removed.
+    /// Returns the changes as counts of added and removed lines.
     pub(crate) async fn project_stat(
         &self,
         who: &Principal,
@@ -225,7 +225,7 @@ impl App {
         Ok((diff, after, from))
     }
 
-    /// The head before this one.
+    /// Returns the head before this version.
     async fn before(&self, seen: &Seen) -> Result<Kept> {
         let landed = self
             .catalog
@@ -236,7 +236,7 @@ impl App {
 }
 
 impl Seen {
-    /// What is at a path, if it may be seen.
+    /// Returns the entry at a path, if it is visible.
     pub(crate) async fn entry(&self, path: &TreePath) -> Result<Entry> {
         let missing = || {
             let path = readable(path.as_bytes());
@@ -254,8 +254,7 @@ impl Seen {
             .ok_or_else(missing)
     }
 
-    /// Whether something may be seen. Of a directory, whether anything in it
-    /// may be.
+    /// Whether a path is visible; for a directory, whether anything in it is.
     pub(crate) fn shows(&self, path: &TreePath, is_directory: bool) -> bool {
         shows(&self.view, path, is_directory)
     }
@@ -271,8 +270,8 @@ impl Seen {
         Ok(None)
     }
 
-    /// Returns a change without the side that may not be seen. The two sides
-    /// differ when a file became a directory or the other way round.
+    /// Returns a change without its hidden side. Only one side may be hidden
+    /// when a file became a directory or the other way round.
     fn shown_part(&self, path: &TreePath, kind: ChangeKind) -> Option<ChangeKind> {
         let is_shown = |entry: &Entry| self.shows(path, is_directory(entry));
         match kind {
@@ -303,13 +302,13 @@ impl Seen {
     }
 }
 
-/// A path that a client names.
+/// Parses a path that a client names.
 pub(crate) fn tree_path(text: &str) -> Result<TreePath> {
     let trimmed = text.trim_matches('/');
     TreePath::new(trimmed).map_err(|error| Failure::invalid(format!("`path`: {error}")))
 }
 
-/// Whether a view shows something. Of a directory, whether it shows anything in
+/// Whether a view shows a path; for a directory, whether it shows anything in
 /// it.
 pub(super) fn shows(view: &View, path: &TreePath, is_directory: bool) -> bool {
     match is_directory {

@@ -1,9 +1,9 @@
-//! Bringing workspaces up to date with their project.
+//! Refreshes: bring the newer head of a project into its workspaces.
 //!
-//! Where both changed the same, a refresh that an agent asks for leaves the
-//! conflict to the workspace (`unsettled.rs`). An automatic one changes nothing
-//! there: the workspace keeps its file and its base, so that its next merge
-//! finds the conflict.
+//! Where both sides changed the same path, a refresh that an agent requests
+//! leaves the conflict to the workspace (`unsettled.rs`). An automatic refresh
+//! changes nothing there: the workspace keeps its file and its base, so that
+//! its next merge finds the conflict.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,42 +26,43 @@ use crate::app::{App, Principal, parts};
 use crate::clock;
 use crate::failure::{Failure, Result};
 
-/// How often a refresh begins anew because the workspace was merged meanwhile.
+/// Maximum attempts of a refresh while merges keep changing the workspace.
 const ATTEMPTS: usize = 5;
 
-/// As many paths are named in an answer.
+/// Maximum entries of each kind in a response.
 const LISTED: usize = 1000;
 
 /// The way a refresh treats conflicts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OnConflict {
-    /// Leaves them to the workspace, with markers in its texts.
+    /// Leaves them to the workspace, with markers in text files.
     Leave,
     /// Keeps the files of the workspace as they are.
     Keep,
 }
 
-/// What a refresh comes to.
+/// The result of a refresh.
 struct Brought {
     merge: TreeMerge,
-    /// Files that have conflict markers then.
+    /// Files that then have conflict markers.
     marked: Vec<TreePath>,
-    /// Notes on unsettled conflicts to write before the files, if they change.
+    /// Records of unsettled conflicts to write before the files, if they
+    /// change.
     first: Option<Vec<Unsettled>>,
-    /// Notes on unsettled conflicts to write after the files, if they change.
+    /// Records of unsettled conflicts to write after the files, if they change.
     last: Option<Vec<Unsettled>>,
-    /// The head that it was made with.
+    /// The head that was merged.
     head: Kept,
-    /// What the workspace should hold.
+    /// The files that the workspace should contain.
     target: Kept,
-    /// What it and the project agree on then.
+    /// The state that the workspace and the project then agree on.
     base: Kept,
-    /// The view of its agent.
+    /// The view of the workspace's agent.
     view: View,
 }
 
 impl App {
-    /// Brings what others have merged into a workspace.
+    /// Merges the head of the project into a workspace.
     pub(crate) async fn refresh_workspace(
         self: &Arc<Self>,
         who: &Principal,
@@ -74,7 +75,7 @@ impl App {
             let row = self.visible_workspace(who, id).await?;
             let app = self.clone();
             let (who, dry_run) = (who.clone(), wish.dry_run);
-            // Goes on even if nobody waits for it any more.
+            // Continues even if the caller goes away.
             let tenant = row.tenant;
             let refreshing = async move { app.refresh_row(&who, &row, dry_run, on_conflict).await };
             let done = self.spawn_apart(tenant, refreshing);
@@ -83,11 +84,12 @@ impl App {
                 None => continue,
             }
         }
-        let message = "the workspace is merged faster than it can be refreshed";
+        let message = "the workspace was merged during every attempt to refresh it";
         Err(Failure::new(elevo_core::ErrorCode::WorkspaceBusy, message).retry_after(1))
     }
 
-    /// `None` if the workspace was changed by somebody else meanwhile.
+    /// Returns `None` if another request changed the workspace at the same
+    /// time.
     pub(super) async fn refresh_row(
         self: &Arc<Self>,
         who: &Principal,
@@ -100,7 +102,7 @@ impl App {
             return self.follow(who, row, &project, dry_run).await;
         }
         let held = self.hold_workspace(row).await?;
-        // A merge may have moved its base.
+        // A merge may have moved the base.
         let row = &self.visible_workspace(who, &row.id).await?;
         if dry_run {
             let taken = self.snapshot_held(who, row).await?;
@@ -137,8 +139,9 @@ impl App {
         Ok(moved.then(|| refreshed(&brought)))
     }
 
-    /// Decides what a workspace should hold, and notes the conflicts that are
-    /// left to it. `None` if it was changed meanwhile.
+    /// Computes the files that a workspace should contain, and records the
+    /// conflicts that are left to it. Returns `None` if the workspace has
+    /// changed since.
     async fn bring_and_note(
         &self,
         who: &Principal,
@@ -159,7 +162,7 @@ impl App {
         Ok(is_noted.then_some(brought))
     }
 
-    /// Lets a workspace that is only read show the newest head.
+    /// Moves a read-only workspace to the newest head.
     async fn follow(
         &self,
         who: &Principal,
@@ -197,7 +200,8 @@ impl App {
         Ok(moved.then_some(done))
     }
 
-    /// Changes a workspace unless it was changed meanwhile.
+    /// Changes a workspace unless it has changed since `row` was read. Returns
+    /// whether it did.
     async fn change_expected(&self, row: &Workspace, change: WorkspaceChange) -> Result<bool> {
         let change = WorkspaceChange {
             expected: Some((row.base, row.merges)),
@@ -208,8 +212,8 @@ impl App {
             .change_workspace(row.tenant, &row.id, &change, clock::now());
         match changed.await {
             Ok(_) => Ok(true),
-            // The head may have moved, and retention may have dropped the one that
-            // was brought; the next attempt brings the newest.
+            // The head may have moved, and retention may have dropped the
+            // merged version; the next attempt merges the newest.
             Err(elevo_catalog::Error::Changed { .. } | elevo_catalog::Error::Dropped { .. }) => {
                 Ok(false)
             }
@@ -217,7 +221,7 @@ impl App {
         }
     }
 
-    /// Merges the head into what a workspace holds, and stores the result.
+    /// Merges the head into the files of a workspace, and stores the result.
     async fn bring(
         &self,
         who: &Principal,
@@ -236,7 +240,8 @@ impl App {
             self.keep(row.tenant, row.base),
         );
         let (taken, before) = tokio::try_join!(taken, before)?;
-        // What the head has, everybody may have who may see it.
+        // The visible part of the head may come into the workspace, so no other
+        // rule of the policy applies.
         let everything = policies::compile(&Policy::default())?;
         let rules = Rules {
             view: &everything.for_agent(None),

@@ -1,8 +1,8 @@
 //! Changes that an automatic merge refuses.
 //!
-//! No caller reads the answer to such a merge, so an event says what did not
-//! land. The files stay in the workspace; merging them again makes no sense
-//! until the files, the project or its policy change.
+//! No caller reads the response to such a merge, so an event reports the
+//! changes that did not land. The files stay in the workspace; merging them
+//! again makes no sense until the files, the project or its policy change.
 
 use elevo_api as api;
 use elevo_catalog::{EventKind, NewEvent, Workspace};
@@ -16,7 +16,7 @@ use crate::failure::Result;
 /// Maximum size of the refused paths in an event, as JSON.
 const LISTED_BYTES: usize = 8 << 10;
 
-/// All that the outcome of a merge depends on.
+/// Everything that the result of a merge depends on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Inputs {
     pub(super) files: Tree,
@@ -28,14 +28,14 @@ pub(super) struct Inputs {
 /// The automatic merges of a workspace so far.
 #[derive(Debug, Default)]
 pub(super) struct Attempts {
-    /// The inputs that the last merge left, if they are known.
+    /// The inputs after the last merge, if they are known.
     last: Option<Inputs>,
-    /// The paths that the last event named.
+    /// The paths in the last event.
     refused: Vec<String>,
 }
 
 impl Attempts {
-    /// Whether a merge of this would come to the same as the last one.
+    /// Whether a merge of these inputs would repeat the last result.
     pub(super) fn is_known(&self, inputs: &Inputs) -> bool {
         self.last.as_ref() == Some(inputs)
     }
@@ -52,8 +52,8 @@ impl App {
         })
     }
 
-    /// Notes what an automatic merge came to, and raises an event if it refused
-    /// other paths than before.
+    /// Records the result of an automatic merge, and adds an event if it
+    /// refused other paths than the last one.
     pub(super) async fn note_attempt(
         &self,
         row: &Workspace,
@@ -70,8 +70,8 @@ impl App {
         Ok(())
     }
 
-    /// Returns the inputs that a merge leaves behind: the files that it read, on
-    /// the base and head that are there now.
+    /// Returns the inputs after a merge: the files that it read, with the
+    /// current base and head.
     async fn left_by(&self, row: &Workspace, result: &api::MergeResult) -> Result<Option<Inputs>> {
         let Ok(taken) = result.snapshot.parse() else {
             return Ok(None);

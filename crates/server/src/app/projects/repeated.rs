@@ -1,6 +1,6 @@
-//! Requests that are repeated after they have landed, because the server ended
-//! before it could keep their answer. The log and the versions of files have
-//! most of that answer.
+//! Retries of requests that have landed, after the server stopped before it
+//! stored their response. The log and the versions of files contain most of
+//! that response.
 
 use std::sync::Arc;
 
@@ -14,12 +14,12 @@ use super::workspaces::no_workspace;
 use crate::app::{App, Once, Principal};
 use crate::failure::Result;
 
-/// The note of a request that completes a workspace, which may be gone when the
-/// request is repeated.
+/// The record of a request that completes a workspace. The workspace may be
+/// gone when the request is retried.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Completing {
     project: String,
-    /// The workspace's base, if nothing could be changed in it.
+    /// The workspace's base, if the workspace is read-only.
     unchanged: Option<String>,
 }
 
@@ -33,7 +33,7 @@ impl Completing {
 }
 
 impl App {
-    /// The result of an earlier attempt, if that has landed.
+    /// Returns the result of an earlier attempt, if it has landed.
     pub(super) async fn landed_before(
         &self,
         project: &Project,
@@ -70,8 +70,8 @@ impl App {
         Ok(result)
     }
 
-    /// The result of an earlier attempt to complete a workspace, if that has
-    /// landed. Removes the workspace if the attempt did not come to that.
+    /// Returns the result of an earlier attempt to complete a workspace, if it
+    /// has landed. Deletes the workspace if the attempt did not get that far.
     pub(super) async fn completed_before(
         self: &Arc<Self>,
         who: &Principal,
@@ -95,7 +95,7 @@ impl App {
         }
     }
 
-    /// Merges what was changed since an earlier attempt landed, and removes the
+    /// Merges the changes made since an earlier attempt landed, and deletes the
     /// workspace.
     async fn complete_again(
         self: &Arc<Self>,

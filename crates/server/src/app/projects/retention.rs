@@ -1,4 +1,4 @@
-//! Which versions of a project keep their content, and letting go of the others.
+//! Retention: drops the versions whose content a project does not keep.
 
 use std::collections::HashSet;
 
@@ -16,8 +16,8 @@ use crate::failure::{Failure, Result};
 
 pub(super) fn read(wish: api::Retention) -> Result<Retention> {
     match wish {
-        api::Retention::Last { count: 0 } => Err(Failure::invalid("`count` is at least 1")),
-        api::Retention::Daily { days: 0 } => Err(Failure::invalid("`days` is at least 1")),
+        api::Retention::Last { count: 0 } => Err(Failure::invalid("`count` must be at least 1")),
+        api::Retention::Daily { days: 0 } => Err(Failure::invalid("`days` must be at least 1")),
         api::Retention::All {} => Ok(Retention::All),
         api::Retention::Last { count } => Ok(Retention::Last(count)),
         api::Retention::Daily { days } => Ok(Retention::Daily(days)),
@@ -34,20 +34,20 @@ pub(super) const fn out(retention: Retention) -> api::Retention {
     }
 }
 
-/// How versions are dropped.
+/// Options for dropping versions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Dropping {
-    /// What became the head at this time or later stays.
+    /// Versions that became the head at this time or later are kept.
     pub(crate) since: Timestamp,
-    /// Nothing is dropped; it is only found out what would be.
+    /// Whether to only compute the versions that would be dropped.
     pub(crate) dry_run: bool,
 }
 
-/// Versions that were dropped, or would be.
+/// Versions that were dropped, or that a dry run would drop.
 #[derive(Debug, Default)]
 pub(crate) struct DroppedVersions {
     pub(crate) count: u64,
-    /// Of a dry run, which.
+    /// The versions that a dry run would drop.
     pub(crate) would_be: HashSet<SnapshotId>,
 }
 
@@ -72,7 +72,8 @@ impl App {
                 .drop_from(&project, dropping, &in_use, &mut dropped)
                 .await
             {
-                // Somebody has set it otherwise meanwhile, or removes it.
+                // Another request has changed the retention, or deletes the
+                // project.
                 Err(CatalogError::Changed { .. })
                 | Err(CatalogError::BeingRemoved { .. })
                 | Err(CatalogError::NotFound { .. }) => {}
@@ -82,7 +83,7 @@ impl App {
         Ok(dropped)
     }
 
-    /// Projects that do not keep everything.
+    /// Returns the projects that do not keep all versions.
     async fn with_retention(&self, tenant: TenantId) -> Result<Vec<Project>> {
         let mut query = ProjectQuery {
             tenant: Some(tenant),
@@ -118,7 +119,8 @@ impl App {
         loop {
             let page = self.catalog.unkept_versions(project, &query).await?;
             let mut unkept = page.snapshots;
-            // A workspace is made of layers of versions that its row has left.
+            // A workspace may use layers of versions that its row no longer
+            // names.
             unkept.retain(|id| !in_use.contains(id));
             if dropping.dry_run {
                 let needed = self.catalog.needed_versions(project).await?;

@@ -1,5 +1,5 @@
-//! Undoing what has landed: a step, a step at one path, or all that has
-//! happened to a path since a version.
+//! Undoes landed changes: a step, a step at one path, or all changes of a path
+//! since a version.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::app::kept::Kept;
 use crate::app::{App, Once, Principal};
 use crate::failure::{Failure, Result};
 
-/// A merge that undoes something, and why.
+/// A merge that undoes changes, with its default message.
 struct Undoing {
     base: Kept,
     theirs: Kept,
@@ -28,7 +28,7 @@ struct Undoing {
 }
 
 impl App {
-    /// Undoes what one step changed, all of it or at one path.
+    /// Undoes the changes of one step, all of them or at one path.
     pub(crate) async fn revert(
         self: &Arc<Self>,
         who: &Principal,
@@ -58,7 +58,7 @@ impl App {
         .await
     }
 
-    /// Makes a path what it was in a version.
+    /// Restores a path from a version.
     pub(crate) async fn restore_path(
         self: &Arc<Self>,
         who: &Principal,
@@ -108,8 +108,8 @@ impl App {
         self.settle(project, job, wish.dry_run).await
     }
 
-    /// From the version after a step to the one before it, everywhere or at one
-    /// path.
+    /// Computes the change from the version after a step to the one before it,
+    /// everywhere or at one path.
     async fn step_back(
         &self,
         who: &Principal,
@@ -151,7 +151,7 @@ impl App {
         })
     }
 
-    /// The step that made a version.
+    /// Returns the step that created a version.
     async fn step_of(&self, project: &Project, snapshot: SnapshotId) -> Result<LogEntry> {
         let found = self.catalog.landing_of_snapshot(&project.id, snapshot);
         found.await?.ok_or_else(|| {
@@ -160,7 +160,8 @@ impl App {
         })
     }
 
-    /// From the head to the head with a path as it was.
+    /// Computes the change from the head to the head with an earlier state of a
+    /// path.
     async fn path_back(
         &self,
         who: &Principal,
@@ -190,7 +191,7 @@ impl App {
     }
 }
 
-/// A path that is not the whole project.
+/// Parses a path that is not the whole project.
 fn inner_path(text: &str) -> Result<TreePath> {
     let path = tree_path(text)?;
     match path.is_root() {
@@ -201,8 +202,8 @@ fn inner_path(text: &str) -> Result<TreePath> {
     }
 }
 
-/// Removes the directories above a path that are empty now and were not there
-/// before.
+/// Removes the parent directories of a path that are empty now and did not
+/// exist before.
 async fn remove_new_directories(
     tree: &StateTree,
     before: &StateTree,
@@ -223,7 +224,7 @@ async fn remove_new_directories(
     Ok(())
 }
 
-/// Makes a path what it shall be.
+/// Puts an entry at a path, or removes the path.
 async fn put(tree: &StateTree, path: &TreePath, entry: Option<Entry>) -> Result<()> {
     let put = match entry {
         Some(entry) => tree.put(path, entry).await,

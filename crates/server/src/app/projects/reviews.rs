@@ -1,4 +1,4 @@
-//! Changes that wait for somebody's decision.
+//! Reviews: held changes that wait for a decision.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ use crate::app::{App, Content, Once, Principal};
 use crate::clock;
 use crate::failure::{Failure, Result, short};
 
-/// Which reviews are wanted.
+/// The filters of a list of reviews.
 #[derive(Clone, Debug)]
 pub(crate) struct ReviewsQuery {
     pub(crate) project: Option<String>,
@@ -70,7 +70,7 @@ impl App {
                 };
                 items.push(review_out(who, &view, review));
                 if items.len() >= query.limit as usize {
-                    // Only a review that is shown is the place where a page ends.
+                    // Only a visible review may be the cursor of the next page.
                     let next = super::next(std::slice::from_ref(review), 1, Review::position);
                     return Ok(api::ReviewPage { items, next });
                 }
@@ -82,8 +82,7 @@ impl App {
         }
     }
 
-    /// Returns the view that a principal has of a review; nothing if its path is
-    /// hidden.
+    /// Returns the principal's view of a review; `None` if its path is hidden.
     async fn view_of_review(&self, who: &Principal, review: &Review) -> Result<Option<View>> {
         if who.agent.is_none() {
             let everything = policies::compile(&Policy::default())?;
@@ -99,7 +98,7 @@ impl App {
         Ok(is_shown.then_some(view))
     }
 
-    /// A review that this principal may see, its project, and the view of it.
+    /// Returns a review that this principal may see, with its project and view.
     async fn visible_review(&self, who: &Principal, id: &str) -> Result<(Review, Project, View)> {
         let missing = || {
             let message = format!("there is no review `{}`", short(id));
@@ -119,8 +118,7 @@ impl App {
         Ok(review_out(who, &view, &review))
     }
 
-    /// One of the three versions of what is to be decided on; `None` if there
-    /// is nothing on that side.
+    /// Opens the content of one side of a review; `None` if that side has none.
     pub(crate) async fn review_content(
         self: &Arc<Self>,
         who: &Principal,
@@ -141,7 +139,7 @@ impl App {
                 match Content::open(self, &repository, &entry).await {
                     // Only an open review keeps its sides.
                     Err(EngineError::MissingObject(_)) if review.state != ReviewState::Open => {
-                        let message = "the review is closed, and this side of it was dropped";
+                        let message = "the review is closed, and this side was dropped";
                         Err(Failure::new(ErrorCode::VersionDropped, message))
                     }
                     content => Ok(Some(content?)),
@@ -150,9 +148,8 @@ impl App {
         }
     }
 
-    /// Decides on a change. What lands is merged against the head of this
-    /// moment; if that conflicts, the review stays open with what is to be
-    /// decided now.
+    /// Decides a review. The decision is merged against the current head; if
+    /// that conflicts, the review stays open with the new conflict.
     pub(crate) async fn resolve_review(
         self: &Arc<Self>,
         who: &Principal,
@@ -190,7 +187,7 @@ impl App {
         self.get_review(who, id).await
     }
 
-    /// Nobody lets their own change pass.
+    /// Rejects agents that approve their own changes.
     fn check_decider(
         &self,
         who: &Principal,
@@ -201,9 +198,9 @@ impl App {
         let gives_up = matches!(resolution, api::Resolution::Reject | api::Resolution::Ours);
         match own && !gives_up {
             true => {
-                let message = "an agent does not decide on its own change";
+                let message = "an agent may not approve its own change";
                 let failure = Failure::new(ErrorCode::Forbidden, message);
-                Err(failure.remediation("Have another agent or a person decide; you may `reject`."))
+                Err(failure.remediation("Ask another agent or a person to decide, or `reject` it."))
             }
             false => Ok(()),
         }
@@ -240,7 +237,8 @@ impl App {
         })
     }
 
-    /// The head that the review was opened with, with the decision in it.
+    /// Commits the head that the review was opened with, changed by the
+    /// decision.
     async fn resolved_tree(
         &self,
         who: &Principal,
@@ -273,7 +271,7 @@ impl App {
         committed(&tree, info).await
     }
 
-    /// What the driver that found the conflict suggests.
+    /// Returns the suggestion of the driver that found the conflict.
     async fn suggested(&self, review: &Review) -> Result<Option<Vec<u8>>> {
         Ok(match self.merged(review, &review.sides).await? {
             Merged::Conflict(conflicted) => Some(conflicted.suggestion),
@@ -282,7 +280,7 @@ impl App {
         })
     }
 
-    /// What is to be decided, if the sides are these.
+    /// Returns the details of a review with these sides.
     pub(super) async fn detail_of(&self, review: &Review, sides: &Sides) -> Result<Value> {
         let from = out::moved_from(review);
         let from = from.as_ref();
@@ -292,7 +290,7 @@ impl App {
         })
     }
 
-    /// What the driver that found the conflict makes of these sides.
+    /// Merges these sides with the driver that found the conflict.
     async fn merged(&self, review: &Review, sides: &Sides) -> Result<Merged> {
         let driver = self.drivers.named(&review.algorithm);
         let (Some(driver), Some(ours), Some(theirs)) = (driver, &sides.ours, &sides.theirs) else {
@@ -311,7 +309,7 @@ impl App {
         Ok(driver.merge(&versions))
     }
 
-    /// Closes reviews that nobody decided on in time.
+    /// Closes reviews that were not decided in time.
     pub(crate) async fn expire_reviews(&self) -> Result<()> {
         let now = self.time().await?;
         for review in self
@@ -324,7 +322,7 @@ impl App {
                 Ok(_) | Err(elevo_catalog::Error::Changed { .. }) => {}
                 Err(error) => {
                     let (id, cause) = (&review.id, crate::failure::chain(&error));
-                    tracing::error!(review = id, cause, "an old review stays open");
+                    tracing::error!(review = id, cause, "cannot close an expired review");
                 }
             }
         }
@@ -332,7 +330,7 @@ impl App {
     }
 }
 
-/// Puts something at a path, or removes what may be there.
+/// Puts an entry at a path, or removes the path if there is one.
 pub(super) async fn put(tree: &StateTree, path: &TreePath, entry: Option<Entry>) -> Result<()> {
     let done = match entry {
         Some(entry) => tree.put(path, entry).await,
@@ -361,20 +359,20 @@ async fn write(tree: &StateTree, review: &Review, bytes: Vec<u8>) -> Result<()> 
 
 fn edited(wish: &api::ResolveReview) -> Result<Option<Vec<u8>>> {
     match (&wish.content, &wish.base64) {
-        (Some(_), Some(_)) => Err(Failure::invalid("only one of `content` and `base64`")),
+        (Some(_), Some(_)) => Err(Failure::invalid("send only one of `content` and `base64`")),
         (Some(text), None) => Ok(Some(text.clone().into_bytes())),
         (None, Some(text)) => {
             let decoded = STANDARD.decode(text);
             decoded
                 .map(Some)
-                .map_err(|_| Failure::invalid("`base64` is none"))
+                .map_err(|_| Failure::invalid("`base64` is not valid base64"))
         }
         (None, None) => Ok(None),
     }
 }
 
 fn closed(review: &Review) -> Failure {
-    let message = format!("the review is {} already", review.state);
+    let message = format!("the review is already {}", review.state);
     let failure = Failure::new(ErrorCode::ReviewClosed, message).about("reviewId", &*review.id);
     match &review.successor {
         Some(successor) => failure.about("successor", &**successor),

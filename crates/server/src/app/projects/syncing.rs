@@ -1,7 +1,7 @@
-//! Workspaces that keep up with their project by themselves.
+//! Workspaces that follow their project automatically.
 //!
-//! What is due is worked out from the rows; that a look was taken is remembered
-//! only to space the looks out.
+//! The rows determine which workspaces are due. The time of the last look is
+//! kept only to space the looks.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,14 +19,14 @@ use crate::app::{App, Principal, parts};
 use crate::clock;
 use crate::failure::Result;
 
-/// Seconds between two looks, if the workspace does not say.
+/// Default seconds between two looks at a workspace.
 const LAZY: u32 = 45;
 const REGULAR: u32 = 7;
 
-/// How often workspaces that follow events are looked at for what was written.
+/// Interval of looks for written files in workspaces that follow events.
 const WRITTEN: Duration = Duration::from_secs(2);
 
-/// Workspaces that are looked at.
+/// The workspaces that follow automatically.
 #[derive(Debug, Default)]
 pub(crate) struct Looks(HashMap<String, Look>);
 
@@ -34,7 +34,7 @@ pub(crate) struct Looks(HashMap<String, Look>);
 struct Look {
     at: Instant,
     attempts: Attempts,
-    /// Whether it waits for a key that is valid.
+    /// Whether the sync waits for a valid key.
     paused: bool,
 }
 
@@ -49,9 +49,9 @@ impl Look {
 }
 
 impl App {
-    /// Brings up to date, and merges, what is due.
+    /// Refreshes and merges the workspaces that are due.
     pub(crate) async fn synchronise(self: &Arc<Self>, looks: &mut Looks) -> Result<()> {
-        // It goes on once there is room.
+        // The sync continues once there is room on the disk.
         if self.room.is_full() {
             return Ok(());
         }
@@ -79,7 +79,7 @@ impl App {
             if look.paused == has_key {
                 look.paused = !has_key;
                 let what = match has_key {
-                    true => "goes on: it has a valid key again",
+                    true => "continues: its agent has a valid key again",
                     false => "pauses: all keys of its agent are revoked or expired",
                 };
                 tracing::info!(workspace = row.id, "the sync of a workspace {what}");
@@ -93,7 +93,7 @@ impl App {
         Ok(())
     }
 
-    /// Brings the workspaces of a project up to date that follow events.
+    /// Refreshes the workspaces of a project that follow events.
     pub(crate) async fn head_has_moved(self: &Arc<Self>, project: &str) -> Result<()> {
         if self.room.is_full() {
             return Ok(());
@@ -106,8 +106,9 @@ impl App {
         Ok(())
     }
 
-    /// Whether some valid key acts for the agent of a workspace. The key that
-    /// made it may have been replaced by another one of the same agent.
+    /// Whether a valid key acts for the agent of a workspace. The key that
+    /// created the workspace may have been replaced by another key of the same
+    /// agent.
     async fn has_valid_key(&self, row: &Workspace) -> Result<bool> {
         if self.known_tenant(row.tenant).await?.is_suspended {
             return Ok(false);
@@ -129,12 +130,12 @@ impl App {
     ) {
         let merges = mode != api::SyncMode::Lazy && !row.read_only;
         if merges && let Err(failure) = self.merge_quietly(row, attempts).await {
-            told(row, "not merged", &failure);
+            told(row, "the automatic merge of a workspace failed", &failure);
         }
         self.refresh_quietly(row).await;
     }
 
-    /// Merges what is not merged, unless that was tried before.
+    /// Merges unmerged changes, unless the last attempt had the same inputs.
     async fn merge_quietly(
         self: &Arc<Self>,
         row: &Workspace,
@@ -144,7 +145,7 @@ impl App {
             && !attempts.is_known(&inputs)
         {
             let wish = api::Merge {
-                message: "merged by itself".into(),
+                message: "merged automatically".into(),
                 ..api::Merge::default()
             };
             let merged = self
@@ -167,10 +168,10 @@ impl App {
             return;
         };
         let wish = api::Refresh::default();
-        // Markers that no one asked for would break what the agent runs.
+        // Unexpected markers would break programs that the agent runs.
         let refreshed = self.refresh_workspace(&who, &row.id, wish, OnConflict::Keep);
         if let Err(failure) = refreshed.await {
-            told(row, "not refreshed", &failure);
+            told(row, "the automatic refresh of a workspace failed", &failure);
         }
     }
 
@@ -188,7 +189,7 @@ impl App {
         }
     }
 
-    /// Live workspaces that keep up by themselves.
+    /// Returns the live workspaces that follow automatically.
     async fn synchronised(&self, project: Option<&str>) -> Result<Vec<Workspace>> {
         let mut query = WorkspaceQuery {
             project: project.map(str::to_owned),
@@ -211,9 +212,11 @@ impl App {
         }
     }
 
-    /// A workspace that asks for itself. Fails if its tenant is being erased.
+    /// Returns a principal that acts for a workspace. Fails if the tenant is
+    /// being erased.
     fn itself(&self, row: &Workspace) -> Result<Principal> {
-        // Before the look at the tenant: its erasure looks the other way round.
+        // Enter before checking the tenant: an erasure does the two in the
+        // other order.
         let presence = self.presences.enter(row.tenant);
         if self.homes.is_closed(row.tenant) {
             return Err(parts::being_erased());

@@ -1,4 +1,4 @@
-//! Names of versions, which keep them.
+//! Tags: names of versions. A tagged version is kept.
 
 use elevo_api as api;
 use elevo_api::Scope;
@@ -12,7 +12,7 @@ use crate::app::{App, Once, Principal};
 use crate::clock;
 use crate::failure::{Failure, Result, short};
 
-/// Digits of an id that people name a version by.
+/// Minimum digits of an abbreviated id of a version.
 const DIGITS: usize = 6;
 
 impl App {
@@ -92,7 +92,7 @@ impl App {
         }
     }
 
-    /// The version that a tag names.
+    /// Returns the version that a tag names.
     pub(super) async fn tagged(&self, project: &Project, name: &str) -> Result<SnapshotId> {
         let found = self.catalog.tag(&project.id, name).await?;
         let found = found.map(|tag| tag.snapshot);
@@ -115,35 +115,35 @@ impl App {
     }
 }
 
-const UNKNOWN: &str = "Name a snapshot by all digits of its id, as `elevo project log --json` has \
-                       them, or by one of its tags (`elevo project tag`).";
+const UNKNOWN: &str = "Use the full id of a snapshot, from `elevo project log --json`, or one of \
+                       its tags (`elevo project tag`).";
 
 fn taken(name: &str) -> Failure {
-    let message = format!("the project has a tag `{}` already", short(name));
+    let message = format!("the project already has a tag `{}`", short(name));
     let failure = Failure::new(ErrorCode::NameTaken, message).about("tag", short(name));
-    failure.remediation("Choose another name, or send `move` to take it from its version.")
+    failure.remediation("Choose another name, or send `move` to move the tag.")
 }
 
-/// Refuses names that could not be told from others of a version.
+/// Rejects names that could be confused with other names of a version.
 fn check_name(name: &str) -> Result<()> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     let why = if name.is_empty() || name.len() > 100 {
-        "it has 1 to 100 characters"
+        "it must have 1 to 100 characters"
     } else if !name.bytes().all(is_plain) {
-        "it has letters, digits, `.`, `_` and `-` only"
+        "it may have only letters, digits, `.`, `_` and `-`"
     } else if !name.as_bytes()[0].is_ascii_alphanumeric() {
-        "it begins with a letter or a digit"
+        "it must begin with a letter or a digit"
     } else if name == "head" {
         "`head` is the newest version"
     } else if name.bytes().all(|byte| byte.is_ascii_digit()) {
-        "a number is that of a step"
+        "a number names a step"
     } else if name.len() >= DIGITS && name.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         "it could be the first digits of an id"
     } else {
         return Ok(());
     };
     Err(Failure::invalid(format!(
-        "`{}` is no tag: {why}",
+        "`{}` is not a valid tag: {why}",
         short(name)
     )))
 }

@@ -10,7 +10,7 @@
 //! |---|---|
 //! | a file with markers | the change is refused |
 //! | what the refresh left | the change is a conflict, as before the refresh |
-//! | anything else | the conflict is settled: the change is merged, and the note goes |
+//! | anything else | the conflict is settled: the change is merged, and the note is removed |
 //!
 //! Notes are written before the files, and bases move after them. A server that
 //! is killed in between leaves a note without a new base: the merge then finds
@@ -35,7 +35,7 @@ use crate::failure::Result;
 /// its own version of all others, as in an automatic refresh.
 const LEFT: usize = 1000;
 
-/// The files of a workspace at one moment, with what was known of it then.
+/// The files of a workspace at one moment, with its base and notes then.
 #[derive(Clone, Debug)]
 pub(super) struct Taken {
     pub(super) snapshot: Kept,
@@ -73,10 +73,10 @@ impl App {
     }
 }
 
-/// How far a workspace has settled its conflicts.
+/// The state of a workspace's unsettled conflicts.
 #[derive(Debug, Default)]
 pub(super) struct Standing {
-    /// Paths that it has settled.
+    /// Paths that the workspace has settled.
     pub(super) settled: Vec<TreePath>,
     /// Paths that are as the refresh left them, without markers.
     pub(super) untouched: BTreeSet<TreePath>,
@@ -149,7 +149,7 @@ async fn is_marked(workspace: &StateTree, one: &Unsettled) -> Result<bool> {
     }
 }
 
-/// Another mode alone settles nothing.
+/// A change of only the mode settles nothing.
 fn is_untouched(entry: Option<&Entry>, one: &Unsettled) -> bool {
     match (entry, &one.left) {
         (Some(Entry::File { content, .. }), Some(Entry::File { content: left, .. })) => {
@@ -185,7 +185,7 @@ impl Notes {
             match self.known.get(&conflict.path) {
                 Some(one) if is_marked(&merge.tree, one).await? => {
                     self.marked.push(conflict.path.clone());
-                    // An earlier refresh wrote the markers and was cut off.
+                    // An earlier refresh wrote the markers and was interrupted.
                     if one.seen == conflict.theirs {
                         merge.adopt(&conflict, theirs).await?;
                     }
@@ -220,7 +220,7 @@ impl Notes {
     }
 
     /// Returns the notes to write after the files, if they have changed: a path
-    /// that no one touched before the refresh is untouched after it.
+    /// that was untouched before the refresh is untouched after it.
     pub(super) async fn last(
         mut self,
         workspace: &StateTree,

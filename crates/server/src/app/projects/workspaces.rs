@@ -1,5 +1,4 @@
-//! Workspaces on projects: making them, finding them, taking snapshots of them,
-//! removing them.
+//! Workspaces on projects: creation, lists, snapshots and deletion.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,16 +21,16 @@ use crate::clock;
 use crate::failure::{Failure, Result, short};
 use crate::owners;
 
-/// The row of a workspace that is to be made.
+/// A workspace that is about to be created.
 #[derive(Clone, Debug)]
 pub(crate) struct NewWorkspace {
     pub(crate) row: Workspace,
-    /// Until the catalog has it, nobody else keeps what it holds.
+    /// Keeps the snapshots of the workspace until the catalog refers to them.
     _kept: [Kept; 2],
 }
 
 impl App {
-    /// Makes a workspace for an agent that somebody else runs.
+    /// Creates a workspace for an agent that does not run in a sandbox.
     pub(crate) async fn create_workspace(
         self: &Arc<Self>,
         who: &Principal,
@@ -43,7 +42,8 @@ impl App {
             check_name(name)?;
         }
         let (app, who, tenant) = (self.clone(), who.clone(), who.tenant);
-        // From the row to the directory, all of it goes on if the caller goes away.
+        // The creation, from row to directory, continues if the caller goes
+        // away.
         let creating = async move { app.create_workspace_once(&who, wish, &once).await };
         let creating = self.spawn_apart(tenant, creating);
         creating.await.map_err(|error| Failure::internal(&error))?
@@ -81,7 +81,7 @@ impl App {
         self.workspace_out(&row).await
     }
 
-    /// Whether a workspace that is to stay has its directory.
+    /// Whether a workspace has its directory and is not being deleted.
     async fn has_directory(&self, row: &Workspace) -> Result<bool> {
         let id = parts::workspace_id(&row.id)?;
         let found = self
@@ -93,7 +93,7 @@ impl App {
         Ok(row.state != WorkspaceState::Removing && found.await?)
     }
 
-    /// Decides what a workspace on a project holds.
+    /// Prepares the row of a workspace on a project.
     pub(crate) async fn new_workspace(
         &self,
         who: &Principal,
@@ -149,7 +149,7 @@ impl App {
         }
     }
 
-    /// The project's head, or a snapshot that is or was it, by its id or a tag.
+    /// Returns the project's head, or a version named by its id or a tag.
     pub(crate) async fn version(&self, project: &Project, text: Option<&str>) -> Result<Kept> {
         let Some(text) = text else {
             return self.keep_head(project).await;
@@ -163,7 +163,7 @@ impl App {
         }
         let message = format!("snapshot `{}` was never the project's head", short(text));
         let failure = Failure::new(ErrorCode::SnapshotNotFound, message);
-        Err(failure.remediation("Choose one of `elevo project log`."))
+        Err(failure.remediation("Choose a snapshot from `elevo project log`."))
     }
 
     async fn was_head(&self, project: &Project, id: SnapshotId) -> Result<bool> {
@@ -171,12 +171,12 @@ impl App {
         if landed.is_some() {
             return Ok(true);
         }
-        // What it began with.
+        // The version that the project began with.
         let first = self.catalog.landing(&project.id, 1).await?;
         Ok(first.is_some_and(|first| first.parent == id))
     }
 
-    /// A snapshot without what is hidden, as a snapshot of its own.
+    /// Returns a snapshot without the paths that the view hides.
     pub(crate) async fn visible_part(
         &self,
         who: &Principal,
@@ -219,7 +219,7 @@ impl App {
         made.await
     }
 
-    /// Adds rows for forks of a workspace that is on a project.
+    /// Adds rows for the forks of a workspace, if it is on a project.
     pub(crate) async fn add_forks(&self, from: &Sandbox, into: &[Sandbox]) -> Result<()> {
         let row = self.catalog.workspace(from.tenant, &from.workspace).await?;
         let Some(row) = row.filter(|row| row.project.is_some()) else {
@@ -242,7 +242,7 @@ impl App {
         Ok(())
     }
 
-    /// A workspace that this principal may see.
+    /// Returns a workspace that this principal may see.
     pub(crate) async fn visible_workspace(&self, who: &Principal, id: &str) -> Result<Workspace> {
         let found = self.catalog.workspace(who.tenant, id).await?;
         let found = found.filter(|row| {
@@ -323,9 +323,9 @@ impl App {
         }
     }
 
-    /// Removes the directory, then the row.
+    /// Deletes the directory, then the row.
     pub(crate) async fn forget_workspace(&self, row: &Workspace) -> Result<()> {
-        // Not if it was parked or resumed since it was looked at.
+        // Fails if the workspace was parked or resumed since `row` was read.
         let change = WorkspaceChange {
             from: Some(row.state),
             ..WorkspaceChange::default()
@@ -334,14 +334,14 @@ impl App {
             Ok(()) => self.finish_forgetting(row).await,
             Err(elevo_catalog::Error::NotFound { .. }) => Ok(()),
             Err(elevo_catalog::Error::Changed { .. }) => {
-                let message = "the workspace was parked or resumed meanwhile";
+                let message = "another request parked or resumed the workspace";
                 Err(Failure::new(ErrorCode::WorkspaceBusy, message).retry_after(1))
             }
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Marks a workspace as being removed, if it is as `change` expects.
+    /// Marks a workspace for deletion, if it is as `change` expects.
     pub(crate) async fn mark_removing(
         &self,
         row: &Workspace,
@@ -357,7 +357,8 @@ impl App {
         marked.await.map(drop)
     }
 
-    /// Removes the directory and the row of a workspace that is marked for it.
+    /// Deletes the directory and the row of a workspace that is marked for
+    /// deletion.
     pub(crate) async fn finish_forgetting(&self, row: &Workspace) -> Result<()> {
         let id = parts::workspace_id(&row.id)?;
         self.remove_workspace(row.tenant, id).await?;
@@ -365,7 +366,7 @@ impl App {
         Ok(())
     }
 
-    /// Stores what is in a workspace now. The caller holds it.
+    /// Stores the files of a workspace. The caller holds the workspace.
     pub(super) async fn snapshot_held(&self, who: &Principal, row: &Workspace) -> Result<Kept> {
         let sandbox = self.catalog.sandbox_of_workspace(row.tenant, &row.id);
         let frozen = match sandbox.await? {
@@ -406,15 +407,16 @@ impl App {
         }
     }
 
-    /// The directory of a workspace, if it has one, and the user who was named
-    /// for it, who can reach the directory from now on.
+    /// Returns the directory of a workspace, if it has one, and the owner that
+    /// was named for it. Gives that owner access to the directory.
     async fn place_of(&self, row: &Workspace) -> Result<Option<(PathBuf, Option<Owner>)>> {
         let id = parts::workspace_id(&row.id)?;
         let (uid, gid) = self.config.sandbox_user;
         let tops = [&self.config.data_dir, &self.config.workspace_root].map(Clone::clone);
         let place = self.homes.with(row.tenant, move |workspaces| {
             let path = match workspaces.path(&id) {
-                // It is being made or resumed, or its making was cut off.
+                // It is being created or resumed, or its creation was
+                // interrupted.
                 Err(elevo_workspace::Error::NotFound(_) | elevo_workspace::Error::Parked(_)) => {
                     return Ok(None);
                 }
@@ -466,7 +468,7 @@ impl App {
     }
 }
 
-/// Refuses an owner for a workspace that cannot have one.
+/// Rejects an owner for a workspace that cannot have one.
 fn check_owned(row: &Workspace) -> Result<()> {
     if !rustix::process::geteuid().is_root() {
         let message = "`owner` needs a server that runs as root";
@@ -474,14 +476,14 @@ fn check_owned(row: &Workspace) -> Result<()> {
     }
     match row.read_only {
         true => Err(Failure::invalid(
-            "a workspace that is only read is shared, and has no `owner`",
+            "a read-only workspace is shared and cannot have an `owner`",
         )),
         false => Ok(()),
     }
 }
 
 fn not_let(error: &std::io::Error) -> Failure {
-    let message = "the file system of the workspaces has no access lists, which `owner` needs";
+    let message = "the file system of the workspaces lacks access lists, which `owner` needs";
     match error.raw_os_error() == Some(rustix::io::Errno::NOTSUP.raw_os_error()) {
         true => Failure::new(ErrorCode::ResourceRefused, message),
         false => Failure::internal(error),
@@ -489,7 +491,7 @@ fn not_let(error: &std::io::Error) -> Failure {
 }
 
 fn on_no_project(row: &Workspace) -> Failure {
-    let message = format!("workspace `{}` is on no project", row.id);
+    let message = format!("workspace `{}` is not on a project", row.id);
     Failure::invalid(message)
         .about("workspaceId", row.id.as_str())
         .remediation("Resume it in a sandbox with `elevo sandbox create --workspace`.")
@@ -509,14 +511,14 @@ pub(crate) fn no_workspace(id: &str) -> Failure {
 
 fn check_sync(sync: api::Sync) -> Result<api::Sync> {
     match sync.seconds {
-        Some(0) => Err(Failure::invalid("`sync.seconds` is at least 1")),
-        Some(3601..) => Err(Failure::invalid("`sync.seconds` is at most 3600")),
+        Some(0) => Err(Failure::invalid("`sync.seconds` must be at least 1")),
+        Some(3601..) => Err(Failure::invalid("`sync.seconds` must be at most 3600")),
         _ => Ok(sync),
     }
 }
 
-/// Takes out of a tree what may not be seen. A directory in which nothing is
-/// left goes, too.
+/// Removes the hidden paths from a tree, and the directories that this leaves
+/// empty.
 pub(crate) async fn hide(tree: &StateTree, view: &View) -> Result<()> {
     let mut open = vec![TreePath::root()];
     let mut entered = Vec::new();
@@ -547,8 +549,8 @@ pub(crate) async fn hide(tree: &StateTree, view: &View) -> Result<()> {
 
 const PAGE: usize = 1000;
 
-/// Takes out one entry if it may not be seen; true if it is a directory of
-/// which a part may be.
+/// Removes one entry if it is hidden. Returns whether it is a directory that is
+/// only partly visible.
 async fn hide_one(tree: &StateTree, view: &View, path: &TreePath) -> Result<bool> {
     let entry = tree.entry(path).await?;
     let access = match count_of(entry.as_ref()) {

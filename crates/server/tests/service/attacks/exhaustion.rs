@@ -1,4 +1,4 @@
-//! More of everything than a sandbox may have.
+//! Attempts to exceed every limit of a sandbox.
 
 use std::time::Duration;
 
@@ -15,12 +15,12 @@ in_each_runtime!(
     output_without_end_takes_bounded_memory,
 );
 
-/// Without its own cgroups a limit of these is not held: see `SECURITY.md`.
+/// Without separate cgroups these limits are not enforced: see `SECURITY.md`.
 fn holds_cgroups(runtime: Runtime) -> bool {
     runtime == Runtime::Runc
 }
 
-/// `COUNT ERROR` of the probe.
+/// Parses the `COUNT ERROR` of the probe.
 fn count_of(text: &str) -> (u64, &str) {
     let line = text.lines().next().unwrap_or_default();
     let pair = line.split_once(' ');
@@ -40,7 +40,8 @@ async fn more_processes_than_allowed_are_not_to_be_had(runtime: Runtime) {
     }
     arena.unharmed().await;
     if holds_cgroups(runtime) {
-        // The bomb, for some seconds: nothing can be started beside it, then all is as before.
+        // A fork bomb, for some seconds: nothing else can be started, then
+        // all is as before.
         let bomb = "bomb() { bomb | bomb & }; bomb; sleep 3; kill -9 -1";
         let body = json!({"command": bomb, "timeout": 8000});
         let path = format!("/api/v1/sandboxes/{}/process/run", arena.attacker);
@@ -73,7 +74,7 @@ async fn more_memory_than_allowed_ends_who_takes_it(runtime: Runtime) {
         );
     }
     assert_eq!(arena.attack("echo back").await, "back\n");
-    // Files in memory count as memory, or have a size of their own.
+    // Files in memory count as memory, or have their own limit.
     let filled = arena
         .attack("head -c 300m /dev/zero > /tmp/big; rm -f /tmp/big")
         .await;
@@ -91,7 +92,7 @@ async fn more_files_than_the_disk_holds_are_not_to_be_had(runtime: Runtime) {
             ))
             .await;
         assert!(full(&seen), "{place}: {seen}");
-        // What was deleted is given back some seconds later.
+        // The space of deleted files is free some seconds later.
         crate::harness::eventually("there is room again", async || {
             let seen = arena
                 .attack(&format!(
@@ -102,7 +103,7 @@ async fn more_files_than_the_disk_holds_are_not_to_be_had(runtime: Runtime) {
         })
         .await;
     }
-    // A limit of bytes bounds files without any, since their names take room.
+    // A limit on bytes also bounds empty files, since their names take space.
     let seen = arena
         .attack("mkdir many && /workspace/probe files /workspace/many 1000000")
         .await;
@@ -110,14 +111,14 @@ async fn more_files_than_the_disk_holds_are_not_to_be_had(runtime: Runtime) {
     assert!(["ENOSPC", "EDQUOT"].contains(&error), "{seen}");
     assert!(count < 300_000, "{count}");
     arena.unharmed().await;
-    // The full workspace is removed like any other.
+    // The full workspace is deleted like any other.
     arena.service.delete(&arena.attacker).await;
     arena.unharmed().await;
 }
 
 async fn ten_thousand_terminals_are_not_to_be_had(runtime: Runtime) {
     let arena = Arena::new(runtime).await;
-    // By the API.
+    // Through the API.
     let pty = |id: &str| format!("/api/v1/sandboxes/{id}/pty");
     let wish = json!({"cols": 80, "rows": 24, "shell": "/bin/sh"});
     let mut opened = 0;
@@ -134,7 +135,7 @@ async fn ten_thousand_terminals_are_not_to_be_had(runtime: Runtime) {
         }
     }
     assert_eq!(opened, 5);
-    // By the kernel, whose terminals all sandboxes share.
+    // Through the kernel, whose terminals all sandboxes share.
     let attack = arena.begin("/workspace/probe terminals 10000 > held").await;
     let mut seen = String::new();
     crate::harness::eventually("it has what it can get", async || {
@@ -148,7 +149,7 @@ async fn ten_thousand_terminals_are_not_to_be_had(runtime: Runtime) {
             assert_eq!(error, "ENOSPC");
             assert!((5..=30).contains(&count), "{count}");
         }
-        // Those of a kernel of its own.
+        // The terminals of a separate kernel.
         Runtime::Runsc => assert!(count > 0, "{seen}"),
     }
     let made = arena
@@ -180,7 +181,7 @@ async fn output_without_end_takes_bounded_memory(runtime: Runtime) {
     assert_eq!(late["error"]["name"], "PROCESS_TIMEOUT", "{late}");
     let kept = late["error"]["details"]["stdout"].as_str().unwrap();
     assert!(kept.len() <= 1000, "{}", kept.len());
-    // To the first process's own output, which the engine keeps.
+    // To the output of the first process, which the engine stores.
     arena
         .attack("timeout 2 yes flood > /proc/1/fd/1; timeout 1 yes > /dev/console")
         .await;
@@ -194,13 +195,14 @@ async fn output_without_end_takes_bounded_memory(runtime: Runtime) {
     let log = log["logs"].as_str().unwrap();
     match runtime {
         Runtime::Runc => assert!(!log.contains("flood"), "{log}"),
-        // gVisor lets a program write to the log of its own sandbox, which is bounded.
+        // gVisor lets a program write to the log of its sandbox, which is
+        // bounded.
         Runtime::Runsc => assert!(log.len() < 2_200_000, "{}", log.len()),
     }
     arena.unharmed().await;
 }
 
-/// The memory that a process has.
+/// Returns the resident memory of a process.
 fn resident(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

@@ -1,4 +1,4 @@
-//! Files that lead the server astray, and mounts.
+//! Files that mislead the server, and mounts.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::{Arena, Runtime, in_each_runtime};
 
 in_each_runtime!(
     links_lead_the_server_nowhere,
-    what_is_no_file_holds_nobody_up,
+    special_files_delay_no_other_request,
     mounts_stay_as_they_are,
 );
 
@@ -46,7 +46,7 @@ async fn links_lead_the_server_nowhere(runtime: Runtime) {
     arena.attack(&links).await;
     let at = |path: &str| format!("/api/v1/sandboxes/{}/{path}", arena.attacker);
 
-    // Read through a link.
+    // Reads through a link.
     for path in [
         "out/secret",
         "root/etc/passwd",
@@ -57,7 +57,8 @@ async fn links_lead_the_server_nowhere(runtime: Runtime) {
         let found = at(&format!("archive?path={path}"));
         arena.service.expect(Method::GET, &found, None, 404).await;
     }
-    // Written through one, by an archive's path and by the place it is put at.
+    // Writes through a link, by the path in an archive and by the target
+    // directory.
     for (place, path) in [
         ("", "out/secret"),
         ("", "dir/out/secret"),
@@ -76,7 +77,7 @@ async fn links_lead_the_server_nowhere(runtime: Runtime) {
     }
     assert_host_unchanged(&outside);
 
-    // Archived, snapshotted, forked, compared: as links.
+    // Archives, snapshots, forks and diffs treat them as links.
     let whole = arena.service.request(Method::GET, &at("archive?path="));
     let whole = whole.send().await.unwrap().bytes().await.unwrap();
     assert!(!contains(&whole, SECRET));
@@ -103,7 +104,8 @@ async fn links_lead_the_server_nowhere(runtime: Runtime) {
         .await;
     assert_eq!(seen["stdout"], "", "{seen}");
 
-    // A directory that becomes a link and a directory again, while it is read.
+    // A directory that alternates between a link and a directory, while it is
+    // read.
     arena
         .attack("mkdir -p swap real/swap; echo inside > real/swap/secret")
         .await;
@@ -138,10 +140,10 @@ fn contains(bytes: &[u8], words: &str) -> bool {
         .any(|found| found == words.as_bytes())
 }
 
-async fn what_is_no_file_holds_nobody_up(runtime: Runtime) {
+async fn special_files_delay_no_other_request(runtime: Runtime) {
     let arena = Arena::new(runtime).await;
-    // A pipe that nobody writes to, a file that is all hole and longer than anybody could read, a deep
-    // directory, and names that are no text.
+    // A pipe without a writer, a sparse file that is too long to read, a deep
+    // directory, and names that are not text.
     arena
         .attack(
             "mkfifo pipe; truncate -s 1E huge; \
@@ -157,7 +159,7 @@ async fn what_is_no_file_holds_nobody_up(runtime: Runtime) {
     let taken = tokio::time::timeout(Duration::from_secs(60), taking.send()).await;
     assert_eq!(taken.expect("it ends in time").unwrap().status(), 201);
     arena.unharmed().await;
-    // An archive that fails on the way says so, by breaking off.
+    // An archive that fails midway breaks off the connection.
     let deep = arena.service.request(Method::GET, &at("archive?path=deep"));
     let deep = deep.send().await.unwrap();
     assert_eq!(deep.status(), 200);
@@ -196,7 +198,7 @@ async fn mounts_stay_as_they_are(runtime: Runtime) {
         .await;
     assert_eq!(seen, "/.elevo/run/agent.sock\n");
     assert_eq!(arena.attack("grep -c . /proc/self/mountinfo").await, before);
-    // What is emptied is the attacker's own.
+    // Only the attacker's own files are deleted.
     arena.attack("rm -rf /workspace/* ~/* /tmp/*").await;
     arena.unharmed().await;
 }

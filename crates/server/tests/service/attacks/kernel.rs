@@ -16,8 +16,9 @@ in_each_runtime!(
     files_with_setuid_or_capabilities_give_none,
 );
 
-/// What comes of a call: with runc, with runsc. gVisor is a kernel of its own:
-/// what is `done` there is done to that, which has no other sandbox in it.
+/// Outcomes of a call: with runc, with runsc. gVisor is a separate kernel: a call
+/// that is `done` there affects only that kernel, which has no other sandbox in
+/// it.
 type Table = [(&'static str, &'static str, &'static str)];
 
 const CALLS: &Table = &[
@@ -92,8 +93,8 @@ const SOCKETS: &Table = &[
     ("tcp", "done", "done"),
     ("udp", "done", "done"),
     ("netlink", "done", "done"),
-    // gVisor has no calls of 32-bit programs: these are others there, of which the
-    // last one asks for the user.
+    // gVisor has no calls of 32-bit programs: there these are other calls, of
+    // which the last one asks for the user.
     ("old_io_uring_setup", "EPERM", "EPERM"),
     ("old_keyctl", "EPERM", "EINVAL"),
     ("old_socketcall", "EAFNOSUPPORT", "done"),
@@ -109,7 +110,7 @@ const FIRST: &Table = &[
     ("root", "EACCES", "EACCES"),
     ("executable", "EACCES", "EACCES"),
     ("namespace", "EACCES", "ENOENT"),
-    // gVisor shows these of any process of the same user; nothing secret is in them.
+    // gVisor shows these to any process of the same user; they contain no secret.
     ("descriptors", "EACCES", "done"),
     ("environment", "EACCES", "done"),
     ("memory", "EACCES", "EACCES"),
@@ -118,7 +119,7 @@ const FIRST: &Table = &[
     ("call", "EACCES", "ENOENT"),
 ];
 
-/// All that differs from a table is told at once.
+/// Reports all differences from a table at once.
 fn assert_outcomes(runtime: Runtime, table: &Table, found: BTreeMap<String, String>) {
     let expected = table.iter().map(|(name, runc, runsc)| {
         let result = match runtime {
@@ -160,16 +161,16 @@ async fn signals_do_not_end_the_first_process(runtime: Runtime) {
         Runtime::Runc => {
             arena.attack("/workspace/probe signals; kill -9 -1").await;
             assert_eq!(arena.attack("echo still here").await, "still here\n");
-            // The same one, which remembers what it ran.
+            // The same agent, which remembers its commands.
             let known = arena.service.get(&format!("{path}/process/{before}")).await;
             assert_eq!(known["commandId"], json!(before), "{known}");
             assert_eq!(arena.logged("an agent is gone"), Vec::<String>::new());
         }
-        // gVisor's first process can be killed: a sandbox ends itself, is seen to
-        // have, and starts again with its files.
+        // gVisor's first process can be killed: a sandbox ends itself, the server
+        // notices, and it starts again with its files.
         Runtime::Runsc => {
             arena.attack("echo kept > kept").await;
-            // Not before this call was answered.
+            // Not before this call has its response.
             arena.begin("sleep 1; /workspace/probe signals").await;
             eventually("the end is noticed", async || {
                 arena.service.get(&path).await["state"] == "error"
@@ -229,7 +230,7 @@ async fn neither_proc_nor_sys_takes_a_write(runtime: Runtime) {
 
 async fn files_with_setuid_or_capabilities_give_none(runtime: Runtime) {
     let arena = Arena::new(runtime).await;
-    // As an image could have them, or whoever writes to a workspace as root.
+    // As an image could have them, or a root process on the host.
     let path = workspace(&arena.attacker);
     let host = |command: &str| {
         let ran = std::process::Command::new("sh")
@@ -252,7 +253,7 @@ async fn files_with_setuid_or_capabilities_give_none(runtime: Runtime) {
         let seen = arena.attack(&format!("/workspace/{file} who")).await;
         assert_eq!(seen, "64000 64000 000000000\n", "{file}");
     }
-    // What the image has of these.
+    // The setuid programs of the image.
     let seen = arena
         .attack("su -c id root </dev/null; mount -t tmpfs none /tmp")
         .await;

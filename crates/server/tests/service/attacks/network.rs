@@ -15,7 +15,7 @@ in_each_runtime!(
     a_sandbox_without_network_reaches_itself_alone,
 );
 
-/// Greets whoever connects, on an address of the host.
+/// Listens on an address of the host and greets every client.
 fn greeter(address: &str) -> SocketAddr {
     let listener = TcpListener::bind((address, 0)).unwrap();
     let address = listener.local_addr().unwrap();
@@ -24,7 +24,7 @@ fn greeter(address: &str) -> SocketAddr {
             let _ = stream.unwrap().write_all(b"hello\n");
         }
     });
-    // Nothing is proved by a listener that nobody can reach.
+    // A listener that cannot be reached would prove nothing.
     TcpStream::connect_timeout(&address, Duration::from_secs(5)).unwrap();
     address
 }
@@ -44,7 +44,8 @@ async fn connect(arena: &Arena, address: &str, port: u16) -> String {
 async fn neither_host_nor_neighbour_nor_private_address_is_reached(runtime: Runtime) {
     let _outside = Outside::new();
     let mut arena = Arena::with(runtime, json!({"network": "internet"})).await;
-    // What it may reach is there, so that the rest is refused and not just absent.
+    // The allowed address can be reached, so that the others are denied and not
+    // just absent.
     assert_eq!(connect(&arena, PUBLIC, PORT).await, "hello");
 
     arena.arm(&arena.neighbour).await;
@@ -80,7 +81,7 @@ async fn neither_host_nor_neighbour_nor_private_address_is_reached(runtime: Runt
         assert!(refused.contains(&&*seen), "{address}:{port}: {seen}");
     }
     arena.unharmed().await;
-    // A server that ends without sandboxes takes its network away.
+    // A server that stops without sandboxes deletes its network.
     arena.service.delete(&arena.attacker).await;
     arena.service.delete(&arena.neighbour).await;
     arena.service.stop();
@@ -106,7 +107,8 @@ async fn a_sandbox_without_network_reaches_itself_alone(runtime: Runtime) {
         connect(&arena, "127.0.0.1", api.port()).await,
         "ECONNREFUSED"
     );
-    // Names in the abstract namespace of sockets are of the network's own, too.
+    // The abstract socket namespace belongs to the sandbox's network namespace,
+    // too.
     let sockets = arena.attack("cat /proc/net/unix | grep -c @").await;
     assert_eq!(sockets, "0\n");
     arena.unharmed().await;

@@ -1,4 +1,4 @@
-//! Sandboxes started ahead, with a runtime that hides what is mounted later.
+//! Warm sandboxes with a runtime that hides later mounts.
 
 use serde_json::json;
 
@@ -17,7 +17,7 @@ async fn a_runtime_that_hides_later_mounts_has_no_pool_and_works_without() {
     .await;
     let stats = service.get("/api/v1/stats").await;
     assert_eq!(stats["pools"][0]["ready"], 0, "{stats}");
-    // One by one they see their files, and keep them over a stop.
+    // Each sandbox sees its own files, and keeps them over a stop.
     let id = create(&service, Runtime::Runsc, json!({})).await;
     service
         .output_of(&id, "echo one > file; echo two > ~/file")

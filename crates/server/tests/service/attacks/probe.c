@@ -1,20 +1,20 @@
-// What a hostile program in a sandbox tries and a shell cannot. Built by the tests as a static binary.
+// Attacks of a hostile program in a sandbox that a shell cannot make. The tests compile it as a static binary.
 //
 //   probe calls                    system calls that reach beyond a sandbox; a line `NAME ERROR` for each
-//   probe first                    what can be done to the first process, in the same form
+//   probe first                    attacks on the first process, in the same form
 //   probe families                 kinds of sockets, in the same form
 //   probe signals                  sends every signal to the first process and its threads
 //   probe who                      `UID EUID EFFECTIVE-CAPABILITIES`
-//   probe memory MEGABYTES         takes so much memory
-//   probe processes MOST           starts processes until refused; says how many and why
-//   probe files DIRECTORY MOST     makes empty files until refused; says how many and why
-//   probe terminals MOST           opens terminals until refused; says how many and why, and keeps them
-//                                  until its input ends
-//   probe hold SOCKET SECONDS      keeps as many connections as it can, in place of closed ones new ones
-//   probe speak SOCKET ID TOKEN    asks as the agent of a sandbox: `accepted` or `refused`
-//   probe guess SOCKET ID COUNT    the same, with another token each time; how many were refused
-//   probe listen PORT              greets who connects
-//   probe connect ADDRESS PORT     says what answers, or why nothing does
+//   probe memory MEGABYTES         allocates this much memory
+//   probe processes MOST           starts processes until it fails; prints the number and the error
+//   probe files DIRECTORY MOST     creates empty files until it fails; prints the number and the error
+//   probe terminals MOST           opens terminals until it fails; prints the number and the error, and keeps
+//                                  them open until its input ends
+//   probe hold SOCKET SECONDS      keeps as many connections open as it can, and replaces closed ones
+//   probe speak SOCKET ID TOKEN    connects as the agent of a sandbox: `accepted` or `refused`
+//   probe guess SOCKET ID COUNT    the same, with another token each time; prints how many were refused
+//   probe listen PORT              greets every client
+//   probe connect ADDRESS PORT     prints the response, or the error
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -47,7 +47,7 @@ static void say(const char *name, long result) {
     printf("%s %s\n", name, result >= 0 ? "done" : strerrorname_np(errno));
 }
 
-// Each by itself: some would end the process, or change what it is for the rest.
+// Each in its own process: some would end it, or change it for the others.
 static void try(const char *name, long (*attack)(void)) {
     fflush(stdout);
     pid_t child = fork();
@@ -136,7 +136,7 @@ static long do_settimeofday(void) {
 }
 static long do_mknod_disk(void) { return mknod("/tmp/disk", S_IFBLK | 0600, 254 << 8); }
 static long do_mknod_memory(void) { return mknod("/tmp/mem", S_IFCHR | 0600, (1 << 8) | 1); }
-// Effective, permitted: all capabilities, as files of a container's administrator have them.
+// Effective, permitted: all capabilities, as on files of a container's administrator.
 static const unsigned char all_capabilities[20] = {1, 0, 0, 2, 255, 255, 255, 255, 0, 0, 0, 0, 255, 1};
 static long do_file_capabilities(void) {
     int file = open("/workspace/capable", O_CREAT | O_RDWR, 0700);
@@ -233,13 +233,13 @@ static long do_limit(void) {
     struct rlimit limit = {0, 0};
     return prlimit(1, RLIMIT_NOFILE, &limit, 0);
 }
-// Which namespaces, files or executable it has.
+// The namespaces, files and executable of the first process.
 static long read_link(const char *path) { return readlink(path, page, sizeof page); }
 static long do_root(void) { return read_link("/proc/1/root"); }
 static long do_executable(void) { return read_link("/proc/1/exe"); }
 static long do_namespace(void) { return read_link("/proc/1/ns/mnt"); }
 static long do_descriptors(void) { return opendir("/proc/1/fd") ? 0 : -1; }
-// A file of another user may be opened for reading and then refuse to be read.
+// The file of another user may open for reading, and reading may then fail.
 static long read_file(const char *path) {
     int file = open(path, O_RDONLY);
     return file < 0 ? file : read(file, page, sizeof page);
@@ -350,7 +350,7 @@ static void hold(const char *path, int seconds) {
     printf("made %ld held %ld\n", made, most);
 }
 
-// A request of HTTP/2 as an agent sends it, byte by byte: settings, then headers that are written out.
+// An HTTP/2 request as an agent sends it, byte by byte: settings, then literal headers.
 static size_t field(unsigned char *out, const char *name, const char *value) {
     size_t names = strlen(name), values = strlen(value);
     out[0] = 0;
@@ -361,7 +361,7 @@ static size_t field(unsigned char *out, const char *name, const char *value) {
     return 3 + names + values;
 }
 
-// Whether it was accepted; -1 if there was no answer.
+// Returns whether it was accepted; -1 if there was no response.
 static int ask_as(const char *path, const char *sandbox, const char *token) {
     unsigned char out[2048] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0";
     char bearer[120];
@@ -428,7 +428,7 @@ static void answer(const char *port) {
     }
 }
 
-// gVisor knows no time-out of a socket for this.
+// gVisor does not support the time-out of a socket for this.
 static void late(int signal) {
     (void)signal;
     if (write(1, "ETIMEDOUT\n", 10) < 0) perror("write");

@@ -8,27 +8,28 @@ use super::{Arena, Runtime, create, in_each_runtime, token};
 use crate::harness::eventually;
 
 in_each_runtime!(
-    nobody_speaks_as_another_sandbox,
+    a_sandbox_cannot_act_as_another,
     a_token_of_the_past_is_worth_nothing,
     guesses_are_refused_and_do_not_flood_the_log,
-    connections_that_say_nothing_keep_nobody_out,
+    silent_connections_keep_no_one_out,
 );
 
 const SOCKET: &str = "/.elevo/run/agent.sock";
 const REFUSED: &str = "refused an agent with a wrong token";
 
-/// Asks as the agent of a sandbox, from within the attacker's: what comes of it.
+/// Connects as the agent of a sandbox, from within the attacker's; returns the
+/// outcome.
 async fn speak_as(arena: &Arena, sandbox: &str, token: &str) -> String {
     let command = format!("/workspace/probe speak {SOCKET} '{sandbox}' '{token}'");
     arena.attack(&command).await.trim().to_owned()
 }
 
-/// A token of the right form that nobody has.
+/// Returns a well-formed token that no sandbox has.
 fn made_up() -> String {
     format!("elvs_{}", "A".repeat(43))
 }
 
-/// That the log says who was asked for and why not, and never with what.
+/// Asserts that the log has the sandbox and the reason, and never a token.
 fn assert_logged(arena: &Arena, sandbox: &str, tokens: &[&str]) {
     let lines = arena.logged(REFUSED);
     assert!(lines.iter().any(|line| line.contains(sandbox)), "{lines:?}");
@@ -39,12 +40,12 @@ fn assert_logged(arena: &Arena, sandbox: &str, tokens: &[&str]) {
     }
 }
 
-async fn nobody_speaks_as_another_sandbox(runtime: Runtime) {
+async fn a_sandbox_cannot_act_as_another(runtime: Runtime) {
     let arena = Arena::new(runtime).await;
     let own = token(&arena.attacker);
     let guess = made_up();
     let neighbours = token(&arena.neighbour);
-    // One letter is another.
+    // One letter differs.
     let (start, last) = neighbours.split_at(neighbours.len() - 1);
     let near = format!("{start}{}", if last == "A" { "E" } else { "A" });
     let tokens = [&*own, &*guess, &*near, "elvs_", "", "*"];
@@ -53,7 +54,7 @@ async fn nobody_speaks_as_another_sandbox(runtime: Runtime) {
         assert_eq!(seen, "refused", "{token}");
     }
     assert_logged(&arena, &arena.neighbour, &tokens[..3]);
-    // Nor as one that is not there, or is no name.
+    // Nor as a sandbox that does not exist, or whose name is invalid.
     for sandbox in ["sbx-0123456789abcdef", "../../x", "*", "\" or 1=1 --", ""] {
         assert_eq!(
             speak_as(&arena, sandbox, &own).await,
@@ -63,7 +64,8 @@ async fn nobody_speaks_as_another_sandbox(runtime: Runtime) {
     }
     assert_eq!(arena.logged("an agent is gone"), Vec::<String>::new());
     arena.unharmed().await;
-    // What asks so is heard where it is right: refused is not just misunderstood.
+    // The same request is accepted with the right token, so the denials above are
+    // not parse errors.
     assert_eq!(speak_as(&arena, &arena.attacker, &own).await, "accepted");
     let log = arena.log();
     assert!(!log.contains(&own), "{log}");
@@ -71,7 +73,7 @@ async fn nobody_speaks_as_another_sandbox(runtime: Runtime) {
 
 async fn a_token_of_the_past_is_worth_nothing(runtime: Runtime) {
     let arena = Arena::new(runtime).await;
-    // Of a sandbox that was removed.
+    // The token of a deleted sandbox.
     let removed = create(&arena.service, runtime, json!({})).await;
     let old = token(&removed);
     arena.service.delete(&removed).await;
@@ -79,7 +81,7 @@ async fn a_token_of_the_past_is_worth_nothing(runtime: Runtime) {
     assert_eq!(speak_as(&arena, &arena.neighbour, &old).await, "refused");
     assert_logged(&arena, &removed, &[&old]);
 
-    // Of a sandbox that lost its container and was started again.
+    // The token of a sandbox that lost its container and was restarted.
     let failed = create(&arena.service, runtime, json!({})).await;
     let old = token(&failed);
     crate::harness::docker(&["rm", "-f", &failed]);
@@ -116,7 +118,7 @@ async fn guesses_are_refused_and_do_not_flood_the_log(runtime: Runtime) {
     arena.unharmed().await;
 }
 
-async fn connections_that_say_nothing_keep_nobody_out(runtime: Runtime) {
+async fn silent_connections_keep_no_one_out(runtime: Runtime) {
     let arena = Arena::new(runtime).await;
     let began = Instant::now();
     let attack = arena
@@ -136,7 +138,7 @@ async fn connections_that_say_nothing_keep_nobody_out(runtime: Runtime) {
         arena.service.get(&path).await["running"] == false
     })
     .await;
-    // Many were tried, more than there may be at a time.
+    // More connections were tried than may exist at a time.
     let output = arena
         .service
         .request(reqwest::Method::GET, &format!("{path}/output"));
@@ -144,7 +146,8 @@ async fn connections_that_say_nothing_keep_nobody_out(runtime: Runtime) {
     assert!(text.contains("held"), "{text}");
     let many = arena.logged("its sandbox has too many without a token");
     assert!(!many.is_empty(), "{}", arena.log());
-    // Of two kinds, too many and too late, each ten and then one a second.
+    // Two kinds of lines, too many and too late, each limited to ten and then one
+    // per second.
     let lines = arena.logged("without a token").len() as u64;
     let most = 2 * (10 + began.elapsed().as_secs());
     assert!(

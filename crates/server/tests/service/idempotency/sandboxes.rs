@@ -1,4 +1,5 @@
-//! The same for sandboxes and their commands, on a real container engine.
+//! Idempotent requests for sandboxes and their commands, on a real container
+//! engine.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -8,8 +9,7 @@ use serde_json::{Value, json};
 use super::{NO_ANSWERS, begin, begun, post, sql};
 use crate::harness::{Service, eventually};
 
-/// Nor does a command run twice, though its output is nowhere but with the
-/// agent.
+/// A command does not run twice either, though only the agent has its output.
 #[tokio::test]
 async fn a_command_runs_once_though_the_server_is_killed() {
     let mut service = Service::start().await;
@@ -35,7 +35,7 @@ async fn a_command_runs_once_though_the_server_is_killed() {
     assert_eq!(again.status, 200, "{again:?}");
     assert_eq!(again.body["stdout"], "the-output\n", "{again:?}");
     assert_eq!(service.output_of(&id, "cat /workspace/log").await, "run\n");
-    // A new agent does not know what an old one ran.
+    // A new agent does not know the commands of an old one.
     for what in ["stop", "start"] {
         let path = format!("/api/v1/sandboxes/{id}/{what}");
         service.expect(Method::POST, &path, None, 200).await;
@@ -75,7 +75,7 @@ async fn a_command_that_runs_is_attached_to_by_its_repetition() {
     assert_eq!(list["items"].as_array().unwrap().len(), 2, "{list}");
 }
 
-/// A command that could not be started can be tried again.
+/// A command that could not be started can be retried.
 #[tokio::test]
 async fn a_command_that_did_not_start_is_started_by_its_repetition() {
     let service = Service::start().await;
@@ -147,7 +147,7 @@ async fn a_sandbox_made_by_a_killed_server_is_found() {
     assert_eq!(ids(&again.body), ids(&forked.body), "{again:?}");
     let again = post(&service, &of("pty"), "key", &terminal).await;
     assert_eq!(again.body["id"], opened.body["id"], "{again:?}");
-    // It may have arrived, so it is not sent again.
+    // The input may have arrived, so it is not sent again.
     let again = post(&service, &input_path, "key", &input).await;
     assert_eq!(again.body["error"]["name"], "OUTCOME_UNKNOWN", "{again:?}");
     let list = service.get("/api/v1/sandboxes").await;
@@ -161,7 +161,7 @@ async fn a_sandbox_made_by_a_killed_server_is_found() {
     );
 }
 
-/// It would count for limits for as long as the server runs.
+/// Otherwise it would count for limits while the server runs.
 #[tokio::test]
 async fn a_sandbox_that_nothing_starts_is_taken_back() {
     let service = Service::start().await;
@@ -210,7 +210,7 @@ async fn a_create_goes_on_when_its_caller_disconnects() {
     assert_eq!(list["total"], 1, "{list}");
 }
 
-/// Its id is the container's, which the request does not know beforehand.
+/// Its id is that of the container, which the request does not know beforehand.
 #[tokio::test]
 async fn a_sandbox_that_was_started_ahead_is_found_after_a_kill() {
     let mut service = Service::start_with(&[("WARM_POOL", "base=1")]).await;

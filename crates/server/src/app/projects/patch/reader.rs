@@ -1,53 +1,52 @@
-//! Patches as `git diff` writes them, read and applied to the byte: a hunk
-//! fits where it says it does, or the patch is refused. Knows nothing of where
-//! a patch comes from.
+//! Parses patches in the format of `git diff` and applies them exactly: a hunk
+//! must match at its stated position, or the patch is refused. Independent of
+//! the source of a patch.
 
 use bytes::Bytes;
 use diffy::Line;
 use diffy::patch_set::{FileMode, FileOperation, FilePatch, ParseOptions, PatchKind, PatchSet};
 use elevo_core::TreePath;
 
-/// The longest line that names two files.
+/// Maximum bytes of a line with two file names.
 const HEADER_BYTES: usize = 10_000;
 
-/// And the most spaces in it: each may be where the second name begins.
+/// Maximum spaces in such a line: the second name may begin after each of them.
 const HEADER_SPACES: usize = 256;
 
-/// As much of a name that is none is told.
+/// Maximum bytes of an invalid name quoted in an error.
 const SHOWN_BYTES: usize = 200;
 
-/// Why a patch is refused.
+/// The reason for refusing a patch.
 #[derive(Debug)]
 pub(crate) enum Refused {
-    /// For what it is.
+    /// The patch is not valid.
     Patch(String),
-    /// For a name in it.
+    /// A name in the patch is not valid.
     Name {
-        /// Its beginning, if it is long.
+        /// The beginning of the name, if it is long.
         name: Vec<u8>,
-        /// What is wrong with it.
         why: String,
     },
-    /// For what it does to a file.
+    /// The patch does something unsupported to a file.
     File(TreePath, &'static str),
-    /// For a file that is not text.
+    /// The patch is binary.
     Binary(TreePath),
-    /// For a hunk, counted from 0, that is not for this file.
+    /// A hunk, counted from 0, does not match the file.
     Misfit(TreePath, usize),
 }
 
 type Result<T, E = Refused> = std::result::Result<T, E>;
 
-/// What a patch does to one file.
+/// The changes of a patch to one file.
 #[derive(Debug)]
 pub(crate) struct Edit {
     pub(crate) kind: EditKind,
-    /// The kind and mode that it has afterwards, if that is said.
+    /// The new kind and mode, if the patch sets them.
     pub(crate) mode: Option<FileMode>,
     pub(crate) hunks: Vec<Hunk>,
 }
 
-/// Which files an edit is about.
+/// The kind of an edit, with its paths.
 #[derive(Debug)]
 pub(crate) enum EditKind {
     Create(TreePath),
@@ -57,10 +56,10 @@ pub(crate) enum EditKind {
     Copy { from: TreePath, to: TreePath },
 }
 
-/// Lines that are replaced.
+/// A run of lines that are replaced.
 #[derive(Debug)]
 pub(crate) struct Hunk {
-    /// Lines before it.
+    /// Number of lines before the hunk.
     before: usize,
     lines: Vec<Change>,
 }
@@ -73,7 +72,7 @@ enum Change {
 }
 
 impl Edit {
-    /// The path that a refusal names.
+    /// Returns the path to name in a failure.
     pub(crate) fn path(&self) -> &TreePath {
         match &self.kind {
             EditKind::Create(path) | EditKind::Remove(path) | EditKind::Modify(path) => path,
@@ -82,7 +81,7 @@ impl Edit {
     }
 }
 
-/// Takes a patch apart.
+/// Parses a patch.
 pub(crate) fn read(patch: &Bytes) -> Result<Vec<Edit>> {
     let headers = check_lines(patch)?;
     let options = match headers.is_git {
@@ -91,12 +90,12 @@ pub(crate) fn read(patch: &Bytes) -> Result<Vec<Edit>> {
     };
     let mut edits = Vec::new();
     for file in PatchSet::parse_bytes(patch, options) {
-        let file = file.map_err(|error| refused(format!("this is no patch: {error}")))?;
+        let file = file.map_err(|error| refused(format!("this is not a valid patch: {error}")))?;
         edits.push(edit(patch, &file)?);
     }
-    // The reader passes over what it takes for words between files.
+    // The parser skips text between files, and with it a misplaced hunk.
     if edits.iter().map(|edit| edit.hunks.len()).sum::<usize>() != headers.hunks {
-        return Err(refused("a hunk is out of its place"));
+        return Err(refused("a hunk is misplaced"));
     }
     Ok(edits)
 }
@@ -117,7 +116,7 @@ fn check_lines(patch: &[u8]) -> Result<Headers> {
             headers.is_git = true;
             let spaces = line.iter().filter(|byte| **byte == b' ').count();
             if line.len() > HEADER_BYTES || spaces > HEADER_SPACES {
-                return Err(refused("a line with the names of files is too long"));
+                return Err(refused("a line with file names is too long"));
             }
         }
     }
@@ -140,7 +139,7 @@ fn edit(patch: &Bytes, file: &FilePatch<'_, [u8]>) -> Result<Edit> {
     };
     for (number, found) in text.hunks().iter().enumerate() {
         let range = found.old_range();
-        // Of no lines, it is the line before that is named.
+        // An empty range names the line before it.
         let before = match range.is_empty() {
             true => Some(range.start()),
             false => range.start().checked_sub(1),
@@ -159,7 +158,7 @@ fn edit(patch: &Bytes, file: &FilePatch<'_, [u8]>) -> Result<Edit> {
     match matches!(edit.kind, EditKind::Modify(_)) && is_nothing {
         true => Err(Refused::File(
             edit.path().clone(),
-            "the patch says nothing of it",
+            "the patch does not change it",
         )),
         false => Ok(edit),
     }
@@ -172,7 +171,7 @@ fn kind(operation: &FileOperation<'_, [u8]>) -> Result<EditKind> {
         FileOperation::Modify { original, modified } => {
             let (original, modified) = (below(original)?, below(modified)?);
             if original != modified {
-                return Err(Refused::File(modified, "it has two names"));
+                return Err(Refused::File(modified, "the patch gives it two names"));
             }
             EditKind::Modify(modified)
         }
@@ -187,16 +186,16 @@ fn kind(operation: &FileOperation<'_, [u8]>) -> Result<EditKind> {
     })
 }
 
-/// A path with `a/` or `b/` before it.
+/// Removes the prefix `a/` or `b/` of a path.
 fn below(path: &[u8]) -> Result<TreePath> {
     let slash = path.iter().position(|byte| *byte == b'/');
     match slash {
         Some(slash) => checked(&path[slash + 1..]),
-        None => Err(invalid(path, "it has no `a/` or `b/` before it")),
+        None => Err(invalid(path, "it has no `a/` or `b/` prefix")),
     }
 }
 
-/// A path that something may be written to.
+/// Parses a path that a change may write to.
 pub(crate) fn checked(path: &[u8]) -> Result<TreePath> {
     let found = TreePath::new(path).map_err(|error| invalid(path, &error.to_string()))?;
     if found.is_root() {
@@ -220,7 +219,8 @@ fn refused(why: impl Into<String>) -> Refused {
     Refused::Patch(why.into())
 }
 
-/// A file with hunks applied; the number of the first that does not fit, from 0.
+/// Applies hunks to a file. Fails with the index of the first hunk that does
+/// not match.
 pub(crate) fn patched(old: &[u8], hunks: &[Hunk]) -> Result<Vec<u8>, usize> {
     let mut rest = old.split_inclusive(|byte| *byte == b'\n');
     let (mut new, mut at) = (Vec::with_capacity(old.len()), 0);
@@ -250,7 +250,7 @@ pub(crate) fn patched(old: &[u8], hunks: &[Hunk]) -> Result<Vec<u8>, usize> {
     Ok(new)
 }
 
-/// Only the last line may be without an end.
+/// Fails if the line before has no end: only the last line may lack one.
 fn add(new: &mut Vec<u8>, line: &[u8]) -> Option<()> {
     if new.last().is_some_and(|last| *last != b'\n') {
         return None;
