@@ -1,7 +1,10 @@
-//! A new file in the directory of migrations must be noticed: only those that
-//! are known are watched otherwise.
+//! Makes Cargo notice new files in the directory of migrations: otherwise it
+//! watches only the files it already knows.
 
-#![allow(clippy::print_stdout, reason = "this is how Cargo is told")]
+#![allow(
+    clippy::print_stdout,
+    reason = "Cargo reads the standard output of build scripts"
+)]
 
 fn main() {
     println!("cargo::rerun-if-changed=migrations");

@@ -1,4 +1,4 @@
-//! Adding to the files.
+//! The writer of the files.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -13,12 +13,12 @@ use crate::error::{Error, Result, at};
 use crate::line::{Head, MAX_LINE_BYTES, NONE, check_line, write_line};
 use crate::segment::{self, Lines, Options, Piece};
 
-/// The one writer of a log.
+/// The only writer of a log.
 #[derive(Debug)]
 pub struct Appender {
     directory: PathBuf,
     options: Options,
-    /// Held for as long as this writes.
+    /// The lock on the directory, held while this writes.
     _lock: File,
     head: Head,
     current: Option<Current>,
@@ -27,15 +27,16 @@ pub struct Appender {
 #[derive(Debug)]
 struct Current {
     path: PathBuf,
-    /// None after a failure: then it has to be cut to its length first.
+    /// `None` after a failure: the file must be truncated to `bytes` first.
     file: Option<File>,
     bytes: u64,
 }
 
 impl Current {
-    /// Adds bytes and syncs them, or leaves the segment as it was.
+    /// Appends bytes and syncs them, or leaves the segment as it was.
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        // Whatever a failure has left there must not be gone on from.
+        // A failed write may have left bytes there; they must be truncated before
+        // the next write.
         let mut file = match self.file.take() {
             Some(file) => file,
             None => {
@@ -54,10 +55,10 @@ impl Current {
 }
 
 impl Appender {
-    /// Opens the log in `directory`, and makes one if there is none.
+    /// Opens the log in `directory`, and creates one if there is none.
     ///
-    /// What does not go on from the records before it, as a write that was cut
-    /// off leaves it, is set aside in a file of its own; a record says so.
+    /// Bytes that do not continue the chain, for example of an interrupted write,
+    /// are moved to a separate file, and a record reports that.
     pub fn open(directory: &Path, options: Options, now: &str) -> Result<Self> {
         let made = DirBuilder::new()
             .recursive(true)
@@ -88,13 +89,13 @@ impl Appender {
         Ok(this)
     }
 
-    /// The newest record.
+    /// Returns the newest record.
     pub fn head(&self) -> Head {
         self.head
     }
 
-    /// Finds the last record, from the last segment that has one. What was set
-    /// aside, if anything.
+    /// Finds the last record, in the last segment that has one. Returns the file
+    /// with the bytes that were set aside, if any.
     fn go_on(&mut self) -> Result<Option<(String, u64)>> {
         let (segments, _) = segment::list(&self.directory)?;
         let mut set_aside = None;
@@ -114,14 +115,14 @@ impl Appender {
                 });
                 return Ok(set_aside);
             }
-            // It has no record at all.
+            // The segment has no record at all.
             fs::remove_file(path).map_err(at(path))?;
             self.sync_directory()?;
         }
         Ok(set_aside)
     }
 
-    /// Moves the end of a segment to a file of its own.
+    /// Moves the end of a segment to a separate file.
     fn set_aside(&self, path: &Path, good: u64, number: usize) -> Result<(String, u64)> {
         let mut rest = Vec::new();
         let file = OpenOptions::new().read(true).write(true).open(path);
@@ -150,7 +151,7 @@ impl Appender {
         Ok((name.to_string_lossy().into_owned(), rest.len() as u64))
     }
 
-    /// Adds records, all or none, and syncs them.
+    /// Appends records, all or none, and syncs them.
     pub fn append(&mut self, records: &[Map<String, Value>]) -> Result<()> {
         let is_full = |current: &Current| current.bytes >= self.options.segment_bytes;
         if self.current.as_ref().is_none_or(is_full) {
@@ -178,7 +179,7 @@ impl Appender {
 
     fn begin_segment(&mut self) -> Result<()> {
         let path = self.directory.join(segment::name(self.head.number + 1));
-        // One that an earlier attempt made and could not sync has no record.
+        // A file left by an attempt that failed to sync has no record.
         let _ = fs::remove_file(&path);
         let file = new_file(&path).map_err(at(&path))?;
         self.sync_directory()?;
@@ -190,8 +191,8 @@ impl Appender {
         Ok(())
     }
 
-    /// Removes segments whose last record is older than this; never the one that
-    /// is written. How many.
+    /// Deletes the segments whose last record is older than `before`, but never
+    /// the one that is being written. Returns how many were deleted.
     pub fn remove_before(&mut self, before: SystemTime) -> Result<usize> {
         let (segments, _) = segment::list(&self.directory)?;
         let mut removed = 0;
@@ -199,7 +200,7 @@ impl Appender {
         for (_, path) in &segments {
             let metadata = fs::metadata(path).map_err(at(path))?;
             let is_old = metadata.modified().map_err(at(path))? < before;
-            // In order: what stays is one piece.
+            // In order, so that the remaining segments are contiguous.
             if Some(path.as_path()) == current || !is_old {
                 break;
             }
@@ -225,14 +226,15 @@ fn new_file(path: &Path) -> io::Result<File> {
         .open(path)
 }
 
-/// The last record of a segment up to which it is chained, and where it ends.
+/// Returns the last record of a segment that continues the chain, and the offset
+/// of its end.
 fn last_good(first: u64, path: &Path) -> Result<(Option<Head>, u64)> {
     let mut lines = Lines::open(path)?;
     let (mut head, mut good): (Option<Head>, u64) = (None, 0);
     while let Some(Piece::Line(line)) = lines.next()? {
         let prev = match head {
             Some(head) => head.hash,
-            // The first says itself what it follows.
+            // The first record states the hash that it follows.
             None => check_line(line, &NONE)
                 .ok()
                 .and_then(|(line, _)| line.prev)

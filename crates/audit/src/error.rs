@@ -1,29 +1,29 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why the log could not be used.
+/// Errors of the audit log.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A file could not be read or written.
     #[error("{}", path.display())]
     Io {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// Another process writes this log.
+    /// Another process is writing this log.
     #[error("{} is written by another process", .0.display())]
     InUse(PathBuf),
     /// A record is longer than a line may be.
     #[error("a record of {0} bytes is too long")]
     TooLong(usize),
-    /// The log is not written at the moment.
+    /// The log cannot be written at the moment.
     #[error("the audit log cannot be written")]
     Failing,
-    /// The log is not written at the moment; the record waits in memory and is
-    /// written once it can be.
+    /// The log cannot be written at the moment; the record waits in memory and is
+    /// written as soon as possible.
     #[error("the audit log cannot be written yet: {0}")]
     Waiting(String),
 }

@@ -1,27 +1,27 @@
-//! Who did what, in files that are only ever added to, each record chained to
-//! all before it.
+//! The audit log: append-only files that record every change and its principal.
+//! Each record is chained to all records before it.
 //!
-//! Depends on no other crate of this workspace. Never changes what it has
-//! written, never waits for room without bound, reads no clock.
+//! Depends on no other crate of this workspace. Never changes a written record,
+//! never waits for space without bound, reads no clock.
 //!
-//! # What holds
+//! # Promises
 //!
-//! 1. *Acknowledged means durable*: a record whose [`Ticket`] has come true
-//!    survives the end of the process and a loss of power.
-//! 2. *One change is found*: [`verify`] names the first record that is not as it
-//!    was written, is missing, was added, or stands elsewhere.
-//! 3. *An end that was cut off is found* by whoever noted a later [`Head`]: the
-//!    files alone cannot tell. So heads belong elsewhere as well.
-//! 4. *What cannot be written waits or is counted*: a bounded number of records
-//!    waits in memory, and the first record after them says how many were lost.
+//! 1. *Acknowledged means durable*: a record whose [`Ticket`] has resolved to `Ok`
+//!    survives a crash of the process and a loss of power.
+//! 2. *One change is found*: [`verify`] names the first record that was changed,
+//!    deleted, inserted or moved.
+//! 3. *Truncation is found* only with a later [`Head`]: the files alone do not
+//!    show it. So heads should be recorded elsewhere as well.
+//! 4. *Records that cannot be written wait or are counted*: a bounded number of
+//!    records waits in memory, and a record after them reports how many were lost.
 //!
 //! # Files
 //!
-//! A directory has segments, named by the number of their first record. A
-//! segment has a JSON object a line; the first member is `n`, the record's
-//! number, the last is `hash`. The hash is that of the hash before it and of the
-//! line's bytes up to `,"hash"`. The first record of a segment says in `prev`
-//! what it is chained to, so that old segments can be removed whole.
+//! A directory has segments, each named by the number of its first record. A
+//! segment has one JSON object per line; the first member is `n`, the record's
+//! number, the last is `hash`: the hash of the previous record's hash and of the
+//! line's bytes up to `,"hash"`. The first record of a segment has the previous
+//! hash in `prev`, so that old segments can be deleted.
 
 mod append;
 mod error;

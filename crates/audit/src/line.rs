@@ -1,4 +1,4 @@
-//! One record as a line, and back.
+//! Conversion of a record into a line, and back.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,10 +6,10 @@ use std::str::FromStr;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-/// The longest line, with its end.
+/// Maximum bytes of a line, including the newline.
 pub const MAX_LINE_BYTES: usize = 64 << 10;
 
-/// The hash before the first record.
+/// The hash that the first record follows.
 pub(crate) const NONE: [u8; 32] = [0; 32];
 
 const CONTEXT: &str = "elevo audit 2026-11-16 chain";
@@ -17,13 +17,13 @@ const NAME: &[u8] = b",\"hash\":\"";
 const END: &[u8] = b"\"}";
 const DIGITS: usize = 64;
 
-/// How far a log is: its newest record. Whoever keeps one elsewhere can tell
-/// later that everything up to it is still there.
+/// The newest record of a log. A head that is recorded elsewhere can prove later
+/// that all records up to it still exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// The number of the record; 0 if there is none.
+    /// Number of the record; 0 if there is none.
     pub number: u64,
-    /// Its hash.
+    /// Hash of the record.
     pub hash: [u8; 32],
 }
 
@@ -52,37 +52,41 @@ impl FromStr for Head {
             })
         };
         read().ok_or_else(|| {
-            format!("`{text}` is no head of a log: a number, a colon and 64 digits of a hash")
+            format!(
+                "`{text}` is not the head of a log; a head is a number, a colon and a hash of 64 \
+                 hexadecimal digits"
+            )
         })
     }
 }
 
-/// A line that is as it was written, if what it is chained to is right.
+/// A well-formed line. It is unchanged if the hash it follows is the expected
+/// one.
 #[derive(Clone, Debug)]
 pub struct Checked {
-    /// The record's number and the hash that the line says.
+    /// The number of the record and the hash that the line states.
     pub head: Head,
-    /// What the line says it is chained to, if it does.
+    /// The previous hash that the line states, if it does.
     pub prev: Option<[u8; 32]>,
     /// The record.
     pub record: Map<String, Value>,
 }
 
-/// Why a line is no record.
+/// Reasons why a line is not a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LineError {
-    /// It is longer than a line may be.
+    /// The line exceeds [`MAX_LINE_BYTES`].
     #[error("the line is too long")]
     TooLong,
-    /// It does not end with a hash.
+    /// The line does not end with a hash.
     #[error("the line does not end with a hash")]
     NoHash,
-    /// It is no JSON object that begins with a number.
-    #[error("the line is no record")]
+    /// The line is not a JSON object that begins with a number.
+    #[error("the line is not a record")]
     NoRecord,
 }
 
-/// A record's line, with its end, and its hash.
+/// Returns the line of a record, with its newline, and its hash.
 pub(crate) fn write_line(
     number: u64,
     prev: &[u8; 32],
@@ -111,7 +115,7 @@ pub(crate) fn write_line(
     Ok((line, hash))
 }
 
-/// The hash of a line that follows one of hash `prev`.
+/// Returns the hash of a line that follows a record with hash `prev`.
 pub(crate) fn chain(prev: &[u8; 32], body: &[u8]) -> [u8; 32] {
     let mut hasher = blake3::Hasher::new_derive_key(CONTEXT);
     hasher.update(prev);
@@ -119,7 +123,7 @@ pub(crate) fn chain(prev: &[u8; 32], body: &[u8]) -> [u8; 32] {
     *hasher.finalize().as_bytes()
 }
 
-/// The part of a line that is hashed, and the hash that it says.
+/// Splits a line into the part that is hashed and the hash that it states.
 pub(crate) fn split(line: &[u8]) -> Result<(&[u8], [u8; 32]), LineError> {
     if line.len() >= MAX_LINE_BYTES {
         return Err(LineError::TooLong);
@@ -132,8 +136,8 @@ pub(crate) fn split(line: &[u8]) -> Result<(&[u8], [u8; 32]), LineError> {
     parts().ok_or(LineError::NoHash)
 }
 
-/// Reads a line, without its end, that follows one of hash `prev`; whether its
-/// hash is right.
+/// Parses a line, without its newline, that follows a record with hash `prev`;
+/// also returns whether its hash is right.
 pub fn check_line(line: &[u8], prev: &[u8; 32]) -> Result<(Checked, bool), LineError> {
     #[derive(Deserialize)]
     struct Fixed {
@@ -170,7 +174,7 @@ pub(crate) fn hex(bytes: &[u8; 32]) -> String {
     blake3::Hash::from_bytes(*bytes).to_hex().to_string()
 }
 
-/// Only small letters: a hash has one form.
+/// Rejects capital letters, so that a hash has one form.
 fn unhex(digits: &[u8]) -> Option<[u8; 32]> {
     if digits.iter().any(u8::is_ascii_uppercase) {
         return None;

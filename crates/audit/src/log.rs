@@ -1,4 +1,4 @@
-//! A log for many who write at once.
+//! A log with many concurrent writers.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -14,9 +14,9 @@ use crate::error::{Error, Result};
 use crate::line::Head;
 use crate::segment::Options;
 
-/// As many are written together.
+/// Maximum number of records written together.
 const BATCH: usize = 256;
-/// How soon a write that failed is tried again.
+/// Delay before a failed write is retried.
 const AGAIN: Duration = Duration::from_secs(1);
 
 type Record = Map<String, Value>;
@@ -27,8 +27,8 @@ enum Wish {
     End,
 }
 
-/// A log that is written by a thread of its own: records that come while it
-/// syncs are synced together.
+/// A log that a separate thread writes: records that arrive during a sync are
+/// synced together.
 #[derive(Debug)]
 pub struct Log {
     wishes: mpsc::Sender<Wish>,
@@ -45,20 +45,20 @@ struct Shared {
     head: Mutex<Head>,
 }
 
-/// A record that is on its way.
+/// A record that is being written.
 #[derive(Debug)]
 pub struct Ticket(oneshot::Receiver<Result<()>>);
 
 impl Ticket {
-    /// Waits until the record is durable, or is known not to be.
+    /// Waits until the record is durable, or cannot be written now.
     pub async fn written(self) -> Result<()> {
         self.0.await.unwrap_or(Err(Error::Failing))
     }
 }
 
 impl Log {
-    /// Opens the log in `directory`; `now` tells the time, for what the log
-    /// writes of itself.
+    /// Opens the log in `directory`; `now` returns the time for the log's own
+    /// records.
     pub fn open(
         directory: &Path,
         options: Options,
@@ -95,42 +95,44 @@ impl Log {
         })
     }
 
-    /// Has a record written; waits for room, not for the disk.
+    /// Queues a record; waits for space in the queue, not for the disk.
     pub async fn add(&self, record: Record) -> Ticket {
         let (done, ticket) = oneshot::channel();
-        // If nobody writes any more, the ticket says so.
+        // If the thread has ended, the ticket returns an error.
         let _ = self.wishes.send(Wish::Add(record, done)).await;
         Ticket(ticket)
     }
 
-    /// Removes segments whose last record is older than this.
+    /// Deletes the segments whose last record is older than `before`.
     pub async fn remove_before(&self, before: SystemTime) -> Result<usize> {
         let (done, answer) = oneshot::channel();
         let _ = self.wishes.send(Wish::Remove(before, done)).await;
         answer.await.unwrap_or(Err(Error::Failing))
     }
 
-    /// Whether the last write failed. Writes are tried again by themselves.
+    /// Returns whether the last write failed. Writes are retried automatically.
     pub fn is_failing(&self) -> bool {
         self.shared.is_failing.load(Ordering::Relaxed)
     }
 
-    /// Records that wait in memory until the log can be written again.
+    /// Returns the number of records that wait in memory until the log can be
+    /// written.
     pub fn waiting(&self) -> usize {
         self.shared.waiting.load(Ordering::Relaxed)
     }
 
-    /// Whether another record could wait.
+    /// Returns whether another record could wait.
     pub fn can_wait(&self) -> bool {
         self.waiting() < self.most_waiting
     }
 
-    /// Records that were lost since the last that was written.
+    /// Returns the number of lost records that no written record has reported
+    /// yet.
     pub fn lost(&self) -> u64 {
         self.shared.lost.load(Ordering::Relaxed)
     }
 
-    /// The newest record that is durable.
+    /// Returns the newest durable record.
     pub fn head(&self) -> Head {
         *self
             .shared
@@ -139,7 +141,7 @@ impl Log {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes what waits, and ends.
+    /// Writes the waiting records, and stops the thread.
     pub async fn close(&self) {
         let _ = self.wishes.send(Wish::End).await;
         let thread = self.thread.lock();
@@ -153,10 +155,10 @@ impl Log {
 struct Writer {
     appender: Appender,
     shared: Arc<Shared>,
-    /// Not written yet, in the order in which they came.
+    /// Records that are not written yet, in order of arrival.
     waiting: Vec<Record>,
     most_waiting: usize,
-    /// Why the last write failed.
+    /// Cause of the last failed write.
     cause: String,
     now: Box<dyn Fn() -> String + Send>,
 }
@@ -189,7 +191,7 @@ impl Writer {
             while self.is_failing() {
                 thread::sleep(AGAIN);
                 self.resume();
-                // No caller waits for a disk: their records do.
+                // Callers do not wait for the disk: their records are kept.
                 while let Ok(wish) = wishes.try_recv() {
                     match wish {
                         Wish::Add(record, done) if self.is_failing() => self.keep(record, done),
@@ -208,7 +210,7 @@ impl Writer {
         self.shared.is_failing.load(Ordering::Relaxed)
     }
 
-    /// Keeps a record in memory, or counts it as lost if too many are there.
+    /// Keeps a record in memory, or counts it as lost if too many are waiting.
     fn keep(&mut self, record: Record, done: oneshot::Sender<Result<()>>) {
         let error = match self.waiting.len() < self.most_waiting {
             true => {
@@ -221,7 +223,7 @@ impl Writer {
                 Error::Failing
             }
         };
-        // The caller may be gone.
+        // The caller may no longer wait.
         let _ = done.send(Err(error));
     }
 
@@ -231,7 +233,7 @@ impl Writer {
         }
         let result = self.appender.append(&records);
         if let Err(Error::TooLong(_)) = result {
-            // One that cannot be written must not take the others with it.
+            // A record that is too long must not fail the others.
             for (record, done) in records.into_iter().zip(waiting) {
                 let _ = done.send(self.appender.append(&[record]));
             }
@@ -248,13 +250,13 @@ impl Writer {
         }
         self.note_head();
         for done in waiting {
-            // The caller may be gone.
+            // The caller may no longer wait.
             let _ = done.send(Ok(()));
         }
     }
 
-    /// Writes the records that wait, if the log can be written again, and says how
-    /// many were lost.
+    /// Writes the waiting records, if the log can be written again, and a record
+    /// with the number of lost ones.
     fn resume(&mut self) {
         if self.write_waiting().is_err() {
             return;
@@ -274,7 +276,7 @@ impl Writer {
         }
     }
 
-    /// One after the other: those that were written do not come again.
+    /// Writes one record at a time, so that a retry does not repeat written ones.
     fn write_waiting(&mut self) -> Result<()> {
         let mut written = 0;
         let result = self.waiting.iter().try_for_each(|record| {

@@ -1,4 +1,4 @@
-//! Records for whoever wants to see them.
+//! Reading of records, without checks.
 
 use std::path::Path;
 
@@ -8,8 +8,8 @@ use crate::error::Result;
 use crate::line::{NONE, check_line};
 use crate::segment::{self, Lines, Piece};
 
-/// Gives every record that can be read, oldest first, with its number; checks
-/// nothing. Ends early if `each` says so.
+/// Calls `each` with every readable record after `after`, oldest first, and its
+/// number; does not check the chain. Stops early if `each` returns `false`.
 pub fn read(
     directory: &Path,
     after: u64,
@@ -17,7 +17,7 @@ pub fn read(
 ) -> Result<()> {
     let (segments, _) = segment::list(directory)?;
     for (index, (_, path)) in segments.iter().enumerate() {
-        // All of it is before the next begins.
+        // All records of the segment come before the first of the next.
         let next = segments.get(index + 1).map(|(first, _)| *first);
         if next.is_some_and(|next| next <= after + 1) {
             continue;

@@ -1,4 +1,4 @@
-//! Files of a log by their names, and their lines.
+//! The files of a log and their lines.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
@@ -7,15 +7,15 @@ use std::path::{Path, PathBuf};
 use crate::error::{Result, at};
 use crate::line::MAX_LINE_BYTES;
 
-/// How a log is kept.
+/// Options of a log.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// From how many bytes on a segment is followed by the next.
+    /// Size in bytes from which a segment is followed by a new one.
     pub segment_bytes: u64,
-    /// Records that wait to be written; who comes then waits for room.
+    /// Maximum number of queued records; further callers wait.
     pub queue: usize,
-    /// Records that are kept in memory while the log cannot be written; more are
-    /// lost.
+    /// Maximum number of records kept in memory while the log cannot be written;
+    /// further ones are lost.
     pub waiting: usize,
 }
 
@@ -35,10 +35,11 @@ pub(crate) fn name(first: u64) -> String {
     format!("{first:020}{SUFFIX}")
 }
 
-/// A file by the number of its first record.
+/// A file with the number of its first record.
 type Segment = (u64, PathBuf);
 
-/// The segments of a directory in order, and what was set aside.
+/// Returns the segments of a directory in order, and the files that were set
+/// aside.
 pub(crate) fn list(directory: &Path) -> Result<(Vec<Segment>, Vec<PathBuf>)> {
     let (mut segments, mut aside) = (Vec::new(), Vec::new());
     for entry in fs::read_dir(directory).map_err(at(directory))? {
@@ -59,20 +60,20 @@ pub(crate) fn list(directory: &Path) -> Result<(Vec<Segment>, Vec<PathBuf>)> {
     Ok((segments, aside))
 }
 
-/// The lines of a file, one at a time, never more than a line may be long.
+/// The lines of a file, read one at a time and at most [`MAX_LINE_BYTES`] each.
 pub(crate) struct Lines {
     path: PathBuf,
     file: BufReader<File>,
     line: Vec<u8>,
 }
 
-/// A piece of a file up to the end of a line.
+/// A part of a file up to the end of a line.
 pub(crate) enum Piece<'a> {
-    /// A line, without its end.
+    /// A line, without its newline.
     Line(&'a [u8]),
-    /// More than a line may be long; the rest follows.
+    /// The first bytes of a line that is too long; its rest follows.
     TooLong,
-    /// Bytes at the end of the file that no line end follows.
+    /// Number of bytes at the end of the file that lack a newline.
     Torn(u64),
 }
 

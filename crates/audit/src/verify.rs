@@ -1,4 +1,4 @@
-//! Whether a log is as it was written.
+//! Verification of a log.
 
 use std::path::{Path, PathBuf};
 
@@ -8,35 +8,35 @@ use crate::error::Result;
 use crate::line::{Head, NONE, chain, check_line, split};
 use crate::segment::{self, Lines, Piece};
 
-/// As many problems are told.
+/// Maximum number of reported problems.
 const MAX_PROBLEMS: usize = 100;
 
-/// Something that is not as it was written.
+/// A deviation from what was written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Problem {
-    /// The file.
+    /// The file of the log, or its directory.
     pub file: PathBuf,
-    /// The line in it, from 1.
+    /// The line, starting at 1; 0 for the directory.
     pub line: u64,
-    /// What is wrong.
+    /// Description of the problem.
     pub what: String,
 }
 
-/// What is in a log.
+/// The result of a verification.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// How many records there are.
+    /// Number of records.
     pub records: u64,
-    /// The number of the first; those before it were removed with their segments.
+    /// Number of the first record; earlier ones were deleted with their segments.
     pub first: Option<u64>,
     /// The newest record.
     pub head: Option<Head>,
-    /// What is wrong: the first hundred.
+    /// The problems, at most 100.
     pub problems: Vec<Problem>,
-    /// Bytes at the end that are no whole line: a record that is being written,
-    /// or was when the power went.
+    /// Bytes at the end without a newline: a record that is being written, or was
+    /// at a loss of power.
     pub unfinished: u64,
-    /// What an opening of the log has set aside.
+    /// Files that were set aside when the log was opened.
     pub aside: Vec<PathBuf>,
 }
 
@@ -52,17 +52,17 @@ impl Report {
     }
 }
 
-/// Hashes that may come before the next line.
+/// Hashes that may precede the next line.
 ///
-/// Of a line whose own hash is wrong, either that or the rest was changed: the
-/// next line tells which, and is not blamed for it.
+/// If the hash of a line is wrong, either the hash or the rest was changed. The
+/// next line shows which, and is not reported for it.
 struct Before {
     number: Option<u64>,
     hashes: [[u8; 32]; 2],
 }
 
 /// Reads a log from its first record to its last; `expected` are heads that were
-/// noted elsewhere.
+/// recorded elsewhere.
 pub fn verify(
     directory: &Path,
     expected: &[Head],
@@ -94,6 +94,7 @@ pub fn verify(
                     report.problem(path, number, "the line is too long");
                     break;
                 }
+                // Only the last file is still written to.
                 Piece::Torn(bytes) if index == last => report.unfinished = bytes,
                 Piece::Torn(_) => report.problem(path, number, "the line is cut off"),
             }
@@ -104,12 +105,12 @@ pub fn verify(
         progress(report.records);
     }
     for head in missing {
-        // Nothing can be said of what was removed with its segment.
+        // A record that was deleted with its segment cannot be checked.
         if report.first.is_some_and(|first| head.number < first) {
             continue;
         }
         let what = format!(
-            "record {} with the hash that was noted is not there",
+            "record {} with the expected hash does not exist",
             head.number
         );
         report.problem(directory, 0, what);
@@ -128,8 +129,8 @@ fn check(
         Ok((checked, _)) => checked,
         Err(error) => {
             report.problem(path, number, error.to_string());
-            // It may be this record with any hash; the next line is looked at
-            // by what this one says of itself.
+            // The line may be this record with any hash; the next line is checked
+            // against the hash that this one states.
             if let Ok((body, stated)) = split(line) {
                 before.hashes = [stated, chain(&before.hashes[0], body)];
             }
@@ -139,13 +140,17 @@ fn check(
     };
     let (body, stated) = match split(line) {
         Ok(parts) => parts,
-        Err(_) => unreachable!("it was split before"),
+        Err(_) => unreachable!("check_line has split the same line"),
     };
-    // The oldest that is there follows what was removed.
+    // The oldest remaining record follows one that was deleted.
     if is_start && let Some(prev) = checked.prev {
         before.hashes = [prev; 2];
         if checked.head.number == 1 && prev != NONE {
-            report.problem(path, number, "the first record follows nothing");
+            report.problem(
+                path,
+                number,
+                "record 1 states that it follows another record",
+            );
         }
     }
     let follows = before
@@ -160,15 +165,17 @@ fn check(
         );
         report.problem(path, number, what);
     } else if number == 1 && checked.head.number != first {
-        report.problem(path, number, "the file has another record's name");
+        report.problem(path, number, "the file is named after another record");
     } else if number == 1 && checked.prev.is_none() {
-        report.problem(path, number, "it does not say what it follows");
+        report.problem(path, number, "the first record of the file has no `prev`");
     } else if follows.is_none() {
         let what = format!("record {expected} is not as it was written");
         report.problem(path, number, what);
     } else if checked.prev.is_some_and(|prev| Some(&prev) != follows) {
-        report.problem(path, number, "it follows another record than it says");
+        report.problem(path, number, "`prev` differs from the hash that it follows");
     }
+    // Continue even after a problem, from the hashes of this line, so that one
+    // changed record is not reported for every line after it.
     let prev = follows.copied().unwrap_or(before.hashes[0]);
     *before = Before {
         number: Some(checked.head.number),

@@ -1,4 +1,4 @@
-//! Whatever is done to the files, it is found; whatever was acknowledged is there.
+//! Any modification of the files is found, and every acknowledged record exists.
 
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 
@@ -31,7 +31,7 @@ fn numbered(n: u64) -> Map<String, Value> {
     record(json!({ "timestamp": NOW, "event": "command.run", "details": { "number": n } }))
 }
 
-/// A few records are a segment.
+/// Options with a few records per segment.
 fn small() -> Options {
     Options {
         segment_bytes: 600,
@@ -73,7 +73,7 @@ fn numbers(directory: &Path, after: u64) -> Vec<u64> {
 }
 
 #[test]
-fn what_was_written_is_right_and_read_again() {
+fn written_records_verify_and_are_read_back() {
     let directory = TempDir::new().unwrap();
     let head = written(directory.path(), 20);
     assert!(segments(directory.path()).len() > 3);
@@ -93,7 +93,7 @@ fn what_was_written_is_right_and_read_again() {
         (14..=20).collect::<Vec<u64>>()
     );
     assert_eq!(head.to_string().parse::<Head>().unwrap(), head);
-    // Opened again, it goes on.
+    // A log that is opened again continues.
     let mut log = Appender::open(directory.path(), small(), NOW).unwrap();
     assert_eq!(log.head(), head);
     log.append(&[numbered(21), numbered(22)]).unwrap();
@@ -131,7 +131,7 @@ proptest! {
         fs::write(&files[file], bytes).unwrap();
         let report = checked(directory.path(), &[head]);
         prop_assert!(!report.problems.is_empty(), "{place} {bit}");
-        // And it is told where: at the line or the one after it.
+        // The reported place is the line itself or the one after it.
         prop_assert!(report.problems[0].file == files[file] || file + 1 < files.len()
             || report.unfinished > 0, "{report:?}");
     }
@@ -178,7 +178,7 @@ proptest! {
         let report = checked(directory.path(), &[]);
         prop_assert_eq!(report.records, 0);
         prop_assert!(numbers(directory.path(), 0).is_empty());
-        // Such a file is set aside, whole, and the log goes on.
+        // Such a file is set aside entirely, and the log continues.
         let mut log = Appender::open(directory.path(), small(), NOW).unwrap();
         log.append(&[numbered(1)]).unwrap();
         let report = checked(directory.path(), &[log.head()]);
@@ -194,7 +194,7 @@ fn one_changed_record_is_one_problem() {
     written(directory.path(), 12);
     let file = &segments(directory.path())[1];
     let text = fs::read_to_string(file).unwrap();
-    // What it says, and then what its hash is.
+    // First the content, then the hash.
     for (old, new) in [("\"number\":5", "\"number\":6"), ("\"hash\":\"", "")] {
         let changed = match new.is_empty() {
             false => text.replacen(old, new, 1),
@@ -218,7 +218,7 @@ fn one_changed_record_is_one_problem() {
 }
 
 #[test]
-fn an_end_that_was_cut_off_is_found_by_a_head_that_was_noted() {
+fn a_truncated_log_is_found_by_a_recorded_head() {
     let directory = TempDir::new().unwrap();
     let head = written(directory.path(), 12);
     let last = segments(directory.path()).pop().unwrap();
@@ -230,7 +230,7 @@ fn an_end_that_was_cut_off_is_found_by_a_head_that_was_noted() {
 }
 
 #[test]
-fn what_a_loss_of_power_left_is_set_aside_and_said() {
+fn the_rest_of_an_interrupted_write_is_set_aside_and_reported() {
     let directory = TempDir::new().unwrap();
     let head = written(directory.path(), 5);
     let last = segments(directory.path()).pop().unwrap();
@@ -272,7 +272,7 @@ fn old_segments_go_in_order_and_the_rest_is_right() {
     let head = written(directory.path(), 20);
     let files = segments(directory.path());
     let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(1000);
-    // The last one but one is old as well, but behind one that is not.
+    // The second last segment is old as well, but comes after one that is not.
     for file in [&files[0], &files[1], &files[files.len() - 2]] {
         let file = OpenOptions::new().append(true).open(file).unwrap();
         file.set_times(FileTimes::new().set_modified(long_ago))
@@ -286,7 +286,7 @@ fn old_segments_go_in_order_and_the_rest_is_right() {
     let report = checked(directory.path(), &[head]);
     assert_eq!(report.problems, vec![]);
     assert!(report.first.unwrap() > 1);
-    // The one that is written stays, however old.
+    // The segment that is being written stays, however old it is.
     let far = SystemTime::UNIX_EPOCH + Duration::from_secs(1 << 40);
     let all = log.remove_before(far);
     assert_eq!(all.unwrap(), files.len() - 3);
@@ -322,7 +322,7 @@ async fn many_at_once_are_written_together_and_none_is_lost() {
         true
     })
     .unwrap();
-    // Each task's own are in its order.
+    // The records of each task are in its order.
     for task in 0..50 {
         let own: Vec<u64> = found
             .iter()
@@ -370,7 +370,7 @@ fn records_wait_for_a_full_disk_and_those_that_are_lost_are_counted() {
         let ballast = directory.path().join("ballast");
         let mut file = fs::File::create(&ballast).unwrap();
         while file.write_all(&[0; 4096]).is_ok() {}
-        // What still fits into pages that are there may be written.
+        // Records that fit into allocated pages may still be written.
         let (mut waiting, mut lost) = (Vec::new(), 0);
         for n in 100..300 {
             match log.add(numbered(n)).await.written().await {

@@ -1,8 +1,8 @@
-//! Writers that are killed and disks that lose power: whatever was acknowledged
-//! is there afterwards, in one chain.
+//! Kills writers and cuts the power of disks: every acknowledged record exists
+//! afterwards, in one chain.
 //!
-//! `ELEVO_LONG` says how many times (see CONTRIBUTING.md), `ELEVO_SEED` repeats
-//! a run.
+//! `ELEVO_LONG` sets the number of rounds (see CONTRIBUTING.md), `ELEVO_SEED`
+//! repeats a run.
 
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 
@@ -25,7 +25,7 @@ use tokio::runtime::Runtime;
 
 const NOW: &str = "2026-11-16T10:00:00.000Z";
 
-/// Four tasks write for as long as the process lives.
+/// Writes from four tasks until the process is killed.
 fn write(victim: &Victim) {
     let options = Options {
         segment_bytes: 20_000,

@@ -1,12 +1,12 @@
-//! What must hold for any bytes at all, for fuzzers and for tests.
+//! Properties that must hold for arbitrary bytes, for fuzzers and tests.
 
 use crate::stored;
 
-/// Reads whatever this is as a path and as an entry that a database kept.
+/// Reads arbitrary bytes as a stored path and as a stored entry.
 ///
 /// # Panics
 ///
-/// If what comes out is kept in another way.
+/// If a value that was read has another stored form.
 #[doc(hidden)]
 pub fn read_any_row(kept: &[u8]) {
     if let Some(path) = stored::read_path(kept) {
@@ -16,7 +16,7 @@ pub fn read_any_row(kept: &[u8]) {
         assert_eq!(above.len(), path.names().count() + 1);
         assert!(
             above.iter().rev().is_sorted(),
-            "what it is in comes before it"
+            "the directories above come before the path"
         );
     }
     if let Some(entry) = stored::read_entry(kept) {

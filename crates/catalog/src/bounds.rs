@@ -1,5 +1,5 @@
-//! How large the parts of a record may be. Every implementation refuses the
-//! same, so that nothing fits into one and not into another.
+//! Bounds on the parts of a record. They are the same for every implementation,
+//! so that a record that fits into one also fits into the others.
 
 mod projects;
 
@@ -19,28 +19,29 @@ pub use projects::{
     MAX_SYNC_BYTES, MAX_UNSETTLED,
 };
 
-/// The longest id, name, scope or tag.
+/// Maximum bytes of an id, name, scope or tag.
 pub const MAX_NAME_BYTES: usize = 255;
-/// The longest other text: an image, a container, a description, a setting.
+/// Maximum bytes of another text: an image, a container, a description, a
+/// setting.
 pub const MAX_TEXT_BYTES: usize = 4096;
-/// How many scopes a key may have, and tags a template.
+/// Maximum number of scopes of a key, and of tags of a template.
 pub const MAX_WORDS: usize = 64;
-/// The longest reason; a longer one is cut.
+/// Maximum bytes of a reason; a longer one is truncated.
 pub const MAX_REASON_BYTES: usize = 4096;
-/// The longest specification of a sandbox, as JSON.
+/// Maximum bytes of the specification of a sandbox, as JSON.
 pub const MAX_SPEC_BYTES: usize = 256 << 10;
-/// The longest answer that is kept for a repeated request.
+/// Maximum bytes of a response that is stored for a repeated request.
 pub const MAX_BODY_BYTES: usize = 64 << 10;
-/// How many sandboxes are listed by one call.
+/// Maximum number of records that one call lists.
 pub const MAX_PAGE: u32 = 1000;
-/// How many sandboxes are added by one call.
+/// Maximum number of sandboxes that one call adds.
 pub const MAX_BATCH: usize = 1000;
-/// How many there may be of what is listed whole: tenants, templates, and for
-/// each tenant agents and keys.
+/// Maximum number of records that are listed without pages: tenants, templates,
+/// and agents and keys of a tenant. Also the maximum number of tags of a project.
 pub const MAX_LISTED: u32 = 100_000;
-/// How many webhooks a tenant may have.
+/// Maximum number of webhooks of a tenant.
 pub const MAX_WEBHOOKS: u32 = 20;
-/// The longest data of an event, as JSON.
+/// Maximum bytes of the data of an event, as JSON.
 pub(crate) const MAX_EVENT_BYTES: usize = 64 << 10;
 
 pub(crate) fn tenant(tenant: &Tenant) -> Result<()> {
@@ -101,7 +102,9 @@ pub(crate) fn request(request: &IdempotentRequest) -> Result<()> {
 
 pub(crate) fn body(body: &[u8]) -> Result<()> {
     if body.len() > MAX_BODY_BYTES {
-        return refuse(format!("an answer has at most {MAX_BODY_BYTES} bytes"));
+        return refuse(format!(
+            "a stored response has at most {MAX_BODY_BYTES} bytes"
+        ));
     }
     Ok(())
 }
@@ -118,13 +121,13 @@ pub(crate) fn query(query: &SandboxQuery) -> Result<()> {
 
 pub(crate) fn limit(limit: u32) -> Result<()> {
     if limit == 0 || limit > MAX_PAGE {
-        return refuse(format!("1 to {MAX_PAGE} are listed at once"));
+        return refuse(format!("the limit of a list must be 1 to {MAX_PAGE}"));
     }
     Ok(())
 }
 
 pub(crate) fn event(event: &NewEvent) -> Result<()> {
-    name("what an event is about", &event.subject)?;
+    name("the subject of an event", &event.subject)?;
     micros(event.at)?;
     json("the data of an event", &event.data, MAX_EVENT_BYTES).map(drop)
 }
@@ -136,17 +139,17 @@ pub(crate) fn webhook(webhook: &Webhook) -> Result<()> {
     micros(webhook.created).map(drop)
 }
 
-/// The secret of a webhook as it is kept.
+/// Checks the secret of a webhook.
 pub(crate) fn secret(secret: &str) -> Result<()> {
     text("the secret of a webhook", secret)
 }
 
-/// A specification as it is kept.
+/// Returns the stored form of a specification.
 pub(crate) fn spec(sandbox: &Sandbox) -> Result<String> {
     json("a specification", &sandbox.spec, MAX_SPEC_BYTES)
 }
 
-/// JSON as it is kept.
+/// Returns the stored form of JSON.
 pub(crate) fn json(what: &str, value: &Value, limit: usize) -> Result<String> {
     let json = value.to_string();
     if json.len() > limit {
@@ -155,13 +158,14 @@ pub(crate) fn json(what: &str, value: &Value, limit: usize) -> Result<String> {
     Ok(json)
 }
 
-/// A number as it is kept.
+/// Returns the stored form of a number.
 pub(crate) fn number(what: &str, number: u64) -> Result<i64> {
     i64::try_from(number).or_else(|_| refuse(format!("{what} is too large")))
 }
 
-/// A reason as it is kept. Made to fit instead of refused: it often quotes
-/// somebody else, and the state that it explains must be written.
+/// Returns the stored form of a reason. A reason that does not fit is changed,
+/// not rejected: it often quotes text from outside, and the state that it
+/// explains must be recorded.
 pub(crate) fn reason(reason: &str) -> Cow<'_, str> {
     let cut = &reason[..reason.floor_char_boundary(MAX_REASON_BYTES)];
     if cut.contains('\0') {
@@ -171,20 +175,20 @@ pub(crate) fn reason(reason: &str) -> Cow<'_, str> {
     }
 }
 
-/// A time as it is kept: whole microseconds since 1970; what is finer is cut.
+/// Returns the stored form of a time: whole microseconds since 1970, truncated.
 pub(crate) fn micros(time: Timestamp) -> Result<i64> {
     let seconds = time.seconds().checked_mul(1_000_000);
     let micros = seconds.and_then(|micros| micros.checked_add(i64::from(time.nanos() / 1000)));
     micros.map_or_else(|| refuse("a time is out of bounds"), Ok)
 }
 
-/// A time as it comes back.
+/// Returns a time as it is read back after it was stored.
 pub(crate) fn kept(time: Timestamp) -> Timestamp {
     let nanos = time.nanos() / 1000 * 1000;
     Timestamp::new(time.seconds(), nanos).expect("fewer nanoseconds than before")
 }
 
-/// A name: 1 to [`MAX_NAME_BYTES`], no NUL.
+/// Checks a name: 1 to [`MAX_NAME_BYTES`], no NUL.
 pub(crate) fn name(what: &str, text: &str) -> Result<()> {
     if text.is_empty() || text.len() > MAX_NAME_BYTES {
         return refuse(format!("{what} has 1 to {MAX_NAME_BYTES} bytes"));
@@ -192,7 +196,7 @@ pub(crate) fn name(what: &str, text: &str) -> Result<()> {
     nul(what, text)
 }
 
-/// A text: at most [`MAX_TEXT_BYTES`], no NUL.
+/// Checks a text: at most [`MAX_TEXT_BYTES`], no NUL.
 pub(crate) fn text(what: &str, text: &str) -> Result<()> {
     if text.len() > MAX_TEXT_BYTES {
         return refuse(format!("{what} has at most {MAX_TEXT_BYTES} bytes"));
@@ -207,7 +211,7 @@ fn words(what: &str, words: &[String]) -> Result<()> {
     words.iter().try_for_each(|word| name(what, word))
 }
 
-/// Not every database can keep a NUL in a text.
+/// Rejects NUL, which not every database can store in a text.
 fn nul(what: &str, text: &str) -> Result<()> {
     if text.contains('\0') {
         return refuse(format!("{what} cannot contain NUL"));

@@ -1,4 +1,5 @@
-//! Changes of sandboxes, workspaces and reviews, and which of them are legal.
+//! Changes of sandboxes, workspaces and reviews, and the checks whether they are
+//! legal.
 
 mod review;
 mod workspace;
@@ -10,39 +11,39 @@ use crate::bounds;
 use crate::error::{Error, Result};
 use crate::records::{EventKind, Sandbox};
 
-/// What to change in a sandbox, if it is in a state that allows it. What is
-/// `None` stays as it is.
+/// A change of a sandbox, if its state allows it. Fields that are `None` stay as
+/// they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SandboxChange {
-    /// The states it may be in for this to happen; `None` is any.
+    /// The states that the sandbox may be in; `None` for any.
     pub from: Option<Vec<SandboxState>>,
-    /// The state to go to; must be one that the present one can become.
+    /// The new state; the present one must be able to become it.
     pub to: Option<SandboxState>,
-    /// Why it is in its state.
+    /// New reason for the state.
     pub reason: Option<Option<String>>,
-    /// What people call it.
+    /// New display name.
     pub name: Option<Option<String>>,
-    /// Its container.
+    /// New id of the container.
     pub container: Option<Option<String>>,
-    /// Its workspace.
+    /// New id of the workspace.
     pub workspace: Option<String>,
-    /// From when on it may be removed.
+    /// Time from which it may be removed.
     pub expires: Option<Timestamp>,
-    /// Hash of its agent's token.
+    /// Hash of the token of its workspace agent.
     pub token_hash: Option<[u8; 32]>,
-    /// Whether it is being removed. There is no way back from `true`.
+    /// Whether it is being removed; `true` cannot be undone.
     pub removing: Option<bool>,
-    /// Whether its workspace stays when it is removed.
+    /// Whether its workspace is kept when it is removed.
     pub keep_workspace: Option<bool>,
-    /// What was asked for.
+    /// New specification.
     pub spec: Option<Value>,
-    /// What is told of it.
+    /// Events to record in the same transaction.
     pub tells: Vec<EventKind>,
 }
 
 impl SandboxChange {
-    /// The sandbox after this change, for implementations: whoever calls it
-    /// holds the sandbox so that nobody else changes it meanwhile.
+    /// Returns the sandbox after this change. For implementations: the caller
+    /// must hold a lock that prevents other changes of the sandbox.
     pub(crate) fn apply(&self, sandbox: Sandbox, now: Timestamp) -> Result<Sandbox> {
         self.check(&sandbox)?;
         let change = self.clone();

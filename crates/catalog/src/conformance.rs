@@ -1,12 +1,12 @@
-//! The suite every catalog must pass: the promises of [`Catalog`], one check
-//! each and more.
+//! The suite that every catalog must pass: at least one check for each promise of
+//! [`Catalog`].
 //!
 //! ```ignore
 //! elevo_catalog::conformance_tests!(Temporary::new());
 //! ```
 //!
-//! gives one `#[tokio::test]` per check, each with a [`Place`] of its own, which
-//! must hold no catalog yet. Checks panic with what they found.
+//! expands to one `#[tokio::test]` per check, each with its own [`Place`], which
+//! must not hold a catalog yet. A failed check panics.
 
 mod changes;
 mod erasure;
@@ -62,12 +62,12 @@ use crate::error::{Error, Kind, Result};
 use crate::query::{AddLimits, SandboxQuery};
 use crate::records::{Agent, ApiKey, KeyLimits, Sandbox, Tenant};
 
-/// Where a catalog is.
+/// The location of a catalog.
 pub trait Place: Sync {
-    /// What keeps it.
+    /// The implementation to test.
     type Catalog: Catalog;
 
-    /// Opens it; when called again, as another process would.
+    /// Opens the catalog; a further call opens it as another process would.
     fn open(&self) -> impl Future<Output = Self::Catalog> + Send;
 }
 
@@ -79,7 +79,7 @@ macro_rules! conformance_tests {
             @each $make;
             a_tenant_is_added_once
             an_agent_is_added_once_to_its_tenant
-            a_key_is_found_by_its_hash_whatever_became_of_it
+            a_revoked_or_expired_key_is_found_by_its_hash
             a_key_is_added_once
             a_key_is_revoked_once
             nothing_crosses_tenants
@@ -97,39 +97,39 @@ macro_rules! conformance_tests {
             a_change_changes_what_it_says_and_nothing_else
             states_change_only_as_they_may
             a_change_that_is_not_expected_changes_nothing
-            what_is_being_removed_starts_no_more
-            of_changes_at_once_one_wins
+            a_sandbox_that_is_being_removed_cannot_start
+            one_of_several_concurrent_changes_wins
             changes_of_different_parts_all_arrive
-            limits_hold_however_many_add_at_once
+            limits_hold_under_concurrent_additions
             limits_of_tenants_hold_in_the_transaction_that_adds
             keys_of_one_agent_count_together
-            what_is_being_removed_does_not_count
+            sandboxes_that_are_being_removed_do_not_count
             a_batch_beyond_a_limit_adds_nothing
             pages_are_complete_and_in_order
             filters_are_combined
             the_beginning_of_a_name_is_taken_literally
             a_walk_sees_everything_once_while_others_add_and_remove
             no_page_skips_anything_while_others_add
-            what_cannot_be_listed_is_refused
+            rejects_an_invalid_list_query
             a_request_is_carried_out_once
             another_content_under_the_same_name_is_a_mismatch
-            an_old_request_is_as_good_as_unknown
+            an_old_request_counts_as_unknown
             an_abandoned_request_is_new
             a_released_request_is_begun_again_with_its_note
             only_the_process_at_work_changes_a_request
             requests_of_dead_processes_are_begun_again
-            of_equal_requests_at_once_one_is_new
+            one_of_several_equal_concurrent_requests_is_new
             any_text_comes_back_as_it_was
             text_out_of_bounds_is_refused
             text_that_nothing_has_finds_nothing
-            what_one_handle_wrote_every_other_reads
+            every_handle_reads_the_writes_of_the_others
             a_dropped_call_leaves_the_catalog_whole
             a_new_catalog_is_opened_by_many_at_once
             a_project_comes_back_as_it_was_added
             a_project_is_added_once
             projects_are_listed_newest_first
             a_project_is_renamed_and_described
-            of_policies_set_at_once_one_wins
+            one_of_several_concurrent_policies_wins
             a_project_that_is_being_removed_takes_nothing_new
             a_project_with_a_sandbox_is_not_removed
             a_removed_project_leaves_nothing
@@ -140,7 +140,7 @@ macro_rules! conformance_tests {
             expired_workspaces_are_found_oldest_first
             a_workspace_is_in_one_sandbox
             every_expiry_moves_together
-            of_workspace_changes_at_once_one_wins
+            one_of_several_concurrent_workspace_changes_wins
             a_removed_workspace_is_gone
             unsettled_conflicts_are_kept_until_they_are_settled
             a_landing_changes_all_it_says
@@ -149,42 +149,42 @@ macro_rules! conformance_tests {
             a_landing_that_is_not_as_expected_changes_nothing
             a_landing_with_an_older_policy_changes_nothing
             a_landing_is_carried_out_once
-            what_is_held_moves_no_head
-            nothing_of_a_landing_is_seen_before_all_of_it
+            a_held_step_does_not_move_the_head
+            a_landing_becomes_visible_as_a_whole
             a_dropped_landing_leaves_the_catalog_whole
             a_landing_out_of_bounds_is_refused
             the_history_of_a_path_has_what_changed_it
             histories_are_complete_in_pages_of_any_length
-            what_a_landing_changed_comes_by_path
+            the_changes_of_a_landing_are_listed_by_path
             any_change_of_a_path_comes_back_as_it_was
             a_review_comes_back_as_it_was_opened
             a_review_changes_only_as_it_may
             a_review_that_opens_again_may_offer_something_else
-            of_decisions_at_once_one_counts
+            one_of_several_concurrent_decisions_counts
             a_workspace_has_one_open_review_for_a_path
             reviews_are_listed_oldest_first
             open_reviews_are_found
             all_snapshots_that_must_stay_are_found
             versions_that_are_not_kept_are_found
-            what_is_dropped_stays_in_the_log
-            what_something_needs_is_not_dropped
-            nothing_comes_to_need_what_was_dropped
+            a_dropped_version_stays_in_the_log
+            a_needed_version_is_not_dropped
+            no_record_comes_to_need_a_dropped_version
             versions_are_dropped_only_as_expected
             a_version_that_came_back_counts_as_the_last_time
-            of_a_drop_and_a_workspace_at_once_one_wins
-            what_is_dropped_is_no_root
+            either_a_drop_or_a_concurrent_workspace_wins
+            a_dropped_version_is_not_a_root
             a_tag_comes_back_as_it_was_set
             a_tag_moves_only_when_it_may
             tags_are_listed_by_name
-            what_happens_to_a_sandbox_is_told
-            an_expiry_says_what_became_of_the_workspace
-            what_a_landing_does_is_told
-            events_are_found_by_what_they_are
+            a_change_of_a_sandbox_records_an_event
+            the_event_of_an_expiry_states_whether_the_workspace_is_parked
+            a_landing_records_its_events
+            events_are_found_by_every_filter
             events_are_seen_in_the_order_of_their_numbers
             a_webhook_comes_back_as_it_was_added
-            a_webhook_is_told_of_what_is_its_own
-            deliveries_are_noted_and_replayed
-            only_what_everybody_was_told_is_forgotten
+            a_webhook_gets_the_events_that_it_may_see
+            attempts_are_recorded_and_deliveries_replayed
+            only_old_delivered_events_are_deleted
             a_webhook_keeps_no_events_of_other_tenants
             any_text_of_a_project_comes_back_as_it_was
             text_of_a_project_out_of_bounds_is_refused
@@ -203,13 +203,13 @@ macro_rules! conformance_tests {
 }
 
 const ALICE: TenantId = TenantId::new([0xa1; 16]);
-/// The last of all tenants in the order of bytes.
+/// The last tenant in byte order.
 const BOB: TenantId = TenantId::new([0xff; 16]);
-/// The agent that each of the two has.
+/// The agent of each of the two tenants.
 const AGENT: &str = "agent";
-/// The key of each that is bound to nobody.
+/// The key of each tenant that is not bound to an agent.
 const KEY: &str = "key";
-/// Two keys of each that are bound to the agent.
+/// Two keys of each tenant that are bound to the agent.
 const AGENT_KEYS: [&str; 2] = ["agent-key-1", "agent-key-2"];
 
 const NO_LIMITS: AddLimits = AddLimits {
@@ -234,7 +234,7 @@ fn agent(tenant: TenantId, id: &str) -> Agent {
     }
 }
 
-/// A key whose hash follows from its tenant and id.
+/// A key with a hash derived from its tenant and id.
 fn key(tenant: TenantId, id: &str, agent: Option<&str>) -> ApiKey {
     let mut hash = [tenant.as_bytes()[0]; 32];
     hash[1..=id.len()].copy_from_slice(id.as_bytes());
@@ -255,7 +255,7 @@ fn key(tenant: TenantId, id: &str, agent: Option<&str>) -> ApiKey {
     }
 }
 
-/// A sandbox that starts, made by [`KEY`].
+/// A sandbox in state `starting`, created with [`KEY`].
 fn sandbox(tenant: TenantId, id: &str) -> Sandbox {
     Sandbox {
         id: id.into(),
@@ -299,8 +299,8 @@ fn of_tenant(tenant: TenantId) -> SandboxQuery {
     }
 }
 
-/// Opens the catalog of a new place and adds both tenants, their agents and
-/// their keys.
+/// Opens the catalog of a new place and adds both tenants, their agents and their
+/// keys.
 async fn furnished<P: Place>(place: &P) -> P::Catalog {
     let catalog = place.open().await;
     for (id, name) in [(ALICE, "alice"), (BOB, "bob")] {

@@ -5,119 +5,119 @@ use elevo_objects::SnapshotId;
 
 use crate::records::LandedStep;
 
-/// What a call into a catalog can end with. A new kind only where a caller
-/// would act differently.
+/// Errors of a catalog. A new kind is added only where a caller would act
+/// differently.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// It is not there, or not for this tenant.
+    /// The record does not exist, or not for this tenant.
     #[error("there is no such {what}")]
     NotFound {
-        /// What was looked for.
+        /// The record that was looked for.
         what: Kind,
     },
-    /// Its id, name or hash is taken.
-    #[error("there is such a {what} already")]
+    /// The id, name or hash is taken.
+    #[error("the {what} already exists")]
     Exists {
-        /// What was to be added.
+        /// The record that was to be added.
         what: Kind,
     },
     /// The sandbox is not in a state that allows the change; nothing changed.
     #[error("the sandbox is {is}")]
     WrongState {
-        /// The state it is in.
+        /// The present state.
         is: SandboxState,
     },
-    /// The sandbox is being removed: it starts no more, and there is no way
-    /// back from that; nothing changed.
+    /// The sandbox is being removed: it cannot start, and the removal cannot be
+    /// undone; nothing changed.
     #[error("the sandbox is being removed")]
     Removing,
-    /// A project or a workspace is being removed, and there is no way back;
-    /// nothing changed.
+    /// A project or a workspace is being removed, which cannot be undone; nothing
+    /// changed.
     #[error("the {what} is being removed")]
     BeingRemoved {
-        /// What is being removed.
+        /// The record that is being removed.
         what: Kind,
     },
-    /// A sandbox uses it; nothing changed.
+    /// A sandbox uses the record; nothing changed.
     #[error("sandbox `{sandbox}` uses the {what}")]
     InUse {
         /// The record that is in use.
         what: Kind,
-        /// The id of the sandbox.
+        /// Id of the sandbox.
         sandbox: String,
     },
-    /// Somebody else was faster: it is no longer as it was expected to be.
+    /// The record is not in the expected state: another change came first.
     /// Nothing changed.
-    #[error("the {what} has changed meanwhile")]
+    #[error("the {what} has changed since it was read")]
     Changed {
-        /// What has changed.
+        /// The record that has changed.
         what: Kind,
     },
-    /// Something else has landed since; nothing changed.
+    /// Another landing has moved the head; nothing changed.
     #[error("the project's head has moved: it is {head} now, landing {sequence}")]
     HeadMoved {
-        /// The head now.
+        /// The present head.
         head: SnapshotId,
-        /// How many times it has moved.
+        /// Number of times the head has moved.
         sequence: u64,
     },
-    /// The policy was set since, so a landing may not be allowed any more;
-    /// nothing changed.
+    /// The policy has changed, so the landing may no longer be allowed; nothing
+    /// changed.
     #[error("the project's policy has changed: it is version {version} now")]
     PolicyMoved {
-        /// The version of the policy now.
+        /// The present version of the policy.
         version: u64,
     },
-    /// The content of a version was dropped, and nothing can come to need it;
+    /// The content of a version was dropped, so no record can come to need it;
     /// nothing changed.
     #[error("the content of version {snapshot} was dropped")]
     Dropped {
-        /// The version's snapshot.
+        /// Snapshot of the version.
         snapshot: SnapshotId,
     },
-    /// A step of that name was carried out before; nothing changed.
+    /// A step with that request was carried out before; nothing changed.
     #[error("the request `{request}` was carried out before")]
     Repeated {
-        /// What it is called.
+        /// The request of the step.
         request: String,
-        /// What became of it then.
+        /// The result of the earlier step.
         landed: LandedStep,
     },
-    /// There are as many as there may be; nothing was added.
-    #[error("there are no more than {limit} {which}")]
+    /// A limit is reached; nothing was added.
+    #[error("the limit of {limit} {which} is reached")]
     LimitReached {
-        /// Of what there are too many.
+        /// The limit that is reached.
         which: Limit,
-        /// How many there may be.
+        /// Value of the limit.
         limit: u64,
     },
-    /// The call itself cannot be served: a text, a time or a number is out of
+    /// The call is invalid: for example, a text, a time or a number is out of
     /// bounds. Nothing changed.
     #[error("refused: {0}")]
     Refused(String),
-    /// Others kept the database busy for too long; the same call may succeed
-    /// later. Nothing changed.
+    /// Other writers kept the database busy for too long; the same call may
+    /// succeed later. Nothing changed.
     #[error("the catalog is busy; try again")]
     Busy,
-    /// The disk has no room for the change. Nothing changed.
+    /// The disk has no space for the change. Nothing changed.
     #[error("the disk of the catalog is full")]
     Full,
-    /// A newer version of the program has changed the database.
+    /// A newer version of the program has migrated the database.
     #[error("the catalog was written by a newer version (its format is {version}); use that one")]
     Newer {
-        /// The first change of the format that is not known here.
+        /// The first migration that this version does not know.
         version: i64,
     },
-    /// What was read is not what can have been written.
+    /// The data that was read cannot have been written by this program.
     #[error("the catalog is damaged ({0}); restore it from a backup")]
     Damaged(String),
-    /// The storage below failed; whether a change happened is not known.
+    /// The underlying storage failed; whether a change happened is unknown.
     #[error("the catalog's storage failed")]
     Failed(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// What a catalog keeps.
+/// Kinds of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// A tenant.
@@ -128,9 +128,9 @@ pub enum Kind {
     Key,
     /// A sandbox.
     Sandbox,
-    /// What something new is said to belong to: its tenant, agent or key.
+    /// An owner of a new record: its tenant, agent, key or project.
     Owner,
-    /// A request that runs, by its idempotency key.
+    /// A running request, by its idempotency key.
     Request,
     /// A project.
     Project,
@@ -162,12 +162,12 @@ impl fmt::Display for Kind {
     }
 }
 
-/// What there can be too many of.
+/// Limits that can be reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Limit {
     /// Sandboxes of one key, or of all keys of its agent.
     SandboxesOfKey,
-    /// Sandboxes of everybody.
+    /// Sandboxes of all tenants together.
     Sandboxes,
     /// Sandboxes of one tenant.
     SandboxesOfTenant,

@@ -1,4 +1,4 @@
-//! What happened, and who is told, behind one trait, for the same databases as
+//! The [`Events`] trait: events and webhooks, for the same databases as
 //! [`Catalog`](crate::Catalog).
 
 use async_trait::async_trait;
@@ -9,56 +9,62 @@ use crate::records::{Attempt, Delivery, DeliveryState, Event, EventQuery, NewEve
 
 /// Events and webhooks.
 ///
-/// Besides what every [`Catalog`](crate::Catalog) promises:
+/// In addition to the promises of [`Catalog`](crate::Catalog), every
+/// implementation keeps these:
 ///
-/// 18. *What happened is told*: a change of a sandbox, a landing and what it
-///     does to reviews leave their events, in the transaction that makes them
-///     so; what is taken back leaves none.
-/// 19. *Events are numbered in the order in which they can be seen*: who has
-///     read up to one misses none of a lower number.
-/// 20. *A webhook gets every event that is its own, once it was added*: each has
-///     a delivery, in order, and stays while that is pending.
+/// 18. *Every change has its event*: a change of a sandbox, a landing and its
+///     changes of reviews record their events in their own transaction. A change
+///     that is rolled back leaves no event.
+/// 19. *Events are numbered in the order in which they become visible*: a reader
+///     that has read up to an event has missed none with a lower number.
+/// 20. *A webhook gets every event that it may see, from the time it was added*:
+///     each event has a delivery, in order, and is kept while the delivery is
+///     pending.
 #[async_trait]
 pub trait Events {
-    /// Writes down what no other call does; returns its number.
+    /// Records an event that no other call records; returns its number.
     async fn add_event(&self, event: &NewEvent) -> Result<u64>;
 
-    /// Events, oldest first.
+    /// Returns events, oldest first.
     async fn events(&self, query: &EventQuery) -> Result<Vec<Event>>;
 
-    /// The number of the newest event there ever was; 0 if there was none.
+    /// Returns the number of the newest event ever recorded, also if it was
+    /// deleted; 0 if there was none.
     async fn last_event(&self) -> Result<u64>;
 
-    /// Forgets some events from before this time, but none that a webhook of the
-    /// same tenant, or of the server, has still to deliver. Returns how many were
-    /// forgotten: 0 if none is left.
+    /// Deletes some events from before this time, except those that a webhook of
+    /// the same tenant, or of the server, still has to deliver. Returns how many
+    /// were deleted: 0 if no such event is left.
     async fn forget_events(&self, before: Timestamp) -> Result<u64>;
 
-    /// Adds a webhook, which is told from now on. `Exists`, or `NotFound` if
-    /// its tenant is not there; `LimitReached` beyond what a tenant may have.
+    /// Adds a webhook, which gets the events from now on. `Exists`, or `NotFound`
+    /// if its tenant does not exist; `LimitReached` if the tenant has
+    /// [`MAX_WEBHOOKS`](crate::MAX_WEBHOOKS).
     async fn add_webhook(&self, webhook: &Webhook) -> Result<()>;
 
-    /// A webhook by its id.
+    /// Returns a webhook by id.
     async fn webhook(&self, id: &str) -> Result<Option<Webhook>>;
 
-    /// The webhooks of a tenant, or all; oldest first.
+    /// Returns the webhooks of a tenant, or all; oldest first.
     async fn webhooks(&self, tenant: Option<TenantId>) -> Result<Vec<Webhook>>;
 
-    /// Gives a webhook another secret; false if it is not there.
+    /// Changes the secret of a webhook; returns `false` if it does
+    /// not exist.
     async fn set_webhook_secret(&self, id: &str, secret: &str) -> Result<bool>;
 
-    /// Removes a webhook with its deliveries; false if it is not there.
+    /// Deletes a webhook with its deliveries; returns `false` if there is none.
     async fn remove_webhook(&self, id: &str) -> Result<bool>;
 
-    /// Makes deliveries of the next events of a webhook: looks at no more than
-    /// `limit`; returns at how many it has looked.
+    /// Adds deliveries for the next events of a webhook, after reading at most
+    /// `limit` events. Returns by how much the position of the webhook advanced:
+    /// 0 after the last event.
     async fn queue_deliveries(&self, webhook: &str, limit: u32, now: Timestamp) -> Result<u64>;
 
-    /// Deliveries that are pending, oldest event first.
+    /// Returns pending deliveries, oldest event first.
     async fn pending_deliveries(&self, webhook: &str, limit: u32) -> Result<Vec<Delivery>>;
 
-    /// Notes what became of attempts. Those of deliveries that are gone are
-    /// ignored.
+    /// Records the outcome of attempts. Ignores attempts of deliveries that no
+    /// longer exist.
     async fn note_attempts(
         &self,
         webhook: &str,
@@ -66,8 +72,8 @@ pub trait Events {
         now: Timestamp,
     ) -> Result<()>;
 
-    /// Deliveries of a webhook, newest event first: before an event, if one is
-    /// given, and in a state.
+    /// Returns deliveries of a webhook, newest event first; only those before an
+    /// event or in a state, if given.
     async fn deliveries(
         &self,
         webhook: &str,
@@ -76,6 +82,7 @@ pub trait Events {
         limit: u32,
     ) -> Result<Vec<Delivery>>;
 
-    /// Has a delivery made again; false if it is not there.
+    /// Makes a delivery pending again; returns `false` if it does
+    /// not exist.
     async fn replay(&self, webhook: &str, event: u64, now: Timestamp) -> Result<bool>;
 }

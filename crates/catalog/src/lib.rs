@@ -1,16 +1,16 @@
-//! What the service knows, apart from files: tenants, agents and their keys,
-//! sandboxes, templates, and which requests have been answered already; projects
-//! with their log, policies, reviews and workspaces.
+//! Everything the service records except files: tenants, agents and their keys,
+//! sandboxes, templates, and the requests that were already carried out; projects
+//! with their log, policies, reviews and workspaces; events and webhooks.
 //!
 //! Depends on `elevo-core` and `elevo-objects`. Reads no clock, no random source
-//! and no environment: times, ids and secrets are passed in. Names snapshots but
-//! never reads one; keeps policies but never interprets one. Knows nothing of
-//! containers, directories or HTTP, and keeps secrets only as hashes or encrypted; what
-//! webhooks sign with excepted, which has to be known to sign.
+//! and no environment: times, ids and secrets are passed in. Stores snapshot ids
+//! but never reads a snapshot; stores policies but never interprets one. Knows
+//! nothing of containers, directories or HTTP. Stores secrets only as hashes or
+//! encrypted, except webhook secrets, which are needed in clear to sign.
 //!
-//! [`Catalog`], [`Projects`] and [`Events`] say what is promised; [`SqliteCatalog`] keeps it
-//! in one file. No database shows through the traits, and no call spans two
-//! stores.
+//! [`Catalog`], [`Projects`] and [`Events`] state the promises; [`SqliteCatalog`]
+//! implements them on one file. The traits expose no database, and no call spans
+//! two stores.
 
 mod anything;
 mod bounds;

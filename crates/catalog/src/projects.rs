@@ -1,4 +1,4 @@
-//! Projects and what is theirs, behind one trait, for the same databases as
+//! The [`Projects`] trait: projects and their records, for the same databases as
 //! [`Catalog`](crate::Catalog).
 
 use std::collections::HashSet;
@@ -19,44 +19,48 @@ use crate::roots::{RootPlace, Roots};
 
 /// Projects, their log, the history of their files, reviews, workspaces.
 ///
-/// Besides what every [`Catalog`](crate::Catalog) promises:
+/// In addition to the promises of [`Catalog`](crate::Catalog), every
+/// implementation keeps these:
 ///
 /// 11. *The log is a chain*: acknowledged landings of a project are numbered
 ///     from 1 without a gap, the parent of each is the snapshot of the one
 ///     before, and the head is the snapshot of the last.
-/// 12. *Of landings at once that expect the same head, and move it, one
-///     succeeds.*
-/// 13. *Nothing of a landing is seen before all of it is*: head, log, versions,
-///     reviews and the bases of workspaces change together.
-/// 14. *A request lands once*: a step whose request was carried out before does
-///     nothing, however often it comes.
+/// 12. *Of concurrent landings that expect the same head and move it, exactly
+///     one succeeds.*
+/// 13. *A landing becomes visible as a whole*: head, log, versions, reviews and
+///     the bases of workspaces change together.
+/// 14. *A request lands once*: a step whose request was carried out before
+///     changes nothing, no matter how often it is repeated.
 /// 15. *A workspace has at most one open review for a path.*
-/// 16. *Nothing needs what was dropped*: the head, tags, bases of workspaces and
-///     what they have seen, and the sides of open reviews are not dropped, and
-///     nothing comes to need a version of its project that was. Of a drop and
-///     something that would need the version, at once, one succeeds.
-/// 17. *The log stays*: dropping takes nothing from it, nor from the history of
-///     paths.
+/// 16. *Nothing needs a dropped version*: the head, tags, the base and the synced
+///     head of workspaces, and the sides of open reviews are never dropped, and
+///     no record comes to need a dropped version of its project. If a drop and a
+///     change that needs the version are concurrent, only one of them succeeds.
+/// 17. *The log stays*: dropping versions deletes nothing from the log or from
+///     the history of paths.
 ///
-/// Calls that name a project without its tenant are for those who have looked
-/// it up before; of one that is not there they find nothing. Paths come in the order of [`TreePath`].
+/// Calls that name a project without its tenant are for callers that have looked
+/// the project up before; for an unknown project they find nothing. Paths are
+/// in the order of [`TreePath`].
 #[async_trait]
 pub trait Projects {
-    /// Adds a project, with no landings yet. `Exists` if its id is taken or its
-    /// tenant has one of that name, `NotFound` if its tenant is not there.
+    /// Adds a project without landings. `Exists` if its id is taken or its tenant
+    /// has a project with that name, `NotFound` if its tenant does not exist,
+    /// `LimitReached` if the tenant may have no more.
     async fn add_project(&self, project: &Project, policy: &Value) -> Result<()>;
 
-    /// A tenant's project by its id.
+    /// Returns a tenant's project by id.
     async fn project(&self, tenant: TenantId, id: &str) -> Result<Option<Project>>;
 
-    /// A tenant's project by its name.
+    /// Returns a tenant's project by name.
     async fn project_by_name(&self, tenant: TenantId, name: &str) -> Result<Option<Project>>;
 
-    /// A page of projects, newest first.
+    /// Returns a page of projects, newest first.
     async fn projects(&self, query: &ProjectQuery) -> Result<Page<Project>>;
 
-    /// Changes name, description or retention; returns what it is then. `NotFound`,
-    /// `BeingRemoved`, or `Exists` if the tenant has another of that name.
+    /// Changes the name, description or retention; returns the changed project.
+    /// `NotFound`, `BeingRemoved`, or `Exists` if the tenant has another project
+    /// with that name.
     async fn change_project(
         &self,
         tenant: TenantId,
@@ -65,10 +69,10 @@ pub trait Projects {
         now: Timestamp,
     ) -> Result<Project>;
 
-    /// The policy of a tenant's project.
+    /// Returns the policy of a tenant's project.
     async fn policy(&self, tenant: TenantId, id: &str) -> Result<Option<ProjectPolicy>>;
 
-    /// Sets the policy, if its version is the expected one; returns the project
+    /// Sets the policy if its version is the expected one; returns the project
     /// with the next version. `NotFound`, `BeingRemoved`, `Changed`.
     async fn set_policy(
         &self,
@@ -79,50 +83,54 @@ pub trait Projects {
         now: Timestamp,
     ) -> Result<Project>;
 
-    /// Marks a project as being removed, also one that is: from now on nothing
-    /// lands, and no workspace is added. `NotFound` if there is none; `InUse`
-    /// if a sandbox that is not being removed has one of its workspaces.
+    /// Marks a project as being removed: from then on nothing lands, and no
+    /// workspace is added. Succeeds also if the project is already marked.
+    /// `NotFound` if there is none; `InUse` if one of its workspaces is in a
+    /// sandbox that is not being removed.
     async fn begin_removal(&self, tenant: TenantId, id: &str, now: Timestamp) -> Result<Project>;
 
-    /// Forgets a project that is being removed, with its log, versions, reviews
-    /// and workspaces; false if there is none. `Refused` if it is not being
-    /// removed.
+    /// Deletes a project that is being removed, with its log, versions, reviews
+    /// and workspaces; returns `false` if there is none. `Refused` if it is not
+    /// being removed.
     ///
-    /// Not one change but many small ones, so that others can work in between.
-    /// Until the last the project is there, and whoever calls again goes on.
+    /// Runs as many small transactions, so that other changes can happen in
+    /// between. The project itself is deleted last, so after a failure another
+    /// call continues.
     async fn remove_project(&self, id: &str) -> Result<bool>;
 
     /// Carries out all steps of a landing, or none.
     ///
-    /// In this order: `NotFound` if the tenant has no such project; `Repeated`
-    /// if a step's request is known; `BeingRemoved`; `HeadMoved` if the head is
-    /// not the expected one; `PolicyMoved` if the policy is not of the expected
-    /// version; then for each step `NotFound`, `Changed` or
-    /// `Refused` if a review or the workspace is not as expected, `Exists` if
-    /// a review of that id or place is there. `Dropped` if a step would need a
-    /// version that was, before any of these.
+    /// Checks in this order: `NotFound` if the tenant has no such project;
+    /// `Repeated` if the request of a step was carried out before; `BeingRemoved`;
+    /// `HeadMoved` if the head is not the expected one; `PolicyMoved` if the policy
+    /// does not have the expected version; `Dropped` if a step would need a dropped
+    /// version. Then for each step: `NotFound`, `Changed` or `Refused` if a review
+    /// or the workspace is not as expected, `Dropped` if a reopened review needs a
+    /// dropped version, `Exists` if the id of a new review is taken or its workspace
+    /// has an open review for the path.
     async fn land(&self, landing: &Landing) -> Result<Landed>;
 
-    /// What became of a step, by what it was called.
+    /// Returns the outcome of a step by its request.
     async fn landing_by_request(&self, project: &str, request: &str) -> Result<Option<LandedStep>>;
 
-    /// An entry of the log by its number.
+    /// Returns an entry of the log by sequence number.
     async fn landing(&self, project: &str, sequence: u64) -> Result<Option<LogEntry>>;
 
-    /// The last entry of the log that made this snapshot the head.
+    /// Returns the last entry of the log that made this snapshot the head.
     async fn landing_of_snapshot(
         &self,
         project: &str,
         snapshot: SnapshotId,
     ) -> Result<Option<LogEntry>>;
 
-    /// The log, newest first: what came before a number, or all; `limit` is 1
-    /// to [`MAX_PAGE`](crate::MAX_PAGE).
+    /// Returns the log, newest first, only entries before a sequence number if
+    /// one is given; `limit` is 1 to [`MAX_PAGE`](crate::MAX_PAGE).
     async fn log(&self, project: &str, before: Option<u64>, limit: u32) -> Result<Vec<LogEntry>>;
 
-    /// The history of a path, newest first: what changed it, or a directory
-    /// above it as a whole, before a number, or ever. One for each landing: of
-    /// several, the one nearest to the path. `limit` is 1 to
+    /// Returns the history of a path, newest first: the changes of the path
+    /// itself and of directories above it that were added, deleted or replaced as
+    /// a whole; only landings before a sequence number if one is given. Has one
+    /// entry for each landing: the one for the longest path. `limit` is 1 to
     /// [`MAX_PAGE`](crate::MAX_PAGE).
     async fn versions_of(
         &self,
@@ -132,11 +140,11 @@ pub trait Projects {
         limit: u32,
     ) -> Result<Vec<FileVersion>>;
 
-    /// The newest of [`versions_of`](Self::versions_of).
+    /// Returns the newest entry of [`versions_of`](Self::versions_of).
     async fn last_version(&self, project: &str, path: &TreePath) -> Result<Option<FileVersion>>;
 
-    /// What a landing changed, by path: what comes after a path, or all;
-    /// `limit` is 1 to [`MAX_PAGE`](crate::MAX_PAGE).
+    /// Returns the changes of a landing, by path, only those after a path if one
+    /// is given; `limit` is 1 to [`MAX_PAGE`](crate::MAX_PAGE).
     async fn versions_in(
         &self,
         project: &str,
@@ -145,14 +153,14 @@ pub trait Projects {
         limit: u32,
     ) -> Result<Vec<FileVersion>>;
 
-    /// A tenant's review by its id.
+    /// Returns a tenant's review by id.
     async fn review(&self, tenant: TenantId, id: &str) -> Result<Option<Review>>;
 
-    /// A page of reviews, oldest first.
+    /// Returns a page of reviews, oldest first.
     async fn reviews(&self, query: &ReviewQuery) -> Result<Page<Review>>;
 
-    /// The open reviews of a workspace, by path: those after a path, or all;
-    /// `limit` is 1 to [`MAX_PAGE`](crate::MAX_PAGE).
+    /// Returns the open reviews of a workspace, by path, only those after a path
+    /// if one is given; `limit` is 1 to [`MAX_PAGE`](crate::MAX_PAGE).
     async fn open_reviews_of(
         &self,
         workspace: &str,
@@ -160,14 +168,15 @@ pub trait Projects {
         limit: u32,
     ) -> Result<Vec<Review>>;
 
-    /// Reviews that are open and have expired at `now`, the longest expired
-    /// first; `limit` is 1 to [`MAX_PAGE`](crate::MAX_PAGE).
+    /// Returns open reviews that have expired at `now`, earliest expiry first;
+    /// `limit` is 1 to [`MAX_PAGE`](crate::MAX_PAGE).
     async fn expired_reviews(&self, now: Timestamp, limit: u32) -> Result<Vec<Review>>;
 
-    /// Changes a review without a landing; returns what it is then. `NotFound`,
-    /// `Changed` if it is not in the expected state, `Refused` if it cannot go
-    /// to the new one, `Exists` if it would be the second that is open, `Dropped`
-    /// if a side of it is and it would be open.
+    /// Changes a review without a landing; returns the changed review.
+    /// `NotFound`, `Changed` if it is not in the expected state, `Refused` if
+    /// that state cannot become the new one, `Exists` if its workspace has
+    /// another open review for the path, `Dropped` if it would be open and one of
+    /// its sides is a dropped version.
     async fn change_review(
         &self,
         id: &str,
@@ -176,23 +185,26 @@ pub trait Projects {
     ) -> Result<Review>;
 
     /// Adds a workspace. `Exists` if its id is taken, `NotFound` if its tenant,
-    /// project, agent or key is not there, `BeingRemoved` if its project is,
-    /// `Dropped` if its base is, or what it has seen.
+    /// project, agent or key does not exist, `BeingRemoved` if its project is
+    /// being removed, `Dropped` if its base or its synced head is a dropped
+    /// version, `LimitReached` if the tenant may have no more.
     async fn add_workspace(&self, workspace: &Workspace) -> Result<()>;
 
-    /// A tenant's workspace by its id.
+    /// Returns a tenant's workspace by id.
     async fn workspace(&self, tenant: TenantId, id: &str) -> Result<Option<Workspace>>;
 
-    /// A page of workspaces, newest first.
+    /// Returns a page of workspaces, newest first.
     async fn workspaces(&self, query: &WorkspaceQuery) -> Result<Page<Workspace>>;
 
-    /// Parked workspaces that have expired at `now`, the longest expired first;
-    /// `limit` is 1 to [`MAX_PAGE`](crate::MAX_PAGE).
+    /// Returns parked workspaces that have expired at `now`, earliest expiry
+    /// first; `limit` is 1 to [`MAX_PAGE`](crate::MAX_PAGE).
     async fn expired_workspaces(&self, now: Timestamp, limit: u32) -> Result<Vec<Workspace>>;
 
-    /// Changes a workspace if it is as `change` expects; returns what it is
-    /// then. `NotFound`, `Changed`, `BeingRemoved` if it should come back and it
-    /// or its project is, or `Dropped`.
+    /// Changes a workspace if it is as `change` expects; returns the changed
+    /// workspace. `NotFound`, `Changed`, `BeingRemoved` if the workspace is being
+    /// removed and the change sets another state or its project is being removed
+    /// and the change sets it live, or `Dropped` if its base or synced head is a
+    /// dropped version.
     async fn change_workspace(
         &self,
         tenant: TenantId,
@@ -201,39 +213,42 @@ pub trait Projects {
         now: Timestamp,
     ) -> Result<Workspace>;
 
-    /// Returns the conflicts that a workspace has not settled, by path.
+    /// Returns the unsettled conflicts of a workspace, by path.
     async fn unsettled(&self, tenant: TenantId, workspace: &str) -> Result<Vec<Unsettled>>;
 
-    /// Forgets a workspace; false if there is none. Its reviews stay.
+    /// Deletes a workspace; returns `false` if there is none. Its reviews stay.
     async fn remove_workspace(&self, tenant: TenantId, id: &str) -> Result<bool>;
 
-    /// Sets a tag. `Exists` if there is one of that name, unless it may move;
-    /// `NotFound` if the tenant has no such project, `BeingRemoved`, `Dropped`,
-    /// `LimitReached` if there are [`MAX_LISTED`](crate::MAX_LISTED).
+    /// Sets a tag. `Exists` if the project has a tag with that name and
+    /// `may_move` is false; `NotFound` if the tenant has no such project,
+    /// `BeingRemoved`, `Dropped`, `LimitReached` if the project has
+    /// [`MAX_LISTED`](crate::MAX_LISTED) tags.
     async fn set_tag(&self, tenant: TenantId, tag: &Tag, may_move: bool) -> Result<()>;
 
-    /// A tag of a project by its name.
+    /// Returns a tag of a project by name.
     async fn tag(&self, project: &str, name: &str) -> Result<Option<Tag>>;
 
-    /// The tags of a project by name: those after a name, or all; `limit` is 1
-    /// to [`MAX_PAGE`](crate::MAX_PAGE).
+    /// Returns the tags of a project, by name, only those after a name if one is
+    /// given; `limit` is 1 to [`MAX_PAGE`](crate::MAX_PAGE).
     async fn tags(&self, project: &str, after: Option<&str>, limit: u32) -> Result<Vec<Tag>>;
 
-    /// Forgets a tag; false if there is none.
+    /// Deletes a tag; returns `false` if there is none.
     async fn remove_tag(&self, project: &str, name: &str) -> Result<bool>;
 
-    /// Versions of a project, oldest first, that its retention does not keep and
-    /// that were not dropped; what needs them is looked at when they are. One
-    /// that was the head several times counts as the last of them.
+    /// Returns versions of a project, oldest first, that its retention does not
+    /// keep and that were not dropped. Does not check whether a record needs
+    /// them; [`drop_versions`](Self::drop_versions) does. A version that was the
+    /// head several times counts as the last of them.
     async fn unkept_versions(&self, project: &Project, query: &UnkeptQuery) -> Result<Unkept>;
 
-    /// What a project needs, whatever its retention says.
+    /// Returns the versions that records of a project need, regardless of its
+    /// retention.
     async fn needed_versions(&self, project: &Project) -> Result<HashSet<SnapshotId>>;
 
-    /// Drops versions, up to [`MAX_PAGE`](crate::MAX_PAGE), but for those that
-    /// something needs or that were dropped before; returns which. `NotFound`,
-    /// `BeingRemoved`, or `Changed` if the retention is no longer the given
-    /// project's.
+    /// Drops up to [`MAX_PAGE`](crate::MAX_PAGE) versions, except those that a
+    /// record needs or that were dropped before; returns the dropped ones.
+    /// `NotFound`, `BeingRemoved`, or `Changed` if the retention differs from
+    /// that of `project`.
     async fn drop_versions(
         &self,
         project: &Project,
@@ -241,17 +256,17 @@ pub trait Projects {
         now: Timestamp,
     ) -> Result<Vec<SnapshotId>>;
 
-    /// The projects of a tenant, by id, that have dropped a snapshot.
+    /// Returns the ids of a tenant's projects that have dropped a snapshot.
     async fn dropped_from(&self, tenant: TenantId, snapshot: SnapshotId) -> Result<Vec<String>>;
 
-    /// Snapshots of a tenant that must stay: heads and all that were and are not
-    /// dropped, tags, bases of workspaces and what they have seen, the three sides of open reviews.
-    /// From a place on, or from the beginning; `limit`, 1 to
-    /// [`MAX_PAGE`](crate::MAX_PAGE), is how many records are read. Some
-    /// snapshots come more than once.
+    /// Returns snapshots of a tenant that must be kept: present and earlier heads
+    /// that were not dropped, tags, the base and the synced head of workspaces,
+    /// the three sides of open reviews. Starts after a place, or at the
+    /// beginning. `limit`, 1 to [`MAX_PAGE`](crate::MAX_PAGE), is the number of
+    /// records to read. A snapshot may be returned more than once.
     ///
-    /// A walk over all pages meets every snapshot that one and the same record
-    /// needs for as long as the walk takes.
+    /// A walk over all pages returns every snapshot that the same record needs
+    /// during the whole walk.
     async fn roots(&self, tenant: TenantId, after: Option<&RootPlace>, limit: u32)
     -> Result<Roots>;
 }

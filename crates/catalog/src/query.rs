@@ -1,35 +1,37 @@
-//! What callers ask for.
+//! Queries and pages.
 
 use elevo_core::{SandboxState, TenantId, Timestamp};
 
 use crate::bounds::MAX_PAGE;
 
-/// Which sandboxes to list, newest first: by the time they were made, then by
-/// id, both descending.
+/// A list of sandboxes, newest first: by time of creation, then by id, both
+/// descending.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SandboxQuery {
-    /// Whose; `None` is everybody's.
+    /// Only sandboxes of this tenant; `None` for all tenants.
     pub tenant: Option<TenantId>,
-    /// Only those of this agent.
+    /// Only sandboxes of this agent.
     pub agent: Option<String>,
-    /// Only those in this state.
+    /// Only sandboxes in this state.
     pub state: Option<SandboxState>,
-    /// Only those whose name begins with exactly this. Empty is no filter.
+    /// Only sandboxes whose name begins with exactly this. An empty prefix does
+    /// not filter.
     pub name_prefix: Option<String>,
-    /// Only those that are, or are not, being removed.
+    /// Only sandboxes that are, or are not, being removed.
     pub removing: Option<bool>,
-    /// Only those that come after this place. Who walks a list by it sees
-    /// everything that is there all the time once, whatever is added or
-    /// removed meanwhile; pages by number move when something is added.
+    /// Only sandboxes after this position. A walk by position returns every
+    /// sandbox that exists during the whole walk exactly once, in spite of
+    /// concurrent additions and removals; pages by number shift when a sandbox is
+    /// added.
     pub after: Option<Position>,
-    /// Which page, from 1.
+    /// Number of the page, starting at 1.
     pub page: u32,
-    /// How many on a page: 1 to [`MAX_PAGE`].
+    /// Maximum number of sandboxes on a page: 1 to [`MAX_PAGE`].
     pub limit: u32,
 }
 
 impl Default for SandboxQuery {
-    /// The first page of everything.
+    /// The first page of all sandboxes.
     fn default() -> Self {
         Self {
             tenant: None,
@@ -44,32 +46,32 @@ impl Default for SandboxQuery {
     }
 }
 
-/// The place of a sandbox in a list.
+/// The position of a record in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Position {
-    /// When it was made.
+    /// Time of creation of the record.
     pub created: Timestamp,
-    /// Its id.
+    /// Id of the record.
     pub id: String,
 }
 
-/// A part of a list.
+/// A page of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page<T> {
-    /// What is on this page.
+    /// The records on this page.
     pub items: Vec<T>,
-    /// How many there are on all pages, at the same moment. Does not depend on
+    /// Number of records on all pages, at the same moment. Does not depend on
     /// [`SandboxQuery::after`].
     pub total: u64,
 }
 
-/// How many sandboxes there may be once some are added. Those being removed
-/// do not count. `None` is without limit.
+/// Maximum number of sandboxes after an addition. Sandboxes that are being
+/// removed do not count. `None` means no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AddLimits {
-    /// Of the key's owner: all keys of the agent that the key is bound to; the
-    /// key itself if it is bound to none.
+    /// Maximum for the key together with all other keys of its agent; for the key
+    /// alone if it is not bound to an agent.
     pub per_key: Option<u32>,
-    /// Of everybody.
+    /// Maximum for all tenants together.
     pub total: Option<u32>,
 }

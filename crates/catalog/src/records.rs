@@ -1,4 +1,4 @@
-//! What a catalog keeps, as its callers see it.
+//! The records of a catalog, as callers see them.
 
 mod event;
 mod landing;
@@ -30,22 +30,22 @@ pub use workspace::{Unsettled, Workspace, WorkspaceChange, WorkspaceQuery, Works
 /// The owner of agents, keys and sandboxes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tenant {
-    /// Its identity.
+    /// Unique id.
     pub id: TenantId,
-    /// What people call it; no other tenant is called so.
+    /// Display name, unique among tenants.
     pub name: String,
-    /// When it was made.
+    /// Time of creation.
     pub created: Timestamp,
-    /// How much it may have.
+    /// The tenant's own limits.
     pub limits: TenantLimits,
-    /// Since when its keys are refused.
+    /// Time since which its keys are rejected.
     pub suspended: Option<Timestamp>,
-    /// Since when it is being erased, which nothing takes back.
+    /// Time since which it is being erased, permanently.
     pub erasing: Option<Timestamp>,
 }
 
 impl Tenant {
-    /// A tenant with the limits of the server.
+    /// Creates a tenant with the default limits of the server.
     pub fn new(id: TenantId, name: impl Into<String>, created: Timestamp) -> Self {
         Self {
             id,
@@ -58,36 +58,37 @@ impl Tenant {
     }
 }
 
-/// The name of the setting that has the limits of tenants without their own.
+/// Name of the setting with the limits of tenants that have no limit of their
+/// own.
 pub const TENANT_LIMITS: &str = "tenant-limits";
 
-/// How much a tenant may have. An absent limit of a tenant is that of the
-/// setting [`TENANT_LIMITS`]; one that is absent there as well is none.
+/// Limits on the resources of a tenant. A limit that is `None` here is taken from
+/// the setting [`TENANT_LIMITS`]; if it is `None` there too, nothing is limited.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TenantLimits {
-    /// Sandboxes that are there at one time.
+    /// Maximum number of sandboxes at one time.
     pub sandboxes: Option<u32>,
-    /// Bytes of memory of all its sandboxes.
+    /// Maximum bytes of memory of all sandboxes together.
     pub memory: Option<u64>,
-    /// Bytes of disk of all its sandboxes.
+    /// Maximum bytes of disk of all sandboxes together.
     pub disk: Option<u64>,
-    /// Bytes of all its objects in the store, about.
+    /// Approximate maximum bytes of all objects in the store.
     pub stored: Option<u64>,
-    /// Workspaces, in sandboxes and without.
+    /// Maximum number of workspaces, with and without a sandbox.
     pub workspaces: Option<u32>,
-    /// Projects.
+    /// Maximum number of projects.
     pub projects: Option<u32>,
-    /// Requests of all its keys in a minute.
+    /// Maximum requests per minute of all keys together.
     pub requests_per_minute: Option<u32>,
-    /// Container runtimes that its sandboxes may name.
+    /// Container runtimes that sandboxes may use.
     pub runtimes: Option<Vec<String>>,
-    /// Networks that its sandboxes may have.
+    /// Networks that sandboxes may use.
     pub networks: Option<Vec<String>>,
 }
 
 impl TenantLimits {
-    /// These, and those of `other` where these are absent.
+    /// Returns these limits, with those of `other` where one is absent here.
     #[must_use]
     pub fn or(&self, other: &Self) -> Self {
         Self {
@@ -104,104 +105,105 @@ impl TenantLimits {
     }
 }
 
-/// A principal inside a tenant.
+/// A named program that works for a tenant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Agent {
-    /// Its id; no other agent of the tenant has it.
+    /// Id, unique in the tenant.
     pub id: String,
-    /// Whose it is.
+    /// The tenant it belongs to.
     pub tenant: TenantId,
-    /// What people call it; no other agent of the tenant is called so.
+    /// Display name, unique in the tenant.
     pub name: String,
-    /// When it was made.
+    /// Time of creation.
     pub created: Timestamp,
 }
 
-/// Something that proves who asks. Of the secret only a hash is kept.
+/// A key that authenticates a client. Only a hash of its secret is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiKey {
-    /// Its id; no other key of the tenant has it.
+    /// Id, unique in the tenant.
     pub id: String,
-    /// Whose it is.
+    /// The tenant it belongs to.
     pub tenant: TenantId,
-    /// The agent it is bound to, if any.
+    /// The agent that the key is bound to, if any.
     pub agent: Option<String>,
-    /// What people call it.
+    /// Display name.
     pub name: String,
     /// Hash of the secret; see [`crate::secret`].
     pub hash: [u8; 32],
-    /// What it may be used for.
+    /// Scopes that the key may use.
     pub scopes: Vec<String>,
-    /// How much it may be used.
+    /// Limits on the use of the key.
     pub limits: KeyLimits,
-    /// When it was made.
+    /// Time of creation.
     pub created: Timestamp,
-    /// From when on it is no longer valid.
+    /// Time from which the key is invalid.
     pub expires: Option<Timestamp>,
-    /// When somebody took it back.
+    /// Time at which the key was revoked.
     pub revoked: Option<Timestamp>,
 }
 
-/// How much a key may be used. `None` is without limit.
+/// Limits on the use of a key. `None` means no limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct KeyLimits {
-    /// Sandboxes made in a minute.
+    /// Maximum sandboxes created per minute.
     pub creates_per_minute: Option<u32>,
-    /// Commands started in a minute.
+    /// Maximum commands started per minute.
     pub commands_per_minute: Option<u32>,
-    /// Requests of any kind in a minute.
+    /// Maximum requests of any kind per minute.
     pub requests_per_minute: Option<u32>,
-    /// Sandboxes that are there at one time.
+    /// Maximum number of sandboxes at one time.
     pub sandboxes: Option<u32>,
-    /// Container runtimes that its sandboxes may name.
+    /// Container runtimes that sandboxes may use.
     pub runtimes: Option<Vec<String>>,
-    /// Networks that its sandboxes may have.
+    /// Networks that sandboxes may use.
     pub networks: Option<Vec<String>>,
 }
 
-/// A container with a workspace, or what is left of it.
+/// A sandbox: a container with a workspace. The record outlives the container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sandbox {
-    /// Its id; no other sandbox of any tenant has it.
+    /// Id, unique among the sandboxes of all tenants.
     pub id: String,
-    /// Whose it is.
+    /// The tenant it belongs to.
     pub tenant: TenantId,
     /// The agent that works in it, if one is named.
     pub agent: Option<String>,
-    /// The key it was made with.
+    /// The key it was created with.
     pub key: String,
-    /// What people call it. Several may be called the same.
+    /// Display name; need not be unique.
     pub name: Option<String>,
-    /// Where it is in its life.
+    /// State of its life cycle.
     pub state: SandboxState,
-    /// Why it is in that state, in words for people. Made to fit: cut to
-    /// [`MAX_REASON_BYTES`](crate::MAX_REASON_BYTES), NUL replaced.
+    /// Reason for the state, for people. Truncated to
+    /// [`MAX_REASON_BYTES`](crate::MAX_REASON_BYTES), with NUL replaced.
     pub reason: Option<String>,
-    /// The template it was made from.
+    /// The template it was created from.
     pub template: String,
-    /// Its container, as the runtime calls it.
+    /// Id of its container in the runtime.
     pub container: Option<String>,
-    /// Its workspace.
+    /// Id of its workspace.
     pub workspace: String,
-    /// Hash of the token its agent proves itself with.
+    /// Hash of the token that the workspace agent authenticates with.
     pub token_hash: [u8; 32],
-    /// When it was made.
+    /// Time of creation.
     pub created: Timestamp,
-    /// From when on it may be removed.
+    /// Time from which it may be removed.
     pub expires: Timestamp,
-    /// When something of this was last changed.
+    /// Time of the last change of this record.
     pub updated: Timestamp,
-    /// Whether it is being removed. There is no way back.
+    /// Whether it is being removed, which cannot be undone.
     pub removing: bool,
-    /// Whether its workspace stays when it is removed.
+    /// Whether its workspace is kept when it is removed.
     pub keep_workspace: bool,
-    /// What was asked for, as the caller writes it.
+    /// The requested specification. The catalog only reads its `memory` and
+    /// `disk`, for the limits of tenants.
     pub spec: Value,
 }
 
 impl Sandbox {
-    /// Where it stands in a list; see [`SandboxQuery`](crate::SandboxQuery).
+    /// Its position in a list; see [`SandboxQuery`](crate::SandboxQuery).
     pub fn position(&self) -> Position {
         Position {
             created: self.created,
@@ -213,18 +215,18 @@ impl Sandbox {
 /// An image that sandboxes start from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
-    /// What people call it; there is one of that name.
+    /// Display name, unique.
     pub name: String,
-    /// The image.
+    /// Reference of the image.
     pub image: String,
-    /// What is in it, in words for people.
+    /// Description for people.
     pub description: Option<String>,
-    /// Words to find it by.
+    /// Keywords to find it by.
     pub tags: Vec<String>,
-    /// Bytes that the image takes.
+    /// Size of the image in bytes.
     pub size: u64,
     /// Whether its sandboxes may write outside their workspace.
     pub writable_root: bool,
-    /// When it was made.
+    /// Time of creation.
     pub created: Timestamp,
 }

@@ -10,8 +10,8 @@
 //!                       left unfinished
 //! ```
 //!
-//! A process that dies leaves its requests at work;
-//! [`release_all_but`](crate::Catalog::release_all_but) then says that it did.
+//! A process that crashes leaves its requests at work;
+//! [`release_all_but`](crate::Catalog::release_all_but) then releases them.
 
 use elevo_core::{TenantId, Timestamp};
 
@@ -31,12 +31,12 @@ pub struct RequestRun {
 pub struct IdempotentRequest {
     /// The request, and the process that is about to carry it out.
     pub run: RequestRun,
-    /// Hash of the request's content. Another content under the same name is a
-    /// mistake of the sender.
+    /// Hash of the request's content. Another content under the same name is an
+    /// error of the sender.
     pub fingerprint: [u8; 32],
-    /// An id that no other request has, for a request that is new.
+    /// A unique id for the request, used if it is new.
     pub id: String,
-    /// The present time.
+    /// The current time.
     pub now: Timestamp,
     /// The time until which the request is remembered.
     pub keep_until: Timestamp,
@@ -49,26 +49,27 @@ pub enum Begun {
     /// it.
     New,
     /// The request was begun before and not finished, and no process is at work
-    /// on it: look for what it has made, then go on as with a new one.
+    /// on it: look for the resource that it created, then continue as with a new
+    /// one.
     Again {
         /// The id that the request was begun with.
         id: String,
         /// The text of the last [`note_made`](crate::Catalog::note_made).
         made: Option<String>,
     },
-    /// The request was answered.
+    /// The request was finished.
     Done {
         /// The id that the request was begun with.
         id: String,
         /// The text of the last [`note_made`](crate::Catalog::note_made).
         made: Option<String>,
-        /// Status of the answer.
+        /// Status of the response.
         status: u16,
-        /// Content of the answer, if it was kept.
+        /// Body of the response, if it was stored.
         body: Option<Vec<u8>>,
     },
-    /// Another process is carrying the request out.
+    /// Another process is at work on the request.
     Running,
-    /// The request of that name had another content.
+    /// The request with that name had another content.
     Mismatch,
 }

@@ -1,34 +1,34 @@
-//! Which snapshots must stay.
+//! Snapshots that must be kept.
 
 use elevo_objects::SnapshotId;
 
-/// A part of the snapshots that must stay.
+/// A page of the snapshots that must be kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Roots {
-    /// Some of them. May be none though there are more.
+    /// Some of the snapshots. May be empty though there are more.
     pub snapshots: Vec<SnapshotId>,
-    /// Whether they are here only as versions of projects.
+    /// Whether the snapshots are needed only as versions of projects.
     pub versions: bool,
-    /// Where to go on; `None` at the end.
+    /// The place to continue at; `None` at the end.
     pub next: Option<RootPlace>,
 }
 
-/// A place in a walk over all snapshots that must stay.
+/// A place in a walk over all snapshots that must be kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RootPlace(pub(crate) Place);
 
-/// The parts of a walk, in its order; each with what was read last, if
-/// anything of it was.
+/// The parts of a walk, in its order. Each holds the record that was read last;
+/// empty at the start of the part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// The head of a project, by id.
+    /// The head of a project, by project id.
     Heads { after: String },
-    /// A landing, by project and number.
+    /// A landing, by project and sequence number.
     Landings { project: String, sequence: u64 },
     /// A tag, by project and name.
     Tags { project: String, name: String },
-    /// A workspace, by id.
+    /// The base and synced head of a workspace, by id.
     Workspaces { after: String },
-    /// An open review, by id.
+    /// The sides of an open review, by id.
     Reviews { after: String },
 }

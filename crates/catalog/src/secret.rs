@@ -1,13 +1,13 @@
-//! Secrets that prove who asks: API keys, and the tokens by which the agent in
-//! a sandbox proves itself.
+//! Secrets that authenticate: API keys, and the tokens of the workspace agents in
+//! sandboxes.
 //!
 //! ```text
 //! API key          elv_  and 43 characters of base64url: 32 random bytes
 //! sandbox token    elvs_ and 43 characters of base64url: 32 random bytes
 //! ```
 //!
-//! A catalog keeps only a hash: BLAKE3 of the bytes, in a mode derived from what
-//! the secret is for, so that one kind never passes as the other. The bytes are
+//! A catalog stores only a hash: BLAKE3 of the bytes, in a mode derived from the
+//! kind of the secret, so that one kind never passes as the other. The bytes are
 //! random, so a slow hash would add nothing.
 
 use std::fmt;
@@ -17,16 +17,16 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use subtle::ConstantTimeEq;
 
-/// Length of what follows the prefix.
+/// Length of the text after the prefix.
 const ENCODED: usize = 43;
 
-/// A text that is not a secret of the wanted kind. Says nothing of the text.
+/// A text that is not a secret of the expected kind. The error does not quote the
+/// text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a {0}")]
 pub struct InvalidSecret(&'static str);
 
-/// Whether two hashes are equal, in a time that does not depend on where they
-/// differ.
+/// Compares two hashes in a time that does not depend on where they differ.
 pub fn is_same_hash(one: &[u8; 32], other: &[u8; 32]) -> bool {
     one.ct_eq(other).into()
 }
@@ -35,33 +35,33 @@ pub fn is_same_hash(one: &[u8; 32], other: &[u8; 32]) -> bool {
 #[derive(Clone)]
 pub struct ApiKeySecret([u8; 32]);
 
-/// The secret of a sandbox's agent.
+/// The token of a sandbox's workspace agent.
 #[derive(Clone)]
 pub struct SandboxToken([u8; 32]);
 
-/// What the two kinds have in common.
+/// The methods that both kinds have.
 macro_rules! secret {
     ($name:ident, $what:literal, $prefix:literal, $context:literal) => {
         impl $name {
-            /// What its text begins with.
+            /// Prefix of the text form.
             pub const PREFIX: &'static str = $prefix;
 
-            /// A secret of these bytes, which must be random.
+            /// Creates a secret from bytes, which must be random.
             pub const fn from_random(bytes: [u8; 32]) -> Self {
                 Self(bytes)
             }
 
-            /// The text that its owner is given, once.
+            /// Returns the text form, which the owner sees only once.
             pub fn reveal(&self) -> String {
                 format!("{}{}", Self::PREFIX, URL_SAFE_NO_PAD.encode(self.0))
             }
 
-            /// What is kept of it.
+            /// Returns the hash to store.
             pub fn hash(&self) -> [u8; 32] {
                 blake3::derive_key($context, &self.0)
             }
 
-            /// Whether `hash` is of this secret, in constant time.
+            /// Compares `hash` with the hash of this secret, in constant time.
             pub fn matches(&self, hash: &[u8; 32]) -> bool {
                 is_same_hash(&self.hash(), hash)
             }
@@ -70,7 +70,8 @@ macro_rules! secret {
         impl FromStr for $name {
             type Err = InvalidSecret;
 
-            /// Reads exactly what [`Self::reveal`] gives: a secret has one text.
+            /// Accepts exactly the text that [`Self::reveal`] returns: a secret
+            /// has one text form.
             fn from_str(text: &str) -> Result<Self, InvalidSecret> {
                 decode(text, Self::PREFIX)
                     .map(Self)
@@ -79,7 +80,7 @@ macro_rules! secret {
         }
 
         impl fmt::Debug for $name {
-            /// Never shows it.
+            /// Never shows the secret.
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str(concat!(stringify!($name), "(…)"))
             }
@@ -132,7 +133,7 @@ mod tests {
         );
     }
 
-    /// Hashes are in databases: they must never change.
+    /// The hashes are stored in databases and must never change.
     #[test]
     fn hashes_are_what_they_always_were() {
         let hex = |hash: [u8; 32]| blake3::Hash::from_bytes(hash).to_hex().to_string();
@@ -141,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_of_one_kind_is_none_of_the_other() {
+    fn a_secret_of_one_kind_is_not_valid_as_the_other() {
         let key = ApiKeySecret::from_random(BYTES);
         let token = SandboxToken::from_random(BYTES);
         assert!(!token.matches(&key.hash()));
@@ -162,9 +163,9 @@ mod tests {
             format!("{text}="),
             format!("{text}A"),
             format!("ELV_{body}"),
-            // The same bytes, with bits in the last character that mean nothing.
+            // The same bytes, with other unused bits in the last character.
             format!("{}t", &text[..text.len() - 1]),
-            // The other alphabet of base64.
+            // The other base64 alphabet.
             text.replace('-', "+").replacen("elv+", "elv_", 1),
             format!("elv_{}", "ä".repeat(22)),
         ];

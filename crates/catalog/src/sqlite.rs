@@ -1,11 +1,11 @@
 //! The catalog in one SQLite file.
 //!
 //! One connection writes, so that writers of this process queue instead of
-//! failing; a few others read beside it (WAL). A change is a transaction, or a
-//! savepoint in one that it shares with those that waited for the same turn: it
-//! takes the write lock when it begins, so that what it reads stays true until
-//! it ends, and is synced when it ends (`synchronous=FULL`). Other processes
-//! may open the same file: they wait for one another.
+//! failing; several others read concurrently (WAL). A change is a separate
+//! transaction, or a savepoint in one that it shares with other waiting changes.
+//! It takes the write lock when it begins, so that the rows it reads cannot
+//! change until it ends, and is synced when it ends (`synchronous=FULL`).
+//! Other processes may open the same file: they wait for one another.
 
 mod database;
 mod erasure;
@@ -54,13 +54,13 @@ use crate::query::{AddLimits, Page, SandboxQuery};
 use crate::records::{Agent, ApiKey, Sandbox, Template, Tenant};
 use crate::request::{Begun, IdempotentRequest, RequestRun};
 
-/// How a catalog in a file is opened.
+/// Options for opening a catalog in a file.
 #[derive(Clone, Copy, Debug)]
 pub struct SqliteOptions {
-    /// How many connections read.
+    /// Number of connections that read.
     pub readers: u32,
-    /// How long a call waits for its turn before it fails as busy: for a
-    /// connection, and once more for other processes.
+    /// Time that a call waits before it fails with `Busy`: for a connection, and
+    /// once more for other processes.
     pub wait: Duration,
 }
 
@@ -80,36 +80,36 @@ pub struct SqliteCatalog {
 }
 
 impl SqliteCatalog {
-    /// Opens the catalog in `file`, makes it if there is none, and brings it to
-    /// the present format. Only its owner can read the file.
+    /// Opens the catalog in `file`, creates it if there is none, and migrates it
+    /// to the current format. Only the owner can read the file.
     pub async fn open(file: &Path, options: &SqliteOptions) -> Result<Self> {
         let database = Database::open(file, options).await?;
         Ok(Self { database })
     }
 
     /// Reads the catalog in `file` without changing it. Returns `None` if there
-    /// is none. Nothing may write to the file meanwhile.
+    /// is none. Nothing may write to the file during the call.
     pub async fn find(file: &Path) -> Result<Option<FoundCatalog>> {
         look::find(file).await
     }
 
     /// Copies the catalog in `file`, of any format, to `to`, where no file may
-    /// be. Nothing may write to the file meanwhile.
+    /// exist. Nothing may write to the file during the call.
     pub async fn copy_file(file: &Path, to: &Path) -> Result<()> {
         look::copy(file, to).await
     }
 
-    /// Copies this catalog, as it is at one moment of this call, to `to`, where
-    /// no file may be. Changes go on meanwhile. The copy is on disk when this
-    /// returns; the entry in its directory may not be.
+    /// Copies this catalog, as it is at one moment of the call, to `to`, where no
+    /// file may exist. Changes can continue during the call. The copy is synced
+    /// when this returns, its directory entry may not be.
     pub async fn copy_to(&self, to: &Path) -> Result<()> {
         let reader = self.database.readers().acquire().await;
         let mut reader = reader.map_err(failure::of)?;
         look::copy_from(&mut reader, to).await
     }
 
-    /// Waits for what is under way and closes the file. Calls that come later
-    /// fail. Without it nothing is lost; the next start reads the log.
+    /// Waits for running changes and closes the file. Later calls fail. Without
+    /// it nothing is lost; the next start reads the write-ahead log.
     pub async fn close(&self) {
         self.database.close().await;
     }

@@ -1,10 +1,11 @@
-//! How paths and entries are kept. Every implementation keeps the same bytes.
+//! The stored form of paths and entries. Every implementation stores the same
+//! bytes.
 //!
-//! A path is its names with NUL between them, which no name contains: in the
-//! order of the bytes a directory comes right before what is in it, as in the
-//! order of [`TreePath`].
+//! A path is stored as its names, separated by NUL, which no name contains. In
+//! byte order a directory comes right before its content, as in the order of
+//! [`TreePath`].
 //!
-//! An entry is a tag and then, big-endian:
+//! An entry is stored as a tag followed by big-endian fields:
 //!
 //! | tag | what | rest |
 //! |---|---|---|
@@ -15,7 +16,7 @@
 //! | 5 | directory | mode (2), entries below (8), bytes below (8), hash (32) |
 //! | 6 | symbolic link | size (8), hash (32) |
 //!
-//! Another form would get tags of its own.
+//! Another form would get new tags.
 
 use elevo_core::TreePath;
 use elevo_objects::{Content, Entry, Hash, Link, Mode, Tree};
@@ -29,13 +30,13 @@ const LINK: u8 = 6;
 
 const SEPARATOR: u8 = 0;
 
-/// A path as it is kept.
+/// Returns the stored form of a path.
 pub(crate) fn path(path: &TreePath) -> Vec<u8> {
     replaced(path.as_bytes(), b'/', SEPARATOR)
 }
 
-/// The first that can come after `path` in a list, as it is kept; for `None`,
-/// the first of all.
+/// Returns the smallest stored form that can come after `after` in a list; for
+/// `None`, the smallest of all.
 pub(crate) fn path_after(after: Option<&TreePath>) -> Vec<u8> {
     let Some(after) = after else {
         return Vec::new();
@@ -45,7 +46,8 @@ pub(crate) fn path_after(after: Option<&TreePath>) -> Vec<u8> {
     bytes
 }
 
-/// A path and all that it is in, itself first, as they are kept.
+/// Returns the stored forms of a path and of all directories above it, the path
+/// first.
 pub(crate) fn path_and_above(of: &TreePath) -> Vec<Vec<u8>> {
     let mut here = Some(of.clone());
     let mut paths = Vec::new();
@@ -56,7 +58,7 @@ pub(crate) fn path_and_above(of: &TreePath) -> Vec<Vec<u8>> {
     paths
 }
 
-/// A path as it comes back; `None` if nobody can have kept it.
+/// Reads a stored path; `None` if the bytes cannot be the stored form of a path.
 pub(crate) fn read_path(kept: &[u8]) -> Option<TreePath> {
     if kept.contains(&b'/') {
         return None;
@@ -69,7 +71,7 @@ fn replaced(bytes: &[u8], from: u8, to: u8) -> Vec<u8> {
     bytes.iter().map(replace).collect()
 }
 
-/// An entry as it is kept.
+/// Returns the stored form of an entry.
 pub(crate) fn entry(entry: &Entry) -> Vec<u8> {
     match entry {
         Entry::File { mode, content } => match content {
@@ -102,7 +104,8 @@ fn joined(tag: u8, mode: Option<Mode>, numbers: &[u64], hash: Option<&Hash>) -> 
     out
 }
 
-/// An entry as it comes back; `None` if nobody can have kept it.
+/// Reads a stored entry; `None` if the bytes cannot be the stored form of an
+/// entry.
 pub(crate) fn read_entry(kept: &[u8]) -> Option<Entry> {
     let (tag, mut rest) = kept.split_first()?;
     let rest = &mut rest;
@@ -204,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_are_kept_as_is_written_down() {
+    fn entries_are_stored_in_the_documented_form() {
         for (kept, bytes) in entries() {
             assert_eq!(entry(&kept), bytes);
             assert_eq!(read_entry(&bytes), Some(kept));
@@ -212,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_entry_is_noticed() {
+    fn rejects_bytes_that_are_not_an_entry() {
         for (_, bytes) in entries() {
             for cut in 0..bytes.len() {
                 assert_eq!(read_entry(&bytes[..cut]), None);
@@ -224,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_kept_in_the_order_of_the_tree() {
+    fn paths_are_stored_in_the_order_of_the_tree() {
         let texts = ["", "a", "a/b", "a/b/c", "a/c", "a-b", "a.b", "ab", "b"];
         let paths = texts.map(|text| TreePath::new(text).unwrap());
         assert!(paths.is_sorted());
@@ -241,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_path_is_in_comes_after_it() {
+    fn the_directories_above_a_path_follow_it() {
         let of = |text| path_and_above(&TreePath::new(text).unwrap());
         assert_eq!(of(""), [b""]);
         assert_eq!(of("a/b/c"), [&b"a\0b\0c"[..], b"a\0b", b"a", b""]);

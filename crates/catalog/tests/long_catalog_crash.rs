@@ -1,8 +1,8 @@
-//! Processes that are killed and disks that lose power: whatever the catalog
-//! acknowledged is there afterwards, and nothing is half there.
+//! Kills processes and cuts the power of disks: every acknowledged change exists
+//! afterwards, and no change is there in part.
 //!
-//! `ELEVO_LONG` says how many times (see CONTRIBUTING.md), `ELEVO_SEED` repeats
-//! a run.
+//! `ELEVO_LONG` sets the number of rounds (see CONTRIBUTING.md), `ELEVO_SEED`
+//! repeats a run.
 
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 
@@ -37,10 +37,10 @@ const NOW: Timestamp = Timestamp::new(1_700_000_000, 0).unwrap();
 
 /// The project that all tasks land in.
 const PROJECT: &str = "project";
-/// How many paths each step changes.
+/// Number of paths that each step changes.
 const CHANGES: usize = 5;
 
-/// What can become of a sandbox here, in this order.
+/// The stages of a sandbox here, in order.
 const LIFE: [&str; 4] = ["added", "running", "removing", "removed"];
 
 fn runtime() -> Runtime {
@@ -54,7 +54,7 @@ async fn open(directory: &Path) -> SqliteCatalog {
         .unwrap()
 }
 
-/// Adds the tenant and the key, unless an earlier victim has.
+/// Adds the tenant and the key, unless an earlier victim did.
 async fn furnish(catalog: &SqliteCatalog) {
     let tenant = Tenant::new(TENANT, "local", NOW);
     let key = ApiKey {
@@ -96,12 +96,12 @@ fn sandbox(id: &str) -> Sandbox {
         updated: NOW,
         removing: false,
         keep_workspace: false,
-        // More than a page, so that a row is several writes.
+        // More than a page, so that a row takes several writes.
         spec: Value::from(id.repeat(400)),
     }
 }
 
-/// A pair of sandboxes lives its life, acknowledged step by step.
+/// Takes a pair of sandboxes through its stages and acknowledges each.
 async fn live(catalog: &SqliteCatalog, victim: &Victim, pair: &str, steps: usize) {
     let ids = [format!("{pair}-a"), format!("{pair}-b")];
     let both = ids.each_ref().map(|id| sandbox(id));
@@ -167,7 +167,7 @@ fn workspace(id: &str) -> Workspace {
     }
 }
 
-/// The snapshot that the step of that request leads to.
+/// Returns the snapshot that the step with that request leads to.
 fn snapshot_of(request: &str) -> SnapshotId {
     SnapshotId(Kind::Snapshot.hash(request.as_bytes()))
 }
@@ -203,7 +203,7 @@ fn step(workspace: &str, request: &str, base: SnapshotId) -> Step {
     }
 }
 
-/// A batch of one to three steps lands, each acknowledged.
+/// Lands a batch of one to three steps and acknowledges each.
 async fn land(catalog: &SqliteCatalog, victim: &Victim, workspace: &str, n: usize) {
     let requests: Vec<_> = (0..=n % 3)
         .map(|k| format!("{workspace}-{n}-{k}"))
@@ -277,8 +277,9 @@ async fn verify(directory: &Path, acknowledged: &[String]) {
     assert_sound(directory).await;
 }
 
-/// Panics unless the log is a chain that ends in the head, has each request
-/// once and all that were acknowledged, and is where workspaces say they are.
+/// Panics unless the log is a chain that ends in the head and has every
+/// acknowledged request exactly once, and the workspaces have the bases that it
+/// leads to.
 async fn assert_landed(catalog: &SqliteCatalog, acknowledged: &[(&str, u64)]) {
     let Some(project) = catalog.project(TENANT, PROJECT).await.unwrap() else {
         assert!(acknowledged.is_empty(), "the project is lost");
@@ -297,7 +298,7 @@ async fn assert_landed(catalog: &SqliteCatalog, acknowledged: &[(&str, u64)]) {
             (head, next) = (entry.parent, next - 1);
             let request = entry.request.unwrap();
             assert_eq!(entry.snapshot, snapshot_of(&request));
-            // The newest comes first.
+            // The newest entry comes first.
             let newest = (entry.snapshot, 0);
             bases.entry(entry.workspace.unwrap()).or_insert(newest).1 += 1;
             assert_eq!(known.insert(request, entry.sequence), None, "landed twice");
@@ -313,7 +314,7 @@ async fn assert_landed(catalog: &SqliteCatalog, acknowledged: &[(&str, u64)]) {
     }
 }
 
-/// Panics unless every pair is at least as far as was acknowledged, and whole.
+/// Panics unless every pair is complete and at least at its acknowledged stage.
 async fn assert_lives(catalog: &SqliteCatalog, acknowledged: impl Iterator<Item = &String>) {
     let mut furthest: HashMap<&str, usize> = HashMap::new();
     for line in acknowledged {
@@ -345,8 +346,8 @@ fn stage(pair: &str, one: &Sandbox) -> usize {
     usize::from(is_running) + usize::from(one.removing)
 }
 
-/// What SQLite finds, pairs of which half is missing, and landings of which
-/// versions are.
+/// Checks the integrity that SQLite reports, that both sandboxes of a pair exist,
+/// and that landings have all their versions.
 async fn assert_sound(directory: &Path) {
     let options = SqliteConnectOptions::new().filename(directory.join(FILE));
     let pool = sqlx::SqlitePool::connect_with(options).await.unwrap();
@@ -382,7 +383,8 @@ fn nothing_acknowledged_is_lost_when_the_process_is_killed() {
     }
     let directory = TempDir::new().unwrap();
     let kills = Kills::new(NAME, directory.path(), long::rounds(100, 5));
-    // The first may die while it makes the catalog; the next goes on from there.
+    // The first process may die while it creates the catalog; the next one
+    // continues.
     kills.longest_life(Duration::from_millis(700)).run(|done| {
         let acknowledged = if done.is_last {
             done.all()
@@ -413,12 +415,12 @@ fn nothing_acknowledged_is_lost_when_power_fails() {
         acknowledged.extend(victim.acknowledged());
         acknowledged.push(victim.wait_for_next());
         victim.pause();
-        // What was acknowledged while it was being paused is on the disk too.
+        // Changes that were acknowledged during the pause are on the disk too.
         acknowledged.extend(victim.acknowledged());
         let after = disk.lose_power("after");
         runtime().block_on(verify(after.path(), &acknowledged));
         after.discard();
-        // Only now: while it waits, it does not fill the disk.
+        // Only now: while paused, it does not fill the disk.
         victim.resume();
     }
     long::note(format_args!(

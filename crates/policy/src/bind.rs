@@ -1,8 +1,8 @@
-//! Binding a policy to the agents that it names.
+//! Resolves the names of agents in a policy to ids.
 //!
-//! A policy may name an agent by its id or by its name. Rules are compared with
-//! ids only, so each name is replaced by the id of its agent before a policy is
-//! compiled. An id stays with its agent when the agent is renamed.
+//! A policy may name an agent by id or by name. Rules are compared with ids only,
+//! so each name is replaced by the id of its agent before a policy is compiled.
+//! An id stays with its agent when the agent is renamed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,10 +17,10 @@ pub struct Agents {
     by_name: BTreeMap<String, String>,
 }
 
-/// A policy that names every agent it knows by id.
+/// A policy that refers to every known agent by id.
 #[derive(Clone, Debug)]
 pub struct Bound {
-    /// The policy. A name without an agent stays as it is and holds for no one.
+    /// The policy. A name without an agent stays as it is and matches no agent.
     pub policy: Policy,
     /// The names without an agent, and members that are listed twice; at most
     /// [`MAX_PROBLEMS`].
@@ -41,8 +41,8 @@ impl<I: Into<String>, N: Into<String>> FromIterator<(I, N)> for Agents {
 }
 
 impl Agents {
-    /// Returns the id of an agent. An id goes before a name, so that no agent
-    /// can be named like another one's id.
+    /// Returns the id of an agent. An id takes precedence over a name, so that an
+    /// agent's name cannot shadow the id of another.
     fn id(&self, written: &str) -> Option<&str> {
         let id = self.ids.get(written);
         id.or_else(|| self.by_name.get(written)).map(String::as_str)
@@ -50,7 +50,7 @@ impl Agents {
 }
 
 impl Policy {
-    /// Whether the policy names agents at all.
+    /// Returns whether the policy names agents at all.
     pub fn names_agents(&self) -> bool {
         !self.members.is_empty() || self.rules.iter().any(|rule| rule.agents.is_some())
     }
@@ -70,8 +70,8 @@ impl Policy {
 }
 
 impl Bound {
-    /// Returns the policy if it names only agents that there are and is valid
-    /// otherwise; else everything that is wrong with it.
+    /// Returns the policy if all its agents exist and it is valid otherwise; else
+    /// all of its problems.
     pub fn checked(self) -> Result<Policy, PolicyError> {
         let mut problems = self.problems;
         if let Err(invalid) = self.policy.compile() {
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_agents_are_problems_beside_all_others() {
+    fn unknown_agents_are_reported_with_all_other_problems() {
         let mut policy = policy(&["alice", "eve"], &["mallory"]);
         policy.rules.push(Rule {
             pattern: "a".into(),

@@ -1,4 +1,4 @@
-//! From a policy as it is written to one that can be asked.
+//! Compiles a policy into a form that can be queried.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,32 +12,32 @@ use crate::pattern::{MAX_PATTERN_BYTES, Pattern, Specificity};
 use crate::policy::{Access, Member, Policy, Rule, Strategy};
 use crate::view::{Grant, Meant, View, names_of};
 
-/// The most rules of a policy.
+/// Maximum number of rules of a policy.
 pub const MAX_RULES: usize = 1000;
 
-/// The most patterns of all rules, when their braces are written out.
+/// Maximum number of patterns of all rules after brace expansion.
 pub const MAX_SPELLINGS: usize = 2000;
 
-/// The most agents and roles that all rules name together.
+/// Maximum number of agents and roles that all rules name together.
 pub const MAX_NAMED: usize = 10_000;
 
-/// The most members of a policy.
+/// Maximum number of members of a policy.
 pub const MAX_MEMBERS: usize = 10_000;
 
-/// The most roles of a member.
+/// Maximum number of roles of a member.
 pub const MAX_ROLES: usize = 100;
 
-/// The most patterns for what is local.
+/// Maximum number of patterns in `local`.
 pub const MAX_LOCAL_PATTERNS: usize = 1000;
 
-/// The longest id of an agent and the longest name of a role.
+/// Maximum bytes of an agent's id or name and of the name of a role.
 pub const MAX_NAME_BYTES: usize = 128;
 
-/// A policy that was found valid, and can be asked.
+/// A valid policy that can be queried.
 #[derive(Clone, Debug)]
 pub struct Compiled {
     access: Vec<AccessRule>,
-    /// What holds first comes first.
+    /// Rules in order of precedence.
     merges: Vec<MergeRule>,
     default: Access,
     members: BTreeMap<String, Member>,
@@ -64,7 +64,7 @@ struct MergeRule {
 }
 
 impl Policy {
-    /// Checks everything, and names all that is wrong at once.
+    /// Checks the policy and returns all problems at once.
     pub fn compile(&self) -> Result<Compiled, PolicyError> {
         let mut problems = Problems::default();
         let patterns = check_rules(&self.rules, &mut problems);
@@ -85,8 +85,8 @@ impl Policy {
 }
 
 impl Compiled {
-    /// What an agent may do. `None` is somebody without an agent, such as the
-    /// owner of the project, who may do everything.
+    /// Returns the access of an agent. `None` stands for a caller without an
+    /// agent, such as the owner of the project, who may do everything.
     pub fn for_agent(&self, agent: Option<&str>) -> View {
         let Some(agent) = agent else {
             return View::new(Vec::new(), Access::Full);
@@ -98,15 +98,16 @@ impl Compiled {
         View::new(grants.flatten().collect(), self.default)
     }
 
-    /// How conflicts at a path are settled.
+    /// Returns the strategy for conflicts at a path.
     pub fn strategy(&self, path: &TreePath) -> Strategy {
         let names = names_of(path);
         let rule = self.merges.iter().find(|rule| rule.pattern.covers(&names));
         rule.map_or(Strategy::Auto, |rule| rule.strategy)
     }
 
-    /// Whose change wins where the strategy is [`Strategy::Priority`]: the
-    /// higher. Somebody without an agent has the highest.
+    /// Returns the priority of an agent: where the strategy is
+    /// [`Strategy::Priority`], the change with the higher priority wins. A caller
+    /// without an agent has the highest.
     pub fn priority(&self, agent: Option<&str>) -> i32 {
         match agent {
             None => i32::MAX,
@@ -114,25 +115,26 @@ impl Compiled {
         }
     }
 
-    /// Whether somebody who asks for a merge may choose this strategy instead
-    /// of the policy's own.
+    /// Returns whether the caller of a merge may choose this strategy instead of
+    /// that of the policy.
     pub fn allows_override(&self, strategy: Strategy) -> bool {
         self.overrides.contains(&strategy)
     }
 
-    /// What is never merged.
+    /// Returns the paths that are never merged.
     pub fn local(&self) -> &Local {
         &self.local
     }
 
-    /// Whether what `.gitignore` files name is never merged either.
+    /// Returns whether paths that `.gitignore` files ignore are not merged
+    /// either.
     pub fn follows_gitignore(&self) -> bool {
         self.gitignore
     }
 }
 
 impl AccessRule {
-    /// How the rule means an agent, if it does.
+    /// Returns how the rule addresses an agent, if it does.
     fn meant(&self, agent: &str, member: Option<&Member>) -> Option<Meant> {
         let has_role = |member: &Member| member.roles.iter().any(|role| self.roles.contains(role));
         if self.agents.contains(agent) {
@@ -195,7 +197,7 @@ fn merge_rules<'a>(
     merges
 }
 
-/// What is wrong, as far as it has been found.
+/// The problems found so far.
 #[derive(Default)]
 struct Problems(Vec<Problem>);
 
@@ -217,7 +219,7 @@ impl Problems {
     }
 }
 
-/// The patterns of each rule.
+/// Returns the patterns of each rule.
 fn check_rules(rules: &[Rule], problems: &mut Problems) -> Vec<Vec<Arc<Pattern>>> {
     if rules.len() > MAX_RULES {
         problems.add(
@@ -284,7 +286,7 @@ fn check_rule(index: usize, rule: &Rule, problems: &mut Problems) {
         let Some(names) = names else { continue };
         let at = format!("rules[{index}].{field}");
         if names.is_empty() {
-            let message = "the list is empty, so the rule is for nobody; leave the field out to \
+            let message = "the list is empty, so the rule is for no agent; leave the field out to \
                            mean everyone, or remove the rule";
             problems.add(at, message);
         } else {
@@ -341,7 +343,7 @@ fn compile_local(patterns: &[String], problems: &mut Problems) -> Local {
                 format!("it is longer than {MAX_PATTERN_BYTES} bytes; shorten it"),
             );
         } else if pattern.contains(['\n', '\0']) || !list.add(pattern.as_bytes()) {
-            let message = "it is not a line of a `.gitignore` that means something; correct or \
+            let message = "it is not a valid pattern of a `.gitignore`; correct or \
                            remove it";
             problems.add(at, message);
         }

@@ -1,4 +1,4 @@
-//! Why a policy or an ignore file is not taken.
+//! Errors of policies and ignore files.
 
 use std::fmt;
 
@@ -6,10 +6,10 @@ use serde::Serialize;
 
 use crate::ignores::{MAX_IGNORE_BYTES, MAX_IGNORE_PATTERNS, MAX_IGNORE_TOTAL_BYTES};
 
-/// How many problems of a policy are named at most.
+/// Maximum number of reported problems of a policy.
 pub const MAX_PROBLEMS: usize = 100;
 
-/// A policy that cannot be used, with all that is wrong with it.
+/// An invalid policy, with all its problems.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct PolicyError {
     /// At least one and at most [`MAX_PROBLEMS`], in the order of the policy.
@@ -27,14 +27,14 @@ impl fmt::Display for PolicyError {
     }
 }
 
-/// One thing that is wrong with a policy.
+/// A problem of a policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Problem {
-    /// Where, such as `rules[3].pattern`.
+    /// Place in the policy, such as `rules[3].pattern`.
     pub at: String,
-    /// What is wrong and what to do.
+    /// Description of the problem and of its remedy.
     pub message: String,
 }
 
@@ -44,13 +44,13 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Why a `.gitignore` is not taken. What others said stays.
+/// Reasons to reject a `.gitignore`. The patterns of other files stay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IgnoreError {
     /// The file is too large.
     #[error("a `.gitignore` cannot be larger than {MAX_IGNORE_BYTES} bytes; this one has {0}")]
     TooLarge(usize),
-    /// All files together say too much.
+    /// All files together have too many patterns or bytes.
     #[error(
         "`.gitignore` files cannot have more than {MAX_IGNORE_PATTERNS} patterns or \
          {MAX_IGNORE_TOTAL_BYTES} bytes together"

@@ -1,15 +1,15 @@
-//! Globs over paths, as git understands them: bytes, name by name.
+//! Globs over paths with the semantics of git: bytes, name by name.
 //!
-//! Both levels, bytes of a name and names of a path, are matched by
-//! [`matches`], which needs no more steps than the product of both lengths,
-//! whatever the pattern.
+//! Both levels, the bytes of a name and the names of a path, are matched by
+//! [`matches`], which takes at most the product of both lengths in steps for any
+//! pattern.
 
 use std::ops::RangeInclusive;
 
-/// One name of a pattern, or any number of them.
+/// A name of a pattern, or any number of names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Segment {
-    /// `**`: any number of names, also none.
+    /// `**`: any number of names, including none.
     Deep,
     /// `*`: any one name.
     Any,
@@ -19,7 +19,7 @@ pub(crate) enum Segment {
     Glob(Box<[Token]>),
 }
 
-/// What a name with wildcards is made of.
+/// A part of a name with wildcards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Token {
     Byte(u8),
@@ -42,19 +42,20 @@ impl Class {
     }
 }
 
-/// Why something is not a pattern.
+/// Reasons why a text is not a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Malformed {
     #[error("the `\\` at the end escapes nothing; write `\\\\` for a backslash")]
     DanglingEscape,
     #[error("a `[` is not closed; close it, or write `\\[` for the character")]
     UnclosedClass,
-    #[error("there is no such class of characters; known are `[:alnum:]`, `[:digit:]` and others")]
+    #[error("this class of characters is not known; known are `[:alnum:]`, `[:digit:]` and others")]
     UnknownClass,
 }
 
 impl Segment {
-    /// Whether this name is meant; [`Segment::Deep`] is no name.
+    /// Returns whether the segment matches this name; [`Segment::Deep`] matches
+    /// names only in [`matches_path`].
     pub(crate) fn fits(&self, name: &[u8]) -> bool {
         match self {
             Self::Deep => false,
@@ -83,23 +84,23 @@ impl Token {
     }
 }
 
-/// What may follow after all of a pattern.
+/// The input that may follow the match of a whole pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// Nothing.
     Closed,
-    /// Anything: the pattern covers what is below.
+    /// Anything: the pattern covers everything below.
     Open,
 }
 
-/// Whether a path, as its names, is what the segments say.
+/// Returns whether the segments match a path, given as its names.
 pub(crate) fn matches_path(segments: &[Segment], names: &[&[u8]], end: End) -> bool {
     let fits = |segment: &Segment, name: &&[u8]| segment.fits(name);
     matches(segments, names, Segment::is_deep, fits, end)
 }
 
-/// Matches items one by one, where a star is any number of them. Only the last
-/// star has to be tried again: what an earlier one could give, it can as well.
+/// Matches items one by one, where a star is any number of them. Backtracks only
+/// to the last star: everything an earlier star could match, it can as well.
 fn matches<P, I>(
     pattern: &[P],
     items: &[I],
@@ -133,8 +134,8 @@ fn matches<P, I>(
     }
 }
 
-/// Reads a pattern. A `**` at the end becomes `**/*`, since it stands for at
-/// least one name; an empty name is kept, and fits none.
+/// Parses a pattern. A `**` at the end becomes `**/*`, since it stands for at
+/// least one name; an empty name is kept, and matches none.
 pub(crate) fn parse(pattern: &[u8]) -> Result<Vec<Segment>, Malformed> {
     let mut segments = Vec::new();
     let mut rest = pattern;
@@ -167,7 +168,7 @@ impl NameParser<'_> {
         Some(*first)
     }
 
-    /// One name, and whether the pattern ends with it.
+    /// Parses one name; also returns whether the pattern ends with it.
     fn segment(&mut self) -> Result<(Segment, bool), Malformed> {
         let mut tokens = Vec::new();
         let ended = loop {
@@ -211,8 +212,8 @@ impl NameParser<'_> {
         }
     }
 
-    /// What follows a `[`. A `]` right at the beginning is one of the bytes, as
-    /// in shells; `\` escapes.
+    /// Parses the class after a `[`. A `]` right at the beginning is one of the
+    /// bytes, as in shells; `\` escapes.
     fn class(&mut self) -> Result<Class, Malformed> {
         let unclosed = Malformed::UnclosedClass;
         let negated = matches!(self.rest.first(), Some(b'!' | b'^'));
@@ -235,8 +236,8 @@ impl NameParser<'_> {
         })
     }
 
-    /// Adds a byte, a range or a named class that begins with `byte`; what a
-    /// range can begin with.
+    /// Adds a byte, a range or a named class that begins with `byte`; returns the
+    /// byte that a range can begin with.
     fn class_part(
         &mut self,
         set: &mut Class,
@@ -268,7 +269,8 @@ impl NameParser<'_> {
         Ok(Some(single))
     }
 
-    /// The `:digit:]` of `[:digit:]`; nothing is read if it does not end so.
+    /// Parses the `:digit:]` of `[:digit:]`; consumes nothing if it does not end
+    /// so.
     fn named_class(&mut self) -> Result<Option<IsInClass>, Malformed> {
         let body = self.rest.get(1..).unwrap_or_default();
         let end = body.iter().position(|byte| *byte == b']');

@@ -1,4 +1,4 @@
-//! What `.gitignore` files say, as git understands them.
+//! `.gitignore` files, with the semantics of git.
 
 use std::collections::HashMap;
 
@@ -8,19 +8,20 @@ use crate::error::IgnoreError;
 use crate::glob::{End, Segment, matches_path, parse};
 use crate::view::names_of;
 
-/// The largest `.gitignore` that is taken.
+/// Maximum bytes of a `.gitignore`.
 pub const MAX_IGNORE_BYTES: usize = 1 << 20;
 
-/// How many patterns are taken from all of them.
+/// Maximum number of patterns in all `.gitignore` files together.
 pub const MAX_IGNORE_PATTERNS: usize = 100_000;
 
-/// How many bytes are taken from all of them.
+/// Maximum bytes of all `.gitignore` files together.
 pub const MAX_IGNORE_TOTAL_BYTES: usize = 8 << 20;
 
-/// A line that is longer is skipped: what it means fits into less.
+/// Maximum bytes of a line. Longer lines are skipped: a useful pattern is
+/// shorter.
 const MAX_LINE_BYTES: usize = 16 << 10;
 
-/// What the `.gitignore` files of a tree ignore.
+/// The `.gitignore` files of a tree.
 #[derive(Clone, Debug, Default)]
 pub struct Ignores {
     lists: HashMap<TreePath, List>,
@@ -29,13 +30,13 @@ pub struct Ignores {
 }
 
 impl Ignores {
-    /// Ignores nothing.
+    /// Creates a set of rules that ignores nothing.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds what the `.gitignore` of a directory says, in place of what was
-    /// added for it before. Lines that mean nothing are skipped.
+    /// Adds the `.gitignore` of a directory, and replaces an earlier one. Lines
+    /// that are not patterns are skipped.
     pub fn add(&mut self, directory: &TreePath, content: &[u8]) -> Result<(), IgnoreError> {
         if content.len() > MAX_IGNORE_BYTES {
             return Err(IgnoreError::TooLarge(content.len()));
@@ -53,7 +54,8 @@ impl Ignores {
         Ok(())
     }
 
-    /// Whether a path is ignored, by itself or because a directory it is in is.
+    /// Returns whether a path is ignored, by itself or because a directory above
+    /// it is.
     pub fn ignores(&self, path: &TreePath, is_directory: bool) -> bool {
         if self.patterns == 0 {
             return false;
@@ -70,8 +72,8 @@ impl Ignores {
         })
     }
 
-    /// Returns what is ignored directly in a directory: quicker for many names
-    /// than [`ignores`](Self::ignores) for each.
+    /// Returns the rules for the names directly in a directory: faster for many
+    /// names than [`ignores`](Self::ignores) for each.
     pub fn within<'a>(&'a self, directory: &'a TreePath) -> Within<'a> {
         let names = names_of(directory);
         let mut lists = self.lists_above(directory, names.len());
@@ -84,8 +86,8 @@ impl Ignores {
         }
     }
 
-    /// The lists of the directories that a path is in, with how many names
-    /// these have; the deepest first, since it is the one that decides.
+    /// Returns the lists of the directories above a path, each with the number of
+    /// names in its directory; the deepest first, since it decides.
     fn lists_above(&self, path: &TreePath, depth: usize) -> Vec<(usize, &List)> {
         let mut directory = path.clone();
         let mut lists = Vec::new();
@@ -104,14 +106,14 @@ impl Ignores {
 pub struct Within<'a> {
     /// The names that lead to the directory.
     names: Vec<&'a [u8]>,
-    /// The lists that speak of it, the deepest first, each with how many names
-    /// lead to its own directory.
+    /// The lists that apply to it, the deepest first, each with the number of
+    /// names that lead to its own directory.
     lists: Vec<(usize, &'a List)>,
     is_ignored: bool,
 }
 
 impl Within<'_> {
-    /// Whether a name in the directory is ignored.
+    /// Returns whether a name in the directory is ignored.
     pub fn ignores(&self, name: &[u8], is_directory: bool) -> bool {
         if self.is_ignored || self.lists.is_empty() {
             return self.is_ignored;
@@ -129,19 +131,19 @@ impl Within<'_> {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct List {
     patterns: Vec<Pattern>,
-    /// Places of patterns that are a name and nothing else: most are, in long
-    /// lists.
+    /// Positions of patterns that are just a name: in long lists, most are.
     by_name: HashMap<Box<[u8]>, Vec<usize>>,
-    /// Places of all others.
+    /// Positions of all other patterns.
     others: Vec<usize>,
-    /// What it was read from.
+    /// Size of the file.
     bytes: usize,
 }
 
 #[derive(Clone, Debug)]
 struct Pattern {
     segments: Box<[Segment]>,
-    /// Matched against the path below the file's directory, not against names.
+    /// Matched against the path below the file's directory, not against the last
+    /// name.
     anchored: bool,
     directories_only: bool,
     negated: bool,
@@ -160,7 +162,7 @@ impl List {
         list
     }
 
-    /// Adds a line; says whether it meant something.
+    /// Adds a line; returns whether it is a pattern.
     pub(crate) fn add(&mut self, line: &[u8]) -> bool {
         let Some(pattern) = Pattern::parse(line) else {
             return false;
@@ -180,8 +182,8 @@ impl List {
         self.patterns.len()
     }
 
-    /// Whether a path, as its names below the file's directory, is ignored;
-    /// `None` if no line speaks of it. At least one name.
+    /// Returns whether a path, given as its names below the file's directory, is
+    /// ignored; `None` if no line matches. There must be at least one name.
     pub(crate) fn ignores(&self, names: &[&[u8]], is_directory: bool) -> Option<bool> {
         let last = names.last()?;
         let speaks_of_kind =
@@ -239,7 +241,7 @@ impl Pattern {
     }
 }
 
-/// Spaces at the end mean nothing unless escaped.
+/// Removes trailing spaces that are not escaped.
 fn without_trailing_spaces(line: &[u8]) -> &[u8] {
     let mut end = 0;
     let mut at = 0;

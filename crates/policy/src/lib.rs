@@ -1,28 +1,29 @@
-//! What agents may do with which paths of a project, what of it is never
-//! merged, and how conflicts are settled.
+//! Policies: what agents may do with the paths of a project, which paths are
+//! never merged, and how conflicts are settled.
 //!
 //! Depends on `elevo-core`. Pure: reads no file, no clock and no environment.
-//! Never says yes to what no rule allows.
+//! Never allows an action that no rule and no default allows.
 //!
-//! # Which rule holds
+//! # The rule that applies
 //!
-//! A rule names paths by a glob: `*` and `?` stay within a name, `**` goes
-//! across names, `[a-z]` is one byte, `{a,b}` is short for two patterns. It is
-//! matched against the whole path, as bytes. A pattern that matches a directory
-//! covers everything below it.
+//! A rule selects paths by a glob: `*` and `?` stay within a name, `**` crosses
+//! names, `[a-z]` is one byte, `{a,b}` stands for two patterns. It is matched
+//! against the whole path, as bytes. A pattern that matches a directory covers
+//! everything below it.
 //!
-//! Of all rules that cover a path, the one with the most specific pattern holds:
+//! Of all rules that cover a path, the one with the most specific pattern
+//! applies:
 //!
-//! 1. the longer run of names without a wildcard at its beginning;
-//! 2. then more bytes that are not wildcards;
+//! 1. the pattern with more leading names without a wildcard;
+//! 2. then the one with more bytes that are not wildcards;
 //! 3. then a pattern without any wildcard;
-//! 4. then a rule that names the agent, before one for a role of it, before one
-//!    for everyone;
+//! 4. then a rule that names the agent, before one for a role of the agent,
+//!    before one for everyone;
 //! 5. then the stricter access, or the more careful strategy.
 //!
-//! The order in which rules are written never matters. Access and strategy are
-//! looked up apart: a rule without `access` takes no part in access. Where no
-//! rule holds, the policy's `default` does.
+//! The order of the rules never matters. Access and strategy are looked up
+//! separately: a rule without `access` is ignored for access. Where no rule
+//! applies, the policy's `default` does.
 
 mod bind;
 mod compile;

@@ -1,12 +1,12 @@
-//! What of a workspace is never merged because the policy says so.
+//! Paths of a workspace that a policy excludes from merges.
 
 use elevo_core::{RESERVED_NAME, TreePath};
 
 use crate::ignores::List;
 use crate::view::names_of;
 
-/// What a policy keeps local: its own patterns, and `.git` and `.elevo`
-/// wherever they are.
+/// The local paths of a policy: those that match its patterns, and `.git` and
+/// `.elevo` in every directory.
 #[derive(Clone, Debug, Default)]
 pub struct Local(List);
 
@@ -18,7 +18,7 @@ impl Local {
         Self(list)
     }
 
-    /// Whether a path is never merged, whatever `.gitignore` files say.
+    /// Returns whether a path is never merged, regardless of `.gitignore` files.
     pub fn always(&self, path: &TreePath, is_directory: bool) -> bool {
         let names = names_of(path);
         if names.iter().any(|name| NEVER.contains(name)) {

@@ -1,31 +1,31 @@
-//! The patterns of rules: globs that cover what is below, with braces, and how
-//! specific they are.
+//! The patterns of rules: globs with braces that cover everything below a match,
+//! and their specificity.
 
 use std::borrow::Cow;
 
 use crate::glob::{End, Malformed, Segment, Token, matches_path, parse};
 
-/// The longest pattern of a rule.
+/// Maximum bytes of the pattern of a rule.
 pub const MAX_PATTERN_BYTES: usize = 1024;
 
-/// How many names a pattern may have.
+/// Maximum number of names in a pattern.
 const MAX_NAMES: usize = 64;
 
-/// How many patterns the braces of one may stand for.
+/// Maximum number of patterns that the braces of one pattern expand to.
 const MAX_ALTERNATIVES: usize = 64;
 
-/// How many braces one may have.
+/// Maximum number of braces in a pattern.
 const MAX_BRACES: usize = 16;
 
 /// A pattern without braces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pattern {
     segments: Vec<Segment>,
-    /// It is `**`, which covers the root too.
+    /// Whether the pattern is `**`, which covers the root too.
     everything: bool,
 }
 
-/// How much a pattern says. The greater holds.
+/// How specific a pattern is. The greater takes precedence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Specificity {
     leading_names: usize,
@@ -33,7 +33,7 @@ pub(crate) struct Specificity {
     exact: bool,
 }
 
-/// What a pattern says of everything below a directory.
+/// How much of the content below a directory a pattern covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Below {
     Nothing,
@@ -41,7 +41,7 @@ pub(crate) enum Below {
     Everything,
 }
 
-/// Why something is not the pattern of a rule.
+/// Reasons why a text is not the pattern of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum InvalidPattern {
     #[error("the pattern is empty; write `**` for everything")]
@@ -65,7 +65,7 @@ pub(crate) enum InvalidPattern {
 }
 
 impl Pattern {
-    /// Reads a pattern with all that its braces stand for.
+    /// Parses a pattern and expands its braces.
     pub(crate) fn parse_all(text: &str) -> Result<Vec<Self>, InvalidPattern> {
         if text.len() > MAX_PATTERN_BYTES {
             return Err(InvalidPattern::TooLong);
@@ -126,13 +126,14 @@ impl Pattern {
         }
     }
 
-    /// Whether the path, or a directory it is in, matches.
+    /// Returns whether the path, or a directory above it, matches.
     pub(crate) fn covers(&self, names: &[&[u8]]) -> bool {
         self.everything || matches_path(&self.segments, names, End::Open)
     }
 
-    /// Which part of what is below a directory it covers. May say
-    /// [`Below::Something`] of a pattern that in truth covers all or nothing.
+    /// Returns how much of the content below a directory the pattern covers. May
+    /// return [`Below::Something`] for a pattern that actually covers everything
+    /// or nothing.
     pub(crate) fn below(&self, directory: &[&[u8]]) -> Below {
         let mut reach = Reach::new(&self.segments);
         for name in directory {
@@ -141,8 +142,8 @@ impl Pattern {
         reach.below()
     }
 
-    /// Whether every path that the other covers is covered by this one too. May
-    /// say no where it is so.
+    /// Returns whether this pattern covers every path that the other covers. May
+    /// return `false` although it does.
     pub(crate) fn includes(&self, other: &Self) -> bool {
         if other.everything && !self.everything {
             return false;
@@ -151,7 +152,8 @@ impl Pattern {
         for segment in &other.segments {
             match segment {
                 Segment::Deep if reach.below() == Below::Everything => return true,
-                // However many names these are, a `**` of ours takes them.
+                // A `**` of ours matches any number of names, so it matches these
+                // too.
                 Segment::Deep => reach.step(|_| false),
                 Segment::Literal(name) => reach.step(|ours| ours.fits(name)),
                 wild => reach.step(|ours| *ours == Segment::Any || ours == wild),
@@ -164,7 +166,7 @@ impl Pattern {
     }
 }
 
-/// How far a pattern has been followed, name by name: all places in it that the
+/// Matches a pattern name by name: holds all positions in the pattern that the
 /// names so far can have led to.
 struct Reach<'a> {
     segments: &'a [Segment],
@@ -183,8 +185,8 @@ impl<'a> Reach<'a> {
         reach
     }
 
-    /// Adds a place, and the one behind it if it can be skipped. Places are
-    /// added in rising order, so that only the last can be the same.
+    /// Adds a position, and the next one if the segment can be skipped. Positions
+    /// are added in ascending order, so that only the last can be equal.
     fn arrive(&mut self, place: usize) {
         if self.at.last().is_none_or(|last| *last < place) {
             self.at.push(place);
@@ -217,7 +219,7 @@ impl<'a> Reach<'a> {
     }
 }
 
-/// All that the braces of a pattern stand for: `{a,b}c` is `ac` and `bc`.
+/// Expands the braces of a pattern: `{a,b}c` becomes `ac` and `bc`.
 fn spellings(pattern: &[u8]) -> Result<Vec<Cow<'_, [u8]>>, InvalidPattern> {
     if pattern.iter().filter(|byte| **byte == b'{').count() > MAX_BRACES {
         return Err(InvalidPattern::TooManyBraces);
@@ -248,11 +250,11 @@ fn spellings(pattern: &[u8]) -> Result<Vec<Cow<'_, [u8]>>, InvalidPattern> {
 
 /// The first braces of a pattern that are not within others.
 struct Braces {
-    /// Behind the `{`.
+    /// Position after the `{`.
     start: usize,
-    /// Where its alternatives end.
+    /// Positions of the ends of its alternatives.
     ends: Vec<usize>,
-    /// The `}`.
+    /// Position of the `}`.
     close: usize,
 }
 
@@ -290,8 +292,8 @@ impl Braces {
     }
 }
 
-/// Where the class that begins at `start` ends: braces in it are characters. If
-/// it does not end, that is found when the pattern is read.
+/// Returns the end of the class that begins at `start`: braces within it are
+/// characters. An unclosed class is reported when the pattern is parsed.
 fn class_end(pattern: &[u8], start: usize) -> usize {
     let negated = matches!(pattern.get(start + 1), Some(b'!' | b'^'));
     let first = start + 1 + usize::from(negated);

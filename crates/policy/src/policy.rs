@@ -1,23 +1,24 @@
-//! A policy as it is stored and as it goes over the wire.
+//! A policy as it is stored and sent.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// What an agent may do with a path; each allows all that those before it do.
+/// The access of an agent to a path. Each value allows everything that the values
+/// before it allow.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum Access {
-    /// Nothing: the path is not there for the agent.
+    /// No access: the path is hidden from the agent.
     #[serde(rename = "none")]
     None,
     /// Read.
     #[serde(rename = "r")]
     Read,
-    /// Read, and create what is not there yet.
+    /// Read, and create paths that do not exist yet.
     #[serde(rename = "ra")]
     Append,
     /// Read, create and change, but not remove.
@@ -30,7 +31,7 @@ pub enum Access {
 }
 
 impl Access {
-    /// As it is written in a policy.
+    /// Returns the value as it is written in a policy.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -48,12 +49,12 @@ impl fmt::Display for Access {
     }
 }
 
-/// How two changes of one file become one.
+/// The way to merge two changes of one file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Strategy {
-    /// By the file's name and content.
+    /// Chosen by the file's name and content.
     #[default]
     Auto,
     /// Line by line; lines that both changed are held for review.
@@ -66,19 +67,19 @@ pub enum Strategy {
     Toml,
     /// By rules that never conflict: counters add up, lists are united.
     Crdt,
-    /// As [`Strategy::Auto`]; where both changed the same, the later change
+    /// As [`Strategy::Auto`]; where both changed the same part, the later change
     /// wins.
     LastWriter,
-    /// As [`Strategy::Auto`]; where both changed the same, the change of the
+    /// As [`Strategy::Auto`]; where both changed the same part, the change of the
     /// agent with the higher priority wins.
     Priority,
-    /// Every change is held for review, even if nothing else touched the file.
+    /// Every change is held for review, even if nothing else changed the file.
     Review,
 }
 
 impl Strategy {
-    /// All there are, the most careful first: those that ask, those that ask
-    /// when they must, those that give up a change.
+    /// All strategies, the most careful first: first the one that always asks,
+    /// then those that ask if necessary, then those that discard a change.
     pub(crate) const CAREFUL_FIRST: [Self; 9] = [
         Self::Review,
         Self::Auto,
@@ -91,7 +92,7 @@ impl Strategy {
         Self::LastWriter,
     ];
 
-    /// As it is written in a policy.
+    /// Returns the name as it is written in a policy.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Auto => "auto",
@@ -106,7 +107,7 @@ impl Strategy {
         }
     }
 
-    /// The smaller, the more careful.
+    /// Returns a rank: the smaller, the more careful.
     pub(crate) fn carelessness(self) -> usize {
         let place = Self::CAREFUL_FIRST.iter().position(|other| *other == self);
         place.unwrap_or_else(|| unreachable!("all strategies are listed"))
@@ -119,74 +120,75 @@ impl fmt::Display for Strategy {
     }
 }
 
-/// What holds for the paths of one pattern.
+/// A rule for the paths of one pattern.
 ///
-/// With neither `agents` nor `roles` it is for everyone; with both, for each
-/// that one of them names.
+/// With neither `agents` nor `roles` it applies to everyone; with both, to every
+/// agent that is named or has a named role.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Rule {
-    /// Which paths: a glob; what it matches is covered with all that is below.
+    /// A glob for paths; it covers everything below a match.
     pub pattern: String,
     /// Only for these agents, by id or name; an agent that does not exist is
-    /// refused, and names are stored as ids. An empty list is refused, so that
-    /// a rule does not become everyone's by losing its last agent.
+    /// rejected, and names are stored as ids. An empty list is rejected, so that
+    /// a rule that loses its last agent does not apply to everyone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agents: Option<Vec<String>>,
-    /// Only for agents with one of these roles. An empty list is refused.
+    /// Only for agents with one of these roles. An empty list is rejected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub roles: Option<Vec<String>>,
-    /// What may be done there; without it, the rule takes no part in that.
+    /// Access to the paths; a rule without it is ignored for access.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub access: Option<Access>,
-    /// How conflicts there are settled, the same for everyone; without it, the
-    /// rule takes no part in that.
+    /// Strategy for conflicts at the paths, the same for everyone; a rule without
+    /// it is ignored for conflicts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub merge: Option<Strategy>,
 }
 
 impl Rule {
-    /// Whether it names nobody, and so is for all.
+    /// Returns whether the rule applies to everyone.
     pub fn is_for_everyone(&self) -> bool {
         self.agents.is_none() && self.roles.is_none()
     }
 }
 
-/// What a policy knows of an agent.
+/// Roles and priority of an agent in a policy.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Member {
-    /// Names that rules can be for.
+    /// Names that rules can refer to.
     #[serde(default)]
     pub roles: Vec<String>,
-    /// Whose change wins where the strategy is [`Strategy::Priority`]: the higher.
+    /// Where the strategy is [`Strategy::Priority`], the change of the agent with
+    /// the higher priority wins.
     #[serde(default)]
     pub priority: i32,
 }
 
-/// Who may do what in a project, and how what they did is merged.
+/// Access of agents to the paths of a project, and how their changes are merged.
 ///
-/// The default allows everything to everyone.
+/// The default gives everyone full access.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Policy {
-    /// Their order does not matter: the most specific pattern holds.
+    /// Rules in any order: the most specific pattern applies.
     pub rules: Vec<Rule>,
-    /// Access where no rule holds.
+    /// Access where no rule applies.
     pub default: Access,
     /// Roles and priorities, by the agent's id or name; an agent that does not
-    /// exist is refused, and names are stored as ids. An agent that is not here
-    /// has no role and the priority 0.
+    /// exist is rejected, and names are stored as ids. An agent that is not
+    /// listed has no role and the priority 0.
     pub members: BTreeMap<String, Member>,
-    /// What is never merged: patterns as in a `.gitignore`.
+    /// Paths that are never merged: patterns as in a `.gitignore`.
     pub local: Vec<String>,
-    /// Whether what `.gitignore` files name is never merged either.
+    /// Whether paths that `.gitignore` files ignore are not merged either.
     pub gitignore: bool,
-    /// Strategies that somebody who asks for a merge may choose instead of the
-    /// policy's own.
+    /// Strategies that the caller of a merge may choose instead of that of the
+    /// policy.
     pub overrides: Vec<Strategy>,
 }
 

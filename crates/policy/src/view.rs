@@ -1,4 +1,4 @@
-//! What one agent may do.
+//! The access of one agent.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,32 +8,32 @@ use elevo_core::TreePath;
 use crate::pattern::{Below, Pattern, Specificity};
 use crate::policy::Access;
 
-/// How often rules are compared to find those that cannot hold anywhere. What
-/// is not found costs an answer that is less exact, never a wrong one.
+/// Maximum number of comparisons of rules, to find rules that can never apply. An
+/// undetected one makes answers less exact, never wrong.
 const MAX_COMPARISONS: usize = 20_000;
 
-/// What one agent may do with the paths of a project.
+/// The access of one agent to the paths of a project.
 #[derive(Clone, Debug)]
 pub struct View {
-    /// What holds first comes first; none that cannot hold anywhere.
+    /// Rules in order of precedence, without those that can never apply.
     grants: Vec<Grant>,
     default: Access,
     hides_anything: bool,
     is_read_only: bool,
 }
 
-/// A rule that is for the agent.
+/// A rule that applies to the agent.
 #[derive(Clone, Debug)]
 pub(crate) struct Grant {
     pub(crate) pattern: Arc<Pattern>,
     pub(crate) specificity: Specificity,
     pub(crate) meant: Meant,
     pub(crate) access: Access,
-    /// The rule's pattern as it was written.
+    /// The pattern of the rule as it was written.
     pub(crate) written: Arc<str>,
 }
 
-/// How directly a rule means an agent. The greater holds.
+/// How directly a rule addresses an agent. The greater takes precedence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Meant {
     AsEveryone,
@@ -41,19 +41,19 @@ pub(crate) enum Meant {
     ByName,
 }
 
-/// What somebody wants to do with a path.
+/// An action on a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Doing {
-    /// Make what is not there.
+    /// Create a path that does not exist.
     Create,
-    /// Give what is there another content, mode or kind.
+    /// Change the content, mode or kind of an existing path.
     Change,
-    /// Remove what is there.
+    /// Remove an existing path.
     Remove,
 }
 
 impl Doing {
-    /// The least access that allows it.
+    /// Returns the least access that allows the action.
     pub const fn needs(self) -> Access {
         match self {
             Self::Create => Access::Append,
@@ -101,36 +101,37 @@ impl View {
         view
     }
 
-    /// What may be done with a path.
+    /// Returns the access to a path.
     pub fn access(&self, path: &TreePath) -> Access {
         self.grant(path).map_or(self.default, |grant| grant.access)
     }
 
-    /// Whether some path may be hidden. If not, a tree can be shown as it is.
+    /// Returns whether some path may be hidden. If not, a tree can be shown as it
+    /// is.
     pub fn hides_anything(&self) -> bool {
         self.hides_anything
     }
 
-    /// Whether nothing can be written anywhere.
+    /// Returns whether no path can be written.
     pub fn is_read_only(&self) -> bool {
         self.is_read_only
     }
 
-    /// The access of everything below a directory, if it is the same everywhere
-    /// there. The directory itself can have another.
+    /// Returns the access to everything below a directory, if it is the same
+    /// everywhere. The directory itself can have another.
     pub fn uniform(&self, directory: &TreePath) -> Option<Access> {
         let possible = self.possible_below(&names_of(directory));
         let (first, rest) = possible.split_first()?;
         rest.iter().all(|other| other == first).then_some(*first)
     }
 
-    /// Whether some path below a directory may be hidden.
+    /// Returns whether some path below a directory may be hidden.
     pub fn hides_below(&self, directory: &TreePath) -> bool {
         let possible = self.possible_below(&names_of(directory));
         possible.contains(&Access::None)
     }
 
-    /// Whether that may be done with the path.
+    /// Checks whether an action on a path is allowed.
     pub fn check(&self, path: &TreePath, doing: Doing) -> Result<(), Refusal> {
         let grant = self.grant(path);
         let access = grant.map_or(self.default, |grant| grant.access);
@@ -148,7 +149,7 @@ impl View {
         })
     }
 
-    /// The rule that holds for a path.
+    /// Returns the rule that applies to a path.
     fn grant(&self, path: &TreePath) -> Option<&Grant> {
         let names = names_of(path);
         self.grants
@@ -156,7 +157,8 @@ impl View {
             .find(|grant| grant.pattern.covers(&names))
     }
 
-    /// Every access that some path below a directory may have; at least one.
+    /// Returns every access that some path below a directory may have; at least
+    /// one.
     fn possible_below(&self, directory: &[&[u8]]) -> Vec<Access> {
         let mut possible = Vec::new();
         for grant in &self.grants {
@@ -181,24 +183,25 @@ pub(crate) fn names_of(path: &TreePath) -> Vec<&[u8]> {
     }
 }
 
-/// Why something may not be done.
+/// A denied action.
 ///
-/// Where there is no access at all, it says neither what was tried nor which
-/// rule forbids it: either would tell whether the path is there.
+/// For a hidden path it names neither the action nor the rule: either would
+/// reveal whether the path exists.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Refusal {
-    /// With what.
+    /// The path of the action.
     pub path: TreePath,
-    /// The access there is.
+    /// The access that the agent has.
     pub access: Access,
-    /// What was tried.
+    /// The action; `None` for a hidden path.
     pub doing: Option<Doing>,
-    /// The pattern of the rule that holds; none if it is the policy's default.
+    /// The pattern of the rule that applies; `None` if it is the policy's
+    /// default, or the path is hidden.
     pub pattern: Option<String>,
 }
 
 impl Refusal {
-    /// What to do about it.
+    /// Returns advice for the user.
     pub fn remedy(&self) -> String {
         match self.doing {
             None => "Work on other paths, or ask the project's owner for access.".to_owned(),

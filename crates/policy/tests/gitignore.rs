@@ -1,5 +1,5 @@
-//! `.gitignore` files as we and as git understand them: random ones, over
-//! random trees, and both must ignore the same paths.
+//! Compares our reading of `.gitignore` files with git's: for random files over
+//! random trees, both must ignore the same paths.
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 #![allow(
     clippy::disallowed_methods,
@@ -119,7 +119,7 @@ fn path(random: &mut SmallRng) -> Vec<u8> {
     names.join(&b'/')
 }
 
-/// A wildcard that may stand for the byte.
+/// Returns a wildcard that may match the byte.
 fn wild(random: &mut SmallRng, byte: u8) -> Vec<u8> {
     let fixed: [&[u8]; 18] = [
         b"?",
@@ -148,7 +148,7 @@ fn wild(random: &mut SmallRng, byte: u8) -> Vec<u8> {
     }
 }
 
-/// A pattern made from a path, so that it has something to match.
+/// Returns a pattern derived from a path, so that it has something to match.
 fn shaped(random: &mut SmallRng, path: &[u8]) -> Vec<u8> {
     let mut pattern = Vec::new();
     let names: Vec<_> = path.split(|byte| *byte == b'/').collect();
@@ -203,10 +203,10 @@ fn line(random: &mut SmallRng, paths: &BTreeSet<Vec<u8>>) -> Vec<u8> {
     line
 }
 
-/// git compares what is before the first wildcard by itself, and so takes a
-/// `**` right behind it for one that begins the pattern: `a**/b` then matches
-/// `ab` and `a/x/b`, though its manual says that it is a plain `*`. We follow
-/// the manual.
+/// git compares the part before the first wildcard separately, and so takes a
+/// `**` right after it for one that begins the pattern: `a**/b` then matches `ab`
+/// and `a/x/b`, though its manual says that this is a plain `*`. We follow the
+/// manual.
 fn follows_the_code_and_not_the_manual(line: &[u8]) -> bool {
     let is_wild = |byte: &u8| b"*?[\\".contains(byte);
     let Some(first) = line.iter().position(is_wild) else {
@@ -233,7 +233,7 @@ fn file(random: &mut SmallRng, paths: &BTreeSet<Vec<u8>>) -> Vec<u8> {
     content
 }
 
-/// Makes a random tree; its paths.
+/// Creates a random tree; returns its paths.
 fn grow(random: &mut SmallRng, git: &Git) -> BTreeSet<Vec<u8>> {
     let mut paths = BTreeSet::new();
     for _ in 0..random.random_range(8..20) {
@@ -246,7 +246,7 @@ fn grow(random: &mut SmallRng, git: &Git) -> BTreeSet<Vec<u8>> {
                     .and_then(|()| fs::write(git.on_disk(&path), ""))
             }
         };
-        // What is in the way of another is left as it is.
+        // A path that conflicts with another is skipped.
         if made.is_ok() {
             let ends = (0..path.len()).filter(|at| path[*at] == b'/');
             paths.extend(ends.map(|end| path[..end].to_vec()));
@@ -309,7 +309,7 @@ fn random_ignore_files_mean_what_they_mean_to_git() {
     );
 }
 
-/// Compares single lines on the files that are there.
+/// Compares single lines on the existing files.
 fn compare_lines(git: &Git, lines: &[&[u8]], paths: &BTreeSet<Vec<u8>>) {
     for line in lines {
         fs::write(git.on_disk(b".gitignore"), line).unwrap();
@@ -392,7 +392,7 @@ fn two_stars_behind_something_are_one() {
 }
 
 #[test]
-fn a_file_says_what_it_said_last() {
+fn a_file_that_is_added_again_replaces_the_earlier_one() {
     let root = TreePath::root();
     let (a, b) = (TreePath::new("a").unwrap(), TreePath::new("b").unwrap());
     let mut ignores = Ignores::new();
@@ -422,7 +422,7 @@ fn files_that_are_too_large_are_refused_and_change_nothing() {
 }
 
 #[test]
-fn lines_that_would_keep_git_busy_for_years_end_at_once() {
+fn lines_that_take_git_years_are_matched_at_once() {
     let mut ignores = Ignores::new();
     let content = "**/a/".repeat(50) + "b\n" + &"*a".repeat(5000) + "b\n";
     ignores.add(&TreePath::root(), content.as_bytes()).unwrap();

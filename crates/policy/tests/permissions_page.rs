@@ -1,5 +1,5 @@
-//! Does what `docs/permissions.md` says: its policies are read, and each row of
-//! the tables below them is asked.
+//! Tests `docs/permissions.md`: compiles its policies, and checks each row of the
+//! tables below them.
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 
 use elevo_core::TreePath;
@@ -21,7 +21,7 @@ fn cells(line: &str) -> Vec<String> {
         .collect()
 }
 
-/// All tables of the page; every block of JSON must be a valid policy.
+/// Returns all tables of the page; every block of JSON must be a valid policy.
 fn tables() -> Vec<Table> {
     let mut tables: Vec<Table> = Vec::new();
     let mut policy = None;
@@ -50,8 +50,8 @@ fn tables() -> Vec<Table> {
     tables
 }
 
-/// The rows of all tables with these columns, each with its policy; at least so
-/// many.
+/// Returns the rows of all tables with these columns, each with its policy; at
+/// least `least` rows.
 fn rows(columns: &[&str], least: usize) -> Vec<(Compiled, Vec<String>)> {
     let tables = tables().into_iter();
     let tables = tables.filter(|table| table.columns == columns);

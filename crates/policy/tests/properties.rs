@@ -1,4 +1,4 @@
-//! What holds for every policy, compared with a model that is slow and plain.
+//! Properties of every policy, compared with a slow and simple model.
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 
 use std::collections::BTreeMap;
@@ -72,7 +72,7 @@ fn policy() -> impl Strategy<Value = Policy> {
     })
 }
 
-/// Every path of few names, and a name that no pattern speaks of.
+/// All paths of few names, and a name that no pattern mentions.
 fn paths() -> Vec<TreePath> {
     let mut all = vec![String::new()];
     let mut last = all.clone();
@@ -85,7 +85,7 @@ fn paths() -> Vec<TreePath> {
     all.into_iter().map(path).collect()
 }
 
-/// The model: braces by recursion.
+/// The model of brace expansion, by recursion.
 fn spellings(pattern: &str) -> Vec<String> {
     let Some((before, rest)) = pattern.split_once('{') else {
         return vec![pattern.to_owned()];
@@ -131,7 +131,7 @@ fn covers(pattern: &str, path: &str) -> bool {
     everything || (0..=names.len()).any(|length| matches(&pattern, &names[..length]))
 }
 
-/// Greater is more specific.
+/// The greater is more specific.
 fn specificity(pattern: &str) -> (usize, usize, bool) {
     let is_wild = |name: &&str| name.contains(['*', '?', '[']);
     let leading = pattern.split('/').take_while(|name| !is_wild(name)).count();
@@ -191,7 +191,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_said_of_a_directory_holds_for_all_below(policy in policy()) {
+    fn the_answer_for_a_directory_holds_for_all_paths_below(policy in policy()) {
         let paths = paths();
         for view in views(&policy).values() {
             for path in &paths {
@@ -224,7 +224,7 @@ proptest! {
     }
 
     #[test]
-    fn a_rule_that_says_the_same_more_strictly_never_gives_more(policy in policy(), which: prop::sample::Index, access in select(ACCESSES.to_vec())) {
+    fn a_stricter_copy_of_a_rule_never_gives_more_access(policy in policy(), which: prop::sample::Index, access in select(ACCESSES.to_vec())) {
         prop_assume!(!policy.rules.is_empty());
         let mut stricter = policy.clone();
         let mut again = which.get(&policy.rules).clone();

@@ -1,4 +1,4 @@
-//! Which rule holds, what is refused and how that is said: as tables.
+//! Tables of the rule that applies, of denials and of their messages.
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 
 use elevo_core::TreePath;
@@ -25,7 +25,7 @@ fn path(path: impl AsRef<[u8]>) -> TreePath {
     TreePath::new(path).unwrap()
 }
 
-/// Whether a rule with this pattern covers the path.
+/// Returns whether a rule with this pattern covers the path.
 fn covers(pattern: &str, covered: impl AsRef<[u8]>) -> bool {
     let policy = compile(json!({"rules": [{"pattern": pattern, "access": "r"}]}));
     policy.for_agent(Some("ada")).access(&path(covered)) == Access::Read
@@ -75,7 +75,8 @@ fn a_pattern_covers_what_it_matches_and_all_below() {
 
 #[test]
 fn the_more_specific_pattern_holds() {
-    // Each holds over the one behind it where both cover the path.
+    // The first pattern takes precedence over the second where both cover the
+    // path.
     for (covered, stronger, weaker) in [
         ("a/b/c", "a/b", "a"),
         ("a/b/c", "a/b", "a/*/c"),
@@ -101,7 +102,7 @@ fn the_more_specific_pattern_holds() {
 }
 
 #[test]
-fn of_equal_patterns_the_one_that_means_the_agent_holds_then_the_stricter() {
+fn of_equal_patterns_the_more_direct_rule_applies_then_the_stricter() {
     let policy = compile(json!({
         "members": {"ada": {"roles": ["dev", "ops"]}, "bob": {"roles": ["dev"]}, "eve": {}},
         "rules": [
@@ -144,7 +145,7 @@ fn access_and_strategy_are_looked_up_apart() {
         ("a/b/c/d", Access::None, Strategy::Text),
         ("b", Access::Read, Strategy::Auto),
         ("b/b.x", Access::Read, Strategy::LastWriter),
-        // As specific as each other: the more careful one holds.
+        // Equally specific: the more careful one applies.
         ("b/a.x", Access::Read, Strategy::Priority),
     ] {
         assert_eq!(view.access(&path(at)), access, "{at}");
@@ -172,7 +173,7 @@ fn priorities_and_overrides_are_those_of_the_policy() {
 }
 
 #[test]
-fn a_refusal_says_why_and_what_to_do() {
+fn a_refusal_states_the_reason_and_the_remedy() {
     let policy = compile(json!({
         "default": "r",
         "rules": [{"pattern": "drop/{a,b}", "access": "ra"}, {"pattern": "top/secret", "access": "none"}],
@@ -189,7 +190,8 @@ fn a_refusal_says_why_and_what_to_do() {
     assert_eq!(refused("x", Doing::Create).to_string(), said);
     assert_eq!(view.check(&path("drop/a/x"), Doing::Create), Ok(()));
 
-    // Whether the path is there decides what can be tried: nothing may tell.
+    // Whether a hidden path exists decides which action is possible, so the
+    // message must not name the action.
     let secret = refused("top/secret/x", Doing::Create);
     assert_eq!(
         secret.to_string(),
@@ -202,7 +204,7 @@ fn a_refusal_says_why_and_what_to_do() {
 }
 
 #[test]
-fn nobody_is_hidden_from_or_kept_from_writing_by_rules_of_others() {
+fn rules_for_other_agents_neither_hide_paths_nor_prevent_writes() {
     let policy = compile(json!({
         "default": "r",
         "rules": [

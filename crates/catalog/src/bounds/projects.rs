@@ -1,4 +1,4 @@
-//! Bounds of projects and what is theirs.
+//! Bounds on projects and their records.
 
 use std::collections::HashSet;
 
@@ -10,19 +10,20 @@ use crate::records::{
     Landing, PathChange, Project, Retention, Review, ReviewState, Step, Tag, Unsettled, Workspace,
 };
 
-/// The longest policy, as JSON.
+/// Maximum bytes of a policy, as JSON.
 pub const MAX_POLICY_BYTES: usize = 1 << 20;
-/// The longest description of how a workspace is synced, as JSON.
+/// Maximum bytes of a workspace's sync settings, as JSON.
 pub const MAX_SYNC_BYTES: usize = 4096;
-/// The longest counts of a step, as JSON.
+/// Maximum bytes of the counts of a step, as JSON.
 pub const MAX_COUNTS_BYTES: usize = 4096;
-/// The longest detail of a review, and the longest resolution, as JSON.
+/// Maximum bytes of the detail or the resolution of a review, as JSON.
 pub const MAX_DETAIL_BYTES: usize = 16 << 10;
-/// How many steps a landing has.
+/// Maximum number of steps of a landing.
 pub const MAX_STEPS: usize = 64;
-/// How many paths the steps of a landing change together.
+/// Maximum number of paths that all steps of a landing change together.
 pub const MAX_CHANGES: usize = 100_000;
-/// How many reviews the steps of a landing open and change together.
+/// Maximum number of reviews that all steps of a landing open and change
+/// together.
 pub const MAX_REVIEWS: usize = 10_000;
 /// Maximum number of unsettled conflicts of a workspace.
 pub const MAX_UNSETTLED: usize = 10_000;
@@ -35,7 +36,7 @@ pub(crate) fn project(project: &Project) -> Result<()> {
     }
     number("the version of a policy", project.policy_version)?;
     if let Retention::Last(0) | Retention::Daily(0) = project.retention {
-        return refuse("retention keeps at least 1");
+        return refuse("retention must keep at least 1");
     }
     times([Some(project.created), Some(project.updated)])
 }
@@ -145,7 +146,7 @@ pub(crate) fn review(review: &Review) -> Result<()> {
     times([Some(review.created), review.expires, review.closed])
 }
 
-/// The detail and the resolution of a review as they are kept.
+/// Returns the stored form of the detail and the resolution of a review.
 pub(crate) fn review_texts(review: &Review) -> Result<(String, Option<String>)> {
     let detail = json("the detail of a review", &review.detail, MAX_DETAIL_BYTES)?;
     let resolution = review.resolution.as_ref();

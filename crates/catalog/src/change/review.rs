@@ -5,8 +5,8 @@ use crate::error::{Error, Kind, Result};
 use crate::records::{Review, ReviewChange, ReviewState};
 
 impl ReviewChange {
-    /// The review after this change, for implementations: whoever calls it
-    /// holds the review so that nobody else changes it meanwhile.
+    /// Returns the review after this change. For implementations: the caller must
+    /// hold a lock that prevents other changes of the review.
     pub(crate) fn apply(&self, review: Review, now: Timestamp) -> Result<Review> {
         self.check(&review)?;
         let change = self.clone();

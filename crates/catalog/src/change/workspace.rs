@@ -5,8 +5,8 @@ use crate::error::{Error, Kind, Result};
 use crate::records::{BaseMove, Workspace, WorkspaceChange, WorkspaceState};
 
 impl WorkspaceChange {
-    /// The workspace after this change, for implementations: whoever calls it
-    /// holds the workspace so that nobody else changes it meanwhile.
+    /// Returns the workspace after this change. For implementations: the caller
+    /// must hold a lock that prevents other changes of the workspace.
     pub(crate) fn apply(&self, workspace: Workspace, now: Timestamp) -> Result<Workspace> {
         let what = Kind::Workspace;
         let is = (workspace.base, workspace.merges);
@@ -45,7 +45,8 @@ impl WorkspaceChange {
 }
 
 impl BaseMove {
-    /// The workspace after one more merge, likewise.
+    /// Returns the workspace after one more merge. The caller must hold the same
+    /// lock.
     pub(crate) fn apply(&self, workspace: Workspace, now: Timestamp) -> Result<Workspace> {
         if workspace.base != self.expected {
             let what = Kind::Workspace;

@@ -14,7 +14,7 @@ use crate::change::SandboxChange;
 use crate::error::{Error, Kind};
 use crate::records::Sandbox;
 
-/// And returns what is there afterwards.
+/// Also returns the changed sandbox.
 pub async fn a_change_changes_what_it_says_and_nothing_else(place: &impl Place) {
     let catalog = furnished(place).await;
     let before = sandbox(ALICE, "a");
@@ -69,7 +69,7 @@ pub async fn a_change_changes_what_it_says_and_nothing_else(place: &impl Place) 
     assert_eq!(rest, (None, None, None));
 }
 
-/// Promise 6, each state against each.
+/// Promise 6, for each pair of states.
 pub async fn states_change_only_as_they_may(place: &impl Place) {
     let catalog = furnished(place).await;
     for is in SandboxState::ALL {
@@ -92,7 +92,7 @@ pub async fn states_change_only_as_they_may(place: &impl Place) {
     }
 }
 
-/// Wrong states, unknown sandboxes, parts that are out of bounds.
+/// For wrong states, unknown sandboxes, and values out of bounds.
 pub async fn a_change_that_is_not_expected_changes_nothing(place: &impl Place) {
     let catalog = furnished(place).await;
     let before = sandbox(ALICE, "a");
@@ -127,8 +127,8 @@ pub async fn a_change_that_is_not_expected_changes_nothing(place: &impl Place) {
     assert_eq!(get(&catalog, "a").await, Some(before));
 }
 
-/// Promise 6: removing has no way back, and ends in stopping.
-pub async fn what_is_being_removed_starts_no_more(place: &impl Place) {
+/// Promise 6: removal cannot be undone, and the sandbox can only stop.
+pub async fn a_sandbox_that_is_being_removed_cannot_start(place: &impl Place) {
     let catalog = furnished(place).await;
     add(&catalog, &sandbox(ALICE, "a")).await;
     let change = async |change: SandboxChange| catalog.change_sandbox("a", &change, at(101)).await;
@@ -153,7 +153,7 @@ pub async fn what_is_being_removed_starts_no_more(place: &impl Place) {
 }
 
 /// Promise 5, from two handles.
-pub async fn of_changes_at_once_one_wins(place: &impl Place) {
+pub async fn one_of_several_concurrent_changes_wins(place: &impl Place) {
     let handles = [furnished(place).await, place.open().await];
     add(&handles[0], &sandbox(ALICE, "a")).await;
     let path = [
@@ -185,7 +185,7 @@ pub async fn of_changes_at_once_one_wins(place: &impl Place) {
     }
 }
 
-/// Nobody writes over what somebody else has written.
+/// A change does not overwrite a concurrent change of another field.
 pub async fn changes_of_different_parts_all_arrive(place: &impl Place) {
     let (one, two) = (furnished(place).await, place.open().await);
     add(&one, &sandbox(ALICE, "a")).await;

@@ -1,4 +1,4 @@
-//! The end of a tenant.
+//! Erasure of a tenant.
 
 use elevo_core::TenantId;
 use serde_json::json;
@@ -22,7 +22,7 @@ use crate::records::{
     EventKind, EventQuery, NewEvent, ReviewQuery, Step, Tenant, Webhook, WorkspaceQuery,
 };
 
-/// Also by a later change of the tenant.
+/// Also after a later change of the tenant.
 pub async fn a_tenant_that_is_being_erased_stays_suspended(place: &impl Place) {
     let catalog = furnished(place).await;
     let unknown = catalog.begin_erasure(TenantId::new([3; 16]), at(5)).await;
@@ -44,7 +44,7 @@ pub async fn a_tenant_that_is_being_erased_stays_suspended(place: &impl Place) {
     assert!(!catalog.change_tenant(&back).await.expect("change"));
     let found = catalog.tenant(ALICE).await.expect("tenant");
     assert_eq!(found, Some(marked));
-    // One that was suspended before keeps the time of that.
+    // A tenant that was already suspended keeps the time of its suspension.
     let before = Tenant {
         suspended: Some(at(4)),
         ..tenant(BOB, "bob")
@@ -55,7 +55,7 @@ pub async fn a_tenant_that_is_being_erased_stays_suspended(place: &impl Place) {
     assert_eq!((begun.suspended, begun.erasing), (Some(at(4)), Some(at(7))));
 }
 
-/// Neither projects nor workspaces nor sandboxes.
+/// Rejects projects, workspaces and sandboxes.
 pub async fn a_tenant_that_is_being_erased_takes_nothing_new(place: &impl Place) {
     let catalog = furnished(place).await;
     let begun = catalog.begin_erasure(ALICE, at(5)).await;
@@ -69,7 +69,8 @@ pub async fn a_tenant_that_is_being_erased_takes_nothing_new(place: &impl Place)
     add(&catalog, &sandbox(BOB, "s")).await;
 }
 
-/// All that a tenant can have, more of some than goes in one transaction.
+/// Adds everything that a tenant can have; of some records, more than one
+/// transaction deletes.
 async fn fill(catalog: &impl Catalog, id: TenantId) {
     let name = |text: &str| format!("{text}-{id}");
     let of = project(id, &name("project"));
@@ -110,7 +111,7 @@ async fn fill(catalog: &impl Catalog, id: TenantId) {
     catalog.begin(&request(id, 1)).await.expect("a request");
 }
 
-/// How much there is of each kind.
+/// Number of records of each kind.
 async fn count(catalog: &impl Catalog, id: TenantId) -> [usize; 8] {
     let name = |text: &str| format!("{text}-{id}");
     let events = EventQuery {
@@ -143,10 +144,10 @@ async fn count(catalog: &impl Catalog, id: TenantId) -> [usize; 8] {
     ]
 }
 
-/// And everything of others stays.
+/// The records of other tenants stay.
 pub async fn an_erased_tenant_leaves_nothing(place: &impl Place) {
     let catalog = furnished(place).await;
-    // The server's own webhook has deliveries of both.
+    // The server's own webhook has deliveries of events of both tenants.
     let own = Webhook {
         tenant: None,
         ..webhook("own")
@@ -197,7 +198,7 @@ pub async fn an_erased_tenant_leaves_nothing(place: &impl Place) {
             .iter()
             .all(|delivery| delivery.event.event.tenant == BOB)
     );
-    // Its names can be used again.
+    // The names are free again.
     let again = catalog.add_tenant(&tenant(ALICE, "alice")).await;
     again.expect("a new tenant");
     let added = catalog.add_key(&key(ALICE, KEY, None)).await;

@@ -1,4 +1,4 @@
-//! What happened, and who is told.
+//! Events and webhooks.
 
 use elevo_core::SandboxState;
 use futures::future::join_all;
@@ -56,7 +56,7 @@ pub(super) fn webhook(id: &str) -> Webhook {
     }
 }
 
-/// A receiver that is behind keeps the events of its own tenant only.
+/// A receiver that lags keeps only the events of its tenant.
 pub async fn a_webhook_keeps_no_events_of_other_tenants(place: &impl Place) {
     let catalog = furnished(place).await;
     catalog.add_webhook(&webhook("a")).await.expect("added");
@@ -73,8 +73,8 @@ pub async fn a_webhook_keeps_no_events_of_other_tenants(place: &impl Place) {
     assert_eq!(left[0].event.subject, "ours");
 }
 
-/// In the transaction that changes it, with what it was then.
-pub async fn what_happens_to_a_sandbox_is_told(place: &impl Place) {
+/// In the transaction of the change, with the state at that time.
+pub async fn a_change_of_a_sandbox_records_an_event(place: &impl Place) {
     let catalog = furnished(place).await;
     let one = Sandbox {
         agent: Some(AGENT.into()),
@@ -91,7 +91,7 @@ pub async fn what_happens_to_a_sandbox_is_told(place: &impl Place) {
         .change_sandbox("a", &change, at(101))
         .await
         .expect("it starts");
-    // What fails is not told.
+    // A failed change records no event.
     catalog
         .change_sandbox("a", &change, at(102))
         .await
@@ -122,8 +122,8 @@ pub async fn what_happens_to_a_sandbox_is_told(place: &impl Place) {
     }
 }
 
-/// Of the sandbox that ends, and of the parked workspace that ends later.
-pub async fn an_expiry_says_what_became_of_the_workspace(place: &impl Place) {
+/// For the sandbox that ends, and for the parked workspace that ends later.
+pub async fn the_event_of_an_expiry_states_whether_the_workspace_is_parked(place: &impl Place) {
     let catalog = furnished(place).await;
     for (id, parked) in [("a", true), ("b", false)] {
         add(&catalog, &sandbox(ALICE, id)).await;
@@ -167,8 +167,8 @@ pub async fn an_expiry_says_what_became_of_the_workspace(place: &impl Place) {
     assert_eq!(last.agent.as_deref(), Some(AGENT));
 }
 
-/// The head, and reviews that end and begin.
-pub async fn what_a_landing_does_is_told(place: &impl Place) {
+/// The move of the head, and reviews that end and begin.
+pub async fn a_landing_records_its_events(place: &impl Place) {
     let (catalog, one) = furnished_with_project(place).await;
     let before = catalog.last_event().await.expect("last");
     land(&catalog, &one, vec![full_step(&one)]).await;
@@ -196,7 +196,7 @@ pub async fn what_a_landing_does_is_told(place: &impl Place) {
 }
 
 /// By tenant, agent, kind, subject and number.
-pub async fn events_are_found_by_what_they_are(place: &impl Place) {
+pub async fn events_are_found_by_every_filter(place: &impl Place) {
     let catalog = furnished(place).await;
     assert_eq!(catalog.last_event().await.expect("last"), 0);
     let mine = |kind, agent: Option<&str>, subject: &str| NewEvent {
@@ -267,7 +267,8 @@ pub async fn events_are_found_by_what_they_are(place: &impl Place) {
     }
 }
 
-/// Whoever reads on from the last number misses nothing, however many write.
+/// A reader that continues from the last number misses nothing, with several
+/// concurrent writers.
 pub async fn events_are_seen_in_the_order_of_their_numbers(place: &impl Place) {
     let catalog = furnished(place).await;
     let other = place.open().await;
@@ -306,7 +307,7 @@ pub async fn events_are_seen_in_the_order_of_their_numbers(place: &impl Place) {
     }
 }
 
-/// With every part of it, and no more than a tenant may have.
+/// With all its fields; also the limit for a tenant.
 pub async fn a_webhook_comes_back_as_it_was_added(place: &impl Place) {
     let catalog = furnished(place).await;
     let full = Webhook {
@@ -356,8 +357,9 @@ pub async fn a_webhook_comes_back_as_it_was_added(place: &impl Place) {
     assert!(!changed.expect("gone"));
 }
 
-/// From when it was added on, in order, each once; what it may not know left out.
-pub async fn a_webhook_is_told_of_what_is_its_own(place: &impl Place) {
+/// From the time it was added, in order, each once; without events that it may
+/// not see.
+pub async fn a_webhook_gets_the_events_that_it_may_see(place: &impl Place) {
     let catalog = furnished(place).await;
     catalog.add_event(&note("before", 0)).await.expect("added");
     catalog.add_webhook(&webhook("a")).await.expect("added");
@@ -398,8 +400,8 @@ pub async fn a_webhook_is_told_of_what_is_its_own(place: &impl Place) {
     assert_eq!(told("some").await, [error]);
 }
 
-/// What became of attempts, and from the start again.
-pub async fn deliveries_are_noted_and_replayed(place: &impl Place) {
+/// The outcomes of attempts, and a replay from the start.
+pub async fn attempts_are_recorded_and_deliveries_replayed(place: &impl Place) {
     let catalog = furnished(place).await;
     catalog.add_webhook(&webhook("a")).await.expect("added");
     let mut ids = Vec::new();
@@ -472,8 +474,8 @@ pub async fn deliveries_are_noted_and_replayed(place: &impl Place) {
     assert_eq!((again.status, &again.error), (None, &None));
 }
 
-/// What is old and told, and nothing else; numbers are not used again.
-pub async fn only_what_everybody_was_told_is_forgotten(place: &impl Place) {
+/// Deletes only old events that were delivered; numbers are not reused.
+pub async fn only_old_delivered_events_are_deleted(place: &impl Place) {
     let catalog = furnished(place).await;
     catalog.add_webhook(&webhook("a")).await.expect("added");
     let mut ids = Vec::new();

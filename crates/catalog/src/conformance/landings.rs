@@ -1,4 +1,4 @@
-//! How heads move.
+//! Landings.
 
 use std::pin::pin;
 
@@ -29,7 +29,7 @@ pub(super) fn supersede(id: &str, by: &str) -> ReviewStep {
     }
 }
 
-/// A project `p` with a workspace `w` and an open review `r` of `a/b`.
+/// Adds a project `p` with a workspace `w` and an open review `r` of `a/b`.
 pub(super) async fn furnished_with_project<P: Place>(place: &P) -> (P::Catalog, Project) {
     let catalog = furnished(place).await;
     let one = project(ALICE, "p");
@@ -39,7 +39,7 @@ pub(super) async fn furnished_with_project<P: Place>(place: &P) -> (P::Catalog, 
     (catalog, one)
 }
 
-/// One that does everything a step can do.
+/// A step that uses every feature of a step.
 pub(super) fn full_step(one: &Project) -> Step {
     Step {
         kind: LandingKind::Resolve,
@@ -132,7 +132,7 @@ async fn assert_versions_and_reviews(catalog: &impl Catalog, one: &Project) {
     assert_eq!(get_review(catalog, &new).await, new);
 }
 
-/// Promise 11, for one landing of many steps.
+/// Promise 11, for one landing with many steps.
 pub async fn the_steps_of_a_landing_are_a_chain(place: &impl Place) {
     let (catalog, one) = furnished_with_project(place).await;
     let mut steps: Vec<_> = (1..=MAX_STEPS as u64)
@@ -143,7 +143,7 @@ pub async fn the_steps_of_a_landing_are_a_chain(place: &impl Place) {
             ..requested(snapshot(n), &n.to_string())
         })
         .collect();
-    // One of them is held as a whole.
+    // One of them is held entirely.
     steps[9].snapshot = snapshot(9);
     steps[9].changes.clear();
     let landed = land(&catalog, &one, steps).await;
@@ -176,7 +176,7 @@ pub async fn the_steps_of_a_landing_are_a_chain(place: &impl Place) {
     }
 }
 
-/// And returns the log, oldest first.
+/// Checks the chain and returns the log, oldest first.
 pub(super) async fn assert_chain(catalog: &impl Catalog, one: &Project) -> Vec<LogEntry> {
     let mut log = whole_log(catalog, one).await;
     log.reverse();
@@ -190,8 +190,8 @@ pub(super) async fn assert_chain(catalog: &impl Catalog, one: &Project) -> Vec<L
     log
 }
 
-/// Promises 11 and 12, from two handles, each writer going on from what it is
-/// told.
+/// Promises 11 and 12, from two handles: each writer continues from the head that
+/// its error reports.
 pub async fn landings_at_once_are_a_chain(place: &impl Place) {
     const WRITERS: u64 = 8;
     const EACH: u64 = 6;
@@ -230,8 +230,8 @@ pub async fn landings_at_once_are_a_chain(place: &impl Place) {
     assert_eq!(log, acknowledged);
 }
 
-/// Reviews and the base of the workspace are all that it changes.
-pub async fn what_is_held_moves_no_head(place: &impl Place) {
+/// It changes only reviews and the base of the workspace.
+pub async fn a_held_step_does_not_move_the_head(place: &impl Place) {
     let (catalog, one) = furnished_with_project(place).await;
     let held = Step {
         workspace: Some("w".into()),
@@ -255,8 +255,8 @@ pub async fn what_is_held_moves_no_head(place: &impl Place) {
     assert_eq!((workspace.base, workspace.merges), (snapshot(4), 1));
 }
 
-/// Promise 13, as another handle sees it.
-pub async fn nothing_of_a_landing_is_seen_before_all_of_it(place: &impl Place) {
+/// Promise 13, observed from another handle.
+pub async fn a_landing_becomes_visible_as_a_whole(place: &impl Place) {
     const LANDINGS: u64 = 30;
     let (writer, one) = furnished_with_project(place).await;
     let reader = place.open().await;
@@ -274,7 +274,7 @@ pub async fn nothing_of_a_landing_is_seen_before_all_of_it(place: &impl Place) {
     };
     let read = async {
         loop {
-            // What is read later may be newer, never older.
+            // A later read may be newer, never older.
             let seen = get_project(&reader, &one).await.sequence;
             assert_eq!(seen % 2, 0, "both steps or none");
             let now = reader.workspace(ALICE, "w").await.expect("workspace");
@@ -303,7 +303,7 @@ pub async fn nothing_of_a_landing_is_seen_before_all_of_it(place: &impl Place) {
     assert_chain(&reader, &one).await;
 }
 
-/// After any number of steps of its future.
+/// After any number of polls of its future.
 pub async fn a_dropped_landing_leaves_the_catalog_whole(place: &impl Place) {
     let catalog = furnished(place).await;
     let one = project(ALICE, "p");
@@ -321,7 +321,7 @@ pub async fn a_dropped_landing_leaves_the_catalog_whole(place: &impl Place) {
                 if poll_immediate(&mut call).await.is_some() {
                     break;
                 }
-                // A step is as long as the one before it took, more or less.
+                // Gives the call about as much time as one read takes.
                 catalog.setting("x").await.expect("setting");
             }
         }

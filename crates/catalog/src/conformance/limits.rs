@@ -1,4 +1,4 @@
-//! Limits of how many sandboxes there are.
+//! Limits on the number of sandboxes.
 
 use futures::future::join_all;
 
@@ -31,7 +31,7 @@ fn with_key(id: &str, key: &str) -> Sandbox {
 }
 
 /// Promise 7, from two handles.
-pub async fn limits_hold_however_many_add_at_once(place: &impl Place) {
+pub async fn limits_hold_under_concurrent_additions(place: &impl Place) {
     let handles = [furnished(place).await, place.open().await];
     let of_key = AddLimits {
         per_key: Some(10),
@@ -60,7 +60,7 @@ pub async fn limits_hold_however_many_add_at_once(place: &impl Place) {
     }
 }
 
-/// An agent gets no more by having two keys; a key of nobody counts alone.
+/// An agent gets no more by having two keys; a key without an agent counts alone.
 pub async fn keys_of_one_agent_count_together(place: &impl Place) {
     let catalog = furnished(place).await;
     for (n, key) in AGENT_KEYS.into_iter().enumerate() {
@@ -85,8 +85,8 @@ pub async fn keys_of_one_agent_count_together(place: &impl Place) {
     assert_limited(added, Limit::SandboxesOfKey, 2);
 }
 
-/// Nor what was removed.
-pub async fn what_is_being_removed_does_not_count(place: &impl Place) {
+/// Nor do deleted sandboxes.
+pub async fn sandboxes_that_are_being_removed_do_not_count(place: &impl Place) {
     let catalog = furnished(place).await;
     let limits = AddLimits {
         per_key: Some(2),
@@ -113,7 +113,7 @@ pub async fn what_is_being_removed_does_not_count(place: &impl Place) {
     assert_limited(added, Limit::SandboxesOfKey, 0);
 }
 
-/// Whichever keys its sandboxes have.
+/// For limits of keys and for the total.
 pub async fn a_batch_beyond_a_limit_adds_nothing(place: &impl Place) {
     let catalog = furnished(place).await;
     let both = [
@@ -173,7 +173,7 @@ pub async fn limits_of_tenants_hold_in_the_transaction_that_adds(place: &impl Pl
         }
         assert_eq!(added, room);
     }
-    // Memory is counted by the specs of the sandboxes.
+    // Memory is counted from the specs of the sandboxes.
     alice.limits.sandboxes = Some(100);
     let mut large = sandbox(ALICE, "large");
     large.spec = serde_json::json!({"memory": 1 << 30});

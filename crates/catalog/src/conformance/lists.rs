@@ -11,7 +11,7 @@ use crate::catalog::Catalog;
 use crate::query::SandboxQuery;
 use crate::records::Sandbox;
 
-/// Three of the same age each, so that age alone is no order.
+/// Three sandboxes have the same age, so that age alone does not order them.
 fn aged(n: i64) -> Sandbox {
     let mut one = sandbox(ALICE, &format!("{n:03}"));
     one.created = at(n / 3);
@@ -57,7 +57,7 @@ pub async fn pages_are_complete_and_in_order(place: &impl Place) {
     assert!(list(&catalog, &far).await.is_empty());
 }
 
-/// All of them must hold.
+/// A sandbox must match all of them.
 pub async fn filters_are_combined(place: &impl Place) {
     let catalog = furnished(place).await;
     for n in 0..16 {
@@ -114,7 +114,7 @@ pub async fn filters_are_combined(place: &impl Place) {
     }
 }
 
-/// No wildcards, no folding of case, nothing that ends a statement.
+/// No wildcards, no case folding, no SQL injection.
 pub async fn the_beginning_of_a_name_is_taken_literally(place: &impl Place) {
     let catalog = furnished(place).await;
     let names = [
@@ -165,7 +165,7 @@ pub async fn the_beginning_of_a_name_is_taken_literally(place: &impl Place) {
     }
 }
 
-/// What is there all the time is seen once.
+/// A sandbox that exists during the whole walk is seen once.
 pub async fn a_walk_sees_everything_once_while_others_add_and_remove(place: &impl Place) {
     let catalog = furnished(place).await;
     add_aged(&catalog, 30).await;
@@ -178,8 +178,8 @@ pub async fn a_walk_sees_everything_once_while_others_add_and_remove(place: &imp
         let page = catalog.sandboxes(&query).await.expect("sandboxes");
         let Some(last) = page.items.last() else { break };
         query.after = Some(last.position());
-        // One comes to the front, and one that was seen goes: the last of the
-        // page, or the first.
+        // A sandbox is added at the front, and one that was seen is deleted: the
+        // last of the page, or the first.
         let gone = page.items[if round % 2 == 0 {
             page.items.len() - 1
         } else {
@@ -197,7 +197,7 @@ pub async fn a_walk_sees_everything_once_while_others_add_and_remove(place: &imp
     assert_eq!(seen, expected);
 }
 
-/// Pages by number move, but only so that something is seen twice.
+/// Pages by number shift, but a walk over them only repeats, never skips.
 pub async fn no_page_skips_anything_while_others_add(place: &impl Place) {
     let catalog = furnished(place).await;
     add_aged(&catalog, 30).await;
@@ -216,8 +216,8 @@ pub async fn no_page_skips_anything_while_others_add(place: &impl Place) {
     }
 }
 
-/// A page has a number and a length.
-pub async fn what_cannot_be_listed_is_refused(place: &impl Place) {
+/// The number of a page, its length, and the prefix of a name.
+pub async fn rejects_an_invalid_list_query(place: &impl Place) {
     let catalog = furnished(place).await;
     for (page, limit) in [(0, 10), (1, 0), (1, MAX_PAGE + 1)] {
         let query = SandboxQuery {

@@ -8,7 +8,7 @@ use crate::catalog::Catalog;
 use crate::error::Kind;
 use crate::records::{ApiKey, KeyLimits};
 
-/// By id and by name.
+/// Neither its id nor its name can be taken twice.
 pub async fn a_tenant_is_added_once(place: &impl Place) {
     let catalog = place.open().await;
     let (alice, bob) = (tenant(ALICE, "alice"), tenant(BOB, "bob"));
@@ -21,7 +21,8 @@ pub async fn a_tenant_is_added_once(place: &impl Place) {
     assert_eq!(tenants, [alice, bob]);
 }
 
-/// By id and by name; another tenant may have the same.
+/// Neither its id nor its name can be taken twice in a tenant; another tenant may
+/// use both.
 pub async fn an_agent_is_added_once_to_its_tenant(place: &impl Place) {
     let catalog = furnished(place).await;
     let mut same_name = agent(ALICE, "another id");
@@ -41,8 +42,8 @@ pub async fn an_agent_is_added_once_to_its_tenant(place: &impl Place) {
     assert_eq!(found, None);
 }
 
-/// Revoked and expired ones too.
-pub async fn a_key_is_found_by_its_hash_whatever_became_of_it(place: &impl Place) {
+/// Also if it is revoked or expired.
+pub async fn a_revoked_or_expired_key_is_found_by_its_hash(place: &impl Place) {
     let catalog = furnished(place).await;
     let full = ApiKey {
         hash: [9; 32],
@@ -68,7 +69,7 @@ pub async fn a_key_is_found_by_its_hash_whatever_became_of_it(place: &impl Place
     assert_eq!(found, None);
 }
 
-/// By id in its tenant, by hash everywhere.
+/// Unique by id in its tenant, by hash in the catalog.
 pub async fn a_key_is_added_once(place: &impl Place) {
     let catalog = furnished(place).await;
     let mut same_id = key(ALICE, KEY, None);
@@ -83,7 +84,7 @@ pub async fn a_key_is_added_once(place: &impl Place) {
     assert_eq!(catalog.keys(ALICE).await.expect("keys").len(), 3);
 }
 
-/// The first time stays.
+/// The time of the first revocation stays.
 pub async fn a_key_is_revoked_once(place: &impl Place) {
     let catalog = furnished(place).await;
     let revoke = async |id, time| catalog.revoke_key(ALICE, id, at(time)).await;
@@ -120,7 +121,7 @@ pub async fn nothing_crosses_tenants(place: &impl Place) {
     assert!(counts.values().all(|count| *count == 0));
     let revoked = catalog.revoke_key(BOB, "extra", at(9)).await;
     assert!(!revoked.expect("revoke"));
-    // A key of another tenant makes nothing here, though it is there.
+    // A key of another tenant creates nothing here, though it exists.
     let mut borrowed = sandbox(BOB, "b");
     borrowed.key = "extra".into();
     let added = catalog.add_sandbox(&borrowed, super::NO_LIMITS).await;

@@ -1,4 +1,4 @@
-//! Text of projects and what is theirs.
+//! Text in projects and their records.
 
 use elevo_core::Timestamp;
 use serde_json::json;
@@ -14,7 +14,7 @@ use crate::catalog::Catalog;
 use crate::projects::Projects;
 use crate::records::{PathChange, Project, Review, Step, Workspace};
 
-/// Promise 9, for ids, names and all else that is text.
+/// Promise 9, for ids, names and all other text.
 pub async fn any_text_of_a_project_comes_back_as_it_was(place: &impl Place) {
     let catalog = furnished(place).await;
     let longest = "x".repeat(MAX_NAME_BYTES);
@@ -91,7 +91,7 @@ async fn assert_lands(catalog: &impl Catalog, one: &Project, text: &str) {
     );
 }
 
-/// Every bound, and nothing is added.
+/// For every bound; nothing is added.
 pub async fn text_of_a_project_out_of_bounds_is_refused(place: &impl Place) {
     let catalog = furnished(place).await;
     let long = "x".repeat(MAX_NAME_BYTES + 1);
@@ -118,7 +118,7 @@ pub async fn text_of_a_project_out_of_bounds_is_refused(place: &impl Place) {
     assert_eq!(found, None);
 }
 
-/// Not even what no text could be kept as.
+/// Also for text that cannot be stored.
 pub async fn text_that_no_project_has_finds_nothing(place: &impl Place) {
     let catalog = furnished(place).await;
     let one = project(ALICE, "a");

@@ -22,7 +22,7 @@ use crate::records::{
     ReviewQuery, Sandbox, Workspace, WorkspaceChange, WorkspaceQuery, WorkspaceState,
 };
 
-/// Every part of it, with promises 4 and 10.
+/// All fields, with promises 4 and 10.
 pub async fn a_project_comes_back_as_it_was_added(place: &impl Place) {
     let catalog = furnished(place).await;
     let full = Project {
@@ -54,7 +54,8 @@ pub async fn a_project_comes_back_as_it_was_added(place: &impl Place) {
     assert_eq!(catalog.policy(BOB, "full").await.expect("policy"), None);
 }
 
-/// By id everywhere, by name in its tenant; and with no landings.
+/// Its id is unique in the catalog, its name in its tenant; and it has no
+/// landings.
 pub async fn a_project_is_added_once(place: &impl Place) {
     let catalog = furnished(place).await;
     let one = project(ALICE, "a");
@@ -81,7 +82,7 @@ pub async fn a_project_is_added_once(place: &impl Place) {
     assert_eq!(catalog.project(ALICE, "c").await.expect("project"), None);
 }
 
-/// By age and id; who walks sees everything once.
+/// By age and id; a walk sees everything once.
 pub async fn projects_are_listed_newest_first(place: &impl Place) {
     let catalog = furnished(place).await;
     for n in 0..10 {
@@ -129,7 +130,7 @@ pub async fn projects_are_listed_newest_first(place: &impl Place) {
     }
 }
 
-/// And changes nothing else.
+/// Nothing else changes.
 pub async fn a_project_is_renamed_and_described(place: &impl Place) {
     let catalog = furnished(place).await;
     let one = project(ALICE, "a");
@@ -167,7 +168,7 @@ pub async fn a_project_is_renamed_and_described(place: &impl Place) {
 }
 
 /// Promise 5, from two handles.
-pub async fn of_policies_set_at_once_one_wins(place: &impl Place) {
+pub async fn one_of_several_concurrent_policies_wins(place: &impl Place) {
     let handles = [furnished(place).await, place.open().await];
     let one = project(ALICE, "a");
     add_project(&handles[0], &one).await;
@@ -206,7 +207,7 @@ pub async fn of_policies_set_at_once_one_wins(place: &impl Place) {
     assert_refused(handles[0].set_policy(ALICE, "a", 4, &long, at(101)).await);
 }
 
-/// A sandbox that works on a project keeps it.
+/// A sandbox that works on a project prevents its removal.
 pub async fn a_project_with_a_sandbox_is_not_removed(place: &impl Place) {
     let catalog = furnished(place).await;
     add_project(&catalog, &project(ALICE, "a")).await;
@@ -232,7 +233,7 @@ pub async fn a_project_with_a_sandbox_is_not_removed(place: &impl Place) {
     assert!(removing.expect("no sandbox is left").removing);
 }
 
-/// Neither landings nor policies nor workspaces.
+/// Rejects landings, policies and workspaces.
 pub async fn a_project_that_is_being_removed_takes_nothing_new(place: &impl Place) {
     let catalog = furnished(place).await;
     let one = project(ALICE, "a");
@@ -276,7 +277,7 @@ pub async fn a_project_that_is_being_removed_takes_nothing_new(place: &impl Plac
     assert_eq!(get_project(&catalog, &one).await.sequence, 0);
 }
 
-/// Of what was its own, however much that is.
+/// For any number of records of the project.
 pub async fn a_removed_project_leaves_nothing(place: &impl Place) {
     let catalog = furnished(place).await;
     let (gone, other) = (project(ALICE, "gone"), project(ALICE, "other"));

@@ -1,4 +1,4 @@
-//! Landings that do not land.
+//! Landings that fail.
 
 use futures::future::join_all;
 
@@ -16,7 +16,7 @@ use crate::error::{Error, Kind};
 use crate::projects::Projects;
 use crate::records::{Landing, ReviewState, Step};
 
-/// Promise 2: whatever it is that is not as expected.
+/// Promise 2, for every expectation that can fail.
 pub async fn a_landing_that_is_not_as_expected_changes_nothing(place: &impl Place) {
     let (catalog, one) = furnished_with_project(place).await;
     let other = project(ALICE, "q");
@@ -25,7 +25,7 @@ pub async fn a_landing_that_is_not_as_expected_changes_nothing(place: &impl Plac
     open(&catalog, &other, vec![review(&other, "r of q", None, "x")]).await;
     let fine = || full_step(&one);
     let land = async |bad: Step| {
-        // A good one comes first, and goes with it.
+        // A valid step comes first, and is rolled back too.
         let steps = vec![step(snapshot(50)), bad];
         catalog.land(&landing(&one, first(), steps)).await
     };
@@ -90,7 +90,7 @@ pub async fn a_landing_that_is_not_as_expected_changes_nothing(place: &impl Plac
     land(fine()).await.expect("all is as expected");
 }
 
-/// Promise 14: whether it moved the head or was held.
+/// Promise 14, for steps that moved the head and steps that were held.
 pub async fn a_landing_is_carried_out_once(place: &impl Place) {
     let handles = [furnished(place).await, place.open().await];
     let one = project(ALICE, "p");
@@ -127,7 +127,7 @@ pub async fn a_landing_is_carried_out_once(place: &impl Place) {
         }
         assert_eq!(won, 1, "one of them");
     }
-    // With others beside it, on whatever head, nothing of it happens.
+    // Together with other steps and on any expected head, nothing of it happens.
     for request in ["lands", "held"] {
         let steps = vec![step(snapshot(2)), requested(snapshot(3), request)];
         for expected in [snapshot(1), snapshot(99)] {
@@ -135,7 +135,7 @@ pub async fn a_landing_is_carried_out_once(place: &impl Place) {
             let again = handles[0].land(&again).await;
             assert!(matches!(again, Err(Error::Repeated { .. })), "{again:?}");
         }
-        // Another project has requests of its own.
+        // Another project has its own requests.
         let known = handles[0].landing_by_request("q", request).await;
         assert_eq!(known.expect("landing"), None);
     }
@@ -145,7 +145,7 @@ pub async fn a_landing_is_carried_out_once(place: &impl Place) {
     assert_eq!(assert_chain(&handles[1], &one).await.len(), 1);
 }
 
-/// Every bound, and nothing lands.
+/// For every bound; nothing lands.
 pub async fn a_landing_out_of_bounds_is_refused(place: &impl Place) {
     let (catalog, one) = furnished_with_project(place).await;
     let long = "x".repeat(MAX_TEXT_BYTES + 1);
@@ -208,8 +208,7 @@ pub async fn a_landing_out_of_bounds_is_refused(place: &impl Place) {
     assert!(whole_log(&catalog, &one).await.is_empty());
 }
 
-/// A landing that was computed before the policy was set lands only once it was
-/// computed again.
+/// A landing that was computed with an older policy must be computed again.
 pub async fn a_landing_with_an_older_policy_changes_nothing(place: &impl Place) {
     let (catalog, before) = furnished_with_project(place).await;
     let version = before.policy_version;

@@ -1,4 +1,4 @@
-//! Requests that may come twice.
+//! Idempotent requests.
 
 use elevo_core::TenantId;
 use futures::future::join_all;
@@ -17,7 +17,7 @@ fn run(tenant: TenantId, name: u8, process: &str) -> RequestRun {
     }
 }
 
-/// Kept from 10 to 20.
+/// Begins at 10 and is kept until 20.
 fn request_of(run: RequestRun) -> IdempotentRequest {
     IdempotentRequest {
         id: format!("id of {}", run.name[0]),
@@ -32,7 +32,7 @@ pub(super) fn request(tenant: TenantId, name: u8) -> IdempotentRequest {
     request_of(run(tenant, name, "one"))
 }
 
-/// The same request as another process receives it.
+/// The same request, as another process receives it.
 fn elsewhere(request: &IdempotentRequest) -> IdempotentRequest {
     let mut elsewhere = request.clone();
     elsewhere.run.process = "two".into();
@@ -51,7 +51,7 @@ async fn begin(catalog: &impl Catalog, request: &IdempotentRequest) -> Begun {
     catalog.begin(request).await.expect("begin")
 }
 
-/// Later ones are answered as the first was.
+/// Later ones get the stored response of the first.
 pub async fn a_request_is_carried_out_once(place: &impl Place) {
     let catalog = furnished(place).await;
     let first = request(ALICE, 1);
@@ -72,7 +72,7 @@ pub async fn a_request_is_carried_out_once(place: &impl Place) {
     for again in [&first, &elsewhere(&first)] {
         assert_eq!(begin(&catalog, again).await, done);
     }
-    // One that is answered, or was never begun, does not change.
+    // A request that is finished, or was never begun, does not change.
     for run in [&first.run, &run(ALICE, 2, "one"), &run(BOB, 1, "one")] {
         assert_not_found(catalog.finish(run, 500, None).await, Kind::Request);
         assert_not_found(catalog.note_made(run, "that").await, Kind::Request);
@@ -100,7 +100,7 @@ pub async fn a_request_is_carried_out_once(place: &impl Place) {
     );
 }
 
-/// While it is at work, left unfinished, and answered.
+/// While it is at work, released, and finished.
 pub async fn another_content_under_the_same_name_is_a_mismatch(place: &impl Place) {
     let catalog = furnished(place).await;
     let first = request(ALICE, 1);
@@ -119,8 +119,8 @@ pub async fn another_content_under_the_same_name_is_a_mismatch(place: &impl Plac
     assert_not_found(begun, Kind::Owner);
 }
 
-/// Before and after the catalog is cleaned up.
-pub async fn an_old_request_is_as_good_as_unknown(place: &impl Place) {
+/// Before and after the catalog deletes it.
+pub async fn an_old_request_counts_as_unknown(place: &impl Place) {
     let catalog = furnished(place).await;
     let first = request(ALICE, 1);
     begin(&catalog, &first).await;
@@ -148,7 +148,7 @@ pub async fn an_old_request_is_as_good_as_unknown(place: &impl Place) {
     assert_eq!(forget(30).await, 0);
 }
 
-/// Its note is gone, too.
+/// Its note is deleted, too.
 pub async fn an_abandoned_request_is_new(place: &impl Place) {
     let catalog = furnished(place).await;
     let first = request(ALICE, 1);
@@ -177,11 +177,11 @@ pub async fn a_released_request_is_begun_again_with_its_note(place: &impl Place)
     let second = elsewhere(&first);
     assert_eq!(begin(&catalog, &second).await, again(Some("that")));
     assert_eq!(begin(&catalog, &first).await, Begun::Running);
-    // The same process that begins again has lost it.
+    // The same process begins it again: it has lost track of the request.
     assert_eq!(begin(&catalog, &second).await, again(Some("that")));
 }
 
-/// Not one that was believed dead.
+/// Not a process whose requests were released.
 pub async fn only_the_process_at_work_changes_a_request(place: &impl Place) {
     let catalog = furnished(place).await;
     let (first, second) = (request(ALICE, 1), elsewhere(&request(ALICE, 1)));
@@ -201,7 +201,7 @@ pub async fn only_the_process_at_work_changes_a_request(place: &impl Place) {
         .expect("finish");
 }
 
-/// Those of processes that live, and those that are answered, stay as they are.
+/// Requests of live processes and finished requests stay as they are.
 pub async fn requests_of_dead_processes_are_begun_again(place: &impl Place) {
     let catalog = furnished(place).await;
     let requests = ["dead", "gone", "alive", "too"]
@@ -231,8 +231,8 @@ pub async fn requests_of_dead_processes_are_begun_again(place: &impl Place) {
     assert_eq!(release(&[]).await, 3);
 }
 
-/// Through two handles, by as many processes as there are calls.
-pub async fn of_equal_requests_at_once_one_is_new(place: &impl Place) {
+/// Through two handles, each call by a different process.
+pub async fn one_of_several_equal_concurrent_requests_is_new(place: &impl Place) {
     let handles = [furnished(place).await, place.open().await];
     let requests = (0..32).map(|n| request_of(run(ALICE, 1, &n.to_string())));
     let requests: Vec<_> = requests.collect();

@@ -1,4 +1,4 @@
-//! Versions whose content goes, and those that keep theirs.
+//! Versions whose content is dropped, and versions that keep it.
 
 use std::collections::BTreeSet;
 
@@ -26,13 +26,13 @@ use crate::records::{
 
 const DAY: i64 = 24 * 3600;
 
-/// Everything is older than this.
+/// Later than everything else.
 const LATE: Timestamp = match Timestamp::new(100 * DAY, 0) {
     Some(time) => time,
     None => unreachable!(),
 };
 
-/// Lands a version at each of these times, which is snapshot 1, 2 and so on.
+/// Lands a version at each of these times: snapshot 1, 2 and so on.
 async fn land_at(catalog: &impl Catalog, project: &Project, times: &[i64]) {
     for time in times {
         let now = get_project(catalog, project).await;
@@ -78,7 +78,7 @@ async fn unkept(
     }
 }
 
-/// Drops all that retention does not keep.
+/// Drops all versions that retention does not keep.
 async fn drop_unkept(catalog: &impl Catalog, project: &Project) -> Vec<SnapshotId> {
     let project = get_project(catalog, project).await;
     let found = unkept(catalog, &project, LATE, MAX_PAGE).await;
@@ -97,12 +97,12 @@ fn assert_dropped<T: std::fmt::Debug>(result: crate::Result<T>, which: u64) {
     }
 }
 
-/// For each setting, in pages of any length.
+/// For each retention, in pages of any length.
 pub async fn versions_that_are_not_kept_are_found(place: &impl Place) {
     let catalog = furnished(place).await;
     let one = project(ALICE, "p");
     add_project(&catalog, &one).await;
-    // Three versions on the 90th day, one on the 97th, two on the 99th.
+    // Three versions on day 90, one on day 97, two on day 99.
     let times = [90 * DAY, 90 * DAY + 1, 91 * DAY - 1, 97 * DAY];
     land_at(&catalog, &one, &times).await;
     land_at(&catalog, &one, &[99 * DAY, 99 * DAY + 9]).await;
@@ -111,7 +111,7 @@ pub async fn versions_that_are_not_kept_are_found(place: &impl Place) {
         (Retention::Last(1), snapshots(0..6)),
         (Retention::Last(3), snapshots(0..4)),
         (Retention::Last(7), vec![]),
-        // What the project began with is as old as the project.
+        // The first version is as old as the project.
         (Retention::Daily(101), snapshots([1, 2, 5])),
         (Retention::Daily(100), snapshots([0, 1, 2, 5])),
         (Retention::Daily(4), snapshots([0, 1, 2, 3, 5])),
@@ -141,8 +141,8 @@ pub async fn versions_that_are_not_kept_are_found(place: &impl Place) {
     }
 }
 
-/// Promise 17; and dropped is dropped, whatever the setting becomes.
-pub async fn what_is_dropped_stays_in_the_log(place: &impl Place) {
+/// Promise 17; a dropped version stays dropped when the retention changes.
+pub async fn a_dropped_version_stays_in_the_log(place: &impl Place) {
     let catalog = furnished(place).await;
     let (one, other) = (project(ALICE, "p"), project(ALICE, "q"));
     for each in [&one, &other] {
@@ -175,8 +175,8 @@ pub async fn what_is_dropped_stays_in_the_log(place: &impl Place) {
     assert!(log.iter().all(|entry| entry.dropped.is_none()));
 }
 
-/// Promise 16: what needs a version keeps it.
-pub async fn what_something_needs_is_not_dropped(place: &impl Place) {
+/// Promise 16: a version that a record needs is kept.
+pub async fn a_needed_version_is_not_dropped(place: &impl Place) {
     let catalog = furnished(place).await;
     let (one, other) = (project(ALICE, "p"), project(ALICE, "q"));
     for each in [&one, &other] {
@@ -191,7 +191,7 @@ pub async fn what_something_needs_is_not_dropped(place: &impl Place) {
     held.sides.ours_snapshot = snapshot(4);
     held.sides.theirs_snapshot = snapshot(5);
     open(&catalog, &one, vec![held]).await;
-    // Of another project, and so of no concern to this one.
+    // In another project, so it does not matter for this one.
     let mut elsewhere = workspace(ALICE, "x", Some("q"));
     (elsewhere.base, elsewhere.synced) = (snapshot(6), snapshot(6));
     add_workspace(&catalog, &elsewhere).await;
@@ -211,14 +211,14 @@ pub async fn what_something_needs_is_not_dropped(place: &impl Place) {
     assert_eq!(drop_unkept(&catalog, &one).await, snapshots([3, 4, 5]));
     assert!(catalog.remove_tag("p", "named").await.expect("removed"));
     assert_eq!(drop_unkept(&catalog, &one).await, snapshots([7]));
-    // Even if the caller says so.
+    // Even if the caller asks for it.
     let now = get_project(&catalog, &one).await;
     let head = catalog.drop_versions(&now, &[now.head], at(400)).await;
     assert_eq!(head.expect("nothing"), []);
 }
 
-/// Promise 16: nothing comes to need what was dropped.
-pub async fn nothing_comes_to_need_what_was_dropped(place: &impl Place) {
+/// Promise 16: no record comes to need a dropped version.
+pub async fn no_record_comes_to_need_a_dropped_version(place: &impl Place) {
     let catalog = furnished(place).await;
     let one = project(ALICE, "p");
     add_project(&catalog, &one).await;
@@ -268,13 +268,13 @@ pub async fn nothing_comes_to_need_what_was_dropped(place: &impl Place) {
     assert_eq!((now.head, now.sequence), (snapshot(2), 2));
     let kept = catalog.workspace(ALICE, "w").await.expect("workspace");
     assert_eq!(kept, Some(stays));
-    // It is dropped from this project alone.
+    // The version is dropped from this project alone.
     let mut elsewhere = workspace(ALICE, "x", Some("q"));
     (elsewhere.base, elsewhere.synced) = (snapshot(1), snapshot(1));
     add_workspace(&catalog, &elsewhere).await;
 }
 
-/// Nothing is dropped by a setting that is no more, nor from what is leaving.
+/// Rejects an outdated retention, and a project that is being removed.
 pub async fn versions_are_dropped_only_as_expected(place: &impl Place) {
     let catalog = furnished(place).await;
     let one = project(ALICE, "p");
@@ -309,7 +309,7 @@ pub async fn versions_are_dropped_only_as_expected(place: &impl Place) {
     assert!(log.iter().all(|entry| entry.dropped.is_none()));
 }
 
-/// One that comes back as the head is as young as that.
+/// A version that becomes the head again is as old as its last landing.
 pub async fn a_version_that_came_back_counts_as_the_last_time(place: &impl Place) {
     let catalog = furnished(place).await;
     let one = project(ALICE, "p");
@@ -327,7 +327,7 @@ pub async fn a_version_that_came_back_counts_as_the_last_time(place: &impl Place
 }
 
 /// Promise 16, from two handles.
-pub async fn of_a_drop_and_a_workspace_at_once_one_wins(place: &impl Place) {
+pub async fn either_a_drop_or_a_concurrent_workspace_wins(place: &impl Place) {
     let handles = [furnished(place).await, place.open().await];
     let one = project(ALICE, "p");
     add_project(&handles[0], &one).await;
@@ -346,7 +346,7 @@ pub async fn of_a_drop_and_a_workspace_at_once_one_wins(place: &impl Place) {
             }
         }
     });
-    // From the other end, so that they meet.
+    // From the other end, so that the two meet.
     let dropping = (0..40_u64).rev().map(|n| {
         let (catalog, named) = (&handles[1], &named);
         async move {
@@ -361,15 +361,15 @@ pub async fn of_a_drop_and_a_workspace_at_once_one_wins(place: &impl Place) {
     }
 }
 
-/// Roots leave out what is dropped, and nothing else.
-pub async fn what_is_dropped_is_no_root(place: &impl Place) {
+/// Roots omit dropped versions, and nothing else.
+pub async fn a_dropped_version_is_not_a_root(place: &impl Place) {
     let catalog = furnished(place).await;
     let (one, other) = (project(ALICE, "p"), project(ALICE, "q"));
     for each in [&one, &other] {
         add_project(&catalog, each).await;
     }
     land_at(&catalog, &one, &[1, 2, 3, 4]).await;
-    // Shares the first of them.
+    // Shares the first version.
     land_at(&catalog, &other, &[1]).await;
     keep(&catalog, &one, Retention::Last(2)).await;
     assert_eq!(drop_unkept(&catalog, &one).await, snapshots(0..3));

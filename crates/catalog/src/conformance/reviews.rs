@@ -27,7 +27,7 @@ async fn furnished_with_project<P: Place>(place: &P) -> (P::Catalog, Project) {
     (catalog, one)
 }
 
-/// Every part of it.
+/// All fields.
 pub async fn a_review_comes_back_as_it_was_opened(place: &impl Place) {
     let (catalog, one) = furnished_with_project(place).await;
     let full = Review {
@@ -56,7 +56,7 @@ pub async fn a_review_comes_back_as_it_was_opened(place: &impl Place) {
     }
 }
 
-/// Each state against each, with what is remembered of an end.
+/// For each pair of states, with the fields that record an end.
 pub async fn a_review_changes_only_as_it_may(place: &impl Place) {
     let (catalog, one) = furnished_with_project(place).await;
     for &from in ReviewState::VARIANTS {
@@ -99,7 +99,7 @@ pub async fn a_review_changes_only_as_it_may(place: &impl Place) {
     }
 }
 
-/// What there is to choose from; a state that is not expected; bounds.
+/// Its sides can change; also wrong states and bounds.
 pub async fn a_review_that_opens_again_may_offer_something_else(place: &impl Place) {
     let (catalog, one) = furnished_with_project(place).await;
     let opened = review(&one, "r", None, "a");
@@ -144,7 +144,7 @@ pub async fn a_review_that_opens_again_may_offer_something_else(place: &impl Pla
 }
 
 /// Promise 5, from two handles.
-pub async fn of_decisions_at_once_one_counts(place: &impl Place) {
+pub async fn one_of_several_concurrent_decisions_counts(place: &impl Place) {
     let handles = [furnished(place).await, place.open().await];
     let one = project(ALICE, "p");
     add_project(&handles[0], &one).await;
@@ -170,7 +170,7 @@ pub async fn of_decisions_at_once_one_counts(place: &impl Place) {
     assert_eq!(won, [get_review(&handles[1], &opened).await]);
 }
 
-/// Promise 15, whichever way a second one would come.
+/// Promise 15, for every way to add a second one.
 pub async fn a_workspace_has_one_open_review_for_a_path(place: &impl Place) {
     let (catalog, one) = furnished_with_project(place).await;
     let of = |id, workspace, path| review(&one, id, workspace, path);
@@ -280,7 +280,7 @@ pub async fn reviews_are_listed_oldest_first(place: &impl Place) {
     assert_refused(catalog.reviews(&none).await);
 }
 
-/// Those of a workspace by path, and those that nobody decided in time.
+/// The open reviews of a workspace by path, and the expired ones.
 pub async fn open_reviews_are_found(place: &impl Place) {
     let (catalog, one) = furnished_with_project(place).await;
     let names = ["a", "a/b", "a-b", "c", "d"];
@@ -322,7 +322,7 @@ pub async fn open_reviews_are_found(place: &impl Place) {
         assert_refused(catalog.expired_reviews(at(1), limit).await);
         assert_refused(catalog.open_reviews_of("w", None, limit).await);
     }
-    // A landing that resolves one of them ends it.
+    // A landing that resolves one of the reviews closes it.
     let resolved = Step {
         reviews: vec![ReviewStep {
             id: "c".into(),

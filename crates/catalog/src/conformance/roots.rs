@@ -1,4 +1,4 @@
-//! Which snapshots must stay.
+//! Snapshots that must be kept.
 
 use std::collections::BTreeSet;
 
@@ -44,13 +44,13 @@ fn of_sides(review: Review, first: u64) -> Review {
     Review { sides, ..review }
 }
 
-/// Heads and all that were, bases, sides of open reviews; in pages of any
-/// length, and of no other tenant.
+/// Present and earlier heads, bases, sides of open reviews; in pages of any
+/// length, and only of one tenant.
 pub async fn all_snapshots_that_must_stay_are_found(place: &impl Place) {
     let catalog = furnished(place).await;
     let mut expected = [(ALICE, BTreeSet::new()), (BOB, BTreeSet::new())];
     for (t, (tenant, expected)) in (1..).zip(&mut expected) {
-        // Some have no landings, some have several.
+        // Some projects have no landings, some have several.
         for n in 0..4 {
             let number = 1000 * (10 * t + n);
             let id = format!("{t}-{n}");
@@ -91,7 +91,7 @@ pub async fn all_snapshots_that_must_stay_are_found(place: &impl Place) {
     for limit in [0, MAX_PAGE + 1] {
         assert_refused(catalog.roots(ALICE, None, limit).await);
     }
-    // A place of one tenant shows nothing of it to another.
+    // A place of one tenant shows nothing of that tenant to another.
     let mut after = None;
     loop {
         let page = catalog

@@ -1,4 +1,4 @@
-//! Projects and what is theirs, for the checks.
+//! Sample projects and their records, for the checks.
 
 use elevo_core::{TenantId, TreePath};
 use elevo_objects::{Content, Entry, Hash, Mode, SnapshotId, Tree};
@@ -11,7 +11,7 @@ use crate::records::{
     ReviewState, Sides, Step, VersionKind, Workspace, WorkspaceState,
 };
 
-/// A snapshot that no other number has.
+/// A snapshot id that is unique for each number.
 pub(super) fn snapshot(n: u64) -> SnapshotId {
     let mut bytes = [0x5a; 32];
     bytes[..8].copy_from_slice(&n.to_be_bytes());
@@ -69,7 +69,7 @@ pub(super) async fn add_project(catalog: &impl Catalog, project: &Project) {
     added.unwrap_or_else(|error| panic!("{}: {error:?}", project.id));
 }
 
-/// A live one, made by [`KEY`].
+/// A live workspace, created with [`KEY`].
 pub(super) fn workspace(tenant: TenantId, id: &str, project: Option<&str>) -> Workspace {
     Workspace {
         id: id.into(),
@@ -97,7 +97,7 @@ pub(super) async fn add_workspace(catalog: &impl Catalog, workspace: &Workspace)
     added.unwrap_or_else(|error| panic!("{}: {error:?}", workspace.id));
 }
 
-/// A file that was not there before.
+/// A change that adds a file.
 pub(super) fn added(at: &str, n: u8) -> PathChange {
     PathChange {
         path: path(at),
@@ -110,7 +110,7 @@ pub(super) fn added(at: &str, n: u8) -> PathChange {
     }
 }
 
-/// A directory that came with so many files.
+/// A change that adds a directory with this many files.
 pub(super) fn added_whole(at: &str, files: u64) -> PathChange {
     PathChange {
         after: Some(directory(files)),
@@ -119,7 +119,7 @@ pub(super) fn added_whole(at: &str, files: u64) -> PathChange {
     }
 }
 
-/// A merge that changes nothing but the head.
+/// A merge that changes only the head.
 pub(super) fn step(snapshot: SnapshotId) -> Step {
     Step {
         kind: LandingKind::Merge,
@@ -137,7 +137,7 @@ pub(super) fn step(snapshot: SnapshotId) -> Step {
     }
 }
 
-/// The same, asked for by name.
+/// The same step, with a request.
 pub(super) fn requested(snapshot: SnapshotId, request: &str) -> Step {
     Step {
         request: Some(request.into()),
@@ -165,14 +165,15 @@ pub(super) fn landing(project: &Project, expected: SnapshotId, steps: Vec<Step>)
     }
 }
 
-/// Lands steps on whatever the head is.
+/// Lands steps on the present head.
 pub(super) async fn land(catalog: &impl Catalog, project: &Project, steps: Vec<Step>) -> Landed {
     let now = get_project(catalog, project).await;
     let landed = catalog.land(&landing(project, now.head, steps)).await;
     landed.unwrap_or_else(|error| panic!("{}: {error:?}", project.id))
 }
 
-/// Lands one step after another: changes, each to be a snapshot of its own.
+/// Lands one step after another, each with some changes and a snapshot of its
+/// own.
 pub(super) async fn land_each(
     catalog: &impl Catalog,
     project: &Project,
@@ -198,7 +199,7 @@ pub(super) async fn whole_log(catalog: &impl Catalog, project: &Project) -> Vec<
     log.expect("log")
 }
 
-/// An open one.
+/// An open review.
 pub(super) fn review(
     project: &Project,
     id: &str,
@@ -234,7 +235,7 @@ pub(super) fn review(
     }
 }
 
-/// Opens reviews by a step that leaves the head.
+/// Opens reviews with a step that leaves the head.
 pub(super) async fn open(catalog: &impl Catalog, project: &Project, reviews: Vec<Review>) {
     let head = get_project(catalog, project).await.head;
     let held = Step {

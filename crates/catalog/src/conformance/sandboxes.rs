@@ -1,4 +1,4 @@
-//! Sandboxes one by one, templates, settings.
+//! Single sandboxes, templates, settings.
 
 use elevo_core::{SandboxState, Timestamp};
 use serde_json::json;
@@ -12,7 +12,7 @@ use crate::catalog::Catalog;
 use crate::error::Kind;
 use crate::records::{Sandbox, Template};
 
-/// Every part of it, with promise 10.
+/// All fields, with promise 10.
 pub async fn a_sandbox_comes_back_as_it_was_added(place: &impl Place) {
     let catalog = furnished(place).await;
     let full = Sandbox {
@@ -62,7 +62,7 @@ pub async fn a_sandbox_needs_its_owners(place: &impl Place) {
     assert_eq!(get(&catalog, "a").await, None);
 }
 
-/// Promise 2, for a batch; an id is taken whoever has it.
+/// Promise 2, for a batch; an id is taken for all tenants.
 pub async fn sandboxes_are_added_all_or_none(place: &impl Place) {
     let catalog = furnished(place).await;
     let ids = ["a", "b", "c"];
@@ -89,7 +89,7 @@ pub async fn sandboxes_are_added_all_or_none(place: &impl Place) {
     added.expect("as many as may be");
 }
 
-/// And can be added again.
+/// The same id can be added again.
 pub async fn a_removed_sandbox_is_gone(place: &impl Place) {
     let catalog = furnished(place).await;
     let sandbox = sandbox(ALICE, "a");
@@ -101,7 +101,7 @@ pub async fn a_removed_sandbox_is_gone(place: &impl Place) {
     add(&catalog, &sandbox).await;
 }
 
-/// Those being removed do not count; every state has a number.
+/// Sandboxes that are being removed do not count; every state has an entry.
 pub async fn sandboxes_are_counted_by_state(place: &impl Place) {
     let catalog = furnished(place).await;
     for (n, state) in SandboxState::ALL.into_iter().enumerate() {
@@ -124,7 +124,7 @@ pub async fn sandboxes_are_counted_by_state(place: &impl Place) {
     assert_eq!(of_all[&SandboxState::Starting], 0);
 }
 
-/// Up to the given time, and without those being removed.
+/// Up to the given time, and without sandboxes that are being removed.
 pub async fn expired_sandboxes_are_found_oldest_first(place: &impl Place) {
     let catalog = furnished(place).await;
     for (id, expires) in [("d", 40), ("b", 20), ("a", 20), ("c", 30), ("x", 5)] {

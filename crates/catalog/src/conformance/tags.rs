@@ -1,4 +1,4 @@
-//! Names of versions.
+//! Tags.
 
 use futures::future::join_all;
 
@@ -25,7 +25,7 @@ pub(super) fn tag(project: &str, name: &str, version: u64) -> Tag {
     }
 }
 
-/// With every part of it, and none but of its project.
+/// With all its fields, and only for its project.
 pub async fn a_tag_comes_back_as_it_was_set(place: &impl Place) {
     let catalog = furnished(place).await;
     for id in ["p", "q"] {
@@ -52,7 +52,7 @@ pub async fn a_tag_comes_back_as_it_was_set(place: &impl Place) {
     assert_eq!(catalog.tag("p", "v1").await.expect("tag"), None);
 }
 
-/// Only if it is said that it may.
+/// Only with `may_move`.
 pub async fn a_tag_moves_only_when_it_may(place: &impl Place) {
     let handles = [furnished(place).await, place.open().await];
     let catalog = &handles[0];

@@ -1,4 +1,4 @@
-//! Text from strangers.
+//! Untrusted text.
 
 use elevo_core::Timestamp;
 
@@ -26,7 +26,7 @@ pub(super) const HOSTILE: [&str; 12] = [
     "/../../etc/passwd",
 ];
 
-/// Promise 9, for ids and names alike.
+/// Promise 9, for ids and names.
 pub async fn any_text_comes_back_as_it_was(place: &impl Place) {
     let catalog = furnished(place).await;
     let longest = "x".repeat(MAX_NAME_BYTES);
@@ -72,7 +72,7 @@ pub async fn any_text_comes_back_as_it_was(place: &impl Place) {
     assert_eq!(all.len(), texts.len());
 }
 
-/// Every bound, and nothing is added.
+/// For every bound; nothing is added.
 pub async fn text_out_of_bounds_is_refused(place: &impl Place) {
     let catalog = furnished(place).await;
     let long = "x".repeat(MAX_NAME_BYTES + 1);
@@ -115,7 +115,7 @@ pub async fn text_out_of_bounds_is_refused(place: &impl Place) {
     assert_eq!(catalog.keys(ALICE).await.expect("keys").len(), 3);
 }
 
-/// Not even what no text could be kept as.
+/// Also for text that cannot be stored.
 pub async fn text_that_nothing_has_finds_nothing(place: &impl Place) {
     let catalog = furnished(place).await;
     add(&catalog, &sandbox(ALICE, "a")).await;

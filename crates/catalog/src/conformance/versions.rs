@@ -14,8 +14,8 @@ use crate::catalog::Catalog;
 use crate::projects::Projects;
 use crate::records::{PathChange, VersionKind};
 
-/// The landings that changed a path, newest first, with the path that each
-/// record is of.
+/// Returns the landings that changed a path, newest first, with the path of each
+/// record.
 async fn history(catalog: &impl Catalog, of: &str) -> Vec<(u64, String)> {
     let found = catalog.versions_of("p", &path(of), None, MAX_PAGE).await;
     let found = found.expect("versions").into_iter();
@@ -24,7 +24,7 @@ async fn history(catalog: &impl Catalog, of: &str) -> Vec<(u64, String)> {
         .collect()
 }
 
-/// Directories above count where they are taken whole, and only there.
+/// Directories above count only where they changed as a whole.
 pub async fn the_history_of_a_path_has_what_changed_it(place: &impl Place) {
     let catalog = furnished(place).await;
     let one = project(ALICE, "p");
@@ -88,7 +88,7 @@ pub async fn the_history_of_a_path_has_what_changed_it(place: &impl Place) {
     assert_eq!(nowhere.expect("version"), None);
 }
 
-/// Against a plain list of all changes, in pages of any length.
+/// Compared with a plain list of all changes, in pages of any length.
 pub async fn histories_are_complete_in_pages_of_any_length(place: &impl Place) {
     let catalog = furnished(place).await;
     let one = project(ALICE, "p");
@@ -142,7 +142,7 @@ pub async fn histories_are_complete_in_pages_of_any_length(place: &impl Place) {
 }
 
 /// In the order of the tree, in pages of any length.
-pub async fn what_a_landing_changed_comes_by_path(place: &impl Place) {
+pub async fn the_changes_of_a_landing_are_listed_by_path(place: &impl Place) {
     let catalog = furnished(place).await;
     let one = project(ALICE, "p");
     add_project(&catalog, &one).await;
@@ -174,7 +174,7 @@ pub async fn what_a_landing_changed_comes_by_path(place: &impl Place) {
     }
 }
 
-/// Whatever the bytes of a path, and every kind of entry.
+/// For any bytes of a path, and every kind of entry.
 pub async fn any_change_of_a_path_comes_back_as_it_was(place: &impl Place) {
     let catalog = furnished(place).await;
     let one = project(ALICE, "p");

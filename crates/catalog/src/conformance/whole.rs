@@ -1,4 +1,4 @@
-//! Several handles, and calls that nobody waits for.
+//! Several handles, and calls that are dropped.
 
 use std::pin::pin;
 
@@ -10,7 +10,7 @@ use crate::catalog::Catalog;
 use crate::query::AddLimits;
 
 /// Promise 3.
-pub async fn what_one_handle_wrote_every_other_reads(place: &impl Place) {
+pub async fn every_handle_reads_the_writes_of_the_others(place: &impl Place) {
     let (one, two) = (furnished(place).await, place.open().await);
     for n in 0..20 {
         let id = n.to_string();
@@ -23,8 +23,8 @@ pub async fn what_one_handle_wrote_every_other_reads(place: &impl Place) {
     }
 }
 
-/// Dropped before it begins, or after any number of steps: it happened whole or
-/// not at all, and the next call is not in its way.
+/// Dropped before it begins, or after any number of polls: it happened completely
+/// or not at all, and does not block the next call.
 pub async fn a_dropped_call_leaves_the_catalog_whole(place: &impl Place) {
     let catalog = furnished(place).await;
     let limits = AddLimits {
@@ -39,7 +39,7 @@ pub async fn a_dropped_call_leaves_the_catalog_whole(place: &impl Place) {
                 if poll_immediate(&mut call).await.is_some() {
                     break;
                 }
-                // A step is as long as the one before it took, more or less.
+                // Gives the call about as much time as one read takes.
                 catalog.setting("x").await.expect("setting");
             }
         }
@@ -56,7 +56,7 @@ pub async fn a_dropped_call_leaves_the_catalog_whole(place: &impl Place) {
     catalog.check().await.expect("all is well");
 }
 
-/// Whoever comes first makes it, and everybody can use it.
+/// The first handle creates the catalog, and all of them can use it.
 pub async fn a_new_catalog_is_opened_by_many_at_once(place: &impl Place) {
     let handles = join_all((0..8).map(|_| place.open())).await;
     let added = handles[0].add_tenant(&tenant(ALICE, "alice")).await;

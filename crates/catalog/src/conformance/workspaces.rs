@@ -26,7 +26,7 @@ async fn get(catalog: &impl Catalog, id: &str) -> Option<Workspace> {
     catalog.workspace(ALICE, id).await.expect("workspace")
 }
 
-/// Every part of it; of a project or of none.
+/// All fields; with and without a project.
 pub async fn a_workspace_comes_back_as_it_was_added(place: &impl Place) {
     let catalog = furnished(place).await;
     add_project(&catalog, &project(ALICE, "p")).await;
@@ -63,7 +63,7 @@ pub async fn a_workspace_comes_back_as_it_was_added(place: &impl Place) {
     }
 }
 
-/// Its tenant, project, agent and key; and an id that nobody has.
+/// Its tenant, project, agent and key; and a free id.
 pub async fn a_workspace_needs_its_owners(place: &impl Place) {
     let catalog = furnished(place).await;
     add_project(&catalog, &project(BOB, "of bob")).await;
@@ -154,7 +154,7 @@ pub async fn workspaces_are_listed_newest_first(place: &impl Place) {
     assert_refused(catalog.workspaces(&none).await);
 }
 
-/// And returns what is there afterwards.
+/// Also returns the changed workspace.
 pub async fn a_workspace_changes_only_as_expected(place: &impl Place) {
     let catalog = furnished(place).await;
     let before = workspace(ALICE, "a", None);
@@ -238,7 +238,7 @@ pub async fn a_workspace_changes_only_as_expected(place: &impl Place) {
     assert_being_removed(change(&live).await, Kind::Workspace);
 }
 
-/// Only parked ones, up to the given time.
+/// Only parked workspaces, up to the given time.
 pub async fn expired_workspaces_are_found_oldest_first(place: &impl Place) {
     let catalog = furnished(place).await;
     let parked = |id: &str, expires| Workspace {
@@ -295,7 +295,7 @@ pub async fn a_workspace_is_in_one_sandbox(place: &impl Place) {
     assert_eq!(holder(ALICE).await.as_deref(), Some("b"));
 }
 
-/// The end of sandboxes, parked workspaces, open reviews and remembered
+/// The expiry of sandboxes, parked workspaces, open reviews and remembered
 /// requests, together with a setting.
 pub async fn every_expiry_moves_together(place: &impl Place) {
     let catalog = furnished(place).await;
@@ -332,7 +332,7 @@ pub async fn every_expiry_moves_together(place: &impl Place) {
 }
 
 /// Promise 5, from two handles.
-pub async fn of_workspace_changes_at_once_one_wins(place: &impl Place) {
+pub async fn one_of_several_concurrent_workspace_changes_wins(place: &impl Place) {
     let handles = [furnished(place).await, place.open().await];
     add_workspace(&handles[0], &workspace(ALICE, "a", None)).await;
     for round in 0..4 {
@@ -362,7 +362,7 @@ pub async fn of_workspace_changes_at_once_one_wins(place: &impl Place) {
     }
 }
 
-/// And can be added again.
+/// The same id can be added again.
 pub async fn a_removed_workspace_is_gone(place: &impl Place) {
     let catalog = furnished(place).await;
     let one = workspace(ALICE, "a", None);
@@ -391,8 +391,8 @@ pub(super) fn with_unsettled(all: &[Unsettled]) -> WorkspaceChange {
     }
 }
 
-/// They are replaced together, come back by path, stay with other changes, and
-/// go one by one with landings and all with the workspace.
+/// They are replaced together, listed by path, and unaffected by other changes. A
+/// landing deletes single ones, the deletion of the workspace all of them.
 pub async fn unsettled_conflicts_are_kept_until_they_are_settled(place: &impl Place) {
     let catalog = furnished(place).await;
     let project = project(ALICE, "p");

@@ -1,4 +1,4 @@
-//! What happened, and who is told.
+//! Events, webhooks and deliveries.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,45 +7,45 @@ use elevo_core::{TenantId, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// What can happen.
+/// The kinds of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum EventKind {
     /// A sandbox can be used for the first time.
     SandboxCreated,
-    /// One begins to start.
+    /// A sandbox begins to start.
     SandboxStarting,
-    /// Its agent is connected; commands can run.
+    /// The agent of a sandbox is connected; commands can run.
     SandboxRunning,
-    /// What ran in it was ended.
+    /// A sandbox was stopped, with everything that ran in it.
     SandboxStopped,
-    /// It will be removed within minutes.
+    /// A sandbox will be removed within minutes.
     SandboxExpiring,
-    /// Its time is over; it is being removed. Its data says whether its
+    /// A sandbox has expired and is being removed. The data states whether its
     /// workspace is parked.
     SandboxExpired,
-    /// Nothing is left of it.
+    /// A sandbox was deleted.
     SandboxDeleted,
-    /// It has failed.
+    /// A sandbox has failed.
     SandboxError,
-    /// The agent in a sandbox has connected.
+    /// The agent of a sandbox has connected.
     AgentConnected,
-    /// It has lost its connection.
+    /// The agent of a sandbox has lost its connection.
     AgentDisconnected,
-    /// A parked workspace was kept for as long as it may be; it is being deleted.
+    /// A parked workspace has expired and is being deleted.
     WorkspaceExpired,
     /// The head of a project has moved.
     ProjectLanded,
-    /// A change is held, and waits for a decision.
+    /// A change is held for review.
     ReviewOpened,
-    /// It was decided on, or has been superseded.
+    /// A review was decided, has expired or was superseded.
     ReviewClosed,
     /// An automatic merge of a workspace has left changes out.
     WorkspaceRefused,
 }
 
 impl EventKind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 15] = [
         Self::SandboxCreated,
         Self::SandboxStarting,
@@ -64,7 +64,7 @@ impl EventKind {
         Self::WorkspaceRefused,
     ];
 
-    /// As it is written.
+    /// The name of the kind, as it is stored and sent.
     pub const fn name(self) -> &'static str {
         match self {
             Self::SandboxCreated => "sandbox.created",
@@ -103,7 +103,7 @@ impl FromStr for EventKind {
 
     fn from_str(name: &str) -> Result<Self, String> {
         let found = Self::ALL.into_iter().find(|kind| kind.name() == name);
-        found.ok_or_else(|| format!("`{name}` is no kind of event"))
+        found.ok_or_else(|| format!("`{name}` is not a kind of event"))
     }
 }
 
@@ -115,81 +115,85 @@ impl TryFrom<String> for EventKind {
     }
 }
 
-/// Something that is about to be written down.
+/// An event that is to be recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewEvent {
-    /// Whose.
+    /// The tenant of the subject.
     pub tenant: TenantId,
-    /// The agent whose sandbox or review it is about.
+    /// The agent of the sandbox, workspace, landing or review that the event is
+    /// about.
     pub agent: Option<String>,
-    /// What.
+    /// The kind of the event.
     pub kind: EventKind,
-    /// The sandbox, workspace or project it is about.
+    /// Id of the sandbox, workspace or project that the event is about.
     pub subject: String,
-    /// When.
+    /// Time of the event.
     pub at: Timestamp,
-    /// More about it. Times in there are microseconds since 1970.
+    /// Details. Times in them are microseconds since 1970.
     pub data: Value,
 }
 
-/// Something that happened.
+/// A recorded event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Its number: more than that of all that happened before.
+    /// Its number, greater than that of every earlier event.
     pub id: u64,
-    /// What it was.
+    /// The recorded content.
     pub event: NewEvent,
 }
 
-/// Which events.
+/// A filter for events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventQuery {
-    /// Those of one tenant.
+    /// Only events of this tenant.
     pub tenant: Option<TenantId>,
-    /// Those that an agent may know of: about what is its own, and landings.
+    /// Only events that this agent may see: those of its sandboxes,
+    /// workspaces and reviews, and all landings.
     pub agent: Option<String>,
-    /// Those of some kinds; all if there are none.
+    /// Only events of these kinds; all kinds if empty.
     pub kinds: Vec<EventKind>,
-    /// Those about one sandbox or project.
+    /// Only events about this sandbox, workspace or project.
     pub subject: Option<String>,
-    /// Those after this one.
+    /// Only events with a greater number than this.
     pub after: u64,
-    /// At most so many.
+    /// Maximum number of events to return.
     pub limit: u32,
 }
 
-/// Somebody who is told of events by HTTP.
+/// An address that gets events by HTTP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Webhook {
-    /// Its id.
+    /// Unique id.
     pub id: String,
-    /// Whose events; those of all tenants if there is none.
+    /// The tenant whose events are delivered; `None` for the events of all
+    /// tenants.
     pub tenant: Option<TenantId>,
-    /// The agent whose key made it, and which it is told no more than.
+    /// The agent that the creating key is bound to. The webhook gets only events
+    /// that this agent may see.
     pub agent: Option<String>,
-    /// Where to.
+    /// The address that deliveries are sent to.
     pub url: String,
-    /// What deliveries are signed with; they are not if it is empty.
+    /// The secret that signs deliveries; if empty, deliveries are not signed.
     pub secret: String,
-    /// Which kinds; all if there are none.
+    /// Only events of these kinds; all kinds if empty.
     pub kinds: Vec<EventKind>,
-    /// When it was made.
+    /// Time of creation.
     pub created: Timestamp,
 }
 
-/// How far a delivery is.
+/// The state of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DeliveryState {
-    /// It is, or will be, tried.
+    /// The delivery is to be tried, for the first time or again.
     Pending,
-    /// It was taken.
+    /// The receiver has accepted the delivery.
     Delivered,
-    /// It was tried as often as it may.
+    /// All attempts have failed.
     Failed,
 }
 
 impl DeliveryState {
-    /// As it is written.
+    /// The name of the state, as it is stored and sent.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Pending => "pending",
@@ -205,44 +209,44 @@ impl FromStr for DeliveryState {
     fn from_str(name: &str) -> Result<Self, String> {
         let all = [Self::Pending, Self::Delivered, Self::Failed];
         let found = all.into_iter().find(|state| state.name() == name);
-        found.ok_or_else(|| format!("`{name}` is no state of a delivery"))
+        found.ok_or_else(|| format!("`{name}` is not a state of a delivery"))
     }
 }
 
-/// An event on its way to a webhook.
+/// An event that is delivered to a webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery {
-    /// To whom.
+    /// Id of the webhook.
     pub webhook: String,
-    /// What.
+    /// The event to deliver.
     pub event: Event,
-    /// How far it is.
+    /// The state of the delivery.
     pub state: DeliveryState,
-    /// How often it was tried.
+    /// Number of attempts so far.
     pub attempts: u32,
-    /// When it is tried next.
+    /// Time of the next attempt.
     pub due: Timestamp,
-    /// What the last attempt was answered with.
+    /// HTTP status of the response to the last attempt.
     pub status: Option<u16>,
-    /// Why the last attempt failed.
+    /// Reason why the last attempt failed.
     pub error: Option<String>,
-    /// When it was tried last, or queued.
+    /// Time of the last attempt, or of queueing.
     pub updated: Timestamp,
 }
 
-/// What became of an attempt.
+/// The outcome of an attempt to deliver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attempt {
-    /// Of which event.
+    /// Number of the delivered event.
     pub event: u64,
-    /// How far it is now.
+    /// The state of the delivery after the attempt.
     pub state: DeliveryState,
-    /// How often it was tried by now.
+    /// Number of attempts, including this one.
     pub attempts: u32,
-    /// When it is tried next.
+    /// Time of the next attempt.
     pub due: Timestamp,
-    /// What it was answered with.
+    /// HTTP status of the response.
     pub status: Option<u16>,
-    /// Why it failed.
+    /// Reason why the attempt failed.
     pub error: Option<String>,
 }

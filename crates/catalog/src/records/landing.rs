@@ -6,77 +6,80 @@ use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 use super::review::{Review, ReviewChange};
 use super::version::PathChange;
 
-/// A move of a project's head, in one step or several, with all that belongs
-/// to it.
+/// A move of a project's head, in one or more steps, with all records that change
+/// with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Landing {
-    /// Whose project.
+    /// The tenant of the project.
     pub tenant: TenantId,
-    /// Which project.
+    /// Id of the project.
     pub project: String,
-    /// The head that the first step was made from.
+    /// The head that the first step was computed from.
     pub expected_head: SnapshotId,
     /// The version of the policy that all steps were computed with.
     pub expected_policy: u64,
-    /// 1 to [`MAX_STEPS`](crate::MAX_STEPS), each made from the one before it.
+    /// 1 to [`MAX_STEPS`](crate::MAX_STEPS) steps, each computed from the one
+    /// before it.
     pub steps: Vec<Step>,
-    /// The present time.
+    /// The current time.
     pub now: Timestamp,
 }
 
-/// One merge, or whatever else moves a head.
+/// One merge, or another operation that moves a head.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// What it is.
+    /// The operation.
     pub kind: LandingKind,
-    /// The head after it. If it is the head before it, then all was held for
-    /// review: the step is no entry of the log, and changes no path.
+    /// The head after the step. If it equals the head before the step, everything
+    /// was held for review: the step gets no entry in the log and changes no
+    /// path.
     pub snapshot: SnapshotId,
-    /// Whose work it is.
+    /// The agent whose work it is.
     pub agent: Option<String>,
     /// The workspace it comes from.
     pub workspace: Option<String>,
-    /// The key of who asked for it.
+    /// The key of the request.
     pub key: String,
-    /// Why, in words for people.
+    /// Message for people.
     pub message: String,
-    /// What whoever asks calls this step, so that asking again does nothing.
+    /// The caller's name for this step; a repeated step with the same name
+    /// changes nothing.
     pub request: Option<String>,
-    /// What happened to how many files, as the caller writes it.
+    /// Numbers of files by outcome. The catalog does not interpret them.
     pub counts: Value,
-    /// The paths it changes.
+    /// The paths that the step changes.
     pub changes: Vec<PathChange>,
-    /// The reviews it changes, before any is opened.
+    /// The reviews that the step changes, before it opens new ones.
     pub reviews: Vec<ReviewStep>,
-    /// The reviews it opens.
+    /// The reviews that the step opens.
     pub opens: Vec<Review>,
-    /// Where it moves the base of its workspace to.
+    /// The move of the workspace's base.
     pub base: Option<BaseMove>,
 }
 
 /// A change of a review that is part of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReviewStep {
-    /// Which review of the project.
+    /// Id of a review of the project.
     pub id: String,
-    /// What to change.
+    /// The change.
     pub change: ReviewChange,
 }
 
-/// What a step does to its workspace, which counts one merge more.
+/// The change of a step's workspace. It also counts one more merge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BaseMove {
     /// The base that the step was computed from.
     pub expected: SnapshotId,
     /// The base of the next merge.
     pub base: SnapshotId,
-    /// The project's head that it has seen by now.
+    /// The newest head of the project that the workspace contains.
     pub synced: SnapshotId,
-    /// Conflicts of a refresh that the workspace has settled.
+    /// Paths of refresh conflicts that the workspace has settled.
     pub settled: Vec<TreePath>,
 }
 
-/// What moves a head.
+/// Operations that move a head.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, Hash, Display, EnumString, IntoStaticStr, VariantArray,
 )]
@@ -86,11 +89,11 @@ pub enum LandingKind {
     Merge,
     /// A patch was applied.
     Apply,
-    /// An earlier landing was undone.
+    /// An earlier landing was reverted.
     Revert,
-    /// A path was made what it was in an earlier version.
+    /// A path was restored from an earlier version.
     Restore,
-    /// Files came from elsewhere.
+    /// Files were imported from outside.
     Import,
     /// A review was resolved.
     Resolve,
@@ -98,53 +101,53 @@ pub enum LandingKind {
     Archive,
 }
 
-/// What a landing led to.
+/// The result of a landing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Landed {
-    /// The project's head now.
+    /// The head of the project now.
     pub head: SnapshotId,
-    /// How many times it has moved.
+    /// Number of times the head has moved.
     pub sequence: u64,
-    /// What became of each step.
+    /// The result of each step.
     pub steps: Vec<LandedStep>,
 }
 
-/// What became of one step.
+/// The result of one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LandedStep {
-    /// Its number in the log; `None` if all of it was held for review.
+    /// Its sequence number in the log; `None` if all of it was held for review.
     pub sequence: Option<u64>,
-    /// The project's head after it.
+    /// The head of the project after the step.
     pub head: SnapshotId,
 }
 
-/// One move of a project's head, as the log has it.
+/// One move of a project's head, as recorded in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogEntry {
-    /// Which project.
+    /// Id of the project.
     pub project: String,
-    /// The how manieth move of the head it is, from 1.
+    /// Sequence number of this landing, starting at 1.
     pub sequence: u64,
-    /// The head since then.
+    /// The head after the landing.
     pub snapshot: SnapshotId,
-    /// The head before: the snapshot of the entry before.
+    /// The head before the landing: the snapshot of the previous entry.
     pub parent: SnapshotId,
-    /// What it was.
+    /// The operation.
     pub kind: LandingKind,
-    /// Whose work it was.
+    /// The agent whose work it was.
     pub agent: Option<String>,
     /// The workspace it came from.
     pub workspace: Option<String>,
-    /// The key of who asked for it.
+    /// The key of the request.
     pub key: String,
-    /// Why, in words for people.
+    /// Message for people.
     pub message: String,
-    /// What whoever asked for it called it.
+    /// The caller's name for the step.
     pub request: Option<String>,
-    /// What happened to how many files.
+    /// Numbers of files by outcome.
     pub counts: Value,
-    /// When it landed.
+    /// Time of the landing.
     pub created: Timestamp,
-    /// When the content of its snapshot was dropped, if it was.
+    /// Time at which the content of the snapshot was dropped, if it was.
     pub dropped: Option<Timestamp>,
 }

@@ -8,33 +8,33 @@ use crate::query::Position;
 /// A shared, versioned tree of files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Project {
-    /// Its id; no other project of any tenant has it.
+    /// Id, unique among the projects of all tenants.
     pub id: String,
-    /// Whose it is.
+    /// The tenant it belongs to.
     pub tenant: TenantId,
-    /// What people call it; no other project of the tenant is called so.
+    /// Display name, unique in the tenant.
     pub name: String,
-    /// What it is for, in words for people.
+    /// Description for people.
     pub description: Option<String>,
     /// The newest snapshot of the shared tree.
     pub head: SnapshotId,
-    /// How many times the head has moved.
+    /// Number of times the head has moved.
     pub sequence: u64,
-    /// How many times its policy was set since it was made: who has read the
-    /// policy of that version need not read it again.
+    /// Version of the policy: grows by 1 each time the policy is set. A caller
+    /// that has read this version need not read the policy again.
     pub policy_version: u64,
-    /// Which versions keep their content.
+    /// The versions that keep their content.
     pub retention: Retention,
-    /// When it was made.
+    /// Time of creation.
     pub created: Timestamp,
-    /// When something of this was last changed.
+    /// Time of the last change of this record.
     pub updated: Timestamp,
-    /// Whether it is being removed. There is no way back.
+    /// Whether it is being removed, which cannot be undone.
     pub removing: bool,
 }
 
 impl Project {
-    /// Where it stands in a list; see [`ProjectQuery`].
+    /// Its position in a list; see [`ProjectQuery`].
     pub fn position(&self) -> Position {
         Position {
             created: self.created,
@@ -43,43 +43,43 @@ impl Project {
     }
 }
 
-/// Who may do what in a project. Not a part of [`Project`], because it can be
-/// large and changes seldom.
+/// The access rules of a project. Not a part of [`Project`], because a policy can
+/// be large and seldom changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProjectPolicy {
-    /// How many times it was set since the project was made.
+    /// Version of the policy; see [`Project::policy_version`].
     pub version: u64,
-    /// What it says, as the caller writes it.
+    /// The rules. The catalog does not interpret them.
     pub policy: Value,
 }
 
-/// What to change in a project. What is `None` stays as it is.
+/// A change of a project. Fields that are `None` stay as they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProjectChange {
-    /// What people call it.
+    /// New display name.
     pub name: Option<String>,
-    /// What it is for.
+    /// New description.
     pub description: Option<Option<String>>,
-    /// Which versions keep their content.
+    /// New retention.
     pub retention: Option<Retention>,
 }
 
-/// Which projects to list, newest first: by the time they were made, then by
-/// id, both descending.
+/// A list of projects, newest first: by time of creation, then by id, both
+/// descending.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProjectQuery {
-    /// Whose; `None` is everybody's.
+    /// Only projects of this tenant; `None` for all tenants.
     pub tenant: Option<TenantId>,
-    /// Only those that are, or are not, being removed.
+    /// Only projects that are, or are not, being removed.
     pub removing: Option<bool>,
-    /// Only those that come after this place.
+    /// Only projects after this position.
     pub after: Option<Position>,
-    /// How many: 1 to [`MAX_PAGE`](crate::MAX_PAGE).
+    /// Maximum number of projects: 1 to [`MAX_PAGE`](crate::MAX_PAGE).
     pub limit: u32,
 }
 
 impl Default for ProjectQuery {
-    /// The first page of everything.
+    /// The first page of all projects.
     fn default() -> Self {
         Self {
             tenant: None,

@@ -1,35 +1,35 @@
 use elevo_core::Timestamp;
 use elevo_objects::SnapshotId;
 
-/// Which versions of a project keep their content. What something needs is
-/// kept whatever this says.
+/// The versions of a project that keep their content. A version that a record
+/// needs is kept regardless.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Retention {
-    /// All.
+    /// All versions.
     #[default]
     All,
-    /// So many, the newest ones; at least 1.
+    /// The newest versions, this many; at least 1.
     Last(u32),
-    /// The last one of each day in UTC, for so many days; at least 1.
+    /// The last version of each day in UTC, for this many days; at least 1.
     Daily(u32),
-    /// None but those that something needs.
+    /// Only versions that a record needs.
     Named,
 }
 
 /// A version that is not the newest.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Earlier {
-    /// Its number; 0 is what the project began with.
+    /// Its sequence number; 0 is the version the project was created with.
     pub(crate) sequence: u64,
-    /// When it became the head.
+    /// Time at which it became the head.
     pub(crate) created: Timestamp,
-    /// When the next one did.
+    /// Time at which the next version became the head.
     pub(crate) replaced: Timestamp,
 }
 
 impl Retention {
-    /// Whether a version stays that nothing needs, for implementations. `newest`
-    /// is the number of the head.
+    /// Returns whether retention keeps a version that no record needs. `newest`
+    /// is the sequence number of the head. For implementations.
     pub(crate) fn keeps(self, version: Earlier, newest: u64, now: Timestamp) -> bool {
         let day = |time: Timestamp| time.seconds().div_euclid(24 * 3600);
         match self {
@@ -44,25 +44,25 @@ impl Retention {
     }
 }
 
-/// Which versions are looked at for those that retention does not keep.
+/// A page of versions to compare with the retention of a project.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnkeptQuery {
-    /// The present time, from which days are counted.
+    /// The current time; days are counted from it.
     pub now: Timestamp,
-    /// Versions stay that became the head at this time or later.
+    /// Versions that became the head at this time or later are kept.
     pub since: Timestamp,
-    /// Only versions after this one; `None` is all.
+    /// Only versions after this sequence number; `None` for all.
     pub after: Option<u64>,
-    /// How many are looked at: 1 to [`MAX_PAGE`](crate::MAX_PAGE).
+    /// Maximum number of versions to read: 1 to [`MAX_PAGE`](crate::MAX_PAGE).
     pub limit: u32,
 }
 
-/// Versions that retention does not keep, some of them.
+/// A page of versions that retention does not keep.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unkept {
-    /// May be none though there are more.
+    /// The snapshots of the versions. May be empty though there are more.
     pub snapshots: Vec<SnapshotId>,
-    /// The version after which to go on; `None` at the end.
+    /// The version to continue after; `None` at the end.
     pub next: Option<u64>,
 }
 
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_day_the_last_one_stays_for_as_many_days() {
+    fn keeps_the_last_version_of_each_day_for_the_given_days() {
         let now = Timestamp::new(10 * DAY + 5, 0).unwrap();
         let keeps = |created, replaced| {
             let version = version(1, created, replaced);

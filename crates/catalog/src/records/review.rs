@@ -5,50 +5,50 @@ use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 
 use crate::query::Position;
 
-/// A change that waits for somebody to decide.
+/// A held change that waits for a decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Review {
-    /// Its id; no other review of any tenant has it.
+    /// Id, unique among the reviews of all tenants.
     pub id: String,
-    /// Whose it is.
+    /// The tenant it belongs to.
     pub tenant: TenantId,
     /// The project that the change is for.
     pub project: String,
-    /// The workspace that the change comes from. It has at most one open
-    /// review for a path.
+    /// The workspace that the change comes from. It has at most one open review
+    /// for a path.
     pub workspace: Option<String>,
-    /// Whose work it is.
+    /// The agent whose work it is.
     pub agent: Option<String>,
-    /// Which path.
+    /// The path of the change.
     pub path: TreePath,
-    /// Why it is held: a conflict, a protected path and so on.
+    /// The reason why the change is held: a conflict, a protected path and so on.
     pub kind: String,
-    /// What there is to choose from.
+    /// The versions to choose from.
     pub sides: Sides,
-    /// How merging was tried.
+    /// The merge algorithm that was tried.
     pub algorithm: String,
     /// Whether it is open, or how it ended.
     pub state: ReviewState,
-    /// What there is to see of it at a glance, as the caller writes it.
+    /// Summary to show in lists. The catalog does not interpret it.
     pub detail: Value,
-    /// When it was opened.
+    /// Time at which it was opened.
     pub created: Timestamp,
-    /// From when on nobody needs to decide any more.
+    /// Time at which an open review expires.
     pub expires: Option<Timestamp>,
-    /// When it ended.
+    /// Time at which it ended.
     pub closed: Option<Timestamp>,
-    /// Who ended it.
+    /// The principal that ended it.
     pub closed_by: Option<String>,
-    /// What was decided, as the caller writes it.
+    /// The decision. The catalog does not interpret it.
     pub resolution: Option<Value>,
-    /// The review that took its place.
+    /// Id of the review that superseded it.
     pub successor: Option<String>,
-    /// How many times it was opened again.
+    /// Number of times it was reopened, or changed while it was open.
     pub reopened: u32,
 }
 
 impl Review {
-    /// Where it stands in a list; see [`ReviewQuery`].
+    /// Its position in a list; see [`ReviewQuery`].
     pub fn position(&self) -> Position {
         Position {
             created: self.created,
@@ -57,26 +57,26 @@ impl Review {
     }
 }
 
-/// The three versions of a path that a review is about, and the snapshots they
-/// are in, which stay as long as it is open.
+/// The three versions of a path that a review is about, and their snapshots,
+/// which are kept while the review is open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sides {
-    /// What both sides began with; `None` is nothing.
+    /// The entry that both sides started from; `None` if there was none.
     pub base: Option<Entry>,
-    /// What the project has; `None` is nothing.
+    /// The entry in the project; `None` if there is none.
     pub ours: Option<Entry>,
-    /// What the workspace has; `None` is nothing.
+    /// The entry in the workspace; `None` if there is none.
     pub theirs: Option<Entry>,
-    /// Where the base is from.
+    /// The snapshot with the base.
     pub base_snapshot: SnapshotId,
-    /// Where the project's is from.
+    /// The snapshot with the project's entry.
     pub ours_snapshot: SnapshotId,
-    /// Where the workspace's is from.
+    /// The snapshot with the workspace's entry.
     pub theirs_snapshot: SnapshotId,
 }
 
 impl Sides {
-    /// All that must stay for as long as the review is open.
+    /// Returns the snapshots that must be kept while the review is open.
     pub(crate) fn snapshots(&self) -> [SnapshotId; 3] {
         [self.base_snapshot, self.ours_snapshot, self.theirs_snapshot]
     }
@@ -94,21 +94,21 @@ impl Sides {
 )]
 #[strum(serialize_all = "lowercase")]
 pub enum ReviewState {
-    /// Somebody must decide.
+    /// It waits for a decision.
     Open,
-    /// It was decided what the path should be.
+    /// The content of the path was decided.
     Resolved,
-    /// The change was turned down.
+    /// The change was rejected.
     Rejected,
-    /// A newer merge of the same workspace took its place.
+    /// A newer merge of the same workspace replaced it.
     Superseded,
-    /// Nobody decided in time.
+    /// No decision was made in time.
     Expired,
 }
 
 impl ReviewState {
-    /// Whether a review may go from this state to `next`. An open one may stay
-    /// open: what is chosen from has changed.
+    /// Returns whether a review may go from this state to `next`. An open review
+    /// may stay open: its sides have changed.
     pub const fn can_become(self, next: Self) -> bool {
         match self {
             Self::Open => true,
@@ -118,31 +118,31 @@ impl ReviewState {
     }
 }
 
-/// What to change in a review. What is `None` stays as it is, but what ended a
-/// review is forgotten when it opens again.
+/// A change of a review. Fields that are `None` stay as they are, but reopening a
+/// review deletes the fields that record its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReviewChange {
-    /// The state it must be in for this to happen.
+    /// The state that the review must be in.
     pub from: ReviewState,
-    /// The state to go to; must be one that `from` can become. To `Open`
-    /// counts as opening again.
+    /// The new state; must be one that `from` can become. A change to `Open`
+    /// counts as reopening.
     pub to: ReviewState,
-    /// Who ends it.
+    /// The principal that ends the review.
     pub by: Option<String>,
-    /// What was decided.
+    /// The decision.
     pub resolution: Option<Value>,
-    /// The review that takes its place.
+    /// Id of the review that supersedes it.
     pub successor: Option<String>,
-    /// What there is to choose from.
+    /// New versions to choose from.
     pub sides: Option<Sides>,
-    /// What there is to see of it at a glance.
+    /// New summary to show in lists.
     pub detail: Option<Value>,
-    /// From when on nobody needs to decide any more.
+    /// New time of expiry.
     pub expires: Option<Option<Timestamp>>,
 }
 
 impl ReviewChange {
-    /// From one state to another, and nothing else.
+    /// A change from one state to another, and of nothing else.
     pub const fn new(from: ReviewState, to: ReviewState) -> Self {
         Self {
             from,
@@ -157,26 +157,25 @@ impl ReviewChange {
     }
 }
 
-/// Which reviews to list, oldest first: by the time they were opened, then by
-/// id.
+/// A list of reviews, oldest first: by time of opening, then by id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReviewQuery {
-    /// Whose.
+    /// The tenant of the reviews.
     pub tenant: TenantId,
-    /// Only those of this project.
+    /// Only reviews of this project.
     pub project: Option<String>,
-    /// Only those of this workspace.
+    /// Only reviews of this workspace.
     pub workspace: Option<String>,
-    /// Only those in this state.
+    /// Only reviews in this state.
     pub state: Option<ReviewState>,
-    /// Only those that come after this place.
+    /// Only reviews after this position.
     pub after: Option<Position>,
-    /// How many: 1 to [`MAX_PAGE`](crate::MAX_PAGE).
+    /// Maximum number of reviews: 1 to [`MAX_PAGE`](crate::MAX_PAGE).
     pub limit: u32,
 }
 
 impl ReviewQuery {
-    /// The first page of all that a tenant has.
+    /// The first page of all reviews of a tenant.
     pub const fn of(tenant: TenantId) -> Self {
         Self {
             tenant,

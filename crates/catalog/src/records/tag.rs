@@ -1,21 +1,21 @@
 use elevo_core::Timestamp;
 use elevo_objects::SnapshotId;
 
-/// A name of a version, which keeps its content.
+/// A name for a version, which keeps the version's content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tag {
-    /// Which project.
+    /// Id of the project.
     pub project: String,
-    /// What it is called; no other tag of the project is called so.
+    /// Name, unique in the project.
     pub name: String,
-    /// The version.
+    /// The named version.
     pub snapshot: SnapshotId,
-    /// The key of who set it.
+    /// The key of the request that set it.
     pub key: String,
-    /// The agent who set it.
+    /// The agent that set it.
     pub agent: Option<String>,
-    /// Why, in words for people.
+    /// Message for people.
     pub message: String,
-    /// When it was set, or moved.
+    /// Time at which it was set or last moved.
     pub created: Timestamp,
 }

@@ -2,33 +2,33 @@ use elevo_core::{Timestamp, TreePath};
 use elevo_objects::{Entry, SnapshotId};
 use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 
-/// What a landing does to one path: to a file, or to a directory that is taken
-/// whole, so that a million files are one record.
+/// The change of one path by a landing. A directory that is added, deleted or
+/// replaced as a whole is one record, even with a million files in it.
 ///
-/// A rename is two of these: `renamed` where it went to, `removed` where it
-/// came from.
+/// A rename is two records: `renamed` for the new path, `removed` for the old
+/// one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathChange {
-    /// Which path. A landing has at most one change for each.
+    /// The changed path. A landing has at most one change of a path.
     pub path: TreePath,
-    /// What happened to it.
+    /// The kind of change.
     pub kind: VersionKind,
-    /// Where it was before, if it was renamed.
+    /// The old path, if it was renamed.
     pub from: Option<TreePath>,
-    /// What was there; `None` is nothing.
+    /// The entry before; `None` if there was none.
     pub before: Option<Entry>,
-    /// What is there now; `None` is nothing.
+    /// The entry after; `None` if there is none.
     pub after: Option<Entry>,
-    /// How many files this is about: 1 for a file, all that are below for a
-    /// directory taken whole, 0 for a directory alone.
+    /// Number of files in the change: 1 for a file, all files below for a whole
+    /// directory, 0 for a directory without its content.
     pub files: u64,
-    /// How it was merged: `take`, `text`, `json` and so on.
+    /// The algorithm that merged it: `take`, `text`, `json` and so on.
     pub algorithm: String,
 }
 
 impl PathChange {
-    /// Whether it changes what is below the path too: a directory came, went
-    /// or was replaced with all that is in it.
+    /// Returns whether the paths below change too: a directory was added, deleted
+    /// or replaced with its content.
     pub fn is_whole(&self) -> bool {
         let is_directory = |entry: &Option<Entry>| matches!(entry, Some(Entry::Directory { .. }));
         self.files > 0
@@ -37,37 +37,37 @@ impl PathChange {
     }
 }
 
-/// What became of a path.
+/// Kinds of changes of a path.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, Hash, Display, EnumString, IntoStaticStr, VariantArray,
 )]
 #[strum(serialize_all = "lowercase")]
 pub enum VersionKind {
-    /// Nothing was there before.
+    /// The path did not exist before.
     Added,
-    /// Something else was there before.
+    /// The path had another content before.
     Modified,
-    /// Nothing is there now.
+    /// The path no longer exists.
     Removed,
-    /// It was at another path before.
+    /// The entry was at another path before.
     Renamed,
-    /// Only its permission bits changed.
+    /// Only the permission bits changed.
     Mode,
 }
 
-/// A change of a path as the history of a project has it.
+/// A change of a path, as recorded in the history of a project.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileVersion {
-    /// Which landing brought it.
+    /// Sequence number of the landing.
     pub sequence: u64,
-    /// The project's head since that landing.
+    /// The head after the landing.
     pub snapshot: SnapshotId,
-    /// What it did.
+    /// The change of the path.
     pub change: PathChange,
-    /// Whose work it was.
+    /// The agent whose work it was.
     pub agent: Option<String>,
     /// The workspace it came from.
     pub workspace: Option<String>,
-    /// When it landed.
+    /// Time of the landing.
     pub created: Timestamp,
 }

@@ -6,47 +6,48 @@ use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 use crate::query::Position;
 use crate::records::EventKind;
 
-/// One agent's own branch: of a project, or of none.
+/// An agent's own branch of a project, or a workspace without a project.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Workspace {
-    /// Its id; no other workspace of any tenant has it.
+    /// Id, unique among the workspaces of all tenants.
     pub id: String,
-    /// Whose it is.
+    /// The tenant it belongs to.
     pub tenant: TenantId,
     /// The project it merges into, if any.
     pub project: Option<String>,
     /// The agent that works in it, if one is named.
     pub agent: Option<String>,
-    /// The key it was made with.
+    /// The key it was created with.
     pub key: String,
-    /// What people call it. Several may be called the same.
+    /// Display name; need not be unique.
     pub name: Option<String>,
-    /// What it and the project agree on: the base of its next merge.
+    /// The base of its next merge: a state that both it and the project contain.
     pub base: SnapshotId,
-    /// The project's head that it last saw.
+    /// The newest head of the project that it contains.
     pub synced: SnapshotId,
-    /// How many of its merges have been carried out.
+    /// Number of its completed merges.
     pub merges: u64,
-    /// How and how often it is merged and refreshed, as the caller writes it.
+    /// How and how often it is merged and refreshed. The catalog does not
+    /// interpret it.
     pub sync: Value,
-    /// Whether nothing of it is ever merged.
+    /// Whether it is never merged.
     pub read_only: bool,
-    /// Whether it moves along with the project's head.
+    /// Whether it follows the project's head.
     pub follows: bool,
-    /// Where its files are.
+    /// The place of its files.
     pub state: WorkspaceState,
-    /// When it was last merged.
+    /// Time of its last merge.
     pub last_merge: Option<Timestamp>,
-    /// When it is deleted, while it is parked.
+    /// Time at which it is deleted while it is parked.
     pub expires: Option<Timestamp>,
-    /// When it was made.
+    /// Time of creation.
     pub created: Timestamp,
-    /// When something of this was last changed.
+    /// Time of the last change of this record.
     pub updated: Timestamp,
 }
 
 impl Workspace {
-    /// Where it stands in a list; see [`WorkspaceQuery`].
+    /// Its position in a list; see [`WorkspaceQuery`].
     pub fn position(&self) -> Position {
         Position {
             created: self.created,
@@ -55,7 +56,7 @@ impl Workspace {
     }
 }
 
-/// Where the files of a workspace are.
+/// The place of a workspace's files.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, Hash, Display, EnumString, IntoStaticStr, VariantArray,
 )]
@@ -63,20 +64,20 @@ impl Workspace {
 pub enum WorkspaceState {
     /// In a directory of a node, where an agent may work on them.
     Live,
-    /// In the store, where they wait for a sandbox. If there was no room, they
-    /// are in their directory until there is.
+    /// In the store, until a sandbox uses the workspace. On a full disk, the files
+    /// stay in their directory until there is space.
     Parked,
-    /// Soon nowhere. There is no way back.
+    /// About to be deleted, which cannot be undone.
     Removing,
 }
 
-/// A path where a refresh met a conflict that the workspace has not settled yet.
+/// A path with a refresh conflict that the workspace has not settled yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unsettled {
     /// The path of the conflict.
     pub path: TreePath,
-    /// The project's version that the refresh brought; `None` if the project
-    /// had removed it.
+    /// The project's version that the refresh brought; `None` if the project had
+    /// deleted the path.
     pub seen: Option<Entry>,
     /// The entry that the refresh left in the workspace. The conflict is not
     /// settled while the workspace still has it.
@@ -85,58 +86,58 @@ pub struct Unsettled {
     pub marked: bool,
 }
 
-/// What to change in a workspace. What is `None` stays as it is.
+/// A change of a workspace. Fields that are `None` stay as they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WorkspaceChange {
-    /// The base and the number of merges it must have for this to happen;
-    /// `None` is any.
+    /// The base and the number of merges that the workspace must have; `None` for
+    /// any.
     pub expected: Option<(SnapshotId, u64)>,
-    /// The state it must be in for this to happen; `None` is any.
+    /// The state that the workspace must be in; `None` for any.
     pub from: Option<WorkspaceState>,
-    /// A time by which it must have expired for this to happen.
+    /// A time by which the workspace must have expired.
     pub expired_by: Option<Timestamp>,
-    /// What people call it.
+    /// New display name.
     pub name: Option<Option<String>>,
-    /// The base of its next merge.
+    /// New base of the next merge.
     pub base: Option<SnapshotId>,
-    /// The project's head that it last saw.
+    /// New value of [`Workspace::synced`].
     pub synced: Option<SnapshotId>,
-    /// How it is merged and refreshed.
+    /// How and how often it is merged and refreshed.
     pub sync: Option<Value>,
-    /// Whether nothing of it is ever merged.
+    /// Whether it is never merged.
     pub read_only: Option<bool>,
-    /// Whether it moves along with the project's head.
+    /// Whether it follows the project's head.
     pub follows: Option<bool>,
-    /// Where its files are.
+    /// New place of its files.
     pub state: Option<WorkspaceState>,
-    /// All conflicts that it has not settled, each path once.
+    /// All unsettled conflicts, each path once. Replaces the recorded ones.
     pub unsettled: Option<Vec<Unsettled>>,
-    /// When it is deleted.
+    /// New time of deletion.
     pub expires: Option<Option<Timestamp>>,
-    /// Events to write in the same transaction.
+    /// Events to record in the same transaction.
     pub tells: Vec<EventKind>,
 }
 
-/// Which workspaces to list, newest first: by the time they were made, then by
-/// id, both descending.
+/// A list of workspaces, newest first: by time of creation, then by id, both
+/// descending.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkspaceQuery {
-    /// Whose; `None` is everybody's.
+    /// Only workspaces of this tenant; `None` for all tenants.
     pub tenant: Option<TenantId>,
-    /// Only those of this project.
+    /// Only workspaces of this project.
     pub project: Option<String>,
-    /// Only those of this agent.
+    /// Only workspaces of this agent.
     pub agent: Option<String>,
-    /// Only those in this state.
+    /// Only workspaces in this state.
     pub state: Option<WorkspaceState>,
-    /// Only those that come after this place.
+    /// Only workspaces after this position.
     pub after: Option<Position>,
-    /// How many: 1 to [`MAX_PAGE`](crate::MAX_PAGE).
+    /// Maximum number of workspaces: 1 to [`MAX_PAGE`](crate::MAX_PAGE).
     pub limit: u32,
 }
 
 impl Default for WorkspaceQuery {
-    /// The first page of everything.
+    /// The first page of all workspaces.
     fn default() -> Self {
         Self {
             tenant: None,

@@ -22,20 +22,20 @@ use crate::error::{Error, Limit, Result};
 
 pub(super) static MIGRATIONS: Migrator = sqlx::migrate!("migrations/sqlite");
 
-/// Nobody but its owner reads what is in the file.
+/// Only the owner may read the file.
 pub(super) const MODE: u32 = 0o600;
 
-/// How soon a file that others are making is tried again.
+/// Delay before a file that another process is creating is tried again.
 const AGAIN: Duration = Duration::from_millis(10);
 
-/// To what the log is cut back once it is in the database.
+/// Size in bytes that the write-ahead log is truncated to after a checkpoint.
 const LOG_BYTES: &str = "16777216";
 
-/// How many KiB of pages the connection that writes holds, as SQLite wants it
-/// written: what a large landing changes goes into the log once.
+/// Page cache of the writing connection: 16 MiB, in SQLite's notation for KiB. A
+/// page that a large landing changes several times goes into the log once.
 const WRITER_PAGES: &str = "-16384";
 
-/// One statement with what is bound to it.
+/// A statement with its bound values.
 pub(super) type Statement<'a> = sqlx::query::Query<'a, Sqlite, sqlx::sqlite::SqliteArguments>;
 
 #[derive(Debug)]
@@ -55,7 +55,8 @@ impl Database {
         let pool = SqlitePoolOptions::new()
             .max_connections(options.readers)
             .acquire_timeout(options.wait)
-            // They last: nothing can come between a process and its file.
+            // Connections stay open: a connection to a local file does not go
+            // stale.
             .idle_timeout(None)
             .max_lifetime(None)
             .test_before_acquire(false);
@@ -65,13 +66,13 @@ impl Database {
             .synchronous(SqliteSynchronous::Full)
             .pragma("journal_size_limit", LOG_BYTES)
             .pragma("cache_size", WRITER_PAGES)
-            // What undoes one statement needs no file.
+            // The journal of a single statement needs no file.
             .pragma("temp_store", "memory");
         let mut left = options.wait.as_millis() / AGAIN.as_millis();
         let mut writer = loop {
             match write.connect().await.map_err(failure::of) {
-                // Nobody waits for the lock that turns a new file into one with a
-                // log: SQLite fails at once when two want it.
+                // SQLite does not wait for the lock that switches a new file to
+                // WAL: it fails at once if two connections want it.
                 Err(Error::Busy) if left > 0 => {
                     left -= 1;
                     sleep(AGAIN).await;
@@ -88,27 +89,29 @@ impl Database {
     }
 
     pub(super) async fn close(&self) {
-        // The last connection to close empties the log: it must be able to write.
+        // The last connection to close empties the log, so it must be able to
+        // write.
         self.readers.close().await;
         self.group.close().await;
     }
 
-    /// Connections to read from. What was written before is seen.
+    /// The connections for reads. They see everything that was committed before.
     pub(super) fn readers(&self) -> &SqlitePool {
         &self.readers
     }
 
-    /// A change that nobody else writes beside. Undone when dropped.
+    /// Begins a change, with no concurrent writer. Rolled back when dropped.
     pub(super) async fn write(&self) -> Result<Write> {
         self.group.write().await
     }
 
-    /// The right to begin a large change, one at a time. See [`Group::large`].
+    /// Waits for permission to begin a large change, one at a time. See
+    /// [`Group::large`].
     pub(super) async fn large(&self) -> Result<OwnedMutexGuard<()>> {
         self.group.large().await
     }
 
-    /// A change of one statement; how many rows it changed.
+    /// Runs one statement as a change; returns the number of changed rows.
     pub(super) async fn run(&self, statement: Statement<'_>) -> Result<u64> {
         let mut write = self.write().await?;
         let done = statement.execute(&mut *write).await.map_err(failure::of)?;
@@ -139,13 +142,14 @@ async fn keep_old(writer: &mut SqliteConnection, file: &Path) -> Result<()> {
     }
 }
 
-/// In one transaction: whoever comes second finds it done.
+/// Runs in one transaction, so that a second process finds the migration done.
 async fn migrate(writer: &mut SqliteConnection) -> Result<()> {
     let mut transaction = writer
         .begin_with("BEGIN IMMEDIATE")
         .await
         .map_err(failure::of)?;
-    // Not `run`: a future that borrows a connection that way cannot change threads.
+    // Not `run`: the future would borrow the connection in a way that is not
+    // `Send`.
     MIGRATIONS
         .run_direct(None, &mut *transaction, false)
         .await
@@ -153,17 +157,17 @@ async fn migrate(writer: &mut SqliteConnection) -> Result<()> {
     transaction.commit().await.map_err(failure::of)
 }
 
-/// Makes the file if there is none. SQLite gives its log and its index the same
+/// Creates the file if there is none. SQLite gives its log and its index the same
 /// mode.
 ///
-/// Never opens a file that is there: closing it would drop the locks that this
-/// process's other connections have on it.
+/// Never opens an existing file: closing it would release the locks that other
+/// connections of this process hold on it.
 fn make_private(file: &Path) -> io::Result<()> {
     if !file.try_exists()? {
         let directory = file
             .parent()
             .filter(|parent| !parent.as_os_str().is_empty());
-        // Only its owner reads it from the first moment on.
+        // A temporary file is private to its owner from the first moment on.
         let new = NamedTempFile::new_in(directory.unwrap_or(Path::new(".")))?;
         let new = new.into_temp_path();
         match new.persist_noclobber(file) {
@@ -178,7 +182,7 @@ fn make_private(file: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Refuses when `count` says that there are [`MAX_LISTED`] already.
+/// Fails if `count` finds [`MAX_LISTED`] or more records.
 pub(super) async fn check_room(
     connection: &mut SqliteConnection,
     count: Statement<'_>,

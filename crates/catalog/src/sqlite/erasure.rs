@@ -1,4 +1,4 @@
-//! The end of a tenant, in small steps.
+//! Erasure of a tenant, in small transactions.
 
 use elevo_core::{TenantId, Timestamp};
 use sqlx::Row;
@@ -10,17 +10,17 @@ use crate::bounds::micros;
 use crate::error::{Error, Kind, Result};
 use crate::records::Tenant;
 
-/// Rows in one transaction: others write in between.
+/// Number of rows in one transaction: other changes can happen in between.
 const BATCH: u32 = 500;
 
-/// Conflicts of workspaces. They go before their workspaces, which would take all
-/// of them along in one transaction.
+/// Unsettled conflicts. They are deleted before their workspaces, whose deletion
+/// would otherwise delete all of them in one transaction.
 pub(super) const DELETE_UNSETTLED: &str = "DELETE FROM unsettled WHERE (workspace, path) IN \
     (SELECT workspace, path FROM unsettled WHERE workspace IN \
         (SELECT id FROM workspaces WHERE tenant = ?) LIMIT ?)";
 
-/// Rows that belong to the tenant without a project. A row goes before the rows
-/// that it refers to.
+/// Rows that belong to the tenant without a project. A row is deleted before the
+/// rows that it refers to.
 pub(super) const DELETE: [&str; 6] = [
     "DELETE FROM deliveries WHERE (webhook, event) IN \
         (SELECT webhook, event FROM deliveries WHERE webhook IN \
@@ -32,7 +32,7 @@ pub(super) const DELETE: [&str; 6] = [
     "DELETE FROM agents WHERE rowid IN (SELECT rowid FROM agents WHERE tenant = ? LIMIT ?)",
 ];
 
-/// Some events of a tenant, with their deliveries to any webhook.
+/// A batch of events of a tenant, with their deliveries to any webhook.
 pub(super) const DELETE_EVENTS: [&str; 2] = [
     "DELETE FROM deliveries WHERE event IN \
         (SELECT id FROM events WHERE tenant = ? ORDER BY id LIMIT ?)",
@@ -100,7 +100,8 @@ pub(super) async fn remove(database: &Database, id: TenantId) -> Result<bool> {
     Ok(removed.rows_affected() > 0)
 }
 
-/// Returns `false` if the tenant is gone. Refuses one that is to stay.
+/// Returns `false` if the tenant does not exist. Refuses a tenant that is not
+/// being erased.
 async fn check_erasing(database: &Database, id: TenantId) -> Result<bool> {
     match owners::tenant(database, id).await? {
         None => Ok(false),
@@ -133,7 +134,7 @@ async fn delete_all(database: &Database, delete: &'static str, tenant: TenantId)
     }
 }
 
-/// Returns the number of events that went.
+/// Returns the number of deleted events.
 async fn delete_events(database: &Database, tenant: TenantId) -> Result<u64> {
     let mut transaction = database.write().await?;
     let mut gone = 0;

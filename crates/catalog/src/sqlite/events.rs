@@ -1,4 +1,4 @@
-//! What happened.
+//! Events.
 
 use elevo_core::Timestamp;
 use serde_json::json;
@@ -19,7 +19,7 @@ macro_rules! columns {
 const INSERT: &str =
     "INSERT INTO events (tenant, agent, kind, subject, at, data) VALUES (?, ?, ?, ?, ?, ?)";
 
-/// As many are forgotten in one transaction.
+/// Maximum number of events deleted in one transaction.
 const FORGOTTEN: u32 = 5000;
 
 pub(super) async fn add(database: &Database, event: &NewEvent) -> Result<u64> {
@@ -44,7 +44,7 @@ pub(super) async fn insert(connection: &mut SqliteConnection, event: &NewEvent) 
     Ok(done.last_insert_rowid() as u64)
 }
 
-/// What happened to a sandbox.
+/// Records an event about a sandbox.
 pub(super) async fn tell(
     connection: &mut SqliteConnection,
     sandbox: &Sandbox,
@@ -75,7 +75,7 @@ pub(super) async fn tell(
     insert(connection, &event).await.map(drop)
 }
 
-/// Writes an event about a workspace.
+/// Records an event about a workspace.
 pub(super) async fn tell_of_workspace(
     connection: &mut SqliteConnection,
     workspace: &Workspace,
@@ -108,7 +108,7 @@ pub(super) async fn list(database: &Database, query: &EventQuery) -> Result<Vec<
     rows::all(&rows.map_err(failure::of)?, rows::event)
 }
 
-/// Values are bound, never written into the statement.
+/// Binds all values; none becomes part of the SQL text.
 pub(super) fn push_filters(builder: &mut QueryBuilder<Sqlite>, query: &EventQuery) {
     let after = i64::try_from(query.after).unwrap_or(i64::MAX);
     builder.push(" AND id > ").push_bind(after);
@@ -139,7 +139,7 @@ pub(super) async fn last(database: &Database) -> Result<u64> {
     last_in(&mut *database.readers().acquire().await.map_err(failure::of)?).await
 }
 
-/// Also of those that were forgotten.
+/// Includes deleted events.
 pub(super) async fn last_in(connection: &mut SqliteConnection) -> Result<u64> {
     let last = sqlx::query_scalar("SELECT seq FROM sqlite_sequence WHERE name = 'events'");
     let last: Option<i64> = last.fetch_optional(connection).await.map_err(failure::of)?;

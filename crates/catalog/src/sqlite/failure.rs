@@ -1,4 +1,4 @@
-//! What SQLite's errors mean for a caller.
+//! Conversion of SQLite's errors into errors of the catalog.
 
 use sqlx::error::ErrorKind;
 use sqlx::migrate::MigrateError;
@@ -12,7 +12,7 @@ const CORRUPT: i32 = 11;
 const FULL: i32 = 13;
 const NOT_A_DATABASE: i32 = 26;
 
-/// An error of a statement, where nothing is known of what it is about.
+/// Converts an error of a statement about an unspecified record.
 pub(super) fn of(error: sqlx::Error) -> Error {
     match &error {
         sqlx::Error::PoolTimedOut => Error::Busy,
@@ -20,7 +20,7 @@ pub(super) fn of(error: sqlx::Error) -> Error {
             Error::Damaged(error.to_string())
         }
         sqlx::Error::Database(inner) => {
-            // The rest of an extended code says where; the lowest byte, what.
+            // The lowest byte of an extended code is the kind of the error.
             match inner.code().and_then(|code| code.parse::<i32>().ok()) {
                 Some(code) if matches!(code & 0xff, BUSY | LOCKED) => Error::Busy,
                 Some(code) if code & 0xff == FULL => Error::Full,
@@ -34,7 +34,7 @@ pub(super) fn of(error: sqlx::Error) -> Error {
     }
 }
 
-/// An error of a statement that adds a `what`.
+/// Converts an error of a statement that adds a `what`.
 pub(super) fn of_adding(what: Kind) -> impl Fn(sqlx::Error) -> Error {
     move |error| match error.as_database_error().map(|inner| inner.kind()) {
         Some(ErrorKind::UniqueViolation) => Error::Exists { what },
@@ -47,7 +47,7 @@ pub(super) fn of_migrating(error: MigrateError) -> Error {
     match error {
         MigrateError::VersionMissing(version) => Error::Newer { version },
         MigrateError::VersionMismatch(version) => Error::Damaged(format!(
-            "change {version} of its format was another one than here"
+            "migration {version} differs from the one that this version knows"
         )),
         MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => of(error),
         other => Error::Failed(Box::new(other)),

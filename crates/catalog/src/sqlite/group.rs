@@ -1,10 +1,10 @@
-//! The connection that writes, and changes that share a sync.
+//! The connection that writes, and group commit: changes that share a sync.
 //!
-//! A change is a savepoint. When it is done, the first of a transaction asks for
-//! its turn again, to commit: whoever has been waiting for a turn comes before
-//! that, and is in the same transaction. So one sync is enough for all that came
-//! while another was being synced, nobody waits for others to come, and nothing
-//! is seen or acknowledged before it is on the disk.
+//! A change is a savepoint. When the first change of a transaction is done, it
+//! queues for the lock again, to commit. Changes that are already waiting get the
+//! lock before that and join the transaction. So one sync is enough for all
+//! changes that arrived during the previous sync, no change waits for others to
+//! arrive, and no change is visible or acknowledged before it is on disk.
 
 use std::mem;
 use std::ops::{Deref, DerefMut};
@@ -19,39 +19,41 @@ use tokio::time::timeout;
 use super::failure;
 use crate::error::{Error, Result};
 
-/// Takes the write lock at once: a transaction that takes it later fails when
-/// somebody else has written meanwhile.
+/// Takes the write lock at once: a transaction that takes it later fails if
+/// another process has written in the meantime.
 const BEGIN: &str = "BEGIN IMMEDIATE";
 
-/// Whoever writes, one at a time, in the order of coming.
+/// The queue of writers: one at a time, in order of arrival.
 #[derive(Debug)]
 pub(super) struct Group {
     turn: Arc<Mutex<Turn>>,
-    /// Held by a large change for as long as it waits for its turn and has it. So
-    /// at most one is in the line, and small changes never wait for several.
+    /// Held by a large change while it waits for its turn and has it. So at most
+    /// one large change is in the queue, and small changes never wait for
+    /// several.
     large: Arc<Mutex<()>>,
     wait: Duration,
 }
 
-/// A large change waits for others of its kind this many times as long as a
+/// Factor by which a large change waits longer for other large changes than a
 /// change waits for its turn.
 const LARGE_WAITS: u32 = 6;
 
 #[derive(Debug)]
 struct Turn {
-    /// Until it is closed.
+    /// `None` once it is closed.
     connection: Option<SqliteConnection>,
-    /// Whether there is a transaction, and a savepoint in it.
+    /// Whether a transaction is open, and whether it has a savepoint.
     is_open: bool,
     has_savepoint: bool,
-    /// Whose changes are in the transaction.
+    /// Notified about the end of the transaction: one sender for each change in
+    /// it.
     done: Vec<oneshot::Sender<Result<()>>>,
 }
 
-/// A change that nobody else writes beside. Undone when dropped.
+/// A change, with no concurrent writer. Rolled back when dropped.
 #[derive(Debug)]
 pub(super) struct Write {
-    /// Until it is done or dropped.
+    /// `None` once the change is done or dropped.
     turn: Option<OwnedMutexGuard<Turn>>,
     all: Arc<Mutex<Turn>>,
 }
@@ -71,8 +73,8 @@ impl Group {
         }
     }
 
-    /// Waits until no other large change is in the line. To be held until the
-    /// change is done.
+    /// Waits until no other large change is in the queue. The guard must be held
+    /// until the change is done.
     pub(super) async fn large(&self) -> Result<OwnedMutexGuard<()>> {
         let turn = timeout(self.wait * LARGE_WAITS, self.large.clone().lock_owned());
         turn.await.map_err(|_| Error::Busy)
@@ -81,22 +83,26 @@ impl Group {
     pub(super) async fn write(&self) -> Result<Write> {
         let turn = timeout(self.wait, self.turn.clone().lock_owned()).await;
         let turn = turn.map_err(|_| Error::Busy)?;
+        // Exists before the transaction begins: if this future fails or is
+        // dropped, dropping `write` rolls back.
         let mut write = Write {
             turn: Some(turn),
             all: self.turn.clone(),
         };
         let turn = write.turn.as_mut().ok_or(Error::Busy)?;
+        // A change that was dropped in a shared transaction leaves its
+        // savepoint to the next change, because `drop` cannot wait.
         turn.undo_savepoint().await;
         turn.begin().await?;
         Ok(write)
     }
 
-    /// Waits for what is under way, and closes the connection.
+    /// Waits for running changes, and closes the connection.
     pub(super) async fn close(&self) {
         let mut turn = self.turn.lock().await;
         turn.settle().await;
         if let Some(connection) = turn.connection.take() {
-            // Nothing is lost with it.
+            // Nothing is lost if closing fails.
             let _ = connection.close().await;
         }
     }
@@ -114,8 +120,8 @@ impl Turn {
         done.map(drop).map_err(failure::of)
     }
 
-    // Whoever waits for a statement may be dropped, and the statement is carried
-    // out all the same. What is noted of it must be right either way.
+    // A future may be dropped while its statement runs, and the statement is
+    // executed all the same. So the flags must be right either way.
 
     async fn begin(&mut self) -> Result<()> {
         if !self.is_open {
@@ -124,6 +130,8 @@ impl Turn {
             begun.inspect_err(|_| self.is_open = false)?;
         }
         self.run("SAVEPOINT change").await?;
+        // Set last: an extra savepoint is empty and harmless, but rolling back
+        // to a missing one would fail all changes.
         self.has_savepoint = true;
         Ok(())
     }
@@ -134,8 +142,8 @@ impl Turn {
         released.inspect_err(|_| self.has_savepoint = true)
     }
 
-    /// Undoes a change that was dropped. After some errors SQLite has undone the
-    /// whole transaction, and all that are in it have failed.
+    /// Rolls back a change that was dropped. After some errors SQLite has rolled
+    /// back the whole transaction; then all changes in it fail.
     async fn undo_savepoint(&mut self) {
         if !mem::take(&mut self.has_savepoint) {
             return;
@@ -146,16 +154,16 @@ impl Turn {
     }
 
     async fn give_up(&mut self, why: &Error) {
-        // It may be gone already.
+        // The transaction may already be rolled back.
         let _ = self.run("ROLLBACK").await;
         self.is_open = false;
         for done in self.done.drain(..) {
-            let why = format!("the transaction that it was part of was undone: {why}");
+            let why = format!("the transaction with this change was rolled back: {why}");
             let _ = done.send(Err(Error::Failed(why.into())));
         }
     }
 
-    /// Ends the transaction, if there is one, and tells all that are in it.
+    /// Ends the transaction, if there is one, and notifies all changes in it.
     async fn settle(&mut self) {
         self.undo_savepoint().await;
         if !self.is_open {
@@ -176,17 +184,20 @@ impl Turn {
 }
 
 impl Write {
-    /// It is on the disk when this returns.
+    /// The change is on disk when this returns.
     pub(super) async fn commit(mut self) -> Result<()> {
         let turn = self.turn.as_mut().ok_or(Error::Busy)?;
         turn.release().await?;
         let (sender, receiver) = oneshot::channel();
         turn.done.push(sender);
         let is_first = turn.done.len() == 1;
+        // Releases the lock before the wait below: the task that commits needs
+        // it, and changes that wait for it may join.
         self.turn = None;
         if is_first {
             let all = self.all.clone();
-            // By itself: others are in it too, whatever becomes of this one.
+            // In a task, since other changes are in the transaction too: it must
+            // commit even if this future is dropped.
             tokio::spawn(async move { all.lock_owned().await.settle().await });
         }
         let told = receiver.await;
@@ -196,7 +207,7 @@ impl Write {
 
 impl Drop for Write {
     fn drop(&mut self) {
-        // One that others are in is ended by the first of them.
+        // A transaction with other changes in it is ended by the first of them.
         if let Some(mut turn) = self.turn.take()
             && turn.done.is_empty()
             && let Ok(runtime) = Handle::try_current()
@@ -206,7 +217,7 @@ impl Drop for Write {
     }
 }
 
-const HAS_TURN: &str = "it has its turn, and the connection, until it is done";
+const HAS_TURN: &str = "a change holds the lock and the connection until it is done";
 
 impl Deref for Write {
     type Target = SqliteConnection;

@@ -1,4 +1,4 @@
-//! How a head moves.
+//! Landings: moves of a project's head.
 
 use elevo_objects::SnapshotId;
 use serde_json::json;
@@ -16,15 +16,17 @@ const INSERT: &str = concat!(
     ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 );
 
-/// A landing with more changes than this is a large one.
+/// Number of changed paths above which a landing is a large change.
 const LARGE: usize = 5000;
 
 const MOVE_HEAD: &str = "UPDATE projects SET head = ?, sequence = ?, updated = ? WHERE id = ?";
 
-/// All in the one transaction that nobody else writes beside.
+/// Runs in one transaction, with no concurrent writer.
 pub(super) async fn land(database: &Database, landing: &Landing) -> Result<Landed> {
     bounds::landing(landing)?;
     let changes = landing.steps.iter().map(|step| step.changes.len());
+    // Before the turn: a large change that waits for another one must not make
+    // small changes wait.
     let _large = match changes.sum::<usize>() > LARGE {
         true => Some(database.large().await?),
         false => None,
@@ -55,7 +57,8 @@ pub(super) async fn land(database: &Database, landing: &Landing) -> Result<Lande
     })
 }
 
-/// How many landings there are, if nothing stands against one more.
+/// Returns the number of landings, if the checks of the project allow another
+/// one.
 async fn check(connection: &mut SqliteConnection, landing: &Landing) -> Result<u64> {
     let what = Kind::Project;
     let select = "SELECT head, sequence, policy_version, removing FROM projects \
@@ -67,7 +70,8 @@ async fn check(connection: &mut SqliteConnection, landing: &Landing) -> Result<u
         .await
         .map_err(failure::of)?;
     let row = row.ok_or(Error::NotFound { what })?;
-    // Before the head: who asks again expects one that is no more.
+    // Check for a repeated request before the head: a retry expects a head that
+    // has since moved.
     check_requests(connection, landing).await?;
     if rows::get(&row, "removing")? {
         return Err(Error::BeingRemoved { what });
@@ -81,12 +85,13 @@ async fn check(connection: &mut SqliteConnection, landing: &Landing) -> Result<u
     if version != landing.expected_policy {
         return Err(Error::PolicyMoved { version });
     }
+    // A retention run may have dropped a snapshot since the merge was computed.
     let needed = landing.steps.iter().flat_map(needed_by);
     retention::check_kept(connection, &landing.project, needed).await?;
     Ok(sequence)
 }
 
-/// What a step makes the project need.
+/// Returns the snapshots that records need after a step.
 fn needed_by(step: &Step) -> impl Iterator<Item = SnapshotId> {
     let base = step
         .base
@@ -140,7 +145,8 @@ async fn carry_out(
         }
         None => note_held(connection, landing, step).await?,
     }
-    // Those that end make room for those that begin.
+    // First the changes, which may close reviews: a new review may be for the
+    // same path.
     for ReviewStep { id, change } in &step.reviews {
         let review = reviews::held(connection, id).await?;
         if (review.tenant, &review.project) != (landing.tenant, &landing.project) {
@@ -191,6 +197,7 @@ async fn note_held(
     let Some(request) = &step.request else {
         return Ok(());
     };
+    // The step has no entry in the log, where a retry would find its request.
     sqlx::query("INSERT INTO held_requests (project, request, head) VALUES (?, ?, ?)")
         .bind(&landing.project)
         .bind(request)

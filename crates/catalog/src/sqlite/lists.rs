@@ -28,7 +28,8 @@ pub(super) async fn sandboxes(database: &Database, query: &SandboxQuery) -> Resu
     page(database, count, select, rows::sandbox).await
 }
 
-/// Page and total in one transaction, which sees one moment.
+/// Reads the page and the total in one transaction, so that both are of one
+/// moment.
 pub(super) async fn page<T>(
     database: &Database,
     mut count: QueryBuilder<Sqlite>,
@@ -50,7 +51,7 @@ pub(super) async fn page<T>(
     })
 }
 
-/// Values are bound, never written into the statement.
+/// Binds all values; none becomes part of the SQL text.
 fn push_filters(builder: &mut QueryBuilder<Sqlite>, query: &SandboxQuery) {
     if let Some(tenant) = query.tenant {
         builder.push(" AND tenant = ");
@@ -63,8 +64,8 @@ fn push_filters(builder: &mut QueryBuilder<Sqlite>, query: &SandboxQuery) {
         builder.push(" AND state = ").push_bind(state.name());
     }
     if let Some(removing) = query.removing {
-        // Written out, not bound: indexes of a part of the table are used only
-        // where the statement shows that the part is enough.
+        // Written out, not bound: SQLite uses a partial index only if the
+        // statement itself implies the condition of the index.
         builder.push(if removing {
             " AND removing = 1"
         } else {
@@ -72,7 +73,7 @@ fn push_filters(builder: &mut QueryBuilder<Sqlite>, query: &SandboxQuery) {
         });
     }
     if let Some(prefix) = query.name_prefix.as_ref().filter(|text| !text.is_empty()) {
-        // Not LIKE: it has wildcards, and does not mind case.
+        // Not LIKE, which has wildcards and ignores case.
         builder.push(" AND substr(name, 1, length(");
         builder.push_bind(prefix.clone()).push(")) = ");
         builder.push_bind(prefix.clone());
@@ -86,7 +87,7 @@ fn push_page(builder: &mut QueryBuilder<Sqlite>, query: &SandboxQuery) -> Result
     Ok(())
 }
 
-/// What comes after a place in a list of the newest first.
+/// Selects the rows after a position, newest first.
 pub(super) fn push_newest_first(
     builder: &mut QueryBuilder<Sqlite>,
     after: Option<&Position>,

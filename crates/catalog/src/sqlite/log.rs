@@ -18,7 +18,7 @@ macro_rules! columns {
 }
 pub(super) use columns;
 
-/// The same, and whether the content is there.
+/// The columns, and the time at which the content was dropped.
 macro_rules! selected {
     () => {
         concat!(
@@ -48,11 +48,12 @@ pub(super) const SELECT_PAGE: &str = concat!(
     " FROM landings WHERE project = ? AND sequence < ? ORDER BY sequence DESC LIMIT ?"
 );
 
-/// At most one of the two has it.
+/// At most one of the two tables has the request.
 pub(super) const SELECT_BY_REQUEST: &str = "SELECT sequence, snapshot FROM landings WHERE project = ?1 AND request = ?2 \
      UNION ALL SELECT NULL, head FROM held_requests WHERE project = ?1 AND request = ?2";
 
-/// A number as it is compared with; those that are too large are beyond all.
+/// Returns a bound to compare sequence numbers with; a number that does not fit
+/// is above all.
 pub(super) fn bound(sequence: Option<u64>) -> i64 {
     sequence.map_or(i64::MAX, |it| i64::try_from(it).unwrap_or(i64::MAX))
 }

@@ -1,4 +1,4 @@
-//! Reading a catalog's file without changing it, and copying it.
+//! Reads a catalog's file without changing it, and copies it.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -31,7 +31,7 @@ pub struct FoundCatalog {
     pub installation: Option<String>,
     /// Its generation; 0 if it never had one.
     pub generation: u64,
-    /// Whether a start that adopts other parts was cut off.
+    /// Whether a start that adopts parts that do not match was interrupted.
     pub is_adopting: bool,
     /// Whether it has a tenant.
     pub has_tenants: bool,
@@ -40,7 +40,7 @@ pub struct FoundCatalog {
 }
 
 impl FoundCatalog {
-    /// Whether no server ever used it.
+    /// Returns whether no server has ever used it.
     pub fn is_unused(&self) -> bool {
         *self == Self::default()
     }
@@ -111,8 +111,9 @@ async fn has_row(
 }
 
 async fn connect_to_read(file: &Path) -> Result<SqliteConnection> {
-    // SQLite creates files beside a database with a log. A database without a
-    // log can be read as it is: the caller keeps writers away.
+    // SQLite creates files next to a database that has a write-ahead log. A
+    // database without one can be opened as immutable: the caller keeps writers
+    // away.
     let has_log = beside(file, "-wal").try_exists().map_err(failed)?;
     SqliteConnectOptions::new()
         .filename(file)
@@ -124,9 +125,9 @@ async fn connect_to_read(file: &Path) -> Result<SqliteConnection> {
         .map_err(failure::of)
 }
 
-/// Copies the catalog in `file`, of any format, to `to`, where no file may
-/// be. The copy is of one moment, and on disk when this returns; the directory
-/// entry is not synced.
+/// Copies the catalog in `file`, of any format, to `to`, where no file may exist.
+/// The copy is of one moment, and synced when this returns; its directory entry
+/// is not.
 pub(super) async fn copy(file: &Path, to: &Path) -> Result<()> {
     let mut connection = connect_to_read(file).await?;
     let copied = copy_from(&mut connection, to).await;
@@ -134,7 +135,7 @@ pub(super) async fn copy(file: &Path, to: &Path) -> Result<()> {
     copied
 }
 
-/// The same for the database of a connection that is not in a transaction.
+/// Copies the database of a connection that is not in a transaction, likewise.
 pub(super) async fn copy_from(connection: &mut SqliteConnection, to: &Path) -> Result<()> {
     let mut create = OpenOptions::new();
     create.write(true).create_new(true).mode(database::MODE);
@@ -152,8 +153,8 @@ async fn fill(connection: &mut SqliteConnection, empty: &Path) -> Result<()> {
     synced.map_err(failed)
 }
 
-/// Keeps a copy of a catalog of version `version` beside it, before a newer
-/// program changes its format. Replaces an earlier copy of the same version.
+/// Keeps a copy of a catalog of version `version` next to it, before a newer
+/// program migrates it. Replaces an earlier copy of the same version.
 pub(super) async fn keep_copy(
     connection: &mut SqliteConnection,
     file: &Path,

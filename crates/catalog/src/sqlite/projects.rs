@@ -1,4 +1,4 @@
-//! Projects, one by one and in lists, and their policies.
+//! Projects, single and in lists, and their policies.
 
 use elevo_core::{TenantId, Timestamp};
 use serde_json::Value;
@@ -36,7 +36,7 @@ const INSERT: &str = concat!(
     ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 );
 
-/// All that changes without a landing.
+/// Everything that changes without a landing.
 const UPDATE: &str = "UPDATE projects SET name = ?, description = ?, policy_version = ?, \
                       retention = ?, retention_count = ?, updated = ?, removing = ? WHERE id = ?";
 
@@ -178,7 +178,8 @@ pub(super) async fn begin_removal(
     Ok(project)
 }
 
-/// A sandbox that works on a project.
+/// Returns a sandbox that has a workspace of the project and is not being
+/// removed.
 async fn sandbox_on(
     connection: &mut SqliteConnection,
     tenant: TenantId,
@@ -244,7 +245,7 @@ pub(super) async fn set_policy(
     Ok(project)
 }
 
-/// A project that nobody else changes until the transaction ends.
+/// Returns a project that no one else can change until the transaction ends.
 async fn held(connection: &mut SqliteConnection, tenant: TenantId, id: &str) -> Result<Project> {
     let row = sqlx::query(SELECT_ONE)
         .bind(&tenant.as_bytes()[..])
@@ -256,7 +257,7 @@ async fn held(connection: &mut SqliteConnection, tenant: TenantId, id: &str) -> 
     rows::project(&row.ok_or(Error::NotFound { what })?)
 }
 
-/// The same, if it is not being removed.
+/// Returns a project likewise, if it is not being removed.
 pub(super) async fn staying(
     connection: &mut SqliteConnection,
     tenant: TenantId,

@@ -1,4 +1,4 @@
-//! Limits of tenants, checked in the transaction that adds.
+//! Limits of tenants, checked in the transaction that adds a record.
 
 use elevo_core::TenantId;
 use sqlx::SqliteConnection;
@@ -7,7 +7,8 @@ use super::failure;
 use crate::error::{Error, Kind, Limit, Result};
 use crate::records::{TENANT_LIMITS, TenantLimits};
 
-/// The limits of a tenant. One that is being erased takes nothing new.
+/// Returns the limits of a tenant. A tenant that is being erased is not found, so
+/// that it gets no new records.
 async fn of(connection: &mut SqliteConnection, tenant: TenantId) -> Result<TenantLimits> {
     let select = "SELECT limits FROM tenants WHERE id = ? AND erasing IS NULL";
     let own = sqlx::query_scalar::<_, String>(select)
@@ -31,7 +32,7 @@ fn read(text: &str) -> Result<TenantLimits> {
     serde_json::from_str(text).map_err(|error| Error::Damaged(format!("limits: {error}")))
 }
 
-/// Checks the sandboxes of a tenant, of which some were just added.
+/// Checks the sandboxes of a tenant after some were added.
 pub(super) async fn check_sandboxes(
     connection: &mut SqliteConnection,
     tenant: TenantId,
@@ -58,7 +59,7 @@ pub(super) async fn check_sandboxes(
     check(disk as u64, Limit::DiskOfTenant, limits.disk)
 }
 
-/// Checks the workspaces of a tenant, of which one was just added.
+/// Checks the workspaces of a tenant after one was added.
 pub(super) async fn check_workspaces(
     connection: &mut SqliteConnection,
     tenant: TenantId,
@@ -68,7 +69,7 @@ pub(super) async fn check_workspaces(
     check_count(connection, tenant, count, Limit::WorkspacesOfTenant, limit).await
 }
 
-/// Checks the projects of a tenant, of which one was just added.
+/// Checks the projects of a tenant after one was added.
 pub(super) async fn check_projects(
     connection: &mut SqliteConnection,
     tenant: TenantId,

@@ -1,4 +1,4 @@
-//! The end of a project, in small steps.
+//! Removal of a project, in small transactions.
 
 use sqlx::Row;
 
@@ -6,11 +6,11 @@ use super::database::Database;
 use super::failure;
 use crate::error::{Error, Result};
 
-/// How many rows go in one transaction: others write in between.
+/// Number of rows in one transaction: other changes can happen in between.
 const BATCH: u32 = 500;
 
-/// What belongs to a project, what refers to something else first. What is
-/// found by tenant and project is of the project's own tenant.
+/// The records of a project; rows that refer to others are deleted first. Rows
+/// selected by tenant and project belong to the project's own tenant.
 pub(super) const DELETE: [&str; 7] = [
     "DELETE FROM versions WHERE (project, sequence, path) IN \
         (SELECT project, sequence, path FROM versions WHERE project = ? LIMIT ?)",

@@ -1,4 +1,4 @@
-//! Requests that may come twice.
+//! Idempotent requests.
 
 use elevo_core::Timestamp;
 use sqlx::SqliteConnection;
@@ -10,10 +10,11 @@ use crate::bounds::{self, micros};
 use crate::error::{Error, Kind, Result};
 use crate::request::{Begun, IdempotentRequest, RequestRun};
 
-/// How many old requests go in one transaction: others write in between.
+/// Number of old requests deleted in one transaction: other changes can happen in
+/// between.
 const FORGET: u32 = 500;
 
-/// Requests that no live process carries out.
+/// Releases the requests that no live process runs.
 pub(super) const RELEASE_ALL_BUT: &str = "UPDATE requests SET process = NULL \
      WHERE status IS NULL AND process IS NOT NULL \
      AND process NOT IN (SELECT value FROM json_each(?))";
@@ -99,7 +100,7 @@ async fn take(transaction: &mut SqliteConnection, run: &RequestRun) -> Result<()
     Ok(())
 }
 
-/// Binds the request that a statement changes while its process is at work.
+/// Appends the condition that a process still runs the request.
 macro_rules! at_work {
     ($statement:literal) => {
         concat!(
@@ -116,7 +117,7 @@ fn bind_run<'a>(statement: Statement<'a>, run: &'a RequestRun) -> Statement<'a> 
         .bind(&run.process)
 }
 
-/// Changes a request that must be at work.
+/// Changes a request that must be running.
 async fn change(database: &Database, statement: Statement<'_>) -> Result<()> {
     match database.run(statement).await? {
         0 => Err(Error::NotFound {

@@ -1,4 +1,4 @@
-//! Which versions keep their content, and those that do not any more.
+//! Versions that keep their content, and versions whose content was dropped.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -13,8 +13,8 @@ use crate::bounds::{self, micros};
 use crate::error::{Error, Kind, Result};
 use crate::records::{Earlier, Project, Unkept, UnkeptQuery};
 
-/// Versions that are not the newest, each by the landing that replaced it, and
-/// without those that were the head again later.
+/// Versions that are not the newest, each with the landing that replaced it,
+/// except versions that became the head again later.
 pub(super) const SELECT_EARLIER: &str = "SELECT sequence - 1 AS version, parent AS snapshot, created AS replaced, \
      (SELECT created FROM landings own WHERE own.project = landings.project \
       AND own.sequence = landings.sequence - 1) AS created \
@@ -26,7 +26,7 @@ pub(super) const SELECT_EARLIER: &str = "SELECT sequence - 1 AS version, parent 
       AND later.sequence >= landings.sequence) \
      ORDER BY sequence LIMIT ?";
 
-/// What a project needs, whatever its retention says.
+/// The versions that records of a project need, regardless of its retention.
 pub(super) const SELECT_NEEDED: &str = "SELECT head AS snapshot FROM projects WHERE id = ?2 \
      UNION ALL SELECT snapshot FROM tags WHERE project = ?2 \
      UNION ALL SELECT base FROM workspaces WHERE tenant = ?1 AND project = ?2 \
@@ -53,7 +53,7 @@ pub(super) async fn unkept(
     query: &UnkeptQuery,
 ) -> Result<Unkept> {
     bounds::limit(query.limit)?;
-    // Landings have a number more than what they replaced.
+    // The landing that replaced a version has the next sequence number.
     let after = query.after.map_or(0, |version| version.saturating_add(1));
     let rows = sqlx::query(SELECT_EARLIER)
         .bind(&project.id)
@@ -138,8 +138,8 @@ pub(super) async fn needed(
         .collect()
 }
 
-/// Refuses to let something need what was dropped. Whoever calls it writes in
-/// the same transaction what needs them.
+/// Fails if one of the snapshots was dropped. The caller must write the record
+/// that needs them in the same transaction.
 pub(super) async fn check_kept(
     connection: &mut SqliteConnection,
     project: &str,

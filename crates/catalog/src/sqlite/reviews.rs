@@ -41,7 +41,7 @@ const INSERT: &str = concat!(
     ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 );
 
-/// All that a change can change.
+/// Everything that a change can change.
 const UPDATE: &str = "UPDATE reviews SET base = ?, ours = ?, theirs = ?, base_snapshot = ?, \
                       ours_snapshot = ?, theirs_snapshot = ?, state = ?, detail = ?, \
                       expires = ?, closed = ?, closed_by = ?, resolution = ?, successor = ?, \
@@ -84,7 +84,7 @@ fn entry(entry: &Option<Entry>) -> Option<Vec<u8>> {
     entry.as_ref().map(stored::entry)
 }
 
-/// A review that nobody else changes until the transaction ends.
+/// Returns a review that no one else can change until the transaction ends.
 pub(super) async fn held(connection: &mut SqliteConnection, id: &str) -> Result<Review> {
     let row = sqlx::query(SELECT_ONE).bind(id);
     let row = row.fetch_optional(connection).await;
@@ -132,7 +132,7 @@ pub(super) async fn change(
     Ok(review)
 }
 
-/// Changes a review, and tells of it if it was opened or has ended.
+/// Changes a review, and records an event if it was opened or has ended.
 pub(super) async fn apply(
     connection: &mut SqliteConnection,
     id: &str,
@@ -194,7 +194,7 @@ pub(super) async fn list(database: &Database, query: &ReviewQuery) -> Result<Pag
     lists::page(database, count, select, rows::review).await
 }
 
-/// The index is named: where several would do, SQLite takes a longer one.
+/// Names the index: where several would do, SQLite chooses a longer one.
 fn push_filtered(builder: &mut QueryBuilder<Sqlite>, query: &ReviewQuery) {
     let is_open = query.state == Some(ReviewState::Open);
     builder.push(match (&query.workspace, &query.project) {
@@ -216,7 +216,7 @@ fn push_filtered(builder: &mut QueryBuilder<Sqlite>, query: &ReviewQuery) {
     }
     match query.state {
         None => {}
-        // Written out, not bound, as the indexes of open ones have it.
+        // Written out, not bound, to match the partial indexes of open reviews.
         Some(ReviewState::Open) => drop(builder.push(" AND state = 'open'")),
         Some(state) => drop(
             builder
@@ -226,7 +226,7 @@ fn push_filtered(builder: &mut QueryBuilder<Sqlite>, query: &ReviewQuery) {
     }
 }
 
-/// A page of reviews.
+/// Selects a page of reviews.
 pub(super) fn select_page(query: &ReviewQuery) -> Result<QueryBuilder<Sqlite>> {
     let mut select = QueryBuilder::new(concat!("SELECT ", columns!()));
     push_filtered(&mut select, query);

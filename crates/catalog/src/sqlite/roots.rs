@@ -1,4 +1,4 @@
-//! Which snapshots must stay.
+//! Snapshots that must be kept.
 
 use elevo_core::TenantId;
 use elevo_objects::SnapshotId;
@@ -25,13 +25,13 @@ macro_rules! landings {
     };
 }
 
-/// The rest of the project that was read last.
+/// The remaining landings of the project that was read last.
 pub(super) const SELECT_LANDINGS: &str = concat!(
     landings!(),
     "WHERE tenant = ? AND id = ? AND landings.sequence > ? ORDER BY landings.sequence LIMIT ?"
 );
 
-/// Those of the projects that come after it.
+/// The landings of the projects after it.
 pub(super) const SELECT_MORE_LANDINGS: &str = concat!(
     landings!(),
     "WHERE tenant = ? AND id > ? ORDER BY id, landings.sequence LIMIT ?"
@@ -43,13 +43,13 @@ macro_rules! tags {
     };
 }
 
-/// The rest of the project that was read last.
+/// The remaining tags of the project that was read last.
 pub(super) const SELECT_TAGS: &str = concat!(
     tags!(),
     "WHERE tenant = ? AND id = ? AND tags.name > ? ORDER BY tags.name LIMIT ?"
 );
 
-/// Those of the projects that come after it.
+/// The tags of the projects after it.
 pub(super) const SELECT_MORE_TAGS: &str = concat!(
     tags!(),
     "WHERE tenant = ? AND id > ? ORDER BY id, tags.name LIMIT ?"
@@ -117,8 +117,8 @@ async fn by_id(
         .map_err(failure::of)
 }
 
-/// The snapshots in some columns. If there may be more of them, the walk goes
-/// on here, otherwise it goes on then.
+/// Returns the snapshots in some columns. The walk continues at `here` if there
+/// may be more rows, otherwise at `then`.
 fn roots(
     rows: &[SqliteRow],
     columns: &[&str],
@@ -213,7 +213,7 @@ async fn tags(
 
 type Select<'a> = sqlx::query::Query<'a, Sqlite, SqliteArguments>;
 
-/// The rest of one project, and of those after it, at one moment.
+/// Reads the rest of one project, and the projects after it, at one moment.
 async fn of_projects(
     database: &Database,
     rest: Select<'_>,
@@ -230,7 +230,8 @@ async fn of_projects(
     Ok(rows)
 }
 
-/// Every parent is the snapshot of the landing before, but for the first one.
+/// Returns the parent only for the first landing: every other parent is the
+/// snapshot of the landing before.
 fn of_landing(row: &SqliteRow) -> Result<impl Iterator<Item = SnapshotId>> {
     let is_first = rows::number(row, "sequence")? == 1;
     let is_dropped: bool = rows::get(row, "dropped")?;

@@ -1,5 +1,5 @@
-//! Records as rows, and rows as records. A row that no record can have become
-//! is damage.
+//! Conversion between records and rows. A row that no record can have produced is
+//! reported as damage.
 
 mod projects;
 
@@ -116,7 +116,7 @@ pub(super) fn state(row: &SqliteRow) -> Result<SandboxState> {
     name.parse().map_err(Error::Damaged)
 }
 
-/// All of them, or the first thing that is wrong.
+/// Reads all rows; returns the first error.
 pub(super) fn all<T>(rows: &[SqliteRow], read: fn(&SqliteRow) -> Result<T>) -> Result<Vec<T>> {
     rows.iter().map(read).collect()
 }
@@ -142,7 +142,7 @@ fn json<T: DeserializeOwned>(row: &SqliteRow, column: &str) -> Result<T> {
     serde_json::from_str(text).map_err(|_| damaged(column))
 }
 
-/// What [`json`] reads back.
+/// The inverse of [`json`].
 pub(super) fn to_json(value: &impl serde::Serialize) -> Result<String> {
     serde_json::to_string(value).map_err(|error| Error::Failed(Box::new(error)))
 }
@@ -155,7 +155,7 @@ pub(super) fn optional_time(row: &SqliteRow, column: &str) -> Result<Option<Time
     Ok(get::<Option<i64>>(row, column)?.map(of_micros))
 }
 
-/// A number that is never below zero.
+/// Reads a number that is never negative.
 pub(super) fn number(row: &SqliteRow, column: &str) -> Result<u64> {
     let number: i64 = get(row, column)?;
     number.try_into().map_err(|_| damaged(column))
@@ -178,7 +178,8 @@ mod tests {
     #[test]
     fn times_come_back_from_before_and_after_1970() {
         for kept in [i64::MIN, -1_000_001, -1, 0, 1, 999_999, i64::MAX] {
-            // The first second that there is cannot be multiplied, only read.
+            // The earliest time can be read, but its seconds overflow in
+            // microseconds.
             if kept != i64::MIN {
                 assert_eq!(micros(of_micros(kept)).unwrap(), kept);
             }

@@ -1,4 +1,4 @@
-//! Sandboxes, one by one.
+//! Single sandboxes.
 
 use std::collections::BTreeSet;
 
@@ -35,12 +35,12 @@ const INSERT: &str = concat!(
     ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 );
 
-/// All that a change can change.
+/// Everything that a change can change.
 const UPDATE: &str = "UPDATE sandboxes SET name = ?, state = ?, reason = ?, container = ?, \
                       workspace = ?, token_hash = ?, expires = ?, updated = ?, removing = ?, \
                       keep_workspace = ?, spec = ? WHERE id = ?";
 
-/// Those of the key, and of all other keys of the agent it is bound to.
+/// The sandboxes of the key and of all other keys of its agent.
 pub(super) const COUNT_OF_KEY: &str = "SELECT count(*) FROM sandboxes \
     WHERE removing = 0 AND tenant = ?1 AND api_key IN ( \
         SELECT ?2 UNION SELECT other.id FROM api_keys own JOIN api_keys other \
@@ -49,8 +49,8 @@ pub(super) const COUNT_OF_KEY: &str = "SELECT count(*) FROM sandboxes \
 
 pub(super) const COUNT_ALL: &str = "SELECT count(*) FROM sandboxes WHERE removing = 0";
 
-/// Adds first and counts afterwards: so it does not matter how many are added,
-/// and with which keys.
+/// Adds first and counts afterwards, so that the check is the same for any number
+/// of sandboxes and keys.
 pub(super) async fn add(
     database: &Database,
     sandboxes: &[Sandbox],

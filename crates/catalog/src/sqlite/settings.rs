@@ -27,7 +27,8 @@ fn check(name: &str, value: &str) -> Result<()> {
     bounds::text("the value of a setting", value)
 }
 
-/// Each moves the ends of one kind by the microseconds bound to it.
+/// Each statement moves the expiry of one kind of record by the bound
+/// microseconds.
 const MOVES: [&str; 4] = [
     "UPDATE sandboxes SET expires = expires + ? WHERE removing = 0",
     "UPDATE workspaces SET expires = expires + ? WHERE expires IS NOT NULL",

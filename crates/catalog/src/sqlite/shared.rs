@@ -1,4 +1,4 @@
-//! Projects and what is theirs, and events, on SQLite.
+//! [`Projects`] and [`Events`] on SQLite.
 
 use std::collections::HashSet;
 

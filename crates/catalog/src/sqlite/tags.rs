@@ -1,4 +1,4 @@
-//! Names of versions.
+//! Tags.
 
 use elevo_core::TenantId;
 

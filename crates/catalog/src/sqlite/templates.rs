@@ -15,7 +15,7 @@ macro_rules! columns {
 pub(super) async fn put(database: &Database, template: &Template) -> Result<()> {
     bounds::template(template)?;
     let mut transaction = database.write().await?;
-    // One that is replaced takes no more room.
+    // A template that is replaced does not count.
     let count = sqlx::query("SELECT count(*) FROM templates WHERE name <> ?");
     let count = count.bind(&template.name);
     database::check_room(&mut transaction, count, Limit::Templates).await?;

@@ -1,4 +1,4 @@
-//! What every catalog promises, on SQLite; then what holds for SQLite alone.
+//! The conformance suite on SQLite, and tests of SQLite alone.
 
 mod damage;
 mod file;
@@ -33,7 +33,7 @@ impl Temporary {
         SqliteCatalog::open(&self.file(), &SqliteOptions::default()).await
     }
 
-    /// Makes the file from what was written of another.
+    /// Creates the file from a dump.
     async fn restore(&self, dump: &'static str) {
         let options = SqliteConnectOptions::new()
             .filename(self.file())
@@ -43,7 +43,7 @@ impl Temporary {
         pool.close().await;
     }
 
-    /// Changes the file as nobody should.
+    /// Changes the file with arbitrary SQL, as the catalog never does.
     async fn meddle(&self, sql: &'static str) {
         let catalog = self.open().await;
         let mut write = catalog.database.write().await.unwrap();

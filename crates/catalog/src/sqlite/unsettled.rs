@@ -29,7 +29,7 @@ pub(super) async fn list(
     rows::all(&rows, rows::unsettled)
 }
 
-/// Replaces all of a workspace.
+/// Replaces all unsettled conflicts of a workspace.
 pub(super) async fn replace(
     connection: &mut SqliteConnection,
     workspace: &str,

@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::records::{FileVersion, PathChange};
 use crate::stored;
 
-/// At most so many rows, as a power of two, are added by one statement.
+/// Maximum number of rows in one statement, as a power of two.
 const MOST_ROWS: u32 = 6;
 
 macro_rules! columns {
@@ -27,8 +27,9 @@ pub(super) const SELECT_IN: &str = concat!(
       WHERE project = ? AND sequence = ? AND path >= ? ORDER BY path LIMIT ?"
 );
 
-/// As few statements as may be: by powers of two, so that few different ones
-/// are prepared. By path, so that neighbours in the index come together.
+/// Inserts in batches whose sizes are powers of two: that takes few statements,
+/// and few different ones to prepare. Sorts by path, so that neighbours in the
+/// index are inserted together.
 pub(super) async fn insert(
     connection: &mut SqliteConnection,
     project: &str,
@@ -85,9 +86,9 @@ pub(super) async fn of_path(
     rows::all(&rows.map_err(failure::of)?, rows::version)
 }
 
-/// For each path not more than `limit` places of the index are read. Of one
-/// landing the greatest path counts, which is the longest: each is the
-/// beginning of the next.
+/// Reads at most `limit` entries of the index for each path. If a landing changed
+/// several of the paths, the greatest one is selected, which is also the longest:
+/// each path is a prefix of the next.
 pub(super) fn select_of(
     paths: &[Vec<u8>],
     project: &str,

@@ -1,4 +1,4 @@
-//! Who is told of events.
+//! Webhooks and their deliveries.
 
 use elevo_core::{TenantId, Timestamp};
 use sqlx::sqlite::SqliteRow;
@@ -91,7 +91,8 @@ pub(super) async fn remove(database: &Database, id: &str) -> Result<bool> {
     Ok(done > 0)
 }
 
-/// Position and deliveries in one transaction: each event once.
+/// Moves the position and adds the deliveries in one transaction, so that each
+/// event is queued once.
 pub(super) async fn queue(
     database: &Database,
     id: &str,

@@ -29,7 +29,7 @@ const INSERT: &str = concat!(
     ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 );
 
-/// All that a change or a merge can change.
+/// Everything that a change or a merge can change.
 const UPDATE: &str = "UPDATE workspaces SET name = ?, base = ?, synced = ?, merges = ?, \
                       sync = ?, read_only = ?, follows = ?, state = ?, last_merge = ?, \
                       expires = ?, updated = ? WHERE id = ?";
@@ -179,7 +179,7 @@ async fn check_kept(connection: &mut SqliteConnection, workspace: &Workspace) ->
     }
 }
 
-/// A workspace that nobody else changes until the transaction ends.
+/// Returns a workspace that no one else can change until the transaction ends.
 pub(super) async fn held(
     connection: &mut SqliteConnection,
     tenant: TenantId,

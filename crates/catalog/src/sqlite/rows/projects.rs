@@ -1,4 +1,4 @@
-//! Rows of projects and what is theirs.
+//! Rows of projects and their records.
 
 use std::str::FromStr;
 
@@ -41,7 +41,7 @@ fn retention(row: &SqliteRow) -> Result<Retention> {
     }
 }
 
-/// What [`retention`] reads back.
+/// The inverse of [`retention`].
 pub(in crate::sqlite) const fn retention_as_kept(
     retention: Retention,
 ) -> (&'static str, Option<u32>) {
@@ -121,7 +121,7 @@ pub(in crate::sqlite) fn log_entry(row: &SqliteRow) -> Result<LogEntry> {
     })
 }
 
-/// A version together with its landing.
+/// Reads a version joined with its landing.
 pub(in crate::sqlite) fn version(row: &SqliteRow) -> Result<FileVersion> {
     let origin: Option<&[u8]> = get(row, "origin")?;
     let from = origin.map(|kept| stored::read_path(kept).ok_or_else(|| damaged("origin")));
@@ -185,13 +185,13 @@ pub(in crate::sqlite) fn snapshot(row: &SqliteRow, column: &str) -> Result<Snaps
     Ok(SnapshotId(Hash::from_bytes(bytes(row, column)?)))
 }
 
-/// One of a few words.
+/// Reads a value of an enum, stored by name.
 fn word<T: FromStr>(row: &SqliteRow, column: &str) -> Result<T> {
     let name: &str = get(row, column)?;
     name.parse().map_err(|_| damaged(column))
 }
 
-/// What [`word`] reads back.
+/// The inverse of [`word`].
 pub(in crate::sqlite) fn to_word(word: impl Into<&'static str>) -> &'static str {
     word.into()
 }

@@ -1,4 +1,4 @@
-//! Files that are not what they were.
+//! Damaged files.
 
 use std::fs;
 
@@ -39,7 +39,7 @@ fn assert_damaged<T: std::fmt::Debug>(result: Result<T>) {
 }
 
 #[tokio::test]
-async fn a_file_that_is_no_database_is_not_overwritten() {
+async fn a_file_that_is_not_a_database_is_not_overwritten() {
     let place = Temporary::new();
     let text = "This is not a database. ".repeat(100);
     fs::write(place.file(), &text).unwrap();
@@ -48,7 +48,7 @@ async fn a_file_that_is_no_database_is_not_overwritten() {
 }
 
 #[tokio::test]
-async fn values_that_nobody_wrote_are_damage() {
+async fn impossible_values_are_reported_as_damage() {
     for meddling in [
         "UPDATE sandboxes SET state = 'dancing'",
         "UPDATE sandboxes SET spec = '{'",
@@ -68,13 +68,13 @@ async fn values_that_nobody_wrote_are_damage() {
         } else {
             assert_damaged(catalog.templates().await);
         }
-        // Neither a lock nor a connection is left behind.
+        // No lock and no connection is left behind.
         catalog.check().await.unwrap();
     }
 }
 
 #[tokio::test]
-async fn values_of_projects_that_nobody_wrote_are_damage() {
+async fn impossible_values_of_projects_are_reported_as_damage() {
     let tenant = TenantId::new([0; 16]);
     let a = TreePath::new("a").unwrap();
     for meddling in [
@@ -124,7 +124,7 @@ async fn pages_that_are_overwritten_are_damage() {
     let place = Temporary::new();
     place.meddle(ROW).await;
     let mut bytes = fs::read(place.file()).unwrap();
-    // All but the first page, which says what is where.
+    // All but the first page, which describes the others.
     bytes[4096..].fill(0xee);
     fs::write(place.file(), bytes).unwrap();
     match place.try_open().await {

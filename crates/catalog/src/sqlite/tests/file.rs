@@ -1,4 +1,4 @@
-//! The file, and who waits for whom.
+//! The file, and waiting for locks.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -15,7 +15,7 @@ use crate::conformance::Place;
 use crate::error::{Error, Limit};
 use crate::records::{Agent, ApiKey, KeyLimits, Template, Tenant};
 
-/// Gives up soon.
+/// Options with a short wait.
 pub(super) const HASTY: SqliteOptions = SqliteOptions {
     readers: 1,
     wait: Duration::from_millis(50),
@@ -66,7 +66,7 @@ async fn every_change_is_synced_and_foreign_keys_are_kept() {
 }
 
 #[tokio::test]
-async fn who_waits_too_long_is_told_to_try_again() {
+async fn a_call_that_waits_too_long_fails_as_busy() {
     let place = Temporary::new();
     let slow = place.open().await;
     let hasty = SqliteCatalog::open(&place.file(), &HASTY).await.unwrap();
@@ -94,7 +94,7 @@ async fn who_waits_too_long_is_told_to_try_again() {
 }
 
 #[tokio::test]
-async fn what_is_closed_answers_no_more_and_leaves_one_file() {
+async fn a_closed_catalog_fails_calls_and_leaves_one_file() {
     let place = Temporary::new();
     let catalog = place.open().await;
     catalog.set_setting("a", "b").await.unwrap();
@@ -118,7 +118,7 @@ async fn a_place_that_cannot_be_written_is_an_error() {
     }
 }
 
-/// Changes more than the log is cut back to.
+/// Changes more bytes than the log is truncated to.
 const MUCH: &str = "
     WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 6000)
     INSERT OR REPLACE INTO settings SELECT 'n' || n, hex(zeroblob(2000)) FROM n;
@@ -144,7 +144,7 @@ async fn the_log_is_cut_back_when_a_long_reader_has_ended() {
         assert!(bytes() > round * (16 << 20), "{} bytes", bytes());
     }
     reading.rollback().await.unwrap();
-    // The first change copies the log into the database, the second starts it again.
+    // The first change checkpoints the log, the second restarts it.
     for _ in 0..2 {
         catalog.set_setting("a", "c").await.unwrap();
     }
@@ -164,7 +164,7 @@ const FILL: &str = "
 ";
 
 #[tokio::test]
-async fn what_is_listed_whole_has_an_end() {
+async fn lists_without_pages_are_limited() {
     assert_eq!(MAX_LISTED, 100_000, "as FILL says");
     let place = Temporary::new();
     place.meddle(FILL).await;

@@ -1,4 +1,4 @@
-//! The format of the file and how it changes.
+//! The format of the file and its migrations.
 
 use elevo_core::{SandboxState, TenantId, Timestamp};
 use serde_json::json;
@@ -13,9 +13,9 @@ use crate::query::SandboxQuery;
 use crate::records::{Agent, ApiKey, KeyLimits, Sandbox, Template, Tenant};
 use crate::request::{Begun, IdempotentRequest, RequestRun};
 
-/// The whole schema, as text.
+/// Returns the whole schema, as text.
 async fn schema(catalog: &SqliteCatalog) -> String {
-    // What SQLite and sqlx keep for themselves is not ours to watch.
+    // Without the tables of SQLite and sqlx.
     let select = "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL \
                   AND name NOT LIKE 'sqlite_%' AND tbl_name <> '_sqlx_migrations' \
                   ORDER BY tbl_name, type DESC, name";
@@ -25,8 +25,7 @@ async fn schema(catalog: &SqliteCatalog) -> String {
     parts.join(";\n\n")
 }
 
-/// The snapshot is the schema that the service runs on: a migration shows in it
-/// as the difference it makes.
+/// The snapshot is the current schema, so that a migration shows as a difference.
 #[tokio::test]
 async fn the_schema_is_the_one_that_is_written_down() {
     let place = Temporary::new();
@@ -73,7 +72,7 @@ async fn a_migration_that_was_edited_later_is_noticed() {
     assert!(matches!(opened, Err(Error::Damaged(_))), "{opened:?}");
 }
 
-/// A catalog as version 1 wrote it, rows and all.
+/// A catalog that version 1 wrote, with all its rows.
 #[tokio::test]
 async fn a_catalog_of_version_1_is_read() {
     let place = Temporary::new();
@@ -103,7 +102,7 @@ async fn assert_holds_version_1(catalog: &SqliteCatalog) {
     assert_eq!(catalog.templates().await.unwrap(), [template()]);
     let installation = catalog.setting("installation").await.unwrap();
     assert_eq!(installation.as_deref(), Some("it's this one"));
-    // Version 6 names requests otherwise, and forgets those of before.
+    // Version 6 names requests differently and deletes the earlier ones.
     assert_eq!(catalog.begin(&request()).await.unwrap(), Begun::New);
 }
 

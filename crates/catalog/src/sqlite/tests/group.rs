@@ -25,13 +25,13 @@ async fn setting(catalog: &SqliteCatalog, name: &str) -> bool {
     catalog.setting(name).await.unwrap().is_some()
 }
 
-/// Changes that wait behind one that has its turn.
+/// Runs changes that wait behind one that holds the lock.
 async fn waiting<T>(changes: usize, change: impl AsyncFn(usize) -> T) -> Vec<T> {
     join_all((0..changes).map(|n| change(n))).await
 }
 
 #[tokio::test]
-async fn those_that_wait_are_synced_together() {
+async fn waiting_changes_are_synced_together() {
     let place = Temporary::new();
     let catalog = place.open().await;
     let commits = Arc::new(AtomicUsize::new(0));
@@ -55,7 +55,7 @@ async fn those_that_wait_are_synced_together() {
 }
 
 #[tokio::test]
-async fn one_that_is_dropped_undoes_its_own_change_only() {
+async fn a_dropped_change_rolls_back_only_itself() {
     let place = Temporary::new();
     let catalog = place.open().await;
     let first = catalog.database.write().await.unwrap();
@@ -75,7 +75,7 @@ async fn one_that_is_dropped_undoes_its_own_change_only() {
     }
 }
 
-/// As SQLite does it by itself when the disk is full.
+/// SQLite rolls back the whole transaction in this way when the disk is full.
 #[tokio::test]
 async fn a_transaction_that_is_gone_fails_all_that_were_in_it() {
     let place = Temporary::new();
@@ -98,7 +98,7 @@ async fn a_transaction_that_is_gone_fails_all_that_were_in_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_leaves_at_any_moment_harms_nobody() {
+async fn dropping_a_change_at_any_moment_does_not_affect_others() {
     let place = Temporary::new();
     let catalog = Arc::new(place.open().await);
     for round in 0..60_u64 {
@@ -123,7 +123,7 @@ async fn whoever_leaves_at_any_moment_harms_nobody() {
             }
         }
     }
-    // No transaction is left open: somebody else can write, who hardly waits.
+    // No transaction is left open: another process that hardly waits can write.
     let other = SqliteCatalog::open(&place.file(), &HASTY).await.unwrap();
     for _ in 0..50 {
         match other.set_setting("a", "b").await {
@@ -140,7 +140,7 @@ fn snapshot(n: u8) -> SnapshotId {
     SnapshotId(Hash::from_bytes([n; 32]))
 }
 
-/// A landing of so many changes on a new project.
+/// A landing with this many changes, on a new project.
 async fn landing(catalog: &SqliteCatalog, id: &str, changes: u64) -> Landing {
     let project = Project {
         id: id.into(),
@@ -200,7 +200,7 @@ async fn small_changes_come_between_large_ones() {
         landings.push(landing(&catalog, id, changes).await);
     }
     let turn = catalog.database.write().await.unwrap();
-    // All wait for the turn, the large ones first.
+    // All wait for the lock, the large ones first.
     let landing = landings.iter().map(|landing| catalog.land(landing));
     let (landed, ()) = tokio::join!(join_all(landing), async { drop(turn) });
     landed.into_iter().for_each(|landed| drop(landed.unwrap()));

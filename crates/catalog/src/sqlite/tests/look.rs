@@ -1,4 +1,4 @@
-//! Catalogs that are looked at before they are opened, and copies of them.
+//! Reading catalogs before they are opened, and copying them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +12,8 @@ use crate::catalog::Catalog;
 use crate::conformance::Place;
 use crate::records::Tenant;
 
-/// The files of a directory with their content, but for SQLite's shared memory.
+/// Returns the files of a directory with their content, except SQLite's shared
+/// memory.
 fn files(place: &Temporary) -> BTreeMap<String, Vec<u8>> {
     let entries = place.0.path().read_dir().unwrap();
     entries
@@ -56,7 +57,7 @@ async fn a_file_with_a_log_is_found_with_what_the_log_says() {
     let place = Temporary::new();
     let catalog = place.open().await;
     catalog.set_setting(GENERATION, "7").await.unwrap();
-    // As a kill leaves them: copies of the file and its log.
+    // Copies of the file and its log, as a kill leaves them.
     let killed = Temporary::new();
     for (name, content) in files(&place) {
         fs::write(killed.0.path().join(name), content).unwrap();

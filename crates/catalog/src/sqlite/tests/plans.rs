@@ -1,4 +1,4 @@
-//! Statements that run often look only at what they need.
+//! Frequent statements read only the rows they need.
 
 use sqlx::Row;
 
@@ -8,7 +8,7 @@ use crate::conformance::Place;
 use crate::query::Position;
 use crate::records::{ReviewQuery, ReviewState};
 
-/// What SQLite does for a statement, a line a step.
+/// Returns the query plan of a statement, one step per line.
 async fn plan(catalog: &SqliteCatalog, statement: &str) -> String {
     let explain = sqlx::AssertSqlSafe(format!("EXPLAIN QUERY PLAN {statement}"));
     let rows = sqlx::query(explain).fetch_all(catalog.database.readers());
@@ -26,7 +26,8 @@ async fn assert_plans(statements: &[(&str, &[&str])]) {
             assert!(plan.contains(part), "{statement}:\n{plan}");
         }
         for bad in ["TEMP B-TREE FOR ORDER", "TEMP B-TREE FOR LAST", "SCAN"] {
-            // A whole index in its order, up to a limit, is no whole table.
+            // A scan of an index in its order, up to a limit, does not read the
+            // whole table.
             let is_list = statement.contains("WHERE 1 = 1") && bad == "SCAN";
             assert!(is_list || !plan.contains(bad), "{statement}:\n{plan}");
         }
@@ -75,7 +76,7 @@ async fn no_statement_reads_a_whole_table_or_sorts_it() {
 }
 
 #[tokio::test]
-async fn what_is_landed_is_found_by_an_index() {
+async fn landings_are_found_by_an_index() {
     use super::super::log::{SELECT_BY_REQUEST, SELECT_BY_SNAPSHOT, SELECT_PAGE};
     use super::super::versions::SELECT_IN;
     assert_plans(&[
@@ -102,8 +103,8 @@ async fn what_is_landed_is_found_by_an_index() {
     .await;
 }
 
-/// The statement sorts what it found, which is little; what it looks at is what
-/// counts.
+/// The statement may sort the few rows that it found; the test checks which rows
+/// it reads.
 #[tokio::test]
 async fn a_history_looks_at_each_path_above_once() {
     use super::super::versions::select_of;
@@ -131,7 +132,7 @@ async fn a_history_looks_at_each_path_above_once() {
 }
 
 #[tokio::test]
-async fn lists_of_projects_and_what_is_theirs_are_in_the_order_of_an_index() {
+async fn lists_of_projects_and_their_records_are_in_the_order_of_an_index() {
     use super::super::reviews::{SELECT_EXPIRED, SELECT_OPEN_OF};
     let newest = "ORDER BY created DESC, id DESC LIMIT ?";
     let list = |table, filter: &str| format!("SELECT * FROM {table} WHERE 1 = 1 {filter} {newest}");
@@ -253,7 +254,7 @@ async fn a_walk_over_all_snapshots_goes_on_where_it_was() {
 }
 
 #[tokio::test]
-async fn what_is_dropped_is_found_by_an_index() {
+async fn dropped_versions_are_found_by_an_index() {
     use super::super::retention::{
         SELECT_DROPPED, SELECT_DROPPED_FROM, SELECT_EARLIER, SELECT_NEEDED,
     };

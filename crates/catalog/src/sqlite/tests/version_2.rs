@@ -1,4 +1,4 @@
-//! A catalog as version 2 wrote it: with a project and all that is its own.
+//! A catalog that version 2 wrote, with a project and all its records.
 
 use elevo_core::{TenantId, Timestamp, TreePath};
 use elevo_objects::{Content, Entry, Hash, Link, Mode, SnapshotId, Tree};
@@ -113,7 +113,7 @@ fn change(at: &str, kind: VersionKind) -> PathChange {
     }
 }
 
-/// Every kind of change, and of entry.
+/// Every kind of change and every kind of entry.
 fn changes() -> [Vec<PathChange>; 2] {
     let mode = Mode::FILE;
     let file = |content| Some(Entry::File { mode, content });

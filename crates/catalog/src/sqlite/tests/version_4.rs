@@ -1,4 +1,4 @@
-//! A catalog as version 4 wrote it: with retention, and tags.
+//! A catalog that version 4 wrote, with retention and tags.
 
 use super::Temporary;
 use super::version_2::{TENANT, at, log, project, snapshot};
