@@ -8,26 +8,27 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use rayon::ThreadPool;
 use tokio::runtime::Handle;
 
-/// Threads for work on files, which blocks, over stores, which may not.
+/// Threads for work on files, which blocks, over stores, whose calls may
+/// suspend.
 ///
-/// Operations share their threads: as many as [`POOLS`] run at a time with the
-/// same number of threads, and the next one waits. Threads stay for the next
-/// operation.
+/// Operations share thread pools: up to [`POOLS`] operations with the same
+/// number of threads run at a time, and the next one waits. Threads stay for
+/// the next operation.
 ///
-/// If the caller is inside a Tokio runtime, stores that need it find it; the
-/// caller should then be on a thread that may block.
+/// If the caller is inside a Tokio runtime, stores can use it; the caller
+/// should then be on a thread that may block.
 #[derive(Debug)]
 pub struct Workers {
     threads: usize,
     runtime: Option<Handle>,
 }
 
-/// Maximum number of pools of one size in a process. Each operation has a pool to
-/// itself: in a common one, a thread that waits for a part of its operation would
-/// take up parts of others, on the same stack and behind their locks.
+/// Maximum number of pools of one size in a process. Each operation has a pool
+/// to itself: in a shared pool, a thread that waits for a part of its operation
+/// would run parts of others, on the same stack and behind their locks.
 pub const POOLS: usize = 8;
 
-/// Deep trees recurse; untouched stack costs nothing.
+/// Large, since deep trees recurse; untouched stack costs nothing.
 const STACK_BYTES: usize = 256 * 1024 * 1024;
 
 static SIZES: Mutex<BTreeMap<usize, Size>> = Mutex::new(BTreeMap::new());
@@ -37,17 +38,17 @@ thread_local! {
     static IS_WORKER: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The pools of one number of threads.
+/// The pools with one number of threads.
 #[derive(Default)]
 struct Size {
-    /// Those that exist.
+    /// Number of existing pools.
     count: usize,
-    /// Those that no operation uses.
+    /// Pools that no operation uses.
     idle: Vec<ThreadPool>,
 }
 
 impl Workers {
-    /// Makes sure that there are `threads` of them, at least one.
+    /// Makes sure that a pool of `threads` threads exists, at least one thread.
     pub fn start(threads: usize) -> io::Result<Self> {
         let threads = threads.max(1);
         let mut sizes = sizes();
@@ -62,8 +63,8 @@ impl Workers {
         })
     }
 
-    /// Runs `work` on the workers' threads, when some are free. Work that is on
-    /// such a thread already stays there, so it never waits for itself.
+    /// Runs `work` on a free pool. Work that is already on a worker thread
+    /// stays there, so it never waits for itself.
     pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         match IS_WORKER.get() {
             true => work(),
@@ -71,28 +72,29 @@ impl Workers {
         }
     }
 
-    /// Waits for a call into a store, on a worker's thread.
+    /// Waits for a call to a store, on a worker thread.
     pub fn wait<T>(&self, call: impl Future<Output = T>) -> T {
         let _inside = self.runtime.as_ref().map(Handle::enter);
         futures::executor::block_on(call)
     }
 }
 
-/// A pool that one operation uses, and gives back also if it panics.
+/// A pool in use by one operation. Returned on drop, also after a panic.
 struct Lease {
     threads: usize,
     pool: Option<ThreadPool>,
 }
 
 impl Lease {
-    /// Takes a pool, once one is free. There is one for each size that was started.
+    /// Takes a pool once one is free. `start` has created at least one of each
+    /// size.
     fn take(threads: usize) -> Self {
         let mut all = sizes();
         loop {
             let size = all.entry(threads).or_default();
             let mut pool = size.idle.pop();
             if pool.is_none() && size.count < POOLS {
-                // Without more threads, those that there are have to do.
+                // If no threads can be started, wait for an existing pool.
                 pool = self::pool(threads).ok();
                 size.count += usize::from(pool.is_some());
             }
@@ -120,7 +122,7 @@ impl Drop for Lease {
         let mut sizes = sizes();
         let size = sizes.entry(self.threads).or_default();
         size.idle.extend(self.pool.take());
-        // Those that wait may want another size.
+        // Notify all: some may wait for another size.
         RETURNED.notify_all();
     }
 }

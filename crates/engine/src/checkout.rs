@@ -1,10 +1,10 @@
-//! A snapshot into a directory: all of it, or what differs from what is there.
+//! Checks out a snapshot into a directory: all of it, or the differences.
 //!
 //! Paths are reached from the directory held open, never through a symbolic
-//! link. A checkout changes nothing before it has looked at every path it will
-//! touch: what is not as the previous snapshot has it is in the way, and stays
-//! unless the caller forces it. Nothing is synced: what a checkout wrote can
-//! be written again.
+//! link. A checkout changes nothing before it has examined every path it will
+//! touch: a path that differs from the previous snapshot is in the way, and
+//! stays unless the caller forces it. Nothing is synced: a checkout can be
+//! repeated.
 
 mod attributes;
 mod layer;
@@ -32,69 +32,70 @@ use write::Writer;
 
 pub use layer::write_layer;
 
-/// How a snapshot is checked out.
+/// Options of a checkout.
 #[derive(Clone, Debug)]
 pub struct CheckoutOptions {
-    /// Threads that write; at least 1.
+    /// Number of threads that write; at least 1.
     pub threads: usize,
     /// Names that are never touched, at any depth.
     pub leave_out: Vec<Name>,
-    /// Decides which files a look at the whole directory passes over: they are
+    /// Decides which files a scan of the whole directory skips: they are
     /// neither in the way nor removed, unless one of the snapshots has them.
     pub ignoring: Option<Arc<dyn Ignore>>,
-    /// Overwrite and remove what is not as the previous snapshot has it.
+    /// Whether to overwrite and remove paths that differ from the previous
+    /// snapshot.
     pub force: bool,
-    /// A directory to share file content with where the file system can.
+    /// A directory to share file content with, if the file system supports it.
     pub seed: Option<Seed>,
-    /// Whose everything is that is written; otherwise the caller's. Giving
-    /// files away needs root.
+    /// Owner of everything that is written; the caller by default. Another
+    /// owner needs root.
     pub owner: Option<Owner>,
 }
 
 /// A user and a group, by their numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Owner {
-    /// The user; not the largest number, which the system takes for nobody.
+    /// The user; not the largest number, which the system reserves.
     pub uid: u32,
-    /// The group; the same holds.
+    /// The group; not the largest number.
     pub gid: u32,
 }
 
-/// A directory known to hold a snapshot, from which files that are the same
-/// can be cloned (reflink) instead of written.
+/// A directory known to hold a snapshot. Equal files can be cloned (reflink)
+/// from it instead of written.
 #[derive(Clone, Debug)]
 pub struct Seed {
-    /// Where it is.
+    /// Path of the directory.
     pub directory: PathBuf,
-    /// What it holds; the caller vouches that nobody changed it since.
+    /// Content of the directory; the caller guarantees that it is unchanged.
     pub snapshot: Snapshot,
 }
 
-/// What a directory holds before a checkout.
+/// Content of a directory before a checkout.
 #[derive(Clone, Debug)]
 pub enum Present {
-    /// It may hold anything, or not be there: look, and change only what
-    /// differs.
+    /// Unknown; the directory may also not exist. It is scanned, and only
+    /// differences are changed.
     Unknown,
     /// This snapshot, as recorded when it was checked out. Only paths that
-    /// differ between the two snapshots are looked at.
+    /// differ between the two snapshots are examined.
     Recorded(Snapshot),
-    /// The same, but look at everything first. A file whose size and
-    /// modification time are those of the snapshot is taken to be unchanged.
+    /// This snapshot, but the whole directory is scanned first. A file with the
+    /// size and modification time of the snapshot is taken as unchanged.
     Checked(Snapshot),
-    /// This tree, as the caller has just found by looking.
+    /// This tree, as the caller has just found by a scan.
     Found {
-        /// What is there.
+        /// Content of the directory.
         tree: Tree,
-        /// Where its directories can be read.
+        /// Repository in which the tree's directories can be read.
         view: Repository,
     },
 }
 
-/// What a checkout did.
+/// Result of a checkout.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CheckoutReport {
-    /// Files, directories and links written, or given another mode.
+    /// Files, directories and links written, or changed in mode.
     pub written: u64,
     /// Files, directories and links removed.
     pub removed: u64,
@@ -102,8 +103,8 @@ pub struct CheckoutReport {
     pub bytes: u64,
     /// Files whose content was shared with the seed.
     pub cloned: u64,
-    /// Directories that were to be removed and stayed, because something that
-    /// is in neither snapshot is in them.
+    /// Directories to be removed that stayed because they have entries that are
+    /// in neither snapshot.
     pub kept: u64,
 }
 
@@ -119,10 +120,10 @@ impl CheckoutReport {
     }
 }
 
-/// Makes `directory` hold `snapshot`. Blocks.
+/// Checks out `snapshot` into `directory`. Blocks.
 ///
-/// A full checkout restores modification times; what a partial one writes gets
-/// the present time, so that it is rebuilt by whatever looks at times.
+/// A full checkout restores modification times; files written by a partial one
+/// get the present time, so that build tools see them as changed.
 pub fn checkout(
     repository: &Repository,
     snapshot: &Snapshot,
@@ -192,23 +193,25 @@ struct Checkout<'a> {
     progress: &'a Progress,
 }
 
-/// Entries that are worked on together.
+/// Number of entries that are processed together.
 const WINDOW: usize = 2048;
-/// Files that one thread writes in a row, with their chunks from one call.
+/// Number of files that one thread writes in a row, with their chunks from one
+/// call.
 const SLICE: usize = 32;
 
-/// Something to be written.
+/// An entry to be written.
 struct Job {
     path: TreePath,
-    /// `None`, in a layer: that there is nothing, whatever lies below.
+    /// `None`, in a layer, for a whiteout.
     entry: Option<Entry>,
     modified: Option<Timestamp>,
-    /// What is there now.
+    /// The entry that is there now.
     before: Option<Entry>,
 }
 
 impl Checkout<'_> {
-    /// Hashes what is in the directory; the repository returned knows it.
+    /// Hashes the content of the directory; the returned repository can read
+    /// its tree.
     fn scan(
         &self,
         directory: &Path,
@@ -226,8 +229,8 @@ impl Checkout<'_> {
         Ok((tree, self.repository.overlay(Arc::new(nodes))))
     }
 
-    /// Refuses to go on if a path that differs between the snapshots is not as
-    /// `before` has it.
+    /// Fails if a path that differs between the snapshots differs from `before`
+    /// on disk.
     fn refuse_changed(&self, before: Tree, after: Tree) -> Result<()> {
         if self.options.force {
             return Ok(());
@@ -252,7 +255,7 @@ impl Checkout<'_> {
         found.into_result()
     }
 
-    /// Refuses to go on if the directory is not as it should be.
+    /// Fails if the directory differs from the expected tree.
     fn refuse_any(&self, repository: &Repository, expected: Tree, found: Tree) -> Result<()> {
         let mut in_the_way = InTheWay::default();
         self.windows(repository, expected, found, |changes| {
@@ -264,7 +267,7 @@ impl Checkout<'_> {
         in_the_way.into_result()
     }
 
-    /// Refuses to go on if something would be overwritten or removed.
+    /// Fails if something would be overwritten or removed.
     fn refuse_losses(&self, repository: &Repository, found: Tree, after: Tree) -> Result<()> {
         let mut in_the_way = InTheWay::default();
         self.windows(repository, found, after, |changes| {
@@ -280,14 +283,14 @@ impl Checkout<'_> {
         in_the_way.into_result()
     }
 
-    /// Whether a path is not left out. A snapshot can hold names that are:
-    /// what stored it may have known nothing of them.
+    /// Whether a path may be touched. A snapshot can contain names that are
+    /// left out here, if they were not left out when it was stored.
     fn may_touch(&self, path: &TreePath) -> bool {
         let left_out = &self.options.leave_out;
         left_out.is_empty() || !path.names().any(|name| left_out.contains(&name))
     }
 
-    /// Goes through the differences of two trees some at a time.
+    /// Passes the differences of two trees to `action`, some at a time.
     fn windows(
         &self,
         repository: &Repository,
@@ -315,8 +318,8 @@ impl Checkout<'_> {
         }
     }
 
-    /// Brings the directory from one tree to another: first all that goes,
-    /// then all that comes, so that a file can take a directory's place.
+    /// Changes the directory from one tree to another: first all removals, then
+    /// all writes, so that a file can replace a directory.
     fn apply(
         &self,
         repository: &Repository,

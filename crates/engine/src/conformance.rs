@@ -1,13 +1,13 @@
-//! The suite every store must pass: the promises of [`Store`], one check each
-//! and more.
+//! The suite that every store must pass: at least one check for each promise of
+//! [`Store`].
 //!
 //! ```ignore
 //! elevo_engine::conformance_tests!(|| Box::new(MemoryStore::new()));
 //! ```
 //!
-//! gives one `#[test]` per check, each on a store of its own, which must be
-//! empty. The argument makes whatever dereferences to a store, so it can hold
-//! on to a directory or a server as well. Checks panic with what they found.
+//! gives one `#[test]` per check, each on a new store, which must be empty. The
+//! argument returns any value that dereferences to a store, so the value can
+//! own a directory or a server as well. Checks panic when they fail.
 
 mod collections;
 mod commits;
@@ -40,13 +40,13 @@ macro_rules! conformance_tests {
         $crate::conformance_tests! {
             @each $make;
             nothing_crosses_tenants
-            answers_keep_the_order_of_the_question
-            what_is_put_can_be_read_at_once
-            what_was_never_put_is_not_there
+            results_keep_the_order_of_the_keys
+            a_put_object_can_be_read_at_once
+            an_empty_store_has_nothing
             putting_an_object_again_changes_nothing
             an_object_is_found_only_as_the_kind_it_was_put_as
             a_snapshot_is_not_put_as_an_object
-            empty_calls_are_answered
+            empty_calls_succeed
             the_largest_chunk_and_the_empty_one_are_kept
             a_batch_may_hold_thousands_of_objects
             a_commit_shows_all_of_itself
@@ -61,23 +61,23 @@ macro_rules! conformance_tests {
             a_snapshot_over_a_limit_is_refused
             a_reference_moves_only_from_where_it_is_expected
             a_commit_moves_all_of_its_references_or_none
-            of_commits_that_expect_the_same_reference_one_wins
+            one_of_several_commits_that_expect_the_same_value_wins
             a_removed_reference_is_gone
             names_that_no_reference_can_have_are_refused
             snapshots_are_listed_in_pages
             references_are_listed_in_pages
             references_are_listed_by_prefix
-            a_full_collection_removes_what_is_not_marked
-            what_is_written_or_found_during_a_collection_stays
-            what_comes_during_the_sweep_stays
-            a_held_snapshot_is_told_to_collections
-            a_collection_counts_those_who_wrote_before
-            what_an_older_writer_commits_is_told_to_the_collection
-            what_was_committed_is_held_by_whoever_did
-            a_collection_that_was_cut_short_removes_nothing
-            a_young_collection_knows_what_was_needed_before
+            a_full_collection_deletes_unmarked_objects
+            objects_written_or_found_during_a_collection_stay
+            objects_put_during_the_sweep_stay
+            a_held_snapshot_arrives_at_collections
+            a_collection_counts_older_writers
+            a_commit_of_an_older_writer_arrives_at_the_collection
+            a_commit_holds_its_snapshots
+            an_interrupted_collection_deletes_nothing
+            a_young_collection_keeps_earlier_marks
             stored_bytes_grow_with_objects_and_fall_with_garbage
-            every_sequence_of_calls_is_answered_as_by_the_memory_store
+            random_calls_give_the_results_of_the_memory_store
         }
     };
     (@each $make:expr; $($check:ident)*) => {
@@ -99,7 +99,7 @@ pub fn run<T: Deref<Target: Store + Sized>>(make: impl Fn() -> T, check: impl As
 }
 
 const ALICE: TenantId = TenantId::new([0xa1; 16]);
-/// Next to the last of all tenants in the order of bytes.
+/// The last tenant in byte order.
 const BOB: TenantId = TenantId::new([0xff; 16]);
 
 fn object(kind: Kind, data: impl Into<Bytes>) -> Object {
@@ -138,7 +138,7 @@ fn snapshot(root: Option<Hash>, message: impl Into<String>) -> Snapshot {
     }
 }
 
-/// A snapshot of the empty tree: stands for any, where the tree doesn't matter.
+/// A snapshot of the empty tree, for checks to which the tree does not matter.
 fn bare(message: impl Into<String>) -> Snapshot {
     snapshot(None, message)
 }

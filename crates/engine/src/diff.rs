@@ -1,5 +1,5 @@
-//! What changed from one tree to another, as a stream, at the cost of what
-//! changed: equal hashes are passed over unread.
+//! The changes from one tree to another, as a stream. The cost depends on the
+//! number of changes: equal hashes are skipped unread.
 
 mod pairs;
 
@@ -16,47 +16,46 @@ pub(crate) use pairs::Pairs;
 /// One difference between two trees.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// Where.
+    /// Path of the entry.
     pub path: TreePath,
-    /// What.
+    /// Kind of change.
     pub kind: ChangeKind,
 }
 
 /// How an entry differs between two trees.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChangeKind {
-    /// Only the second tree has it.
+    /// Only the second tree has the entry.
     Added(Entry),
-    /// Only the first tree has it.
+    /// Only the first tree has the entry.
     Removed(Entry),
     /// The content of a file or the target of a link differs, and maybe the
     /// mode.
     Modified {
         /// In the first tree.
         before: Entry,
-        /// In the second.
+        /// In the second tree.
         after: Entry,
     },
-    /// The permission bits of a file or directory differ, and nothing else
-    /// does in the entry itself.
+    /// Only the permission bits of a file or directory differ.
     ModeChanged {
         /// In the first tree.
         before: Entry,
-        /// In the second.
+        /// In the second tree.
         after: Entry,
     },
-    /// A file became a directory, a directory a link, and so on. What was or
-    /// is inside a directory follows as removed or added.
+    /// The kind differs: a file became a directory, a directory a link, and so
+    /// on. The content of a directory follows as removed or added.
     TypeChanged {
         /// In the first tree.
         before: Entry,
-        /// In the second.
+        /// In the second tree.
         after: Entry,
     },
 }
 
 impl ChangeKind {
-    /// What the first tree has.
+    /// The entry in the first tree.
     pub const fn before(&self) -> Option<&Entry> {
         match self {
             Self::Added(_) => None,
@@ -67,7 +66,7 @@ impl ChangeKind {
         }
     }
 
-    /// What the second tree has.
+    /// The entry in the second tree.
     pub const fn after(&self) -> Option<&Entry> {
         match self {
             Self::Removed(_) => None,
@@ -80,19 +79,19 @@ impl ChangeKind {
 }
 
 /// The differences between two trees, in the order of a walk: each directory
-/// before what is in it, names in the order of their bytes.
+/// before its content, names in byte order.
 ///
 /// Memory is bounded by the depth of the trees, not by the number of changes.
 #[derive(Debug)]
 pub struct Diff {
     repository: Repository,
     stack: Vec<Level>,
-    /// Whether the last level is of the difference that was told last.
+    /// Whether the last level is that of the difference returned last.
     entered: bool,
 }
 
-/// How many differing entries of a directory are looked at together, so that
-/// their subdirectories can be asked for in one call.
+/// Number of differing entries of a directory that are examined together, so
+/// that their subdirectories are loaded in one call.
 const LOOK_AHEAD: usize = 64;
 
 #[derive(Debug)]
@@ -103,7 +102,7 @@ struct Level {
 }
 
 impl Diff {
-    /// The differences from `before` to `after`, two trees of `repository`.
+    /// Compares the trees `before` and `after` of `repository`.
     pub fn new(repository: &Repository, before: Tree, after: Tree) -> Self {
         let root = Level::new(TreePath::root(), before, after);
         Self {
@@ -113,13 +112,13 @@ impl Diff {
         }
     }
 
-    /// Where the objects of both trees can be read, those of uncommitted
-    /// changes included.
+    /// The repository with the objects of both trees, including those of
+    /// uncommitted changes.
     pub fn repository(&self) -> &Repository {
         &self.repository
     }
 
-    /// The next difference.
+    /// Returns the next difference.
     pub async fn next(&mut self) -> Result<Option<Change>> {
         while let Some(level) = self.stack.last_mut() {
             let Some((before, after)) = level.next(&self.repository).await? else {
@@ -145,15 +144,14 @@ impl Diff {
         Ok(None)
     }
 
-    /// Leaves out what is inside the directory that the last difference was
-    /// about.
+    /// Skips the content of the directory of the last difference.
     pub fn skip_inside(&mut self) {
         if std::mem::take(&mut self.entered) {
             self.stack.pop();
         }
     }
 
-    /// All differences, for when they are known to be few.
+    /// Returns all differences, for when they are known to be few.
     pub async fn collect(mut self) -> Result<Vec<Change>> {
         let mut changes = Vec::new();
         while let Some(change) = self.next().await? {
@@ -195,7 +193,7 @@ impl Level {
         Ok(self.ready.pop_front())
     }
 
-    /// The level below an entry, if there is anything different in it.
+    /// Returns the level below an entry, if its content differs.
     fn below(
         &self,
         name: &Name,

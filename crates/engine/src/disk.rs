@@ -1,4 +1,4 @@
-//! The file system, reached only from a directory that is held open, and never
+//! File system access, only from a directory that is held open and never
 //! through a symbolic link.
 
 use std::io;
@@ -9,7 +9,7 @@ use elevo_core::{Name, Timestamp, TreePath};
 use rustix::fs::{AtFlags, Mode as Bits, OFlags, Stat};
 use rustix::io::Errno;
 
-/// A directory below which everything happens.
+/// The directory that all access is relative to.
 #[derive(Debug)]
 pub(crate) struct Root(OwnedFd);
 
@@ -19,13 +19,13 @@ const DIRECTORY: OFlags = OFlags::RDONLY
     .union(OFlags::CLOEXEC);
 
 impl Root {
-    /// Opens the directory at `path`, which the caller vouches for.
+    /// Opens the directory at `path`, which the caller trusts.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(Self(rustix::fs::open(path, flags, Bits::empty())?))
     }
 
-    /// Opens a directory below, refusing every symbolic link on the way.
+    /// Opens a directory below, rejecting every symbolic link on the way.
     pub(crate) fn open_directory(&self, path: &TreePath) -> io::Result<OwnedFd> {
         if path.is_root() {
             return Ok(rustix::fs::openat(&self.0, c".", DIRECTORY, Bits::empty())?);
@@ -57,7 +57,7 @@ impl Root {
         Err(Errno::NOSYS)
     }
 
-    /// The same where `openat2` cannot be had: one name at a time.
+    /// Fallback without `openat2`: opens one name at a time.
     fn step_by_step(&self, path: &TreePath) -> io::Result<OwnedFd> {
         let mut directory = self.open_directory(&TreePath::root())?;
         for name in path.names() {
@@ -67,8 +67,8 @@ impl Root {
     }
 }
 
-/// The directory that paths were last looked up in, so that neighbours find it
-/// open.
+/// Keeps the directory of the last lookup open, for lookups of its other
+/// entries.
 pub(crate) struct Parents<'a> {
     root: &'a Root,
     last: Option<(TreePath, OwnedFd)>,
@@ -79,7 +79,8 @@ impl<'a> Parents<'a> {
         Self { root, last: None }
     }
 
-    /// The directory that holds `path`, and its name there.
+    /// Returns the directory that contains `path`, and the name of `path` in
+    /// it.
     pub(crate) fn of(&mut self, path: &TreePath) -> io::Result<(BorrowedFd<'_>, Name)> {
         let (parent, name) = path
             .split_last()
@@ -93,8 +94,8 @@ impl<'a> Parents<'a> {
         Ok(((*fd).as_fd(), name))
     }
 
-    /// What is at `path`, not following a link; `None` if nothing is, or if
-    /// something on the way is not a directory.
+    /// Returns the metadata of `path` without following a link; `None` if it
+    /// does not exist or a component on the way is not a directory.
     pub(crate) fn stat(&mut self, path: &TreePath) -> io::Result<Option<Stat>> {
         let (parent, name) = match self.of(path) {
             Ok(found) => found,
@@ -109,10 +110,10 @@ impl<'a> Parents<'a> {
     }
 }
 
-/// The number of a device.
+/// Number of a device.
 pub(crate) type Device = rustix::fs::Dev;
 
-/// Whether a directory's own times tell of every name that comes or goes.
+/// Whether a directory's times change whenever a name is added or removed.
 #[cfg(target_os = "linux")]
 pub(crate) fn tells_changed_names(directory: impl AsFd) -> bool {
     const EXT4: u64 = 0xef53;
@@ -129,31 +130,32 @@ pub(crate) fn tells_changed_names(_: impl AsFd) -> bool {
     false
 }
 
-/// Whether an error says that there is nothing at a path: no such name, or a
-/// link or file where a directory would have to be.
+/// Whether an error means that nothing exists at a path: no such name, or a
+/// link or file in place of a directory.
 pub(crate) fn is_absent(error: &io::Error) -> bool {
     let code = error.raw_os_error().map(Errno::from_raw_os_error);
     matches!(code, Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP))
 }
 
-/// Permission bits for the system's calls, which differ in their width.
+/// Converts permission bits to the type of the system's calls, which differ in
+/// width.
 #[allow(clippy::unnecessary_cast, reason = "not on every system")]
 pub(crate) fn bits(mode: u32) -> Bits {
     Bits::from_raw_mode(mode as rustix::fs::RawMode)
 }
 
-/// Kind and permission bits of what was looked at.
+/// Returns the kind and permission bits.
 #[allow(clippy::unnecessary_cast, reason = "not on every system")]
 pub(crate) fn mode(stat: &Stat) -> u32 {
     stat.st_mode as u32
 }
 
-/// When an entry was last modified.
+/// Returns the time of the last modification.
 pub(crate) fn modified(stat: &Stat) -> Option<Timestamp> {
     Timestamp::new(stat.st_mtime, stat.st_mtime_nsec.try_into().ok()?)
 }
 
-/// Reads up to `limit` bytes from where `file` stands.
+/// Reads up to `limit` bytes from the current position of `file`.
 pub(crate) fn read_up_to(file: impl AsFd, limit: usize) -> io::Result<Vec<u8>> {
     let mut data = Vec::with_capacity(limit);
     while data.len() < limit {
@@ -167,7 +169,7 @@ pub(crate) fn read_up_to(file: impl AsFd, limit: usize) -> io::Result<Vec<u8>> {
     Ok(data)
 }
 
-/// Whether there are extended attributes but those that overlayfs keeps for itself.
+/// Whether there are extended attributes other than those of overlayfs.
 pub(crate) fn has_attributes(fd: BorrowedFd<'_>) -> bool {
     let names = attributes(fd).unwrap_or_default();
     let mut names = names.split(|byte| *byte == 0);
@@ -177,7 +179,7 @@ pub(crate) fn has_attributes(fd: BorrowedFd<'_>) -> bool {
     })
 }
 
-/// The names of extended attributes, each with a NUL after it.
+/// Returns the names of extended attributes, each followed by a NUL.
 pub(crate) fn attributes(fd: BorrowedFd<'_>) -> io::Result<Vec<u8>> {
     let mut names = vec![0; 256];
     loop {
@@ -195,5 +197,5 @@ pub(crate) fn attributes(fd: BorrowedFd<'_>) -> io::Result<Vec<u8>> {
     }
 }
 
-/// What Linux allows.
+/// The limit of Linux.
 const LONGEST_ATTRIBUTE_LIST: usize = 64 << 10;

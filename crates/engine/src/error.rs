@@ -5,21 +5,21 @@ use elevo_objects::{DecodeError, InvalidSnapshot, ObjectKey, SnapshotId};
 
 use crate::store::StoreError;
 
-/// What an operation on trees can end with.
+/// Error of an operation on trees.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Nothing is at that path.
+    /// Nothing exists at the path.
     #[error("`{0}` does not exist")]
     NotFound(TreePath),
-    /// A path leads through something that is not a directory, or a directory
-    /// was needed.
+    /// A component of the path is not a directory, or the operation needs a
+    /// directory.
     #[error("`{0}` is not a directory")]
     NotADirectory(TreePath),
-    /// A file was needed.
+    /// The operation needs a file.
     #[error("`{0}` is not a file")]
     NotAFile(TreePath),
-    /// A link was needed.
+    /// The operation needs a symbolic link.
     #[error("`{0}` is not a symbolic link")]
     NotALink(TreePath),
     /// The root cannot be removed, renamed or replaced.
@@ -28,22 +28,22 @@ pub enum Error {
     /// A directory cannot be moved into itself.
     #[error("`{0}` cannot be moved into itself")]
     IntoItself(TreePath),
-    /// A range that ends beyond the largest file.
-    #[error("the range ends beyond the end of the file")]
+    /// The range ends beyond the maximum size of a file.
+    #[error("the range ends beyond the maximum size of a file")]
     OutOfRange,
     /// A link's target must have 1 to 4095 bytes and no NUL.
     #[error("a link's target has 1 to 4095 bytes and no NUL")]
     LinkTarget,
-    /// Not a path within a tree.
+    /// Not a valid path within a tree.
     #[error(transparent)]
     Path(#[from] InvalidPath),
-    /// No such snapshot is stored.
+    /// The snapshot is not stored.
     #[error("snapshot {0} is not stored")]
     NoSuchSnapshot(SnapshotId),
-    /// A snapshot that cannot be written.
+    /// The snapshot is not valid and cannot be written.
     #[error(transparent)]
     Snapshot(#[from] InvalidSnapshot),
-    /// The changed files have more text than one answer may compare.
+    /// The changed files have more text than one response may compare.
     #[error("the changed files have too much text to compare line by line")]
     TooMuchText,
     /// An object that a tree refers to is not in the store.
@@ -52,34 +52,34 @@ pub enum Error {
     /// An object does not decode, or contradicts what refers to it.
     #[error("{key:?} is damaged")]
     Damaged {
-        /// Which one.
+        /// Key of the object.
         key: ObjectKey,
-        /// What is wrong with it.
+        /// The fault that the decoder found.
         source: DecodeError,
     },
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Whoever started the operation has ended it.
+    /// The caller cancelled the operation.
     #[error("cancelled")]
     Cancelled,
     /// The file system failed at a path of an import or a checkout.
     #[error("cannot {action} `{path}`")]
     Io {
-        /// What was tried.
+        /// The attempted action.
         action: &'static str,
-        /// Where, relative to the directory imported or checked out.
+        /// Path relative to the directory imported or checked out.
         path: TreePath,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
-    /// A checkout would overwrite or remove what is not in the snapshot that
-    /// was there before.
+    /// A checkout would overwrite or remove paths that differ from the snapshot
+    /// that was there before.
     #[error("{} would be overwritten or removed, starting with `{first}`", count_paths(*.count))]
     InTheWay {
-        /// The first path in question.
+        /// The first such path.
         first: TreePath,
-        /// How many there are.
+        /// Number of such paths.
         count: u64,
     },
 }
@@ -95,8 +95,8 @@ fn count_paths(count: u64) -> String {
 /// Result of an operation on trees.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What it means that something failed on the whole directory of an import or
-/// a checkout.
+/// Returns a function that reports a failure on the whole directory of an
+/// import or a checkout.
 pub(crate) fn at_root(action: &'static str) -> impl FnOnce(io::Error) -> Error {
     move |source| Error::Io {
         action,

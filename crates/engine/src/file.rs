@@ -1,5 +1,5 @@
-//! The content of one file: building it from chunks, reading a range of it,
-//! and replacing a range at the cost of the range.
+//! The content of one file: building it from chunks, reading a range, and
+//! replacing a range at the cost of the range.
 
 mod splice;
 mod zeros;
@@ -19,13 +19,13 @@ use crate::store::Object;
 pub(crate) use splice::splice;
 pub(crate) use zeros::ZEROS;
 
-/// How many chunks are asked for in one call when reading on.
+/// Maximum number of chunks loaded in one call when reading on.
 const CHUNKS_AHEAD: usize = 16;
 
-/// As much room is made for a read before there is anything to put into it.
+/// Maximum bytes reserved for a read before its data is loaded.
 const LARGE_READ: u64 = 4 * 1024 * 1024;
 
-/// Puts a file's content together from its chunks in order.
+/// Builds a file's content from its chunks in order.
 #[derive(Debug, Default)]
 pub struct ContentBuilder {
     list: TreeBuilder<ChunkItem>,
@@ -52,7 +52,7 @@ impl ContentBuilder {
         self.push_item(item);
     }
 
-    /// Appends a chunk that is stored already.
+    /// Appends a chunk that is already stored.
     fn push_item(&mut self, item: ChunkItem) {
         self.first.get_or_insert(item);
         self.chunks += 1;
@@ -60,7 +60,7 @@ impl ContentBuilder {
         self.list.push(item);
     }
 
-    /// Appends a chunk of zeros so many times, at the cost of a few.
+    /// Appends `chunks` chunks of zeros, at the cost of a few.
     pub(crate) fn push_zeros(&mut self, chunks: u64) {
         if chunks == 0 {
             return;
@@ -84,14 +84,14 @@ impl ContentBuilder {
         self.list.push_run(&ZEROS.run, count);
     }
 
-    /// Appends many chunks that are listed by a node already.
+    /// Appends the chunks of a subtree that is already stored.
     fn push_subtree(&mut self, child: Child<ChunkItem>, height: u8) {
         self.chunks += child.totals.items;
         self.size += child.totals.bytes;
         self.list.push_subtree(child, height);
     }
 
-    /// What is finished and not taken yet. For a file of unknown size, take it
+    /// Takes the objects finished so far. For a file of unknown size, call this
     /// now and then.
     pub fn take_objects(&mut self) -> Vec<Object> {
         if self.chunks > 1 {
@@ -122,7 +122,7 @@ impl ContentBuilder {
         }
     }
 
-    /// The content, and the objects not taken yet.
+    /// Returns the content, and the objects not taken yet.
     pub fn finish(mut self) -> (Content, Vec<Object>) {
         let root = self.list.finish();
         let content = self.content(root);
@@ -147,13 +147,13 @@ fn list_key(hash: Hash) -> ObjectKey {
     }
 }
 
-/// The content of bytes that are in memory as a whole, and the objects it needs.
+/// Returns the content of bytes in memory, and the objects it needs.
 pub fn content_of(mut data: Bytes) -> (Content, Vec<Object>) {
     if data.is_empty() {
         return (Content::Empty, Vec::new());
     }
     if cut(&data) == data.len() {
-        // Most files are, and need no list.
+        // Most files are a single chunk and need no list.
         let key = Kind::Chunk.key(&data);
         let content = Content::Chunk {
             hash: key.hash,
@@ -169,12 +169,12 @@ pub fn content_of(mut data: Bytes) -> (Content, Vec<Object>) {
     builder.finish()
 }
 
-/// What a file goes on with.
+/// The next part of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Piece {
     /// Bytes.
     Data(Bytes),
-    /// So many zeros.
+    /// A number of zeros.
     Zeros(u64),
 }
 
@@ -188,8 +188,8 @@ pub struct ChunkReader {
 }
 
 impl ChunkReader {
-    /// Opens `content` at the chunk that holds byte `offset`; returns also
-    /// where that chunk starts. At or past the end, reads nothing.
+    /// Opens `content` at the chunk that contains byte `offset`; also returns
+    /// the start of that chunk. At or past the end, nothing is read.
     pub async fn open(
         repository: &Repository,
         content: &Content,
@@ -232,12 +232,12 @@ impl ChunkReader {
         Ok((reader, start))
     }
 
-    /// The next chunk's bytes.
+    /// Returns the bytes of the next chunk.
     pub async fn next(&mut self) -> Result<Option<Bytes>> {
         self.next_of(CHUNKS_AHEAD).await
     }
 
-    /// What comes next, where zeros need not be read.
+    /// Returns the next piece, without reading zeros.
     pub async fn next_piece(&mut self) -> Result<Option<Piece>> {
         if self.ready.is_empty() {
             match self.skip_zeros().await? {
@@ -248,7 +248,7 @@ impl ChunkReader {
         Ok(self.next().await?.map(Piece::Data))
     }
 
-    /// Leaves out the chunks of zeros that come next; how many bytes those were.
+    /// Skips the following chunks of zeros, and returns their number of bytes.
     async fn skip_zeros(&mut self) -> Result<u64> {
         let mut skipped = 0;
         while let Some((node, at)) = self.stack.last_mut() {
@@ -283,7 +283,7 @@ impl ChunkReader {
         Ok(skipped)
     }
 
-    /// The same, fetching at most `ahead` chunks at once.
+    /// Returns the next chunk, loading at most `ahead` chunks at once.
     pub(crate) async fn next_of(&mut self, ahead: usize) -> Result<Option<Bytes>> {
         if self.ready.is_empty() {
             let items = self.next_items(ahead).await?;
@@ -305,7 +305,7 @@ impl ChunkReader {
             match &*node {
                 Node::Leaf(items) if at < items.len() => {
                     let mut end = items.len().min(at + limit);
-                    // Where zeros begin, whoever reads may leave them out.
+                    // Stop where zeros begin, so that the caller can skip them.
                     let zeros = items[at..end].iter().position(|item| *item == ZEROS.item());
                     if let Some(zeros @ 1..) = zeros {
                         end = at + zeros;
@@ -328,8 +328,9 @@ impl ChunkReader {
     }
 }
 
-/// Which item or child of `node` holds byte `offset`, given that the node
-/// starts at `start`; moves `start` to where that one starts.
+/// Returns the index of the item or child of `node` that contains byte
+/// `offset`, for a node that starts at `start`; advances `start` to the start
+/// of that item.
 fn skip_to(node: &Node<ChunkItem>, offset: u64, start: &mut u64) -> usize {
     let sizes: &mut dyn Iterator<Item = u64> = match node {
         Node::Leaf(items) => &mut items.iter().map(|item| item.size),
@@ -346,17 +347,17 @@ fn skip_to(node: &Node<ChunkItem>, offset: u64, start: &mut u64) -> usize {
     at
 }
 
-/// What is looked for in a file.
+/// Target of [`seek`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seek {
-    /// Bytes, whatever they are.
+    /// Data: anything but a long run of zeros.
     Data,
     /// A long run of zeros, or the end.
     Hole,
 }
 
-/// Where something begins in a file, or goes on, from `offset` on; `None` if
-/// there is nothing of it. Reads no content.
+/// Returns the first position at or after `offset` where data or a hole is;
+/// `None` if there is none. Reads no content.
 pub async fn seek(
     repository: &Repository,
     content: &Content,
@@ -380,7 +381,7 @@ pub async fn seek(
     }
 }
 
-/// Bytes `offset..offset + length` of a file, fewer where it ends before.
+/// Returns bytes `offset..offset + length` of a file, fewer at its end.
 pub async fn read_range(
     repository: &Repository,
     content: &Content,
@@ -392,7 +393,7 @@ pub async fn read_range(
         return Ok(Bytes::new());
     }
     let (mut reader, mut position) = ChunkReader::open(repository, content, offset).await?;
-    // At once, unless whoever asks for it wants very much.
+    // Reserve everything at once, except for a very large read.
     let room = (end - offset).min(LARGE_READ) as usize;
     let mut read = BytesMut::new();
     while position < end {

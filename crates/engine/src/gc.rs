@@ -1,8 +1,8 @@
-//! Collecting garbage: what no root needs is removed, beside commits and reads
-//! that go on.
+//! Garbage collection: deletes objects that no root needs, while commits and
+//! reads go on.
 //!
-//! Marks live in the store, so memory does not grow with it, and stay there:
-//! the next collection walks only what is new. One that was cut short leaves
+//! Marks are kept in the store, so memory does not grow with its size, and the
+//! next collection walks only new objects. An interrupted collection leaves
 //! garbage, and the next one is a full one.
 
 use std::collections::{HashMap, HashSet};
@@ -19,51 +19,52 @@ use crate::error::{Error, Result};
 use crate::repository::Repository;
 use crate::store::{Collection, Depth, StoreError};
 
-/// Snapshots and references are listed so many at a time.
+/// Snapshots and refs listed at a time.
 const PAGE: usize = 1000;
-/// Nodes are read so many at a time.
+/// Nodes read at a time.
 const NODES: usize = 256;
-/// With more than this waiting, nodes are read one at a time, the deepest
-/// first: the list then grows by one path of a tree at most.
+/// With more nodes waiting than this, nodes are read one at a time, the deepest
+/// first. The list then grows by at most one path of a tree.
 const MANY: usize = 100_000;
 
-/// How to collect.
+/// Options of a collection.
 #[derive(Clone, Copy, Debug)]
 pub struct GcOptions {
-    /// What to look at.
+    /// Scope of the collection.
     pub depth: Depth,
-    /// Counts what would be removed. Looks at everything.
+    /// Only counts the objects that would be deleted. Always a full collection.
     pub dry_run: bool,
-    /// Snapshots from this time on stay though nobody names them: their makers
-    /// may be about to.
+    /// Keeps snapshots created at this time or later though nothing refers to
+    /// them: their creators may be about to.
     pub keep_since: Option<Timestamp>,
 }
 
-/// A snapshot that must stay.
+/// A snapshot that must be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Root {
-    /// Which one.
+    /// Id of the snapshot.
     pub snapshot: SnapshotId,
-    /// With those that came before it.
+    /// Whether to keep the snapshot's ancestors as well.
     pub history: bool,
 }
 
-/// What a collection did.
+/// Result of a collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GcReport {
-    /// What it looked at.
+    /// Scope of the collection.
     pub depth: Depth,
-    /// Snapshots that were removed, or would be.
+    /// Snapshots deleted, or to be deleted in a dry run.
     pub snapshots_removed: u64,
-    /// Objects that were found to be needed and were not known to be.
+    /// Objects marked as needed; an object that several nodes need may be
+    /// counted more than once.
     pub objects_marked: u64,
-    /// Objects that were looked at to see whether they are needed.
+    /// Objects examined for deletion.
     pub objects_seen: u64,
-    /// Objects that were removed, or would be.
+    /// Objects deleted, or to be deleted in a dry run.
     pub objects_removed: u64,
 }
 
-/// How far a collection is; read it from another thread.
+/// Progress of a collection, for another thread to read.
 #[derive(Debug, Default)]
 pub struct GcProgress {
     waiting: AtomicU64,
@@ -73,33 +74,33 @@ pub struct GcProgress {
 }
 
 impl GcProgress {
-    /// Writers that it waits for.
+    /// Writers that the collection waits for.
     pub fn waiting(&self) -> u64 {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Objects that were marked.
+    /// Objects marked so far.
     pub fn marked(&self) -> u64 {
         self.marked.load(Ordering::Relaxed)
     }
 
-    /// Objects that were looked at.
+    /// Objects examined so far.
     pub fn seen(&self) -> u64 {
         self.seen.load(Ordering::Relaxed)
     }
 
-    /// Objects that were removed.
+    /// Objects deleted so far.
     pub fn removed(&self) -> u64 {
         self.removed.load(Ordering::Relaxed)
     }
 }
 
-/// Removes what neither `roots` nor references need, nor anybody who holds it.
-/// `roots` are asked for once the collection has begun: whatever becomes one
+/// Deletes the objects that neither `roots` nor refs nor guards need. Reads
+/// `roots` only once the collection has begun: a snapshot that becomes a root
 /// later is held or new. Blocks the thread.
 ///
-/// `wait` is called while there are others who began to write before, with their
-/// number: it takes a little time, and says whether to go on waiting.
+/// While writers that began earlier are active, `wait` is called with their
+/// number: it pauses briefly and returns whether to keep waiting.
 pub fn collect_garbage(
     repository: &Repository,
     roots: &mut dyn Iterator<Item = Result<Root>>,
@@ -124,20 +125,21 @@ fn wait_for_writers(run: &GcRun<'_>, wait: &mut dyn FnMut(usize) -> bool) -> Res
         }
         if !wait(count) {
             let writers = if count == 1 { "writer" } else { "writers" };
-            let message =
-                format!("{count} {writers} began before and did not end; try again later");
+            let message = format!(
+                "{count} {writers} began before the collection and did not end; retry later"
+            );
             return Err(StoreError::Refused(message).into());
         }
     }
 }
 
-/// What [`collect_garbage`] does, a step at a time, for those who must not
-/// block. Begin; wait until there are no older writers; mark what references
-/// need and what other roots do; finish. Dropping it in between leaves garbage.
+/// The steps of [`collect_garbage`], for callers that must not block. Begin;
+/// wait for older writers; mark refs and the other roots; finish. Dropping it
+/// before the end leaves garbage.
 pub struct GcRun<'a> {
     repository: &'a Repository,
     collection: Box<dyn Collection + 'a>,
-    /// Marked nodes that were not looked into yet.
+    /// Marked nodes whose content was not examined yet.
     waiting: Vec<ObjectKey>,
     options: GcOptions,
     progress: &'a GcProgress,
@@ -152,7 +154,7 @@ impl fmt::Debug for GcRun<'_> {
 }
 
 impl<'a> GcRun<'a> {
-    /// From now on, what is written or found is kept.
+    /// Begins a collection. Objects written or found from now on are kept.
     pub async fn begin(
         repository: &'a Repository,
         options: &GcOptions,
@@ -173,14 +175,14 @@ impl<'a> GcRun<'a> {
         })
     }
 
-    /// How many are writing who began before: mark nothing until there are none.
+    /// Number of writers that began earlier: mark nothing until it is 0.
     pub fn older_writers(&self) -> usize {
         let count = self.collection.older_writers();
         self.progress.waiting.store(count as u64, Ordering::Relaxed);
         count
     }
 
-    /// Marks what references need, with their histories.
+    /// Marks the snapshots of all refs with their histories.
     pub async fn references(&mut self) -> Result<()> {
         let (store, tenant) = (self.repository.store(), self.repository.tenant());
         let mut after: Option<String> = None;
@@ -217,8 +219,8 @@ impl<'a> GcRun<'a> {
         }
     }
 
-    /// Marks what a root needs. One that is not there is damage, which must not
-    /// be made worse.
+    /// Marks a root and everything it needs. A missing root is an error: the
+    /// store is damaged, and a collection would make it worse.
     pub async fn root(&mut self, root: Root) -> Result<()> {
         match self.snapshot(root.snapshot, root.history).await? {
             true => Ok(()),
@@ -226,7 +228,7 @@ impl<'a> GcRun<'a> {
         }
     }
 
-    /// Marks what a snapshot needs; false if it is not there.
+    /// Marks a snapshot and everything it needs; false if it is not stored.
     async fn snapshot(&mut self, id: SnapshotId, history: bool) -> Result<bool> {
         let mut next = vec![id];
         let mut is_there = true;
@@ -238,14 +240,15 @@ impl<'a> GcRun<'a> {
                 continue;
             }
             let found = match self.repository.snapshot(at).await {
-                // What came before may have been dropped.
+                // Ancestors may have been deleted.
                 Err(Error::NoSuchSnapshot(_)) => {
                     is_there &= at != id;
                     continue;
                 }
                 found => found?,
             };
-            // Only now: one that is not there may come later, and need a walk.
+            // Mark only now: a snapshot that is missing may be stored later,
+            // and then has to be walked.
             self.collection.mark(keys).await?;
             if !known[0] {
                 let tree = found.tree.root.map(|hash| key(Kind::Directory, hash));
@@ -295,12 +298,14 @@ impl<'a> GcRun<'a> {
         Ok(store.get(self.repository.tenant(), keys).await?)
     }
 
-    /// Marks what is young or held, and removes the rest.
+    /// Marks recent and held snapshots, and deletes the rest.
     pub async fn finish(mut self) -> Result<GcReport> {
         if let Some(since) = self.options.keep_since {
             self.recent(since).await?;
         }
         loop {
+            // More snapshots may be held while these are marked; `close` ends
+            // the marking only if all of them are known.
             for id in self.collection.arrivals() {
                 self.snapshot(id, false).await?;
             }
@@ -326,6 +331,8 @@ async fn remove_rest(
         objects_seen: 0,
         objects_removed: 0,
     };
+    // Snapshots before objects: a crash in between leaves objects that nothing
+    // needs, never a snapshot with missing objects.
     let mut after = None;
     loop {
         let ids = collection.unmarked_snapshots(after, PAGE).await?;
@@ -350,7 +357,8 @@ async fn remove_rest(
     Ok(report)
 }
 
-/// Removes snapshots, and in a young collection what only they needed.
+/// Deletes snapshots, and in a young collection the objects that only they
+/// need.
 async fn drop_snapshots(
     repository: &Repository,
     collection: &dyn Collection,
@@ -378,9 +386,9 @@ async fn drop_snapshots(
     Ok(())
 }
 
-/// Removes what was reached from a snapshot that is gone, down to what is
-/// needed by others or gone as well. Versions of a tree share most of what is
-/// in it: `known` is what was found to be needed.
+/// Deletes the objects reached from a deleted snapshot, down to those that are
+/// needed or already deleted. Versions of a tree share most objects: `known`
+/// caches those found to be needed.
 async fn remove_below(
     repository: &Repository,
     collection: &dyn Collection,
@@ -398,6 +406,7 @@ async fn remove_below(
             .filter(|key| key.kind != Kind::Chunk)
             .copied()
             .collect();
+        // Read before the deletion: the content leads to the objects below.
         let data = store.get(repository.tenant(), &nodes).await?;
         let data: HashMap<_, _> = nodes.into_iter().zip(data).collect();
         let removed = collection.remove(&keys).await?;
@@ -413,7 +422,7 @@ async fn remove_below(
                 continue;
             }
             match data.get(key) {
-                // An earlier collection that was cut short has been here.
+                // An interrupted collection has already deleted this node.
                 Some(None) => continue,
                 Some(Some(data)) => needed_by(*key, data, &mut waiting)?,
                 None => {}
@@ -436,12 +445,13 @@ fn snapshot_key(id: SnapshotId) -> ObjectKey {
     key(Kind::Snapshot, id.0)
 }
 
-/// Stands for a snapshot with all that came before it. Nothing has such a hash.
+/// A key that stands for a snapshot with its whole history. No object has this
+/// hash.
 fn history_key(id: SnapshotId) -> ObjectKey {
     Kind::Snapshot.key(id.0.as_bytes())
 }
 
-/// The objects that a node refers to.
+/// Collects the keys of the objects that a node refers to.
 fn needed_by(node: ObjectKey, data: &bytes::Bytes, needed: &mut Vec<ObjectKey>) -> Result<()> {
     match node.kind {
         Kind::Directory => items::<DirItem>(node, data, needed, |item| match item.entry {

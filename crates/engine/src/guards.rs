@@ -1,6 +1,6 @@
-//! Who is at work in a store, for those who collect garbage beside them. The
-//! bookkeeping that every store needs for [`Store::writing`], [`Store::hold`]
-//! and [`Store::collection`].
+//! Records the writers and readers at work in a store, so that garbage can be
+//! collected at the same time. Every store uses this for [`Store::writing`],
+//! [`Store::hold`] and [`Store::collection`].
 //!
 //! [`Store::writing`]: crate::Store::writing
 //! [`Store::hold`]: crate::Store::hold
@@ -14,13 +14,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use elevo_core::TenantId;
 use elevo_objects::SnapshotId;
 
-/// Keeps something from being collected until it is dropped.
-pub struct Guard(#[expect(dead_code, reason = "what counts is when it is dropped")] Box<Held>);
+/// Protects objects from being collected until it is dropped.
+pub struct Guard(#[expect(dead_code, reason = "only its drop has an effect")] Box<Held>);
 
 type Held = dyn Any + Send + Sync;
 
 impl Guard {
-    /// Guards for as long as `held` lives.
+    /// Creates a guard that lasts as long as `held` lives.
     pub fn new(held: impl Any + Send + Sync) -> Self {
         Self(Box::new(held))
     }
@@ -32,18 +32,19 @@ impl fmt::Debug for Guard {
     }
 }
 
-/// What a collection is at.
+/// Phase of a collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// None is under way.
+    /// No collection is running.
     Idle,
-    /// It looks for what is needed: snapshots that somebody comes for are too.
+    /// The collection looks for needed objects. A snapshot held now is needed
+    /// too.
     Marking,
-    /// It knows what is needed, and removes the rest.
+    /// The collection knows which objects are needed and deletes the rest.
     Sweeping,
 }
 
-/// All who are at work.
+/// The guards of all tenants.
 #[derive(Clone, Debug, Default)]
 pub struct Guards(Arc<Mutex<HashMap<TenantId, Tenant>>>);
 
@@ -51,14 +52,14 @@ pub struct Guards(Arc<Mutex<HashMap<TenantId, Tenant>>>);
 struct Tenant {
     phase: Phase,
     next: u64,
-    /// Who began up to here did so before the collection.
+    /// Sequence number of the last writer that began before the collection.
     older: u64,
-    /// Those who put objects ahead of a commit, by when they began.
+    /// Writers that put objects ahead of a commit, by sequence number.
     writers: BTreeSet<u64>,
-    /// Snapshots, and by how many they are held; in order, so that a
-    /// collection walks them in the same order in every run.
+    /// Number of holders of each snapshot; ordered, so that a collection walks
+    /// the snapshots in the same order in every run.
     held: BTreeMap<SnapshotId, usize>,
-    /// Snapshots that the collection has not heard of.
+    /// Snapshots that the collection has not been given yet.
     arrived: Vec<SnapshotId>,
 }
 
@@ -84,7 +85,7 @@ impl Guards {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Forgets tenants that nobody works for.
+    /// Runs `action`, and removes the tenant if no guard of it is left.
     fn release(&self, tenant: TenantId, action: impl FnOnce(&mut Tenant)) {
         let mut tenants = self.lock();
         if let Some(found) = tenants.get_mut(&tenant) {
@@ -95,10 +96,11 @@ impl Guards {
         }
     }
 
-    /// Somebody who writes.
+    /// Registers a writer.
     pub fn writing(&self, tenant: TenantId) -> Writing {
         let began = self.with(tenant, |tenant| {
-            // Numbers begin anew when nobody is left, and nobody compares then.
+            // The numbers restart when no guard is left, and then nothing
+            // compares them.
             tenant.next += 1;
             tenant.writers.insert(tenant.next);
             tenant.next
@@ -110,8 +112,8 @@ impl Guards {
         }
     }
 
-    /// Somebody who needs snapshots, and what a collection was at when they
-    /// came: one that is sweeping may be about to remove them.
+    /// Holds snapshots. Also returns the phase of the collection at that
+    /// moment: a sweep may be about to delete them.
     pub fn hold(&self, tenant: TenantId, snapshots: &[SnapshotId]) -> (Holding, Phase) {
         let phase = self.with(tenant, |tenant| {
             for id in snapshots {
@@ -125,10 +127,11 @@ impl Guards {
         (self.holding(tenant, snapshots), phase)
     }
 
-    /// Holds snapshots that were committed; to be called before the guard of
-    /// whoever did it is dropped. They are kept. But if somebody is writing who
-    /// began before the collection did, they may need what was put before it
-    /// began, and is not kept: then they have to be walked.
+    /// Holds snapshots that were committed. Call this before the guard of the
+    /// committing writer is dropped. The collection keeps the new snapshots;
+    /// but while a writer that began before the collection is active, they may
+    /// need objects that were put before it began and are not kept. The
+    /// collection then has to walk them.
     pub fn committed(&self, tenant: TenantId, snapshots: &[SnapshotId]) -> Holding {
         self.with(tenant, |tenant| {
             for id in snapshots {
@@ -150,7 +153,7 @@ impl Guards {
         }
     }
 
-    /// Begins a collection; `None` if one is under way.
+    /// Begins a collection; `None` if one is running.
     pub fn begin(&self, tenant: TenantId) -> Option<Collecting> {
         self.with(tenant, |tenant| {
             if tenant.phase != Phase::Idle {
@@ -168,7 +171,7 @@ impl Guards {
     }
 }
 
-/// Somebody who writes, until dropped.
+/// A registered writer, until dropped.
 #[derive(Debug)]
 pub struct Writing {
     guards: Guards,
@@ -185,7 +188,7 @@ impl Drop for Writing {
     }
 }
 
-/// Somebody who needs snapshots, until dropped.
+/// A hold on snapshots, until dropped.
 #[derive(Debug)]
 pub struct Holding {
     guards: Guards,
@@ -209,7 +212,7 @@ impl Drop for Holding {
     }
 }
 
-/// A collection under way, until dropped.
+/// A running collection, until dropped.
 #[derive(Debug)]
 pub struct Collecting {
     guards: Guards,
@@ -218,20 +221,20 @@ pub struct Collecting {
 }
 
 impl Collecting {
-    /// How many are still writing who began before this did.
+    /// Number of active writers that began before this collection.
     pub fn older_writers(&self) -> usize {
         let began = self.began;
         self.guards
             .with(self.tenant, |tenant| tenant.writers.range(..=began).count())
     }
 
-    /// Snapshots that are held and were not told before.
+    /// Takes the held snapshots that were not returned before.
     pub fn arrivals(&self) -> Vec<SnapshotId> {
         self.guards
             .with(self.tenant, |tenant| std::mem::take(&mut tenant.arrived))
     }
 
-    /// Ends marking, unless somebody came for a snapshot that is not known to be
+    /// Ends marking and returns true, unless a held snapshot is not known to be
     /// needed.
     pub fn close(&self, is_known: impl Fn(&SnapshotId) -> bool) -> bool {
         self.guards.with(self.tenant, |tenant| {

@@ -1,9 +1,9 @@
-//! A directory into a repository.
+//! Imports a directory into a repository.
 //!
 //! Directories are read bottom up on several threads; each becomes a tree as
-//! soon as what is in it is done, and its objects leave for the store in
-//! batches. What is held at any time: the names of the directories being read
-//! (not their entries), one window of entries of each, and one batch.
+//! soon as its content is done, and its objects go to the store in batches.
+//! Memory holds the names of the directories being read (not their entries),
+//! one window of entries of each, and one batch.
 
 mod again;
 mod directory;
@@ -39,44 +39,44 @@ pub use ignoring::{Ignore, Ignoring};
 pub(crate) use sink::Nodes;
 pub use upper::{Marks, import_upper, look_upper};
 
-/// How a directory is imported.
+/// Options of an import.
 #[derive(Clone, Debug)]
 pub struct ImportOptions {
-    /// Threads that read and hash; at least 1.
+    /// Number of threads that read and hash; at least 1.
     pub threads: usize,
-    /// Names that are left out, at any depth.
+    /// Names to leave out, at any depth.
     pub leave_out: Vec<Name>,
     /// Decides which other files are left out.
     pub ignoring: Option<Ignoring>,
 }
 
-/// A directory that has been read, and whose objects are stored or on their
-/// way into the store.
+/// A directory that has been read. Its objects are stored, or in `rest` until
+/// the commit.
 #[derive(Debug)]
 pub struct Imported {
-    /// Its files.
+    /// Tree of the files.
     pub tree: Tree,
-    /// Their modification times.
+    /// Root of the time tree.
     pub times: Option<Hash>,
-    /// What could not be kept, each kind once.
+    /// Properties that could not be stored, each kind once.
     pub losses: Vec<Loss>,
     rest: Vec<Object>,
-    /// Keeps what was put or found on the way.
+    /// Protects objects that were put or found during the import.
     _writing: Guard,
 }
 
-/// Something about the directory that a snapshot does not keep.
+/// A property of the directory that a snapshot does not store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loss {
-    /// What.
+    /// Kind of the loss.
     pub kind: LossKind,
-    /// How often.
+    /// Number of paths affected.
     pub count: u64,
     /// One of the paths.
     pub example: TreePath,
 }
 
-/// What a snapshot does not keep.
+/// Kind of property that a snapshot does not store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum LossKind {
     /// A socket, left out.
@@ -85,24 +85,24 @@ pub enum LossKind {
     Pipe,
     /// A device node, left out.
     Device,
-    /// Something that vanished or changed its kind while it was read, left out.
+    /// An entry that vanished or changed its kind while it was read, left out.
     Vanished,
-    /// A file with several names, kept once for each.
+    /// A file with several names, stored once for each.
     HardLink,
     /// Setuid, setgid or sticky bits, dropped.
     SpecialBits,
     /// Extended attributes, dropped.
     ExtendedAttributes,
-    /// An owner other than the one of the directory, dropped.
+    /// An owner other than that of the directory, dropped.
     Owner,
-    /// A file or directory that is ignored, left out.
+    /// An ignored file or directory, left out.
     Ignored,
 }
 
-/// Reads `directory` into the repository's store. Nothing refers to what was
-/// stored until [`Imported::commit`].
+/// Reads `directory` into the repository's store. Nothing refers to the stored
+/// objects until [`Imported::commit`].
 ///
-/// Blocks. A file that changes while it is read is taken as it is found.
+/// Blocks. A file that changes while it is read is stored as it is found.
 pub fn import(
     repository: &Repository,
     directory: &Path,
@@ -113,8 +113,8 @@ pub fn import(
     job.into_store(|importer| importer.run(Before::default()))
 }
 
-/// Hashes `directory` without storing anything but its directory nodes, and
-/// these in memory. Files whose size and modification time are those in
+/// Hashes `directory` without storing anything; only its directory nodes are
+/// kept, in memory. Files with the size and modification time of those in
 /// `known` are not read.
 pub(crate) fn scan(
     repository: &Repository,
@@ -132,7 +132,7 @@ pub(crate) fn scan(
     Ok((read.tree, nodes))
 }
 
-/// A directory to be read, and with what.
+/// A directory to be read, with its options and caches.
 struct Job<'a> {
     repository: &'a Repository,
     directory: &'a Path,
@@ -142,10 +142,10 @@ struct Job<'a> {
     new_cache: Option<&'a NewStatCache>,
 }
 
-/// A tree, and the times of what is in it.
+/// A tree and its time tree.
 pub(crate) type ReadAs = (Tree, Option<Hash>);
 
-/// What an [`Importer`] found.
+/// Result of an [`Importer`].
 type Found = Result<(ReadDirectory, Vec<Loss>)>;
 
 impl<'a> Job<'a> {
@@ -165,7 +165,7 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Reads it into the store.
+    /// Reads the directory into the store.
     fn into_store(self, read: impl FnOnce(Importer<'_>) -> Found) -> Result<Imported> {
         let workers = Workers::start(self.options.threads).map_err(at_root("start threads for"))?;
         let sink = Sink::store(self.repository, &workers);
@@ -181,7 +181,8 @@ impl<'a> Job<'a> {
         })
     }
 
-    /// Reads it without storing anything; its directory nodes stay in memory.
+    /// Reads the directory without storing anything; its directory nodes stay
+    /// in memory.
     fn into_memory(
         self,
         read: impl FnOnce(Importer<'_>) -> Found,
@@ -192,7 +193,8 @@ impl<'a> Job<'a> {
         Ok((read, sink.into_nodes()))
     }
 
-    /// The same for somebody who goes on to read its directories.
+    /// Like [`into_memory`](Self::into_memory), with a repository in which the
+    /// directories can be read.
     fn into_view(self, read: impl FnOnce(Importer<'_>) -> Found) -> Result<(Tree, Repository)> {
         let repository = self.repository;
         let (read, nodes) = self.into_memory(read)?;
@@ -201,14 +203,15 @@ impl<'a> Job<'a> {
 }
 
 impl Imported {
-    /// A repository in which all of it can be read, as if it were stored.
+    /// Returns a repository in which the import can be read as if it were
+    /// stored.
     pub fn view(&self, repository: &Repository) -> Repository {
         let objects = self.rest.iter();
         let objects = objects.map(|object| (object.key, object.data.clone()));
         repository.overlay(Arc::new(objects.collect()))
     }
 
-    /// Makes the imported tree a snapshot; durable when this returns.
+    /// Commits the imported tree as a snapshot; durable when this returns.
     pub async fn commit(self, repository: &Repository, info: CommitInfo) -> Result<SnapshotId> {
         let (id, commit) = info.into_commit(self.tree, self.times, self.rest)?;
         repository
@@ -219,17 +222,17 @@ impl Imported {
     }
 }
 
-/// Entries of a directory that are worked on together.
+/// Number of entries of a directory that are read together.
 const WINDOW: usize = 1024;
-/// Files that one thread reads in a row.
+/// Number of files that one thread reads in a row.
 const SLICE: usize = 32;
 
 struct Importer<'a> {
     repository: &'a Repository,
     root: Root,
     owner: u32,
-    /// The device, if its directories need not be listed while their own times
-    /// are unchanged.
+    /// The device, if its directories need not be listed while their times are
+    /// unchanged.
     listed_once: Option<Device>,
     options: &'a ImportOptions,
     progress: &'a Progress,
@@ -240,28 +243,28 @@ struct Importer<'a> {
     losses: Mutex<BTreeMap<LossKind, Loss>>,
 }
 
-/// What is known of a directory before it is read.
+/// State of a directory at the last read.
 #[derive(Clone, Copy, Default)]
 struct Before {
     read_as: Option<ReadAs>,
-    /// How it was seen itself.
+    /// Metadata of the directory itself.
     seen: Option<Seen>,
-    /// What was seen in it.
+    /// Cached metadata of its entries.
     noted: Option<Noted>,
 }
 
 /// A directory that has been read.
 struct ReadDirectory {
-    /// What it was like before.
+    /// Metadata from before the read.
     stat: Stat,
     has_attributes: bool,
-    /// Whether all of its names were noted.
+    /// Whether all of its names were recorded.
     is_whole: bool,
     tree: Tree,
     times: Option<Hash>,
-    /// What was seen in it now.
+    /// The new cached metadata of its entries.
     noted: Option<Noted>,
-    /// Whether everything in it is as it was seen before.
+    /// Whether everything in it is unchanged since the last read.
     is_same: bool,
 }
 
@@ -269,11 +272,11 @@ struct ReadDirectory {
 struct ReadEntry {
     entry: Entry,
     time: TimeEntry,
-    /// What it was like before it was read.
+    /// Metadata from before the read.
     seen: Option<Seen>,
 }
 
-/// What an earlier scan or snapshot says of some names.
+/// State of some names in an earlier scan or snapshot.
 type Known = HashMap<Name, KnownEntry>;
 
 struct KnownEntry {
@@ -300,7 +303,7 @@ impl ReadEntry {
     fn directory(read: &ReadDirectory) -> Self {
         let mut fingerprint = Fingerprint::of(&read.stat);
         if !read.is_whole {
-            // Its names are to be listed again.
+            // The next scan has to list its names again.
             fingerprint = fingerprint.unsure();
         }
         Self {
@@ -348,7 +351,7 @@ impl<'a> Importer<'a> {
         self.finish(read)
     }
 
-    /// Reads the directory as its cache knows it.
+    /// Reads the directory with the help of its cache.
     fn run_again(mut self) -> Found {
         let (_held, before) = self.known()?.unzip();
         self.run(before.unwrap_or_default())
@@ -361,8 +364,8 @@ impl<'a> Importer<'a> {
         Ok((read, self.into_losses()))
     }
 
-    /// What the directory was read as, and what keeps it from being collected;
-    /// if that is gone already, the cache is of no use.
+    /// Returns the state at the last read, and a guard on its snapshot. If the
+    /// snapshot was collected, the cache is not used.
     fn known(&mut self) -> Result<Option<(Guard, Before)>> {
         let Some(cache) = self.cache else {
             return Ok(None);

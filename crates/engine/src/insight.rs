@@ -1,5 +1,5 @@
-//! What a change amounts to: lines added and removed, text or binary, bytes.
-//! More than [`Diff`](crate::Diff) tells, at the price of reading the files.
+//! The extent of a change: lines added and removed, text or binary, bytes. More
+//! than [`Diff`](crate::Diff) has, at the price of reading the files.
 
 use elevo_objects::{Content, Entry};
 use gix_imara_diff::sources::byte_lines;
@@ -10,10 +10,10 @@ use crate::lines::{LineBudget, TwoTexts};
 use crate::repository::Repository;
 use crate::text::Side;
 
-/// A change, and what it amounts to.
+/// A change and its extent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Insight {
-    /// Where, and what.
+    /// The change itself.
     pub change: Change,
     /// Whether the lines were counted: every file involved is text, and no
     /// larger than the limit. A link counts as one line, its target. `false`
@@ -25,7 +25,7 @@ pub struct Insight {
     pub lines_removed: u64,
     /// Size of the file or of the link's target in the first tree.
     pub bytes_before: u64,
-    /// The same in the second tree.
+    /// Size of the file or of the link's target in the second tree.
     pub bytes_after: u64,
 }
 
@@ -40,7 +40,7 @@ pub struct InsightTotals {
     pub modified: u64,
     /// Entries of which only the permission bits differ.
     pub mode_changed: u64,
-    /// Entries that became something of another kind.
+    /// Entries that became another kind of entry.
     pub type_changed: u64,
     /// Changes of files whose lines were not counted.
     pub binary: u64,
@@ -48,16 +48,16 @@ pub struct InsightTotals {
     pub lines_added: u64,
     /// Lines that only the first tree has.
     pub lines_removed: u64,
-    /// Bytes of the entries in question in the first tree.
+    /// Bytes of the changed entries in the first tree.
     pub bytes_before: u64,
-    /// Bytes of the entries in question in the second tree.
+    /// Bytes of the changed entries in the second tree.
     pub bytes_after: u64,
 }
 
 impl Insight {
-    /// Looks at both sides of `change`. A file of more than `max_text_bytes` is
-    /// not read and counts as binary, so this bounds memory; `budget` bounds the
-    /// time of all the changes that it is passed for.
+    /// Reads both sides of `change`. A file of more than `max_text_bytes` is
+    /// not read and counts as binary, which bounds memory; `budget` bounds the
+    /// time for all changes that share it.
     pub async fn of(
         repository: &Repository,
         change: Change,
@@ -66,7 +66,7 @@ impl Insight {
     ) -> Result<Self> {
         let kind = &change.kind;
         let (before, after) = match kind {
-            // The same content twice.
+            // Both sides have the same content.
             ChangeKind::ModeChanged { before, .. } => {
                 let side = Side::read(repository, Some(before), max_text_bytes, budget).await?;
                 (side.clone(), side)
@@ -92,7 +92,7 @@ impl Insight {
         })
     }
 
-    /// Whether a file is involved whose lines were not counted.
+    /// Whether the change involves a file whose lines were not counted.
     pub fn is_binary(&self) -> bool {
         let kind = &self.change.kind;
         let sides = [kind.before(), kind.after()];
@@ -105,7 +105,7 @@ impl Insight {
 }
 
 impl InsightTotals {
-    /// Counts one more change.
+    /// Adds one change to the sums.
     pub fn add(&mut self, insight: &Insight) {
         let counter = match insight.change.kind {
             ChangeKind::Added(_) => &mut self.added,
@@ -122,7 +122,7 @@ impl InsightTotals {
         self.bytes_after += insight.bytes_after;
     }
 
-    /// How many changes were counted.
+    /// Number of changes added.
     pub fn changes(&self) -> u64 {
         self.added + self.removed + self.modified + self.mode_changed + self.type_changed
     }
@@ -136,7 +136,7 @@ fn bytes_of(entry: &Entry) -> u64 {
     }
 }
 
-/// Lines added and removed.
+/// Returns the numbers of lines added and removed.
 fn count_lines(before: &[u8], after: &[u8], budget: &mut LineBudget) -> Result<(u64, u64)> {
     if before == after {
         return Ok((0, 0));

@@ -1,5 +1,5 @@
-//! What looking through a whole store, and putting it right, needs beyond
-//! [`Store`]. `conformance` holds its implementations to what is written here.
+//! Operations beyond [`Store`] for inspecting and repairing a whole store.
+//! `conformance` checks the implementations against the promises written here.
 
 use async_trait::async_trait;
 use elevo_core::TenantId;
@@ -7,28 +7,29 @@ use elevo_objects::{Hash, Kind, ObjectKey, Snapshot, SnapshotId};
 
 use crate::store::{Object, Store, StoreResult};
 
-/// What is written over whatever is there.
+/// Rows to write regardless of the rows that are stored.
 #[derive(Clone, Debug, Default)]
 pub struct Mend {
     /// Objects to store in place of damaged or missing ones.
     pub objects: Vec<Object>,
-    /// Snapshots to store, in the same way.
+    /// Snapshots to store in place of damaged or missing ones.
     pub snapshots: Vec<Snapshot>,
-    /// References to set, wherever they point to now.
+    /// Refs to set, regardless of their current values.
     pub references: Vec<(String, SnapshotId)>,
-    /// Objects to remove. Nobody may need them.
+    /// Objects to delete. Nothing may need them.
     pub remove: Vec<ObjectKey>,
 }
 
-/// A store that can be looked through and put right.
+/// A store that can be inspected and repaired.
 #[async_trait]
 pub trait Inspect: Store {
-    /// Hashes of stored objects of a kind, needed or not, in the order of their
-    /// bytes, after `after`, at most `limit`; fewer only at the end of the list.
+    /// Returns hashes of stored objects of a kind, needed or not, after
+    /// `after`, in byte order, at most `limit`; fewer only at the end of the
+    /// list.
     ///
-    /// Fails where a part of the list cannot be read. What comes before that
-    /// part is told if `limit` ends there, and what comes behind it by a call
-    /// with a later `after`. No object is read.
+    /// Fails if a part of the page cannot be read. A smaller `limit` returns
+    /// the hashes before that part, and a later `after` those behind it. Reads
+    /// no object.
     async fn list_objects(
         &self,
         tenant: TenantId,
@@ -37,8 +38,8 @@ pub trait Inspect: Store {
         limit: usize,
     ) -> StoreResult<Vec<Hash>>;
 
-    /// Writes and removes rows without reading what is there, so that damage is
-    /// no hindrance. All or nothing, and durable when it returns. Refuses
+    /// Writes and deletes rows without reading the old ones, so that damage
+    /// does not matter. All or nothing, and durable when it returns. Rejects
     /// objects whose bytes do not match their key.
     async fn mend(&self, tenant: TenantId, mend: Mend) -> StoreResult<()>;
 }

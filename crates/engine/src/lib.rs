@@ -1,8 +1,8 @@
 //! The state engine: trees of files that fork in O(1), and commit and diff in
 //! O(changed), over any [`Store`].
 //!
-//! Depends on `elevo-core` and `elevo-objects`. Knows nothing of terminals,
-//! environment or home directory, and reads no clock and no random source:
+//! Depends on `elevo-core` and `elevo-objects`. Does not access terminals, the
+//! environment or the home directory, and reads no clock and no random source:
 //! times and names are passed in. Never holds a whole file, a whole directory
 //! or a whole set of objects in memory, and never follows a path out of the
 //! directory it was given.

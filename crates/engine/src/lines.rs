@@ -1,8 +1,8 @@
 //! Compares texts line by line, with a bound on the work.
 //!
-//! Common lines are found as git's histogram diff finds them. A diff that costs
-//! more work than it may is finished by a coarser one: still right, in time that
-//! grows with the number of lines, but it may find fewer lines that are common.
+//! Finds common lines as git's histogram diff does. A diff that exceeds its
+//! bound is finished by a coarser algorithm: the result is still correct, in
+//! time that grows with the number of lines, but may have fewer common lines.
 
 mod budget;
 mod coarse;
@@ -24,8 +24,8 @@ pub use work::Work;
 /// line of a text may have no ending.
 pub type Line = gix_imara_diff::Token;
 
-/// Lines of one text that stand where lines of another stood. Between two
-/// changes is at least one line that both texts have.
+/// A range of lines in one text that replaces a range in the other. Between two
+/// changes there is at least one line that both texts have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// The lines of the first text; empty if lines were only added.
@@ -34,14 +34,14 @@ pub struct Change {
     pub after: Range<usize>,
 }
 
-/// Which lines are not common to both texts.
+/// Marks the lines that the texts do not have in common.
 struct Changed {
     before: Vec<bool>,
     after: Vec<bool>,
 }
 
-/// Returns the changes that turn `before` into `after`, in the places where git
-/// sees them when it merges. Lines are numbered below `distinct`.
+/// Returns the changes that turn `before` into `after`, in the positions that
+/// git's merge uses. Every [`Line`] is a number below `distinct`.
 pub fn diff(distinct: usize, before: &[Line], after: &[Line], work: &mut Work) -> Vec<Change> {
     let mut changed = Histogram::new(distinct, before, after).run(work);
     slide(
@@ -61,13 +61,13 @@ pub fn diff(distinct: usize, before: &[Line], after: &[Line], work: &mut Work) -
     changed.into_changes().collect()
 }
 
-/// Two texts, taken apart into lines.
+/// Two texts, split into lines.
 pub struct TwoTexts<'a> {
     lines: InternedInput<&'a [u8]>,
 }
 
 impl<'a> TwoTexts<'a> {
-    /// Takes both texts apart.
+    /// Splits both texts into lines.
     pub fn new(before: &'a [u8], after: &'a [u8]) -> Self {
         Self {
             lines: InternedInput::new(before, after),
@@ -89,8 +89,8 @@ impl<'a> TwoTexts<'a> {
         self.lines.interner[line]
     }
 
-    /// Returns the changes that turn the first text into the second, in the places
-    /// where a person expects them.
+    /// Returns the changes that turn the first text into the second, in the
+    /// positions that a person expects.
     pub fn changes(&self, work: &mut Work) -> impl Iterator<Item = Change> + use<> {
         let mut changed = self.changed(work);
         let mut preference = Indented(|line| self.line(line));
@@ -100,7 +100,7 @@ impl<'a> TwoTexts<'a> {
         changed.into_changes()
     }
 
-    /// Returns how many lines were added and how many were removed.
+    /// Returns the numbers of lines added and removed.
     pub fn count(&self, work: &mut Work) -> (u64, u64) {
         let changed = self.changed(work);
         let count = |lines: &[bool]| lines.iter().filter(|changed| **changed).count() as u64;
@@ -122,7 +122,7 @@ impl Changed {
                     before: before..end_of_run(&self.before, before),
                     after: after..end_of_run(&self.after, after),
                 };
-                // One common line follows, or nothing.
+                // A common line follows, or the end.
                 (before, after) = (change.before.end + 1, change.after.end + 1);
                 if !change.before.is_empty() || !change.after.is_empty() {
                     return Some(change);
@@ -135,7 +135,7 @@ impl Changed {
     }
 }
 
-/// Returns the first line from `start` on that did not change.
+/// Returns the first unchanged line at or after `start`.
 fn end_of_run(changed: &[bool], start: usize) -> usize {
     let rest = changed.get(start..).unwrap_or_default();
     start + rest.iter().take_while(|&&changed| changed).count()
@@ -147,7 +147,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns the first text with the changes made.
+    /// Returns the first text with the changes applied.
     fn changed(texts: &TwoTexts<'_>, work: &mut Work) -> Vec<Line> {
         let mut result = Vec::new();
         let mut done = 0;
@@ -174,7 +174,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn changes_turn_the_first_text_into_the_second_whatever_work_is_left(
+        fn changes_turn_the_first_text_into_the_second_with_any_amount_of_work(
             before in some_text(),
             after in some_text(),
             lines in prop_oneof![0..500u64, Just(Work::ONE_DIFF)],
@@ -187,8 +187,8 @@ mod tests {
         }
     }
 
-    /// A text of `bytes` bytes in lines of five. Every line is there once, unless
-    /// `repeats` says how many different ones there are.
+    /// Returns a text of `bytes` bytes in lines of five, with at most `repeats`
+    /// different lines.
     fn short_lines(bytes: usize, repeats: usize, change_every: usize) -> Vec<u8> {
         const DIGITS: &[u8; 64] =
             b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ+/";
@@ -205,7 +205,7 @@ mod tests {
         (0..bytes / 5).flat_map(line).collect()
     }
 
-    /// The most work that a diff of so many lines may do: the bound, one search
+    /// Maximum work of a diff with this number of lines: the bound, one search
     /// that began below it, and the sorts of the coarse diff.
     fn most_work(texts: &TwoTexts<'_>) -> u64 {
         let lines = (texts.before().len() + texts.after().len()) as u64;
@@ -238,7 +238,7 @@ mod tests {
         }
     }
 
-    /// The bound would hold for a diff that gives up at once, too.
+    /// A diff that gives up at once would also stay below the bound.
     #[test]
     fn every_other_line_of_a_large_text_is_found_to_be_common() {
         let before = short_lines(1 << 20, 1 << 22, usize::MAX);

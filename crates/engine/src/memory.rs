@@ -17,7 +17,7 @@ use crate::store::{
 use collect::Marks;
 
 /// A [`Store`] in memory, for tests. Stricter than the real ones: it hashes
-/// what it is given and refuses bytes that do not match their key.
+/// every object and rejects bytes that do not match their key.
 #[derive(Debug, Default)]
 pub struct MemoryStore {
     tenants: Mutex<HashMap<TenantId, Tenant>>,
@@ -33,12 +33,12 @@ struct Tenant {
 }
 
 impl MemoryStore {
-    /// An empty store.
+    /// Creates an empty store.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// How many objects a tenant has, and their bytes together.
+    /// Number of a tenant's objects, and the sum of their bytes.
     pub fn usage(&self, tenant: TenantId) -> (usize, u64) {
         self.with(tenant, |tenant| {
             let bytes = tenant.objects.values().map(|data| data.len() as u64).sum();
@@ -234,8 +234,8 @@ impl Store for MemoryStore {
     }
 
     async fn hold(&self, tenant: TenantId, snapshots: &[SnapshotId]) -> StoreResult<Option<Guard>> {
-        // All under the lock: the phase is that of the collection whose marks
-        // are looked at.
+        // All of this happens under the lock, so that the phase belongs to the
+        // collection whose marks are checked.
         Ok(self.with(tenant, |found| {
             let (holding, phase) = self.guards.hold(tenant, snapshots);
             let mut ids = snapshots.iter();

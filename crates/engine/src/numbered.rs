@@ -1,8 +1,8 @@
-//! Entries of a snapshot by number, for whoever needs inode numbers: the root's
-//! is 1, and those of what is in a directory follow its own, depth first.
+//! Entries of a snapshot by number, for callers that need inode numbers: the
+//! root is 1, and the entries of a directory follow it, depth first.
 //!
-//! A number is found, and its entry named, by the counts that trees keep: at the
-//! cost of a descent, without a table of what was met before.
+//! An entry is found by its number from the counts that trees store: this costs
+//! one descent, and needs no table of earlier lookups.
 
 use std::sync::Arc;
 
@@ -21,22 +21,22 @@ pub struct Numbered {
     root: NumberedEntry,
 }
 
-/// One of them.
+/// An entry with its number.
 #[derive(Clone, Debug)]
 pub struct NumberedEntry {
-    /// Its number.
+    /// Number of the entry.
     pub number: u64,
-    /// What it is.
+    /// The entry.
     pub entry: Entry,
-    /// When it was last modified, if that is known.
+    /// Time of the last modification, if known.
     pub modified: Option<Timestamp>,
-    /// The times of what is in it.
+    /// Root of the time tree of the directory's entries.
     times: Option<Hash>,
 }
 
 impl NumberedEntry {
-    /// The number after its own and those of all that is in it: that of what
-    /// comes next in its directory, if anything does.
+    /// The number after those of the entry and everything in it: the number of
+    /// its next sibling, if there is one.
     pub fn next(&self) -> u64 {
         self.number.saturating_add(size_of(&self.entry))
     }
@@ -49,7 +49,7 @@ impl NumberedEntry {
     }
 }
 
-/// How many numbers an entry takes.
+/// Number of entries in an entry, including itself.
 fn size_of(entry: &Entry) -> u64 {
     match entry {
         Entry::Directory { tree, .. } => tree.count.saturating_add(1),
@@ -58,7 +58,8 @@ fn size_of(entry: &Entry) -> u64 {
 }
 
 impl Numbered {
-    /// Of `snapshot`, whose root has these permission bits.
+    /// Numbers the entries of `snapshot`, whose root has the permission bits
+    /// `mode`.
     pub fn new(repository: &Repository, snapshot: &Snapshot, mode: Mode) -> Self {
         let root = NumberedEntry {
             number: 1,
@@ -75,17 +76,17 @@ impl Numbered {
         }
     }
 
-    /// Where their objects are.
+    /// The repository with the objects of the entries.
     pub fn repository(&self) -> &Repository {
         &self.repository
     }
 
-    /// The root.
+    /// The entry of the root directory.
     pub fn root(&self) -> &NumberedEntry {
         &self.root
     }
 
-    /// The entry of a number.
+    /// Returns the entry with a number.
     pub async fn get(&self, number: u64) -> Result<Option<NumberedEntry>> {
         let mut at = self.root.clone();
         while at.number != number {
@@ -97,8 +98,8 @@ impl Numbered {
         Ok(Some(at))
     }
 
-    /// The number of the directory that the entry of a number is in; the root is
-    /// in itself.
+    /// Returns the number of the directory that contains the entry with a
+    /// number; the root contains itself.
     pub async fn parent(&self, number: u64) -> Result<u64> {
         let (mut above, mut at) = (1, self.root.clone());
         while at.number != number {
@@ -111,7 +112,7 @@ impl Numbered {
         Ok(above)
     }
 
-    /// The entry of a directory that is called so.
+    /// Returns the entry `name` of a directory.
     pub async fn lookup(
         &self,
         directory: &NumberedEntry,
@@ -143,9 +144,9 @@ impl Numbered {
         }
     }
 
-    /// Some entries of a directory, in order, from the one with this number on:
-    /// as many as come in one piece, none at the end. The first has the number
-    /// after the directory's own.
+    /// Returns entries of a directory, in order, beginning with the number
+    /// `from`: those of one leaf, none at the end. The first entry has the
+    /// number after the directory's.
     pub async fn list(
         &self,
         directory: &NumberedEntry,
@@ -176,7 +177,7 @@ impl Numbered {
         Ok(listed)
     }
 
-    /// The entry in a directory that has a number, or has what has it in it.
+    /// Returns the entry of a directory that has a number or contains it.
     async fn holder(
         &self,
         directory: &NumberedEntry,
@@ -195,7 +196,8 @@ impl Numbered {
         Ok(None)
     }
 
-    /// The items of a directory among which a number is, and that of the first.
+    /// Returns the leaf of a directory that contains a number, and the number
+    /// of its first item.
     async fn leaf_of(
         &self,
         directory: &NumberedEntry,
@@ -228,8 +230,8 @@ impl Numbered {
         }
     }
 
-    /// The highest node of a directory, if it is one and has any. Its counts are
-    /// those that the directory was said to have, or numbers would mean two things.
+    /// Returns the top node of a directory, if it has one. Rejects a node whose
+    /// count is not the directory's, which would make numbers ambiguous.
     async fn node_of(&self, directory: &NumberedEntry) -> Result<Option<Arc<Node<DirItem>>>> {
         let Some(Tree {
             root: Some(hash),

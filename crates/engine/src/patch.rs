@@ -1,4 +1,5 @@
-//! Changes as patches in git's form, which `git apply` and `patch -p1` take:
+//! Changes as patches in git's format, which `git apply` and `patch -p1`
+//! accept:
 //!
 //! ```text
 //! diff --git a/src/x b/src/x
@@ -14,7 +15,7 @@
 //! ```
 //!
 //! A change of type is a removal followed by an addition. Directories have no
-//! patch; binary files are named, without their content.
+//! patch; binary files are named without their content.
 
 use std::borrow::Cow;
 use std::io::Write as _;
@@ -30,7 +31,7 @@ use crate::renames::Rename;
 use crate::repository::Repository;
 use crate::text::{DEFAULT_MAX_TEXT_BYTES, Side};
 
-/// How patches are made.
+/// Options of a patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PatchOptions {
     /// Unchanged lines before and after each hunk.
@@ -48,8 +49,8 @@ impl Default for PatchOptions {
     }
 }
 
-/// The patch of one change; empty if it has none (directories). `budget` bounds
-/// the time of all the changes that it is passed for.
+/// Returns the patch of one change; empty for a directory. `budget` bounds the
+/// time for all changes that share it.
 pub async fn patch(
     repository: &Repository,
     change: &Change,
@@ -73,7 +74,7 @@ pub async fn patch(
     Ok(patch.out)
 }
 
-/// The patch of a rename; empty for a directory.
+/// Returns the patch of a rename; empty for a directory.
 pub fn rename_patch(rename: &Rename) -> Vec<u8> {
     let (Some(old), Some(new)) = (git_mode(&rename.before), git_mode(&rename.after)) else {
         return Vec::new();
@@ -92,9 +93,9 @@ pub fn rename_patch(rename: &Rename) -> Vec<u8> {
     out
 }
 
-/// A path as git prints it: as it is, or in double quotes with escapes if it
-/// has control characters, quotes, backslashes or bytes that are not UTF-8.
-/// Safe to print on a terminal.
+/// Returns a path as git prints it: unchanged, or in double quotes with escapes
+/// if it has control characters, quotes, backslashes or bytes that are not
+/// UTF-8. Safe to print on a terminal.
 pub fn quoted(path: &[u8]) -> Cow<'_, [u8]> {
     let plain = |c: char| !c.is_control() && !matches!(c, '"' | '\\');
     if std::str::from_utf8(path).is_ok_and(|text| text.chars().all(plain)) {
@@ -124,7 +125,8 @@ fn put_octal(out: &mut Vec<u8>, bytes: &[u8]) {
     }
 }
 
-/// The mode git would write; `None` for directories, of which it knows none.
+/// Returns the mode that git would write; `None` for directories, which git
+/// does not store.
 fn git_mode(entry: &Entry) -> Option<u32> {
     match entry {
         Entry::File { mode, .. } => Some(0o100_000 | mode.bits()),
@@ -209,7 +211,7 @@ impl Patch<'_> {
         let name = self.file_name(prefix, exists);
         self.out.extend_from_slice(marker);
         self.out.extend_from_slice(&name);
-        // As git does: `patch` ends a name at the first space otherwise.
+        // As git does: otherwise `patch` ends a name at the first space.
         if name.contains(&b' ') {
             self.out.push(b'\t');
         }
@@ -234,10 +236,9 @@ fn contents_equal(before: Option<&Entry>, after: Option<&Entry>) -> bool {
     }
 }
 
-/// Writes the hunks of a unified diff. The printer that comes with `imara-diff`
-/// is not used because it takes UTF-8 only, leaves out the note on a missing
-/// newline, and gives a wrong line number where the first change is near the
-/// start of the file.
+/// Writes the hunks of a unified diff. The printer of `imara-diff` is not used
+/// because it accepts only UTF-8, omits the note on a missing newline, and
+/// gives a wrong line number if the first change is near the start of the file.
 fn put_hunks(out: &mut Vec<u8>, before: &[u8], after: &[u8], context: usize, work: &mut Work) {
     let texts = TwoTexts::new(before, after);
     let mut printer = HunkPrinter {
@@ -265,7 +266,7 @@ struct HunkPrinter<'a, 'b> {
 }
 
 impl HunkPrinter<'_, '_> {
-    /// Changes so close together that their contexts touch.
+    /// Writes a hunk for changes whose contexts touch.
     fn put_group(&mut self, group: &[lines::Change]) {
         let (Some(first), Some(last)) = (group.first(), group.last()) else {
             return;
@@ -300,8 +301,8 @@ impl HunkPrinter<'_, '_> {
     }
 }
 
-/// `start,length` with lines counted from 1; an empty range stands after the
-/// line it names.
+/// Returns `start,length` with lines counted from 1. The start of an empty
+/// range is the line before it.
 fn position(range: &Range<usize>) -> String {
     match range.len() {
         0 => format!("{},0", range.start),
@@ -448,8 +449,8 @@ new file mode 120000
         assert_eq!(headers, ["@@ -8,7 +8,7 @@", "@@ -16,7 +16,7 @@"]);
     }
 
-    /// Applies hunks as `git apply` does without fuzz: every line that is kept or
-    /// removed must be where the hunk says.
+    /// Applies hunks as `git apply` does without fuzz: every kept or removed
+    /// line must be exactly where the hunk has it.
     fn applied(before: &str, hunks: &str) -> String {
         let mut rest = before.split_inclusive('\n');
         let (mut out, mut at) = (String::new(), 0);
@@ -492,7 +493,7 @@ new file mode 120000
 
     proptest! {
         #[test]
-        fn a_patch_applies_whatever_work_is_left(
+        fn a_patch_applies_with_any_amount_of_work_left(
             before in some_text(),
             after in some_text(),
             context in 0..4usize,
@@ -535,7 +536,7 @@ new file mode 120000
     }
 
     #[test]
-    fn an_answer_compares_a_bounded_amount_of_text() {
+    fn a_response_compares_a_bounded_amount_of_text() {
         let mut budget = LineBudget::of_one_answer();
         let text = vec![b'\n'; 16 << 20];
         let compared = std::iter::repeat_with(|| budget.compare(&text, &text, |_| ()));

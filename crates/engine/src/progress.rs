@@ -27,19 +27,19 @@ impl Progress {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Whether a checkout has begun to change the directory. After one that
-    /// failed, `false` says that the directory is as it was.
+    /// Whether a checkout has begun to change the directory. If this is `false`
+    /// after a failure, the directory is unchanged.
     pub fn has_changed(&self) -> bool {
         self.changing.load(Ordering::Relaxed)
     }
 
-    /// Asks the operation to end early, with
-    /// [`Error::Cancelled`](crate::Error::Cancelled), if it is one that can.
+    /// Asks the operation to end early with
+    /// [`Error::Cancelled`](crate::Error::Cancelled), if it supports that.
     pub fn cancel(&self) {
         self.cancelled.store(true, Ordering::Relaxed);
     }
 
-    /// Fails once the operation is to end early.
+    /// Fails if the operation was cancelled.
     pub fn check(&self) -> Result<()> {
         match self.cancelled.load(Ordering::Relaxed) {
             true => Err(Error::Cancelled),
@@ -51,7 +51,7 @@ impl Progress {
         self.changing.store(true, Ordering::Relaxed);
     }
 
-    /// Counts what was done.
+    /// Adds to the counters.
     pub fn add(&self, entries: u64, bytes: u64) {
         self.entries.fetch_add(entries, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Renames, looked for only when asked: what was removed in one place and
+//! Detection of renames, on request: entries that were removed in one place and
 //! added in another with exactly the same content.
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -8,33 +8,33 @@ use elevo_objects::{Content, Entry, Hash};
 
 use crate::diff::{Change, ChangeKind};
 
-/// Something that is in another place in the second tree.
+/// An entry that moved to another path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rename {
-    /// Where it was.
+    /// Path in the first tree.
     pub from: TreePath,
-    /// Where it is.
+    /// Path in the second tree.
     pub to: TreePath,
-    /// What it was.
+    /// Entry in the first tree.
     pub before: Entry,
-    /// What it is: the same content, maybe another mode.
+    /// Entry in the second tree: the same content, maybe another mode.
     pub after: Entry,
 }
 
-/// The changes of a diff, with renames told apart.
+/// The changes of a diff, with renames separated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WithRenames {
-    /// What moved, in the order of the new places.
+    /// Renames, in the order of the new paths.
     pub renames: Vec<Rename>,
     /// All other changes, in their order.
     pub changes: Vec<Change>,
 }
 
-/// Pairs what was removed with what was added, by content: files, links and
-/// directories, each on their own, so that a moved directory is a rename of its
-/// own and of all that is in it. Empty files and directories are all alike and
-/// never paired. Where several could be meant, it is the one with the same
-/// name, else the first.
+/// Pairs removed and added entries by content: files, links and directories,
+/// each by itself, so that a moved directory gives a rename for itself and for
+/// every entry in it. Empty files and directories are all equal and never
+/// paired. Of several candidates, the one with the same name is chosen, or else
+/// the first.
 pub fn renames(changes: Vec<Change>) -> WithRenames {
     let mut removed = Removed::default();
     for (index, change) in changes.iter().enumerate() {
@@ -65,7 +65,7 @@ fn rename(from: &Change, to: &Change) -> Option<Rename> {
     })
 }
 
-/// What makes two entries the same thing in different places.
+/// Content that makes two entries at different paths the same.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Identity {
     File(Content),
@@ -83,7 +83,7 @@ fn identity(entry: &Entry) -> Option<Identity> {
     }
 }
 
-/// Indexes of removed entries that are not paired yet, by what they are.
+/// Indexes of removed entries that are not paired yet, by content.
 #[derive(Default)]
 struct Removed {
     by_identity: HashMap<Identity, VecDeque<usize>>,
@@ -100,8 +100,8 @@ impl Removed {
         }
     }
 
-    /// Pairs of indexes, from and to. Names decide first, for all, before the
-    /// rest goes in order.
+    /// Returns pairs of indexes, from and to. Entries with equal names are
+    /// paired first; the rest are paired in order.
     fn pair(mut self, changes: &[Change]) -> Vec<(usize, usize)> {
         let added = changes.iter().enumerate().filter_map(|(index, change)| {
             let ChangeKind::Added(entry) = &change.kind else {
@@ -121,7 +121,7 @@ impl Removed {
         pairs
     }
 
-    /// For added entries, the removed one with the same name and identity.
+    /// For each added entry, the removed one with the same name and content.
     fn with_equal_names(
         &mut self,
         changes: &[Change],
@@ -195,7 +195,7 @@ mod tests {
         }
     }
 
-    /// `from -> to` for renames, then the paths that are left.
+    /// Returns `from -> to` for renames, and the paths of the other changes.
     fn told(changes: Vec<Change>) -> (Vec<String>, Vec<String>) {
         let found = renames(changes);
         let renames = found.renames.iter();
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_removed_and_added_with_equal_content_is_a_rename() {
+    fn removed_and_added_entries_with_equal_content_are_a_rename() {
         let (renames, rest) = told(vec![
             added("a", "moved"),
             added("b", "new"),
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_moves_with_what_is_in_it() {
+    fn a_directory_moves_with_its_content() {
         let tree = Tree {
             root: Some(Kind::Directory.hash(b"some node")),
             count: 1,

@@ -1,5 +1,5 @@
-//! Putting a store right: what is damaged or missing is taken from where it
-//! still is, and what is damaged and needed by nobody is removed.
+//! Repairs a store: fetches damaged or missing objects from other sources, and
+//! deletes damaged objects that nothing needs.
 
 mod sieve;
 
@@ -19,40 +19,40 @@ use crate::store::{Object, Store};
 use crate::verify::{Problem, Verified, Verifier, VerifyOptions, verify};
 use sieve::Sieve;
 
-/// Objects that are asked for at once.
+/// Objects requested at a time.
 const BATCH: usize = 64;
-/// Snapshots and references that are listed at once.
+/// Snapshots and refs listed at a time.
 const PAGE: usize = 256;
 
-/// Where what is missing may still be.
+/// A place that may still have missing objects.
 #[derive(Clone, Copy)]
 pub enum Source<'a> {
     /// Another store: a backup, or a copy of this one.
     Store(&'a dyn Store),
-    /// A directory that has some of the files. They are cut and hashed as by
-    /// an import, so that what is found is what was lost. Nodes of directories
-    /// that are just as they were are found as well.
+    /// A directory with some of the files. They are chunked and hashed as in an
+    /// import, so their chunks are equal to the lost ones. Nodes of unchanged
+    /// directories are found as well.
     Directory(&'a Path, &'a ImportOptions),
 }
 
-/// What was put right.
+/// Result of a repair.
 #[derive(Clone, Debug, Default)]
 pub struct Repaired {
-    /// What was found before.
+    /// Findings before the repair.
     pub before: Verified,
-    /// Objects and snapshots that were written anew.
+    /// Objects and snapshots that were written again.
     pub mended: u64,
-    /// References that could not be read and were set to where they point to
-    /// in the other store.
+    /// Refs that could not be read and were set to their values in the other
+    /// store.
     pub references: Vec<String>,
-    /// Damaged objects that nobody needs, removed.
+    /// Deleted objects that were damaged and that nothing needed.
     pub removed: u64,
-    /// What is still to be found.
+    /// Findings after the repair.
     pub after: Verified,
 }
 
-/// Goes through a store, takes what is damaged or missing from `sources`, and
-/// goes through it again. Blocks, as an import does.
+/// Verifies a store, fetches damaged or missing objects from `sources`, and
+/// verifies the store again. Blocks, like an import.
 pub fn repair(
     store: &Arc<dyn Inspect>,
     tenant: TenantId,
@@ -83,7 +83,7 @@ pub fn repair(
             workers.wait(job.records(*other, &mut repaired))?;
         }
     }
-    // A node that was put right may refer to more that is missing.
+    // A repaired node may refer to more missing objects.
     let mut done = HashSet::new();
     loop {
         workers.wait(verifier.walk_all())?;
@@ -116,7 +116,7 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    /// Takes what is `wanted` from a source; says what was there.
+    /// Fetches the `wanted` objects from a source, and returns those it had.
     fn fetch(&self, source: Source<'_>, wanted: &HashSet<ObjectKey>) -> Result<HashSet<ObjectKey>> {
         match source {
             Source::Store(other) => self.workers.wait(self.take_from(other, wanted)),
@@ -155,7 +155,7 @@ impl Job<'_> {
         Ok(mended)
     }
 
-    /// Takes a snapshot from another store, if it is whole there.
+    /// Copies a snapshot from another store, if it is intact there.
     async fn snapshot(&self, other: &dyn Store, id: SnapshotId) -> Result<Option<ObjectKey>> {
         let found = other.snapshots(self.tenant, &[id]).await;
         let found = found.ok().and_then(|mut found| found.pop().flatten());
@@ -173,8 +173,8 @@ impl Job<'_> {
         Ok(Some(ObjectKey { kind, hash }))
     }
 
-    /// Snapshots and references of another store that cannot be read here.
-    /// Those that are merely not here may have been removed on purpose.
+    /// Restores snapshots and refs of another store that cannot be read here.
+    /// Those that do not exist here may have been deleted on purpose.
     async fn records(&self, other: &dyn Store, repaired: &mut Repaired) -> Result<()> {
         let mut after = None;
         while let Ok(ids) = other.list_snapshots(self.tenant, after, PAGE).await {
@@ -214,8 +214,8 @@ impl Job<'_> {
         Ok(self.store.mend(self.tenant, mend).await?)
     }
 
-    /// Removes damaged objects that no snapshot needs. Whoever stores the same
-    /// again would otherwise find it there.
+    /// Deletes damaged objects that no snapshot needs. Otherwise a writer of
+    /// the same object would find it present and not store it.
     async fn remove(&self, left: &Verified) -> Result<u64> {
         let removable = left.damage.iter().filter(|damage| {
             !damage.needed

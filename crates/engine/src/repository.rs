@@ -17,8 +17,8 @@ use crate::file;
 use crate::guards::Guard;
 use crate::store::{Collection, Commit, Committed, Depth, Object, Store, StoreError, StoreResult};
 
-/// One tenant's objects in a store, with a cache of nodes already taken apart.
-/// Cloning is cheap and shares the cache.
+/// One tenant's objects in a store, with a cache of decoded nodes. Cloning is
+/// cheap and shares the cache.
 #[derive(Clone)]
 pub struct Repository {
     store: Arc<dyn Store>,
@@ -28,8 +28,8 @@ pub struct Repository {
     ahead: Arc<Ahead>,
 }
 
-/// Nodes already taken apart, which the repositories of all tenants of a process
-/// can share. Cloning is cheap and shares the cache.
+/// Decoded nodes, which the repositories of all tenants of a process can share.
+/// Cloning is cheap and shares the cache.
 #[derive(Clone)]
 pub struct NodeCache(Arc<Cache<(TenantId, ObjectKey), CachedNode, ByBytes>>);
 
@@ -42,14 +42,14 @@ impl fmt::Debug for NodeCache {
 }
 
 impl NodeCache {
-    /// A cache that keeps about `bytes` of nodes in memory.
+    /// Creates a cache that keeps about `bytes` of nodes in memory.
     pub fn new(bytes: u64) -> Self {
         let nodes = (bytes / 8192).max(16) as usize;
         Self(Arc::new(Cache::with_weighter(nodes, bytes, ByBytes)))
     }
 }
 
-/// Held by who has put objects ahead of a commit.
+/// Guard on objects that were put ahead of a commit.
 type Ahead = Mutex<Option<Arc<Guard>>>;
 
 impl fmt::Debug for Repository {
@@ -60,17 +60,17 @@ impl fmt::Debug for Repository {
     }
 }
 
-/// A cache size that keeps the nodes of some hundred thousand entries.
+/// A cache size that fits the nodes of some hundred thousand entries.
 pub const DEFAULT_CACHE_BYTES: u64 = 256 * 1024 * 1024;
 
 impl Repository {
-    /// The objects of `tenant` in `store`, keeping about `cache_bytes` of
-    /// nodes in memory.
+    /// Opens the objects of `tenant` in `store`, with about `cache_bytes` of
+    /// nodes kept in memory.
     pub fn new(store: Arc<dyn Store>, tenant: TenantId, cache_bytes: u64) -> Self {
         Self::with_cache(store, tenant, &NodeCache::new(cache_bytes))
     }
 
-    /// The objects of `tenant` in `store`, keeping nodes in a cache that other
+    /// Opens the objects of `tenant` in `store`, with a node cache that other
     /// tenants share.
     pub fn with_cache(store: Arc<dyn Store>, tenant: TenantId, cache: &NodeCache) -> Self {
         Self {
@@ -82,8 +82,9 @@ impl Repository {
         }
     }
 
-    /// The same, keeping about `bytes` of what was read of files in memory: for
-    /// whoever reads them in pieces, which begin and end within chunks.
+    /// Returns a copy that also keeps about `bytes` of recently read chunks in
+    /// memory, for callers that read files in pieces that begin and end within
+    /// chunks.
     pub fn keep_chunks(&self, bytes: u64) -> Self {
         let chunks = (bytes / AVERAGE_CHUNK as u64).max(16) as usize;
         let recent = Arc::new(Cache::with_weighter(chunks, bytes, ByBytes));
@@ -93,22 +94,23 @@ impl Repository {
         }
     }
 
-    /// The store below.
+    /// The underlying store.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
     }
 
-    /// Whose objects these are.
+    /// The tenant whose objects these are.
     pub fn tenant(&self) -> TenantId {
         self.tenant
     }
 
-    /// The same, with `objects` visible as if they were stored.
+    /// Returns a copy in which `objects` are visible as if they were stored.
     pub(crate) fn overlay(&self, objects: Arc<HashMap<ObjectKey, Bytes>>) -> Self {
         self.overlay_while(objects, Vec::new())
     }
 
-    /// The same, with guards that last as long as it does.
+    /// Like [`overlay`](Self::overlay), and keeps the guards `held` alive with
+    /// the copy.
     pub(crate) fn overlay_while(
         &self,
         objects: Arc<HashMap<ObjectKey, Bytes>>,
@@ -128,7 +130,7 @@ impl Repository {
         }
     }
 
-    /// The same for work of its own, which has put ahead what this has.
+    /// Returns a copy whose guard on objects put ahead is separate from now on.
     pub(crate) fn apart(&self) -> Self {
         Self {
             ahead: Arc::new(Mutex::new(self.ahead().clone())),
@@ -140,8 +142,8 @@ impl Repository {
         self.ahead.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Stores objects ahead of the commit that will need them, and keeps them
-    /// until [`caught_up`](Self::caught_up).
+    /// Stores objects ahead of the commit that will need them, and protects
+    /// them until [`caught_up`](Self::caught_up).
     pub(crate) async fn put_ahead(&self, objects: Vec<Object>) -> Result<()> {
         if self.ahead().is_none() {
             let guard = Arc::new(self.store.writing(self.tenant).await?);
@@ -150,23 +152,23 @@ impl Repository {
         Ok(self.store.put(self.tenant, objects).await?)
     }
 
-    /// What keeps that which was put ahead until now.
+    /// The guard on the objects put ahead so far.
     pub(crate) fn put_ahead_so_far(&self) -> Option<Arc<Guard>> {
         self.ahead().clone()
     }
 
-    /// Notes that all that was put ahead is part of a snapshot.
+    /// Releases the guard: every object put ahead is now part of a snapshot.
     pub(crate) fn caught_up(&self) {
         self.ahead().take();
     }
 
-    /// Keeps a snapshot, which must be there, and all that it needs.
+    /// Protects a snapshot, which must exist, and everything it needs.
     pub async fn hold(&self, id: SnapshotId) -> Result<Guard> {
         let held = self.store.hold(self.tenant, &[id]).await?;
         held.ok_or(Error::NoSuchSnapshot(id))
     }
 
-    /// A snapshot that must be there.
+    /// Returns a snapshot, which must exist.
     pub async fn snapshot(&self, id: SnapshotId) -> Result<Snapshot> {
         let found = self.store.snapshots(self.tenant, &[id]).await?;
         found
@@ -176,8 +178,8 @@ impl Repository {
             .ok_or(Error::NoSuchSnapshot(id))
     }
 
-    /// The whole of a file, or the target of a link; nothing of a directory.
-    /// For what is known to fit into memory.
+    /// Returns the whole content of a file, or the target of a link; nothing
+    /// for a directory. For content that is known to fit into memory.
     pub async fn bytes(&self, entry: &Entry) -> Result<Bytes> {
         match entry {
             Entry::File { content, .. } => file::read_range(self, content, 0, usize::MAX).await,
@@ -186,7 +188,7 @@ impl Repository {
         }
     }
 
-    /// Chunks that must be there, in the order of `hashes`.
+    /// Returns chunks, which must all be stored, in the order of `hashes`.
     pub async fn chunks(&self, hashes: &[Hash]) -> Result<Vec<Bytes>> {
         let Some(recent) = &self.recent else {
             return self.stored_chunks(hashes).await;
@@ -222,7 +224,7 @@ impl Repository {
             .collect()
     }
 
-    /// One node that must be there.
+    /// Returns a node, which must be stored.
     pub(crate) async fn node<I: TreeItem>(&self, hash: Hash) -> Result<Arc<Node<I>>> {
         if let Some(node) = self.cached(hash) {
             return Ok(node);
@@ -237,9 +239,10 @@ impl Repository {
             }))
     }
 
-    /// The node that `child`, found in a node of `height`, refers to. A node
-    /// that is not what the reference says is refused, so that a descent ends
-    /// after as many steps as its root is high, whoever wrote the tree.
+    /// Returns the node that `child`, found in a node of `height`, refers to.
+    /// Rejects a node that does not match the description in `child`, so that
+    /// even in a malicious tree a descent takes no more steps than the height
+    /// of its root.
     pub(crate) async fn child<I: TreeItem>(
         &self,
         child: &Child<I>,
@@ -259,8 +262,8 @@ impl Repository {
         })
     }
 
-    /// Nodes that must be there, in the order of `hashes`; those not in the
-    /// cache come by one call to the store.
+    /// Returns nodes, which must all be stored, in the order of `hashes`. One
+    /// call to the store reads those that are not cached.
     pub(crate) async fn nodes<I: TreeItem>(&self, hashes: &[Hash]) -> Result<Vec<Arc<Node<I>>>> {
         let mut nodes: Vec<Option<Arc<Node<I>>>> =
             hashes.iter().map(|hash| self.cached(*hash)).collect();
@@ -286,7 +289,7 @@ impl Repository {
         Ok(nodes.into_iter().flatten().collect())
     }
 
-    /// Whether a node can be had without asking the store.
+    /// Whether a node is cached.
     pub(crate) fn is_cached<I: TreeItem>(&self, hash: Hash) -> bool {
         self.cache.0.contains_key(&self.cache_key::<I>(hash))
     }
@@ -309,7 +312,7 @@ impl Repository {
         Ok(node)
     }
 
-    /// Keeps a node that was just made, so that it need not be read back.
+    /// Caches a node that was just created, so that it need not be read back.
     pub(crate) fn remember<I: TreeItem>(&self, hash: Hash, node: &Arc<Node<I>>, bytes: usize) {
         let cached = CachedNode {
             node: I::to_cached(node.clone()),
@@ -318,7 +321,7 @@ impl Repository {
         self.cache.0.insert(self.cache_key::<I>(hash), cached);
     }
 
-    /// Turns finished nodes into objects to be stored, and remembers them.
+    /// Turns finished nodes into objects to be stored, and caches them.
     pub(crate) fn objects<I: TreeItem>(&self, nodes: Vec<NewNode<I>>) -> Vec<Object> {
         nodes
             .into_iter()
@@ -376,7 +379,7 @@ tree_item!(DirItem, Directory);
 tree_item!(TimeItem, Times);
 tree_item!(ChunkItem, ChunkList);
 
-/// A node taken apart is about three times its encoding, which it keeps alive.
+/// A decoded node takes about three times its encoding, which it keeps alive.
 #[derive(Clone)]
 struct ByBytes;
 
@@ -392,7 +395,7 @@ impl Weighter<Hash, Bytes> for ByBytes {
     }
 }
 
-/// Objects that are not stored yet, before a store.
+/// Objects that are not stored yet, on top of a store.
 struct Overlay {
     objects: Arc<HashMap<ObjectKey, Bytes>>,
     below: Arc<dyn Store>,

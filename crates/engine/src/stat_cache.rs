@@ -1,5 +1,5 @@
-//! What the file system said of every file when a directory was last read, so
-//! that the next time only files that changed are read.
+//! File metadata from the last read of a directory, so that the next read opens
+//! only files that changed.
 //!
 //! ```text
 //! "elevostat" 3                               magic, version
@@ -12,17 +12,17 @@
 //! item:   name, mode, size, modified, changed, inode, flags, for a directory: where its record is
 //! ```
 //!
-//! A scan adds pages and records behind `end`, and then writes the older slot.
-//! Pages end at names that their hashes choose, so that a change leaves the
-//! other pages of its directory as they are: it costs one page, and a page and
-//! a record of each directory above. When more than half is of earlier states,
-//! the rest is copied to a new file.
+//! A scan appends pages and records after `end`, and then writes the older
+//! slot. Page boundaries depend on the hashes of names, so that a change leaves
+//! the other pages of its directory unchanged: it costs one page, and a page
+//! and a record of each directory above. When more than half of the file
+//! belongs to earlier states, the rest is copied to a new file.
 //!
-//! A file is trusted to be unchanged if all of it is equal, and if it was last
-//! changed before the scan that noted it began, by the clock of the file system
-//! itself: whatever is written later then has a later time. A cache is never
-//! needed: one that is missing, torn or damaged counts as empty. Nothing is
-//! synced, for the same reason; what a power loss leaves is told by checksums.
+//! A file is taken as unchanged if all metadata is equal, and if it was last
+//! changed before the scan that recorded it began, by the clock of the file
+//! system itself: a later write then has a later time. A cache is never
+//! required: a missing, incomplete or damaged one counts as empty. For the same
+//! reason nothing is synced; checksums detect the damage of a power loss.
 
 mod anything;
 mod format;
@@ -40,9 +40,9 @@ pub use write::NewStatCache;
 
 use crate::disk;
 
-/// What tells a file from itself after a change. Without the device: that of
-/// a snapshot of a file system is another, and a directory that is scanned is
-/// all on one.
+/// The metadata that a change of a file alters. The device is not part of it: a
+/// snapshot of a file system has another device number, and a scanned directory
+/// is all on one device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fingerprint {
     mode: u32,
@@ -63,12 +63,12 @@ impl Fingerprint {
         }
     }
 
-    /// Whether a snapshot would say the same of a directory itself.
+    /// Whether a snapshot would store the same for a directory itself.
     pub(crate) fn is_kept_alike(&self, other: &Self) -> bool {
         self.mode == other.mode && self.modified == other.modified
     }
 
-    /// The same as nothing will be.
+    /// A fingerprint that never equals that of a file.
     pub(crate) const fn unsure(self) -> Self {
         Self {
             changed: (0, 0),
@@ -78,22 +78,22 @@ impl Fingerprint {
     }
 }
 
-/// What was seen of one name.
+/// Recorded metadata of one name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub(crate) fingerprint: Fingerprint,
-    /// Whether it has attributes that a snapshot does not keep.
+    /// Whether it has attributes that a snapshot does not store.
     pub(crate) has_attributes: bool,
-    /// What was seen in it, if it is a directory.
+    /// The record of its entries, if it is a directory.
     pub(crate) below: Option<Noted>,
 }
 
-/// Where the record of a directory is.
+/// Position of the record of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Noted {
     offset: u64,
     length: u32,
-    /// Bytes of it and of all that it leads to.
+    /// Bytes of the record and of everything it leads to.
     live: u64,
 }
 

@@ -1,5 +1,5 @@
-//! The tree that a search works on: a stored state and what was changed since,
-//! in memory. See [`StateTree`].
+//! A tree of files that can be edited: a stored state with changes in memory.
+//! See [`StateTree`].
 
 mod commit;
 mod directory;
@@ -27,12 +27,12 @@ pub use commit::CommitInfo;
 use directory::{Directory, Leaf, Slot};
 use seal::seal;
 
-/// A tree of files in memory, over a stored one.
+/// A tree of files in memory, on top of a stored one.
 ///
-/// Reading loads what it needs on demand; writing keeps what is new in memory
-/// until [`Self::commit`] (beyond some megabytes a file's chunks go to the
-/// store ahead of it). Cloning takes no time and shares everything: a clone
-/// and its original then change apart.
+/// Reading loads objects on demand; writing keeps new objects in memory until
+/// [`Self::commit`] (beyond some megabytes, a file's chunks are stored ahead of
+/// it). Cloning takes no time and shares everything; a clone and its original
+/// then change independently.
 ///
 /// Safe for many threads: each operation is atomic, readers see the state
 /// before or after a write and never wait for one, writers wait for each other.
@@ -43,17 +43,18 @@ pub struct StateTree {
     writer: Mutex<()>,
 }
 
-/// What a tree is at a moment. Whoever reads it keeps what is stored of it.
+/// State of a tree at a moment. A reader's copy protects the stored objects it
+/// needs.
 #[derive(Clone, Debug)]
 struct State {
     root: Arc<Directory>,
-    /// Keeps the snapshot that the tree was opened at or committed as.
+    /// Holds the snapshot that the tree was opened at or committed as.
     held: Option<Arc<Guard>>,
-    /// Keeps what was put ahead of the next commit.
+    /// Protects the objects that were put ahead of the next commit.
     ahead: Option<Arc<Guard>>,
 }
 
-/// What is known of an entry without reading it.
+/// Metadata of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat {
     /// File, directory or link.
@@ -62,11 +63,11 @@ pub struct Stat {
     pub mode: Mode,
     /// Bytes of a file or of a link's target; 0 for a directory.
     pub size: u64,
-    /// When it was last modified, if that is known.
+    /// Time of the last modification, if known.
     pub modified: Option<Timestamp>,
 }
 
-/// What an entry can be.
+/// Kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum EntryKind {
     /// A regular file.
@@ -88,12 +89,13 @@ impl EntryKind {
     }
 }
 
-/// How a file is written.
+/// Attributes for writing a file.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Attributes {
-    /// Its permission bits; otherwise those it has, or `rw-r--r--`.
+    /// Permission bits; `None` keeps the present ones, or `rw-r--r--` for a new
+    /// file.
     pub mode: Option<Mode>,
-    /// Its modification time; otherwise none is kept, and a checkout leaves
+    /// Modification time. With `None`, no time is stored, and a checkout leaves
     /// the time at which it writes the file.
     pub modified: Option<Timestamp>,
 }
@@ -109,19 +111,20 @@ impl Clone for StateTree {
 }
 
 impl StateTree {
-    /// A tree with nothing in it.
+    /// Creates an empty tree.
     pub fn empty(repository: &Repository) -> Self {
         Self::over(repository, Directory::default())
     }
 
-    /// The tree of a snapshot. Loads nothing yet, and leaves it to the caller
-    /// that nobody collects what it needs.
+    /// Opens the tree of a snapshot without loading anything. The caller must
+    /// protect the snapshot from garbage collection.
     pub fn at(repository: &Repository, snapshot: &Snapshot) -> Self {
         Self::over(repository, Directory::stored(snapshot.tree, snapshot.times))
     }
 
-    /// The tree of the snapshot with this id, which is not collected while the
-    /// tree or a clone of it is there and has not been committed as another.
+    /// Opens the tree of the snapshot with this id. The tree and its clones
+    /// protect the snapshot from garbage collection until they are committed or
+    /// dropped.
     pub async fn open(repository: &Repository, id: SnapshotId) -> Result<Self> {
         let held = Some(Arc::new(repository.hold(id).await?));
         let tree = Self::at(repository, &repository.snapshot(id).await?);
@@ -155,7 +158,7 @@ impl StateTree {
         *self.root.write().unwrap_or_else(PoisonError::into_inner) = state;
     }
 
-    /// What is at `path`; `None` if nothing is.
+    /// Returns the metadata of `path`; `None` if nothing exists there.
     pub async fn stat(&self, path: &TreePath) -> Result<Option<Stat>> {
         if path.is_root() {
             return Ok(Some(Stat {
@@ -169,12 +172,12 @@ impl StateTree {
         Ok(found.and_then(|slot| slot.stat()))
     }
 
-    /// The whole of a file, for one that fits into memory.
+    /// Returns the whole content of a file that fits into memory.
     pub async fn read(&self, path: &TreePath) -> Result<Bytes> {
         self.read_at(path, 0, usize::MAX).await
     }
 
-    /// Up to `length` bytes of a file from `offset`; fewer where it ends.
+    /// Returns up to `length` bytes of a file from `offset`; fewer at its end.
     pub async fn read_at(&self, path: &TreePath, offset: u64, length: usize) -> Result<Bytes> {
         let state = self.current();
         let leaf = state.file(&self.repository, path).await?;
@@ -184,7 +187,7 @@ impl StateTree {
         file::read_range(&self.with_pending(&leaf), content, offset, length).await
     }
 
-    /// The target of a symbolic link.
+    /// Returns the target of a symbolic link.
     pub async fn read_link(&self, path: &TreePath) -> Result<Bytes> {
         let state = self.current();
         match state.lookup(&self.repository, path).await? {
@@ -200,8 +203,8 @@ impl StateTree {
         }
     }
 
-    /// Entries of a directory in the order of their names, after `after`, at
-    /// most `limit`.
+    /// Returns entries of a directory after `after`, in the order of their
+    /// names, at most `limit`.
     pub async fn list(
         &self,
         path: &TreePath,
@@ -217,8 +220,8 @@ impl StateTree {
         directory.list(&self.repository, after, limit).await
     }
 
-    /// Writes a whole file, replacing what is there but a directory; makes the
-    /// directories it needs.
+    /// Writes a whole file. Replaces an existing entry unless it is a
+    /// directory; creates parent directories.
     pub async fn write(&self, path: &TreePath, data: Bytes, attributes: Attributes) -> Result<()> {
         let (content, objects) = file::content_of(data);
         let place = self.place(path, true).await?;
@@ -232,21 +235,21 @@ impl StateTree {
         Ok(())
     }
 
-    /// Overwrites a range of a file, which grows if the range ends beyond it
-    /// and is filled up with zeros if it starts beyond it.
+    /// Overwrites a range of a file. A range that ends beyond the file extends
+    /// it; a gap before the range is filled with zeros.
     pub async fn write_at(&self, path: &TreePath, offset: u64, data: Bytes) -> Result<()> {
         let length = data.len() as u64;
         self.splice(path, offset, length, data).await
     }
 
-    /// Cuts a file to `size` bytes, or fills it up with zeros to that size.
+    /// Truncates a file to `size` bytes, or extends it with zeros to that size.
     pub async fn truncate(&self, path: &TreePath, size: u64) -> Result<()> {
         self.splice(path, size, u64::MAX, Bytes::new()).await
     }
 
-    /// Replaces `remove` bytes of a file at `offset` by `insert`. Costs the
-    /// surroundings of the range, not the file. Its modification time becomes
-    /// unknown.
+    /// Replaces `remove` bytes of a file at `offset` by `insert`. The cost
+    /// depends on the range, not on the size of the file. The modification time
+    /// becomes unknown.
     pub async fn splice(
         &self,
         path: &TreePath,
@@ -283,7 +286,8 @@ impl StateTree {
         Ok(())
     }
 
-    /// Makes a symbolic link, replacing what is there but a directory.
+    /// Creates a symbolic link. Replaces an existing entry unless it is a
+    /// directory.
     pub async fn symlink(&self, path: &TreePath, target: Bytes) -> Result<()> {
         if target.is_empty() || target.len() > MAX_LINK_BYTES || target.contains(&0) {
             return Err(Error::LinkTarget);
@@ -307,7 +311,7 @@ impl StateTree {
         Ok(())
     }
 
-    /// Makes a directory and those above it. One that is there stays as it is.
+    /// Creates a directory and its parents. An existing directory is unchanged.
     pub async fn make_directory(&self, path: &TreePath, mode: Mode) -> Result<()> {
         if path.is_root() {
             return Ok(());
@@ -357,7 +361,7 @@ impl StateTree {
         Ok(())
     }
 
-    /// Sets or forgets when an entry was modified.
+    /// Sets or clears the modification time of an entry.
     pub async fn set_modified(&self, path: &TreePath, modified: Option<Timestamp>) -> Result<()> {
         let mut place = self.place(path, false).await?;
         let slot = match place.slot.take() {
@@ -375,7 +379,7 @@ impl StateTree {
         Ok(())
     }
 
-    /// Removes a file, a link, or a directory with all that is in it.
+    /// Removes a file, a link, or a directory with its content.
     pub async fn remove(&self, path: &TreePath) -> Result<()> {
         let place = self.place(path, false).await?;
         if place.slot.is_none() {
@@ -385,8 +389,8 @@ impl StateTree {
         Ok(())
     }
 
-    /// Moves an entry with all that is in it, replacing what is at `to`; makes
-    /// the directories it needs.
+    /// Moves an entry with its content, replacing an entry at `to`; creates
+    /// parent directories.
     pub async fn rename(&self, from: &TreePath, to: &TreePath) -> Result<()> {
         if from == to {
             let found = self.current().lookup(&self.repository, from).await?;
@@ -409,13 +413,13 @@ impl StateTree {
         Ok(())
     }
 
-    /// The tree's identity as it is now: equal content gives an equal root.
-    /// Writes nothing.
+    /// Returns the identity of the current tree: equal content gives an equal
+    /// root. Writes nothing.
     pub async fn tree(&self) -> Result<Tree> {
         Ok(seal(&self.repository, &self.current().root).await?.tree)
     }
 
-    /// What changed from this tree to `other`, which must be of the same
+    /// Returns the changes from this tree to `other`, which must be of the same
     /// repository. Uncommitted changes count on both sides.
     pub async fn diff(&self, other: &StateTree) -> Result<Diff> {
         let states = [self.current(), other.current()];
@@ -440,8 +444,8 @@ impl StateTree {
         }
     }
 
-    /// Drops a file's superseded objects when they have piled up, and hands
-    /// the rest to the store when there is much of it.
+    /// Discards a file's superseded objects when they have piled up, and puts
+    /// the others into the store if there are many.
     async fn unload(&self, mut leaf: Leaf) -> Result<Leaf> {
         if leaf.pending_bytes() > MAX_PENDING_BYTES {
             leaf.prune()?;
@@ -478,7 +482,7 @@ impl State {
     }
 }
 
-/// What one file may keep in memory before it is looked over.
+/// Maximum bytes that a file keeps in memory before it is pruned.
 const MAX_PENDING_BYTES: usize = 8 * 1024 * 1024;
 
 fn pending(objects: Vec<Object>) -> Option<Arc<HashMap<ObjectKey, Bytes>>> {

@@ -1,5 +1,5 @@
-//! Which entries are text, and their bytes: what the line counts of an insight
-//! diff and the hunks of a patch are made from.
+//! Decides which entries are text, and reads them, for the line counts of
+//! insights and the hunks of patches.
 
 use bytes::Bytes;
 use elevo_objects::Entry;
@@ -9,26 +9,25 @@ use crate::file;
 use crate::lines::LineBudget;
 use crate::repository::Repository;
 
-/// Files larger than this are not taken apart into lines unless a caller says
-/// otherwise.
+/// Default maximum size of a file that is split into lines.
 pub const DEFAULT_MAX_TEXT_BYTES: u64 = 16 * 1024 * 1024;
 
-/// How much of a file is searched for NUL bytes: as much as git looks at.
+/// Number of bytes of a file that are searched for NUL: the same as in git.
 const LOOKED_AT: usize = 8000;
 
 /// One side of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
-    /// Nothing with bytes of its own: not there, or a directory.
+    /// Nothing with bytes: absent, or a directory.
     Nothing,
     /// A file without NUL bytes in its beginning, or the target of a link.
     Text(Bytes),
-    /// Any other file, and one that is over the limit.
+    /// Any other file, or a file over the limit.
     Binary,
 }
 
 impl Side {
-    /// Reads an entry whole, if it is no larger than `max_text_bytes` and the
+    /// Reads an entry whole, if it is not larger than `max_text_bytes` and the
     /// budget has room for it.
     pub(crate) async fn read(
         repository: &Repository,
@@ -61,7 +60,7 @@ impl Side {
         }
     }
 
-    /// The bytes to compare line by line; `None` if there can be no lines.
+    /// The bytes to compare line by line; `None` for a binary file.
     pub(crate) fn lines(&self) -> Option<&[u8]> {
         match self {
             Self::Nothing => Some(&[]),

@@ -1,5 +1,5 @@
-//! Reading and editing one search tree by its keys: a directory, or the times
-//! beside one. Both cost what they touch, whatever the size of the tree.
+//! Reading and editing one search tree by its keys: a directory or a time tree.
+//! The cost depends on the nodes touched, not on the size of the tree.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,10 +17,10 @@ pub(crate) trait NamedItem: TreeItem + Item<Key = Name> {}
 
 impl<I: TreeItem + Item<Key = Name>> NamedItem for I {}
 
-/// How many nodes are asked for ahead of need.
+/// Maximum number of nodes read ahead.
 pub(crate) const READ_AHEAD: usize = 64;
 
-/// The item called `name`.
+/// Returns the item called `name`.
 pub(crate) async fn find<I: NamedItem>(
     repository: &Repository,
     root: Option<Hash>,
@@ -48,13 +48,14 @@ pub(crate) async fn find<I: NamedItem>(
 /// Walks a tree's items in order, a leaf at a time.
 pub(crate) struct Cursor<I: TreeItem> {
     repository: Repository,
-    /// For each level down to where it stands, a node and the next position.
+    /// For each level down to the current position, a node and the next index
+    /// in it.
     stack: Vec<(Arc<Node<I>>, usize)>,
     after: Option<Name>,
 }
 
 impl<I: NamedItem> Cursor<I> {
-    /// A cursor before the first item whose name is greater than `after`.
+    /// Opens a cursor before the first item whose name is greater than `after`.
     pub(crate) async fn open(
         repository: &Repository,
         root: Option<Hash>,
@@ -72,7 +73,7 @@ impl<I: NamedItem> Cursor<I> {
         Ok(cursor)
     }
 
-    /// The items of the next leaf that has any left; empty at the end.
+    /// Returns the remaining items of the next leaf; empty at the end.
     pub(crate) async fn next_leaf(&mut self) -> Result<Vec<I>> {
         while let Some((node, at)) = self.stack.pop() {
             match &*node {
@@ -105,14 +106,14 @@ impl<I: NamedItem> Cursor<I> {
     }
 }
 
-/// The items of a tree, asked for by name in rising order, once each.
+/// The items of a tree, looked up by name in ascending order, once each.
 pub(crate) struct Run<I: NamedItem> {
     cursor: Cursor<I>,
     ready: VecDeque<I>,
 }
 
 impl<I: NamedItem> Run<I> {
-    /// Those whose names are greater than `after`.
+    /// Opens the items whose names are greater than `after`.
     pub(crate) async fn open(
         repository: &Repository,
         root: Option<Hash>,
@@ -150,9 +151,9 @@ async fn prefetch<I: TreeItem>(repository: &Repository, children: &[Child<I>]) -
     Ok(())
 }
 
-/// Puts items into a tree (`Some`) and takes items out of it (`None`), by
-/// name, in rising order. New nodes are appended to `objects`. Loads only the
-/// nodes that change, and those that a vanished boundary joins to them.
+/// Inserts or replaces items (`Some`) and removes items (`None`) by name, in
+/// ascending order. Appends new nodes to `objects`. Loads only the nodes that
+/// change, and those that join them because a boundary disappeared.
 pub(crate) async fn edit<I: NamedItem>(
     repository: &Repository,
     root: Option<Hash>,
@@ -183,7 +184,7 @@ pub(crate) async fn edit<I: NamedItem>(
     }
 }
 
-/// A tree's root never has a single child; its child is the root instead.
+/// Replaces a root that has a single child by that child, until it has several.
 pub(crate) async fn step_down<I: TreeItem>(
     repository: &Repository,
     mut root: Root,
@@ -218,8 +219,8 @@ impl<I: NamedItem> Editor<'_, I> {
         self.edits.get(self.next_edit).map(|(name, _)| name)
     }
 
-    /// Whether an edit falls on a name up to `bound`; `None` is no bound, for
-    /// the last node of a level, which takes whatever comes after it.
+    /// Whether an edit falls on a name up to `bound`. The last node of a level
+    /// has no bound (`None`): it takes all edits that follow.
     fn has_edit_up_to(&self, bound: Option<&Name>) -> bool {
         self.peek()
             .is_some_and(|name| bound.is_none_or(|bound| name <= bound))
@@ -238,7 +239,7 @@ impl<I: NamedItem> Editor<'_, I> {
         self.next_edit += 1;
     }
 
-    /// Feeds the items of `node`, with edits applied, to the builder.
+    /// Passes the items of `node`, with edits applied, to the builder.
     fn merge<'b>(
         &'b mut self,
         node: Arc<Node<I>>,
@@ -292,7 +293,8 @@ impl<I: NamedItem> Editor<'_, I> {
         self.push_edits_up_to(bound);
     }
 
-    /// The items after all edits up to `bound`, if each of these replaces one.
+    /// Returns the items after all edits up to `bound`, if every edit replaces
+    /// an item.
     fn replace(&mut self, items: &[I], bound: Option<&Name>) -> Option<Vec<I>> {
         let edits = &self.edits[self.next_edit..];
         let count = edits.partition_point(|(name, _)| bound.is_none_or(|bound| name <= bound));
@@ -309,8 +311,7 @@ impl<I: NamedItem> Editor<'_, I> {
         Some(replaced)
     }
 
-    /// Asks in one call for the children that edits fall on, as far as the
-    /// next edits reach.
+    /// Loads in one call the children that edits fall on.
     async fn load_touched(&self, children: &[Child<I>], bound: Option<&Name>) -> Result<()> {
         let mut hashes = Vec::new();
         let mut edits = &self.edits[self.next_edit..];

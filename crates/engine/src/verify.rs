@@ -1,10 +1,10 @@
-//! Going through everything a store holds for a tenant: is it what was put,
-//! and is everything there that a snapshot needs?
+//! Verifies everything a store holds for a tenant: whether objects are intact,
+//! and whether every object that a snapshot needs is stored.
 //!
 //! First all objects are read and hashed, in the order of the store, needed or
-//! not. Then all snapshots are walked, to find what is missing, and which paths
-//! need what is damaged. A subtree that was found whole is not walked again.
-//! Memory is bounded: if it does not suffice to remember what is whole, objects
+//! not. Then all snapshots are walked to find missing objects, and the paths
+//! that need damaged ones. A subtree that was found intact is not walked again.
+//! Memory is bounded: if it does not suffice to remember intact objects, they
 //! are read more than once.
 
 mod edges;
@@ -28,16 +28,16 @@ use seen::{Seen, Touched};
 
 pub use report::{Damage, Place, Problem, Verified};
 
-/// Objects that are read at once.
+/// Objects read at a time.
 const BATCH: usize = 64;
 
-/// How a store is gone through.
+/// Options of a verification.
 #[derive(Clone, Copy, Debug)]
 pub struct VerifyOptions {
-    /// Bytes of memory to remember what is whole in.
+    /// Bytes of memory for remembering intact objects.
     pub memory: usize,
-    /// How many damaged objects, places and references are listed, each. More
-    /// are counted.
+    /// Maximum number of damaged objects, places and refs listed, each. Further
+    /// ones are only counted.
     pub listed: usize,
 }
 
@@ -50,11 +50,12 @@ impl Default for VerifyOptions {
     }
 }
 
-/// Reads and hashes all that `store` holds for `tenant`, and looks whether all
-/// is there that its snapshots need. Damage is no error, but in the answer.
-/// Commits may go on meanwhile; what they add is looked at or not.
+/// Reads and hashes everything that `store` holds for `tenant`, and checks that
+/// everything its snapshots need is stored. Damage is part of the result, not
+/// an error. Commits may go on during this; the objects they add may or may not
+/// be examined.
 ///
-/// Counts objects and bytes in `progress`, and can be cancelled by it.
+/// Counts objects and bytes in `progress`, which can also cancel this.
 pub async fn verify(
     store: &dyn Inspect,
     tenant: TenantId,
@@ -72,9 +73,9 @@ pub(crate) struct Verifier<'a> {
     tenant: TenantId,
     progress: &'a Progress,
     listed: usize,
-    /// Chunks that are as they were put.
+    /// Intact chunks.
     whole: Seen,
-    /// Nodes that are, with all that is below them.
+    /// Intact nodes with everything below them intact.
     clean: Seen,
     touched: Touched,
     damage: BTreeMap<ObjectKey, Damage>,
@@ -114,14 +115,14 @@ impl<'a> Verifier<'a> {
         }
     }
 
-    /// Takes objects for whole that were put right.
+    /// Removes repaired objects from the damage.
     pub(crate) fn forget(&mut self, mended: &HashSet<ObjectKey>) {
         for key in mended {
             self.damage.remove(key);
         }
     }
 
-    /// Reads and hashes every object there is.
+    /// Reads and hashes every stored object.
     pub(crate) async fn read_all(&mut self) -> error::Result<()> {
         for kind in [Kind::Directory, Kind::Times, Kind::ChunkList, Kind::Chunk] {
             let (store, tenant) = (self.store, self.tenant);
@@ -149,7 +150,7 @@ impl<'a> Verifier<'a> {
                     self.note(key, data.map(Ok));
                 }
             }
-            // One of them is damaged.
+            // One of the objects is damaged; read them one by one.
             Err(_) => {
                 for key in keys {
                     let read = self.read(key).await;
@@ -159,8 +160,9 @@ impl<'a> Verifier<'a> {
         }
     }
 
-    /// What became of an object that was listed. If it has gone meanwhile,
-    /// nobody needed it, or a walk will find that somebody does.
+    /// Records the result of reading a listed object. An object that was
+    /// deleted since the listing was not needed, or the walk will find that it
+    /// is.
     fn note(&mut self, key: ObjectKey, read: Option<Result<Bytes, Problem>>) {
         let Some(read) = read else { return };
         self.report.objects += 1;
@@ -176,7 +178,7 @@ impl<'a> Verifier<'a> {
         }
     }
 
-    /// The bytes of one object; `None` if it is not there.
+    /// Returns the bytes of one object; `None` if it is not stored.
     async fn read(&self, key: ObjectKey) -> Option<Result<Bytes, Problem>> {
         match self.store.get(self.tenant, &[key]).await {
             Ok(found) => found.into_iter().next().flatten().map(Ok),
@@ -197,7 +199,7 @@ impl<'a> Verifier<'a> {
         });
     }
 
-    /// A snapshot; `None` if it is not there.
+    /// Returns a snapshot; `None` if it is not stored.
     async fn snapshot(&self, id: SnapshotId) -> Option<Result<Snapshot, Problem>> {
         let found = match self.store.snapshots(self.tenant, &[id]).await {
             Ok(found) => found.into_iter().next().flatten()?,
@@ -208,7 +210,7 @@ impl<'a> Verifier<'a> {
     }
 }
 
-/// Whether `data` is the object.
+/// Checks that `data` is the object.
 fn judge(key: ObjectKey, data: &Bytes) -> Result<(), Problem> {
     if key.kind.hash(data) != key.hash {
         return Err(Problem::OtherBytes);

@@ -1,4 +1,4 @@
-//! All entries of a tree with their times, each directory before what is in it.
+//! All entries of a tree with their times, each directory before its content.
 
 use std::collections::VecDeque;
 
@@ -13,18 +13,18 @@ use crate::tree::{Cursor, Run};
 pub struct Walk {
     repository: Repository,
     stack: Vec<Level>,
-    /// Whether the last level is of the entry that was told last.
+    /// Whether the last level is that of the entry returned last.
     entered: bool,
 }
 
-/// An entry met on a walk.
+/// An entry of a walk.
 #[derive(Clone, Debug)]
 pub struct Visit {
-    /// Where.
+    /// Path of the entry.
     pub path: TreePath,
-    /// What.
+    /// The entry.
     pub entry: Entry,
-    /// When it was last modified, if that is known.
+    /// Time of the last modification, if known.
     pub modified: Option<Timestamp>,
 }
 
@@ -36,12 +36,12 @@ struct Level {
 }
 
 impl Walk {
-    /// All of `tree`, whose times are `times`.
+    /// Walks all of `tree`, whose time tree is `times`.
     pub async fn new(repository: &Repository, tree: Tree, times: Option<Hash>) -> Result<Self> {
         Self::below(repository, TreePath::root(), tree, times).await
     }
 
-    /// The same of a directory that is at `path`.
+    /// Walks a directory at `path`.
     pub async fn below(
         repository: &Repository,
         path: TreePath,
@@ -56,7 +56,7 @@ impl Walk {
         })
     }
 
-    /// The next entry.
+    /// Returns the next entry.
     pub async fn next(&mut self) -> Result<Option<Visit>> {
         while let Some(level) = self.stack.last_mut() {
             let Some(DirItem { name, entry }) = level.next().await? else {
@@ -84,7 +84,7 @@ impl Walk {
         Ok(None)
     }
 
-    /// Passes over what is in the directory that was told last.
+    /// Skips the content of the directory returned last.
     pub fn skip_inside(&mut self) {
         if std::mem::take(&mut self.entered) {
             self.stack.pop();

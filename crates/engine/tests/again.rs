@@ -1,5 +1,5 @@
-//! Directories that are read again and again while they change: always as if
-//! they had never been read before.
+//! Directories that are imported repeatedly while they change: each result
+//! equals that of a first import.
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 
 mod support;
@@ -28,7 +28,7 @@ fn options() -> ImportOptions {
     }
 }
 
-/// Something that happens to the directory.
+/// A change to the directory.
 #[derive(Clone, Copy, Debug)]
 enum Change {
     Write,
@@ -39,7 +39,7 @@ enum Change {
     Mode,
     Link,
     Touch,
-    /// Something that a snapshot does not keep.
+    /// An entry that a snapshot does not store.
     Socket,
     Attribute,
     /// A great many files at once.
@@ -63,7 +63,7 @@ fn changes() -> impl Strategy<Value = Vec<(Change, u8, u8)>> {
     prop::collection::vec((change, any::<u8>(), any::<u8>()), 0..6)
 }
 
-/// One of few places, so that changes meet.
+/// Returns one of few paths, so that changes coincide.
 fn place(root: &Path, n: u8) -> PathBuf {
     let names = ["a", "b", "c", "dd"];
     let depth = usize::from(n / 64);
@@ -76,7 +76,7 @@ fn remove(path: &Path) {
     let _ = fs::remove_dir_all(path);
 }
 
-/// What cannot be done where it is to be done, is not.
+/// Changes that are impossible at their path are skipped.
 fn apply(root: &Path, (change, one, other): (Change, u8, u8)) {
     let (path, to) = (place(root, one), place(root, other));
     match change {
@@ -127,7 +127,7 @@ fn read_again(repository: &Repository, root: &Path, stat: &Path) -> (SnapshotId,
     let new = import(repository, root, &options(), &Progress::new()).unwrap();
     assert_eq!((again.tree, again.times), (new.tree, new.times));
     assert_eq!(counts(&again), counts(&new));
-    // Everything it needs is there, whatever was not read.
+    // Everything the snapshot needs is stored, even if it was not read again.
     let id = block_on(again.commit(repository, info("again"))).unwrap();
     cache.finish(id).unwrap();
     (id, progress.bytes())
@@ -137,7 +137,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
     #[test]
-    fn reading_again_is_reading_anew(rounds in prop::collection::vec((changes(), any::<bool>()), 1..10)) {
+    fn importing_again_equals_a_first_import(rounds in prop::collection::vec((changes(), any::<bool>()), 1..10)) {
         let directory = tempfile::tempdir().unwrap();
         let (root, stat) = (directory.path().join("files"), directory.path().join("stat"));
         fs::create_dir(&root).unwrap();
@@ -145,8 +145,9 @@ proptest! {
         for (changes, wait) in rounds {
             changes.into_iter().for_each(|change| apply(&root, change));
             if wait {
-                // Until the clock of the file system has gone on, so that what
-                // is there counts as seen, and directories are not listed.
+                // Wait until the clock of the file system has advanced, so that
+                // the present files count as seen, and directories are not
+                // listed.
                 thread::sleep(Duration::from_millis(20));
                 read_again(&repository, &root, &stat);
             }
@@ -160,7 +161,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_as_it_was_is_not_read() {
+fn unchanged_files_are_not_read() {
     let directory = tempfile::tempdir().unwrap();
     let (root, stat) = (
         directory.path().join("files"),
@@ -173,7 +174,7 @@ fn what_is_as_it_was_is_not_read() {
     }
     let (_, repository) = repository();
     assert_eq!(read_again(&repository, &root, &stat).1, 36_000);
-    // What was written in the last tick is read once more.
+    // Files written in the last tick are read once more.
     thread::sleep(Duration::from_millis(50));
     read_again(&repository, &root, &stat);
     assert_eq!(read_again(&repository, &root, &stat).1, 0);
@@ -207,10 +208,10 @@ fn names_that_come_and_go_are_seen_in_directories_that_are_not_listed() {
     settle();
     fs::rename(inside.join("a"), inside.join("c")).unwrap();
     settle();
-    // What was written in place changes no time of its directory.
+    // A write in place changes no time of its directory.
     fs::write(inside.join("b"), "in place").unwrap();
     settle();
-    // What is not kept is told each time.
+    // Losses are reported each time.
     let _socket = UnixListener::bind(inside.join("socket")).unwrap();
     settle();
     fs::remove_file(inside.join("b")).unwrap();

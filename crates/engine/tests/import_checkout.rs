@@ -1,4 +1,4 @@
-//! Directories in and out, on a real file system, against the same model.
+//! Imports and checkouts on a real file system, compared with the model.
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 
 mod support;
@@ -76,7 +76,7 @@ fn write_out(
     )
 }
 
-/// What a directory holds, read with the standard library alone.
+/// Returns the content of a directory, read with the standard library alone.
 fn on_disk(directory: &Path) -> Model {
     let mut model = Model::new();
     let mut open = vec![(directory.to_path_buf(), TreePath::root())];
@@ -249,7 +249,7 @@ fn modification_times_survive_a_full_checkout_and_not_a_partial_one() {
 }
 
 #[test]
-fn what_a_snapshot_does_not_keep_is_reported_once() {
+fn losses_of_an_import_are_reported_once() {
     let (_, repository) = repository();
     let source = tempfile::tempdir().unwrap();
     let at = |name: &str| source.path().join(name);
@@ -410,7 +410,7 @@ fn neither_import_nor_checkout_follows_a_link_out_of_the_directory() {
     let outside = tempfile::tempdir().unwrap();
     fs::write(outside.path().join("secret"), "secret").unwrap();
 
-    // An import takes the link, not what it points to.
+    // An import stores the link, not its target.
     let source = tempfile::tempdir().unwrap();
     symlink(outside.path(), source.path().join("dir")).unwrap();
     let imported = import_snapshot(&repository, source.path());
@@ -478,7 +478,7 @@ fn directories_deeper_than_descriptors_go_both_ways() {
 }
 
 #[test]
-fn what_is_left_out_is_neither_read_nor_touched() {
+fn names_left_out_are_neither_read_nor_touched() {
     let (_, repository) = repository();
     let directory = tempfile::tempdir().unwrap();
     fs::create_dir(directory.path().join(".elevo")).unwrap();
@@ -527,7 +527,7 @@ fn a_hole_stays_a_hole() {
     );
 }
 
-/// Longer than anybody could read, on whatever file system this is.
+/// Longer than any reader could read, on every file system.
 #[test]
 fn a_hole_of_any_length_costs_little() {
     let (store, repository) = repository();
@@ -622,7 +622,7 @@ fn a_seed_that_cannot_be_cloned_or_has_changed_size_does_no_harm() {
 }
 
 #[test]
-fn a_tree_that_was_just_found_is_not_looked_at_again() {
+fn a_tree_that_was_just_found_is_not_scanned_again() {
     let (_, repository) = repository();
     let directory = tempfile::tempdir().unwrap();
     let (before, after) = (

@@ -1,6 +1,6 @@
 //! The engine under simulated delays, errors and crashes, ten thousand times.
-//! `ELEVO_LONG` says how many (see CONTRIBUTING.md), `ELEVO_SEED` where they
-//! begin.
+//! `ELEVO_LONG` scales the number of seeds (see CONTRIBUTING.md), `ELEVO_SEED`
+//! is the first one.
 
 mod sim;
 

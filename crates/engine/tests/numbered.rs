@@ -1,4 +1,4 @@
-//! Entries by number, held against a walk.
+//! Entries by number, compared with a walk.
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 
 mod support;
@@ -22,7 +22,7 @@ fn snapshot_of(repository: &Repository, paths: &BTreeMap<TreePath, i64>) -> Snap
                 modified: (time % 3 > 0).then(|| Timestamp::new(*time, 7).unwrap()),
             };
             let data = Bytes::from(path.to_string());
-            // What is in the way of another stays a file.
+            // A path below an existing file is skipped.
             let _ = tree.write(path, data, attributes).await;
         }
         let id = tree.commit(info("numbered")).await.unwrap();
@@ -113,7 +113,7 @@ proptest! {
 }
 
 #[test]
-fn a_directory_whose_count_is_a_lie_is_refused() {
+fn rejects_a_directory_with_a_wrong_count() {
     let (_, repository) = repository();
     let paths = [(path("d/a"), 1), (path("d/b"), 1), (path("e"), 1)].into();
     let mut snapshot = snapshot_of(&repository, &paths);

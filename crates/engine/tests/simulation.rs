@@ -1,9 +1,9 @@
 //! The engine under simulated delays, errors and crashes, a few hundred times.
-//! `ELEVO_SEED` runs one seed and tells what happens in it.
+//! `ELEVO_SEED` runs one seed and prints its events.
 
 #![allow(
     clippy::disallowed_methods,
-    reason = "a seed is told by the environment"
+    reason = "a seed comes from the environment"
 )]
 
 mod sim;
@@ -11,7 +11,7 @@ mod sim;
 use std::collections::HashSet;
 use std::env;
 
-/// As many seeds take some seconds.
+/// Number of seeds; they take some seconds.
 const SEEDS: u64 = 200;
 
 #[test]

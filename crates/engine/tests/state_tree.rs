@@ -1,4 +1,4 @@
-//! `StateTree` against a plain model: whatever is done to both, both agree.
+//! `StateTree` compared with a plain model, under the same operations.
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 
 mod support;
@@ -66,7 +66,7 @@ fn any_op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// What an operation does to the model; `false` if it cannot be done.
+/// Applies an operation to the model; `false` if it is not possible.
 fn apply_to_model(model: &mut Model, op: &Op) -> bool {
     match op {
         Op::Write(at, data, mode) => {
@@ -214,7 +214,7 @@ async fn apply_to_tree(tree: &StateTree, op: &Op) -> Result<(), Error> {
     }
 }
 
-/// What a diff between two models must say.
+/// Returns the changes that a diff of two models must have.
 fn expected_changes(before: &Model, after: &Model) -> BTreeMap<TreePath, &'static str> {
     let kind = |thing: &Thing| match thing {
         Thing::File(..) => 0,
@@ -272,11 +272,11 @@ proptest! {
         }
         prop_assert_eq!(&read_all(&tree), &model);
 
-        // Equal content has an equal root, however it came about.
+        // Equal content has an equal root, independent of its history.
         let anew = write_all(&repository, &model);
         prop_assert_eq!(block_on(tree.tree()).unwrap(), block_on(anew.tree()).unwrap());
 
-        // A clone taken midway did not see what came later.
+        // A clone taken midway did not see later changes.
         if let Some((fork, before)) = fork {
             prop_assert_eq!(&read_all(&fork), &before);
             let changes = block_on(async { fork.diff(&tree).await?.collect().await }).unwrap();
@@ -286,7 +286,7 @@ proptest! {
             prop_assert_eq!(in_order, changes);
         }
 
-        // A commit reads back the same, from a repository that has seen nothing.
+        // A commit reads back the same, from a repository with an empty cache.
         let id = block_on(tree.commit(info("end"))).unwrap();
         let cold = elevo_engine::Repository::new(repository.store().clone(), support::TENANT, 0);
         let again = block_on(StateTree::open(&cold, id)).unwrap();
@@ -301,7 +301,7 @@ proptest! {
     }
 
     #[test]
-    fn a_splice_gives_the_same_file_as_writing_it_anew(
+    fn a_splice_gives_the_same_file_as_writing_it_again(
         seed in any::<u64>(),
         size in 0..2_000_000_usize,
         zeros in prop_oneof![Just(0), 0..600_000_usize],
@@ -492,7 +492,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
     #[test]
-    fn an_edited_large_directory_equals_one_written_anew(
+    fn an_edited_large_directory_equals_one_written_from_scratch(
         first in prop::collection::btree_set(0..6_000_u32, 0..3_000),
         rounds in prop::collection::vec(
             (
@@ -555,14 +555,15 @@ fn collect_all(repository: &Repository) -> u64 {
         keep_since: None,
     };
     let (mut roots, progress) = (std::iter::empty(), GcProgress::default());
-    let mut wait = |_| panic!("nobody is writing");
+    let mut wait = |_| panic!("no writer is active");
     let report = collect_garbage(repository, &mut roots, &options, &mut wait, &progress);
     report.unwrap().objects_removed
 }
 
 #[test]
-fn a_tree_and_its_diffs_keep_what_they_were_committed_as() {
-    // Hardly a cache: what is gone from the store must be missed.
+fn a_tree_and_its_diffs_hold_their_snapshots() {
+    // Almost no cache, so that an object that is missing from the store is
+    // noticed.
     let store = std::sync::Arc::new(elevo_engine::MemoryStore::new());
     let repository = Repository::new(store, support::TENANT, 1);
     let tree = StateTree::empty(&repository);

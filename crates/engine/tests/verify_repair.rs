@@ -1,4 +1,4 @@
-//! `verify` names what is damaged and whom it touches; `repair` brings it back.
+//! `verify` reports damage and the paths that need it; `repair` restores it.
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 
 mod support;
@@ -42,8 +42,8 @@ fn all_keys(store: &MemoryStore) -> Vec<ObjectKey> {
     keys
 }
 
-/// A store with snapshots that share most of their trees: each adds, changes
-/// and removes some files. Some are large, some directories are.
+/// Builds a store with snapshots that share most of their trees: each adds or
+/// changes some files. Some files and directories are large.
 fn build(edits: &[Vec<(String, usize)>]) -> (Arc<MemoryStore>, Vec<SnapshotId>) {
     let (store, repository) = support::repository();
     let tree = StateTree::empty(&repository);
@@ -75,8 +75,8 @@ fn write(tree: &StateTree, at: &str, seed: u64, length: usize) {
     block_on(tree.write(&path(at), data, attributes)).unwrap();
 }
 
-/// What a reader of each snapshot sees, path by path; `None` for a path that
-/// cannot be read.
+/// The content of each snapshot, path by path; `None` for a path that cannot be
+/// read.
 type Read = BTreeMap<(SnapshotId, TreePath), Option<Bytes>>;
 
 fn read_each(store: &Arc<MemoryStore>, known: &[(SnapshotId, TreePath)]) -> Read {
@@ -118,7 +118,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn what_readers_cannot_have_is_told_and_nothing_else_and_is_repaired(
+    fn exactly_the_unreadable_paths_are_reported_and_repaired(
         edits in prop::collection::vec(any_edit(), 1..4),
         harm in prop::collection::vec((any::<prop::sample::Index>(), any::<bool>()), 0..6),
     ) {
@@ -142,8 +142,8 @@ proptest! {
             .iter()
             .map(|damage| (damage.key, damage.problem == Problem::Missing))
             .collect();
-        // What is missing can only be told if something that refers to it is
-        // there.
+        // A missing object can be reported only if an object that refers to it
+        // is stored.
         prop_assert!(told.iter().all(|(key, gone)| harmed.get(key) == Some(gone)));
         let unseen = harmed.iter().filter(|(key, _)| !told.contains_key(key));
         let unseen: Vec<_> = unseen.collect();
@@ -164,15 +164,15 @@ proptest! {
         for file in &lost {
             prop_assert!(places.iter().any(|place| covers(place, file)), "{file:?}");
         }
-        // Times can be lost without anything else.
+        // Times can be lost without any content.
         for place in places.iter().filter(|(_, _, is_time)| !is_time) {
             prop_assert!(lost.iter().any(|file| covers(place, file)), "{place:?}");
         }
 
-        // With no memory at all the answer is the same.
+        // Without any memory the result is the same.
         let forgetful = VerifyOptions { memory: 0, ..VerifyOptions::default() };
         prop_assert_eq!(&check_with(&store, &forgetful), &found);
-        // With a short list, what matters is counted all the same.
+        // With a short list, the counts are the same.
         let short = check_with(&store, &VerifyOptions { listed: 1, ..VerifyOptions::default() });
         prop_assert_eq!(short.snapshots_touched, found.snapshots_touched);
         prop_assert_eq!(short.paths_touched, found.paths_touched);
@@ -231,7 +231,7 @@ fn a_directory_that_still_has_the_files_repairs_everything_made_from_it() {
 }
 
 #[test]
-fn what_is_damaged_and_nobody_needs_is_removed() {
+fn damaged_objects_that_nothing_needs_are_deleted() {
     let (store, _) = build(&[]);
     let stray = Kind::Chunk.key(b"stray");
     store.damage(TENANT, stray, Some("other".into()));
@@ -247,7 +247,7 @@ fn what_is_damaged_and_nobody_needs_is_removed() {
 }
 
 #[test]
-fn a_reference_to_nothing_is_told_and_repaired_from_a_store_that_has_it() {
+fn a_dangling_reference_is_reported_and_repaired_from_another_store() {
     let (store, _) = build(&[]);
     let (other, repository) = support::repository();
     let tree = StateTree::empty(&repository);
@@ -272,7 +272,7 @@ fn a_reference_to_nothing_is_told_and_repaired_from_a_store_that_has_it() {
 }
 
 #[test]
-fn bytes_that_mean_nothing_are_told() {
+fn objects_that_do_not_decode_are_reported() {
     let (store, _) = build(&[]);
     let mend = Mend {
         objects: vec![elevo_engine::Object {
@@ -287,7 +287,7 @@ fn bytes_that_mean_nothing_are_told() {
 }
 
 #[test]
-fn it_ends_when_it_is_told_to() {
+fn a_cancelled_verification_ends() {
     let (store, _) = build(&[]);
     let progress = Progress::new();
     progress.cancel();

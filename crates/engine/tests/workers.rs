@@ -1,4 +1,4 @@
-//! Operations at the same time share their threads.
+//! Concurrent operations share their threads.
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 
 mod support;
@@ -17,8 +17,8 @@ use support::{info, repository};
 const AT_ONCE: usize = 50;
 const THREADS: usize = 3;
 
-/// Threads of this process that work on files. They stay, so this is also the
-/// most that there ever were. Other threads may end while this looks.
+/// Number of threads of this process that work on files. They never end, so
+/// this is also the maximum so far. Other threads may end during the call.
 fn workers() -> usize {
     let tasks = fs::read_dir("/proc/self/task").unwrap();
     let names = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("comm")).ok());
@@ -34,8 +34,7 @@ fn fill(directory: &Path, which: usize) {
     }
 }
 
-/// A checkout over files that it does not know reads them first, by an import in
-/// the middle of its own work.
+/// A checkout over unknown files imports them first, while it is running.
 fn import_and_check_out(directory: &Path, which: usize) {
     let (_store, repository) = repository();
     fill(directory, which);
@@ -108,7 +107,7 @@ fn work_within_work_stays_on_its_threads() {
 }
 
 #[test]
-fn a_panic_gives_the_threads_back() {
+fn a_panic_releases_the_threads() {
     let workers = Workers::start(2).unwrap();
     for _ in 0..2 * POOLS {
         let panics = || workers.run(|| -> () { panic!("on purpose") });

@@ -1,38 +1,39 @@
 //! Content-defined chunks: FastCDC (2020) with 16, 64 and 256 KiB.
 //!
-//! Where a chunk ends depends only on the bytes from its start to one byte past
-//! its end, and on whether the file ends less than [`LOOK_AHEAD`] bytes past its
-//! end; never on what came before. So an edit moves only the boundaries around
-//! it. To chunk an edited file anew, start with the chunk that holds the byte
-//! `LOOK_AHEAD` before the edit (or the first), and stop as soon as a boundary
-//! behind the edit falls on an old one: everything after it is as it was.
+//! The end of a chunk depends only on the bytes from its start to one byte past
+//! its end, and on whether the file ends less than [`LOOK_AHEAD`] bytes past
+//! its end; never on the bytes before it. So an edit moves only the boundaries
+//! around it. To chunk an edited file again, start with the chunk that contains
+//! the byte `LOOK_AHEAD` before the edit (or the first chunk), and stop as soon
+//! as a boundary after the edit coincides with an old one: everything after it
+//! is unchanged.
 
 use std::io::{self, Read};
 
 use bytes::Bytes;
 
-/// No chunk but a file's last is shorter.
+/// Minimum size of a chunk, except the last of a file.
 pub const MIN_CHUNK: usize = 16 * 1024;
 /// The size that cut points are normalised around.
 pub const AVERAGE_CHUNK: usize = 64 * 1024;
-/// No chunk is longer.
+/// Maximum size of a chunk.
 pub const MAX_CHUNK: usize = 256 * 1024;
 
-/// A chunk whose end lies this far before an edit, or further, keeps its end.
+/// A chunk that ends at least this many bytes before an edit keeps its end.
 ///
-/// Two and not one, because the bytes are looked at in pairs: if the file ends
-/// with the first byte of a pair, no chunk but the last ends there.
+/// This is 2 and not 1 because bytes are examined in pairs: if the file ends
+/// with the first byte of a pair, only the last chunk can end there.
 pub const LOOK_AHEAD: usize = 2;
 
-/// Masks of normalisation level 1 for 64 KiB, pinned here because a different
-/// choice in a later release of the crate would be a different format.
+/// Masks of normalisation level 1 for 64 KiB, pinned here because other masks
+/// in a later release of the crate would be another format.
 const MASK_SMALL: u64 = 0x0000_d907_0353_7000;
 const MASK_LARGE: u64 = 0x0000_d90f_0353_0000;
 
-/// The length of the chunk that starts at `window[0]`.
+/// Returns the length of the chunk that starts at `window[0]`.
 ///
-/// `window` must hold at least [`MAX_CHUNK`] bytes, or all that is left of the
-/// file; otherwise the answer would depend on how it was read.
+/// `window` must have at least [`MAX_CHUNK`] bytes, or all that is left of the
+/// file; otherwise the result would depend on how the file was read.
 pub fn cut(window: &[u8]) -> usize {
     let (_, length) = fastcdc::v2020::cut(
         window,
@@ -47,7 +48,7 @@ pub fn cut(window: &[u8]) -> usize {
     length
 }
 
-/// Cuts what a reader gives into chunks, reading at most a megabyte ahead.
+/// Cuts the bytes of a reader into chunks, reading at most a megabyte ahead.
 #[derive(Debug)]
 pub struct Chunker<R> {
     reader: R,
@@ -56,13 +57,14 @@ pub struct Chunker<R> {
     ended: bool,
 }
 
-/// How much a [`Chunker`] reads at once.
+/// Maximum bytes that a [`Chunker`] reads ahead.
 const READ_AHEAD: usize = 4 * MAX_CHUNK;
-/// What it makes room for first: enough for most files, and little to allocate.
+/// Initial capacity of its buffer: enough for most files, and cheap to
+/// allocate.
 const FIRST_READ: usize = AVERAGE_CHUNK;
 
 impl<R: Read> Chunker<R> {
-    /// Chunks of `reader`, from where it stands to its end.
+    /// Returns the chunks of `reader`, from its current position to its end.
     pub fn new(reader: R) -> Self {
         Self {
             reader,
@@ -79,7 +81,7 @@ impl<R: Read> Chunker<R> {
         self.buffer.drain(..self.start);
         self.start = 0;
         if self.buffer.capacity() == 0 {
-            // Or `read_to_end` would begin with reads of 32 bytes.
+            // Otherwise `read_to_end` would begin with reads of 32 bytes.
             self.buffer.reserve(FIRST_READ);
         }
         let wanted = READ_AHEAD - self.buffer.len();

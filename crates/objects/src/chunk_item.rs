@@ -8,9 +8,9 @@ use crate::node::{Item, Totals};
 /// A leaf item of a chunk list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkItem {
-    /// The chunk.
+    /// Hash of the chunk.
     pub hash: Hash,
-    /// Its length, 1 to [`MAX_CHUNK`].
+    /// Length of the chunk, 1 to [`MAX_CHUNK`].
     pub size: u64,
 }
 

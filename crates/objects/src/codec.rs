@@ -1,5 +1,5 @@
-//! The small pieces every encoding is made of. Each value has exactly one
-//! encoding, and the reader refuses any other.
+//! The primitives of every encoding. Each value has exactly one encoding, and
+//! the reader rejects any other.
 
 use bytes::{Buf, Bytes};
 use elevo_core::Timestamp;
@@ -7,7 +7,7 @@ use elevo_core::Timestamp;
 use crate::FORMAT_VERSION;
 use crate::hash::Hash;
 
-/// Why bytes are not the canonical encoding of an object.
+/// Reason why bytes are not the canonical encoding of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// The bytes end before the object does.
@@ -16,34 +16,35 @@ pub enum DecodeError {
     /// Bytes follow the end of the object.
     #[error("bytes follow the end of the object")]
     TrailingBytes,
-    /// Written by a version of the format that is not known here.
+    /// The version of the format is unknown.
     #[error("format version {0} is not known")]
     UnknownVersion(u8),
-    /// Not the kind of object that was asked for.
+    /// The object is not of the requested kind.
     #[error("the object is of another kind")]
     WrongKind,
-    /// A number that is not in its shortest form, or one its place does not
-    /// allow: a size out of bounds, totals that no tree could have.
+    /// A number is not in its shortest form or is out of range: for example a
+    /// size, or totals that no tree could have.
     #[error("a number is not in its canonical form or range")]
     Number,
-    /// A name that is none, or a text that is not UTF-8.
+    /// A name is not valid, or a text is not UTF-8.
     #[error("a name or text is not allowed")]
     Text,
-    /// A tag or flag that is not known.
+    /// A tag or flag is unknown.
     #[error("a tag is not known")]
     Tag,
     /// Items out of order, repeated, too many or too few.
     #[error("items are out of order, repeated, too many or too few")]
     Items,
-    /// An item that should have ended its node stands inside it.
+    /// An item inside a node should have ended the node.
     #[error("a node holds a boundary inside it")]
     Boundary,
 }
 
-/// Result of taking an encoding apart.
+/// Result of decoding.
 pub type Result<T> = std::result::Result<T, DecodeError>;
 
-/// Appends `value` as a LEB128 number: seven bits a byte, least first.
+/// Appends `value` as a LEB128 number: seven bits per byte, least significant
+/// first.
 pub(crate) fn put_number(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
@@ -52,12 +53,13 @@ pub(crate) fn put_number(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// Appends a signed number, zigzag, so that small ones of either sign are short.
+/// Appends a signed number in zigzag encoding, so that small numbers of either
+/// sign are short.
 fn put_signed(out: &mut Vec<u8>, value: i64) {
     put_number(out, ((value << 1) ^ (value >> 63)) as u64);
 }
 
-/// Appends `bytes` behind their length.
+/// Appends the length of `bytes`, then the bytes.
 pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put_number(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
@@ -69,12 +71,12 @@ pub(crate) fn put_time(out: &mut Vec<u8>, time: Timestamp) {
     put_number(out, time.nanos().into());
 }
 
-/// Takes an encoding apart, front to back, without copying.
+/// Reads an encoding from front to back, without copying.
 #[derive(Debug)]
 pub struct Reader(Bytes);
 
 impl Reader {
-    /// Opens an object that must carry our version and `type_byte`.
+    /// Opens an object, which must have the current version and `type_byte`.
     pub(crate) fn open(data: &Bytes, type_byte: u8) -> Result<Self> {
         let mut reader = Self(data.clone());
         match reader.byte()? {
@@ -123,12 +125,12 @@ impl Reader {
         Err(DecodeError::Number)
     }
 
-    /// A number that must not exceed `limit`.
+    /// Reads a number that must not exceed `limit`.
     pub(crate) fn number_up_to(&mut self, limit: u64) -> Result<u64> {
         self.number_within(0, limit)
     }
 
-    /// A number from `least` to `most`.
+    /// Reads a number from `least` to `most`.
     pub(crate) fn number_within(&mut self, least: u64, most: u64) -> Result<u64> {
         match self.number()? {
             value if (least..=most).contains(&value) => Ok(value),
@@ -147,7 +149,7 @@ impl Reader {
         Timestamp::new(seconds, nanos).ok_or(DecodeError::Number)
     }
 
-    /// Bytes behind their length, which must not exceed `limit`.
+    /// Reads a length, which must not exceed `limit`, and that many bytes.
     pub(crate) fn bytes(&mut self, limit: usize) -> Result<Bytes> {
         let length = self.number_up_to(limit as u64)? as usize;
         if self.0.len() < length {

@@ -10,9 +10,9 @@ use crate::node::{Item, Totals};
 /// A leaf item of a directory tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirItem {
-    /// The name.
+    /// Name of the entry.
     pub name: Name,
-    /// What it stands for.
+    /// The entry.
     pub entry: Entry,
 }
 
@@ -25,8 +25,8 @@ mod tag {
     pub(super) const LINK: u8 = 6;
 }
 
-/// The number that decides whether a name ends its node: fast rather than
-/// cryptographic, because hostile names only cost their owner.
+/// Hash that decides whether a name ends its node: fast rather than
+/// cryptographic, because malicious names only harm their owner.
 pub(crate) fn name_spread(name: &Name) -> u64 {
     xxhash_rust::xxh3::xxh3_64(name)
 }

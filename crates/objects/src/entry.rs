@@ -1,23 +1,23 @@
-//! What a name in a directory stands for.
+//! Entries of directories.
 
 use crate::hash::Hash;
 
-/// The longest target of a symbolic link: what Linux allows.
+/// Maximum length of the target of a symbolic link: the limit of Linux.
 pub const MAX_LINK_BYTES: usize = 4095;
-/// The largest file: the last offset a file system can name.
+/// Maximum size of a file: the largest offset of a file system.
 pub const MAX_FILE_BYTES: u64 = i64::MAX as u64;
 
-/// Permission bits, `rwxrwxrwx`. Setuid, setgid and sticky are never kept.
+/// Permission bits, `rwxrwxrwx`. Setuid, setgid and sticky are never stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Mode(u16);
 
 impl Mode {
-    /// An ordinary file, `rw-r--r--`.
+    /// Mode of an ordinary file, `rw-r--r--`.
     pub const FILE: Self = Self(0o644);
-    /// An ordinary directory or program, `rwxr-xr-x`.
+    /// Mode of an ordinary directory or program, `rwxr-xr-x`.
     pub const EXECUTABLE: Self = Self(0o755);
 
-    /// The permission bits of `bits`; the rest is dropped.
+    /// Returns the permission bits of `bits`; the others are dropped.
     pub const fn from_bits(bits: u32) -> Self {
         Self((bits & 0o777) as u16)
     }
@@ -28,51 +28,51 @@ impl Mode {
     }
 }
 
-/// What a name in a directory stands for.
+/// The entry of a name in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Entry {
     /// A regular file.
     File {
-        /// Its permission bits.
+        /// Permission bits.
         mode: Mode,
-        /// Where its bytes are.
+        /// Content of the file.
         content: Content,
     },
     /// A directory.
     Directory {
-        /// Its permission bits.
+        /// Permission bits.
         mode: Mode,
-        /// What is in it.
+        /// Content of the directory.
         tree: Tree,
     },
     /// A symbolic link.
     Link(Link),
 }
 
-/// The bytes of a file, named directly by its directory entry.
+/// The content of a file, referred to by its directory entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Content {
     /// No bytes.
     Empty,
     /// One chunk.
     Chunk {
-        /// The chunk.
+        /// Hash of the chunk.
         hash: Hash,
-        /// Its length, 1 to [`MAX_CHUNK`](crate::MAX_CHUNK).
+        /// Length of the chunk, 1 to [`MAX_CHUNK`](crate::MAX_CHUNK).
         size: u64,
     },
-    /// Two chunks or more, listed by a tree.
+    /// Two or more chunks, listed by a tree.
     List {
-        /// The root node of the chunk list.
+        /// Hash of the root node of the chunk list.
         hash: Hash,
-        /// Their length together, more than [`MIN_CHUNK`](crate::MIN_CHUNK) and at most
-        /// [`MAX_FILE_BYTES`].
+        /// Total length of the chunks, more than
+        /// [`MIN_CHUNK`](crate::MIN_CHUNK) and at most [`MAX_FILE_BYTES`].
         size: u64,
     },
 }
 
 impl Content {
-    /// How many bytes the file has.
+    /// Size of the file in bytes.
     pub const fn size(&self) -> u64 {
         match self {
             Self::Empty => 0,
@@ -84,32 +84,32 @@ impl Content {
 /// The target of a symbolic link: a chunk of 1 to [`MAX_LINK_BYTES`] bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Link {
-    /// The chunk with the target's bytes.
+    /// Hash of the chunk with the target.
     pub hash: Hash,
-    /// Their number.
+    /// Length of the target in bytes.
     pub size: u64,
 }
 
-/// The contents of a directory.
+/// The content of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Tree {
-    /// The root node of its entries; `None` when it is empty.
+    /// Hash of the root node of its entries; `None` for an empty directory.
     pub root: Option<Hash>,
-    /// Entries at every depth below.
+    /// Number of entries at every depth.
     pub count: u64,
-    /// Bytes of all files at every depth below.
+    /// Total bytes of the files at every depth.
     pub bytes: u64,
 }
 
 impl Tree {
-    /// A directory with nothing in it.
+    /// An empty directory.
     pub const EMPTY: Self = Self {
         root: None,
         count: 0,
         bytes: 0,
     };
 
-    /// Whether there is a tree that this can describe.
+    /// Whether a tree with these values can exist.
     pub(crate) const fn is_coherent(&self) -> bool {
         match self.root {
             Some(_) => self.count > 0,

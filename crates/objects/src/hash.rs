@@ -5,8 +5,8 @@ use std::str::FromStr;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Hash([u8; 32]);
 
-/// What an object is. Each kind hashes in a domain of its own, so bytes of one
-/// kind can never be passed off as another.
+/// Kind of an object. Each kind hashes in a separate domain, so bytes of one
+/// kind can never pass as another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
     /// Raw bytes of file content or of a link's target.
@@ -21,17 +21,17 @@ pub enum Kind {
     Snapshot,
 }
 
-/// Names one object within a tenant.
+/// Identifies one object within a tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectKey {
-    /// What the object is.
+    /// Kind of the object.
     pub kind: Kind,
-    /// The hash of its bytes in that kind's domain.
+    /// Hash of the object's bytes in the domain of its kind.
     pub hash: Hash,
 }
 
 impl Kind {
-    /// Every kind there is.
+    /// All kinds.
     pub const ALL: [Self; 5] = [
         Self::Chunk,
         Self::Directory,
@@ -51,12 +51,12 @@ impl Kind {
         }
     }
 
-    /// The hash of `data` as an object of this kind.
+    /// Returns the hash of `data` as an object of this kind.
     pub fn hash(self, data: &[u8]) -> Hash {
         Hash(*blake3::keyed_hash(self.domain(), data).as_bytes())
     }
 
-    /// The key of `data` as an object of this kind.
+    /// Returns the key of `data` as an object of this kind.
     pub fn key(self, data: &[u8]) -> ObjectKey {
         ObjectKey {
             kind: self,
@@ -66,7 +66,7 @@ impl Kind {
 }
 
 impl Hash {
-    /// A hash read back from where it was stored.
+    /// Creates a hash from stored bytes.
     pub const fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
@@ -76,7 +76,8 @@ impl Hash {
         &self.0
     }
 
-    /// The first eight bytes as a number: uniform, and cheap to test.
+    /// The first eight bytes as a number: uniformly distributed, and cheap to
+    /// test.
     pub(crate) fn prefix(&self) -> u64 {
         let [a, b, c, d, e, f, g, h, ..] = self.0;
         u64::from_le_bytes([a, b, c, d, e, f, g, h])
@@ -95,7 +96,7 @@ impl fmt::Debug for Hash {
     }
 }
 
-/// A text that is not the 64 lowercase hexadecimal digits of a hash.
+/// The text is not the 64 lowercase hexadecimal digits of a hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a hash is 64 lowercase hexadecimal digits")]
 pub struct InvalidHash;

@@ -1,9 +1,10 @@
-//! What is stored, to the byte: hashes, chunk boundaries, and the canonical
-//! encodings of tree nodes and snapshots. `docs/formats.md` draws them.
+//! The format of stored data, to the byte: hashes, chunk boundaries, and the
+//! canonical encodings of tree nodes and snapshots. `docs/formats.md` draws
+//! them.
 //!
 //! Pure: depends on `elevo-core` only, does no I/O (a [`Chunker`] reads from
-//! what it is given), reads no clock, and never holds more than one chunk or
-//! one node at a time. Everything here is part of the format: a change that
+//! the reader it is given), reads no clock, and never holds more than one chunk
+//! or one node at a time. Everything here is part of the format: a change that
 //! alters a byte or a boundary needs a new version byte and keeps the old
 //! fixtures readable.
 

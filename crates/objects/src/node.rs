@@ -6,11 +6,11 @@
 //!  height 0   [ a b c ]  [ d .. k ]  [ l .. z ]    items
 //! ```
 //!
-//! A level is cut into nodes by one rule, so that equal contents always give
-//! equal trees: a node ends after an item that is a *boundary* once it holds
-//! [`MIN_ITEMS`], or when it holds [`MAX_ITEMS`]. What is a boundary depends on
-//! a directory entry's name only (an edit never moves one), or on a chunk's
-//! hash; one in 64 is.
+//! A level is cut into nodes by one rule, so that equal content always gives
+//! equal trees: a node ends after an item that is a *boundary* once it has
+//! [`MIN_ITEMS`], or when it has [`MAX_ITEMS`]. Whether an item is a boundary
+//! depends only on the name of a directory entry (an edit never moves it), or
+//! on the hash of a chunk; one in 64 is.
 
 use std::fmt::Debug;
 
@@ -20,12 +20,13 @@ use crate::FORMAT_VERSION;
 use crate::codec::{DecodeError, Reader, Result, put_number};
 use crate::hash::{Hash, Kind, ObjectKey};
 
-/// A node that is not the last of its level holds at least this many items, so
-/// that a tree always narrows towards its root, whatever its names.
+/// Minimum number of items of a node that is not the last of its level, so that
+/// every tree narrows towards its root, even with malicious names.
 pub const MIN_ITEMS: usize = 2;
-/// No node holds more items.
+/// Maximum number of items of a node.
 pub const MAX_ITEMS: usize = 256;
-/// No tree is higher: each level at least halves the one below.
+/// Maximum height of a tree: each level has at most half the nodes of the one
+/// below.
 pub const MAX_HEIGHT: u8 = 64;
 
 /// One item in 2^6 ends its node.
@@ -35,20 +36,21 @@ const BOUNDARY_BITS: u32 = 6;
 pub trait Item: sealed::Sealed + Clone + Debug + PartialEq + Send + Sync + 'static {
     /// The kind of the tree's nodes.
     const KIND: Kind;
-    /// What items are sorted by; `()` where their position is all they have.
+    /// Type of the sort key; `()` if items are ordered by position only.
     type Key: Clone + Debug + Ord + Send + Sync + 'static;
 
-    /// What this item is sorted by.
+    /// Returns the sort key.
     fn key(&self) -> &Self::Key;
-    /// A number that looks random, from which boundaries are drawn.
+    /// Returns a pseudo-random number that decides whether the item is a
+    /// boundary.
     fn spread(&self) -> u64;
-    /// The same for a child node with the given last key.
+    /// Returns that number for a child node with the given last key.
     fn child_spread(key: &Self::Key, node: &Hash) -> u64;
-    /// What this item adds to its node's totals.
+    /// Returns the item's share of its node's totals.
     fn totals(&self) -> Totals;
 
-    /// Whether an item or a child can have these totals; if `followed`, as one
-    /// that is not the last of its tree. What holds for every tree is checked
+    /// Whether an item or a child can have these totals; if `followed`, one
+    /// that is not the last of its tree. Rules common to all trees are checked
     /// elsewhere.
     #[doc(hidden)]
     fn totals_fit(totals: &Totals, followed: bool) -> bool;
@@ -67,23 +69,25 @@ pub trait Item: sealed::Sealed + Clone + Debug + PartialEq + Send + Sync + 'stat
 }
 
 pub(crate) mod sealed {
-    /// Keeps [`Item`](super::Item) to this crate: its implementations are the format.
+    /// Keeps [`Item`](super::Item) to this crate: its implementations are the
+    /// format.
     pub trait Sealed {}
 }
 
-/// Sums over the leaf items below a node. A tree keeps those it has a use for.
+/// Sums over the leaf items below a node. Each tree stores only the sums it
+/// uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Leaf items.
+    /// Number of leaf items.
     pub items: u64,
-    /// In a directory tree: entries at every depth.
+    /// In a directory tree: number of entries at every depth.
     pub count: u64,
     /// In a directory tree or a chunk list: bytes of content.
     pub bytes: u64,
 }
 
 impl Totals {
-    /// Both together. Saturates: sizes come from hostile trees.
+    /// Adds two totals. Saturates, since malicious trees may have any sizes.
     #[must_use]
     pub const fn plus(self, other: Self) -> Self {
         Self {
@@ -97,18 +101,18 @@ impl Totals {
 /// A reference to a node from the level above.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Child<I: Item> {
-    /// The key of the last leaf item below.
+    /// Key of the last leaf item below.
     pub last: I::Key,
-    /// The node.
+    /// Hash of the node.
     pub hash: Hash,
-    /// Sums over what is below.
+    /// Sums over the leaf items below.
     pub totals: Totals,
 }
 
 impl<I: Item> Child<I> {
-    /// Whether `node` is what this reference, found in a node of `height`,
-    /// says it is. The hash says so only if whoever wrote the reference told
-    /// the truth; checking bounds a descent by the height of its root.
+    /// Whether `node` matches this reference, found in a node of `height`. The
+    /// hash alone does not show that, since the author of the reference may
+    /// have lied; the check bounds a descent by the height of its root.
     pub fn describes(&self, node: &Node<I>, height: u8) -> bool {
         node.height().checked_add(1) == Some(height)
             && node.last_key() == Some(&self.last)
@@ -116,14 +120,14 @@ impl<I: Item> Child<I> {
     }
 }
 
-/// A node, taken apart.
+/// A decoded node.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Node<I: Item> {
     /// The lowest level: items.
     Leaf(Vec<I>),
-    /// Every other level: references to nodes one lower.
+    /// Every other level: references to nodes one level lower.
     Index {
-        /// How many levels are below, 1 to [`MAX_HEIGHT`].
+        /// Number of levels below, 1 to [`MAX_HEIGHT`].
         height: u8,
         /// The nodes of the level below.
         children: Vec<Child<I>>,
@@ -149,7 +153,7 @@ impl<I: Item> Node<I> {
     /// A constant, so that an item of a kind without nodes does not compile.
     const TYPE_BYTE: u8 = type_byte(I::KIND);
 
-    /// Levels below this one; 0 for a leaf.
+    /// Number of levels below this one; 0 for a leaf.
     pub const fn height(&self) -> u8 {
         match self {
             Self::Leaf(_) => 0,
@@ -157,7 +161,7 @@ impl<I: Item> Node<I> {
         }
     }
 
-    /// Items or children in this node itself.
+    /// Number of items or children in this node itself.
     pub fn len(&self) -> usize {
         match self {
             Self::Leaf(items) => items.len(),
@@ -165,12 +169,12 @@ impl<I: Item> Node<I> {
         }
     }
 
-    /// Never: an empty tree has no node.
+    /// Always false: an empty tree has no node.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The key of the last leaf item below.
+    /// Key of the last leaf item below.
     pub fn last_key(&self) -> Option<&I::Key> {
         match self {
             Self::Leaf(items) => items.last().map(I::key),
@@ -178,7 +182,7 @@ impl<I: Item> Node<I> {
         }
     }
 
-    /// Whether a tree may have this node as its root: an index node with one
+    /// Whether this node may be the root of a tree: an index node with one
     /// child only repeats that child.
     pub fn is_root(&self) -> bool {
         matches!(self, Self::Leaf(_)) || self.len() > 1
@@ -198,7 +202,7 @@ impl<I: Item> Node<I> {
         }
     }
 
-    /// The one encoding of this node.
+    /// Returns the only encoding of this node.
     pub fn encode(&self) -> Bytes {
         let mut out = Vec::with_capacity(4 + self.len() * 80);
         out.extend_from_slice(&[FORMAT_VERSION, Self::TYPE_BYTE, self.height()]);
@@ -216,13 +220,14 @@ impl<I: Item> Node<I> {
         out.into()
     }
 
-    /// Reads a node back. Refuses whatever [`Self::encode`] could not have
+    /// Decodes a node. Rejects everything that [`Self::encode`] could not have
     /// written for some tree: unsorted keys, numbers not in their shortest
     /// form, boundaries inside a node, too many items, totals that no tree has,
     /// trailing bytes.
     ///
-    /// What one node cannot show is left to whoever follows its references:
-    /// see [`Child::describes`] and [`Self::is_root`].
+    /// Properties that a single node cannot show must be checked by the code
+    /// that follows its references: see [`Child::describes`] and
+    /// [`Self::is_root`].
     pub fn decode(data: &Bytes) -> Result<Self> {
         let mut reader = Reader::open(data, Self::TYPE_BYTE)?;
         let height = reader.byte()?;
@@ -256,7 +261,7 @@ impl<I: Item> Node<I> {
         Ok(node)
     }
 
-    /// The key of a node encoded as `data`.
+    /// Returns the key of a node encoded as `data`.
     pub fn key(data: &[u8]) -> ObjectKey {
         I::KIND.key(data)
     }
@@ -281,7 +286,7 @@ fn read_child<I: Item>(reader: &mut Reader) -> Result<Child<I>> {
     Ok(Child { last, hash, totals })
 }
 
-/// Keys must rise strictly, except where there are none to compare.
+/// Checks that keys rise strictly, unless the tree has no keys.
 fn check_order<'a, K: Ord + 'a>(mut keys: impl Iterator<Item = &'a K>) -> Result<()> {
     if size_of::<K>() == 0 {
         return Ok(());
@@ -306,8 +311,9 @@ fn check_boundaries(spreads: impl Iterator<Item = u64>, height: u8, length: usiz
     Ok(())
 }
 
-/// A tree that goes on after a child has at least [`MIN_ITEMS`] in every node
-/// below that child; no tree has more than [`MAX_ITEMS`] in any.
+/// Checks that every child that is not the last of its tree has at least
+/// [`MIN_ITEMS`] in each node below it, and that no child has more than
+/// [`MAX_ITEMS`] in any.
 fn check_totals<I: Item>(
     totals: impl Iterator<Item = Totals>,
     height: u8,

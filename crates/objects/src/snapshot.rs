@@ -36,50 +36,50 @@ impl FromStr for SnapshotId {
     }
 }
 
-/// An immutable state: a tree, the times beside it, and where it came from.
+/// An immutable state: a tree, its time tree, and its origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
-    /// The files.
+    /// Tree of the files.
     pub tree: Tree,
-    /// The root node of their modification times, if any are known.
+    /// Root node of the time tree, if any times are known.
     pub times: Option<Hash>,
-    /// The snapshots this one was made from; none for a first one.
+    /// Snapshots that this one was made from; none for a first one.
     pub parents: Vec<SnapshotId>,
-    /// Who made it.
+    /// Author of the snapshot.
     pub author: String,
-    /// Why.
+    /// Reason for the snapshot.
     pub message: String,
-    /// When, as whoever made it says.
+    /// Time of creation, as given by the author.
     pub created: Timestamp,
-    /// What else its maker wants to find it by.
+    /// Further keys and values to find the snapshot by.
     pub labels: BTreeMap<String, String>,
 }
 
-/// A snapshot that cannot be encoded because a part of it is too large.
+/// The snapshot cannot be encoded because a part of it is too large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the snapshot's {part} is over the limit of {limit}")]
 pub struct InvalidSnapshot {
-    /// Which part.
+    /// Name of the part.
     pub part: &'static str,
-    /// What it may have at most.
+    /// Maximum size of the part.
     pub limit: usize,
 }
 
 impl Snapshot {
-    /// The most parents a snapshot has.
+    /// Maximum number of parents.
     pub const MAX_PARENTS: usize = 64;
-    /// The longest author, in bytes.
+    /// Maximum length of the author in bytes.
     pub const MAX_AUTHOR_BYTES: usize = 1024;
-    /// The longest message, in bytes.
+    /// Maximum length of the message in bytes.
     pub const MAX_MESSAGE_BYTES: usize = 64 * 1024;
-    /// The most labels a snapshot has.
+    /// Maximum number of labels.
     pub const MAX_LABELS: usize = 64;
-    /// The longest name of a label, in bytes.
+    /// Maximum length of a label's name in bytes.
     pub const MAX_LABEL_NAME_BYTES: usize = 128;
-    /// The longest value of a label, in bytes.
+    /// Maximum length of a label's value in bytes.
     pub const MAX_LABEL_VALUE_BYTES: usize = 4096;
 
-    /// The one encoding of this snapshot, and its id.
+    /// Returns the only encoding of this snapshot, and its id.
     pub fn encode(&self) -> std::result::Result<(SnapshotId, Bytes), InvalidSnapshot> {
         self.check()?;
         debug_assert!(self.tree.is_coherent());
@@ -124,7 +124,7 @@ impl Snapshot {
         Ok(())
     }
 
-    /// Reads a snapshot back; refuses what is not its canonical encoding.
+    /// Decodes a snapshot; rejects bytes that are not its canonical encoding.
     pub fn decode(data: &Bytes) -> Result<Self> {
         let mut reader = Reader::open(data, TYPE_BYTE)?;
         let tree = read_tree(&mut reader)?;

@@ -6,21 +6,21 @@ use crate::hash::{Hash, Kind};
 use crate::node::sealed::Sealed;
 use crate::node::{Item, Totals};
 
-/// A leaf item of a time tree, beside the directory entry of the same name.
+/// A leaf item of a time tree, for the directory entry of the same name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimeItem {
-    /// The name.
+    /// Name of the entry.
     pub name: Name,
-    /// What is known of its times.
+    /// Times of the entry.
     pub entry: TimeEntry,
 }
 
-/// What is known of the times of a name. At least one of the two is present.
+/// Known times of an entry. At least one of the two is present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeEntry {
-    /// When it was last modified.
+    /// Time of the last modification.
     pub modified: Option<Timestamp>,
-    /// For a directory: the root node of the times of what is in it.
+    /// For a directory: root node of the time tree of its entries.
     pub children: Option<Hash>,
 }
 

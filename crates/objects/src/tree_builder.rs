@@ -6,10 +6,10 @@ use crate::hash::Hash;
 use crate::node::{Child, Item, MAX_ITEMS, MIN_ITEMS, Node, Totals, is_boundary};
 
 /// Builds a tree from its leaf items in order, or from leaf items and whole
-/// subtrees of an older tree, holding one open node per level.
+/// subtrees of an older tree, with one open node per level in memory.
 ///
-/// The result depends on the sequence of leaf items alone, not on how they
-/// were fed: that is what makes an edited tree equal to one built anew.
+/// The result depends only on the sequence of leaf items, not on how they were
+/// added: this makes an edited tree equal to one built from scratch.
 #[derive(Debug)]
 pub struct TreeBuilder<I: Item> {
     leaves: Vec<I>,
@@ -19,23 +19,23 @@ pub struct TreeBuilder<I: Item> {
     finished: Vec<NewNode<I>>,
 }
 
-/// A node the builder made.
+/// A node that the builder created.
 #[derive(Clone, Debug)]
 pub struct NewNode<I: Item> {
-    /// Its hash, of kind `I::KIND`.
+    /// Hash of the node, of kind `I::KIND`.
     pub hash: Hash,
-    /// Its encoding.
+    /// Encoding of the node.
     pub data: Bytes,
-    /// The same, taken apart.
+    /// The decoded node.
     pub node: Arc<Node<I>>,
 }
 
 /// The root of a finished tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Root {
-    /// The root node.
+    /// Hash of the root node.
     pub hash: Hash,
-    /// Its height.
+    /// Height of the root node.
     pub height: u8,
     /// Sums over all leaf items.
     pub totals: Totals,
@@ -52,12 +52,12 @@ impl<I: Item> Default for TreeBuilder<I> {
 }
 
 impl<I: Item> TreeBuilder<I> {
-    /// A builder that has been fed nothing.
+    /// Creates an empty builder.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Makes room for leaf items that are about to come.
+    /// Reserves memory for this many leaf items.
     pub fn reserve(&mut self, items: usize) {
         self.leaves.reserve(items.min(MAX_ITEMS));
     }
@@ -71,8 +71,8 @@ impl<I: Item> TreeBuilder<I> {
         }
     }
 
-    /// Whether a subtree of `height` may come next by reference: nothing may
-    /// be open at its own level or below.
+    /// Whether a subtree of `height` may come next by reference: no node may be
+    /// open at its level or below.
     pub fn is_aligned(&self, height: u8) -> bool {
         self.leaves.is_empty() && self.indexes.iter().take(height.into()).all(Vec::is_empty)
     }
@@ -80,16 +80,16 @@ impl<I: Item> TreeBuilder<I> {
     /// Appends all leaf items of a node of an older tree, by reference.
     ///
     /// Legal only where [`Self::is_aligned`], and for a node that was not the
-    /// last of its level, or that no further item will follow. The last node
-    /// of a level, and those below along its end, stopped for want of items:
-    /// were something to follow, they would have to take it in.
+    /// last of its level, or after which no item follows. The last node of a
+    /// level, and the last nodes below it, ended because there were no more
+    /// items: an item that follows would belong into them.
     pub fn push_subtree(&mut self, child: Child<I>, height: u8) {
         debug_assert!(self.is_aligned(height));
         self.push_child(child, height + 1);
     }
 
-    /// Appends the item of a run `count` times, at the cost of a few nodes: as
-    /// [`Self::push`] would, only sooner.
+    /// Appends the item of a run `count` times, at the cost of a few nodes. The
+    /// result is that of [`Self::push`].
     pub fn push_run(&mut self, run: &Run<I>, mut count: u64) {
         let mut made = 0;
         while count > 0 {
@@ -110,8 +110,8 @@ impl<I: Item> TreeBuilder<I> {
         }
     }
 
-    /// Appends the items of a leaf of an older tree, of which some were
-    /// replaced by others of the same keys: it ends where it ended.
+    /// Appends the items of a leaf of an older tree in which some items were
+    /// replaced by others with the same keys, so that it ends at the same key.
     ///
     /// For trees sorted by keys, and legal where [`Self::push_subtree`] is.
     pub fn push_leaf(&mut self, items: Vec<I>) {
@@ -120,21 +120,21 @@ impl<I: Item> TreeBuilder<I> {
         self.close_leaf();
     }
 
-    /// Nodes made since the last call, each after those it refers to. Take
-    /// them now and then, or the builder holds the whole tree.
+    /// Takes the nodes created since the last call, each after those it refers
+    /// to. Call this now and then, or the builder holds the whole tree.
     pub fn take_finished(&mut self) -> Vec<NewNode<I>> {
         std::mem::take(&mut self.finished)
     }
 
-    /// How many nodes wait to be taken.
+    /// Number of nodes that were not taken yet.
     pub fn finished_len(&self) -> usize {
         self.finished.len()
     }
 
-    /// Closes what is open and returns the root, `None` for an empty tree.
+    /// Closes the open nodes and returns the root, `None` for an empty tree.
     ///
-    /// The root may be a node that came in whole by [`Self::push_subtree`] and
-    /// has a single child; whoever did that must step down to that child.
+    /// The root may be a node with a single child that was added by
+    /// [`Self::push_subtree`]; the caller must then replace it by that child.
     pub fn finish(&mut self) -> Option<Root> {
         if !self.leaves.is_empty() {
             self.close_leaf();
@@ -204,8 +204,8 @@ impl<I: Item> TreeBuilder<I> {
     }
 }
 
-/// One item over and over, in a tree whose items have no keys: for each height
-/// the node that holds nothing else.
+/// A repeated item in a tree whose items have no keys: for each height, the
+/// node that contains only this item.
 #[derive(Clone, Debug)]
 pub struct Run<I: Item> {
     item: I,
@@ -219,13 +219,13 @@ struct RunNode<I: Item> {
 }
 
 impl<I: Item<Key = ()>> Run<I> {
-    /// Runs of this item, with nodes for up to `most` of it.
+    /// Creates a run of this item, with nodes for up to `most` repetitions.
     pub fn new(item: I, most: u64) -> Self {
         let mut run = Self {
             item,
             nodes: Vec::new(),
         };
-        // The next height may hold as many again as a node can.
+        // A node of the next height may have many times as many items.
         while let Some(node) = run.next_node()
             && node.child.totals.items <= most
         {
@@ -234,7 +234,7 @@ impl<I: Item<Key = ()>> Run<I> {
         run
     }
 
-    /// The first node of the next height that closes.
+    /// Returns the first node of the next height.
     fn next_node(&self) -> Option<RunNode<I>> {
         let mut builder = TreeBuilder::new();
         while builder.finished.is_empty() {
@@ -248,12 +248,12 @@ impl<I: Item<Key = ()>> Run<I> {
         Some(RunNode { child, new })
     }
 
-    /// The item.
+    /// The repeated item.
     pub const fn item(&self) -> &I {
         &self.item
     }
 
-    /// Whether a node of some height holds nothing else.
+    /// Whether `hash` is the node of this height that contains only this item.
     pub fn is_node(&self, height: u8, hash: &Hash) -> bool {
         let node = self.nodes.get(usize::from(height));
         node.is_some_and(|node| node.child.hash == *hash)

@@ -2,7 +2,7 @@
 
 #![allow(
     clippy::disallowed_methods,
-    reason = "a long test is told its length by the environment"
+    reason = "a long test reads its length from the environment"
 )]
 
 #[path = "format/forest.rs"]
@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use forest::{Changes, Forest};
 use samples::{file, name, noise};
 
-/// `full` rounds, scaled by how much of its length this test is told to run.
+/// Returns `full` rounds, scaled by the length set in the environment.
 fn rounds(full: u64) -> u64 {
     let length = std::env::var("ELEVO_LONG").expect("ELEVO_LONG is not set: run scripts/soak");
     let length: f64 = length.parse().expect("ELEVO_LONG is a number");

@@ -1,4 +1,4 @@
-//! What must hold for any bytes at all, for fuzzers and for tests.
+//! Properties that must hold for arbitrary bytes, for fuzzers and tests.
 
 use elevo_core::TenantId;
 
@@ -7,11 +7,11 @@ use crate::collect::marks;
 use crate::keys;
 use crate::value::{self, Encoder};
 
-/// Reads whatever this is as a chunk as it is on disk.
+/// Reads arbitrary bytes as a chunk on disk.
 ///
 /// # Panics
 ///
-/// If what comes out is not what was written, or larger than LZ4 makes it.
+/// If the chunk does not read back, or is larger than LZ4 can make it.
 #[doc(hidden)]
 pub fn read_any_chunk(value: &[u8]) {
     let Some(chunk) = value::decode(value) else {
@@ -27,11 +27,11 @@ pub fn read_any_chunk(value: &[u8]) {
     assert_eq!(value::decode(compressed), Some(chunk));
 }
 
-/// Reads whatever this is as a key or a small value of the database.
+/// Reads arbitrary bytes as a key or a small value of the database.
 ///
 /// # Panics
 ///
-/// If what comes out is written in another way.
+/// If a decoded value has another encoding.
 #[doc(hidden)]
 pub fn read_any_row(row: &[u8]) {
     if let Some((tenant, rest)) = row.split_first_chunk() {
@@ -42,7 +42,7 @@ pub fn read_any_row(row: &[u8]) {
         if let Some(id) = keys::snapshot_id(row) {
             assert_eq!(keys::snapshot(tenant, id)[..], *row);
         }
-        // Whoever lists references asks for this range only.
+        // Listing reads only this range.
         if let (Some(name), Some(b'r')) = (keys::reference_name(row), rest.first()) {
             assert_eq!(keys::reference(tenant, name), row);
         }
@@ -58,11 +58,12 @@ pub fn read_any_row(row: &[u8]) {
     }
 }
 
-/// Reads whatever this is as the list of a backup, of which only the hash at its end is right.
+/// Reads arbitrary lines as the list of a backup, with a correct hash appended.
 ///
 /// # Panics
 ///
-/// If what comes out is not a list of files in one directory, or is written in another way.
+/// If the result is not a list of files in one directory, or has another
+/// encoding.
 #[doc(hidden)]
 pub fn read_any_backup(lines: &[u8]) {
     let Ok(lines) = str::from_utf8(lines) else {

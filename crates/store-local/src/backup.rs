@@ -10,10 +10,11 @@
 //!     db/       RocksDB, as in a store
 //! ```
 //!
-//! RocksDB makes a checkpoint beside itself: hard links to files that never
-//! change, copies of the rest, at one moment. From there files are copied; those
-//! that the backup before has are hard links to that. So a backup is whole by
-//! itself, can be read as a store is, and costs what is new.
+//! RocksDB creates a checkpoint next to itself: hard links to files that never
+//! change, and copies of the rest, at one moment. Files are copied from there;
+//! a file that the previous backup also has becomes a hard link to that. So a
+//! backup is complete by itself, can be read like a store, and costs only the
+//! new files.
 
 mod files;
 pub(crate) mod list;
@@ -41,60 +42,60 @@ pub(crate) use list::is_backup;
 
 const LOCK: &str = "lock";
 const UNFINISHED: &str = "unfinished";
-/// Where a checkpoint is while it is copied from, in a store.
+/// Directory of a checkpoint in a store, while a backup copies it.
 const CHECKPOINT: &str = "checkpoint";
 
-/// Why a backup could not be made or restored.
+/// Reason why a backup could not be made or restored.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BackupError {
-    /// The directory is no backup, and has none in it.
+    /// The directory is not a backup and contains none.
     #[error("{} is not a backup, and has none in it", path.display())]
     NotABackup {
-        /// Which one.
+        /// Path of the directory.
         path: PathBuf,
     },
-    /// A file of a backup is not what was written.
+    /// A file of a backup differs from the file that was written.
     #[error("the backup {} is damaged in `{file}`", path.display())]
     Damaged {
-        /// Which backup.
+        /// Path of the backup.
         path: PathBuf,
-        /// Which file of it.
+        /// Name of the file.
         file: String,
     },
-    /// Another process makes a backup in the same place.
+    /// Another process is making a backup in the same directory.
     #[error("another backup is being made in {}", path.display())]
     Busy {
-        /// Where.
+        /// Path of the directory.
         path: PathBuf,
     },
-    /// A backup was to be made inside of the store.
+    /// The directory for backups is inside the store.
     #[error("{} lies inside the store", path.display())]
     Inside {
-        /// Where.
+        /// Path of the directory.
         path: PathBuf,
     },
     /// The store was opened for reading only.
     #[error("a store that is open for reading only cannot be backed up")]
     ReadOnly,
-    /// Whoever started it has ended it.
+    /// The caller cancelled the operation.
     #[error("cancelled")]
     Cancelled,
-    /// Where a backup is to be restored to, no store can be made.
+    /// A store cannot be created where the backup is to be restored to.
     #[error(transparent)]
     Open(#[from] OpenError),
     /// The file system failed.
     #[error("cannot {action} {}", path.display())]
     Io {
-        /// What was tried.
+        /// The attempted action.
         action: &'static str,
-        /// With what.
+        /// Path of the file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
-    /// RocksDB could not make a checkpoint.
-    #[error("the database cannot be held still")]
+    /// RocksDB could not create a checkpoint.
+    #[error("the database cannot create a checkpoint")]
     Database(#[source] rocksdb::Error),
 }
 
@@ -112,26 +113,27 @@ impl BackupError {
 /// A backup that was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Backup {
-    /// Where it is.
+    /// Path of the backup.
     pub path: PathBuf,
-    /// Its files.
+    /// Number of files.
     pub files: u64,
-    /// Their bytes.
+    /// Total bytes of the files.
     pub bytes: u64,
-    /// Of these, bytes that no earlier backup had.
+    /// Bytes that the previous backup did not have.
     pub new_bytes: u64,
-    /// Earlier ones that were removed.
+    /// Earlier backups that were deleted.
     pub removed: Vec<PathBuf>,
 }
 
 impl LocalStore {
-    /// Makes a backup of the store as it is at one moment of this call, in a
-    /// new directory in `backups`. The newest backup is the last by name: names
-    /// are best times. If there is one of this name, the new one's is longer.
+    /// Makes a backup of the store as of one moment of this call, in a new
+    /// directory in `backups`. The newest backup is the last by name, so names
+    /// should be times. If the name is taken, a number is appended to it.
     ///
-    /// Commits wait while the moment is taken, some milliseconds. When this
-    /// returns, all of it is on disk; before, nothing in there is taken for a
-    /// backup. If `keep` is given, the oldest go until so many are left.
+    /// Commits wait for some milliseconds while the checkpoint is created. When
+    /// this returns, the backup is durable; before that, nothing in `backups`
+    /// is taken for it. With `keep`, the oldest backups are deleted until this
+    /// many are left.
     pub fn backup(
         &self,
         backups: &Path,
@@ -145,7 +147,7 @@ impl LocalStore {
         private()
             .recursive(true)
             .create(backups)
-            .map_err(BackupError::io("make", backups))?;
+            .map_err(BackupError::io("create", backups))?;
         self.check_apart(backups)?;
         let _lock = lock(backups)?;
         let earlier = all(backups)?.pop();
@@ -162,10 +164,10 @@ impl LocalStore {
         Ok(backup)
     }
 
-    /// Makes a backup of the store as it is at one moment of this call in
-    /// `directory`, which must not be there yet. Files that did not change since
-    /// the backup `earlier` are shared with it. All of it is on disk when this
-    /// returns, but for the entry of the directory itself.
+    /// Makes a backup of the store as of one moment of this call in
+    /// `directory`, which must not exist yet. Files that are unchanged since
+    /// the backup `earlier` are shared with it. The backup is durable when this
+    /// returns, except for the entry of the directory itself.
     pub fn backup_into(
         &self,
         directory: &Path,
@@ -178,7 +180,7 @@ impl LocalStore {
         self.check_apart(directory.parent().unwrap_or(directory))?;
         private()
             .create(directory)
-            .map_err(BackupError::io("make", directory))?;
+            .map_err(BackupError::io("create", directory))?;
         let turn = self.backing_up.lock();
         let _turn = turn.unwrap_or_else(PoisonError::into_inner);
         let checkpoint = self.directory().join(CHECKPOINT);
@@ -203,9 +205,9 @@ impl LocalStore {
         }
     }
 
-    /// The database at one moment, in a directory beside it.
+    /// Creates a checkpoint of the database in `at`.
     fn checkpoint(&self, at: &Path) -> Result<(), BackupError> {
-        // Most of what is in memory goes to table files while commits go on.
+        // First write most of the memory to table files, while commits go on.
         for family in [
             rocks::CHUNKS,
             rocks::NODES,
@@ -215,7 +217,7 @@ impl LocalStore {
             let flushed = self.db.flush_cf(self.family(family));
             flushed.map_err(BackupError::Database)?;
         }
-        // RocksDB notes its table files first and the ends of its logs after
+        // RocksDB records its table files first and the ends of its logs after
         // that. A commit in between could be in the log without the unlogged
         // objects that it relies on.
         let taken = self.unlogged.hold_still(|| {
@@ -226,7 +228,7 @@ impl LocalStore {
     }
 }
 
-/// What a backup cut off by a crash has left beside the database.
+/// Deletes the checkpoint that a backup interrupted by a crash has left.
 pub(crate) fn remove_checkpoint(store: &Path) -> io::Result<()> {
     match fs::remove_dir_all(store.join(CHECKPOINT)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -234,7 +236,7 @@ pub(crate) fn remove_checkpoint(store: &Path) -> io::Result<()> {
     }
 }
 
-/// The backup at `path`, or the newest one in it.
+/// Returns the backup at `path`, or the newest one in it.
 pub fn find_backup(path: &Path) -> Result<PathBuf, BackupError> {
     if is_backup(path) {
         return Ok(path.into());
@@ -243,7 +245,7 @@ pub fn find_backup(path: &Path) -> Result<PathBuf, BackupError> {
     newest.ok_or_else(|| BackupError::NotABackup { path: path.into() })
 }
 
-/// All backups in a directory, the newest last.
+/// Returns all backups in a directory, the newest last.
 pub fn all(backups: &Path) -> Result<Vec<PathBuf>, BackupError> {
     let entries = match fs::read_dir(backups) {
         Err(error) if is_absent(&error) => return Ok(Vec::new()),
@@ -267,7 +269,7 @@ fn is_absent(error: &io::Error) -> bool {
 
 fn lock(backups: &Path) -> Result<File, BackupError> {
     let path = backups.join(LOCK);
-    let file = File::create(&path).map_err(BackupError::io("make", &path))?;
+    let file = File::create(&path).map_err(BackupError::io("create", &path))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(fs::TryLockError::WouldBlock) => Err(BackupError::Busy {
@@ -293,7 +295,7 @@ fn copy(
 ) -> Result<Backup, BackupError> {
     let earlier = earlier.and_then(|path| Some((List::read(path).ok()?, path)));
     let database = directory.join(rocks::DIRECTORY);
-    fs::create_dir(&database).map_err(BackupError::io("make", &database))?;
+    fs::create_dir(&database).map_err(BackupError::io("create", &database))?;
     if let Some(stamp) = checkpoint.parent().map(server_stamp).transpose()?.flatten() {
         set_server_stamp(directory, &stamp)?;
     }
@@ -328,12 +330,12 @@ fn copy(
     })
 }
 
-/// What is in a directory, in order.
+/// Returns the names in a directory, sorted.
 fn names(directory: &Path) -> Result<Vec<String>, BackupError> {
     let mut names = Vec::new();
     for entry in fs::read_dir(directory).map_err(BackupError::io("list", directory))? {
         let entry = entry.map_err(BackupError::io("list", directory))?;
-        // RocksDB's names are plain.
+        // RocksDB's names are ASCII.
         names.push(entry.file_name().to_string_lossy().into_owned());
     }
     names.sort();
@@ -350,12 +352,12 @@ fn free_name(backups: &Path, name: &str) -> PathBuf {
     path
 }
 
-/// Removes the oldest backups but `keep`.
+/// Deletes the oldest backups until `keep` are left.
 fn prune(backups: &Path, keep: usize) -> Result<Vec<PathBuf>, BackupError> {
     let mut old = all(backups)?;
     old.truncate(old.len().saturating_sub(keep));
     for path in &old {
-        // From here on it is none.
+        // From here on it does not count as a backup.
         let unfinished = backups.join(UNFINISHED);
         fs::rename(path, &unfinished).map_err(BackupError::io("remove", path))?;
         remove(&unfinished)?;
@@ -363,8 +365,8 @@ fn prune(backups: &Path, keep: usize) -> Result<Vec<PathBuf>, BackupError> {
     Ok(old)
 }
 
-/// Makes directories that only their owner enters: a backup has the files of all
-/// tenants in it.
+/// Creates directories that only their owner can enter: a backup has the files
+/// of all tenants.
 fn private() -> DirBuilder {
     let mut builder = DirBuilder::new();
     builder.mode(0o700);

@@ -1,11 +1,12 @@
-//! Collecting garbage beside commits.
+//! Garbage collection while commits go on.
 //!
-//! Marks are rows of a family of their own: what was found to be needed, and in
-//! which collection. They are not logged; a collection counts as finished, and
-//! its marks as whole, once they are in table files. Whatever is written or
-//! found while a collection is under way is kept in memory, and goes to the
-//! marks when it is much. Nothing is removed but under the lock over what is
-//! kept, so who keeps something either comes before, or finds it gone.
+//! Marks are rows of a separate family: the needed objects, and the collection
+//! that found them. They are not logged; a collection counts as finished, and
+//! its marks as complete, once they are in table files. Objects that are
+//! written or found during a collection are kept in memory, and spilled to the
+//! marks when there are many. The sweep deletes only while it holds the lock on
+//! the kept objects, so a writer either protects an object in time, or finds it
+//! gone and writes it again.
 
 pub(crate) mod marks;
 mod pace;
@@ -30,21 +31,21 @@ use crate::usage::Counts;
 use marks::{Mark, Numbers};
 use pace::Pace;
 
-/// As many keys are kept in memory.
+/// Maximum number of kept keys in memory.
 const KEPT: usize = 200_000;
-/// As many objects are removed at a time: others wait that long.
+/// Number of objects deleted at a time: other calls wait that long.
 const REMOVED: usize = 256;
 
-/// The collections under way.
+/// The running collections.
 #[derive(Debug, Default)]
 pub(crate) struct Collections {
     count: AtomicUsize,
-    /// How often others wrote or came for something while there was one.
+    /// Number of calls by others during collections.
     calls: AtomicU64,
     by_tenant: Mutex<HashMap<TenantId, Arc<Active>>>,
 }
 
-/// What everybody must know of a collection.
+/// State of a collection that other calls need.
 #[derive(Debug)]
 struct Active {
     number: u32,
@@ -54,7 +55,7 @@ struct Active {
 #[derive(Debug, Default)]
 struct Kept {
     keys: HashSet<ObjectKey>,
-    /// How often they went to the marks.
+    /// Number of times that the keys were spilled to the marks.
     spilled: u64,
 }
 
@@ -72,8 +73,8 @@ impl Collections {
     }
 
     fn of(&self, tenant: TenantId) -> Option<Arc<Active>> {
-        // Who begins to write after a collection did sees this: both have had
-        // the lock of the guards in between.
+        // A writer that begins after the collection sees the count: both have
+        // held the lock of the guards in between.
         match self.count.load(Ordering::Relaxed) {
             0 => None,
             _ => {
@@ -83,7 +84,7 @@ impl Collections {
         }
     }
 
-    /// Whether a collection is still under way.
+    /// Whether a collection is still running.
     fn has(&self, tenant: TenantId, active: &Arc<Active>) -> bool {
         let by_tenant = self.lock();
         let found = by_tenant.get(&tenant);
@@ -99,7 +100,7 @@ pub(crate) fn snapshot_key(id: SnapshotId) -> ObjectKey {
 }
 
 impl LocalStore {
-    /// Keeps objects from the collection that is under way, if one is.
+    /// Protects objects from the running collection, if there is one.
     pub(crate) fn keep(
         &self,
         tenant: TenantId,
@@ -124,8 +125,8 @@ impl LocalStore {
         let (holding, sweeping) = self.hold_beside_collections(tenant, snapshots);
         for id in snapshots {
             let is_safe = match &sweeping {
-                // The marks of one that has ended may be those of the next,
-                // which knows who holds what.
+                // If the collection has ended, the marks may be those of the
+                // next one, which learns of the hold by itself.
                 Some(active) => {
                     self.is_needed(tenant, active, *id)? || !self.collections.has(tenant, active)
                 }
@@ -144,7 +145,7 @@ impl LocalStore {
         Ok(is_kept || self.mark_of(tenant, &key, active.number)?.is_some())
     }
 
-    /// Holds snapshots; with the collection that had begun to remove by then.
+    /// Holds snapshots; also returns the collection if it is already sweeping.
     fn hold_beside_collections(
         &self,
         tenant: TenantId,
@@ -152,7 +153,7 @@ impl LocalStore {
     ) -> (Holding, Option<Arc<Active>>) {
         self.collections.calls.fetch_add(1, Ordering::Relaxed);
         // Locked until both are known: otherwise one collection could end in
-        // between, and the phase be taken for that of the next one.
+        // between, and its phase be taken for that of the next one.
         let by_tenant = self.collections.lock();
         let (holding, phase) = self.guards.hold(tenant, snapshots);
         let active = by_tenant.get(&tenant).cloned();
@@ -164,7 +165,7 @@ impl LocalStore {
         tenant: TenantId,
         depth: Depth,
     ) -> StoreResult<LocalCollection<'_>> {
-        let busy = || StoreError::Refused("a collection is under way already".into());
+        let busy = || StoreError::Refused("a collection is already running".into());
         let mut by_tenant = self.collections.lock();
         if by_tenant.contains_key(&tenant) {
             return Err(busy());
@@ -174,11 +175,13 @@ impl LocalStore {
         if depth == Depth::Full {
             number = number.checked_add(1).ok_or_else(busy)?;
         }
-        // Until this one ends, its marks are not to be relied on.
+        // Until this collection ends, its marks are incomplete.
         let whole = false;
         self.set_numbers(tenant, Numbers { number, whole })?;
         let kept = Mutex::default();
         let active = Arc::new(Active { number, kept });
+        // Registered before it begins: a writer that is not among the older
+        // writers must find it, to protect its objects.
         by_tenant.insert(tenant, active.clone());
         self.collections.count.fetch_add(1, Ordering::Relaxed);
         let collecting = self.guards.begin(tenant);
@@ -208,18 +211,19 @@ pub(crate) struct LocalCollection<'a> {
     depth: Depth,
     active: Arc<Active>,
     collecting: Collecting,
-    /// Dropped after `collecting`: who sees its phase finds it.
+    /// Dropped after `collecting`, so that a call that sees the phase finds the
+    /// entry.
     _entry: Entry<'a>,
     pace: Pace,
-    /// Where to go on to sweep; `None` at the end.
+    /// Row at which the sweep continues; `None` at the end.
     swept: Option<Vec<u8>>,
     seen: Counts,
-    /// Objects by the store's own count, before the sweep.
+    /// Number of objects by the store's own count, before the sweep.
     before: Option<Counts>,
     removed: u64,
 }
 
-/// A collection among those under way, until dropped.
+/// Registration of a running collection, until dropped.
 struct Entry<'a> {
     store: &'a LocalStore,
     tenant: TenantId,
@@ -234,14 +238,14 @@ impl Drop for Entry<'_> {
 }
 
 impl LocalCollection<'_> {
-    /// To be called after each step.
+    /// Call this after each step.
     fn give_way(&self) {
         let calls = self.store.collections.calls.load(Ordering::Relaxed);
         self.pace.rest(calls);
     }
 
-    /// Removes what nobody needs of `candidates`, which had no mark when `kept`
-    /// had been spilled that often.
+    /// Deletes those of `candidates` that are not needed. They had no mark when
+    /// `kept` had been spilled this many times.
     fn remove_unkept(
         &self,
         candidates: &[(ObjectKey, ObjectRow)],
@@ -249,10 +253,14 @@ impl LocalCollection<'_> {
     ) -> StoreResult<Vec<bool>> {
         let mut removed = Vec::with_capacity(candidates.len());
         for some in candidates.chunks(REMOVED) {
+            // Locked until the batch is written, so that no writer protects an
+            // object between the check and the deletion.
             let kept = self.active.lock();
             let mut batch = WriteBatch::default();
             let mut gone = Counts::default();
             for (key, row) in some {
+                // Keys that were spilled after the lookup of the candidates are
+                // only in the marks.
                 let is_needed =
                     kept.keys.contains(key) || (kept.spilled != spilled && self.has_mark(key)?);
                 removed.push(!is_needed);
@@ -269,6 +277,8 @@ impl LocalCollection<'_> {
                 }
             }
             let mut options = WriteOptions::default();
+            // The objects of a snapshot are deleted after it. A power loss must
+            // not bring it back without them.
             options.set_sync(some.iter().any(|(key, _)| key.kind == Kind::Snapshot));
             self.store
                 .db
@@ -316,7 +326,7 @@ impl Collection for LocalCollection<'_> {
     }
 
     fn close(&self) -> bool {
-        // One that cannot be looked up is not known.
+        // A snapshot that cannot be looked up is not known.
         let is_known = |id: &SnapshotId| self.is_needed(id).unwrap_or(false);
         self.collecting.close(is_known)
     }
@@ -345,6 +355,7 @@ impl Collection for LocalCollection<'_> {
     }
 
     async fn remove(&self, keys: &[ObjectKey]) -> StoreResult<Vec<bool>> {
+        // Before the marks are read, so that a spill after that is noticed.
         let spilled = self.active.lock().spilled;
         let mut places = Vec::new();
         let mut candidates = Vec::new();
@@ -374,15 +385,17 @@ impl Collection for LocalCollection<'_> {
         let store = self.store;
         store.spill(self.tenant, &self.active, &mut self.active.lock())?;
         let marks = store.family(rocks::MARKS);
+        // Marks are not logged, so they reach the disk before the row that
+        // calls them complete.
         store.db.flush_cf(marks).map_err(write_failed)?;
         let numbers = Numbers {
             number: self.active.number,
             whole: true,
         };
-        // A backup has this row only with all marks.
+        // A backup has this row only together with all marks.
         let unlogged = &store.unlogged;
         unlogged.hold_still(|| store.set_numbers(self.tenant, numbers))?;
-        // Objects that were counted and are not there: written twice, or put
+        // Objects that were counted but are not stored: written twice, or put
         // before a crash.
         let missing = match (&self.swept, self.before) {
             (None, Some(before)) => before.less(self.seen),

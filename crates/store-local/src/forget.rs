@@ -1,4 +1,4 @@
-//! The end of a tenant whose data was collected.
+//! Deletes the remaining rows of a tenant whose data was collected.
 
 use elevo_core::TenantId;
 use elevo_engine::{StoreError, StoreResult};
@@ -10,10 +10,10 @@ use crate::rocks;
 use crate::store::{LocalStore, write_failed};
 
 impl LocalStore {
-    /// Forgets the collections of a tenant, and rewrites the tables that had its
-    /// snapshots and references. Refused if the tenant has an object, a snapshot
-    /// or a reference: those go by a collection without roots, which knows of
-    /// readers and writers.
+    /// Deletes the marks and counts of a tenant, and rewrites the tables that
+    /// had its snapshots and refs. Rejected if the tenant has an object, a
+    /// snapshot or a ref: those are deleted by a collection without roots,
+    /// which respects readers and writers.
     pub fn forget(&self, tenant: TenantId) -> StoreResult<()> {
         self.check_writable()?;
         for (family, prefix) in [
@@ -23,7 +23,7 @@ impl LocalStore {
             (rocks::METADATA, keys::reference(tenant, "")),
         ] {
             if self.has_rows(family, &prefix)? {
-                let message = format!("the tenant has {family} in the store");
+                let message = format!("the tenant still has {family} in the store");
                 return Err(StoreError::Refused(message));
             }
         }

@@ -1,4 +1,4 @@
-//! The file that makes a directory a store, and says of which format.
+//! The file that makes a directory a store, and has the version of its format.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -6,14 +6,14 @@ use std::path::Path;
 
 use crate::open::OpenError;
 
-/// The newest format this code reads and the one it writes.
+/// The format that this code reads and writes.
 pub(crate) const SUPPORTED: u32 = 1;
 
 const FILE: &str = "FORMAT";
 const UNFINISHED: &str = "FORMAT.new";
 const WORDS: &str = "elevo store ";
 
-/// The format of the store at `path`.
+/// Returns the format of the store at `path`.
 pub(crate) fn read(path: &Path) -> Result<u32, OpenError> {
     let not_a_store = || OpenError::NotAStore { path: path.into() };
     let text = match fs::read_to_string(path.join(FILE)) {
@@ -28,7 +28,7 @@ pub(crate) fn read(path: &Path) -> Result<u32, OpenError> {
         .ok_or_else(not_a_store)
 }
 
-/// Refuses a store this code cannot read.
+/// Rejects a store that this code cannot read.
 pub(crate) fn check(path: &Path) -> Result<(), OpenError> {
     match read(path)? {
         SUPPORTED => Ok(()),
@@ -40,7 +40,7 @@ pub(crate) fn check(path: &Path) -> Result<(), OpenError> {
     }
 }
 
-/// Makes the directory a store, durably, in one step.
+/// Makes the directory a store, durably and in one step.
 pub(crate) fn write(path: &Path) -> io::Result<()> {
     let unfinished = path.join(UNFINISHED);
     let mut file = File::create(&unfinished)?;
@@ -50,7 +50,7 @@ pub(crate) fn write(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
 
-/// Whether a file of this name may be there before [`write`] has been called.
+/// Whether a file of this name may exist before [`write`] has been called.
 pub(crate) fn is_unfinished(name: &std::ffi::OsStr) -> bool {
     name == UNFINISHED
 }

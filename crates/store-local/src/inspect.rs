@@ -1,4 +1,4 @@
-//! Looking through all rows, and writing over damaged ones.
+//! Listing all rows, and overwriting damaged ones.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use crate::rocks;
 use crate::store::{LocalStore, write_failed};
 use crate::value::Encoder;
 
-/// Sorts behind the kinds of objects.
+/// Sorts after all kinds of objects.
 const AFTER_KINDS: u8 = 0xff;
 
 #[async_trait]
@@ -38,7 +38,8 @@ impl Inspect for LocalStore {
 }
 
 impl LocalStore {
-    /// Whose data is in the store, as far as its tables can be read.
+    /// Returns the tenants with data in the store, as far as its tables can be
+    /// read.
     pub fn tenants(&self) -> StoreResult<Vec<TenantId>> {
         let mut tenants = BTreeSet::new();
         for family in [
@@ -90,7 +91,7 @@ impl LocalStore {
             if key.kind == kind {
                 found.push(key.hash);
             }
-            // The next row may be one that cannot be read, and is not needed.
+            // The next row may be unreadable, and is not needed.
             if found.len() < limit {
                 rows.next();
             }

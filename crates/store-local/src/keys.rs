@@ -1,5 +1,5 @@
-//! Keys as they are on disk. All begin with the tenant, so one tenant's data
-//! is one range of every column family.
+//! Keys on disk. All begin with the tenant, so the data of one tenant is one
+//! range of every column family.
 //!
 //! ```text
 //! chunks, nodes   tenant (16) · hash (32) · kind (1)   -> the object's bytes
@@ -22,8 +22,8 @@ const USAGE: u8 = b'u';
 pub(crate) type ObjectRow = [u8; TENANT + HASH + 1];
 pub(crate) type SnapshotRow = [u8; TENANT + HASH];
 
-/// Equal hashes of different kinds are different objects, so the kind is in
-/// the key; it is last because the hash alone tells almost all keys apart.
+/// Equal hashes of different kinds are different objects, so the kind is in the
+/// key; it is last because the hash alone distinguishes almost all keys.
 pub(crate) fn object(tenant: TenantId, key: &ObjectKey) -> ObjectRow {
     let mut row = [0; TENANT + HASH + 1];
     row[..TENANT].copy_from_slice(tenant.as_bytes());
@@ -38,7 +38,8 @@ pub(crate) fn object(tenant: TenantId, key: &ObjectKey) -> ObjectRow {
     row
 }
 
-/// The object in a row of chunks or nodes; `None` if it is not one.
+/// Returns the object of a row of chunks or nodes; `None` if the row is not
+/// valid.
 pub(crate) fn object_key(row: &[u8]) -> Option<ObjectKey> {
     let hash = row.get(TENANT..TENANT + HASH)?.try_into().ok()?;
     let kind = match row.get(TENANT + HASH..)? {
@@ -61,7 +62,7 @@ pub(crate) fn snapshot(tenant: TenantId, id: SnapshotId) -> SnapshotRow {
     row
 }
 
-/// The id in a row of the snapshots; `None` if it is not one.
+/// Returns the id of a row of snapshots; `None` if the row is not valid.
 pub(crate) fn snapshot_id(row: &[u8]) -> Option<SnapshotId> {
     id(row.get(TENANT..)?)
 }
@@ -74,21 +75,22 @@ pub(crate) fn reference(tenant: TenantId, name: &str) -> Vec<u8> {
     row
 }
 
-/// How much a tenant has stored.
+/// Row with the stored amounts of a tenant.
 pub(crate) fn usage(tenant: TenantId) -> [u8; TENANT + 1] {
     let mut row = [USAGE; TENANT + 1];
     row[..TENANT].copy_from_slice(tenant.as_bytes());
     row
 }
 
-/// What is known of a tenant's collections.
+/// Row with the state of a tenant's collections.
 pub(crate) fn collections(tenant: TenantId) -> [u8; TENANT + 1] {
     let mut row = [COLLECTIONS; TENANT + 1];
     row[..TENANT].copy_from_slice(tenant.as_bytes());
     row
 }
 
-/// The first row of a tenant in any family, and one behind its last.
+/// Returns the first row of a tenant in any family, and a row after its last
+/// one.
 pub(crate) fn range(tenant: TenantId) -> (Vec<u8>, Vec<u8>) {
     let start = tenant.as_bytes().to_vec();
     // Names are text, and no kind of object is 0xff.
@@ -96,7 +98,7 @@ pub(crate) fn range(tenant: TenantId) -> (Vec<u8>, Vec<u8>) {
     (start, end)
 }
 
-/// The name in a row of the references; `None` if it is not one.
+/// Returns the name of a row of refs; `None` if the row is not valid.
 pub(crate) fn reference_name(row: &[u8]) -> Option<&str> {
     str::from_utf8(row.get(TENANT + 1..)?).ok()
 }
@@ -105,7 +107,7 @@ pub(crate) fn id(bytes: &[u8]) -> Option<SnapshotId> {
     Some(SnapshotId(Hash::from_bytes(bytes.try_into().ok()?)))
 }
 
-/// The first row after all that begin with `prefix`; `None` if that is the end.
+/// Returns the first row after all that begin with `prefix`; `None` at the end.
 pub(crate) fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|byte| *byte != 0xff)?;
     let mut end = prefix[..=last].to_vec();

@@ -1,23 +1,23 @@
-//! [`Store`](elevo_engine::Store) on RocksDB: objects, snapshots and
-//! references of one machine, in one directory.
+//! [`Store`](elevo_engine::Store) on RocksDB: objects, snapshots and refs of
+//! one machine, in one directory.
 //!
 //! Depends on `elevo-core`, `elevo-objects` and `elevo-engine`. Reads no
-//! environment and no wall clock; the directory, and the words by which the
-//! holder of a store is known, are passed in. Never interprets what it stores:
-//! trees are the engine's.
+//! environment and no wall clock; the directory, and the description of the
+//! process that holds a store, are passed in. Never interprets stored objects:
+//! trees belong to the engine.
 //!
 //! ```text
 //! store/
-//!   FORMAT     "elevo store 1": written last when a store is made, so a
-//!              directory without it is no store, or not yet one
-//!   writer     locked by the one process that may write; says who that is
+//!   FORMAT     "elevo store 1": written last when a store is created, so a
+//!              directory without it is not a store, or is incomplete
+//!   writer     locked by the one process that may write, and describes it
 //!   db/        RocksDB
 //!   SERVER     the server whose catalog names the roots, if there is one
-//!   checkpoint/  what a backup is being made from
+//!   checkpoint/  the copy that a backup in progress reads from
 //! ```
 //!
 //! Calls do their work before they return: their futures are ready when first
-//! polled, and cost nothing over a plain call.
+//! polled, and cost no more than a plain call.
 
 mod anything;
 mod backup;

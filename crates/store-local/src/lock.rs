@@ -1,8 +1,8 @@
-//! One writer process per store: a lock on a file that says who holds it.
+//! One writer process per store: a lock on a file that describes its holder.
 //!
-//! The lock is the kernel's and goes with the process, however that ends. Who
-//! holds it is only for people to read and never trusted. That the file says
-//! anything at all is a sign: its holder is still there, or was killed.
+//! The lock is the kernel's and ends with the process, however that ends. The
+//! text is only for people to read and never trusted. But a file that is not
+//! empty is a sign: its holder is still active, or was killed.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::Read;
@@ -21,12 +21,12 @@ const LONGEST_TEXT: u64 = 1024;
 #[derive(Debug)]
 pub(crate) struct WriterLock {
     file: File,
-    /// Whether the holder before this one has said that it was done.
+    /// Whether the previous holder ended orderly.
     pub(crate) after_orderly_end: bool,
 }
 
 impl WriterLock {
-    /// Waits up to `wait` for the lock, and signs it with `holder`.
+    /// Waits up to `wait` for the lock, and writes `holder` into its file.
     pub(crate) fn take(store: &Path, holder: &str, wait: Duration) -> Result<Self, OpenError> {
         let failed = |error| OpenError::io(store, error);
         let file = OpenOptions::new()
@@ -45,20 +45,20 @@ impl WriterLock {
         })
     }
 
-    /// Says that nothing is left for the next holder to repair.
+    /// Records that nothing is left for the next holder to repair.
     pub(crate) fn end_orderly(&self) {
-        // If this fails, the next one looks for itself.
+        // If this fails, the next holder checks the log.
         let _ = self.file.set_len(0);
     }
 }
 
-/// Keeps writers out of a store until dropped, without being one.
+/// Keeps writers out of a store until dropped, without being a writer.
 #[derive(Debug)]
-pub struct Still(#[expect(dead_code, reason = "the lock goes with it")] Option<File>);
+pub struct Still(#[expect(dead_code, reason = "only its drop has an effect")] Option<File>);
 
-/// Waits until nobody writes to the store at `path`, and keeps writers out.
-/// Writes nothing. Where there never was a writer, as in a backup, nobody is
-/// kept out.
+/// Waits until no process writes to the store at `path`, and keeps writers out.
+/// Writes nothing. A directory that never had a writer, such as a backup, is
+/// not locked.
 pub fn keep_still(path: &Path, wait: Duration) -> Result<Still, OpenError> {
     match File::open(path.join(FILE)) {
         Ok(file) => {
@@ -82,8 +82,8 @@ fn lock(file: &File, store: &Path, wait: Duration) -> Result<(), OpenError> {
     })
 }
 
-/// Whether the last holder has said that it was done, and none has come since.
-/// That is so where there never was one: in a backup.
+/// Whether the last holder ended orderly and has no successor. Also true for a
+/// directory that never had a holder: a backup.
 pub(crate) fn has_ended_orderly(store: &Path) -> bool {
     match std::fs::metadata(store.join(FILE)) {
         Ok(about) => about.len() == 0,
@@ -91,7 +91,7 @@ pub(crate) fn has_ended_orderly(store: &Path) -> bool {
     }
 }
 
-/// Tries again while the answer is `None`, for as long as `wait`; at least
+/// Calls `attempt` until it returns a value, for as long as `wait`; at least
 /// once.
 #[allow(
     clippy::disallowed_methods,
@@ -111,7 +111,7 @@ pub(crate) fn retry<T, E>(
     }
 }
 
-/// The file is never empty on the way, nor after a power loss.
+/// The file is never empty in between, nor after a power loss.
 fn sign(file: &File, holder: &str) -> std::io::Result<()> {
     let text = format!("{holder}\n");
     file.write_all_at(text.as_bytes(), 0)?;
@@ -119,7 +119,7 @@ fn sign(file: &File, holder: &str) -> std::io::Result<()> {
     file.sync_all()
 }
 
-/// Who holds the store, in words.
+/// Returns the description of the holder of a store.
 pub(crate) fn holder(store: &Path) -> String {
     let mut text = Vec::new();
     let read = File::open(store.join(FILE))

@@ -1,4 +1,5 @@
-//! Making and opening stores: which directory is one, who may write to it.
+//! Creating and opening stores: which directory is a store, and which process
+//! may write to it.
 
 use std::fs;
 use std::io;
@@ -12,88 +13,88 @@ use crate::rocks;
 use crate::stamp;
 use crate::store::LocalStore;
 
-/// Why a store could not be made or opened.
+/// Reason why a store could not be created or opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// Another writer has it.
+    /// Another process writes to the store.
     #[error(
-        "the store {} is being written to by {holder}; wait for it to finish, or end it",
+        "the store {} is being written to by {holder}; wait for it to finish, or stop it",
         path.display()
     )]
     Busy {
-        /// Which store.
+        /// Path of the store.
         path: PathBuf,
-        /// Who has it, in the words it left.
+        /// Description that the other process left.
         holder: String,
     },
-    /// Written by a newer version of Elevo.
+    /// The store was written by a newer version of Elevo.
     #[error(
         "the store {} has format {found}, this version reads up to {supported}; \
          use the version of Elevo that wrote it, or a newer one",
         path.display()
     )]
     NewerFormat {
-        /// Which store.
+        /// Path of the store.
         path: PathBuf,
-        /// Its format.
+        /// Format of the store.
         found: u32,
-        /// The newest format that is understood here.
+        /// The newest format that this version reads.
         supported: u32,
     },
-    /// There is no store in this directory.
-    #[error("{} is not a store; make one there first", path.display())]
+    /// The directory is not a store.
+    #[error("{} is not a store; create one there first", path.display())]
     NotAStore {
-        /// Which directory.
+        /// Path of the directory.
         path: PathBuf,
     },
-    /// A backup was to be opened for writing.
+    /// A backup cannot be opened for writing.
     #[error(
-        "{} is a backup, which is never written to; restore it and open what was restored",
+        "{} is a backup and cannot be written to; restore it and open the restored store",
         path.display()
     )]
     Backup {
-        /// Which one.
+        /// Path of the backup.
         path: PathBuf,
     },
-    /// A store was to be made where there is one.
-    #[error("there is a store in {} already; open it instead", path.display())]
+    /// A store cannot be created where one exists.
+    #[error("{} is already a store; open it instead", path.display())]
     AlreadyAStore {
-        /// Which directory.
+        /// Path of the directory.
         path: PathBuf,
     },
-    /// A store was to be made in a directory that has other things in it.
-    #[error("{} is not empty (it has `{found}`); make the store in a new directory", path.display())]
+    /// A store cannot be created in a directory with other files.
+    #[error("{} is not empty (it has `{found}`); create the store in a new directory", path.display())]
     NotEmpty {
-        /// Which directory.
+        /// Path of the directory.
         path: PathBuf,
-        /// One of the things in it.
+        /// Name of one of the files.
         found: String,
     },
     /// The file that names the server of a store cannot be read.
     #[error(
-        "the file {} is damaged; if the store is whole, remove the file and start the server \
+        "the file {} is damaged; if the store is intact, delete the file and start the server \
          with --adopt",
         path.display()
     )]
     DamagedStamp {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
     },
     /// The directory could not be read or written.
     #[error("the store {} cannot be reached", path.display())]
     Io {
-        /// Which store.
+        /// Path of the store.
         path: PathBuf,
-        /// Why.
+        /// Error of the system.
         source: io::Error,
     },
-    /// RocksDB refused.
+    /// RocksDB could not open the database.
     #[error("the database of the store {} cannot be opened", path.display())]
     Database {
-        /// Which store.
+        /// Path of the store.
         path: PathBuf,
-        /// Why.
+        /// Error of RocksDB.
         source: rocksdb::Error,
     },
 }
@@ -115,8 +116,8 @@ impl OpenError {
 }
 
 impl LocalStore {
-    /// Makes an empty store in `path`, which must be an empty directory or not
-    /// there yet. Where an earlier attempt was killed, this one finishes it.
+    /// Creates an empty store in `path`, which must be an empty directory or
+    /// not exist. If an earlier attempt was killed, this one finishes it.
     pub fn create(path: &Path, options: &Options) -> Result<Self, OpenError> {
         fs::create_dir_all(path).map_err(|error| OpenError::io(path, error))?;
         check_room(path)?;
@@ -130,8 +131,8 @@ impl LocalStore {
         Ok(Self::new(db, options, Some(lock)))
     }
 
-    /// Opens the store in `path` to read and write. One process can; another
-    /// waits for [`Options::wait`] and then gets [`OpenError::Busy`].
+    /// Opens the store in `path` for reading and writing. Only one process can;
+    /// another waits for [`Options::wait`] and then gets [`OpenError::Busy`].
     pub fn open(path: &Path, options: &Options) -> Result<Self, OpenError> {
         if backup::is_backup(path) {
             return Err(OpenError::Backup { path: path.into() });
@@ -149,12 +150,13 @@ impl LocalStore {
         Ok(Self::new(db, options, Some(lock)))
     }
 
-    /// Opens the store in `path` to read, beside a writer or without one; any
-    /// number of processes can. Writes nothing into the directory.
+    /// Opens the store in `path` for reading, with or without a writer in
+    /// another process; any number of processes can. Writes nothing into the
+    /// directory.
     ///
-    /// What is seen is the store as it was at this moment: every commit that
-    /// had returned, none that comes later. To see those, open again. A backup
-    /// can be opened in the same way.
+    /// The result is the store as of this moment: with every commit that had
+    /// returned, and none that comes later. To see later ones, open it again. A
+    /// backup can be opened in the same way.
     pub fn open_read_only(path: &Path, options: &Options) -> Result<Self, OpenError> {
         if !backup::is_backup(path) {
             format::check(path)?;
@@ -163,7 +165,7 @@ impl LocalStore {
         let attempt = || {
             let is_whole = lock::has_ended_orderly(path);
             match rocks::open_read_only(&database, options, is_whole) {
-                // The log that was whole is being written to now.
+                // A new writer has begun to write to the log.
                 Err(_) if is_whole && !lock::has_ended_orderly(path) => Ok(None),
                 opened => opened.map_err(|error| OpenError::database(path, error)),
             }
@@ -177,8 +179,8 @@ impl LocalStore {
     }
 }
 
-/// A store can be made where there is nothing, or what [`LocalStore::create`]
-/// leaves behind when it is killed.
+/// Checks that a store can be created: the directory is empty, or has only the
+/// files that a killed [`LocalStore::create`] leaves.
 pub(crate) fn check_room(path: &Path) -> Result<(), OpenError> {
     let failed = |error| OpenError::io(path, error);
     match format::read(path) {
@@ -203,8 +205,8 @@ pub(crate) fn check_room(path: &Path) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Nobody has put anything into a database whose store was never finished, and
-/// RocksDB cannot go on with every half of one.
+/// Deletes the database of a store that was never finished. It has no data yet,
+/// and RocksDB cannot continue with every partial database.
 pub(crate) fn remove_unfinished(database: &Path) -> io::Result<()> {
     match fs::remove_dir_all(database) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),

@@ -1,36 +1,36 @@
 use std::time::Duration;
 
-/// How a store is opened. The defaults suit a development machine.
+/// Options for opening a store. The defaults suit a development machine.
 ///
 /// Memory is bounded by `block_cache + write_buffers` and a few megabytes. A
 /// store that is opened for reading has no write buffers, but holds the log of
-/// the writer instead, at most 64 MiB. Chunks and large nodes are cached by the
-/// operating system alone.
+/// the writer instead, at most 64 MiB. Chunks and large nodes are cached only
+/// by the operating system.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Who opens it, in words for the user that finds it busy: command,
-    /// process, host, since when.
+    /// Description of this process, shown to a user who finds the store busy:
+    /// command, process, host, start time.
     pub holder: String,
-    /// How long to wait for another writer to finish.
+    /// Maximum time to wait for another writer to finish.
     pub wait: Duration,
     /// Bytes of memory for keys, small objects, and the filters over them.
     pub block_cache: usize,
-    /// Bytes of memory for what is written but not yet in table files.
+    /// Bytes of memory for writes that are not in table files yet.
     pub write_buffers: usize,
-    /// Bytes that may be put ahead of a commit before what follows skips the
-    /// log. Less is not worth the flush that the commit then waits for, nor
-    /// the files that it leaves.
+    /// Bytes that may be put ahead of a commit before further puts skip the
+    /// log. For less, skipping is not worth the flush that the commit then
+    /// waits for, nor the files that it leaves.
     pub logged_puts: usize,
-    /// How many files may be open at once. Does not hold for a store opened
-    /// for reading, which keeps all table files open.
+    /// Maximum number of open files. A store opened for reading ignores it and
+    /// keeps all table files open.
     pub open_files: u16,
-    /// Opens a store though its log is damaged. What follows the damage in the
-    /// log is lost: the newest commits.
+    /// Opens a store although its log is damaged. The entries after the damage
+    /// are lost: the newest commits.
     pub salvage: bool,
-    /// Threads that write table files in the background.
+    /// Number of threads that write table files in the background.
     pub background_jobs: u16,
-    /// How full the disk may be, in percent, for objects and snapshots to be
-    /// taken; collections go on above it.
+    /// Maximum usage of the disk in percent at which objects and snapshots are
+    /// still accepted; collections go on above it.
     pub full_percent: u8,
 }
 

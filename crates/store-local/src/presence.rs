@@ -1,9 +1,9 @@
-//! Whether a row is there, without reading its value.
+//! Checks whether a row exists, without reading its value.
 //!
-//! A value in a blob file is read by every call of RocksDB's that answers for
-//! certain, except by an iterator that leaves values alone until asked for
-//! them. The `rocksdb` crate has no name for that option yet, so this speaks to
-//! the C interface below it.
+//! Every call of RocksDB that gives a definite result reads the value from its
+//! blob file, except for an iterator that loads values on request. The
+//! `rocksdb` crate does not have that option yet, so this uses the C interface
+//! below it.
 
 use std::ffi::{CStr, c_char};
 use std::marker::PhantomData;
@@ -11,7 +11,7 @@ use std::marker::PhantomData;
 use librocksdb_sys as ffi;
 use rocksdb::{AsColumnFamilyRef, AsRawPtr, ColumnFamily, DB};
 
-/// Rows of one family. Sees the database as it was when this was made.
+/// Rows of one family, as of the moment when this was created.
 pub(crate) struct Rows<'a> {
     iterator: *mut ffi::rocksdb_iterator_t,
     options: *mut ffi::rocksdb_readoptions_t,
@@ -36,19 +36,19 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// Whether there is such a row; the error is RocksDB's, in words.
+    /// Whether the row exists; the error is RocksDB's message.
     pub(crate) fn contain(&mut self, row: &[u8]) -> Result<bool, String> {
         self.seek(row);
         Ok(self.row()? == Some(row))
     }
 
-    /// Goes to the first row at or after `row`.
+    /// Moves to the first row at or after `row`.
     pub(crate) fn seek(&mut self, row: &[u8]) {
         // SAFETY: the iterator is open; RocksDB copies `row` before it returns.
         unsafe { ffi::rocksdb_iter_seek(self.iterator, row.as_ptr().cast(), row.len()) }
     }
 
-    /// The row this is at; `None` at the end.
+    /// Returns the current row; `None` at the end.
     pub(crate) fn row(&self) -> Result<Option<&[u8]>, String> {
         // SAFETY: the iterator is open; the key is its own until it moves, for
         // which it must be borrowed again.
@@ -62,7 +62,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// Goes to the next row; this must be at one.
+    /// Moves to the next row. There must be a current row.
     pub(crate) fn next(&mut self) {
         // SAFETY: the iterator is open; beyond the last row it does nothing.
         unsafe {

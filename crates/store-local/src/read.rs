@@ -1,5 +1,5 @@
-//! Reading. RocksDB checks what comes off the disk against checksums; an
-//! object that fails them is [`StoreError::Damaged`], never other bytes.
+//! Reading. RocksDB checks data from the disk against checksums; an object that
+//! fails them is [`StoreError::Damaged`], never other bytes.
 
 use bytes::Bytes;
 use elevo_core::TenantId;
@@ -13,7 +13,7 @@ use crate::rocks;
 use crate::store::{LocalStore, name, read_failed};
 use crate::value;
 
-/// Whether objects are there, for one call after the other.
+/// Checks whether objects are stored, with iterators that are reused.
 pub(crate) struct Presence<'a> {
     store: &'a LocalStore,
     tenant: TenantId,
@@ -36,7 +36,7 @@ impl<'a> Presence<'a> {
         let store = self.store;
         let family = store.family_of(key.kind);
         let row = keys::object(self.tenant, key);
-        // Answers from filters in memory for nearly all that are not there.
+        // Filters in memory answer for nearly all objects that are not stored.
         if !store.db.key_may_exist_cf(family, row) {
             return Ok(false);
         }
@@ -148,7 +148,8 @@ impl LocalStore {
         })
     }
 
-    /// Up to `limit` rows of a family that begin with `prefix`, from `start`.
+    /// Returns up to `limit` rows of a family that begin with `prefix`, from
+    /// `start`.
     fn scan<T>(
         &self,
         family: &str,
@@ -184,7 +185,7 @@ fn read_object(key: &ObjectKey, value: &[u8]) -> StoreResult<Bytes> {
     }
 }
 
-/// The first row after `row`.
+/// Returns the first row after `row`.
 fn next(row: &[u8]) -> Vec<u8> {
     [row, &[0]].concat()
 }

@@ -1,4 +1,4 @@
-//! Who may compare and move a reference.
+//! Locks for comparing and moving refs.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
@@ -9,9 +9,8 @@ use elevo_engine::ReferenceUpdate;
 
 const LOCKS: usize = 64;
 
-/// A lock for each reference, some of them shared. Commits that move
-/// different references, or none, run side by side, and RocksDB syncs many of
-/// them at once.
+/// A lock for each ref, some of them shared. Commits that move different refs,
+/// or none, run concurrently, and RocksDB syncs many of them at once.
 #[derive(Debug)]
 pub(crate) struct ReferenceLocks([Mutex<()>; LOCKS]);
 
@@ -22,14 +21,14 @@ impl Default for ReferenceLocks {
 }
 
 impl ReferenceLocks {
-    /// Locks the references of `updates` until the guards are dropped.
+    /// Locks the refs of `updates` until the guards are dropped.
     pub(crate) fn lock(
         &self,
         tenant: TenantId,
         updates: &[ReferenceUpdate],
     ) -> Vec<MutexGuard<'_, ()>> {
         let mut places: Vec<_> = updates.iter().map(|update| place(tenant, update)).collect();
-        // In one order for all, so that nobody waits for each other.
+        // All callers use the same order, to avoid deadlocks.
         places.sort_unstable();
         places.dedup();
         let lock = |place: usize| self.0[place].lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! How RocksDB is set up.
+//! Configuration of RocksDB.
 
 use std::fs;
 use std::path::Path;
@@ -18,27 +18,27 @@ pub(crate) const CHUNKS: &str = "chunks";
 pub(crate) const NODES: &str = "nodes";
 /// Snapshots.
 pub(crate) const SNAPSHOTS: &str = "snapshots";
-/// What a collection found to be needed.
+/// Objects that a collection found to be needed.
 pub(crate) const MARKS: &str = "marks";
-/// References. The family that every RocksDB has.
+/// Refs and other small rows. The family that every RocksDB has.
 pub(crate) const METADATA: &str = rocksdb::DEFAULT_COLUMN_FAMILY_NAME;
 
-/// Values from this size on are in files of their own, which compaction does
-/// not rewrite; the tables hold keys, and where the values are.
+/// Values from this size on are in separate files, which compaction does not
+/// rewrite; the tables have keys and the positions of the values.
 const BLOB_BYTES: u64 = 1 << 10;
 const BLOB_FILE_BYTES: u64 = 256 << 20;
 
-/// How much the log may hold: that much is replayed when opening.
+/// Maximum size of the log: this much is replayed on opening.
 const LOG_BYTES: u64 = 64 << 20;
-/// How many logs of earlier processes may be left.
+/// Maximum number of logs that earlier processes may leave.
 const KEPT_LOGS: usize = 32;
 
-/// Marks that are collected in memory before they go to a table file.
+/// Bytes of marks that are collected in memory before they go to a table file.
 const MARK_BYTES: usize = 16 << 20;
 
 const BLOOM_BITS: f64 = 10.0;
-/// Bits in memory that spare a search of what was written lately, as a share
-/// of the write buffers.
+/// Size of the filters that save searches of recent writes, as a share of the
+/// write buffers.
 const MEMORY_BLOOM: f64 = 0.01;
 
 pub(crate) fn create(path: &Path, options: &Options) -> Result<DB, Error> {
@@ -48,15 +48,16 @@ pub(crate) fn create(path: &Path, options: &Options) -> Result<DB, Error> {
     DB::open_cf_descriptors(&database, path, families(options))
 }
 
-/// `is_whole`: whether the log is known to have no end cut off by a crash.
+/// Opens the database. `is_whole`: whether a crash is known not to have cut off
+/// the log.
 pub(crate) fn open(path: &Path, options: &Options, is_whole: bool) -> Result<DB, Error> {
     let mut database = database(options);
     set_recovery(&mut database, options, is_whole);
     if is_whole && logs(path) < KEPT_LOGS {
         // Otherwise each process, however short, would leave table files for
-        // what the one before it had logged. Only after an orderly end: behind
-        // the cut-off end of one log, RocksDB reads the next only if that goes
-        // on without a gap, and what is not logged is a gap.
+        // the log of the one before it. Only after an orderly end: after the
+        // cut-off end of one log, RocksDB reads the next only if that continues
+        // without a gap, and unlogged writes are a gap.
         database = database.get_options_from_string("avoid_flush_during_recovery=true")?;
     }
     // A store from before there were collections has no marks.
@@ -69,14 +70,14 @@ fn logs(path: &Path) -> usize {
     fs::read_dir(path).map_or(0, |entries| entries.flatten().filter(is_log).count())
 }
 
-/// A view of the database as it is now, or `None` if a writer was changing its
-/// files meanwhile.
+/// Opens a view of the current database; `None` if a writer was changing its
+/// files at the same time.
 ///
 /// RocksDB reads the list of table files first and the logs after it. A flush
-/// in between moves rows from a log that is then deleted to a table that is
-/// not in the list yet; the rows would be missing, and newer ones there. It
-/// also adds to the manifest, so that an unchanged manifest is proof that
-/// there was none.
+/// in between moves rows from a log, which is then deleted, to a table that is
+/// not in the list yet; those rows would be missing, while newer ones are
+/// present. A flush also appends to the manifest, so an unchanged manifest
+/// proves that there was none.
 pub(crate) fn open_read_only(
     path: &Path,
     options: &Options,
@@ -84,8 +85,8 @@ pub(crate) fn open_read_only(
 ) -> Result<Option<DB>, Error> {
     let mut database = database(options);
     set_recovery(&mut database, options, is_whole);
-    // All table files now: the writer may delete one while this view needs it,
-    // and an open file outlives its name.
+    // Open all table files now: the writer may delete one while this view needs
+    // it, and an open file outlives its name.
     database.set_max_open_files(-1);
     let before = manifest(path);
     let mut families = families(options);
@@ -103,8 +104,8 @@ pub(crate) fn open_read_only(
     }
 }
 
-/// A log that is known to be whole must be. Otherwise nothing that was written
-/// after a hole may appear: a power loss may have left one.
+/// A log that is known to be complete must be. Otherwise nothing that was
+/// written after a gap may appear: a power loss may have left one.
 fn set_recovery(database: &mut rocksdb::Options, options: &Options, is_whole: bool) {
     let mode = match is_whole && !options.salvage {
         true => DBRecoveryMode::AbsoluteConsistency,
@@ -113,7 +114,7 @@ fn set_recovery(database: &mut rocksdb::Options, options: &Options, is_whole: bo
     database.set_wal_recovery_mode(mode);
 }
 
-/// The manifest's name and length.
+/// Returns the manifest's name and length.
 fn manifest(path: &Path) -> Option<(String, u64)> {
     let name = fs::read_to_string(path.join("CURRENT")).ok()?;
     let length = fs::metadata(path.join(name.trim())).ok()?.len();
@@ -128,7 +129,7 @@ fn database(options: &Options) -> rocksdb::Options {
     database.set_max_total_wal_size(LOG_BYTES);
     // Table files go to the disk while they are written, not all at the end.
     database.set_bytes_per_sync(1 << 20);
-    // What RocksDB says about itself.
+    // RocksDB's own diagnostic log.
     database.set_log_level(LogLevel::Warn);
     database.set_keep_log_file_num(2);
     database.set_max_log_file_size(1 << 20);
@@ -157,7 +158,7 @@ fn families(options: &Options) -> Vec<ColumnFamilyDescriptor> {
     ]
 }
 
-/// Chunks are compressed before they come here; nodes are mostly hashes.
+/// Chunks are already compressed; nodes are mostly hashes.
 fn family_of_objects(blocks: &Cache) -> rocksdb::Options {
     let mut family = family(blocks);
     family.set_enable_blob_files(true);
@@ -176,7 +177,7 @@ fn family(blocks: &Cache) -> rocksdb::Options {
     tables.set_cache_index_and_filter_blocks(true);
     tables.set_pin_l0_filter_and_index_blocks_in_cache(true);
     // A table of a million keys has a filter of more than a megabyte, which no
-    // shard of the cache has room for: each look-up would read all of it.
+    // shard of the cache has room for: each lookup would read all of it.
     tables.set_index_type(BlockBasedIndexType::TwoLevelIndexSearch);
     tables.set_partition_filters(true);
     tables.set_pin_top_level_index_and_filter(true);

@@ -8,7 +8,7 @@
 //!
 //! A store with this file gets its roots from the catalog of that server, so a
 //! collection that does not read the catalog would delete objects in use. The
-//! generation tells an older catalog from the newest one.
+//! generation distinguishes an older catalog from the newest one.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -54,7 +54,7 @@ impl ServerStamp {
     }
 }
 
-/// Returns whether a restore that was cut off may leave a file of this name.
+/// Returns whether an interrupted restore may leave a file of this name.
 pub(crate) fn is_ours(name: &std::ffi::OsStr) -> bool {
     name == FILE || name == UNFINISHED
 }

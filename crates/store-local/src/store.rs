@@ -21,7 +21,8 @@ use crate::rocks;
 use crate::unlogged::Unlogged;
 use crate::usage::Usage;
 
-/// With so many bytes left, what is in memory need not be counted: it is less.
+/// With more free bytes than this, writes in memory need not be counted: they
+/// are fewer.
 const MUCH: u64 = 1 << 30;
 
 /// A [`Store`] in a directory, on RocksDB. Safe for many threads.
@@ -32,10 +33,11 @@ pub struct LocalStore {
     pub(crate) guards: Guards,
     pub(crate) collections: Collections,
     pub(crate) usage: Usage,
-    /// Held while a checkpoint is copied: there is one place for it.
+    /// Locked while a checkpoint is copied, since there is only one directory
+    /// for it.
     pub(crate) backing_up: Mutex<()>,
     full_percent: u8,
-    /// Last, so that the next writer comes in only when RocksDB is closed.
+    /// Last, so that the next writer can begin only when RocksDB is closed.
     writer: Option<WriterLock>,
 }
 
@@ -69,8 +71,8 @@ impl LocalStore {
             .unwrap_or_else(|| unreachable!("all families are opened"))
     }
 
-    /// Where objects of a kind are. Those that are never stored as objects
-    /// have rows of their own in there, which are never written.
+    /// Returns the family of objects of a kind. Snapshots are never stored as
+    /// objects, so their rows in it are never written.
     pub(crate) fn family_of(&self, kind: Kind) -> &ColumnFamily {
         self.family(match kind {
             Kind::Chunk => rocks::CHUNKS,
@@ -82,7 +84,7 @@ impl LocalStore {
         self.writer.is_some()
     }
 
-    /// Where the store is.
+    /// Directory of the store.
     pub(crate) fn directory(&self) -> PathBuf {
         let database = self.db.path();
         database.parent().unwrap_or(database).to_owned()
@@ -97,17 +99,17 @@ impl LocalStore {
 }
 
 impl LocalStore {
-    /// Fails if the database takes no more writes. After most errors of a disk,
-    /// and when a file cannot be opened, RocksDB refuses all writes for as long as
-    /// it is open: it goes on when the store is opened again. Only a full disk
-    /// ([`StoreError::Full`]) is left without that.
+    /// Fails if the database accepts no more writes. After most disk errors,
+    /// and when a file cannot be opened, RocksDB rejects all writes until the
+    /// store is opened again. It recovers by itself only from a full disk
+    /// ([`StoreError::Full`]).
     ///
     /// Writes nothing.
     pub fn check_writes(&self) -> StoreResult<()> {
         self.check_writable()?;
         let mut options = WriteOptions::default();
         options.disable_wal(true);
-        // Writes that wait for a compaction are not refused ones.
+        // A write that waits for a compaction is not rejected.
         options.set_no_slowdown(true);
         match self.db.write_opt(WriteBatch::default(), &options) {
             Err(error) if error.kind() == ErrorKind::Incomplete => Ok(()),
@@ -117,7 +119,7 @@ impl LocalStore {
 
     /// Fails if the disk is too full for more objects.
     fn check_room(&self) -> StoreResult<()> {
-        // Without a look at the disk for those who set no limit.
+        // Without a limit, the disk is not checked.
         if self.full_percent >= 100 {
             return Ok(());
         }
@@ -134,7 +136,7 @@ impl LocalStore {
         }
     }
 
-    /// Bytes in memory that table files will need room for.
+    /// Bytes in memory that will need space in table files.
     fn unflushed(&self) -> u64 {
         let families = [rocks::CHUNKS, rocks::NODES, rocks::SNAPSHOTS, rocks::MARKS];
         let sizes = families.map(|name| {
@@ -156,7 +158,7 @@ impl Drop for LocalStore {
     }
 }
 
-/// What it means that RocksDB could not read `what`.
+/// Converts an error of RocksDB from reading `what`.
 pub(crate) fn read_failed(what: impl fmt::Display, error: rocksdb::Error) -> StoreError {
     match error.kind() {
         ErrorKind::Corruption => StoreError::Damaged(format!("{what}: {error}")),
@@ -165,14 +167,14 @@ pub(crate) fn read_failed(what: impl fmt::Display, error: rocksdb::Error) -> Sto
 }
 
 pub(crate) fn write_failed(error: rocksdb::Error) -> StoreError {
-    // RocksDB has a code for it, which its binding does not pass on.
+    // RocksDB has a code for this, which its binding does not pass on.
     match error.kind() == ErrorKind::IOError && error.as_ref().contains("No space left") {
         true => StoreError::Full,
         false => StoreError::Storage(Box::new(error)),
     }
 }
 
-/// An object in words.
+/// Describes an object in a message.
 pub(crate) fn name(key: &ObjectKey) -> impl fmt::Display {
     format!("{:?} {}", key.kind, key.hash)
 }
@@ -187,7 +189,8 @@ impl Store for LocalStore {
     }
 
     async fn contains(&self, tenant: TenantId, keys: &[ObjectKey]) -> StoreResult<Vec<bool>> {
-        // First, so that nothing found here can be swept after it was.
+        // First, so that a sweep cannot delete an object after it was found
+        // here.
         self.keep(tenant, keys.iter().copied())?;
         let mut presence = Presence::of(self, tenant);
         keys.iter().map(|key| presence.has(key)).collect()

@@ -1,22 +1,23 @@
 //! Objects that are in memory and not in RocksDB's log.
 //!
 //! When much is put ahead of a commit, most of it skips the log: its bytes then
-//! go to disk once, not twice. So before a commit may return, what was put that
-//! way must have gone from memory to table files: its own objects, and those
-//! of others that it only found.
+//! go to disk once, not twice. So before a commit may return, all unlogged
+//! objects must be flushed from memory to table files: its own, and those of
+//! other writers that it only found.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Which writes are unlogged, and which of them have reached the disk.
+/// Tracks which writes are unlogged, and which of them have reached the disk.
 #[derive(Debug)]
 pub(crate) struct Unlogged {
-    /// Bytes put since the last commit, and how many of them are logged.
+    /// Bytes put since the last commit, and the number of bytes that are
+    /// logged.
     put: AtomicUsize,
     logged: usize,
     writes: Mutex<Writes>,
-    /// Writes up to this one are on disk. Locked while a flush is under way:
-    /// who needs the same one waits for it.
+    /// Writes up to this number are on disk. Locked during a flush: other
+    /// callers that need the same flush wait for it.
     durable: Mutex<u64>,
 }
 
@@ -27,7 +28,8 @@ struct Writes {
 }
 
 impl Unlogged {
-    /// For everything after the first `logged` bytes ahead of each commit.
+    /// Everything after the first `logged` bytes ahead of each commit is
+    /// unlogged.
     pub(crate) fn after(logged: usize) -> Self {
         Self {
             put: AtomicUsize::new(0),
@@ -37,18 +39,17 @@ impl Unlogged {
         }
     }
 
-    /// Whether a write of so many bytes, ahead of a commit, should skip the
-    /// log.
+    /// Whether a write of `bytes` bytes ahead of a commit should skip the log.
     pub(crate) fn is_worth_it(&self, bytes: usize) -> bool {
         self.put.fetch_add(bytes, Ordering::Relaxed) + bytes > self.logged
     }
 
-    /// A commit was made; what is put now is ahead of the next.
+    /// Called after a commit: later puts are ahead of the next one.
     pub(crate) fn start_again(&self) {
         self.put.store(0, Ordering::Relaxed);
     }
 
-    /// Counts `write` from before its first object can be seen.
+    /// Runs `write`, and counts it from before its first object can be seen.
     pub(crate) fn write<T>(&self, write: impl FnOnce() -> T) -> T {
         let mut writes = lock(&self.writes);
         writes.begun += 1;
@@ -58,7 +59,7 @@ impl Unlogged {
         write()
     }
 
-    /// Returns when everything that could be seen until now is on disk.
+    /// Returns when everything that was visible until now is on disk.
     pub(crate) fn make_durable<E>(&self, flush: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
         let needed = lock(&self.writes).begun;
         let mut durable = lock(&self.durable);
@@ -67,15 +68,15 @@ impl Unlogged {
         }
         let before = *lock(&self.writes);
         flush()?;
-        // One that was under way may have come too late for this flush.
+        // A write in progress may have come too late for this flush.
         if before.under_way == 0 {
             *durable = before.begun;
         }
         Ok(())
     }
 
-    /// Runs `action` while nothing becomes durable: no commit relies on an
-    /// object that reaches the disk meanwhile.
+    /// Runs `action` while no flush makes objects durable: no commit relies on
+    /// an object that reaches the disk during it.
     pub(crate) fn hold_still<T>(&self, action: impl FnOnce() -> T) -> T {
         let _durable = lock(&self.durable);
         action()
@@ -109,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_little_is_put_ahead_of_a_commit_is_logged() {
+    fn small_puts_ahead_of_a_commit_are_logged() {
         let unlogged = Unlogged::after(10);
         assert!(!unlogged.is_worth_it(9));
         assert!(unlogged.is_worth_it(2));

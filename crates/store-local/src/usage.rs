@@ -1,12 +1,13 @@
-//! About how many bytes each tenant has stored.
+//! The approximate number of bytes that each tenant has stored.
 //!
 //! Objects are counted with the bytes of their values when they are written.
-//! RocksDB does not say how large the value of a row is without reading it, so a
-//! removed object is taken off with the average of its kind. A sweep sees all
-//! objects, and takes off those that were counted and are not there.
+//! RocksDB cannot return the size of a row's value without reading it, so a
+//! deleted object is subtracted with the average size of its kind. A sweep sees
+//! all objects, and subtracts those that were counted but are not stored.
 //!
-//! The counts are in memory; each commit writes those of its tenant along. A crash
-//! forgets objects that were put and not committed, which are garbage.
+//! The counts are in memory; each commit also writes those of its tenant. A
+//! crash loses the counts of objects that were put and not committed, which are
+//! garbage.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -22,7 +23,7 @@ use crate::store::{LocalStore, read_failed, write_failed};
 
 const VALUE: usize = 32;
 
-/// Objects of a kind.
+/// Number and bytes of objects of a kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Amount {
     pub(crate) objects: u64,
@@ -35,7 +36,7 @@ impl Amount {
         self.bytes = self.bytes.saturating_add(other.bytes);
     }
 
-    /// Takes so many objects off, of the size that all have on average.
+    /// Subtracts this many objects of average size.
     fn take(&mut self, objects: u64) {
         let left = self.objects.saturating_sub(objects);
         let bytes = u128::from(self.bytes) * u128::from(left);
@@ -77,7 +78,7 @@ impl Counts {
     }
 }
 
-/// Chunks and nodes of a tenant.
+/// Amounts of chunks and nodes of a tenant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Amounts {
     pub(crate) chunks: Amount,
@@ -85,7 +86,7 @@ pub(crate) struct Amounts {
 }
 
 impl Amounts {
-    /// Counts one more object.
+    /// Adds one object.
     pub(crate) fn count(&mut self, kind: Kind, bytes: usize) {
         let amount = Amount {
             objects: 1,
@@ -134,8 +135,7 @@ impl Amounts {
     }
 }
 
-/// The amounts of tenants that were asked for or written since the store was
-/// opened.
+/// Amounts of the tenants that were read or written since the store was opened.
 #[derive(Debug, Default)]
 pub(crate) struct Usage(Mutex<HashMap<TenantId, Amounts>>);
 
@@ -154,13 +154,13 @@ impl LocalStore {
         self.change_usage(tenant, |_| ()).map(Amounts::bytes)
     }
 
-    /// Counts what was written.
+    /// Adds written objects.
     pub(crate) fn count_written(&self, tenant: TenantId, written: Amounts) -> StoreResult<()> {
         self.change_usage(tenant, |usage| usage.add(written))
             .map(drop)
     }
 
-    /// Has a batch write the amounts of a tenant, `written` included.
+    /// Adds `written` to the amounts of a tenant, and writes them with a batch.
     pub(crate) fn add_usage(
         &self,
         batch: &mut WriteBatch,
@@ -176,7 +176,7 @@ impl LocalStore {
         Ok(())
     }
 
-    /// The numbers of objects that were counted for a tenant.
+    /// Returns the numbers of objects counted for a tenant.
     pub(crate) fn counts(&self, tenant: TenantId) -> StoreResult<Counts> {
         let usage = self.change_usage(tenant, |_| ())?;
         Ok(Counts {
@@ -185,7 +185,7 @@ impl LocalStore {
         })
     }
 
-    /// Takes off removed objects.
+    /// Subtracts deleted objects.
     pub(crate) fn count_removed(&self, tenant: TenantId, removed: Counts) -> StoreResult<()> {
         let changed = self.change_usage(tenant, |usage| {
             usage.chunks.take(removed.chunks);

@@ -1,4 +1,4 @@
-//! Chunks as they are on disk: as they are, or compressed where that helps.
+//! Chunks on disk: plain, or compressed where that helps.
 //!
 //! ```text
 //! 0 · bytes
@@ -16,12 +16,12 @@ const PLAIN: u8 = 0;
 const LZ4: u8 = 1;
 const LZ4_HEADER: usize = 5;
 
-/// Below this, what LZ4 saves is not worth a byte of header.
+/// Below this size, compression does not save enough for its header.
 const LEAST: usize = 256;
-/// The most bytes that LZ4 makes out of one.
+/// Maximum bytes that LZ4 decompresses from one byte.
 const MOST_PER_BYTE: usize = 255;
 
-/// Room for one value at a time.
+/// A buffer for one value at a time.
 #[derive(Debug, Default)]
 pub(crate) struct Encoder {
     value: Vec<u8>,
@@ -35,7 +35,7 @@ impl Encoder {
         &self.value
     }
 
-    /// Compressed, unless that saves less than an eighth.
+    /// Returns the chunk compressed, unless that saves less than an eighth.
     pub(crate) fn compressed(&mut self, chunk: &[u8]) -> &[u8] {
         let Ok(length) = u32::try_from(chunk.len()) else {
             return self.plain(chunk);
@@ -58,7 +58,7 @@ impl Encoder {
     }
 }
 
-/// The chunk in a value; `None` if the value is damaged.
+/// Returns the chunk in a value; `None` if the value is damaged.
 pub(crate) fn decode(value: &[u8]) -> Option<Bytes> {
     match value.split_first()? {
         (&PLAIN, chunk) => Some(Bytes::copy_from_slice(chunk)),
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_values_are_refused() {
+    fn rejects_damaged_values() {
         let mut encoder = Encoder::default();
         let value = encoder.compressed(&[b'a'; 4096]).to_vec();
         assert_eq!(decode(&[]), None);
@@ -117,6 +117,6 @@ mod tests {
         }
         let mut long = value;
         long[1..5].copy_from_slice(&u32::MAX.to_le_bytes());
-        assert_eq!(decode(&long), None, "no length is believed");
+        assert_eq!(decode(&long), None, "a wrong length is rejected");
     }
 }

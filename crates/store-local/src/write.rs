@@ -1,6 +1,6 @@
-//! Writing. A commit is one batch in RocksDB's log, synced; what is put ahead
-//! of it is logged without a sync, or, when it is much, not logged at all (see
-//! [`unlogged`](crate::unlogged)).
+//! Writing. A commit is one batch in RocksDB's log, synced; objects put ahead
+//! of it are logged without a sync or, if there are many, not logged at all
+//! (see [`unlogged`](crate::unlogged)).
 
 use std::collections::HashSet;
 
@@ -19,14 +19,16 @@ use crate::usage::Amounts;
 use crate::value::Encoder;
 
 /// From this size on, a commit's chunks are compressed, and its objects are
-/// looked for before they are written. Below, either takes a good part of the
-/// commit's time; an object that was there is then written again, which
-/// changes nothing and goes with the next compaction.
+/// looked up before they are written. Below it, either would take a good part
+/// of the commit's time; an existing object is then written again, which
+/// changes nothing and disappears with the next compaction.
 const SMALL_COMMIT_BYTES: usize = 64 << 10;
 
 impl LocalStore {
     pub(crate) fn put_now(&self, tenant: TenantId, objects: &[Object]) -> StoreResult<()> {
         let _writing = self.guards.writing(tenant);
+        // Protected before the lookup: an existing object is not written again,
+        // and a sweep could delete it in between.
         self.keep(tenant, objects.iter().map(|object| object.key))?;
         let mut batch = WriteBatch::default();
         let added = self.add_objects(&mut batch, tenant, objects, true)?;
@@ -45,6 +47,7 @@ impl LocalStore {
             .iter()
             .try_for_each(|update| check_reference_name(&update.name))?;
         let _writing = self.guards.writing(tenant);
+        // Before the lookups below, as in `put_now`.
         self.keep(tenant, needed(commit))?;
         self.check_roots(tenant, commit)?;
         let bytes: usize = commit.objects.iter().map(|object| object.data.len()).sum();
@@ -53,7 +56,11 @@ impl LocalStore {
         let added = self.add_objects(&mut batch, tenant, &commit.objects, thorough)?;
         let ids = self.add_snapshots(&mut batch, tenant, &commit.snapshots)?;
         self.keep(tenant, ids.iter().map(|id| snapshot_key(*id)))?;
+        // Before the batch: a commit on disk must not refer to objects that are
+        // only in memory.
         self.unlogged.make_durable(|| self.flush_objects())?;
+        // Locked from the comparison to the write, but not during the flush,
+        // which is slow.
         let _moving = self.references.lock(tenant, &commit.references);
         self.add_references(&mut batch, tenant, &commit.references)?;
         self.add_usage(&mut batch, tenant, added)?;
@@ -61,12 +68,15 @@ impl LocalStore {
         options.set_sync(true);
         self.db.write_opt(batch, &options).map_err(write_failed)?;
         self.unlogged.start_again();
+        // While `_writing` is still registered: otherwise a collection could
+        // begin and miss the new snapshots.
         let held = Guard::new(self.guards.committed(tenant, &ids));
         Ok(Committed { ids, held })
     }
 
-    /// If `thorough`, chunks are compressed, and objects that are there already
-    /// are not written again. Returns the amounts of those that are.
+    /// Adds objects to a batch. If `thorough`, chunks are compressed, and
+    /// existing objects are not written again. Returns the amounts of the added
+    /// objects.
     fn add_objects(
         &self,
         batch: &mut WriteBatch,
@@ -129,7 +139,7 @@ impl LocalStore {
         Ok(())
     }
 
-    /// The references must be locked.
+    /// The refs must be locked.
     fn add_references(
         &self,
         batch: &mut WriteBatch,
@@ -159,7 +169,7 @@ impl LocalStore {
         Ok(())
     }
 
-    /// From memory to table files, synced.
+    /// Flushes objects from memory to table files, synced.
     fn flush_objects(&self) -> StoreResult<()> {
         let (chunks, nodes) = (self.family(rocks::CHUNKS), self.family(rocks::NODES));
         // Both at once: the first call only starts its flush.
@@ -184,7 +194,7 @@ fn roots(snapshot: &Snapshot) -> impl Iterator<Item = ObjectKey> {
     tree.into_iter().chain(times)
 }
 
-/// What a commit brings, or finds.
+/// Returns the keys of objects that a commit brings or relies on.
 fn needed(commit: &Commit) -> impl Iterator<Item = ObjectKey> {
     let objects = commit.objects.iter().map(|object| object.key);
     objects.chain(commit.snapshots.iter().flat_map(roots))

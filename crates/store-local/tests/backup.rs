@@ -1,4 +1,4 @@
-//! Backups of a store that is being written to, and what is restored from them.
+//! Backups of a store that is being written to, and their restoration.
 
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 
@@ -39,7 +39,7 @@ fn assert_all(store: LocalStore, content: &Content) {
 }
 
 #[test]
-fn a_backup_is_the_store_of_its_moment_and_costs_what_is_new() {
+fn a_backup_is_the_store_of_its_moment_and_costs_only_new_files() {
     let directory = tempfile::tempdir().unwrap();
     let (path, mut content) = make(directory.path(), 24);
     let to = directory.path().join("backups");
@@ -50,7 +50,7 @@ fn a_backup_is_the_store_of_its_moment_and_costs_what_is_new() {
     fill(&store, &mut content, 3, 7);
     let second = backup(&store, &to, "2");
     assert!(second.new_bytes < second.bytes / 2, "{second:?}");
-    // The same name is not taken twice.
+    // The same name is not used twice.
     let third = backup(&store, &to, "2");
     assert_ne!(third.path, second.path);
     assert!(third.new_bytes < 200_000, "{third:?}");
@@ -58,7 +58,7 @@ fn a_backup_is_the_store_of_its_moment_and_costs_what_is_new() {
     assert_eq!(find_backup(&to).unwrap(), third.path);
     drop(store);
 
-    // A backup can be read as it is, and is not written to.
+    // A backup can be read directly, and cannot be written to.
     let read = LocalStore::open_read_only(&first.path, &Options::default()).unwrap();
     assert_all(read, &then);
     let opened = LocalStore::open(&first.path, &Options::default());
@@ -70,7 +70,7 @@ fn a_backup_is_the_store_of_its_moment_and_costs_what_is_new() {
     let target = directory.path().join("restored");
     assert_all(restored(&first.path, &target.join("1")).unwrap(), &then);
     assert_all(restored(&to, &target.join("2")).unwrap(), &content);
-    // What was restored can be backed up to the same place.
+    // A restored store can be backed up to the same directory.
     let again = LocalStore::open(&target.join("1"), &Options::default()).unwrap();
     let fourth = backup(&again, &to, "4");
     drop(again);
@@ -78,7 +78,7 @@ fn a_backup_is_the_store_of_its_moment_and_costs_what_is_new() {
 }
 
 #[test]
-fn old_backups_go_and_those_that_are_left_are_whole() {
+fn old_backups_are_deleted_and_the_others_stay_whole() {
     let directory = tempfile::tempdir().unwrap();
     let (path, mut content) = make(directory.path(), 12);
     let to = directory.path().join("backups");
@@ -95,10 +95,10 @@ fn old_backups_go_and_those_that_are_left_are_whole() {
 }
 
 #[test]
-fn commits_that_had_returned_are_in_it_with_all_they_need_and_others_wholly_or_not() {
+fn a_backup_has_every_returned_commit_and_no_partial_one() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store");
-    // Nothing is logged but commits, which are what a moment could tear apart.
+    // Only commits are logged: a checkpoint could tear these apart.
     let options = Options {
         logged_puts: 0,
         ..Options::default()
@@ -215,16 +215,16 @@ fn a_flipped_bit_in_a_backup_is_found_when_it_is_restored() {
         let is_named = matches!(&refused, BackupError::Damaged { file, .. } if *file == name);
         assert!(is_named, "{refused}");
         let opened = LocalStore::open(&target, &Options::default());
-        assert!(opened.is_err(), "half of a store is none");
+        assert!(opened.is_err(), "half of a store is not a store");
         fs::write(&file, whole).unwrap();
-        // The same call begins anew.
+        // The same call starts over.
         drop(restored(&to, &target).unwrap());
         fs::remove_dir_all(target).unwrap();
     }
 }
 
 #[test]
-fn a_backup_brings_back_what_is_damaged_in_the_store() {
+fn a_backup_repairs_a_damaged_store() {
     let directory = tempfile::tempdir().unwrap();
     let (path, content) = make(directory.path(), 10);
     let to = directory.path().join("backups");
@@ -251,7 +251,7 @@ fn a_backup_brings_back_what_is_damaged_in_the_store() {
     assert!(repaired > 2, "{repaired}");
 }
 
-/// Whether there was anything to repair.
+/// Repairs a store; returns whether there was damage.
 fn mend(harmed: &Path, backup: &Path, content: &Content) -> bool {
     let Ok(store) = LocalStore::open(harmed, &Options::default()) else {
         return false;
@@ -272,7 +272,7 @@ fn mend(harmed: &Path, backup: &Path, content: &Content) -> bool {
 }
 
 #[test]
-fn a_backup_says_which_server_uses_the_store() {
+fn a_backup_has_the_server_stamp_of_its_store() {
     let directory = tempfile::tempdir().unwrap();
     let (path, _) = make(directory.path(), 2);
     let stamp = ServerStamp {

@@ -1,4 +1,4 @@
-//! Bits that flip on the disk: what is read is right, or an error.
+//! Bits that flip on the disk: a read returns the right bytes or an error.
 
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 
@@ -18,8 +18,8 @@ use tempfile::TempDir;
 const TENANT: TenantId = TenantId::LOCAL;
 const COMMITS: u64 = 60;
 
-/// A store with table files, blob files and a log that all have rows in them.
-/// The log is there as long as its writer.
+/// A store with rows in table files, blob files and a log. The log exists as
+/// long as its writer.
 fn make(directory: &Path) -> (PathBuf, LocalStore) {
     let path = directory.join("store");
     let options = Options {
@@ -57,7 +57,7 @@ fn files(path: &Path, extension: &str) -> Vec<PathBuf> {
     files
 }
 
-/// A bit of a file that is the other way round until this is dropped.
+/// A flipped bit of a file, until this is dropped.
 struct Flipped {
     file: File,
     at: u64,
@@ -91,7 +91,7 @@ impl Drop for Flipped {
     }
 }
 
-/// What reading everything came to.
+/// Result of reading everything.
 #[derive(Debug, Default, PartialEq)]
 struct Seen {
     right: usize,
@@ -99,7 +99,7 @@ struct Seen {
     refused: usize,
 }
 
-/// Reads everything that `made` had; panics at a byte that is wrong.
+/// Reads everything in `made`; panics at a wrong byte.
 fn read_all(path: &Path, made: &[Commit]) -> Seen {
     let mut seen = Seen::default();
     let Ok(store) = LocalStore::open_read_only(path, &Options::default()) else {
@@ -173,8 +173,8 @@ fn a_flipped_bit_in_a_blob_file_gives_no_wrong_bytes_and_hides_none() {
 
 #[test]
 fn a_flipped_bit_in_the_log_gives_no_wrong_bytes() {
-    // What follows it in the log is lost: RocksDB cannot tell it from the end
-    // of what was written before a crash.
+    // The rest of the log is lost: RocksDB cannot distinguish the damage from
+    // the end of the log after a crash.
     let all = flip_bits(".log", 40);
     assert!(
         all.iter().any(|seen| seen.missing > 0 || seen.refused > 0),
@@ -198,7 +198,7 @@ fn the_error_names_the_object_that_is_damaged() {
         .collect();
     let mut found = 0;
     for Object { key, data } in (0..16).flat_map(|n| commits::numbered(n).objects) {
-        // Those that do not compress are there as they are.
+        // Chunks that do not compress are stored plain.
         let Some(part) = data.get(1000..1032) else {
             continue;
         };

@@ -1,4 +1,4 @@
-//! Garbage goes, and nothing else.
+//! Collections delete garbage, and nothing else.
 
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 
@@ -120,7 +120,8 @@ impl World {
         }
     }
 
-    /// What nobody named is gone, and a second look finds nothing.
+    /// Checks that unnamed snapshots are gone, and that a second collection
+    /// finds nothing.
     fn nothing_is_left(&mut self, repository: &Repository, roots: &[Root]) {
         let again = collect(repository, Depth::Full, true, roots);
         assert_eq!((again.snapshots_removed, again.objects_removed), (0, 0));
@@ -129,7 +130,7 @@ impl World {
         named.extend(self.roots.iter().map(|(root, _)| root.snapshot));
         for id in self.loose.drain(..).filter(|id| !named.contains(id)) {
             let found = block_on(repository.store().snapshots(TENANT, &[id])).unwrap();
-            // It may be what came before one that stays.
+            // It may be an ancestor of one that stays.
             if found[0].is_some() {
                 assert!(is_history(repository, &named, id), "{id} is still there");
             }
@@ -184,12 +185,12 @@ fn many_steps(make: impl Fn() -> Arc<dyn Store>, seeds: std::ops::Range<u64>) {
 }
 
 #[test]
-fn only_garbage_goes_in_memory() {
+fn only_garbage_is_deleted_in_memory() {
     many_steps(|| Arc::new(MemoryStore::new()), 0..60);
 }
 
 #[test]
-fn only_garbage_goes_on_disk() {
+fn only_garbage_is_deleted_on_disk() {
     let directory = tempfile::tempdir().unwrap();
     let count = std::cell::Cell::new(0);
     let make = || -> Arc<dyn Store> {
@@ -215,7 +216,7 @@ fn a_young_collection_survives_the_process() {
     let (gone, _) = unnamed(&store, &mut random);
     let report = collect(&store, Depth::Young, false, &[]);
     assert_eq!((report.depth, report.snapshots_removed), (Depth::Young, 1));
-    assert!(report.objects_marked == 0, "what is old is not walked");
+    assert!(report.objects_marked == 0, "old snapshots are not walked");
     assert_holds(&store, kept, &files);
     assert!(block_on(store.snapshot(gone)).is_err());
     drop(store);
@@ -224,7 +225,7 @@ fn a_young_collection_survives_the_process() {
 }
 
 #[test]
-fn the_room_of_garbage_is_given_back() {
+fn the_space_of_garbage_is_returned_to_the_disk() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store");
     let store = repository(Arc::new(
@@ -235,7 +236,7 @@ fn the_room_of_garbage_is_given_back() {
     let mut make = |name: &str, count: u64| {
         let tree = StateTree::empty(&store);
         for number in 0..count {
-            // Nothing that could be made smaller.
+            // Incompressible data.
             let mut bytes = vec![0; 100_000];
             rand::Rng::fill_bytes(&mut random, &mut bytes);
             let at = elevo_core::TreePath::new(format!("{name}{number}")).unwrap();
@@ -258,7 +259,7 @@ fn the_room_of_garbage_is_given_back() {
     collect(&store, Depth::Full, false, &[]);
     assert_holds(&store, kept, &files);
     drop(store);
-    // The log goes with the next process.
+    // The log is deleted by the next process.
     let store = repository(Arc::new(
         LocalStore::open(&path, &Options::default()).unwrap(),
     ));
@@ -273,7 +274,7 @@ fn commits_and_reads_race_collections() {
 
 /// A collection without roots, and then the tenant itself.
 #[test]
-fn a_tenant_is_forgotten_once_it_has_nothing() {
+fn a_tenant_is_forgotten_only_once_it_is_empty() {
     const OTHER: TenantId = TenantId::new([7; 16]);
     let directory = tempfile::tempdir().unwrap();
     let store = LocalStore::create(&directory.path().join("store"), &Options::default());
@@ -287,7 +288,7 @@ fn a_tenant_is_forgotten_once_it_has_nothing() {
         edit(&tree, &mut files, &mut random);
         let named = Some(("main".to_owned(), Expected::Absent));
         let id = block_on(tree.commit(info(None, named))).unwrap();
-        // Marks of this collection count for nothing later.
+        // Marks of this collection must not count later.
         collect(&repository, Depth::Full, false, &[]);
         made.push((repository, id, files));
     }

@@ -1,5 +1,5 @@
-//! `kill -9` at random moments of backups and restores, and losses of power: what
-//! is taken for a backup or a store is whole.
+//! `kill -9` at random moments of backups and restores, and power losses: every
+//! directory that counts as a backup or a store is complete.
 
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 
@@ -31,8 +31,8 @@ fn open(directory: &Path) -> LocalStore {
         .unwrap()
 }
 
-/// Commits without end, and backs up meanwhile. A backup is acknowledged with
-/// the number of commits that had returned before it began.
+/// Commits without end, and backs up at the same time. A backup is acknowledged
+/// with the number of commits that had returned before it began.
 fn back_up_for_ever(victim: &Victim) {
     let store = open(victim.directory());
     let present = commits::present(&store, TENANT).into_iter().max();
@@ -57,7 +57,7 @@ fn back_up_for_ever(victim: &Victim) {
     });
 }
 
-/// Whatever is there as a backup has all commits of its moment, each wholly.
+/// Checks that every backup has all commits of its moment, each complete.
 fn check_backups(directory: &Path, newest: Option<&String>) {
     let there = backups(&directory.join("backups")).unwrap();
     if let Some((name, _)) = newest.and_then(|line| line.split_once(' ')) {
@@ -83,13 +83,13 @@ fn check_backups(directory: &Path, newest: Option<&String>) {
 }
 
 #[test]
-fn a_backup_that_was_killed_is_none() {
+fn a_killed_backup_does_not_count_as_a_backup() {
     if let Some(victim) = Victim::here() {
         back_up_for_ever(&victim);
     }
     let directory = tempfile::tempdir().unwrap();
     Kills::new(
-        "a_backup_that_was_killed_is_none",
+        "a_killed_backup_does_not_count_as_a_backup",
         directory.path(),
         long::rounds(100, 3),
     )
@@ -130,7 +130,7 @@ fn an_acknowledged_backup_survives_the_loss_of_power() {
     victim.kill();
 }
 
-/// Restores without end, each time to where nothing is.
+/// Restores without end, each time to a new directory.
 fn restore_for_ever(victim: &Victim) -> ! {
     let (from, to) = places(victim.directory());
     loop {
@@ -147,7 +147,7 @@ fn places(directory: &Path) -> (std::path::PathBuf, std::path::PathBuf) {
 }
 
 #[test]
-fn a_restore_that_was_killed_leaves_no_store_or_a_whole_one() {
+fn a_killed_restore_leaves_no_store_or_a_whole_one() {
     const COMMITS: u64 = 300;
     if let Some(victim) = Victim::here() {
         restore_for_ever(&victim);
@@ -165,11 +165,11 @@ fn a_restore_that_was_killed_leaves_no_store_or_a_whole_one() {
             .step_by(11)
             .for_each(|n| commits::assert_whole(&store, TENANT, n)),
         Err(OpenError::NotAStore { .. }) => halves += 1,
-        // The victim was taking it away.
+        // The victim was deleting it.
         Err(error) => assert!(fs::remove_dir_all(&to).is_ok(), "{error}"),
     };
     Kills::new(
-        "a_restore_that_was_killed_leaves_no_store_or_a_whole_one",
+        "a_killed_restore_leaves_no_store_or_a_whole_one",
         directory.path(),
         long::rounds(100, 3),
     )

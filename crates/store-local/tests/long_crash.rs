@@ -1,8 +1,8 @@
-//! Processes that are killed and disks that lose power: whatever a commit
-//! acknowledged is there afterwards, whole.
+//! Processes that are killed and disks that lose power: every acknowledged
+//! commit exists afterwards and is complete.
 //!
-//! `ELEVO_LONG` says how many times (see CONTRIBUTING.md), `ELEVO_SEED` repeats
-//! a run.
+//! `ELEVO_LONG` scales the number of rounds (see CONTRIBUTING.md), `ELEVO_SEED`
+//! repeats a run.
 
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 
@@ -30,8 +30,8 @@ const THREADS: u64 = 3;
 const DISK_BYTES: u64 = 4 << 30;
 
 fn options() -> Options {
-    // Small buffers: flushes and compactions are among what is interrupted,
-    // and a put may be logged, not logged, or both.
+    // Small buffers, so that flushes and compactions are interrupted too, and a
+    // put may be logged, not logged, or both.
     Options {
         write_buffers: 8 << 20,
         logged_puts: 64 << 10,
@@ -44,9 +44,9 @@ fn open(directory: &Path) -> LocalStore {
     LocalStore::open(&directory.join(STORE), &options()).unwrap()
 }
 
-/// Commits without end, each acknowledged by its number. Some put their
-/// objects ahead, together with those of many other commits, and then name
-/// only their root.
+/// Commits without end, each acknowledged by its number. Some put their objects
+/// ahead, together with those of many other commits, and then name only their
+/// root.
 fn commit_without_end(victim: &Victim) {
     let store = open(victim.directory());
     let next = AtomicU64::new(0);
@@ -76,7 +76,7 @@ fn commit_without_end(victim: &Victim) {
     });
 }
 
-/// Puts without end and acknowledges what no commit has made durable.
+/// Puts without end, and acknowledges objects that no commit has made durable.
 fn put_without_end(victim: &Victim) {
     let store = open(victim.directory());
     for n in victim.seed() >> 20.. {
@@ -85,8 +85,8 @@ fn put_without_end(victim: &Victim) {
     }
 }
 
-/// Panics unless everything acknowledged is whole, and everything else that
-/// is there too: a commit is all or nothing, acknowledged or not.
+/// Panics unless every acknowledged commit is complete, and every other present
+/// commit too: a commit is all or nothing, acknowledged or not.
 fn verify(store: &LocalStore, acknowledged: &[String], all: bool) {
     let present: HashSet<u64> = commits::present(store, TENANT).into_iter().collect();
     let numbers: HashSet<u64> = acknowledged.iter().map(|n| n.parse().unwrap()).collect();
@@ -133,8 +133,8 @@ fn nothing_acknowledged_is_lost_when_the_process_is_killed() {
 }
 
 #[test]
-fn a_store_is_made_whole_however_often_its_maker_is_killed() {
-    const NAME: &str = "a_store_is_made_whole_however_often_its_maker_is_killed";
+fn a_store_is_created_whole_after_any_number_of_kills() {
+    const NAME: &str = "a_store_is_created_whole_after_any_number_of_kills";
     if let Some(victim) = Victim::here() {
         let path = victim.directory().join(victim.seed().to_string());
         let store = LocalStore::create(&path, &options()).unwrap();
@@ -163,9 +163,9 @@ fn a_store_is_made_whole_however_often_its_maker_is_killed() {
     });
 }
 
-/// Lets power fail again and again on a disk where `test` works as a victim;
-/// calls `check` with what is on the disk afterwards and what had been
-/// acknowledged before.
+/// Simulates repeated power losses on a disk where `test` runs as a victim;
+/// calls `check` with the content of the disk and the acknowledgements from
+/// before.
 fn lose_power(test: &str, rounds: u32, mut check: impl FnMut(&Path, &[String], bool)) {
     let directory = TempDir::new().unwrap();
     let mut random = SmallRng::seed_from_u64(long::seed());
@@ -190,8 +190,8 @@ fn lose_power(test: &str, rounds: u32, mut check: impl FnMut(&Path, &[String], b
     victim.kill();
 }
 
-/// Works on where a crash left off, some of it not logged, and comes back to
-/// that after an orderly end.
+/// Continues after a crash with puts that are partly not logged, with orderly
+/// ends in between.
 fn live_on(directory: &Path, numbers: std::ops::Range<u64>) {
     for n in numbers {
         let store = open(directory);
@@ -220,11 +220,11 @@ fn nothing_acknowledged_is_lost_when_power_fails() {
     });
 }
 
-/// Proves that the test above could fail: what was never synced is not on
+/// Proves that the test above could fail: data that was never synced is not on
 /// the disk.
 #[test]
-fn what_was_put_but_not_committed_is_lost_when_power_fails() {
-    const NAME: &str = "what_was_put_but_not_committed_is_lost_when_power_fails";
+fn uncommitted_puts_are_lost_when_power_fails() {
+    const NAME: &str = "uncommitted_puts_are_lost_when_power_fails";
     if let Some(victim) = Victim::here() {
         return put_without_end(&victim);
     }
@@ -244,6 +244,6 @@ fn what_was_put_but_not_committed_is_lost_when_power_fails() {
         let there = block_on(store.contains(TENANT, &keys)).unwrap();
         losses += u32::from(there.contains(&false));
     });
-    // Not each time: the kernel writes back on its own, now and then in time.
-    assert!(losses > 0, "the disk must not know what nobody synced");
+    // Not every time: the kernel sometimes writes back by itself early enough.
+    assert!(losses > 0, "the disk must not have unsynced data");
 }

@@ -1,5 +1,5 @@
 //! `kill -9` at random moments of commits through `StateTree` and of imports:
-//! every snapshot that was acknowledged reads back whole.
+//! every acknowledged snapshot reads back complete.
 
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 
@@ -122,8 +122,8 @@ fn import_for_ever(victim: &Victim) -> ! {
     }
 }
 
-/// Reads a snapshot to the last byte and builds it anew elsewhere: the same
-/// content has the same root.
+/// Reads a snapshot to the last byte and builds it again in another store:
+/// equal content has an equal root.
 fn assert_whole(repository: &Repository, id: &str) {
     let id: SnapshotId = id.parse().unwrap();
     let snapshot = block_on(repository.snapshot(id)).unwrap();
@@ -153,8 +153,8 @@ fn assert_whole(repository: &Repository, id: &str) {
     assert_eq!(block_on(copy.tree()).unwrap(), snapshot.tree);
 }
 
-/// All that the last victim did, some of what came before, everything at the
-/// end; and nothing acknowledged is missing from the history of the head.
+/// Checks all snapshots of the last victim, some earlier ones, and everything
+/// at the end; and that every acknowledged one is in the history of the head.
 fn verify(directory: &Path, done: &Acknowledged) {
     if done.all().is_empty() {
         return;
@@ -175,8 +175,8 @@ fn verify(directory: &Path, done: &Acknowledged) {
         .unwrap();
     assert_whole(&repository, &head.to_string());
 
-    // A commit that is on disk may have been killed before it could be
-    // acknowledged, one for each victim.
+    // A victim may be killed after a commit is on disk and before it is
+    // acknowledged: at most one for each victim.
     let mut unacknowledged = 0;
     let mut expected = done.all().iter().rev().peekable();
     for id in history(&repository, head) {
@@ -190,7 +190,7 @@ fn verify(directory: &Path, done: &Acknowledged) {
     );
 }
 
-/// A snapshot and those before it.
+/// Returns a snapshot and its ancestors.
 fn history(repository: &Repository, newest: SnapshotId) -> impl Iterator<Item = SnapshotId> {
     std::iter::successors(Some(newest), |id| {
         let snapshot = block_on(repository.snapshot(*id)).unwrap();

@@ -1,5 +1,5 @@
-//! Single bits that flip anywhere in a store: all is read as it was, or
-//! `verify` tells, or the store does not open and says so.
+//! Single bits that flip anywhere in a store: everything reads back unchanged,
+//! or `verify` reports damage, or opening the store fails with an error.
 
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 
@@ -16,7 +16,7 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use support::{Content, Seen, check, copy, files, make, read_all};
 
-/// Turns one bit of a file round.
+/// Flips one bit of a file.
 fn flip(path: &Path, at: u64, bit: u8) {
     let file: File = OpenOptions::new()
         .read(true)
@@ -36,7 +36,7 @@ struct Outcomes {
 }
 
 impl Outcomes {
-    /// Judges what is left of a store after one flip.
+    /// Checks a store after one flip.
     fn add(
         &mut self,
         opened: Result<LocalStore, OpenError>,
@@ -57,16 +57,17 @@ impl Outcomes {
         if !found.is_whole() {
             self.told += 1;
         } else {
-            assert_eq!(seen, *whole, "{what}: lost, and nobody tells");
+            assert_eq!(seen, *whole, "{what}: lost without a report");
             self.unharmed += 1;
         }
-        // Whoever tells of the damage also finds all that cannot be read.
+        // A verification that reports damage also finds everything that cannot
+        // be read.
         assert!(seen.refused == 0 || !found.is_whole(), "{what}: {seen:?}");
     }
 }
 
 #[test]
-fn a_flipped_bit_is_harmless_or_told() {
+fn a_flipped_bit_is_harmless_or_reported() {
     let places = long::rounds(60, 4);
     let directory = tempfile::tempdir().unwrap();
     let (path, content) = make(directory.path(), 24);
@@ -87,7 +88,7 @@ fn a_flipped_bit_is_harmless_or_told() {
             flip(&file, at, bit);
             let opened = LocalStore::open_read_only(&path, &options);
             outcomes.add(opened, &content, &whole, &what);
-            // Opened to write, it may put right or remove some of it.
+            // Opening for writing may repair or delete some of it.
             if n % 4 == 0 {
                 let copied = directory.path().join("copy of the store");
                 copy(&path, &copied);

@@ -1,4 +1,4 @@
-//! Collections for a long time, killed, and without power.
+//! Long runs of collections, with kills and power losses.
 
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 
@@ -25,7 +25,7 @@ const HEAD: &str = "head";
 const DISK_BYTES: u64 = 2 << 30;
 
 fn options() -> Options {
-    // Small buffers: flushes and compactions are among what is interrupted.
+    // Small buffers, so that flushes and compactions are interrupted too.
     Options {
         write_buffers: 8 << 20,
         logged_puts: 64 << 10,
@@ -79,8 +79,8 @@ fn commit(repository: &Repository, head: Option<SnapshotId>, random: &mut SmallR
     block_on(tree.commit(said)).unwrap()
 }
 
-/// Nothing is missing or damaged, and what was acknowledged is in the history
-/// of the head; also after another collection.
+/// Checks that nothing is missing or damaged, and that acknowledged commits are
+/// in the history of the head; also after another collection.
 fn check(directory: &Path, acknowledged: &[String]) {
     let store = Arc::new(open(directory));
     let repository = repository(store.clone());
@@ -127,12 +127,12 @@ fn collections_survive_being_killed() {
     kills
         .longest_life(Duration::from_millis(1500))
         .run(|done: &Acknowledged| {
-            // Those that a killed process made without saying so are between
-            // the ones of two processes.
+            // Commits that a killed process did not acknowledge are between
+            // those of two processes.
             let new = &done.all()[known..];
             known = done.all().len();
             check(directory.path(), new);
-            // A check looks at all there is: begin anew before that is much.
+            // A check reads everything: start over before there is too much.
             if known - begun > 1000 {
                 begun = known;
                 fs::remove_dir_all(directory.path().join("store")).unwrap();
@@ -157,7 +157,7 @@ fn collections_survive_the_loss_of_power() {
         let disk = Disk::make(directory.path(), "disk", DISK_BYTES);
         let mut victim = Running::start(NAME, disk.path(), random.random());
         let mut acknowledged = Vec::new();
-        // A check looks at all there is: begin anew before that is much.
+        // A check reads everything: start over before there is too much.
         while left > 0 && acknowledged.len() < 1000 {
             thread::sleep(random.random_range(Duration::ZERO..Duration::from_millis(1500)));
             acknowledged.extend(victim.acknowledged());

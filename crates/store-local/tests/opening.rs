@@ -1,4 +1,4 @@
-//! Which directories are stores, and who may open them how.
+//! Which directories are stores, and which processes may open them.
 
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 
@@ -27,7 +27,7 @@ fn options() -> Options {
     }
 }
 
-/// A directory that is deleted afterwards, and the place of a store in it.
+/// Returns a temporary directory, and the path of a store in it.
 fn place() -> (TempDir, PathBuf) {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("store");
@@ -52,7 +52,7 @@ fn files(path: &Path) -> Vec<(PathBuf, u64)> {
 }
 
 #[test]
-fn what_was_committed_is_there_when_opened_again() {
+fn commits_are_there_when_opened_again() {
     let (_directory, path) = place();
     drop(LocalStore::create(&path, &options()).unwrap());
     for n in 0..20 {
@@ -75,7 +75,7 @@ fn short_processes_leave_few_files() {
     (0..100).for_each(|n| commits::assert_whole(&store, TENANT, n));
 }
 
-/// A copy of a store whose writer is at work: as if it had been killed now.
+/// Copies a store with an active writer: the state of a writer killed now.
 fn killed(path: &Path) -> PathBuf {
     let copy = path.with_file_name("killed");
     for (file, _) in files(path) {
@@ -124,7 +124,7 @@ fn work_goes_on_behind_the_cut_off_end_of_a_log() {
 }
 
 #[test]
-fn what_was_put_and_not_committed_is_there_after_an_orderly_end() {
+fn uncommitted_puts_are_there_after_an_orderly_end() {
     let (_directory, path) = place();
     let Commit { objects, .. } = commits::numbered(1);
     let store = LocalStore::create(&path, &options()).unwrap();
@@ -152,7 +152,7 @@ fn only_a_store_is_opened() {
         }
     };
     not_a_store(&path);
-    assert!(!path.exists(), "asking for a store makes none");
+    assert!(!path.exists(), "opening does not create a store");
     not_a_store(directory.path());
     let file = directory.path().join("file");
     fs::write(&file, "text").unwrap();
@@ -192,7 +192,7 @@ fn a_store_of_a_newer_format_is_left_alone() {
 }
 
 #[test]
-fn a_store_is_made_only_where_there_is_room() {
+fn a_store_is_created_only_in_an_empty_directory() {
     let (directory, path) = place();
     fs::create_dir(&path).unwrap();
     let store = LocalStore::create(&path, &options()).expect("an empty directory will do");
@@ -213,11 +213,11 @@ fn a_store_is_made_only_where_there_is_room() {
 }
 
 #[test]
-fn making_a_store_finishes_what_a_killed_attempt_left() {
+fn creating_a_store_finishes_a_killed_attempt() {
     let (directory, whole) = place();
     drop(LocalStore::create(&whole, &options()).unwrap());
     fs::remove_file(whole.join("FORMAT")).unwrap();
-    // As if killed after each file that making a store writes, in any order.
+    // As if killed after each file that creating a store writes, in any order.
     let leftovers = files(&whole);
     for missing in 0..leftovers.len() {
         let path = directory.path().join(format!("without {missing}"));
@@ -241,7 +241,7 @@ fn making_a_store_finishes_what_a_killed_attempt_left() {
 }
 
 #[test]
-fn a_second_writer_is_told_who_the_first_is() {
+fn a_second_writer_gets_the_name_of_the_first() {
     let (_directory, path) = place();
     let first = LocalStore::create(&path, &options()).unwrap();
     let error = LocalStore::open(&path, &options()).unwrap_err();
@@ -302,7 +302,7 @@ fn a_writer_in_another_process_is_named_and_leaves_no_lock_when_killed() {
     let text = fs::read_to_string(path.join("writer")).unwrap();
     assert_eq!(
         text, "the other process\n",
-        "what a dead writer left is still there"
+        "the text of a killed writer is still there"
     );
     let store = LocalStore::open(&path, &options()).expect("and does not matter");
     commits::assert_whole(&store, TENANT, 1);
@@ -346,7 +346,7 @@ fn a_reader_writes_nothing() {
 }
 
 #[test]
-fn readers_come_and_go_beside_a_busy_writer() {
+fn readers_come_and_go_while_a_writer_is_busy() {
     let (_directory, path) = place();
     // Small buffers: table files come and go all the time.
     let small = Options {
@@ -360,7 +360,8 @@ fn readers_come_and_go_beside_a_busy_writer() {
     thread::scope(|scope| {
         scope.spawn(|| {
             for n in 0..600 {
-                // On a busy machine all would be over before a reader came.
+                // On a busy machine, the writer would finish before a reader
+                // came.
                 if n % 100 == 0 {
                     openings.recv().unwrap();
                 }
@@ -369,7 +370,7 @@ fn readers_come_and_go_beside_a_busy_writer() {
             }
             drop(openings);
         });
-        // Gone with this thread, should it panic.
+        // Dropped with this thread, even if it panics.
         let opened = opened;
         for step in (1..=7).cycle() {
             let before = committed.load(Ordering::SeqCst);
@@ -386,7 +387,7 @@ fn readers_come_and_go_beside_a_busy_writer() {
 }
 
 #[test]
-fn who_keeps_a_store_still_keeps_writers_out_and_writes_nothing() {
+fn keeping_a_store_still_keeps_writers_out_and_writes_nothing() {
     let (_directory, path) = place();
     let store = LocalStore::create(&path, &options()).unwrap();
     commit(&store, 1);

@@ -1,5 +1,5 @@
-//! A store whose database cannot open a file. The limit of open files is that of
-//! the process, so this test is alone in its binary.
+//! A store whose database cannot open a file. The limit of open files belongs
+//! to the process, so this test is alone in its binary.
 
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 
@@ -17,7 +17,7 @@ use tempfile::TempDir;
 const TENANT: TenantId = TenantId::LOCAL;
 
 #[test]
-fn a_store_that_takes_no_writes_says_so_until_it_is_opened_again() {
+fn a_store_that_rejects_writes_reports_it_until_it_is_opened_again() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("store");
     // Everything is put without a log, so that a commit waits for a table file.

@@ -1,4 +1,4 @@
-//! What an entry has beside its content: an owner, a mode, a time.
+//! Attributes of an entry: owner, mode, time.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -9,7 +9,7 @@ use rustix::fs::{AtFlags, Gid, Mode as Bits, OFlags, Timespec, Timestamps, UTIME
 use super::Owner;
 use crate::disk::Root;
 
-/// Gives what is open to its owner, if it is to have another.
+/// Changes the owner of an open file, if another owner is configured.
 pub(super) fn give(fd: impl AsFd, owner: Option<Owner>) -> io::Result<()> {
     if let Some(owner) = owner {
         let (uid, gid) = ids(owner);
@@ -18,7 +18,7 @@ pub(super) fn give(fd: impl AsFd, owner: Option<Owner>) -> io::Result<()> {
     Ok(())
 }
 
-/// The same for what has a name in `parent`; a link is given away itself.
+/// Changes the owner of a name in `parent`, without following a link.
 pub(super) fn give_name(parent: impl AsFd, name: &Name, owner: Option<Owner>) -> io::Result<()> {
     if let Some(owner) = owner {
         let (uid, gid) = ids(owner);
@@ -53,8 +53,8 @@ pub(super) fn set_modified(fd: impl AsFd, modified: Option<Timestamp>) -> io::Re
     Ok(())
 }
 
-/// Asks by an unnamed file, since the system call that tells the mask also
-/// sets it, for all threads.
+/// Creates an unnamed file to find the umask, since the system call that
+/// returns the mask also sets it, for all threads.
 #[cfg(target_os = "linux")]
 pub(super) fn probe_umask(root: &Root) -> io::Result<u32> {
     let directory = root.open_directory(&TreePath::root())?;

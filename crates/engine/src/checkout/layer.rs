@@ -15,9 +15,9 @@ use crate::progress::Progress;
 use crate::repository::Repository;
 use crate::tree;
 
-/// Writes what differs from `before` to `after`, modification times included,
-/// into the empty `directory`. What is gone is marked by a device that is none,
-/// which anybody can make since Linux 5.8. Blocks.
+/// Writes the differences from `before` to `after`, including modification
+/// times, into the empty `directory`. Deletions are recorded as whiteouts (0/0
+/// character devices), which need no privilege since Linux 5.8. Blocks.
 pub fn write_layer(
     repository: &Repository,
     before: &Snapshot,
@@ -53,7 +53,7 @@ pub fn write_layer(
     })
 }
 
-/// A directory and the times beside it.
+/// A directory and its time tree.
 #[derive(Clone, Copy, PartialEq)]
 struct State {
     tree: Tree,
@@ -74,7 +74,7 @@ impl State {
     }
 }
 
-/// What differs between two states, each directory before what is in it.
+/// The differences between two states, each directory before its content.
 struct Delta<'a> {
     repository: &'a Repository,
     stack: Vec<Level>,
@@ -86,7 +86,7 @@ struct Level {
     after: State,
     entries: Pairs<DirItem>,
     times: Pairs<TimeItem>,
-    /// The next of each, if it has been looked at.
+    /// The next name of each, if it has been read.
     next_entry: Option<Name>,
     next_time: Option<Name>,
     started: bool,
@@ -138,7 +138,7 @@ impl<'a> Delta<'a> {
     }
 }
 
-/// An entry, its time, and what is in it if it is a directory.
+/// Returns an entry, its time, and its content if it is a directory.
 async fn look(
     repository: &Repository,
     state: State,
@@ -171,7 +171,7 @@ impl Level {
         }
     }
 
-    /// The next name at which entries or times differ.
+    /// Returns the next name at which entries or times differ.
     async fn next(&mut self, repository: &Repository) -> Result<Option<Name>> {
         if !self.started {
             self.started = true;

@@ -8,8 +8,8 @@ use crate::diff::{Change, ChangeKind};
 use crate::disk::{self, Parents};
 use crate::error::{Error, Result};
 
-/// Takes away what a diff says is gone. Directories go once what is in them
-/// has gone, which the order of a diff allows with a stack.
+/// Removes the paths that a diff has as removed. A directory is removed after
+/// its content; the order of a diff allows that with a stack.
 pub(super) struct Remover<'a> {
     checkout: &'a Checkout<'a>,
     parents: Parents<'a>,
@@ -19,7 +19,7 @@ pub(super) struct Remover<'a> {
 
 struct Doomed {
     path: TreePath,
-    /// Whether something else is to take its place.
+    /// Whether another entry is to take its place.
     replaced: bool,
 }
 
@@ -97,7 +97,7 @@ impl<'a> Remover<'a> {
         }
     }
 
-    /// Removes a path whatever it is by now.
+    /// Removes a path of any kind.
     fn remove_whatever(&mut self, path: &TreePath) -> Result<()> {
         self.report.removed += remove_all(self.checkout, path)?;
         Ok(())
@@ -117,7 +117,7 @@ fn is_not_empty(error: &std::io::Error) -> bool {
     matches!(code, Some(Errno::NOTEMPTY | Errno::EXIST))
 }
 
-/// Unlinks one name; `false` if it is not there.
+/// Unlinks one name; `false` if it does not exist.
 fn unlink(parents: &mut Parents<'_>, path: &TreePath, flags: AtFlags) -> std::io::Result<bool> {
     let unlinked = parents
         .of(path)
@@ -130,8 +130,8 @@ fn unlink(parents: &mut Parents<'_>, path: &TreePath, flags: AtFlags) -> std::io
     }
 }
 
-/// Removes a path and all that is below it, following no link. Works through
-/// an explicit stack: depth is in an agent's hands.
+/// Removes a path with its content, following no link. Uses an explicit stack,
+/// since an agent controls the depth.
 pub(super) fn remove_all(checkout: &Checkout<'_>, path: &TreePath) -> Result<u64> {
     let mut parents = Parents::new(checkout.root);
     let mut removed = 0;
@@ -173,5 +173,6 @@ pub(super) fn remove_all(checkout: &Checkout<'_>, path: &TreePath) -> Result<u64
     Ok(removed)
 }
 
-/// Names that are listed before they are removed and the rest is looked at.
+/// Number of names listed before they are removed and the directory is listed
+/// again.
 const REMOVE_AT_ONCE: usize = 4096;

@@ -1,4 +1,4 @@
-//! Is a path still as the previous snapshot has it?
+//! Checks whether paths are still as the previous snapshot has them.
 
 use std::fs::File;
 use std::io;
@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::file::ContentBuilder;
 use crate::tree;
 
-/// Whether there is nothing in a directory but what is left out.
+/// Whether a directory has no names except those that are left out.
 pub(super) fn is_empty(root: &Root, leave_out: &[Name]) -> io::Result<bool> {
     let fd = root.open_directory(&TreePath::root())?;
     for entry in Dir::read_from(fd.as_fd())? {
@@ -29,15 +29,15 @@ pub(super) fn is_empty(root: &Root, leave_out: &[Name]) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Whether applying `change` would lose something that is not in the snapshot
-/// it starts from. What is not there any more cannot be lost.
+/// Whether `change` would lose data that is not in the snapshot it starts from.
+/// A path that no longer exists has nothing to lose.
 pub(super) fn is_changed(
     checkout: &Checkout<'_>,
     parents: &mut Parents<'_>,
     change: &Change,
 ) -> Result<bool> {
     let fail = |source| Error::Io {
-        action: "look at",
+        action: "inspect",
         path: change.path.clone(),
         source,
     };
@@ -79,13 +79,13 @@ pub(super) fn is_changed(
     }
 }
 
-/// Whether a directory that something else is to replace holds a name that is
-/// not in `tree`. What is in both has a change of its own to be looked at by.
+/// Whether a directory that is to be replaced has a name that is not in `tree`.
+/// Names in both have changes of their own, which are checked separately.
 fn holds_more(checkout: &Checkout<'_>, path: &TreePath, tree: Tree) -> Result<bool> {
     let mut open = vec![(path.clone(), tree)];
     while let Some((at, tree)) = open.pop() {
         let fail = |source| Error::Io {
-            action: "look at",
+            action: "inspect",
             path: at.clone(),
             source,
         };
@@ -109,7 +109,7 @@ fn holds_more(checkout: &Checkout<'_>, path: &TreePath, tree: Tree) -> Result<bo
     Ok(false)
 }
 
-/// The content of a file on disk.
+/// Returns the content of a file on disk.
 fn content_at(parents: &mut Parents<'_>, path: &TreePath) -> io::Result<Content> {
     let (parent, name) = parents.of(path)?;
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;

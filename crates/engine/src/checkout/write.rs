@@ -21,12 +21,12 @@ use crate::tree;
 pub(super) struct Writer<'a> {
     checkout: &'a Checkout<'a>,
     seed: Option<(Root, Tree)>,
-    /// Permission bits that the process takes away from what it creates.
+    /// Permission bits that the process's umask clears on new files.
     umask: u32,
     owner: Option<Owner>,
 }
 
-/// A directory being filled, whose mode and time are set when it is full.
+/// A directory being filled, whose mode and time are set when it is complete.
 pub(super) struct OpenDirectory {
     path: TreePath,
     mode: Mode,
@@ -45,18 +45,18 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Gives the directory itself to its owner.
+    /// Sets the owner of the directory itself.
     pub(super) fn own_root(&self) -> Result<()> {
         if self.owner.is_none() {
             return Ok(());
         }
         let root = self.checkout.root.open_directory(&TreePath::root());
         let given = root.and_then(|root| give(root, self.owner));
-        given.map_err(at_root("give away"))
+        given.map_err(at_root("change the owner of"))
     }
 
-    /// Writes some entries, in the order of a walk. `open` holds the
-    /// directories that later entries may still go into.
+    /// Writes some entries, in the order of a walk. `open` has the directories
+    /// that later entries may still go into.
     pub(super) fn write(
         &self,
         jobs: Vec<Job>,
@@ -95,8 +95,8 @@ impl<'a> Writer<'a> {
         Ok(written.into_iter().fold(report, CheckoutReport::plus))
     }
 
-    /// Gives directories that are full their mode and time; inner ones come
-    /// before those around them, which may then become unreachable.
+    /// Sets the mode and time of complete directories, inner ones first, since
+    /// an outer one may become inaccessible.
     pub(super) fn close(&self, full: Vec<OpenDirectory>) -> Result<()> {
         for directory in full {
             let set_mode = directory.was_there
@@ -120,7 +120,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Makes a directory that its owner can write into until it is closed.
+    /// Creates a directory that its owner can write to until it is closed.
     fn make_directory(&self, parents: &mut Parents<'_>, directory: &OpenDirectory) -> Result<()> {
         let path = &directory.path;
         let bits = disk::bits(directory.mode.bits() | 0o700);
@@ -147,7 +147,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Writes files and links that are close together, with the chunks of the
-    /// small ones fetched by one call.
+    /// small ones loaded in one call.
     fn write_leaves(&self, jobs: &[Job]) -> Result<CheckoutReport> {
         let mut parents = Parents::new(self.checkout.root);
         let wanted: Vec<Hash> = jobs
@@ -211,7 +211,7 @@ impl<'a> Writer<'a> {
             let cloned = seed.is_some_and(|seed| clone_content(&fd, &seed));
             (fd, cloned)
         };
-        give(&fd, self.owner).map_err(fail("give away", &job.path))?;
+        give(&fd, self.owner).map_err(fail("change the owner of", &job.path))?;
         if !cloned {
             self.write_content(&fd, job, content, chunk)?;
         }
@@ -228,8 +228,8 @@ impl<'a> Writer<'a> {
         })
     }
 
-    /// Gives a file another mode. Returns `false` if the file has other names,
-    /// which the mode would change as well: such a file is written anew.
+    /// Changes the mode of a file. Returns `false` if the file has other names,
+    /// whose mode would change as well: such a file is written again.
     fn change_mode(&self, parents: &mut Parents<'_>, job: &Job, mode: Mode) -> io::Result<bool> {
         let (parent, name) = parents.of(&job.path)?;
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
@@ -241,7 +241,7 @@ impl<'a> Writer<'a> {
         Ok(true)
     }
 
-    /// Creates a file that was not there, taking away what is.
+    /// Creates a new file, removing an existing entry.
     fn create(&self, parents: &mut Parents<'_>, job: &Job, mode: Mode) -> Result<OwnedFd> {
         let path = &job.path;
         let flags =
@@ -263,8 +263,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Takes away a file or link that was looked at before, or with force
-    /// whatever is there.
+    /// Removes a file or link that was checked before, or with force any entry.
     fn make_room(&self, parents: &mut Parents<'_>, path: &TreePath) -> Result<()> {
         if self.checkout.options.force {
             return remove_all(self.checkout, path).map(drop);
@@ -316,7 +315,7 @@ impl<'a> Writer<'a> {
         })
     }
 
-    /// The same file in the seed, if its content is the same there.
+    /// Returns the file in the seed, if it has the same content there.
     fn in_seed(&self, path: &TreePath, content: &Content) -> Result<Option<OwnedFd>> {
         let Some((seed, tree)) = &self.seed else {
             return Ok(None);
@@ -334,8 +333,8 @@ impl<'a> Writer<'a> {
         Ok(open_whole(seed, path, content.size()).ok().flatten())
     }
 
-    /// Makes a file that shares its content with `from`, if the file system
-    /// can. The call makes the file itself.
+    /// Creates a file that shares its content with `from`, if the file system
+    /// supports it. The system call creates the file itself.
     #[cfg(target_vendor = "apple")]
     fn clone_new(&self, parents: &mut Parents<'_>, job: &Job, from: &OwnedFd) -> Option<OwnedFd> {
         if job.before.is_some() {
@@ -395,7 +394,7 @@ fn is_there(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::EXIST.raw_os_error())
 }
 
-/// The chunk that is all of an entry's content.
+/// The only chunk of an entry's content, if it has exactly one.
 fn only_chunk(entry: Option<&Entry>) -> Option<Hash> {
     match entry? {
         Entry::File {
@@ -418,7 +417,7 @@ fn make_whiteout(_: BorrowedFd<'_>, _: &[u8]) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// What overlayfs takes for nothing: a character device 0/0.
+/// Writes a whiteout of overlayfs: a 0/0 character device.
 fn write_whiteout(parents: &mut Parents<'_>, path: &TreePath) -> Result<CheckoutReport> {
     let (parent, name) = parents.of(path).map_err(fail("create", path))?;
     make_whiteout(parent, name.as_bytes()).map_err(fail("create", path))?;
@@ -445,7 +444,7 @@ async fn find_entry(checkout: &Checkout<'_>, tree: Tree, path: &TreePath) -> Res
     Ok(Some(entry))
 }
 
-/// Opens a file that should have this size; `None` if it has not.
+/// Opens a file that should have this size; `None` if it does not.
 fn open_whole(root: &Root, path: &TreePath, size: u64) -> io::Result<Option<OwnedFd>> {
     let mut parents = Parents::new(root);
     let (parent, name) = parents.of(path)?;
@@ -455,7 +454,7 @@ fn open_whole(root: &Root, path: &TreePath, size: u64) -> io::Result<Option<Owne
     Ok(is_whole.then_some(file))
 }
 
-/// Shares the content of `from`, if the file system can.
+/// Shares the content of `from`, if the file system supports it.
 #[cfg(target_os = "linux")]
 fn clone_content(to: &OwnedFd, from: &OwnedFd) -> bool {
     rustix::fs::ioctl_ficlone(to, from).is_ok()
@@ -477,8 +476,8 @@ fn write_all(fd: impl AsFd, mut data: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether a chunk is zeros that a file can leave out. Only chunks that make
-/// a hole of some size are looked at.
+/// Whether a chunk is all zeros, so that the file can have a hole. Only chunks
+/// of a certain size are examined.
 fn is_hole(chunk: &[u8]) -> bool {
     chunk.len() >= MIN_CHUNK && chunk.iter().all(|byte| *byte == 0)
 }

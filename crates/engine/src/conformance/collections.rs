@@ -1,4 +1,4 @@
-//! Collections of garbage.
+//! Garbage collection.
 
 use elevo_objects::{Kind, ObjectKey, Snapshot, SnapshotId};
 
@@ -20,7 +20,7 @@ fn key(id: SnapshotId) -> ObjectKey {
     }
 }
 
-/// Ends marking and removes the rest.
+/// Ends marking and deletes the rest.
 async fn end(mut collection: Box<dyn Collection + '_>) -> u64 {
     assert!(collection.close(), "nothing has arrived");
     let snapshots = collection.unmarked_snapshots(None, 1000).await;
@@ -38,8 +38,8 @@ async fn mark(collection: &dyn Collection, object: &Object) -> bool {
     collection.mark(&[object.key]).await.expect("mark")[0]
 }
 
-/// What is marked stays, everything else goes.
-pub async fn a_full_collection_removes_what_is_not_marked(store: &impl Store) {
+/// Marked objects stay, all others are deleted.
+pub async fn a_full_collection_deletes_unmarked_objects(store: &impl Store) {
     let (kept, gone) = (directory("kept"), directory("gone"));
     let (chunk_kept, chunk_gone) = (chunk("kept"), chunk("gone"));
     put(store, &[&kept, &gone, &chunk_kept, &chunk_gone]).await;
@@ -70,14 +70,14 @@ pub async fn a_full_collection_removes_what_is_not_marked(store: &impl Store) {
     assert!(!is_stored(store, ALICE, id(&unnamed)).await);
     put(store, &[&gone]).await;
     let found = get(store, ALICE, &gone).await;
-    assert_eq!(found, Some(gone.data.clone()), "what went can come again");
+    assert_eq!(found, Some(gone.data.clone()), "it can be put again");
 }
 
-/// Only of the tenant, and back to nothing when all is garbage.
+/// Counts only the tenant's objects, and returns to 0 when all are garbage.
 pub async fn stored_bytes_grow_with_objects_and_fall_with_garbage(store: &impl Store) {
     let stored = async |tenant| store.stored_bytes(tenant).await.expect("stored bytes");
     assert_eq!(stored(ALICE).await, 0);
-    // Nothing that could be compressed.
+    // Incompressible data.
     let chunks: Vec<_> = (0..32_u64).map(|n| chunk(noise(n))).collect();
     let size: u64 = chunks.iter().map(|chunk| chunk.data.len() as u64).sum();
     put(store, &chunks.iter().collect::<Vec<_>>()).await;
@@ -99,14 +99,14 @@ pub async fn stored_bytes_grow_with_objects_and_fall_with_garbage(store: &impl S
     assert_eq!(stored(ALICE).await, 0);
 }
 
-/// Bytes that do not repeat.
+/// Bytes that do not compress.
 fn noise(seed: u64) -> Vec<u8> {
     let mut random = Random(seed + 1);
     (0..4096).map(|_| random.below(256) as u8).collect()
 }
 
-/// What is put, committed or found while a collection is under way stays.
-pub async fn what_is_written_or_found_during_a_collection_stays(store: &impl Store) {
+/// Objects that are put, committed or found during a collection stay.
+pub async fn objects_written_or_found_during_a_collection_stay(store: &impl Store) {
     let (again, found, committed) = (chunk("again"), chunk("found"), directory("committed"));
     let (new, lost) = (chunk("new"), chunk("lost"));
     put(store, &[&again, &found, &lost]).await;
@@ -124,7 +124,7 @@ pub async fn what_is_written_or_found_during_a_collection_stays(store: &impl Sto
     };
     commit(store, of).await;
     let held = store.hold(ALICE, &[id(&made)]).await.expect("hold");
-    assert!(held.is_some(), "what is new can be held");
+    assert!(held.is_some(), "a new snapshot can be held");
     assert_eq!(end(collection).await, 1);
     for object in [&again, &found, &new, &committed] {
         assert!(get(store, ALICE, object).await.is_some());
@@ -133,8 +133,8 @@ pub async fn what_is_written_or_found_during_a_collection_stays(store: &impl Sto
     assert!(is_stored(store, ALICE, id(&made)).await);
 }
 
-/// What comes while everything else is being removed stays too.
-pub async fn what_comes_during_the_sweep_stays(store: &impl Store) {
+/// Objects that are put while the others are being deleted stay too.
+pub async fn objects_put_during_the_sweep_stay(store: &impl Store) {
     let objects: Vec<_> = (0..5000).map(|n| chunk(format!("{n}"))).collect();
     put(store, &objects.iter().collect::<Vec<_>>()).await;
     let mut collection = begin(store, Depth::Full).await;
@@ -152,8 +152,9 @@ pub async fn what_comes_during_the_sweep_stays(store: &impl Store) {
     }
 }
 
-/// Who holds a snapshot is heard of; nobody can hold one that goes.
-pub async fn a_held_snapshot_is_told_to_collections(store: &impl Store) {
+/// A collection learns of held snapshots; a snapshot about to be deleted cannot
+/// be held.
+pub async fn a_held_snapshot_arrives_at_collections(store: &impl Store) {
     let (held, later, gone) = (bare("held"), bare("later"), bare("gone"));
     let ids = [id(&held), id(&later), id(&gone)];
     commit(store, of_snapshots(vec![held, later, gone])).await;
@@ -163,7 +164,7 @@ pub async fn a_held_snapshot_is_told_to_collections(store: &impl Store) {
     let collection = begin(store, Depth::Full).await;
     assert_eq!(collection.arrivals(), [ids[0]]);
     let second = hold(ids[1]).await.expect("it is there");
-    assert!(!collection.close(), "somebody came");
+    assert!(!collection.close(), "a hold arrived");
     assert_eq!(collection.arrivals(), [ids[1]]);
     let keys = [key(ids[0]), key(ids[1])];
     collection.mark(&keys).await.expect("mark");
@@ -175,12 +176,12 @@ pub async fn a_held_snapshot_is_told_to_collections(store: &impl Store) {
     assert!(!is_stored(store, ALICE, ids[2]).await);
     drop((guard, second));
     let collection = begin(store, Depth::Full).await;
-    assert_eq!(collection.arrivals(), [], "nobody holds it any more");
+    assert_eq!(collection.arrivals(), [], "nothing is held any more");
     drop(collection);
 }
 
-/// Who was writing before is waited for, who came later is not.
-pub async fn a_collection_counts_those_who_wrote_before(store: &impl Store) {
+/// A collection waits for earlier writers, not for later ones.
+pub async fn a_collection_counts_older_writers(store: &impl Store) {
     let before = store.writing(ALICE).await.expect("a guard");
     let collection = begin(store, Depth::Full).await;
     assert_eq!(collection.older_writers(), 1);
@@ -192,26 +193,26 @@ pub async fn a_collection_counts_those_who_wrote_before(store: &impl Store) {
     drop(collection);
 }
 
-/// What somebody put before a collection began has no mark and is not kept: a
+/// An object put before the collection began has no mark and is not kept: a
 /// snapshot that needs it must be walked.
-pub async fn what_an_older_writer_commits_is_told_to_the_collection(store: &impl Store) {
+pub async fn a_commit_of_an_older_writer_arrives_at_the_collection(store: &impl Store) {
     let before = store.writing(ALICE).await.expect("a guard");
     let root = directory("put before");
     put(store, &[&root]).await;
     let collection = begin(store, Depth::Full).await;
-    let made = snapshot(Some(root.key.hash), "committed meanwhile");
+    let made = snapshot(Some(root.key.hash), "committed by an older writer");
     commit(store, of_snapshots(vec![made.clone()])).await;
     drop(before);
     assert_eq!(collection.older_writers(), 0);
     assert_eq!(collection.arrivals(), [id(&made)]);
     commit(store, of_snapshots(vec![bare("later")])).await;
-    assert_eq!(collection.arrivals(), [], "nobody older writes");
+    assert_eq!(collection.arrivals(), [], "no older writer is left");
     drop(collection);
 }
 
-/// The guard that a commit answers with is one on its snapshots, whenever it was
-/// made.
-pub async fn what_was_committed_is_held_by_whoever_did(store: &impl Store) {
+/// The guard that a commit returns holds its snapshots, whether the commit came
+/// before or during a collection.
+pub async fn a_commit_holds_its_snapshots(store: &impl Store) {
     let (before, during) = (bare("before"), bare("during"));
     let make = async |made: &Snapshot| {
         let made = store.commit(ALICE, of_snapshots(vec![made.clone()])).await;
@@ -236,8 +237,8 @@ pub async fn what_was_committed_is_held_by_whoever_did(store: &impl Store) {
     }
 }
 
-/// One collection of a tenant at a time; one that did not finish did nothing.
-pub async fn a_collection_that_was_cut_short_removes_nothing(store: &impl Store) {
+/// A tenant has one collection at a time; an unfinished one has no effect.
+pub async fn an_interrupted_collection_deletes_nothing(store: &impl Store) {
     let object = chunk("stays");
     put(store, &[&object]).await;
     let first = begin(store, Depth::Full).await;
@@ -253,7 +254,7 @@ pub async fn a_collection_that_was_cut_short_removes_nothing(store: &impl Store)
 }
 
 /// Marks last from one collection to the next, until a full one.
-pub async fn a_young_collection_knows_what_was_needed_before(store: &impl Store) {
+pub async fn a_young_collection_keeps_earlier_marks(store: &impl Store) {
     let (old, new, dead) = (directory("old"), directory("new"), directory("dead"));
     put(store, &[&old]).await;
     let first = begin(store, Depth::Full).await;

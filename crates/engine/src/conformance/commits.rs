@@ -1,4 +1,4 @@
-//! Commits: all or nothing, and what a snapshot needs.
+//! Commits: all or nothing, and the objects that a snapshot needs.
 
 use std::thread;
 
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::store::{Commit, Expected, Store};
 
-/// Promise 5: objects, snapshots and references arrive together.
+/// Promise 5: objects, snapshots and refs arrive together.
 pub async fn a_commit_shows_all_of_itself(store: &impl Store) {
     let (content, root) = (chunk("content"), directory("root"));
     let mut record = snapshot(Some(root.key.hash), "first");
@@ -39,7 +39,7 @@ pub async fn a_commit_shows_all_of_itself(store: &impl Store) {
     );
 }
 
-/// Promise 5: no half of a commit whose reference was elsewhere.
+/// Promise 5: a commit whose ref had another value has no effect at all.
 pub async fn a_moved_reference_leaves_nothing_of_the_commit_visible(store: &impl Store) {
     let (old, new) = (bare("old"), bare("new"));
     let references = vec![update("head", Expected::Any, Some(id(&old)))];
@@ -73,7 +73,7 @@ pub async fn a_moved_reference_leaves_nothing_of_the_commit_visible(store: &impl
     assert_eq!(references, [("head".into(), id(&old))]);
 }
 
-/// Promise 5: no half of a commit of which one part is refused.
+/// Promise 5: a commit with one rejected part has no effect at all.
 pub async fn a_refused_commit_leaves_nothing_visible(store: &impl Store) {
     let good = bare("good");
     let references = || vec![update("head", Expected::Any, Some(id(&good)))];
@@ -102,7 +102,7 @@ pub async fn a_refused_commit_leaves_nothing_visible(store: &impl Store) {
     );
 }
 
-/// Dropping a future leaves the store whole.
+/// Dropping a future leaves the store consistent.
 pub async fn a_commit_that_is_never_polled_does_nothing(store: &impl Store) {
     let record = bare("dropped");
     drop(store.commit(ALICE, of_snapshots(vec![record.clone()])));
@@ -111,7 +111,7 @@ pub async fn a_commit_that_is_never_polled_does_nothing(store: &impl Store) {
     assert_eq!(get(store, ALICE, &chunk("dropped")).await, None);
 }
 
-/// Commits run side by side, with objects put by others among theirs.
+/// Commits run concurrently, and share objects with those of other threads.
 pub async fn commits_of_many_threads_all_arrive(store: &impl Store) {
     const THREADS: usize = 8;
     const COMMITS: usize = 12;
@@ -155,7 +155,8 @@ pub async fn commits_of_many_threads_all_arrive(store: &impl Store) {
     }
 }
 
-/// Promise 6: stored before, in the commit, or refused.
+/// Promise 6: the root is stored earlier or in the commit, or the commit is
+/// rejected.
 pub async fn a_snapshot_needs_its_root(store: &impl Store) {
     let root = directory("root");
     let record = snapshot(Some(root.key.hash), "x");
@@ -186,7 +187,7 @@ pub async fn a_snapshot_needs_its_root(store: &impl Store) {
     commit(store, with_root).await;
 }
 
-/// Promise 6, for the tree beside the tree.
+/// Promise 6, for the time tree.
 pub async fn a_snapshot_needs_the_root_of_its_times(store: &impl Store) {
     let times = object(Kind::Times, "times");
     let record = Snapshot {
@@ -214,7 +215,7 @@ pub async fn a_snapshot_needs_the_root_of_its_times(store: &impl Store) {
     .await;
 }
 
-/// There is no node to ask for.
+/// An empty tree has no root node.
 pub async fn a_snapshot_of_the_empty_tree_needs_no_object(store: &impl Store) {
     let record = bare("empty");
     let ids = commit(store, of_snapshots(vec![record.clone()])).await;
@@ -224,7 +225,7 @@ pub async fn a_snapshot_of_the_empty_tree_needs_no_object(store: &impl Store) {
     );
 }
 
-/// Content decides: the same record again is the same snapshot.
+/// A snapshot is identified by content: an equal record is the same snapshot.
 pub async fn a_snapshot_is_stored_once(store: &impl Store) {
     let record = bare("same");
     let first = commit(store, of_snapshots(vec![record.clone(), record.clone()])).await;
@@ -236,7 +237,7 @@ pub async fn a_snapshot_is_stored_once(store: &impl Store) {
     );
 }
 
-/// What cannot be encoded is refused, not cut.
+/// A snapshot that cannot be encoded is rejected, not truncated.
 pub async fn a_snapshot_over_a_limit_is_refused(store: &impl Store) {
     let record = bare("m".repeat(1 << 20));
     assert_refused(store.commit(ALICE, of_snapshots(vec![record])).await);
@@ -246,7 +247,7 @@ pub async fn a_snapshot_over_a_limit_is_refused(store: &impl Store) {
     );
 }
 
-/// In the order of their bytes, each once, wherever a page ends.
+/// Snapshots are listed in byte order, each once, for every size of a page.
 pub async fn snapshots_are_listed_in_pages(store: &impl Store) {
     let snapshots: Vec<_> = (0..23).map(|n| bare(format!("{n}"))).collect();
     let mut expected = commit(store, of_snapshots(snapshots)).await;

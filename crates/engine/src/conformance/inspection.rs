@@ -1,4 +1,4 @@
-//! What [`Inspect`] adds to a store.
+//! The operations that [`Inspect`] adds to a store.
 
 use elevo_objects::{Hash, Kind, ObjectKey};
 
@@ -9,17 +9,16 @@ use super::{
 use crate::inspect::{Inspect, Mend};
 use crate::store::{Expected, Object};
 
-/// Expands to one test per check of what an
-/// [`Inspect`](crate::Inspect) promises.
+/// Expands to one test per promise of [`Inspect`](crate::Inspect).
 #[macro_export]
 macro_rules! inspection_tests {
     ($make:expr) => {
         $crate::conformance_tests! {
             @each $make;
             objects_are_listed_in_pages_by_kind
-            what_is_mended_is_there
-            what_does_not_match_its_key_is_not_mended_with
-            what_is_removed_is_gone_and_can_be_put_again
+            mend_stores_its_rows
+            mend_rejects_bytes_that_do_not_match_their_key
+            a_deleted_object_can_be_put_again
         }
     };
 }
@@ -36,7 +35,8 @@ async fn list(store: &impl Inspect, kind: Kind, after: Option<Hash>, limit: usiz
     listed.expect("list")
 }
 
-/// Each kind by itself, in order, whatever the page; nothing of others.
+/// Each kind is listed by itself, in order, for every size of a page; objects
+/// of other tenants are not.
 pub async fn objects_are_listed_in_pages_by_kind(store: &impl Inspect) {
     let all = samples();
     store.put(ALICE, all.clone()).await.expect("put");
@@ -58,7 +58,7 @@ pub async fn objects_are_listed_in_pages_by_kind(store: &impl Inspect) {
             assert_eq!(found, expected, "{kind:?} in pages of {page}");
         }
         assert_eq!(list(store, kind, None, 0).await, []);
-        // A place between two hashes, or before all of them.
+        // A position between two hashes, or before all of them.
         let all_after = list(store, kind, Some(Hash::from_bytes([0; 32])), 99).await;
         assert_eq!(all_after, expected);
         let none = list(store, kind, Some(Hash::from_bytes([0xff; 32])), 99).await;
@@ -68,8 +68,8 @@ pub async fn objects_are_listed_in_pages_by_kind(store: &impl Inspect) {
     assert_eq!(listed.expect("list"), [theirs[0].key.hash]);
 }
 
-/// Objects, snapshots without a look at their roots, references.
-pub async fn what_is_mended_is_there(store: &impl Inspect) {
+/// Stores objects, snapshots without a check of their roots, and refs.
+pub async fn mend_stores_its_rows(store: &impl Inspect) {
     let (new, old) = (chunk("new"), chunk("old"));
     store.put(ALICE, vec![old.clone()]).await.expect("put");
     let lost = snapshot(Some(Hash::from_bytes([9; 32])), "its root is lost");
@@ -86,7 +86,7 @@ pub async fn what_is_mended_is_there(store: &impl Inspect) {
     assert!(is_stored(store, ALICE, id(&lost)).await);
     let head = store.reference(ALICE, "head").await.expect("reference");
     assert_eq!(head, Some(id(&lost)));
-    // It can be moved like any other.
+    // A repaired ref can be moved like any other.
     let next = bare("next");
     let to = Some(id(&next));
     commit(store, super::of_snapshots(vec![next])).await;
@@ -94,8 +94,8 @@ pub async fn what_is_mended_is_there(store: &impl Inspect) {
     commit(store, moved).await;
 }
 
-/// All of it is refused if one object is.
-pub async fn what_does_not_match_its_key_is_not_mended_with(store: &impl Inspect) {
+/// The whole call is rejected if one object is invalid.
+pub async fn mend_rejects_bytes_that_do_not_match_their_key(store: &impl Inspect) {
     let right = chunk("right");
     let wrong = Object {
         key: chunk("one").key,
@@ -115,8 +115,8 @@ pub async fn what_does_not_match_its_key_is_not_mended_with(store: &impl Inspect
     assert_refused(store.mend(ALICE, nameless).await);
 }
 
-/// Removing takes one object of one kind and tenant.
-pub async fn what_is_removed_is_gone_and_can_be_put_again(store: &impl Inspect) {
+/// A deletion affects one object of one kind and tenant.
+pub async fn a_deleted_object_can_be_put_again(store: &impl Inspect) {
     let all = samples();
     for tenant in [ALICE, BOB] {
         store.put(tenant, all.clone()).await.expect("put");

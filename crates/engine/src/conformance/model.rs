@@ -1,4 +1,4 @@
-//! Random calls, answered as by the memory store.
+//! Random calls, compared with the memory store.
 
 use elevo_core::TenantId;
 use elevo_objects::{Kind, ObjectKey, Snapshot};
@@ -8,7 +8,7 @@ use crate::memory::MemoryStore;
 use crate::store::{Commit, Committed, Expected, Object, Store, StoreError, StoreResult};
 
 /// Random calls of two tenants, each compared with a [`MemoryStore`].
-pub async fn every_sequence_of_calls_is_answered_as_by_the_memory_store(store: &impl Store) {
+pub async fn random_calls_give_the_results_of_the_memory_store(store: &impl Store) {
     let model = MemoryStore::new();
     let mut random = Random(2);
     for step in 0..400 {
@@ -48,7 +48,8 @@ async fn assert_same_state(store: &impl Store, model: &MemoryStore, tenant: Tena
         model.list_references(tenant, "", None, 100).await,
         step,
     );
-    // Objects of a commit that failed may be there or not; those of the model must.
+    // Objects of a failed commit may or may not be stored; those of the model
+    // must be.
     let keys = keys(&(0..Random::OBJECTS).map(Random::object).collect::<Vec<_>>());
     let ours = store.get(tenant, &keys).await.expect("get");
     let theirs = model.get(tenant, &keys).await.expect("get");
@@ -78,7 +79,7 @@ fn assert_same<T: PartialEq + std::fmt::Debug>(
     }
 }
 
-/// Choices that are the same in every run (xorshift64).
+/// Pseudo-random choices that are the same in every run (xorshift64).
 pub(super) struct Random(pub(super) u64);
 
 impl Random {

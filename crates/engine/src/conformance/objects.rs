@@ -1,4 +1,4 @@
-//! Objects: whose they are, how they come back, that they stay as they are.
+//! Objects: separation of tenants, order of results, immutability.
 
 use bytes::Bytes;
 use elevo_objects::{Kind, MAX_CHUNK, ObjectKey};
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::store::{Commit, Expected, Object, Store};
 
-/// Promise 1: objects, snapshots and references of a tenant are its own.
+/// Promise 1: a tenant's objects, snapshots and refs are separate.
 pub async fn nothing_crosses_tenants(store: &impl Store) {
     let (content, root) = (chunk("secret"), directory("secret"));
     let record = snapshot(Some(root.key.hash), "secret");
@@ -47,8 +47,8 @@ pub async fn nothing_crosses_tenants(store: &impl Store) {
     );
 }
 
-/// Promise 2, with keys asked for twice, unknown keys, and kinds mixed.
-pub async fn answers_keep_the_order_of_the_question(store: &impl Store) {
+/// Promise 2, with repeated keys, unknown keys and mixed kinds.
+pub async fn results_keep_the_order_of_the_keys(store: &impl Store) {
     let stored: Vec<_> = (0..40_u8)
         .map(|n| {
             object(
@@ -99,8 +99,8 @@ pub async fn answers_keep_the_order_of_the_question(store: &impl Store) {
     );
 }
 
-/// Promise 4, its first half.
-pub async fn what_is_put_can_be_read_at_once(store: &impl Store) {
+/// First half of promise 4.
+pub async fn a_put_object_can_be_read_at_once(store: &impl Store) {
     for kind in [Kind::Chunk, Kind::Directory, Kind::Times, Kind::ChunkList] {
         let object = object(kind, format!("{kind:?}"));
         put(store, &[&object]).await;
@@ -109,7 +109,7 @@ pub async fn what_is_put_can_be_read_at_once(store: &impl Store) {
 }
 
 /// An empty store has nothing.
-pub async fn what_was_never_put_is_not_there(store: &impl Store) {
+pub async fn an_empty_store_has_nothing(store: &impl Store) {
     assert_eq!(get(store, ALICE, &chunk("x")).await, None);
     assert!(!is_stored(store, ALICE, id(&bare("x"))).await);
     assert_eq!(store.reference(ALICE, "x").await.expect("reference"), None);
@@ -139,7 +139,7 @@ pub async fn putting_an_object_again_changes_nothing(store: &impl Store) {
     assert_eq!(get(store, ALICE, &object).await, Some(object.data));
 }
 
-/// The kind is part of the key, whatever the hash.
+/// The kind is part of the key, for every hash.
 pub async fn an_object_is_found_only_as_the_kind_it_was_put_as(store: &impl Store) {
     let kinds = [
         Kind::Chunk,
@@ -183,7 +183,7 @@ pub async fn an_object_is_found_only_as_the_kind_it_was_put_as(store: &impl Stor
     );
 }
 
-/// Snapshots come with commits, which check their roots.
+/// Snapshots are stored by commits, which check their roots.
 pub async fn a_snapshot_is_not_put_as_an_object(store: &impl Store) {
     let (_, data) = bare("x").encode().expect("within limits");
     let objects = vec![object(Kind::Snapshot, data)];
@@ -202,8 +202,8 @@ pub async fn a_snapshot_is_not_put_as_an_object(store: &impl Store) {
     assert!(!is_stored(store, ALICE, id(&bare("x"))).await);
 }
 
-/// Calls about nothing succeed.
-pub async fn empty_calls_are_answered(store: &impl Store) {
+/// Calls without keys or objects succeed.
+pub async fn empty_calls_succeed(store: &impl Store) {
     assert_eq!(
         store.get(ALICE, &[]).await.expect("get"),
         Vec::<Option<Bytes>>::new()
@@ -232,7 +232,7 @@ pub async fn empty_calls_are_answered(store: &impl Store) {
     );
 }
 
-/// Sizes at both ends, and bytes that do and do not compress.
+/// The smallest and largest sizes, with bytes that do and do not compress.
 pub async fn the_largest_chunk_and_the_empty_one_are_kept(store: &impl Store) {
     let mut random = Random(1);
     let noise: Vec<u8> = (0..MAX_CHUNK).map(|_| random.below(256) as u8).collect();
@@ -262,7 +262,7 @@ pub async fn the_largest_chunk_and_the_empty_one_are_kept(store: &impl Store) {
     }
 }
 
-/// Promise 8: one call, however many keys.
+/// Promise 8: one call for any number of keys.
 pub async fn a_batch_may_hold_thousands_of_objects(store: &impl Store) {
     let made = |n: u32| {
         object(

@@ -1,4 +1,4 @@
-//! References: how they move and how they are listed.
+//! Refs: how they move and how they are listed.
 
 use std::thread;
 
@@ -37,7 +37,7 @@ pub async fn a_reference_moves_only_from_where_it_is_expected(store: &impl Store
         .expect("staying is a move");
 }
 
-/// Promise 5, with many references in one commit.
+/// Promise 5, with many refs in one commit.
 pub async fn a_commit_moves_all_of_its_references_or_none(store: &impl Store) {
     let record = bare("a");
     let to = Some(id(&record));
@@ -67,8 +67,8 @@ pub async fn a_commit_moves_all_of_its_references_or_none(store: &impl Store) {
     );
 }
 
-/// Promise 7, by threads that race.
-pub async fn of_commits_that_expect_the_same_reference_one_wins(store: &impl Store) {
+/// Promise 7, with racing threads.
+pub async fn one_of_several_commits_that_expect_the_same_value_wins(store: &impl Store) {
     const THREADS: usize = 6;
     let record = |round: usize, thread: usize| bare(format!("{round} by {thread}"));
     let mut expected = Expected::Absent;
@@ -100,7 +100,7 @@ pub async fn of_commits_that_expect_the_same_reference_one_wins(store: &impl Sto
         for (thread, outcome) in outcomes.into_iter().enumerate() {
             let id = id(&record(round, thread));
             if id == winner {
-                assert_eq!(outcome.expect("the winner was told so").ids, [id]);
+                assert_eq!(outcome.expect("the winner succeeds").ids, [id]);
             } else {
                 assert_moved(outcome, Some(winner));
             }
@@ -110,7 +110,7 @@ pub async fn of_commits_that_expect_the_same_reference_one_wins(store: &impl Sto
     }
 }
 
-/// `None` as a target removes; the name is free again.
+/// The target `None` deletes a ref; the name is free again.
 pub async fn a_removed_reference_is_gone(store: &impl Store) {
     let record = bare("a");
     let to = Some(id(&record));
@@ -149,7 +149,8 @@ pub async fn a_removed_reference_is_gone(store: &impl Store) {
     assert_eq!(store.reference(ALICE, "tag").await.expect("reference"), to);
 }
 
-/// Empty, too long, or with control characters; all others are taken.
+/// Rejects empty names, names that are too long and control characters; accepts
+/// all others.
 pub async fn names_that_no_reference_can_have_are_refused(store: &impl Store) {
     let record = bare("a");
     let to = Some(id(&record));
@@ -176,7 +177,8 @@ pub async fn names_that_no_reference_can_have_are_refused(store: &impl Store) {
     }
 }
 
-/// In the order of their names, each once, wherever a page ends.
+/// Refs are listed in the order of their names, each once, for every size of a
+/// page.
 pub async fn references_are_listed_in_pages(store: &impl Store) {
     let record = bare("a");
     let to = id(&record);
@@ -208,7 +210,7 @@ pub async fn references_are_listed_in_pages(store: &impl Store) {
     }
 }
 
-/// A prefix is a prefix of the bytes, wherever `after` stands.
+/// A prefix is compared byte by byte, for every value of `after`.
 pub async fn references_are_listed_by_prefix(store: &impl Store) {
     let record = bare("a");
     let to = id(&record);

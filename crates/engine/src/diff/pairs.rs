@@ -17,8 +17,8 @@ pub(crate) struct Pairs<I: NamedItem> {
     after: Side<I>,
 }
 
-/// One side: for each level down to where it stands, a node and the next
-/// position in it.
+/// One side: for each level down to the current position, a node and the next
+/// index in it.
 #[derive(Debug)]
 struct Side<I: NamedItem>(Vec<(Arc<Node<I>>, usize)>);
 
@@ -28,7 +28,7 @@ enum Head<'a, I: NamedItem> {
     Node(&'a Child<I>, u8),
 }
 
-/// Which sides to take one step down on.
+/// The sides to descend on.
 enum Step {
     Before,
     After,
@@ -45,7 +45,7 @@ impl<I: NamedItem> Pairs<I> {
         }
     }
 
-    /// The next name at which the trees differ, with what each has there.
+    /// Returns the next name at which the trees differ, with the item of each.
     pub(crate) async fn next(
         &mut self,
         repository: &Repository,
@@ -98,8 +98,8 @@ impl<I: NamedItem> Pairs<I> {
         }
     }
 
-    /// Loads the nodes at the heads of the given sides, and with them what is
-    /// likely to be needed next, in one call.
+    /// Loads the nodes at the heads of the given sides in one call, together
+    /// with the nodes that are likely to be needed next.
     async fn step_down(&mut self, repository: &Repository, step: Step) -> Result<()> {
         let before = matches!(step, Step::Before | Step::Both);
         let after = matches!(step, Step::After | Step::Both);
@@ -161,7 +161,8 @@ impl<I: NamedItem> Side<I> {
             .is_none_or(|hash| repository.is_cached::<I>(hash))
     }
 
-    /// The node at the head and those after it that `other` does not have.
+    /// Returns the node at the head and the following nodes that `other` does
+    /// not have.
     fn ahead(&self, other: &Self) -> Vec<Hash> {
         let shared: HashSet<Hash> = other.coming().collect();
         let mut own = self.coming();
@@ -170,7 +171,7 @@ impl<I: NamedItem> Side<I> {
         head.into_iter().chain(rest).collect()
     }
 
-    /// The nodes still to come at this level.
+    /// The remaining nodes at this level.
     fn coming(&self) -> impl Iterator<Item = Hash> + '_ {
         let children = match self.0.last().map(|(node, at)| (&**node, *at)) {
             Some((Node::Index { children, .. }, at)) => &children[at..],

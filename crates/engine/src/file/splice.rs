@@ -1,4 +1,4 @@
-//! Replacing a range of a file, at the cost of the range and its surroundings.
+//! Replaces a range of a file, at the cost of the range and its surroundings.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,12 +15,12 @@ use crate::repository::Repository;
 use crate::store::Object;
 use crate::tree::step_down;
 
-/// New chunks beyond this are stored ahead of the commit.
+/// Maximum bytes of new chunks in memory; more are stored ahead of the commit.
 const SPILL_BYTES: usize = 8 * 1024 * 1024;
 
 /// Replaces `remove` bytes at `offset` by `insert`; a file shorter than
-/// `offset` is first filled up with zeros. Reads and hashes only the
-/// surroundings, and gives the same content as writing the file anew.
+/// `offset` is first extended with zeros. Reads and hashes only the
+/// surroundings, and gives the same content as writing the whole file again.
 pub(crate) async fn splice(
     repository: &Repository,
     content: &Content,
@@ -43,16 +43,16 @@ pub(crate) async fn splice(
 }
 
 struct Edit {
-    /// Where the replaced range starts and ends in the old file.
+    /// Start and end of the replaced range in the old file.
     start: u64,
     old_end: u64,
-    /// Zeros to put in, and bytes after them.
+    /// Zeros to insert, and the bytes after them.
     gap: u64,
     insert: Bytes,
 }
 
 impl Edit {
-    /// Refuses an edit that makes the file larger than a file can be.
+    /// Rejects an edit that exceeds the maximum size of a file.
     fn check(&self, size: u64) -> Result<()> {
         let after = self
             .new_end()
@@ -63,7 +63,7 @@ impl Edit {
         }
     }
 
-    /// Where the inserted range ends in the new file.
+    /// End of the inserted range in the new file.
     fn new_end(&self) -> Option<u64> {
         self.start
             .checked_add(self.gap)?
@@ -74,22 +74,22 @@ impl Edit {
 struct Splicer {
     repository: Repository,
     edit: Edit,
-    /// Chunks of the old file before this are kept.
+    /// Old chunks before this position are kept.
     keep_before: u64,
-    /// Chunks of the old file from here on are kept; set when in step.
+    /// Old chunks from this position on are kept; set when in step.
     keep_from: u64,
-    /// Old bytes after the edit, and where their next chunk starts.
+    /// Old bytes after the edit, and the start of their next chunk.
     rest: ChunkReader,
     rest_at: u64,
-    /// Where old chunks after the edit start, as far as `rest` has been read
-    /// and new chunks have not passed them.
+    /// Starts of old chunks after the edit that `rest` has read and new chunks
+    /// have not passed.
     starts: VecDeque<u64>,
     /// Bytes of the new file from `at` on that are not cut yet.
     buffer: BytesMut,
     at: u64,
-    /// New chunks, and how often each comes.
+    /// New chunks with their numbers of repetitions.
     chunks: Vec<(ChunkItem, u64)>,
-    /// The bytes of new chunks, as far as they are not stored already.
+    /// Bytes of new chunks that are not stored yet.
     objects: Vec<Object>,
     object_bytes: usize,
 }
@@ -136,12 +136,12 @@ impl Splicer {
         Ok(splicer)
     }
 
-    /// Zeros are cut as they are put in, so that a large gap needs no memory, and
-    /// are counted once nothing but zeros is cut.
+    /// Cuts zeros as they are inserted, so that a large gap needs no memory,
+    /// and only counts them once every chunk is zeros.
     async fn fill_gap(&mut self) -> Result<()> {
         let mut left = self.edit.gap;
         while left > 0 {
-            // From there on, all that is not cut yet is zeros.
+            // From there on, all uncut bytes are zeros.
             let only_zeros = self.at >= self.edit.start;
             if let Some((last, count)) = self.chunks.last_mut()
                 && *last == ZEROS.item()
@@ -206,8 +206,8 @@ impl Splicer {
         Ok(())
     }
 
-    /// Cuts on until a new chunk ends where an old one started behind the
-    /// edit; from there on the two files are cut alike.
+    /// Cuts until a new chunk ends where an old one after the edit begins; from
+    /// there on the chunks of both files are equal.
     async fn cut_until_in_step(&mut self) -> Result<()> {
         let new_end = self.edit.new_end().ok_or(Error::OutOfRange)?;
         loop {
@@ -234,7 +234,8 @@ impl Splicer {
         }
     }
 
-    /// The list of the new file: old chunks before, new ones, old ones after.
+    /// Builds the list of the new file: old chunks before, new ones, old ones
+    /// after.
     async fn finish(mut self, content: &Content) -> Result<(Content, Vec<Object>)> {
         let mut builder = ContentBuilder::default();
         let (keep_before, keep_from) = (self.keep_before, self.keep_from);
@@ -260,7 +261,8 @@ impl Splicer {
         Ok((content, self.objects))
     }
 
-    /// The root of the new list, which may be an old node with one child.
+    /// Returns the root of the new list. An old node with one child is replaced
+    /// by its child.
     async fn list_root(&self, root: Option<Root>, made: &[NewNode<ChunkItem>]) -> Result<Hash> {
         let root = root.ok_or(Error::OutOfRange)?;
         if made.iter().any(|new| new.hash == root.hash) {
@@ -269,7 +271,7 @@ impl Splicer {
         Ok(step_down::<ChunkItem>(&self.repository, root).await?.hash)
     }
 
-    /// The only chunk of an old list whose other chunks are gone.
+    /// Returns the single chunk that is left of an old list.
     async fn only_chunk(&self, root: Option<&Root>) -> Result<Option<ChunkItem>> {
         let Some(root) = root else { return Ok(None) };
         let root = step_down::<ChunkItem>(&self.repository, root.clone()).await?;
@@ -306,7 +308,7 @@ impl Splicer {
     }
 }
 
-/// Feeds the chunks of `node` that lie in `range` to the builder, whole
+/// Passes the chunks of `node` that lie in `range` to the builder, and whole
 /// subtrees by reference where it is aligned. The node starts at byte `start`;
 /// the range starts and ends between chunks.
 fn copy_range<'a>(

@@ -1,4 +1,4 @@
-//! Directories that were read before.
+//! Imports of directories that were read before.
 
 use std::path::Path;
 
@@ -10,8 +10,9 @@ use crate::progress::Progress;
 use crate::repository::Repository;
 use crate::stat_cache::{NewStatCache, StatCache};
 
-/// As [`import`](crate::import()): files that are as `cache` has them are not
-/// read again. Notes there how they are now.
+/// Like [`import`](crate::import()), but files that are unchanged since the
+/// scan recorded in `cache` are not read again. Records the new state in
+/// `cache`.
 pub fn import_again(
     repository: &Repository,
     directory: &Path,
@@ -28,9 +29,9 @@ pub fn import_again(
     job.into_store(|importer| importer.run_again())
 }
 
-/// Finds out what such a directory is now, without storing anything: its tree,
-/// and a repository in which that tree's directories can be read as if they
-/// were stored. File content cannot.
+/// Returns the current tree of such a directory without storing anything, and a
+/// repository in which the tree's directories can be read as if they were
+/// stored. File content cannot be read.
 pub fn look_again(
     repository: &Repository,
     directory: &Path,
@@ -45,9 +46,9 @@ pub fn look_again(
     job.into_view(|importer| importer.run_again())
 }
 
-/// Notes in `new` how the files of a directory are that holds `snapshot`
-/// because it was just checked out there. Returns whether it really does, as
-/// far as names, sizes and times can tell.
+/// Records in `new` the files of a directory into which `snapshot` was just
+/// checked out. Returns whether the directory holds the snapshot, judging by
+/// names, sizes and times.
 pub fn note_checkout(
     repository: &Repository,
     directory: &Path,

@@ -1,4 +1,4 @@
-//! A directory: whether it is as it was seen, and what it is if it is not.
+//! Reads a directory, or finds that it is unchanged since it was last read.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -20,12 +20,12 @@ use crate::stat_cache::{Fingerprint, Seen, SeenDirectory};
 /// Entries that have been read.
 type Entries = Vec<(Name, ReadEntry)>;
 
-/// Where a directory is not as it was seen.
+/// Position of the first difference from the last read.
 #[derive(Default)]
 struct Difference {
-    /// Windows of names before it.
+    /// Number of unchanged windows of names before it.
     windows: usize,
-    /// The directories of the next window, if they have been read.
+    /// The directories of the next window, if they have been read already.
     below: Option<Entries>,
 }
 
@@ -33,9 +33,11 @@ impl Importer<'_> {
     pub(super) fn directory(&self, path: &TreePath, before: Before) -> Result<ReadDirectory> {
         let fail = |action| failed(action, path);
         let fd = self.root.open_directory(path).map_err(fail("open"))?;
-        let stat = rustix::fs::fstat(&fd).map_err(|error| fail("look at")(error.into()))?;
+        let stat = rustix::fs::fstat(&fd).map_err(|error| fail("inspect")(error.into()))?;
         let seen = self.cache.zip(before.noted);
         let mut seen = seen.and_then(|(cache, noted)| cache.directory(noted));
+        // The recorded names are used only on a file system that changes the
+        // times of a directory with its entries.
         let itself = before.seen.filter(|before| {
             let is_as_seen = before.fingerprint == Fingerprint::of(&stat);
             self.listed_once == Some(stat.st_dev) && is_as_seen
@@ -77,7 +79,7 @@ impl Importer<'_> {
         };
         let known = seen.as_ref().map(SeenDirectory::read_as);
         let known = known.or(before.read_as);
-        let note = fail("note the files of");
+        let note = fail("record the files of");
         let mut noting = self.new_cache.map(|new| new.directory(seen.as_ref()));
         let earlier = Earlier::open(self.repository, known, seen);
         let mut earlier = self.workers.wait(earlier)?;
@@ -109,6 +111,8 @@ impl Importer<'_> {
                 }
                 entries.push(DirItem { name, entry });
             }
+            // Limits the memory for a large directory. A small one keeps its
+            // nodes to the end, and stores none if its root is unchanged.
             if names.len() > WINDOW {
                 self.sink.add_nodes(entries.take_finished())?;
                 self.sink.add_nodes(times.take_finished())?;
@@ -116,7 +120,7 @@ impl Importer<'_> {
         }
         let root = entries.finish();
         let times_root = times.finish().map(|root| root.hash);
-        // What was stored before need not be looked for in the store.
+        // Nodes that were stored before need not be looked up in the store.
         let (known_root, known_times) = match (self.cache, known) {
             (Some(_), Some((tree, times))) => (tree.root, times),
             _ => (None, None),
@@ -144,8 +148,8 @@ impl Importer<'_> {
         })
     }
 
-    /// Where a directory is not as it was seen; `None` if it is, at every
-    /// depth.
+    /// Returns the first difference from the last read; `None` if nothing
+    /// changed at any depth.
     fn difference(
         &self,
         path: &TreePath,
@@ -211,18 +215,18 @@ impl Importer<'_> {
         }))
     }
 
-    /// Whether what was noted of a directory itself can stay.
+    /// Whether the recorded metadata of a directory itself can stay.
     fn is_as_noted(&self, noted: &Fingerprint, stat: &Stat) -> bool {
         let now = Fingerprint::of(stat);
         match self.new_cache {
-            // Otherwise it would be listed each time.
+            // Otherwise every scan would list the directory again.
             Some(_) if self.listed_once == Some(stat.st_dev) => *noted == now,
             _ => noted.is_kept_alike(&now),
         }
     }
 
-    /// The directory's descriptor, which is closed while those below are read,
-    /// so that depth costs no descriptors.
+    /// Returns the directory's descriptor, which is closed while subdirectories
+    /// are read, so that depth costs no descriptors.
     fn opened<'a>(&self, path: &TreePath, fd: &'a mut Option<OwnedFd>) -> Result<BorrowedFd<'a>> {
         let open = match fd.take() {
             Some(open) => open,
@@ -235,7 +239,8 @@ impl Importer<'_> {
         Ok(open.as_fd())
     }
 
-    /// Reads some entries of a directory; its directories may have been.
+    /// Reads some entries of a directory; `below` has its subdirectories if
+    /// they have been read already.
     fn window(
         &self,
         path: &TreePath,
@@ -304,8 +309,7 @@ fn failed(action: &'static str, path: &TreePath) -> impl Fn(io::Error) -> Error 
     }
 }
 
-/// What a snapshot does not keep of files and links, if they are as they were
-/// seen.
+/// Returns the losses of files and links, or `None` if one of them has changed.
 fn as_seen<'a>(
     directory: BorrowedFd<'_>,
     owner: u32,
@@ -327,7 +331,7 @@ fn as_seen<'a>(
     })
 }
 
-/// Entries that are as they were seen, if what they were read as is known.
+/// Returns unchanged entries from the earlier snapshot, if it has all of them.
 fn as_known(window: &[(Name, FileType)], known: &Known) -> Option<Entries> {
     let entry = |(name, _): &(Name, FileType)| {
         let known = known.get(name)?;

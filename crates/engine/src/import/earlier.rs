@@ -37,7 +37,8 @@ impl Earlier {
         })
     }
 
-    /// What is known of the names of a window. Windows come in rising order.
+    /// Returns the earlier state of the names of a window. Windows come in
+    /// ascending order.
     pub(super) async fn known<T>(&mut self, window: &[(Name, T)]) -> Result<Known> {
         let mut known = Known::new();
         let (Some(entries), Some(times)) = (&mut self.entries, &mut self.times) else {

@@ -16,36 +16,36 @@ use super::{Importer, LossKind, ReadAs, WINDOW};
 use crate::error::Result;
 use crate::tree;
 
-/// Decides which files are ignored, by files in their directories such as
-/// `.gitignore`. Each serves one import.
+/// Decides which files are ignored, from files such as `.gitignore` in their
+/// directories. An instance serves one import.
 pub trait Ignore: fmt::Debug + Send + Sync {
-    /// Returns the name of the files that say what is ignored.
+    /// Returns the name of ignore files.
     fn file_name(&self) -> &[u8];
 
-    /// Takes in such a file of `directory`. The importer calls this before it
-    /// asks about names in `directory` or below it.
+    /// Adds an ignore file of `directory`. The importer calls this before it
+    /// calls [`ignored`](Self::ignored) for `directory` or below it.
     fn add(&self, directory: &TreePath, content: &[u8]);
 
-    /// Returns, for each of some names in `directory`, whether it is ignored.
-    /// A name comes with whether it is that of a directory.
+    /// Returns whether each of `names` in `directory` is ignored. The flag of a
+    /// name is true for a directory.
     fn ignored(&self, directory: &TreePath, names: &[(&[u8], bool)]) -> Vec<bool>;
 }
 
 /// The rules of an import, and the paths that they do not apply to.
 #[derive(Clone, Debug)]
 pub struct Ignoring {
-    /// Says what is ignored.
+    /// Decides which files are ignored.
     pub rules: Arc<dyn Ignore>,
-    /// Trees whose paths are never ignored, as git never ignores what it
-    /// tracks: otherwise a new pattern would remove files.
+    /// Trees whose paths are never ignored, as git never ignores tracked files:
+    /// otherwise a new pattern would remove files.
     pub tracked: Vec<Tree>,
 }
 
-/// A file of patterns that is larger says nothing.
+/// Maximum size of an ignore file. A larger one is not read.
 const LARGEST: u64 = 1 << 20;
 
 impl Importer<'_> {
-    /// Takes ignored names out of `names`; returns how many there were.
+    /// Removes ignored names from `names`; returns their number.
     pub(super) fn leave_out_ignored(
         &self,
         path: &TreePath,
@@ -75,7 +75,7 @@ impl Importer<'_> {
         Ok(self.take_out(path, names, &ignored))
     }
 
-    /// Clears the marks of names that one of the tracked trees has.
+    /// Clears the marks of names that are in one of the tracked trees.
     fn except_tracked(
         &self,
         ignoring: &Ignoring,
@@ -116,8 +116,8 @@ impl Importer<'_> {
     }
 }
 
-/// Reads a file of patterns. One that cannot be read says nothing; if it is to
-/// be kept, reading it for that fails.
+/// Reads an ignore file. One that cannot be read has no effect here; if it is
+/// to be imported, reading it for that fails.
 fn read(directory: BorrowedFd<'_>, name: &[u8]) -> Option<Vec<u8>> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let fd = rustix::fs::openat(directory, name, flags, Mode::empty()).ok()?;

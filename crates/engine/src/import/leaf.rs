@@ -1,4 +1,4 @@
-//! Files and links.
+//! Imports files and links.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -21,7 +21,7 @@ use crate::file::{ContentBuilder, ZEROS};
 use crate::stat_cache::{Fingerprint, Seen};
 use crate::store::Object;
 
-/// Chunks of a large file that are held before they go to the sink.
+/// Number of chunks of a large file that are held before they go to the sink.
 const CHUNKS_HELD: usize = 16;
 
 impl Importer<'_> {
@@ -44,7 +44,7 @@ impl Importer<'_> {
         Ok(read.into_iter().flatten().collect())
     }
 
-    /// Reads one entry that is no directory; `None` if it cannot be kept.
+    /// Reads one entry that is not a directory; `None` if it cannot be stored.
     pub(super) fn leaf(
         &self,
         path: &TreePath,
@@ -106,8 +106,8 @@ impl Importer<'_> {
         Ok(read_file(&stat, content, has_attributes))
     }
 
-    /// A file that is known, if it has not changed: to the last detail where
-    /// there is a cache, otherwise in size and modification time.
+    /// Returns a known file if it has not changed: by its fingerprint if there
+    /// is a cache, otherwise by size and modification time.
     fn unchanged(
         &self,
         path: &TreePath,
@@ -228,7 +228,8 @@ impl Importer<'_> {
     }
 }
 
-/// What a snapshot does not keep of a file or directory.
+/// Returns the properties of a file or directory that a snapshot does not
+/// store.
 pub(super) fn losses(
     stat: &Stat,
     owner: u32,
@@ -267,7 +268,7 @@ fn read_file(stat: &Stat, content: Content, has_attributes: bool) -> ReadEntry {
     }
 }
 
-/// Whether a file still has the size and modification time it is known by.
+/// Whether a file still has its known size and modification time.
 fn has_known_time(stat: &Stat, known: &KnownEntry, size: u64) -> bool {
     let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
     let modified = disk::modified(stat);
@@ -275,8 +276,8 @@ fn has_known_time(stat: &Stat, known: &KnownEntry, size: u64) -> bool {
     is_file && stat.st_size as u64 == size && modified.is_some() && modified == known
 }
 
-/// A part of a file, read without moving where the file stands. A file that
-/// grows meanwhile has no end otherwise.
+/// A part of a file, read without moving the file's position. It has a fixed
+/// end, since a file that grows during the import would otherwise have none.
 struct Span<'a> {
     file: &'a File,
     at: u64,
@@ -299,19 +300,19 @@ impl Read for Span<'_> {
     }
 }
 
-/// How long the hole of a file is that `at` is in, up to `end`.
+/// Returns the length of the hole at `at` of a file, up to `end`.
 fn hole_at(file: &File, at: u64, end: u64) -> u64 {
     let next = match rustix::fs::seek(file, SeekFrom::Data(at)) {
         Ok(data) => data.min(end),
-        // No data comes any more; it may have become shorter.
+        // Only a hole follows; the file may have become shorter.
         Err(Errno::NXIO) => file.metadata().map_or(at, |now| now.len().min(end)),
-        // A file system that knows no holes.
+        // The file system does not support holes.
         Err(_) => at,
     };
     next.saturating_sub(at)
 }
 
-/// An error on the way from a file to the sink.
+/// An error between a file and the sink.
 enum ReadError {
     Io(io::Error),
     Engine(Error),

@@ -7,8 +7,9 @@ use rustix::io::Errno;
 
 use crate::stat_cache::SeenDirectory;
 
-/// The names in a directory, sorted. All of them are held, packed (a million
-/// take some thirty megabytes): file systems list them in no useful order.
+/// The names in a directory, sorted. All of them are in memory, packed (a
+/// million take some thirty megabytes): file systems list them in no useful
+/// order.
 #[derive(Default)]
 pub(super) struct Names {
     bytes: Vec<u8>,
@@ -44,7 +45,7 @@ impl Names {
         Ok(names)
     }
 
-    /// The names that a directory had, if all of them are known.
+    /// Returns the names recorded for a directory, if all of them are known.
     pub(super) fn seen(seen: &mut SeenDirectory) -> Option<Self> {
         let mut names = Self::default();
         let is_whole = seen.each(|name, mode| {
@@ -91,7 +92,8 @@ impl Names {
         self.entries[at].name(&self.bytes)
     }
 
-    /// Keeps the names for which `keep` says so, by their places.
+    /// Keeps the names for which `keep` returns true, given the index and the
+    /// name.
     pub(super) fn retain(&mut self, mut keep: impl FnMut(usize, &[u8]) -> bool) {
         let Self { bytes, entries } = self;
         let mut at = 0;
@@ -116,7 +118,7 @@ impl Names {
         })
     }
 
-    /// The same where they are.
+    /// The names, `size` at a time, without copying them.
     pub(super) fn slices(
         &self,
         size: usize,

@@ -12,7 +12,7 @@ use crate::store::Object;
 /// Directory nodes by key.
 pub(crate) type Nodes = HashMap<ObjectKey, Bytes>;
 
-/// Where the objects of an import go.
+/// Destination of the objects of an import.
 pub(super) struct Sink<'a> {
     target: Option<(&'a Repository, &'a Workers)>,
     batch: Mutex<Batch>,
@@ -25,12 +25,12 @@ struct Batch {
     bytes: usize,
 }
 
-/// What is handed to the store at once.
+/// Bytes put into the store at once.
 const BATCH_BYTES: usize = 4 * 1024 * 1024;
 
 impl<'a> Sink<'a> {
-    /// Into the store, a batch at a time, by whichever thread fills it: while
-    /// the store is busy, so are the readers.
+    /// Puts objects into the store, a batch at a time, on the thread that fills
+    /// the batch: while the store is busy, the readers wait.
     pub(super) fn store(repository: &'a Repository, workers: &'a Workers) -> Self {
         Self {
             target: Some((repository, workers)),
@@ -38,7 +38,7 @@ impl<'a> Sink<'a> {
         }
     }
 
-    /// Directory nodes into memory, everything else nowhere.
+    /// Keeps directory nodes in memory and discards all other objects.
     pub(super) fn memory() -> Self {
         Self {
             target: None,
@@ -90,7 +90,7 @@ impl<'a> Sink<'a> {
         Ok(())
     }
 
-    /// What has not gone to the store yet.
+    /// Returns the objects that were not put into the store yet.
     pub(super) fn into_rest(self) -> Vec<Object> {
         self.batch
             .into_inner()
@@ -98,7 +98,7 @@ impl<'a> Sink<'a> {
             .objects
     }
 
-    /// The nodes that were kept in memory.
+    /// Returns the nodes that were kept in memory.
     pub(super) fn into_nodes(self) -> Nodes {
         self.into_rest()
             .into_iter()

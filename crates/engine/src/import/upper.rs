@@ -1,13 +1,13 @@
-//! The upper directory of an overlay into a repository: what it changes in the
-//! tree below it. Costs what is in the upper, whatever lies below.
+//! Imports the upper directory of an overlay: its changes to the tree below it.
+//! The cost depends on the upper, not on the size of the tree below.
 //!
 //! | in the upper | means |
 //! |---|---|
-//! | character device 0/0 | the name is gone |
+//! | character device 0/0 | the name is deleted |
 //! | directory with `overlay.opaque` = `y` | nothing from below shows in it |
-//! | directory with `overlay.redirect` | what shows in it is another directory of the tree below: by its path if that starts with `/`, else by its name beside |
-//! | other directory | merges with the one of its name below, if that is one |
-//! | anything else | takes the place of what is below |
+//! | directory with `overlay.redirect` | shows another directory of the tree below: the path if it starts with `/`, else the sibling of that name |
+//! | other directory | merges with the directory of the same name below, if there is one |
+//! | anything else | replaces the entry below |
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -32,21 +32,23 @@ use crate::repository::Repository;
 use crate::stat_cache::{DirectoryToSee, Fingerprint, NewStatCache, Seen, StatCache};
 use crate::tree;
 
-/// Which attributes an overlay keeps its marks in.
+/// The attributes in which an overlay stores its marks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Marks {
-    /// Those that only root can write.
+    /// Attributes that only root can write.
     Trusted,
-    /// Those that anybody can write to his own files: it was mounted in a user
-    /// namespace. In another overlay they are somebody's, and mean nothing.
+    /// Attributes that every user can write to own files: the overlay was
+    /// mounted in a user namespace. In any other overlay they belong to users
+    /// and are not marks.
     User,
 }
 
-/// Reads the upper directory of an overlay whose lower directories hold
-/// `base`: the result is what the overlay shows. Blocks.
+/// Reads the upper directory of an overlay whose lower directories hold `base`:
+/// the result is the tree that the overlay shows. Blocks.
 ///
-/// As with [`import_again`](crate::import_again), files that are as `cache`
-/// has them are not read, and it notes how they are now.
+/// As with [`import_again`](crate::import_again), files that are unchanged
+/// since the scan recorded in `cache` are not read, and the new state is
+/// recorded in it.
 pub fn import_upper(
     repository: &Repository,
     (upper, marks): (&Path, Marks),
@@ -64,7 +66,8 @@ pub fn import_upper(
     job.into_store(|importer| importer.run_over(base, marks))
 }
 
-/// The same without storing anything; see [`look_again`](crate::look_again).
+/// Like [`import_upper`], without storing anything; see
+/// [`look_again`](crate::look_again).
 pub fn look_upper(
     repository: &Repository,
     (upper, marks): (&Path, Marks),
@@ -80,7 +83,7 @@ pub fn look_upper(
     job.into_view(|importer| importer.run_over(base, marks))
 }
 
-/// What a directory changes in the one below it, in the order of names.
+/// The changes of a directory to the one below it, in the order of names.
 #[derive(Default)]
 struct Edits {
     entries: Vec<(Name, Option<DirItem>)>,
@@ -104,25 +107,25 @@ impl Edits {
     }
 }
 
-/// Where a directory of the upper is, and what lies below it.
+/// Position of a directory of the upper, and the directory below it.
 struct Place<'a> {
     path: &'a TreePath,
     marks: Marks,
-    /// All that is below the overlay.
+    /// The whole tree below the overlay.
     root: ReadAs,
-    /// What of it shows in this directory.
+    /// The directory of it that shows in this one.
     below: Option<ReadAs>,
-    /// What it was when it was last read.
+    /// State at the last read.
     before: Before,
-    /// Whether nobody has added, removed or renamed anything in it since.
+    /// Whether no entry was added, removed or renamed in it since.
     is_same: bool,
 }
 
-/// An entry of the upper; `None` for nothing.
+/// An entry of the upper; `read` is `None` for a deletion.
 struct Found {
     name: Name,
     read: Option<ReadEntry>,
-    /// Whether it is as it was when it was last read.
+    /// Whether it is unchanged since the last read.
     is_same: bool,
 }
 
@@ -135,6 +138,8 @@ impl Found {
 
 impl Importer<'_> {
     fn run_over(mut self, base: &Snapshot, marks: Marks) -> super::Found {
+        // Held to the end: unchanged files are not read, but taken from this
+        // snapshot.
         let (_held, before) = self.known()?.unzip();
         let root = (base.tree, base.times);
         let place = Place {
@@ -150,12 +155,12 @@ impl Importer<'_> {
             .root
             .open_directory(place.path)
             .map_err(at_root("open"))?;
-        let stat = rustix::fs::fstat(&fd).map_err(|error| at_root("look at")(error.into()))?;
+        let stat = rustix::fs::fstat(&fd).map_err(|error| at_root("inspect")(error.into()))?;
         let read = workers.run(|| self.upper_directory(fd, stat, &place))?;
         self.finish(read)
     }
 
-    /// What a directory shows.
+    /// Returns the tree that a directory shows.
     fn upper_directory(&self, fd: OwnedFd, stat: Stat, place: &Place<'_>) -> Result<ReadDirectory> {
         let path = place.path;
         let fail = |action| {
@@ -199,7 +204,7 @@ impl Importer<'_> {
             stat,
             tree,
             times,
-            noted: noted.map_err(fail("note the files of"))?,
+            noted: noted.map_err(fail("record the files of"))?,
             is_same,
             has_attributes: false,
             is_whole: false,
@@ -230,8 +235,8 @@ impl Importer<'_> {
         Ok(edited)
     }
 
-    /// What some names of the upper stand for. The directory's descriptor is
-    /// closed while those below are read, so that depth costs no descriptors.
+    /// Reads some names of the upper. The directory's descriptor is closed
+    /// while subdirectories are read, so that depth costs no descriptors.
     fn upper_window(
         &self,
         place: &Place<'_>,
@@ -285,7 +290,7 @@ impl Importer<'_> {
     ) -> Result<Found> {
         let known = known.get(&name);
         if kind == FileType::CharacterDevice && is_whiteout(fd, &name) {
-            // It has nothing that could change but its name.
+            // Only its name could change.
             return Ok(Found {
                 name,
                 read: None,
@@ -363,7 +368,8 @@ impl Importer<'_> {
         Ok((ReadEntry::directory(&read), read.is_same))
     }
 
-    /// What of the tree below shows in a directory of the upper.
+    /// Returns the directory of the tree below that shows in a directory of the
+    /// upper.
     fn shown_in(
         &self,
         fd: BorrowedFd<'_>,
@@ -394,7 +400,7 @@ impl Importer<'_> {
     }
 }
 
-/// Whether a file or link is as it was seen last.
+/// Whether a file or link is unchanged since the last read.
 fn is_seen(known: Option<&KnownEntry>, read: Option<&ReadEntry>) -> bool {
     let seen = known.and_then(|known| known.seen);
     let seen = seen.map(|seen| seen.fingerprint);
@@ -420,12 +426,12 @@ impl From<Error> for AttributeError {
     }
 }
 
-/// What overlayfs has written on a directory.
+/// The marks of overlayfs on a directory.
 #[derive(Default)]
 struct Marked {
     is_opaque: bool,
     redirect: Option<Vec<u8>>,
-    /// Whether somebody else has written on it, too.
+    /// Whether there are other attributes, too.
     has_others: bool,
 }
 
@@ -440,7 +446,7 @@ impl Marked {
         for name in disk::attributes(fd)?.split(|byte| *byte == 0) {
             match name.strip_prefix(prefix) {
                 Some(b"opaque") => marks.is_opaque = attribute(fd, name)? == b"y",
-                // Nobody follows one that anybody could have made.
+                // A redirect that any user could have written is not followed.
                 Some(b"redirect") if !is_anybodys => marks.redirect = Some(attribute(fd, name)?),
                 Some(_) => {}
                 None => marks.has_others |= !name.is_empty(),
@@ -480,5 +486,5 @@ fn attribute(fd: BorrowedFd<'_>, name: &[u8]) -> io::Result<Vec<u8>> {
     Ok(value)
 }
 
-/// A path, at most.
+/// Maximum length of a path.
 const LONGEST_ATTRIBUTE: usize = 4096;

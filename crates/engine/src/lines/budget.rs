@@ -1,16 +1,17 @@
-//! How much text one answer may compare.
+//! Limit on the text that one response may compare.
 
 use super::work::Work;
 use crate::error::{Error, Result};
 
-/// A file counts as at least so many bytes: finding and opening it costs as much
-/// as reading them.
+/// Minimum bytes that a file counts as: finding and opening it costs as much as
+/// reading this much.
 const SMALLEST: u64 = 4096;
 
-/// The text that one answer made of many diffs may still read and compare, and
-/// the work that it may still do.
+/// The text that one response with many diffs may still read and compare, and
+/// the work it may still do.
 ///
-/// Without work each diff is a coarse one. Without bytes there is no answer.
+/// When the work is used up, each diff is a coarse one. When the bytes are, the
+/// call fails.
 #[derive(Debug)]
 pub struct LineBudget {
     read: u64,
@@ -19,8 +20,8 @@ pub struct LineBudget {
 }
 
 impl LineBudget {
-    /// For an answer of a server, some seconds at most: 2 GiB of text, of which
-    /// 128 MiB are in files that both sides have.
+    /// A budget for a response of a server, some seconds at most: 2 GiB of
+    /// text, of which 128 MiB are in files that both sides have.
     pub fn of_one_answer() -> Self {
         Self {
             read: 2 << 30,
@@ -29,8 +30,8 @@ impl LineBudget {
         }
     }
 
-    /// For a caller that shows each diff before it asks for the next, and so can
-    /// stop: only the work of each diff is bounded.
+    /// A budget for a caller that shows each diff before it computes the next,
+    /// and so can stop: only the work of each diff is bounded.
     pub fn one_by_one() -> Self {
         Self {
             read: u64::MAX,
@@ -44,8 +45,8 @@ impl LineBudget {
         take(&mut self.read, bytes.max(SMALLEST))
     }
 
-    /// Compares two texts by `compare`, if they may still be compared, with as much
-    /// work as one diff may do.
+    /// Compares two texts with `compare`, if the budget allows it, with at most
+    /// the work of one diff.
     pub fn compare<T>(
         &mut self,
         before: &[u8],

@@ -1,15 +1,15 @@
 //! Finds common lines in time that grows with the number of lines, for texts on
-//! which better ways take too long.
+//! which better algorithms take too long.
 //!
-//! Lines that are in each text once, in the order of both, are common; so are
-//! equal lines directly before and after them.
+//! Lines that occur once in each text, in the same order in both, are common;
+//! so are equal lines directly before and after them.
 
 use super::histogram::Part;
 use super::work::Work;
 use super::{Changed, Line};
 
-/// Marks the lines of a part that are not common. The sorts in here are counted
-/// as work, though there is none left to spend: the caller has to end somehow.
+/// Marks the lines of a part that are not common. The sorts count as work even
+/// if none is left, since the diff has to be finished.
 pub(super) fn coarse(
     before: &[Line],
     after: &[Line],
@@ -39,7 +39,7 @@ fn mark(part: &Part, changed: &mut Changed) {
     changed.after[part.after.clone()].fill(true);
 }
 
-/// A part without the equal lines at its start and end.
+/// Returns a part without the equal lines at its start and end.
 fn trimmed(before: &[Line], after: &[Line], part: Part) -> Part {
     let (a, b) = (&before[part.before.clone()], &after[part.after.clone()]);
     let start = a.iter().zip(b).take_while(|(a, b)| a == b).count();
@@ -52,7 +52,8 @@ fn trimmed(before: &[Line], after: &[Line], part: Part) -> Part {
     }
 }
 
-/// The places of lines that are once in both, in the order of `before`.
+/// Returns the positions of lines that occur once in both, in the order of
+/// `before`.
 fn single(before: &[Line], after: &[Line], part: &Part) -> Vec<(u32, u32)> {
     let once = |lines: &[Line], offset: usize| {
         let mut places: Vec<(u32, u32)> = (offset as u32..)
@@ -83,10 +84,10 @@ fn single(before: &[Line], after: &[Line], part: &Part) -> Vec<(u32, u32)> {
     pairs
 }
 
-/// The longest selection of pairs that rises in both places.
+/// Returns the longest subsequence of pairs that rises in both positions.
 fn in_both_orders(pairs: Vec<(u32, u32)>) -> Vec<(u32, u32)> {
-    // The pair that ends the best selection of each length, and for each pair
-    // the one before it in its selection.
+    // `ends` has the last pair of the best subsequence of each length;
+    // `previous` has, for each pair, the one before it in its subsequence.
     let mut ends: Vec<usize> = Vec::new();
     let mut previous: Vec<Option<usize>> = Vec::with_capacity(pairs.len());
     for (i, &(_, at_after)) in pairs.iter().enumerate() {

@@ -1,13 +1,12 @@
-//! Finds the lines that two texts have in common, by the histogram algorithm as
-//! git has it.
+//! Finds the common lines of two texts by git's histogram algorithm.
 //!
-//! Of all runs of common lines the one with the rarest line is taken (of equally
-//! rare ones the longest, of equally long ones the first), then the same is done
-//! with what is before it and what is after it. The rarest is what people see as
-//! the same place.
+//! Of all runs of common lines, the one with the rarest line is chosen (of
+//! equally rare ones the longest, of equally long ones the first). The parts
+//! before and after it are searched in the same way. People recognize a place
+//! by its rarest line.
 //!
-//! The crates for this differ from git in which run they take, and cannot be
-//! stopped; with lines that repeat the time is quadratic.
+//! The available crates choose other runs than git, and cannot be stopped; with
+//! repeated lines their time is quadratic.
 
 use std::ops::Range;
 
@@ -17,19 +16,19 @@ use super::coarse::coarse;
 use super::work::Work;
 use super::{Changed, Line};
 
-/// A line that is in a part more often than this says nothing about where.
+/// A line that occurs more often than this in a part does not identify a place.
 const TOO_COMMON: u32 = 65;
 
-/// How many lines of a text are compared by the fewest changes at once.
+/// Number of lines of a text in one window of the Myers diff.
 const WINDOW: usize = 1 << 15;
 
-/// What that may cost for each line of a window.
+/// Maximum work counted for each line of a window.
 const MOST_PER_LINE: usize = 1 << 10;
 
-/// No line.
+/// Marks the absence of a line.
 const NONE: u32 = u32::MAX;
 
-/// A part of both texts in which common lines are looked for.
+/// A part of both texts in which common lines are searched.
 #[derive(Clone)]
 pub(super) struct Part {
     pub(super) before: Range<usize>,
@@ -40,15 +39,15 @@ pub(super) struct Histogram<'a> {
     before: &'a [Line],
     after: &'a [Line],
     changed: Changed,
-    /// How often a line is in the part of `before` that is looked at.
+    /// Number of occurrences of a line in the current part of `before`.
     count: Vec<u32>,
-    /// Where it is first.
+    /// First occurrence of a line.
     first: Vec<u32>,
-    /// For a place in `before`, where the same line is next.
+    /// For each position in `before`, the next occurrence of its line.
     next: Vec<u32>,
 }
 
-/// What a search found.
+/// Result of a search.
 enum Found {
     Run(Part),
     NothingInCommon,
@@ -156,8 +155,8 @@ impl<'a> Histogram<'a> {
         }
     }
 
-    /// Tries each run that contains the line at `at` of `after`; returns where to
-    /// go on.
+    /// Tries each run that contains the line at `at` of `after`; returns the
+    /// position to continue at.
     fn runs_through(&self, part: &Part, at: usize, best: &mut Best, work: &mut Work) -> usize {
         let mut go_on = at + 1;
         let mut place = self.first[self.after[at].0 as usize];
@@ -175,7 +174,7 @@ impl<'a> Histogram<'a> {
         go_on
     }
 
-    /// The longest run of common lines through a pair of them.
+    /// Returns the longest run of common lines through a pair of equal lines.
     fn run_through(&self, part: &Part, place: usize, at: usize) -> Part {
         let (before, after) = (self.before, self.after);
         let back = before[part.before.start..place]
@@ -195,16 +194,16 @@ impl<'a> Histogram<'a> {
         }
     }
 
-    /// How often its rarest line is there.
+    /// Number of occurrences of the rarest line of a run.
     fn rarity(&self, run: &Part) -> u32 {
         let lines = &self.before[run.before.clone()];
         let counts = lines.iter().map(|line| self.count[line.0 as usize]);
         counts.min().unwrap_or(TOO_COMMON)
     }
 
-    /// Common lines where every one of them repeats, by the fewest changes. A
-    /// large part is cut into windows: the search cannot be stopped, and its time
-    /// is quadratic in what changed.
+    /// Finds common lines that all repeat, with the fewest changes. A large
+    /// part is split into windows: the search cannot be stopped, and its time
+    /// is quadratic in the number of changes.
     fn myers(&mut self, part: &Part, work: &mut Work) {
         let windows = part.before.len().max(part.after.len()).div_ceil(WINDOW);
         for i in 0..windows {
@@ -235,8 +234,8 @@ impl<'a> Histogram<'a> {
         work.spend(lines + (changed * changed).min(lines * MOST_PER_LINE));
     }
 
-    /// The lines of a part, numbered from 0, so that its cost does not depend on
-    /// how many others there are.
+    /// Returns the lines of a part, numbered from 0, so that the cost does not
+    /// depend on the number of other lines.
     fn renumbered(&mut self, part: &Part) -> (Vec<Line>, Vec<Line>, u32) {
         let mut distinct = 0;
         let count = &mut self.count;
@@ -274,7 +273,7 @@ impl Best {
     }
 }
 
-/// What is left of a part after a run and before it.
+/// Returns the remainders of a part after and before a run.
 fn around(part: &Part, run: &Part) -> [Part; 2] {
     [
         Part {
@@ -288,7 +287,7 @@ fn around(part: &Part, run: &Part) -> [Part; 2] {
     ]
 }
 
-/// One of `n` pieces of a range.
+/// Returns piece `i` of a range split into `n`.
 fn nth_of(range: &Range<usize>, i: usize, n: usize) -> Range<usize> {
     let at = |i| range.start + range.len() * i / n;
     at(i)..at(i + 1)

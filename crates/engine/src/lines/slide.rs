@@ -1,10 +1,10 @@
-//! Where a change may stand in several places, puts it where git puts it.
+//! Moves a change that fits in several positions to the position git chooses.
 //!
-//! A run of changed lines whose first line equals the line after it can as well
-//! stand one line lower; likewise upwards. Each run is joined with those that it
-//! can reach, then stands beside a change of the other text if it can. Else a
-//! merge puts it as low as it can be, and a diff that a person reads where the
-//! indentation suggests it.
+//! A run of changed lines whose first line equals the line after it can move
+//! one line down without changing the result; likewise upwards. Each run is
+//! joined with the runs it can reach, and then aligned with a change of the
+//! other text if possible. Otherwise a merge moves it down as far as possible,
+//! and a diff for people moves it to where the indentation suggests.
 
 use std::ops::Range;
 
@@ -19,16 +19,17 @@ const TAB: u8 = 8;
 /// Maximum number of bytes of a line that are read for its indentation.
 const INDENTATION: usize = 256;
 
-/// Work for each place that the indentation is looked at for: some lines before
-/// and after it.
+/// Work for each position whose indentation is examined: some lines before and
+/// after it.
 const LINES_AROUND: usize = 40;
 
-/// Maximum number of places that the indentation is looked at for.
+/// Maximum number of positions whose indentation is examined.
 const PLACES: usize = 100;
 
-/// Chooses between the places of a run that no change of the other text decides.
+/// Chooses among the positions of a run that cannot be aligned with a change of
+/// the other text.
 pub(super) trait Preference {
-    /// Returns the end of the run where it should stand: between `highest_end`
+    /// Returns the end of the run in its chosen position: between `highest_end`
     /// and the end of `lowest`.
     fn end_of(
         &mut self,
@@ -39,7 +40,7 @@ pub(super) trait Preference {
     ) -> usize;
 }
 
-/// As low as it can be, for merges.
+/// The lowest position, for merges.
 pub(super) struct Lowest;
 
 impl Preference for Lowest {
@@ -48,7 +49,7 @@ impl Preference for Lowest {
     }
 }
 
-/// By indentation, for diffs that a person reads.
+/// The position that indentation suggests, for diffs that people read.
 pub(super) struct Indented<F>(pub(super) F);
 
 impl<'a, F: Fn(Line) -> &'a [u8]> Preference for Indented<F> {
@@ -72,15 +73,15 @@ impl<'a, F: Fn(Line) -> &'a [u8]> Preference for Indented<F> {
     }
 }
 
-/// A run of changed lines, or the empty one between two lines that did not
-/// change. Both texts have equally many.
+/// A run of changed lines, or the empty run between two unchanged lines. Both
+/// texts have the same number of runs.
 #[derive(Clone, Copy)]
 struct Run {
     start: usize,
     end: usize,
 }
 
-/// Moves the runs of one text; `other` is what changed in the other.
+/// Moves the runs of one text; `other` marks the changes of the other text.
 pub(super) fn slide(
     lines: &[Line],
     changed: &mut [bool],
@@ -111,12 +112,12 @@ struct Slider<'a> {
     changed: &'a mut [bool],
     run: Run,
     other: &'a [bool],
-    /// The run of the other text that is in the same place.
+    /// The run of the other text in the same position.
     opposite: Run,
 }
 
 impl Slider<'_> {
-    /// Puts the present run where it belongs.
+    /// Moves the current run to its position.
     fn settle(&mut self, preference: &mut impl Preference, work: &mut Work) {
         let mut beside_other;
         let mut highest_end;
@@ -141,12 +142,13 @@ impl Slider<'_> {
         }
     }
 
-    /// For one line, and for the run of the other text that is passed.
+    /// Counts the work for one line, and for the run of the other text that it
+    /// passes.
     fn pay(&self, work: &mut Work) -> bool {
         work.spend(1 + self.opposite.len())
     }
 
-    /// One line up, if that can be.
+    /// Moves the run one line up, if possible.
     fn up(&mut self, work: &mut Work) -> bool {
         let Run { start, end } = self.run;
         if start == 0 || self.lines[start - 1] != self.lines[end - 1] || !self.pay(work) {
@@ -162,7 +164,7 @@ impl Slider<'_> {
         true
     }
 
-    /// One line down, if that can be.
+    /// Moves the run one line down, if possible.
     fn down(&mut self, work: &mut Work) -> bool {
         let Run { start, end } = self.run;
         if end == self.lines.len() || self.lines[start] != self.lines[end] || !self.pay(work) {

@@ -1,7 +1,7 @@
-//! How much work a diff may take, counted in lines looked at.
+//! The work that a diff may take, counted in lines examined.
 
-/// The work that is left, and the work that was done. The same texts always cost
-/// the same, so a diff does not depend on how busy the machine is.
+/// The remaining work and the work done. Equal texts always cost the same, so a
+/// diff does not depend on the load of the machine.
 #[derive(Debug)]
 pub struct Work {
     left: u64,
@@ -9,11 +9,11 @@ pub struct Work {
 }
 
 impl Work {
-    /// Work for one diff: enough for the texts that people and programs write, a
-    /// fraction of a second.
+    /// Work for one diff: a fraction of a second, enough for texts that occur
+    /// in practice.
     pub const ONE_DIFF: u64 = 1 << 25;
 
-    /// Allows so much work.
+    /// Allows this much work.
     pub fn new(lines: u64) -> Self {
         Self {
             left: lines,
@@ -26,12 +26,12 @@ impl Work {
         Self::new(Self::ONE_DIFF)
     }
 
-    /// Returns the work that was done, the part beyond the bound included.
+    /// Returns the work done, including the part beyond the bound.
     pub fn done(&self) -> u64 {
         self.done
     }
 
-    /// Returns whether so much was left; if not, nothing is left.
+    /// Takes this much work; false if less was left, and then nothing is left.
     pub(super) fn spend(&mut self, lines: usize) -> bool {
         let enough = lines as u64 <= self.left;
         self.left = self.left.saturating_sub(lines as u64);
@@ -39,12 +39,12 @@ impl Work {
         enough
     }
 
-    /// Counts work that has to be done whether or not any is left.
+    /// Counts work that must be done even if none is left.
     pub(super) fn overdraw(&mut self, lines: usize) {
         self.done += lines as u64;
     }
 
-    /// Returns whether nothing is left.
+    /// Whether no work is left.
     pub(super) fn is_spent(&self) -> bool {
         self.left == 0
     }

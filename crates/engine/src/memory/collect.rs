@@ -1,4 +1,4 @@
-//! Collecting garbage in memory.
+//! Garbage collection in memory.
 
 use std::collections::HashSet;
 use std::ops::Bound;
@@ -11,11 +11,11 @@ use super::{MemoryStore, Tenant};
 use crate::guards::{Collecting, Phase};
 use crate::store::{Collection, Depth, StoreError, StoreResult, Swept};
 
-/// What is known to be needed.
+/// Objects known to be needed.
 #[derive(Debug, Default)]
 pub(super) struct Marks {
     marked: HashSet<ObjectKey>,
-    /// What somebody wrote or found during the collection under way.
+    /// Objects written or found present during the running collection.
     kept: HashSet<ObjectKey>,
     is_collecting: bool,
     /// Whether the last collection was finished.
@@ -33,7 +33,7 @@ impl Marks {
         self.marked.contains(key) || self.kept.contains(key)
     }
 
-    /// Whether a snapshot is safe for who came in this phase.
+    /// Whether a caller may hold a snapshot in this phase.
     pub(super) fn may_hold(&self, id: SnapshotId, phase: Phase) -> bool {
         let is_sweeping = phase == Phase::Sweeping && self.is_collecting;
         !is_sweeping || self.has(&snapshot_key(id))
@@ -53,8 +53,9 @@ impl MemoryStore {
         tenant: TenantId,
         depth: Depth,
     ) -> StoreResult<MemoryCollection<'_>> {
-        // First, so that whoever is not counted as older is noticed.
-        let busy = || StoreError::Refused("a collection is under way already".into());
+        // Begin first, so that every writer that is not counted as older is
+        // recorded.
+        let busy = || StoreError::Refused("a collection is already running".into());
         let collecting = self.guards.begin(tenant).ok_or_else(busy)?;
         let depth = self.with(tenant, |tenant| {
             let marks = &mut tenant.marks;

@@ -8,8 +8,7 @@ use crate::inspect::{Inspect, Mend};
 use crate::store::{StoreError, StoreResult, check_reference_name};
 
 impl MemoryStore {
-    /// Puts `data` in the place of an object's bytes, or nothing, as a bad disk
-    /// would.
+    /// Replaces or deletes an object's bytes, as a bad disk would.
     pub fn damage(&self, tenant: TenantId, key: ObjectKey, data: Option<Bytes>) {
         self.with(tenant, |tenant| match data {
             Some(data) => tenant.objects.insert(key, data),

@@ -1,4 +1,4 @@
-//! An import of which only what is wanted is kept.
+//! An import that stores only wanted objects.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
@@ -19,10 +19,10 @@ use crate::repository::Repository;
 use crate::state::CommitInfo;
 use crate::store::{Collection, Commit, Committed, Depth, Object, Store, StoreError, StoreResult};
 
-/// An import makes nodes and never reads any.
+/// Small, since an import creates nodes and never reads any.
 const CACHE_BYTES: u64 = 1 << 20;
 
-/// Lets what is wanted through, to a store.
+/// Passes wanted objects on to a store and ignores the others.
 pub(super) struct Sieve {
     below: Arc<dyn Inspect>,
     wanted: HashSet<ObjectKey>,
@@ -38,7 +38,7 @@ impl Sieve {
         })
     }
 
-    /// Imports a directory; says what was let through.
+    /// Imports a directory, and returns the keys that were passed on.
     pub(super) fn read(
         self: Arc<Self>,
         tenant: TenantId,
@@ -55,7 +55,7 @@ impl Sieve {
     }
 }
 
-/// Of a snapshot that is never stored.
+/// Metadata for a snapshot that is never stored.
 fn nobody() -> CommitInfo {
     CommitInfo {
         parents: Vec::new(),

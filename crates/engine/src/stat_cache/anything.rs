@@ -1,4 +1,4 @@
-//! What must hold for any bytes at all, for fuzzers and for tests.
+//! Properties that must hold for arbitrary bytes, for fuzzers and tests.
 
 use std::fs;
 use std::path::Path;
@@ -14,12 +14,14 @@ use super::{Fingerprint, Noted, Seen};
 const READ: SnapshotId = SnapshotId(Hash::from_bytes([7; 32]));
 const MOST_DIRECTORIES: usize = 200;
 
-/// Reads whatever this is as a stat cache, and goes on with it, in the file at `path`: bytes as they
-/// are behind a 0, and parts that get the checksums they need behind any other byte.
+/// Writes arbitrary bytes to the file at `path`, reads them as a stat cache,
+/// and continues it. After a first byte of 0, the data is used unchanged; after
+/// any other byte, it describes parts that get correct checksums.
 ///
 /// # Panics
 ///
-/// If it is read as what it is not, or what is noted is not found again.
+/// If the cache is read as something it is not, or recorded metadata is not
+/// found again.
 #[doc(hidden)]
 pub fn read_any_stat_cache(path: &Path, data: &[u8]) {
     let bytes = match data.split_first() {
@@ -36,9 +38,10 @@ pub fn read_any_stat_cache(path: &Path, data: &[u8]) {
     fs::remove_file(path).expect("it is there");
 }
 
-/// A file of parts: `p`, length (2) and items are a page; `r`, what is live (8) and how many of the
-/// last pages are a record; `s`, number (8) and whether to tell the end are a slot for the last
-/// record; `x` and a slot without its checksum are that slot.
+/// Builds a file from parts: `p`, length (2) and items are a page; `r`, live
+/// bytes (8) and a number of the last pages are a record; `s`, number (8) and
+/// whether to store the end are a slot for the last record; `x` and a slot
+/// without its checksum are that slot.
 fn sealed(mut parts: &[u8]) -> Vec<u8> {
     let mut file = MAGIC.to_vec();
     file.resize(BEGIN as usize, 0);
@@ -117,7 +120,8 @@ fn put_slot(file: &mut [u8], number: u64, slot: &[u8]) {
     file[at..at + slot.len()].copy_from_slice(slot);
 }
 
-/// Reads every directory, up to a number: each is what would be written for it.
+/// Reads every directory, up to a limit: each encodes to the bytes it was read
+/// from.
 fn walk(open: &Open) {
     assert_eq!(Slot::decode(&open.slot.encode()), Some(open.slot));
     let mut places = vec![open.slot.root];
@@ -133,7 +137,7 @@ fn walk(open: &Open) {
         'pages: while let Some(mut items) = seen.next_page() {
             while !items.is_empty() {
                 let before = items;
-                // Nothing behind what cannot be read is found.
+                // Nothing after an unreadable item is found.
                 let Some(item) = Item::decode(&mut items) else {
                     break 'pages;
                 };
@@ -143,7 +147,7 @@ fn walk(open: &Open) {
                 names.push(item.name.to_vec());
                 places.extend(item.seen.below);
             }
-            // No page is written that has none.
+            // A page without items is never written.
             if names.is_empty() {
                 break;
             }
@@ -154,7 +158,7 @@ fn walk(open: &Open) {
             listed.push(name.to_vec());
             true
         }) {
-            assert!(listed.starts_with(&names), "all of them are told");
+            assert!(listed.starts_with(&names), "every name is listed");
         }
         if names.is_sorted_by(|one, next| one < next) {
             assert!(names.iter().all(|name| seen.find(name).is_some()));
@@ -172,12 +176,13 @@ fn copied(open: &Open, path: &Path) {
         walk(&copy);
     }
     for path in [path, &NewStatCache::unfinished(path)] {
-        // One of them is there.
+        // Only one of them exists.
         let _ = fs::remove_file(path);
     }
 }
 
-/// What is noted beside what was there is found, and the cache is that of its snapshot.
+/// Metadata recorded in addition to the old is found, and the cache has the new
+/// snapshot.
 fn gone_on_with(path: &Path) {
     let new = NewStatCache::begin(path).expect("it can be written");
     let old = new.old();

@@ -1,4 +1,4 @@
-//! The bytes of a cache.
+//! Encoding of a cache.
 
 use elevo_core::Name;
 use elevo_objects::{Hash, Kind, SnapshotId, Tree};
@@ -8,17 +8,17 @@ use crate::import::ReadAs;
 
 pub(super) const MAGIC: &[u8; 10] = b"elevostat\x03";
 pub(super) const CHECKSUM: usize = 16;
-/// Where the two slots are.
+/// Offsets of the two slots.
 pub(super) const SLOTS: [u64; 2] = [64, 192];
-/// Where the first page or record may be.
+/// Offset of the first page or record.
 pub(super) const BEGIN: u64 = 4096;
 pub(super) const SLOT: usize = 8 + 8 + NOTED + 32 + CHECKSUM;
 const NOTED: usize = 8 + 4 + 8;
 pub(super) const PAGE_REF: usize = 8 + 4 + CHECKSUM;
 
-/// A page ends before it would be larger than this.
+/// A page ends when it has reached this size.
 pub(super) const PAGE_BYTES: usize = 32 << 10;
-/// One in so many names ends a page.
+/// On average, one in this many names ends a page.
 const PAGE_NAMES: u64 = 128;
 
 pub(super) type Checksum = [u8; CHECKSUM];
@@ -30,7 +30,7 @@ pub(super) fn checksum(bytes: &[u8]) -> Checksum {
     half
 }
 
-/// The bytes that have a checksum behind them, if it is theirs.
+/// Returns the bytes before a checksum, if it matches them.
 pub(super) fn checked(bytes: &[u8]) -> Option<(&[u8], Checksum)> {
     let (bytes, sum) = bytes.split_last_chunk::<CHECKSUM>()?;
     (checksum(bytes) == *sum).then_some((bytes, *sum))
@@ -50,7 +50,7 @@ fn number(bytes: &mut &[u8]) -> Option<u64> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Slot {
     pub(super) number: u64,
-    /// Nothing behind this counts.
+    /// Nothing after this offset counts.
     pub(super) end: u64,
     pub(super) root: Noted,
     pub(super) snapshot: SnapshotId,
@@ -95,7 +95,7 @@ impl Noted {
     }
 }
 
-/// A page, by its record.
+/// Reference to a page in a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PageRef {
     pub(super) offset: u64,
@@ -103,11 +103,11 @@ pub(super) struct PageRef {
     pub(super) checksum: Checksum,
 }
 
-/// A directory: what it was read as, and where its names are.
+/// A directory: the tree it was read as, and the pages with its names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Record {
     pub(super) read_as: ReadAs,
-    /// Bytes of all that it leads to.
+    /// Bytes of everything it leads to.
     pub(super) live: u64,
     pub(super) pages: Vec<PageRef>,
 }
@@ -231,7 +231,7 @@ impl<'a> Item<'a> {
         Some(Self { name, seen })
     }
 
-    /// Whether a page ends behind it.
+    /// Whether a page ends after this name.
     pub(super) fn ends_page(name: &Name) -> bool {
         let hash = name.iter().fold(0_u64, |hash, byte| {
             let mixed = (hash ^ u64::from(*byte)).wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -9,38 +9,38 @@ use super::format::{self, BEGIN, Item, MAGIC, Record, SLOT, SLOTS, Slot};
 use super::{Noted, Seen};
 use crate::import::ReadAs;
 
-/// What an earlier scan noted.
+/// Metadata that an earlier scan recorded.
 #[derive(Clone, Debug, Default)]
 pub struct StatCache(pub(super) Option<Open>);
 
-/// A cache with a state that counts.
+/// A cache with a valid state.
 #[derive(Clone, Debug)]
 pub(super) struct Open {
     pub(super) file: Source,
     pub(super) slot: Slot,
-    /// Which of the two slots that is.
+    /// Index of its slot.
     pub(super) at: usize,
 }
 
 impl StatCache {
-    /// The cache in the file at `path`; an empty one if there is none that can
-    /// be used.
+    /// Opens the cache in the file at `path`; returns an empty one if there is
+    /// no usable cache.
     pub fn open(path: &Path) -> Self {
         Self(File::open(path).ok().and_then(Open::read))
     }
 
-    /// What the directory was read as. It may be gone from the store, and what
-    /// it needs with it: then the cache says nothing.
+    /// The snapshot that the directory was read as. It may have been collected;
+    /// then the cache is useless.
     pub(crate) fn snapshot(&self) -> Option<SnapshotId> {
         self.0.as_ref().map(|open| open.slot.snapshot)
     }
 
-    /// The directory that was read.
+    /// The record of the directory that was read.
     pub(crate) fn root(&self) -> Option<Noted> {
         self.0.as_ref().map(|open| open.slot.root)
     }
 
-    /// What was seen in a directory.
+    /// Returns the recorded metadata of a directory's entries.
     pub(crate) fn directory(&self, noted: Noted) -> Option<SeenDirectory> {
         self.0.as_ref()?.directory(noted)
     }
@@ -65,7 +65,8 @@ impl Open {
             })
             .collect();
         states.sort_by_key(|open| std::cmp::Reverse(open.slot.number));
-        // The newest may have lost what it leads to, with the power.
+        // After a power loss, the newest state may refer to data that is
+        // missing.
         let mut states = states.into_iter();
         states.find(|open| open.record(open.slot.root).is_some())
     }
@@ -88,7 +89,7 @@ impl Open {
     }
 }
 
-/// A cache up to this size is read in one go: that of some hundred thousand
+/// Maximum size of a cache that is read at once: that of some hundred thousand
 /// files.
 const IN_ONE_GO: u64 = 32 << 20;
 
@@ -96,7 +97,7 @@ const IN_ONE_GO: u64 = 32 << 20;
 #[derive(Clone, Debug)]
 pub(super) struct Source {
     file: Arc<File>,
-    /// All of them, unless there are many.
+    /// All of them, unless the file is large.
     bytes: Option<Arc<Vec<u8>>>,
 }
 
@@ -112,8 +113,8 @@ impl Source {
         Self { file, bytes }
     }
 
-    /// Some of them. Whoever asks for more than there are would have had them
-    /// reserved.
+    /// Returns a range of the bytes. Rejects a range beyond the end first, so
+    /// that damaged lengths do not reserve memory.
     fn read(&self, end: u64, offset: u64, length: u32) -> Option<Vec<u8>> {
         let after = offset.checked_add(length.into())?;
         if after > end {
@@ -129,7 +130,7 @@ impl Source {
     }
 }
 
-/// A directory as it was seen.
+/// Recorded metadata of a directory.
 #[derive(Debug)]
 pub(crate) struct SeenDirectory {
     file: Source,
@@ -142,23 +143,25 @@ pub(crate) struct SeenDirectory {
 }
 
 impl SeenDirectory {
-    /// What it was read as.
+    /// The tree that the directory was read as.
     pub(crate) const fn read_as(&self) -> ReadAs {
         self.record.read_as
     }
 
-    /// Begins anew.
+    /// Goes back to the first name.
     pub(crate) fn rewind(&mut self) {
         self.at = 0;
-        // The first page may still be there, and most have no other.
+        // The first page may still be loaded, and most directories have no
+        // other.
         if self.next_page != 1 {
             self.next_page = 0;
             self.page.clear();
         }
     }
 
-    /// Hands on all names with their modes, as long as `take` says so; false if
-    /// it did not, or if some are damaged. Begins anew.
+    /// Passes all names with their modes to `take` until it returns false;
+    /// returns false if it did, or if some are damaged. Goes back to the first
+    /// name.
     pub(crate) fn each(&mut self, mut take: impl FnMut(&[u8], u32) -> bool) -> bool {
         self.next_page = 0;
         let mut is_whole = true;
@@ -171,14 +174,15 @@ impl SeenDirectory {
                 let item = Item::decode(&mut rest);
                 is_whole = item.is_some_and(|item| take(item.name, item.seen.fingerprint.mode));
             }
-            // Damaged ones are left out.
+            // Damaged pages were skipped.
             is_whole &= self.next_page == page;
         }
         self.rewind();
         is_whole
     }
 
-    /// What was seen of `name`. Names must be asked for in rising order.
+    /// Returns the recorded metadata of `name`. Names must be given in
+    /// ascending order.
     pub(crate) fn find(&mut self, name: &[u8]) -> Option<Seen> {
         loop {
             let (item, next) = self.peek()?;
@@ -193,7 +197,7 @@ impl SeenDirectory {
         }
     }
 
-    /// The same if it is the next name of all.
+    /// Returns the recorded metadata of `name` if it is the next name.
     pub(crate) fn next(&mut self, name: &[u8]) -> Option<Seen> {
         match self.peek()?.0.name == name {
             true => self.find(name),
@@ -201,12 +205,12 @@ impl SeenDirectory {
         }
     }
 
-    /// Whether there is no name behind those that were asked for.
+    /// Whether all names were read.
     pub(crate) fn is_at_end(&mut self) -> bool {
         self.peek().is_none()
     }
 
-    /// The next item, and where the one after it is.
+    /// Returns the next item, and the offset of the one after it.
     fn peek(&mut self) -> Option<(Item<'_>, usize)> {
         while self.at >= self.page.len() {
             self.next_page()?;
@@ -216,7 +220,7 @@ impl SeenDirectory {
         Some((item, self.page.len() - rest.len()))
     }
 
-    /// The items of the next page; those that are damaged are left out.
+    /// Returns the items of the next page; damaged pages are skipped.
     pub(super) fn next_page(&mut self) -> Option<&[u8]> {
         loop {
             let page = self.record.pages.get(self.next_page)?;

@@ -39,8 +39,8 @@ fn tree(n: u64) -> Tree {
     }
 }
 
-/// A root with files, and with two directories of files, some of which have
-/// another size than before.
+/// Writes a root with files and with two directories of files, some of which
+/// have another size than before.
 fn write(path: &Path, changed: impl Fn(&str, u64) -> bool) {
     let new = NewStatCache::begin(path).unwrap();
     let old = new.old();
@@ -79,7 +79,7 @@ fn below(cache: &StatCache, name: &str) -> Option<SeenDirectory> {
     cache.directory(seen.below?)
 }
 
-/// How many names a directory has, and whether these are all.
+/// Returns whether all names of a directory could be read, and their number.
 fn names(seen: &mut SeenDirectory) -> (bool, u64) {
     let mut count = 0;
     let is_whole = seen.each(|_, _| {
@@ -94,7 +94,7 @@ fn find(seen: &mut SeenDirectory, n: u64) -> Option<Fingerprint> {
 }
 
 #[test]
-fn what_was_noted_is_found_again() {
+fn recorded_metadata_is_found_again() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("stat");
     write(&path, |_, _| false);
@@ -172,7 +172,7 @@ fn a_file_changed_since_the_scan_began_is_never_the_same() {
 }
 
 #[test]
-fn until_it_is_finished_the_old_one_counts() {
+fn the_old_state_counts_until_the_new_one_is_finished() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("stat");
     write(&path, |_, _| false);
@@ -211,7 +211,7 @@ fn a_cache_with_two_names_is_copied_before_it_is_changed() {
 }
 
 #[test]
-fn a_damaged_cache_lacks_something_or_is_the_one_before() {
+fn a_damaged_cache_lacks_names_or_has_the_previous_state() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("stat");
     write(&path, |_, _| false);
@@ -250,7 +250,7 @@ fn a_damaged_cache_lacks_something_or_is_the_one_before() {
     for length in (0..good.len()).step_by(4_999) {
         fs::write(&path, &good[..length]).unwrap();
         check(length);
-        // And can be gone on with.
+        // The damaged cache can be continued.
         write(&path, |_, n| n == 7);
         let mut inside = below(&StatCache::open(&path), "a").unwrap();
         assert_eq!(find(&mut inside, 7).unwrap().size, 8);

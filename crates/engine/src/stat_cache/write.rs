@@ -16,17 +16,16 @@ use super::read::{Open, SeenDirectory, Source, StatCache};
 use super::{Fingerprint, Noted, Seen};
 use crate::import::ReadAs;
 
-/// How much may be of earlier states before the rest is copied, whatever its
-/// share.
+/// Bytes of earlier states that a file may always have before it is compacted.
 const SPARE: u64 = 1 << 20;
-/// What is collected before it goes to the file.
+/// Bytes buffered before they are written to the file.
 const BUFFER: usize = 256 << 10;
 
-/// A cache that is being written by the scan under way.
+/// A cache that the running scan is writing.
 #[derive(Debug)]
 pub struct NewStatCache {
     path: PathBuf,
-    /// What it goes on from.
+    /// The state that this one continues.
     old: Option<Open>,
     /// The clock of the file system when the scan began.
     began: (i64, u32),
@@ -37,16 +36,16 @@ pub struct NewStatCache {
 struct Out {
     file: File,
     buffer: Vec<u8>,
-    /// Where the buffer goes.
+    /// Offset at which the buffer is written.
     at: u64,
     root: Option<Noted>,
 }
 
 impl NewStatCache {
-    /// Goes on with the cache at `path`, which must be on the file system of
-    /// the directory that is scanned; one writer at a time. To be called before
-    /// anything of that directory is read. Until it is finished, who opens
-    /// the cache finds what was there.
+    /// Continues the cache at `path`, which must be on the file system of the
+    /// scanned directory; one writer at a time. Call this before anything of
+    /// that directory is read. Until the new state is finished, readers of the
+    /// cache find the old one.
     pub fn begin(path: &Path) -> io::Result<Self> {
         let (file, old) = match Self::go_on(path)? {
             Some((file, old)) => (file, Some(old)),
@@ -80,7 +79,7 @@ impl NewStatCache {
         })
     }
 
-    /// The cache that is there, in a file that is nobody else's.
+    /// Opens the existing cache, in a file without other names.
     fn go_on(path: &Path) -> io::Result<Option<(File, Open)>> {
         let open = || match File::options().read(true).write(true).open(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -99,23 +98,22 @@ impl NewStatCache {
             file = copy;
         }
         let old = Open::read(file.try_clone()?);
-        // No state comes after the last number.
+        // The largest number has no successor.
         let old = old.filter(|old| old.slot.number < u64::MAX);
         Ok(old.map(|old| (file, old)))
     }
 
-    /// What was there when it was begun.
+    /// The state from before this scan.
     pub fn old(&self) -> StatCache {
         StatCache(self.old.clone())
     }
 
-    /// Where a cache is while it is copied; it stays there if that is never
-    /// finished.
+    /// Path of a copy in progress; an interrupted copy stays there.
     pub fn unfinished(path: &Path) -> PathBuf {
         path.with_extension("new")
     }
 
-    /// A directory with nothing noted yet, and how it was seen before.
+    /// Begins a directory with no names yet; `seen` is its earlier state.
     pub(crate) fn directory(&self, seen: Option<&SeenDirectory>) -> DirectoryToSee<'_> {
         let old = seen.map(|seen| (seen.noted, seen.record.clone()));
         let pages = old.iter().flat_map(|(_, record)| &record.pages);
@@ -130,7 +128,7 @@ impl NewStatCache {
         }
     }
 
-    /// Which directory was read.
+    /// Sets the record of the directory that was read.
     pub(crate) fn set_root(&self, root: Noted) {
         self.out().root = Some(root);
     }
@@ -139,8 +137,8 @@ impl NewStatCache {
         self.out.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts what was noted into its place, for a directory that was read as
-    /// `snapshot`, which must be stored by now.
+    /// Makes the new state valid, for a directory that was read as `snapshot`,
+    /// which must be stored by now.
     pub fn finish(self, snapshot: SnapshotId) -> io::Result<()> {
         let out = self.out.into_inner();
         let mut out = out.unwrap_or_else(PoisonError::into_inner);
@@ -198,7 +196,7 @@ impl Out {
     }
 }
 
-/// A directory on its way into a cache.
+/// A directory being written to a cache.
 #[derive(Debug)]
 pub(crate) struct DirectoryToSee<'a> {
     cache: &'a NewStatCache,
@@ -206,18 +204,19 @@ pub(crate) struct DirectoryToSee<'a> {
     old_pages: HashMap<Checksum, PageRef>,
     page: Vec<u8>,
     pages: Vec<PageRef>,
-    /// Live bytes of the directories in it.
+    /// Live bytes of its subdirectories.
     below: u64,
 }
 
 impl DirectoryToSee<'_> {
-    /// Notes a name, as it was before it was read. Names come in rising order.
+    /// Records a name with its metadata from before the read. Names come in
+    /// ascending order.
     pub(crate) fn push(&mut self, name: &Name, mut seen: Seen) -> io::Result<()> {
         let began = self.cache.began;
         let Fingerprint {
             changed, modified, ..
         } = seen.fingerprint;
-        // Otherwise it may be changed again without a trace.
+        // It may be changed again without a change of its times.
         if changed >= began || modified >= began {
             seen.fingerprint = seen.fingerprint.unsure();
         }
@@ -248,7 +247,8 @@ impl DirectoryToSee<'_> {
         Ok(())
     }
 
-    /// Notes what the directory was read as. Says where it is now.
+    /// Records the tree that the directory was read as. Returns the position of
+    /// the record.
     pub(crate) fn finish(mut self, read_as: ReadAs) -> io::Result<Noted> {
         if !self.page.is_empty() {
             self.end_page()?;
@@ -266,7 +266,7 @@ impl DirectoryToSee<'_> {
     }
 }
 
-/// Copies what counts to a new file, which takes the place of the old.
+/// Copies the valid state to a new file, which replaces the old one.
 pub(super) fn compact(old: &Open, path: &Path) -> io::Result<()> {
     let unfinished = NewStatCache::unfinished(path);
     let file = File::create(&unfinished)?;
@@ -290,9 +290,10 @@ pub(super) fn compact(old: &Open, path: &Path) -> io::Result<()> {
     fs::rename(unfinished, path)
 }
 
-/// Copies a directory and all below it; `None` if it is damaged. Whatever the
-/// old cache says, this ends: what is in a directory was written before it, no
-/// path is longer than paths can be, and there is no more than there was.
+/// Copies a directory and everything below it; `None` if it is damaged. This
+/// ends even for a malicious cache: the content of a directory was written
+/// before it, no path is longer than the limit, and the copy does not exceed
+/// the size of the old file.
 fn copy(old: &Open, place: Noted, depth: usize, out: &mut Out) -> io::Result<Option<Noted>> {
     if depth > MAX_PATH_BYTES || out.end() > old.slot.end {
         return Ok(None);

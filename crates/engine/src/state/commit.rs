@@ -1,4 +1,4 @@
-//! A tree becomes a snapshot.
+//! Commits a tree as a snapshot.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,28 +12,29 @@ use super::seal::{Sealed, seal};
 use crate::error::Result;
 use crate::store::{Commit, Expected, Object, ReferenceUpdate};
 
-/// The largest batch a commit hands to the store in one piece.
+/// Maximum bytes of objects in one commit; the others are put ahead of it.
 const MAX_COMMIT_BYTES: usize = 64 * 1024 * 1024;
 
-/// What a commit says about itself.
+/// Metadata of a commit.
 #[derive(Clone, Debug)]
 pub struct CommitInfo {
-    /// The snapshots it was made from.
+    /// Snapshots that this one was made from.
     pub parents: Vec<SnapshotId>,
-    /// Who made it.
+    /// Author of the commit.
     pub author: String,
-    /// Why.
+    /// Reason for the commit.
     pub message: String,
-    /// When.
+    /// Time of the commit.
     pub created: Timestamp,
-    /// What else it should be found by.
+    /// Further keys and values to find the snapshot by.
     pub labels: BTreeMap<String, String>,
-    /// A reference to move to it in the same step.
+    /// Ref to move to the snapshot in the same commit.
     pub reference: Option<(String, Expected)>,
 }
 
 impl CommitInfo {
-    /// The snapshot of `tree` and `times` that this describes.
+    /// Returns the snapshot of `tree` and `times` with this metadata, and its
+    /// commit.
     pub(crate) fn into_commit(
         self,
         tree: Tree,
@@ -71,8 +72,8 @@ impl CommitInfo {
 }
 
 impl StateTree {
-    /// Stores the tree as a snapshot: all that is new, in one atomic batch that
-    /// is durable when this returns. Writers wait; readers go on.
+    /// Stores the tree as a snapshot: all new objects, in one atomic batch that
+    /// is durable when this returns. Writers wait; readers do not.
     pub async fn commit(&self, info: CommitInfo) -> Result<SnapshotId> {
         let _writer = self.writer.lock().await;
         let Sealed {
@@ -89,8 +90,8 @@ impl StateTree {
         Ok(id)
     }
 
-    /// Seals the tree as it is, with the bulk of a large one stored already: the
-    /// batch of a commit stays small.
+    /// Seals the current tree and stores the bulk of a large one, so that the
+    /// batch of its commit stays small.
     pub(super) async fn seal_ahead(&self) -> Result<Sealed> {
         let mut sealed = seal(&self.repository, &self.current().root).await?;
         sealed.objects = self.put_ahead(sealed.objects).await?;

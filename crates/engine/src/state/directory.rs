@@ -15,17 +15,17 @@ use crate::repository::Repository;
 use crate::store::Object;
 use crate::tree::{self, Cursor};
 
-/// A directory: what is stored of it, and what was changed since.
+/// A directory: its stored state, and the changes since.
 #[derive(Clone, Debug)]
 pub(super) struct Directory {
     pub(super) tree: Tree,
     pub(super) times: Option<Hash>,
-    /// Overrides the stored entries of the same names, times included. Slots
-    /// are behind a pointer because the map's nodes have room for many.
+    /// Overrides the stored entries of the same names, including their times.
+    /// Slots are behind a pointer because the map's nodes have room for many.
     pub(super) changes: OrdMap<Name, Arc<Slot>>,
 }
 
-/// What a name stands for in memory.
+/// State of a name in memory.
 #[derive(Clone, Debug)]
 pub(super) enum Slot {
     /// Removed.
@@ -43,8 +43,8 @@ pub(super) enum Slot {
 pub(super) struct Leaf {
     pub(super) entry: Entry,
     pub(super) modified: Option<Timestamp>,
-    /// Objects of its content that are not stored yet. May hold some that an
-    /// edit has superseded.
+    /// Objects of the content that are not stored yet. May include objects that
+    /// an edit has superseded.
     pub(super) pending: Option<Arc<HashMap<ObjectKey, Bytes>>>,
 }
 
@@ -202,14 +202,15 @@ impl Leaf {
             .collect()
     }
 
-    /// Forgets pending objects that the content does not need any more.
+    /// Discards pending objects that the content no longer needs.
     pub(super) fn prune(&mut self) -> Result<()> {
         let needed = self.needed()?;
         self.pending = super::pending(needed);
         Ok(())
     }
 
-    /// The pending objects that the content needs, each after those it lists.
+    /// Returns the pending objects that the content needs, each after those it
+    /// lists.
     pub(super) fn needed(&self) -> Result<Vec<Object>> {
         let Some(pending) = &self.pending else {
             return Ok(Vec::new());

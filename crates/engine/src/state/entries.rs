@@ -1,5 +1,5 @@
-//! Trees taken apart and put together by whole entries, content unread: what a
-//! merge is made of.
+//! Reading and writing whole entries of a tree without their content, for
+//! merges.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use crate::error::{Error, Result};
 use crate::store::{Commit, Object};
 
 impl StateTree {
-    /// The entry at `path`, as a directory names it; `None` if nothing is
-    /// there. The root is none.
+    /// Returns the entry at `path` as its directory stores it; `None` if
+    /// nothing exists there. The root has no entry and is an error.
     pub async fn entry(&self, path: &TreePath) -> Result<Option<Entry>> {
         if path.is_root() {
             return Err(Error::Root);
@@ -35,9 +35,9 @@ impl StateTree {
         })
     }
 
-    /// Puts an entry whose content is stored at `path`, replacing whatever is
-    /// there; makes the directories it needs. It has no modification time, and
-    /// neither has what is in it.
+    /// Puts an entry whose content is stored at `path`, replacing an existing
+    /// entry of any kind; creates parent directories. The entry and its content
+    /// have no modification times.
     pub async fn put(&self, path: &TreePath, entry: Entry) -> Result<()> {
         let slot = match entry {
             Entry::Directory { mode, tree } => Slot::Directory {
@@ -56,7 +56,7 @@ impl StateTree {
         Ok(())
     }
 
-    /// A directory and its times, as they are or would be stored.
+    /// Returns a directory and its time tree, as they are or would be stored.
     pub async fn directory(&self, path: &TreePath) -> Result<(Tree, Option<Hash>)> {
         let state = self.current();
         match state.lookup(&self.repository, path).await? {
@@ -72,8 +72,8 @@ impl StateTree {
         }
     }
 
-    /// Puts a file or a link whose content is stored at `path`, replacing what
-    /// is there but a directory; makes the directories it needs.
+    /// Puts a file or a link whose content is stored at `path`. Replaces an
+    /// existing entry unless it is a directory; creates parent directories.
     pub async fn put_leaf(
         &self,
         path: &TreePath,
@@ -94,8 +94,8 @@ impl StateTree {
         Ok(())
     }
 
-    /// Makes what is at `path` a directory of this mode and time. One that is
-    /// there keeps what is in it; anything else is replaced.
+    /// Makes `path` a directory with this mode and time. An existing directory
+    /// keeps its content; any other entry is replaced.
     pub async fn put_directory(
         &self,
         path: &TreePath,
@@ -116,14 +116,14 @@ impl StateTree {
         Ok(())
     }
 
-    /// Stores objects that entries put later will need, ahead of the commit.
+    /// Stores objects ahead of the commit, for entries that are put later.
     pub async fn put_objects(&self, objects: Vec<Object>) -> Result<()> {
         self.repository.put_ahead(objects).await
     }
 
-    /// Stores what has changed so far and forgets it: memory is as if the tree
-    /// had just been opened. Nothing refers to what was stored until
-    /// [`Self::commit`]. Tells the tree and its times.
+    /// Stores the changes so far and releases their memory, as if the tree had
+    /// just been opened. Nothing refers to the stored objects until
+    /// [`Self::commit`]. Returns the tree and its time tree.
     pub async fn settle(&self) -> Result<(Tree, Option<Hash>)> {
         let _writer = self.writer.lock().await;
         let Sealed {
@@ -137,9 +137,9 @@ impl StateTree {
         Ok((tree, times))
     }
 
-    /// What [`Self::commit`] would hand to the store, for a caller who stores
-    /// several snapshots in one batch. Storing it is up to the caller; the bulk
-    /// of a large one is put ahead.
+    /// Returns the commit that [`Self::commit`] would make, for a caller that
+    /// stores several snapshots in one batch. Storing it is up to the caller;
+    /// the bulk of a large one is put ahead.
     pub async fn staged(&self, info: CommitInfo) -> Result<(SnapshotId, Commit)> {
         let Sealed {
             tree,
@@ -149,7 +149,7 @@ impl StateTree {
         info.into_commit(tree, times, objects)
     }
 
-    /// Where the objects of this tree are.
+    /// The repository with the objects of this tree.
     pub fn repository(&self) -> &crate::Repository {
         &self.repository
     }

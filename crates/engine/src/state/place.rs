@@ -1,4 +1,4 @@
-//! Where in a tree a write goes.
+//! The position of a write in a tree.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use super::{State, StateTree};
 use crate::error::{Error, Result};
 use crate::guards::Guard;
 
-/// Where a write goes: the entry, and the directories on the way to it.
+/// The position of a write: the entry, and the directories on the path to it.
 pub(super) struct Place<'a> {
     above: Vec<Above>,
     directory: Arc<Directory>,
     name: Name,
-    /// What is there now.
+    /// The present entry.
     pub(super) slot: Option<Slot>,
     path: TreePath,
     held: Option<Arc<Guard>>,
@@ -31,8 +31,8 @@ struct Above {
 }
 
 impl<'a> Place<'a> {
-    /// The mode of the file that a write would replace. A directory is not
-    /// replaced.
+    /// Returns the mode of the file that a write would replace. Fails for a
+    /// directory, which cannot be replaced.
     pub(super) fn file_mode(&self) -> Result<Option<Mode>> {
         match &self.slot {
             Some(Slot::Directory { .. }) => Err(Error::NotAFile(self.path.clone())),
@@ -44,7 +44,7 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// The root of the tree with `slot` in this place.
+    /// Returns the state of the tree with `slot` in this place.
     pub(super) fn replaced_by(self, slot: Slot) -> (State, MutexGuard<'a, ()>) {
         let mut changed = Arc::new(self.directory.with(self.name, slot));
         for above in self.above.into_iter().rev() {
@@ -65,7 +65,8 @@ impl<'a> Place<'a> {
 }
 
 impl StateTree {
-    /// Finds where to write, and keeps other writers out until it is done.
+    /// Finds the position of a write, and locks out other writers until it is
+    /// done.
     pub(super) async fn place(&self, path: &TreePath, make_parents: bool) -> Result<Place<'_>> {
         let guard = self.writer.lock().await;
         self.place_in(self.current(), path, make_parents, guard)

@@ -1,4 +1,4 @@
-//! From a tree in memory to the objects that store it.
+//! Turns a tree in memory into the objects that store it.
 
 use std::sync::Arc;
 
@@ -11,16 +11,16 @@ use crate::repository::Repository;
 use crate::store::Object;
 use crate::tree;
 
-/// A tree's identity and the objects of it that may not be stored yet, each
-/// after those it refers to.
+/// A tree's identity and those of its objects that may not be stored yet, each
+/// after the objects it refers to.
 pub(super) struct Sealed {
     pub(super) tree: Tree,
     pub(super) times: Option<Hash>,
     pub(super) objects: Vec<Object>,
 }
 
-/// Hashes what changed, bottom up. Writes nothing. Works through an explicit
-/// stack, since the depth of a tree is in its author's hands.
+/// Hashes the changes, bottom up. Writes nothing. Uses an explicit stack, since
+/// the author of a tree controls its depth.
 pub(super) async fn seal(repository: &Repository, root: &Arc<Directory>) -> Result<Sealed> {
     let mut objects = Vec::new();
     let mut stack = vec![Frame::new(root.clone(), None)];
@@ -73,7 +73,7 @@ pub(super) async fn seal(repository: &Repository, root: &Arc<Directory>) -> Resu
     }
 }
 
-/// Where a directory hangs in the one above it.
+/// Position of a directory in its parent.
 struct Above {
     name: Name,
     mode: Mode,

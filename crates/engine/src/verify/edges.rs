@@ -1,4 +1,4 @@
-//! What a node refers to.
+//! The objects that a node refers to.
 
 use bytes::Bytes;
 use elevo_core::Name;
@@ -30,7 +30,8 @@ pub(super) fn of_snapshot(snapshot: &Snapshot) -> Vec<Edge> {
     tree.into_iter().chain(times).collect()
 }
 
-/// What the node encoded as `data` refers to; nothing for a chunk.
+/// Returns the objects that the node encoded as `data` refers to; none for a
+/// chunk.
 pub(super) fn of_object(kind: Kind, data: &Bytes) -> Result<Vec<Edge>, DecodeError> {
     match kind {
         Kind::Directory => of_node(data, |DirItem { name, entry }| {

@@ -1,10 +1,10 @@
-//! Lists that go on behind what cannot be read.
+//! Lists that continue behind parts that cannot be read.
 
 use elevo_objects::Hash;
 
 use crate::store::StoreResult;
 
-/// How many are listed at once.
+/// Hashes listed at a time.
 const PAGE: usize = 4096;
 
 /// A list of hashes in the order of their bytes, page by page.
@@ -12,7 +12,7 @@ pub(super) struct Pages {
     after: Option<Hash>,
     limit: usize,
     done: bool,
-    /// Parts that could not be read.
+    /// Number of parts that could not be read.
     pub(super) gaps: u64,
 }
 
@@ -26,8 +26,8 @@ impl Pages {
         }
     }
 
-    /// The next hashes; `None` at the end. `list` is asked for those after a
-    /// hash, and their number.
+    /// Returns the next hashes; `None` at the end. `list` returns the hashes
+    /// after a hash, up to a number of them.
     pub(super) async fn next(
         &mut self,
         list: impl AsyncFn(Option<Hash>, usize) -> StoreResult<Vec<Hash>>,
@@ -40,7 +40,7 @@ impl Pages {
                     self.limit = (self.limit * 2).min(PAGE);
                     return Some(page);
                 }
-                // Up to the place, one by one; then behind it.
+                // List one by one up to the unreadable part; then skip it.
                 Err(_) if self.limit > 1 => self.limit = 1,
                 Err(_) => {
                     self.gaps += 1;
@@ -53,8 +53,8 @@ impl Pages {
     }
 }
 
-/// A place behind the part of a list that begins after `after` and cannot be
-/// read, as close to it as can be found; `None` if it has no end. Hashes are
+/// Returns a position behind the unreadable part of a list that begins after
+/// `after`, as close to it as possible; `None` if it has no end. Hashes are
 /// spread evenly, so this is a search among numbers.
 async fn behind(
     after: Option<Hash>,
@@ -80,7 +80,7 @@ async fn behind(
     Some(hash(good))
 }
 
-/// The first half of a hash.
+/// The first half of a hash, as a number.
 pub(super) fn number(hash: Hash) -> u128 {
     let mut half = [0; 16];
     half.copy_from_slice(&hash.as_bytes()[..16]);
@@ -108,7 +108,7 @@ mod tests {
         parts.iter().any(|(from, to)| (*from..*to).contains(&at))
     }
 
-    /// Lists `all`, except that a page cannot come to one of `bad`.
+    /// Lists `all`; a page that would contain one of `bad` fails.
     fn list_around(all: &BTreeSet<Hash>, bad: &[(usize, usize)]) -> (Vec<Hash>, u64) {
         let order: Vec<_> = all.iter().copied().collect();
         let is_bad = |hash: &Hash| {
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_is_listed_but_what_cannot_be_read() {
+    fn lists_everything_except_the_unreadable_parts() {
         let all: BTreeSet<_> = (0..500_u32)
             .map(|n| Kind::Chunk.hash(&n.to_le_bytes()))
             .collect();

@@ -1,77 +1,78 @@
 use elevo_core::TreePath;
 use elevo_objects::{ObjectKey, SnapshotId};
 
-/// What going through a store came to.
+/// Result of a verification.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verified {
     /// Objects that were read and hashed.
     pub objects: u64,
-    /// Their bytes.
+    /// Total bytes of those objects.
     pub bytes: u64,
     /// Snapshots that were walked.
     pub snapshots: u64,
     /// References that were looked up.
     pub references: u64,
-    /// What is damaged or missing, up to a number.
+    /// Damaged or missing objects, up to a limit.
     pub damage: Vec<Damage>,
-    /// How many more objects are; those that many trees need may be counted
+    /// Number of further ones; an object that many trees need may be counted
     /// more than once.
     pub more_damage: u64,
-    /// Parts of the store's lists that cannot be read. What is in them and
-    /// needed is among the damage, if it cannot be read by itself either.
+    /// Parts of the store's lists that cannot be read. Needed objects in them
+    /// are among the damage, if they cannot be read by key either.
     pub gaps: u64,
-    /// References that point to no snapshot that can be read, up to a number.
+    /// Refs that do not point to a readable snapshot, up to a limit.
     pub lost_references: Vec<String>,
-    /// How many more references do.
+    /// Number of further such refs.
     pub more_lost_references: u64,
-    /// Snapshots that need something of the damage.
+    /// Snapshots that need a damaged object.
     pub snapshots_touched: u64,
-    /// Paths of all these that do: one in ten snapshots is ten.
+    /// Paths that need a damaged object, summed over all snapshots: a path in
+    /// ten snapshots counts ten times.
     pub paths_touched: u64,
 }
 
 impl Verified {
-    /// Whether all is as it was put.
+    /// Whether no damage was found.
     pub fn is_whole(&self) -> bool {
         self.damage.is_empty() && self.gaps == 0 && self.lost_references.is_empty()
     }
 }
 
-/// An object or a snapshot that is not what it should be.
+/// A damaged or missing object or snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// Which one.
+    /// Key of the object.
     pub key: ObjectKey,
-    /// What is wrong with it.
+    /// The kind of damage.
     pub problem: Problem,
-    /// Whether a snapshot or a reference needs it.
+    /// Whether a snapshot or a ref needs it.
     pub needed: bool,
-    /// Who needs it, up to a number for all damage together.
+    /// Paths that need it, up to a limit for all damage together.
     pub places: Vec<Place>,
 }
 
-/// What is wrong with an object.
+/// A kind of damage to an object.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
-    /// It is not there.
+    /// The object is not stored.
     #[error("missing")]
     Missing,
-    /// The store cannot read it.
+    /// The store cannot read the object.
     #[error("unreadable ({0})")]
     Unreadable(String),
-    /// Its bytes are not those that its hash was made of.
-    #[error("has other bytes than it was stored with")]
+    /// The object's bytes do not match its hash.
+    #[error("does not match its hash")]
     OtherBytes,
-    /// Its bytes are as they were stored, but mean nothing.
-    #[error("was stored with bytes that mean nothing")]
+    /// The object's bytes match its hash but do not decode.
+    #[error("matches its hash but does not decode")]
     Meaningless,
 }
 
 /// A path that needs a damaged object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// In which snapshot.
+    /// The snapshot that contains the path.
     pub snapshot: SnapshotId,
-    /// Where; of a time tree, the directory whose times are in question.
+    /// The path; for a time tree, the directory whose times these are.
     pub path: TreePath,
 }

@@ -4,11 +4,11 @@ use elevo_objects::{Hash, ObjectKey};
 
 use super::pages::number;
 
-/// Bytes that one entry takes at most, room to grow included.
+/// Maximum bytes of an entry, including spare capacity.
 const ENTRY: usize = 48;
 
-/// Objects that need not be looked at again, as many as there is memory for.
-/// Forgetting one costs time and nothing else.
+/// Objects that need not be examined again, up to a limit of memory. Forgetting
+/// one only costs time.
 #[derive(Debug)]
 pub(super) struct Seen {
     halves: HashSet<u128>,
@@ -34,8 +34,7 @@ impl Seen {
     }
 }
 
-/// How many paths below a node are touched by damage, for as many nodes as
-/// there is memory for.
+/// Number of damaged paths below each node, for as many nodes as memory allows.
 #[derive(Debug)]
 pub(super) struct Touched {
     counts: HashMap<Hash, u64>,

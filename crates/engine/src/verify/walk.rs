@@ -1,4 +1,5 @@
-//! From the snapshots down: what is missing, and who needs what is damaged.
+//! Walks the snapshots to find missing objects, and the paths that need damaged
+//! ones.
 
 use std::vec;
 
@@ -10,12 +11,12 @@ use super::pages::Pages;
 use super::{Place, Problem, Verifier, judge, snapshot_key};
 use crate::error::Result;
 
-/// References that are listed at once.
+/// Refs listed at a time.
 const REFERENCES: usize = 256;
-/// Sorts behind whatever else can be in a name.
+/// Sorts after every other character of a name.
 const LAST: &str = "\u{10ffff}";
 
-/// A node on the way from a snapshot's root.
+/// A node on the path from a snapshot's root.
 struct Frame {
     key: ObjectKey,
     path: TreePath,
@@ -23,7 +24,7 @@ struct Frame {
     touched: u64,
 }
 
-/// What is known of a node and all below it.
+/// State of a node and everything below it.
 enum Below {
     Clean,
     Touched(u64),
@@ -33,7 +34,7 @@ enum Below {
 }
 
 impl Verifier<'_> {
-    /// Walks all snapshots and looks up all references.
+    /// Walks all snapshots and looks up all refs.
     pub(crate) async fn walk_all(&mut self) -> Result<()> {
         self.start_again();
         let (store, tenant) = (self.store, self.tenant);
@@ -51,7 +52,7 @@ impl Verifier<'_> {
         self.look_up_references(pages.gaps > 0).await
     }
 
-    /// Forgets who needs what, and what was found missing.
+    /// Clears the results of the previous walk.
     fn start_again(&mut self) {
         self.touched.clear();
         self.places = 0;
@@ -69,7 +70,7 @@ impl Verifier<'_> {
         self.report.more_lost_references = 0;
     }
 
-    /// Whether there is such a snapshot that can be read.
+    /// Walks a snapshot; false if it does not exist or cannot be read.
     async fn walk_snapshot(&mut self, id: SnapshotId) -> Result<bool> {
         let snapshot = match self.snapshot(id).await {
             Some(Ok(snapshot)) => snapshot,
@@ -87,8 +88,8 @@ impl Verifier<'_> {
         Ok(true)
     }
 
-    /// How many paths of a snapshot are touched by damage; `None` if the
-    /// snapshot has gone meanwhile.
+    /// Returns the number of damaged paths of a snapshot; `None` if the
+    /// snapshot was deleted during the walk.
     async fn walk(&mut self, id: SnapshotId, snapshot: &Snapshot) -> Result<Option<u64>> {
         let mut stack = vec![Frame {
             key: snapshot_key(id),
@@ -134,8 +135,9 @@ impl Verifier<'_> {
         Ok(Some(touched))
     }
 
-    /// Remembers what is known of a node; how many paths it means for the one
-    /// above: a file is one path, however many of its chunks are damaged.
+    /// Records the result for a node, and returns how many damaged paths it
+    /// adds to its parent: a file is one path, even if several of its chunks
+    /// are damaged.
     fn leave(&mut self, done: &Frame, above: Option<&Frame>) -> u64 {
         let in_list = above.is_some_and(|above| above.key.kind == Kind::ChunkList);
         let touched = match done.key.kind {
@@ -156,7 +158,7 @@ impl Verifier<'_> {
         if let Some(damage) = self.damage.get(&key) {
             return Below::Damaged(damage.problem.clone());
         }
-        // As long as there is room in the list of places, they are looked for.
+        // While the list of places has room, walk on to find more places.
         if self.places >= self.listed
             && let Some(count) = self.touched.count(key)
         {
@@ -192,8 +194,8 @@ impl Verifier<'_> {
         }
     }
 
-    /// Looks whether references point to snapshots. With `walk`, these may have
-    /// been missed before.
+    /// Checks that refs point to snapshots. With `walk`, also walks these,
+    /// since the listing may have missed them.
     async fn look_up_references(&mut self, walk: bool) -> Result<()> {
         let mut after: Option<String> = None;
         loop {
@@ -206,7 +208,7 @@ impl Verifier<'_> {
             match page.last() {
                 Some((name, _)) => after = Some(name.clone()),
                 None if is_last => return Ok(()),
-                // The next one cannot be read.
+                // The next ref cannot be read.
                 None => {
                     self.report.gaps += 1;
                     match self.behind(after.unwrap_or_default()).await {
@@ -218,7 +220,8 @@ impl Verifier<'_> {
         }
     }
 
-    /// The next references, as many as can be read; whether these are all.
+    /// Returns the next refs, as many as can be read, and whether these are the
+    /// last.
     async fn references(&self, after: Option<&str>) -> (Vec<(String, SnapshotId)>, bool) {
         for limit in [REFERENCES, 1] {
             let listed = self.store.list_references(self.tenant, "", after, limit);
@@ -230,7 +233,7 @@ impl Verifier<'_> {
         (Vec::new(), false)
     }
 
-    /// A name behind references that cannot be read, which begin after `name`.
+    /// Returns a name behind the unreadable refs that begin after `name`.
     async fn behind(&self, mut name: String) -> Option<String> {
         loop {
             let next = format!("{name}{LAST}");
@@ -270,8 +273,8 @@ impl Verifier<'_> {
     }
 }
 
-/// A path that is too long for a tree, which a hostile one may have, is told
-/// as that of its directory.
+/// A path that is too long for a tree, which a malicious tree may have, is
+/// reported as the path of its directory.
 fn at(path: &TreePath, name: Option<&Name>) -> TreePath {
     name.and_then(|name| path.join(name).ok())
         .unwrap_or_else(|| path.clone())

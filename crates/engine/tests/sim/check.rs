@@ -1,4 +1,4 @@
-//! Compares what the store holds with the model, past all faults.
+//! Compares the content of the store with the model, without faults.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,8 +22,8 @@ fn repository(disk: &Disk) -> Repository {
     Repository::new(disk.memory.clone(), TENANT, 1)
 }
 
-/// Nothing is missing, references are where they were said to be, and all that
-/// is kept is there to the byte.
+/// Checks that nothing is missing, that refs have the values that were
+/// acknowledged, and that everything kept is intact to the byte.
 pub fn check(disk: &Disk, model: &mut Model) {
     let options = VerifyOptions {
         memory: 1 << 16,
@@ -76,7 +76,8 @@ fn check_attempt(repository: &Repository, model: &mut Model, number: usize, id: 
     }
 }
 
-/// A directory of a tree holds what it should, and nothing else.
+/// Checks that a directory of a tree has the expected content, and nothing
+/// else.
 fn check_directory(tree: &StateTree, files: &Files, at: &str) {
     let directory = match at {
         "" => TreePath::root(),
@@ -108,7 +109,7 @@ fn check_directory(tree: &StateTree, files: &Files, at: &str) {
     }
 }
 
-/// After a collection that nobody disturbs, there is nothing but what is needed.
+/// Checks that after an undisturbed collection, only needed objects are left.
 pub fn check_garbage(disk: &Disk, model: &Model) {
     let repository = repository(disk);
     let roots = model.roots.iter().map(|at| model.attempts[*at].id);
@@ -140,7 +141,7 @@ fn collect(repository: &Repository, roots: &[SnapshotId], dry_run: bool) -> GcRe
     collect_garbage(repository, &mut roots, &options, &mut |_| false, &progress).expect("a report")
 }
 
-/// How many snapshots and objects the references and `roots` need.
+/// Number of snapshots and objects that the refs and `roots` need.
 fn reachable(repository: &Repository, roots: &[SnapshotId]) -> (usize, usize) {
     let store = repository.store();
     let heads = block_on(store.list_references(TENANT, "", None, usize::MAX));

@@ -1,4 +1,4 @@
-//! Those who commit, fork and read, all at once.
+//! Clients that commit, fork and read concurrently.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use super::executor::{Sim, timestamp};
 use super::model::{Files, Model, Move, Needed};
 use super::{SHARED, Settings, TENANT};
 
-/// References that one client has for itself.
+/// Number of refs that only one client uses.
 const OWN: usize = 3;
 
 #[derive(Clone)]
@@ -25,41 +25,42 @@ pub struct Client {
     pub sim: Sim,
     pub settings: Settings,
     pub model: Rc<RefCell<Model>>,
-    /// Over one store, with and without puts ahead of commits.
+    /// Repositories over one store, with and without puts ahead of commits.
     pub repositories: [Repository; 2],
     pub number: usize,
-    /// How many are at work.
+    /// Number of clients that are still working.
     pub working: Rc<Cell<usize>>,
 }
 
-/// A tree that a client works on, what must be in it, and the commit it is at.
+/// A tree that a client works on, its expected content, and its last commit.
 pub struct Work {
     pub tree: StateTree,
     pub files: Files,
     at: Option<(usize, SnapshotId)>,
-    /// Whether the tree keeps that commit.
+    /// Whether the tree holds that commit.
     holds: bool,
 }
 
-/// Where a commit goes.
+/// Target of a commit.
 #[derive(Clone, Copy)]
 enum Target<'a> {
     Unnamed,
-    /// A reference that is at the commit that the work is at.
+    /// A ref that points to the last commit of the work.
     Next(&'a str),
-    /// The same, which gives up what came before.
+    /// The same, and the new commit has no parent, so that the history is
+    /// dropped.
     Alone(&'a str),
-    /// A reference that is not there.
+    /// A ref that does not exist.
     New(&'a str),
 }
 
-/// Only what the storage may do to anybody is no defect.
+/// Only an injected error of the storage is not a defect.
 pub fn is_injected(error: &Error) -> bool {
     matches!(error, Error::Store(StoreError::Storage(_)))
 }
 
 impl Client {
-    /// Works for a while.
+    /// Runs a number of random actions.
     pub async fn work(self) {
         for _ in 0..self.settings.actions {
             let action = self.sim.below(100);
@@ -129,7 +130,7 @@ impl Client {
         Ok(())
     }
 
-    /// Goes on from what somebody else has, without a name for a while.
+    /// Forks the tree of another ref, and works without a ref for a while.
     async fn fork(&self) -> Result<()> {
         let names: Vec<_> = self.model.borrow().references.keys().cloned().collect();
         let Some(name) = self.sim.pick(&names) else {
@@ -170,7 +171,7 @@ impl Client {
         reference.is_none_or(|reference| reference.settled() == Some(None))
     }
 
-    /// Has the catalog name a snapshot, while it is held.
+    /// Makes the catalog refer to a snapshot, while it is held.
     async fn become_root(&self, work: &Work) -> Result<()> {
         if self.sim.chance(0.7) {
             return Ok(());
@@ -197,7 +198,7 @@ impl Client {
         Ok(())
     }
 
-    /// Reads something that a reference or the catalog keeps.
+    /// Reads a commit that a ref or the catalog keeps.
     async fn read(&self) -> Result<()> {
         let (needed, roots) = {
             let model = self.model.borrow();
@@ -280,7 +281,7 @@ impl Client {
         Ok(())
     }
 
-    /// The tree of a reference, or an empty one; `None` if it was removed
+    /// Opens the tree of a ref, or an empty one; `None` if the ref was deleted
     /// between two calls.
     async fn open(&self, name: &str) -> Result<Option<Work>> {
         let repository = self.repository();
@@ -316,7 +317,7 @@ impl Client {
         assert!(!is_needed, "what {} points to is gone", watched.name);
     }
 
-    /// Commits; false if the reference has moved.
+    /// Commits; false if the ref has moved.
     async fn commit(&self, work: &mut Work, target: Target<'_>) -> Result<bool> {
         let created = self.sim.now();
         let at = work.at.map(|(attempt, _)| attempt);
@@ -324,7 +325,7 @@ impl Client {
             let mut model = self.model.borrow_mut();
             let before = match (target, at) {
                 (Target::Next(_), Some(at)) => model.attempts[at].history.clone(),
-                // What came before it may be nobody's by now.
+                // Its ancestors may have been collected by now.
                 (Target::New(_), Some(at)) if work.holds => vec![at],
                 _ => Vec::new(),
             };
@@ -350,7 +351,7 @@ impl Client {
             labels: BTreeMap::new(),
             reference: name.map(|name| (name.into(), expected)),
         };
-        // As a server does that stores several snapshots together.
+        // Like a server that stores several snapshots together.
         let is_staged = self.sim.chance(0.3);
         let done = match is_staged {
             true => self.commit_staged(&work.tree, info).await,
@@ -374,7 +375,8 @@ impl Client {
         Ok(id)
     }
 
-    /// An error says that nothing of a commit has happened.
+    /// Records the result of a commit. After an error, nothing of it has
+    /// happened.
     fn note_commit(&self, number: usize, name: Option<&str>, done: &Result<SnapshotId>) {
         let mut model = self.model.borrow_mut();
         if let Ok(id) = done {
@@ -388,7 +390,7 @@ impl Client {
         self.sim.note("acknowledged", (number, done.is_ok()));
     }
 
-    /// Some files of a tree are as they should be.
+    /// Checks some files of a tree.
     async fn assert_holds(&self, tree: &StateTree, files: &Files, count: usize) -> Result<()> {
         let names: Vec<_> = files.files.keys().cloned().collect();
         for _ in 0..count {
@@ -411,7 +413,7 @@ pub fn number_of(message: &str) -> usize {
     message.parse().expect("a commit of the simulation")
 }
 
-/// Bytes that differ by `which`.
+/// Returns bytes derived from `which`.
 pub fn bytes(which: u64, length: usize) -> Bytes {
     let mut bytes = vec![0; length];
     SmallRng::seed_from_u64(which).fill_bytes(&mut bytes);

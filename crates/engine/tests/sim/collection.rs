@@ -1,4 +1,4 @@
-//! A collection that removes a few objects at a time, and can end anywhere.
+//! A collection that deletes a few objects at a time, and can stop anywhere.
 
 use async_trait::async_trait;
 use elevo_engine::{Collection, Depth, Inspect, Store, StoreResult, Swept};
@@ -10,7 +10,7 @@ use super::store::SimStore;
 pub struct SimCollection<'a> {
     store: &'a SimStore,
     below: Box<dyn Collection + 'a>,
-    /// What is left to sweep, from the end; `None` before the beginning.
+    /// Objects left to sweep, from the end; `None` before the sweep.
     unswept: Option<Vec<ObjectKey>>,
 }
 

@@ -1,4 +1,4 @@
-//! Those who collect garbage beside the others.
+//! Clients that collect garbage while the others work.
 
 use elevo_engine::{Depth, Error, GcOptions, GcProgress, GcRun, Result, Root, StoreError};
 use elevo_objects::SnapshotId;
@@ -8,7 +8,7 @@ use super::clients::{Client, is_injected};
 use super::executor::timestamp;
 
 impl Client {
-    /// Collects as long as others work.
+    /// Collects as long as other clients work.
     pub async fn collect(self) {
         while self.working.get() > 0 {
             let options = self.sim.random(|random| GcOptions {

@@ -1,4 +1,4 @@
-//! Changes to a tree, and the same to what must be in it.
+//! Edits of a tree, and the same edits of the model.
 
 use bytes::Bytes;
 use elevo_core::Timestamp;
@@ -9,7 +9,7 @@ use super::clients::{Client, Work, path};
 use super::model::{File, Files};
 
 impl Client {
-    /// Changes a few things in a tree and in what must be in it.
+    /// Makes a few edits in a tree and in the model.
     pub async fn edit(&self, work: &mut Work) -> Result<()> {
         for _ in 0..1 + self.sim.below(4) {
             self.edit_once(&work.tree, &mut work.files).await?;

@@ -1,5 +1,5 @@
-//! Tasks on one thread and a clock of their own. Which task goes on, how long
-//! something takes and what fails comes from one generator: a seed is a run.
+//! Tasks on one thread with a simulated clock. One generator decides which task
+//! runs next, how long a call takes and what fails: a seed is a run.
 
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +15,7 @@ use futures::future::LocalBoxFuture;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-/// The world of a run: its clock, its generator, and what has happened so far.
+/// The state of a run: clock, generator, and trace.
 #[derive(Clone)]
 pub struct Sim(Arc<Mutex<World>>);
 
@@ -25,9 +25,9 @@ struct World {
     now: u64,
     timers: BTreeMap<(u64, u64), Waker>,
     next_timer: u64,
-    /// The task that is running.
+    /// The running task.
     task: usize,
-    /// Places at which a crash was possible since the last one.
+    /// Number of steps since the last crash at which a crash was possible.
     steps: u64,
     crash_at: Option<u64>,
     is_crashed: bool,
@@ -43,7 +43,7 @@ pub enum Ended {
 }
 
 impl Sim {
-    /// With `is_told`, whatever happens is printed.
+    /// With `is_told`, every event is printed.
     pub fn new(seed: u64, is_told: bool) -> Self {
         Self(Arc::new(Mutex::new(World {
             random: SmallRng::seed_from_u64(seed),
@@ -60,10 +60,10 @@ impl Sim {
     }
 
     fn lock(&self) -> MutexGuard<'_, World> {
-        self.0.lock().expect("nobody panics with it")
+        self.0.lock().expect("no holder panics")
     }
 
-    /// Asks the generator for something.
+    /// Draws a value from the generator.
     pub fn random<T>(&self, ask: impl FnOnce(&mut SmallRng) -> T) -> T {
         ask(&mut self.lock().random)
     }
@@ -72,12 +72,12 @@ impl Sim {
         self.random(|random| random.random_bool(probability))
     }
 
-    /// A number below `end`.
+    /// Returns a number below `end`.
     pub fn below(&self, end: usize) -> usize {
         self.random(|random| random.random_range(0..end))
     }
 
-    /// One of them; `None` if there is none.
+    /// Returns one of `from`; `None` if it is empty.
     pub fn pick<T: Clone>(&self, from: &[T]) -> Option<T> {
         match from.len() {
             0 => None,
@@ -105,7 +105,7 @@ impl Sim {
         self.lock().trace.finish()
     }
 
-    /// A place at which everything may end.
+    /// A point at which a crash may end everything.
     pub async fn step(&self) {
         let is_crash = {
             let mut world = self.lock();
@@ -165,7 +165,7 @@ impl Sim {
     }
 
     fn next_ready(&self, ready: &Mutex<BTreeSet<usize>>) -> Option<usize> {
-        let mut ready = ready.lock().expect("nobody panics with it");
+        let mut ready = ready.lock().expect("no holder panics");
         if ready.is_empty() {
             return None;
         }
@@ -175,7 +175,7 @@ impl Sim {
         Some(at)
     }
 
-    /// Nobody can go on: to the time at which somebody can.
+    /// No task can continue: advances the clock to the next timer.
     fn advance(&self) {
         let waker = {
             let mut world = self.lock();
@@ -188,17 +188,17 @@ impl Sim {
     }
 }
 
-/// Microseconds of a run as a time.
+/// Converts microseconds of a run to a time.
 pub fn timestamp(micros: u64) -> Timestamp {
     let nanos = (micros % 1_000_000) as u32 * 1000;
     Timestamp::new((micros / 1_000_000) as i64, nanos).expect("a time within range")
 }
 
-/// A task that can go on.
+/// Wakes a task.
 struct Ready(usize, Arc<Mutex<BTreeSet<usize>>>);
 
 impl Wake for Ready {
     fn wake(self: Arc<Self>) {
-        self.1.lock().expect("nobody panics with it").insert(self.0);
+        self.1.lock().expect("no holder panics").insert(self.0);
     }
 }

@@ -1,8 +1,8 @@
 //! Simulated runs of the engine: clients commit, fork, read and collect over a
-//! store whose calls take time, fail, and lose power, on one thread and on a
-//! clock of their own. One seed is one run, to the last event.
+//! store whose calls take time, fail, and lose power, on one thread and with a
+//! simulated clock. One seed is one run, to the last event.
 //!
-//! `docs/decisions/0019-simulation.md` says why it is built like this.
+//! `docs/decisions/0019-simulation.md` has the reasons for this design.
 
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 #![allow(
@@ -41,27 +41,27 @@ use store::{Disk, SimStore};
 
 const TENANT: TenantId = TenantId::new([7; 16]);
 
-/// The reference that all clients move.
+/// The ref that all clients move.
 const SHARED: &str = "shared";
 
-/// What a seed decides at the beginning.
+/// Settings that a seed decides at the beginning.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// How often a call fails.
+    /// Probability that a call fails.
     errors: f64,
-    /// How often one takes time.
+    /// Probability that a call takes time.
     delays: f64,
-    /// Bytes of nodes that a repository keeps: next to none, or all. Nothing in
-    /// between: what a full cache throws out is not the seed's choice.
+    /// Bytes of nodes that a repository caches: almost none, or all. Nothing in
+    /// between: the evictions of a full cache do not depend on the seed.
     cache: u64,
-    /// How long snapshots stay that nobody names, in microseconds.
+    /// Time that unnamed snapshots are kept, in microseconds.
     keep: Option<u64>,
     clients: usize,
     collectors: usize,
     actions: usize,
-    /// How often the machine is started.
+    /// Number of times the machine is started.
     lives: usize,
-    /// A directory of so many files, for trees with inner nodes.
+    /// Number of files in a wide directory, for trees with inner nodes.
     wide: usize,
     /// Whether some files have several chunks.
     is_large: bool,
@@ -84,7 +84,7 @@ impl Settings {
         }
     }
 
-    /// How many microseconds a call takes.
+    /// Returns the duration of a call in microseconds.
     fn latency(&self, random: &mut SmallRng) -> u64 {
         if !random.random_bool(self.delays) {
             return 0;
@@ -108,7 +108,7 @@ impl Settings {
         format!("d{d}/e{e}/f{f}")
     }
 
-    /// Few contents, so that what is garbage now is written again soon.
+    /// Returns one of few contents, so that garbage is soon written again.
     fn content(&self, random: &mut SmallRng) -> Bytes {
         let which = random.random_range(0..16_u64);
         match which {
@@ -119,20 +119,20 @@ impl Settings {
     }
 }
 
-/// What a run came to.
+/// Result of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// The hash of all that happened, and when.
+    /// Hash of all events with their times.
     pub trace: u64,
     pub crashes: usize,
-    /// Commits that were tried.
+    /// Number of attempted commits.
     pub commits: usize,
 }
 
 const REPLAY: &str =
     "cargo nextest run -p elevo-engine --test simulation --no-capture some_hundred";
 
-/// Says how to see a run again that fails.
+/// Prints how to repeat a run that fails.
 struct Replay(u64);
 
 impl Drop for Replay {
@@ -146,7 +146,7 @@ impl Drop for Replay {
     }
 }
 
-/// Runs a seed from its beginning to its end.
+/// Runs a seed from beginning to end.
 pub fn run(seed: u64, is_told: bool) -> Outcome {
     let _replay = Replay(seed);
     let sim = Sim::new(seed, is_told);
@@ -178,7 +178,7 @@ pub fn run(seed: u64, is_told: bool) -> Outcome {
     }
 }
 
-/// The first commit of the shared reference, which nothing disturbs.
+/// Makes the first commit of the shared ref, without faults.
 fn begin(disk: &Disk, settings: &Settings, model: &mut Model) {
     let repository = Repository::new(disk.memory.clone(), TENANT, settings.cache);
     let tree = StateTree::empty(&repository);

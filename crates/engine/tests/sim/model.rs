@@ -1,4 +1,5 @@
-//! What must be in the store, by what clients were told: plain maps.
+//! The expected content of the store, from the results that clients got: plain
+//! maps.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +7,7 @@ use bytes::Bytes;
 use elevo_core::Timestamp;
 use elevo_objects::SnapshotId;
 
-/// What a tree holds.
+/// Content of a tree.
 #[derive(Clone, Debug, Default)]
 pub struct Files {
     pub files: BTreeMap<String, File>,
@@ -27,7 +28,7 @@ impl Files {
         self.files.insert(path.into(), file);
     }
 
-    /// Removes a directory with all that is in it.
+    /// Removes a directory with its content.
     pub fn remove_directory(&mut self, path: &str) {
         let below = format!("{path}/");
         self.files.retain(|name, _| !name.starts_with(&below));
@@ -36,25 +37,25 @@ impl Files {
     }
 }
 
-/// A commit that was tried. Its number is its message.
+/// An attempted commit. Its number is its message.
 #[derive(Debug)]
 pub struct Attempt {
     pub files: Files,
-    /// Itself and those before it that a reference to it keeps.
+    /// The commit itself and the ancestors that a ref to it keeps.
     pub history: Vec<usize>,
     pub created: u64,
-    /// Known when it was acknowledged or found.
+    /// Known once it was acknowledged or found.
     pub id: Option<SnapshotId>,
     /// Whether every byte of it was compared.
     pub is_checked: bool,
 }
 
-/// A reference being moved.
+/// A move of a ref.
 #[derive(Clone, Copy, Debug)]
 pub struct Move {
     pub from: Option<usize>,
     pub to: Option<usize>,
-    /// Whether it gives up what it kept.
+    /// Whether the move drops the earlier history.
     pub drops: bool,
     is_acknowledged: bool,
 }
@@ -70,7 +71,7 @@ impl Move {
     }
 }
 
-/// Where a reference was last known to be, and what was tried since.
+/// Last known value of a ref, and the moves attempted since.
 #[derive(Debug, Default)]
 pub struct Reference {
     base: Option<usize>,
@@ -79,18 +80,18 @@ pub struct Reference {
 }
 
 impl Reference {
-    /// Where it is, if nothing is under way.
+    /// Value of the ref, if no move is in progress.
     pub fn settled(&self) -> Option<Option<usize>> {
         self.moves.is_empty().then_some(self.base)
     }
 
-    /// Changes when the reference may have given something up.
+    /// Changes when the ref may have dropped its history.
     fn era(&self) -> Option<u64> {
         let is_dropping = self.moves.iter().any(|step| step.drops);
         (!is_dropping).then_some(self.drops)
     }
 
-    /// Follows what is known to have happened.
+    /// Applies the acknowledged moves.
     fn advance(&mut self) {
         let next = |step: &Move, base| step.is_acknowledged && step.from == base;
         while let Some(at) = self.moves.iter().position(|step| next(step, self.base)) {
@@ -98,7 +99,7 @@ impl Reference {
         }
     }
 
-    /// It is found at `now`: everything acknowledged must be on the way there.
+    /// Sets the value that was found: every acknowledged move must lead there.
     fn settle(&mut self, name: &str, now: Option<usize>) {
         let mut left = std::mem::take(&mut self.moves);
         let mut at = now;
@@ -121,11 +122,11 @@ pub struct Model {
     pub references: BTreeMap<String, Reference>,
     /// Roots that are not in the store, as a catalog has them.
     pub roots: BTreeSet<usize>,
-    /// Acknowledged commits that nothing names.
+    /// Acknowledged commits that nothing refers to.
     pub unnamed: Vec<usize>,
 }
 
-/// Something that must be there, as long as its era lasts.
+/// A commit that must exist, as long as its era lasts.
 #[derive(Clone, Debug)]
 pub struct Needed {
     pub attempt: usize,
@@ -164,13 +165,13 @@ impl Model {
         reference.advance();
     }
 
-    /// What a crash or the end has left of a reference.
+    /// Records the value of a ref after a crash or at the end.
     pub fn settle(&mut self, name: &str, now: Option<usize>) {
         let reference = self.references.entry(name.into()).or_default();
         reference.settle(name, now);
     }
 
-    /// What the reference promises now.
+    /// Returns the current promise of a ref.
     pub fn watch(&self, name: &str, attempt: usize) -> Needed {
         Needed {
             attempt,
@@ -179,14 +180,14 @@ impl Model {
         }
     }
 
-    /// Whether something must still be there.
+    /// Whether a commit must still exist.
     pub fn is_needed(&self, needed: &Needed) -> bool {
         let reference = self.references.get(&needed.name);
         let era = reference.and_then(Reference::era);
         era.is_some() && era == needed.era
     }
 
-    /// All that references keep.
+    /// Returns all commits that refs keep.
     pub fn needed(&self) -> Vec<Needed> {
         let mut all = Vec::new();
         for (name, reference) in &self.references {

@@ -1,5 +1,5 @@
 //! A store whose calls take time, fail, and end with the machine: a memory
-//! store, and what of it would be lost with the power.
+//! store, and the part of it that a power loss would lose.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -17,9 +17,9 @@ use super::collection::SimCollection;
 use super::executor::Sim;
 use super::{Settings, TENANT};
 
-/// What stays when everything else ends. Commits, removals of snapshots and
-/// ends of collections are durable at once; puts are with the next commit that
-/// begins after them, and removals of objects whenever they are.
+/// The data that survives a crash. Commits, deletions of snapshots and ends of
+/// collections are durable at once; puts are with the next commit that begins
+/// after them, and deletions of objects at any time.
 #[derive(Debug, Default)]
 pub struct Disk {
     pub memory: Arc<MemoryStore>,
@@ -28,16 +28,16 @@ pub struct Disk {
 
 #[derive(Debug, Default)]
 struct Unsynced {
-    /// Objects that were put, and when.
+    /// Objects that were put, with their order.
     puts: BTreeMap<ObjectKey, u64>,
     next: u64,
-    /// Objects that were removed.
+    /// Objects that were deleted.
     removed: BTreeMap<ObjectKey, Bytes>,
 }
 
 impl Disk {
     fn lock(&self) -> MutexGuard<'_, Unsynced> {
-        self.unsynced.lock().expect("nobody panics with it")
+        self.unsynced.lock().expect("no holder panics")
     }
 
     async fn put(&self, objects: Vec<Object>) -> StoreResult<()> {
@@ -67,7 +67,7 @@ impl Disk {
         Ok(committed)
     }
 
-    /// Notes that an object is gone.
+    /// Records the deletion of an object.
     pub fn removed(&self, key: ObjectKey, data: Bytes) {
         let mut unsynced = self.lock();
         if unsynced.puts.remove(&key).is_none() {
@@ -75,7 +75,8 @@ impl Disk {
         }
     }
 
-    /// Leaves what a crash leaves: of what was not durable, any part.
+    /// Leaves the data of a crash: any part of the changes that were not
+    /// durable.
     pub fn lose_power(&self, sim: &Sim) {
         let Unsynced { puts, removed, .. } = std::mem::take(&mut *self.lock());
         let part = sim.pick(&[0.0, 0.5, 1.0]).unwrap_or_default();
@@ -92,13 +93,14 @@ impl Disk {
     }
 }
 
-/// The store that the engine sees.
+/// The store that the engine uses.
 #[derive(Clone)]
 pub struct SimStore {
     pub sim: Sim,
     pub disk: Arc<Disk>,
     pub settings: Settings,
-    /// Commits as an import does: puts what is not found, then the rest.
+    /// Whether commits are made like an import: missing objects are put first,
+    /// then the rest is committed.
     pub puts_ahead: bool,
 }
 
@@ -107,7 +109,7 @@ pub struct SimStore {
 struct Injected;
 
 impl SimStore {
-    /// Takes a while, in which others go on or all ends.
+    /// Takes some time, in which other tasks run or a crash happens.
     pub async fn takes_time(&self) {
         self.sim.step().await;
         let micros = self.sim.random(|random| self.settings.latency(random));
@@ -117,7 +119,7 @@ impl SimStore {
         }
     }
 
-    /// Takes a while, and may fail.
+    /// Takes some time, and may fail.
     pub async fn may_fail(&self, what: &str) -> StoreResult<()> {
         self.takes_time().await;
         if self.settings.errors > 0.0 && self.sim.chance(self.settings.errors) {
@@ -127,7 +129,7 @@ impl SimStore {
         Ok(())
     }
 
-    /// A call that changes nothing.
+    /// Runs a call that changes nothing.
     async fn read<T>(
         &self,
         what: &str,
@@ -160,7 +162,7 @@ impl SimStore {
         commit.objects.sort_unstable_by_key(|object| object.key);
         self.may_fail("commit").await?;
         if self.sim.chance(0.2) {
-            // An error that follows leaves objects, and nothing else.
+            // An error after this leaves only objects.
             let some = self.sim.below(commit.objects.len() + 1);
             self.disk.put(commit.objects[..some].to_vec()).await?;
             self.may_fail("commit").await?;

@@ -1,4 +1,4 @@
-//! A plain model of a tree of files, to hold the engine against.
+//! A plain model of a tree of files, for comparison with the engine.
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 #![allow(
     dead_code,
@@ -38,7 +38,7 @@ pub fn info(message: &str) -> CommitInfo {
     }
 }
 
-/// Bytes that differ by `seed`, the same on every run.
+/// Returns bytes derived from `seed`, the same on every run.
 pub fn noise(seed: u64, length: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut bytes = Vec::with_capacity(length + 8);
@@ -59,10 +59,11 @@ pub enum Thing {
     Link(Vec<u8>),
 }
 
-/// Every path of a tree and what is there.
+/// Every path of a tree with its entry.
 pub type Model = BTreeMap<TreePath, Thing>;
 
-/// Reads a whole tree through its public face, listing a few at a time.
+/// Reads a whole tree through its public interface, listing a few entries at a
+/// time.
 pub fn read_all(tree: &StateTree) -> Model {
     let mut model = Model::new();
     let mut open = vec![TreePath::root()];

@@ -1,4 +1,4 @@
-//! Chunk boundaries: pinned, independent of how bytes arrive, and moved by an
+//! Chunk boundaries: pinned, independent of how bytes are read, and moved by an
 //! edit only around it.
 
 use std::io::{self, Read};
@@ -14,7 +14,8 @@ fn lengths(data: &[u8]) -> Vec<usize> {
         .collect()
 }
 
-/// Ends of the chunks of `data`, the first of which starts at `start`.
+/// Returns the ends of the chunks of `data`, the first of which starts at
+/// `start`.
 fn ends(data: &[u8], mut start: usize) -> Vec<usize> {
     let mut ends = Vec::new();
     while start < data.len() {
@@ -24,7 +25,7 @@ fn ends(data: &[u8], mut start: usize) -> Vec<usize> {
     ends
 }
 
-/// The rule as `docs/formats.md` has it, a byte at a time.
+/// The rule of `docs/formats.md`, one byte at a time.
 fn cut_by_the_book(window: &[u8], gear: &[u64]) -> usize {
     let window = &window[..window.len().min(MAX_CHUNK)];
     let mut hash = 0_u64;
@@ -42,7 +43,7 @@ fn cut_by_the_book(window: &[u8], gear: &[u64]) -> usize {
     window.len()
 }
 
-/// Bytes `start..end` of a file replaced by `with`.
+/// Replaces bytes `start..end` of a file by `with`.
 #[derive(Clone, Debug)]
 struct Edit {
     start: usize,
@@ -55,8 +56,9 @@ impl Edit {
         [&data[..self.start], &self.with, &data[self.end..]].concat()
     }
 
-    /// Chunks the edited file from the first chunk the edit can reach until a
-    /// boundary falls on an old one. Returns all ends and how many were sought.
+    /// Chunks the edited file from the first chunk that the edit can affect
+    /// until a boundary coincides with an old one. Returns all ends and the
+    /// number of those that were computed.
     fn rechunk(&self, old_ends: &[usize], data: &[u8]) -> (Vec<usize>, usize) {
         let keeps = |end: &&usize| **end + LOOK_AHEAD <= self.start;
         let mut ends: Vec<usize> = old_ends.iter().take_while(keeps).copied().collect();
@@ -82,15 +84,15 @@ impl Edit {
     }
 }
 
-/// Noise with runs in it, whose chunks are of all sizes up to the largest.
+/// Noise with runs in it, whose chunks have all sizes up to the maximum.
 fn any_data() -> impl Strategy<Value = Vec<u8>> {
     let noisy = (any::<u64>(), 0..400_000_usize).prop_map(|(seed, size)| noise(seed, size));
     let even = (any::<u8>(), 0..400_000_usize).prop_map(|(byte, size)| vec![byte; size]);
     prop::collection::vec(prop_oneof![3 => noisy, 1 => even], 0..5).prop_map(|parts| parts.concat())
 }
 
-/// An edit anywhere in `data`, often at a boundary or right beside one, and
-/// often the end of the file.
+/// An edit anywhere in `data`, often at or next to a boundary, and often at the
+/// end of the file.
 fn edited(data: Vec<u8>) -> impl Strategy<Value = (Vec<u8>, Edit)> {
     let length = data.len();
     let boundaries = [vec![0], ends(&data, 0)].concat();
@@ -183,7 +185,7 @@ fn ten_bytes_inserted_anywhere_cost_few_new_chunks() {
     assert!(costs[99] <= 1024 * 1024, "worst {}", costs[99]);
 }
 
-/// Were a boundary one byte before the end looked for, this would end there.
+/// A search that also examined the last byte would end the chunk there.
 #[test]
 fn a_file_cut_off_one_byte_behind_a_boundary_takes_that_byte_in() {
     let data = noise(0, 300_000);
@@ -247,7 +249,7 @@ proptest! {
     }
 }
 
-/// Hands out a few bytes at a time.
+/// A reader that returns a few bytes at a time.
 struct Drip<'a>(&'a [u8], usize);
 
 impl Read for Drip<'_> {

@@ -1,4 +1,4 @@
-//! `docs/formats.md` says what the code does, where a test can tell.
+//! Checks `docs/formats.md` against the code, where a test can.
 
 use elevo_core::{MAX_NAME_BYTES, MAX_PATH_BYTES};
 use elevo_objects::{
@@ -10,7 +10,7 @@ use crate::samples::name;
 
 const FORMATS: &str = include_str!("../../../../docs/formats.md");
 
-/// The cells of the table row that begins with `name` in backticks.
+/// Returns the cells of the table row that begins with `name` in backticks.
 fn row(name: &str) -> Vec<&'static str> {
     let start = format!("| `{name}` |");
     let line = FORMATS.lines().find(|line| line.starts_with(&start));

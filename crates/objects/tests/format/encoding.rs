@@ -1,4 +1,4 @@
-//! Encodings: each value has one, and nothing else is read as that value.
+//! Encodings: each value has one, and no other bytes decode to it.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -17,7 +17,7 @@ use crate::samples::{
     hash_of, in_order, name,
 };
 
-/// Something with an encoding.
+/// A value with an encoding.
 trait Object: Sized + PartialEq + Debug {
     fn to_bytes(&self) -> Bytes;
     fn from_bytes(data: &Bytes) -> Result<Self, DecodeError>;
@@ -43,7 +43,7 @@ impl Object for Snapshot {
     }
 }
 
-/// Either refused, or the very bytes that encoding gives.
+/// Checks that bytes are rejected, or equal the encoding of the decoded value.
 fn refused_or_canonical<O: Object>(data: &Bytes) -> Result<(), TestCaseError> {
     if let Ok(object) = O::from_bytes(data) {
         prop_assert_eq!(&object.to_bytes(), data, "{:?}", object);
@@ -51,7 +51,7 @@ fn refused_or_canonical<O: Object>(data: &Bytes) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Holds for every object that a tree or a history can contain.
+/// Properties of every object that a tree or a history can contain.
 fn check_valid<O: Object>(object: &O, damage: &Damage) -> Result<(), TestCaseError> {
     let data = object.to_bytes();
     let read = O::from_bytes(&data);
@@ -63,7 +63,7 @@ fn check_valid<O: Object>(object: &O, damage: &Damage) -> Result<(), TestCaseErr
     refused_or_canonical::<O>(&damage.done_to(&data))
 }
 
-/// One byte that is not what it was.
+/// One changed byte.
 #[derive(Clone, Debug)]
 struct Damage {
     place: Index,
@@ -82,7 +82,7 @@ fn any_damage() -> impl Strategy<Value = Damage> {
     (any::<Index>(), 1..=u8::MAX).prop_map(|(place, flip)| Damage { place, flip })
 }
 
-/// All nodes of the tree of `items`.
+/// Returns all nodes of the tree of `items`.
 fn nodes_of<I: Item>(items: Vec<I>) -> Vec<Node<I>> {
     let mut builder = TreeBuilder::new();
     items.into_iter().for_each(|item| builder.push(item));
@@ -129,14 +129,14 @@ fn any_snapshot() -> impl Strategy<Value = Snapshot> {
         )
 }
 
-/// Bytes that are no encoding but begin like one.
+/// Bytes that are not an encoding but begin like one.
 fn any_bytes() -> impl Strategy<Value = Bytes> {
     let header = prop_oneof![
         Just(vec![]),
         (prop::sample::select(&b"dtfs"[..]), 0..4_u8)
             .prop_map(|(kind, height)| vec![1, kind, height]),
     ];
-    // Small numbers are what counts, sizes and tags are made of.
+    // Counts, sizes and tags are small numbers.
     let byte = prop_oneof![2 => 0..8_u8, 1 => any::<u8>()];
     (header, prop::collection::vec(byte, 0..200))
         .prop_map(|(header, rest)| Bytes::from([header, rest].concat()))

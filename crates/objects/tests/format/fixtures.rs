@@ -1,5 +1,5 @@
 //! Every encoding of every version of the format, as files that newer code must
-//! still read. They were written by another encoder, made from `docs/formats.md`.
+//! still read. Another encoder, written from `docs/formats.md`, created them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -49,7 +49,7 @@ impl Fixture {
         Kind::ALL.into_iter().find(named).expect("a kind")
     }
 
-    /// Reads the fixture as what it says it is, and writes it again.
+    /// Decodes the fixture as the kind it names, and encodes it again.
     fn rewrite(&self) -> Result<Bytes, DecodeError> {
         let data = &self.data;
         match self.kind() {
@@ -162,7 +162,7 @@ fn a_chunk_is_its_bytes() {
 }
 
 #[test]
-fn directory_fixtures_hold_what_they_say() {
+fn directory_fixtures_decode_to_the_expected_values() {
     let file = |mode, content| Entry::File {
         mode: Mode::from_bits(mode),
         content,
@@ -251,7 +251,7 @@ fn directory_fixtures_hold_what_they_say() {
 }
 
 #[test]
-fn times_fixtures_hold_what_they_say() {
+fn times_fixtures_decode_to_the_expected_values() {
     let item = |text: &str, modified, children| TimeItem {
         name: name(text),
         entry: TimeEntry { modified, children },
@@ -291,7 +291,7 @@ fn times_fixtures_hold_what_they_say() {
 }
 
 #[test]
-fn chunk_list_fixtures_hold_what_they_say() {
+fn chunk_list_fixtures_decode_to_the_expected_values() {
     let items = [(0x81, 16_384), (0x82, 262_144), (0x83, 65_536), (0x84, 1)];
     let items = items.map(|(byte, size)| ChunkItem {
         hash: hash(byte),
@@ -327,7 +327,7 @@ fn chunk_list_fixtures_hold_what_they_say() {
 }
 
 #[test]
-fn snapshot_fixtures_hold_what_they_say() {
+fn snapshot_fixtures_decode_to_the_expected_values() {
     let empty = Snapshot {
         tree: Tree::EMPTY,
         times: None,

@@ -1,5 +1,5 @@
-//! Trees kept whole in memory, and the engine's way of editing one: untouched
-//! subtrees go into the new tree by reference, the rest item by item.
+//! Trees in memory, and the engine's way of editing one: unchanged subtrees go
+//! into the new tree by reference, the rest item by item.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -7,10 +7,10 @@ use std::sync::Arc;
 use elevo_core::Name;
 use elevo_objects::{Child, Hash, Item, Node, Root, TreeBuilder};
 
-/// Every node of every tree a test has built.
+/// Every node of every tree that a test has built.
 pub(crate) struct Forest<I: Item> {
     nodes: HashMap<Hash, Arc<Node<I>>>,
-    /// Encoded sizes of the nodes that were not there before, since last asked.
+    /// Encoded sizes of the new nodes since the last call of `take_made`.
     made: Vec<usize>,
 }
 
@@ -26,12 +26,12 @@ impl<I: Item> Forest<I> {
         &self.nodes[&hash]
     }
 
-    /// Sizes of the nodes that are new since the last call.
+    /// Takes the encoded sizes of the nodes that are new since the last call.
     pub(crate) fn take_made(&mut self) -> Vec<usize> {
         std::mem::take(&mut self.made)
     }
 
-    /// Keeps what `builder` made, holding every node to its promises.
+    /// Keeps the nodes that `builder` created, after checking them.
     pub(crate) fn keep(&mut self, builder: &mut TreeBuilder<I>) {
         for new in builder.take_finished() {
             assert_eq!(Node::decode(&new.data).as_ref(), Ok(&*new.node));
@@ -53,7 +53,8 @@ impl<I: Item> Forest<I> {
         root
     }
 
-    /// Nodes of each level in order, leaves first. Checks every reference.
+    /// Returns the nodes of each level in order, leaves first. Checks every
+    /// reference.
     pub(crate) fn levels(&self, root: &Root) -> Vec<Vec<Arc<Node<I>>>> {
         let top = self.node(root.hash);
         assert!(top.is_root());
@@ -87,7 +88,7 @@ impl<I: Item> Forest<I> {
         self.levels(root)[0].iter().flat_map(leaf_items).collect()
     }
 
-    /// The tree of `old` with `edit` done to it.
+    /// Returns the tree of `old` with `edit` applied.
     pub(crate) fn edit(&mut self, old: &Root, edit: &impl Edit<I>) -> Option<Root> {
         let mut builder = TreeBuilder::new();
         let top = Arc::clone(self.node(old.hash));
@@ -132,7 +133,7 @@ impl<I: Item> Forest<I> {
         }
     }
 
-    /// A subtree that came in whole may have been the end of a higher tree.
+    /// A subtree added by reference may have been the end of a higher tree.
     fn step_down(&self, mut root: Root) -> Root {
         while let Node::Index { height, children } = &**self.node(root.hash) {
             let [child] = &children[..] else { break };
@@ -146,14 +147,14 @@ impl<I: Item> Forest<I> {
     }
 }
 
-/// Where in a tree a node lies.
+/// Position of a node in a tree.
 #[derive(Clone)]
 pub(crate) struct Span<K> {
-    /// Leaf items before it.
+    /// Number of leaf items before it.
     pub(crate) position: u64,
-    /// The key of the last of these.
+    /// Key of the last of these.
     pub(crate) after: Option<K>,
-    /// Whether nothing comes after it.
+    /// Whether it is the last node of its level.
     pub(crate) is_last: bool,
 }
 
@@ -171,7 +172,7 @@ impl<K> Span<K> {
 pub(crate) trait Edit<I: Item> {
     /// Whether anything changes below `child`, which lies at `span`.
     fn touches(&self, span: &Span<I::Key>, child: &Child<I>) -> bool;
-    /// The leaf `items`, which lie at `span`, as they are afterwards.
+    /// Returns the leaf `items`, which lie at `span`, after the change.
     fn apply(&self, span: &Span<I::Key>, items: &[I]) -> Vec<I>;
 }
 
@@ -222,7 +223,7 @@ impl<I: Item<Key = Name>> Edit<I> for Changes<I> {
     }
 }
 
-/// Replaces the items from `start` to `end` with others.
+/// Replaces the items from `start` to `end` by others.
 pub(crate) struct Splice<I> {
     pub(crate) start: u64,
     pub(crate) end: u64,

@@ -1,5 +1,5 @@
-//! Names chosen to hurt. Boundaries are drawn by xxh3, which is no obstacle to
-//! whoever wants names that are all boundaries, or none.
+//! Malicious names. Boundaries depend on xxh3, which does not stop an attacker
+//! from finding names that are all boundaries, or none.
 
 use elevo_core::Name;
 use elevo_objects::{DirItem, Item, MAX_HEIGHT, MAX_ITEMS, is_boundary};
@@ -42,7 +42,8 @@ fn names_without_boundaries_are_cut_by_count() {
     let (_, full) = levels[0].split_last().unwrap();
     assert!(full.iter().all(|node| node.len() == MAX_ITEMS));
 
-    // An insertion at the front moves every cut of the run; nodes stay bounded.
+    // An insertion at the front moves every boundary of the run; nodes stay
+    // bounded.
     forest.take_made();
     let edit = Changes([(name("!"), Some(file(name("!"), 0)))].into());
     let edited = forest.edit(&root, &edit).unwrap();

@@ -1,5 +1,5 @@
-//! The format, seen from outside: what is written can be read, what is not
-//! canonical cannot, equal contents give equal trees, and old fixtures stay
+//! The format from outside: encoded objects can be decoded, encodings that are
+//! not canonical cannot, equal content gives equal trees, and old fixtures stay
 //! readable.
 
 mod chunks;

@@ -1,4 +1,4 @@
-//! Names, items and bytes for the tests to work on.
+//! Names, items and bytes for the tests.
 
 use std::sync::LazyLock;
 
@@ -31,7 +31,7 @@ pub(crate) fn spread(name: &Name, height: u8) -> bool {
     is_boundary(file(name.clone(), 0).spread(), height)
 }
 
-/// A file of one chunk whose hash follows from `version`.
+/// A file of one chunk whose hash is derived from `version`.
 pub(crate) fn file(name: Name, version: u64) -> DirItem {
     let hash = hash_of(version);
     let content = Content::Chunk { hash, size: 10 };
@@ -47,7 +47,7 @@ pub(crate) fn hash_of(number: u64) -> Hash {
 }
 
 /// Names of which every third ends a node at any height, so that a few hundred
-/// of them already make a high tree. Sorted.
+/// of them make a high tree. Sorted.
 pub(crate) static DENSE_NAMES: LazyLock<Vec<Name>> = LazyLock::new(|| {
     let plain = (0..400_u32).filter_map(|number| {
         let first = (number * 7 % 256) as u8;
@@ -58,15 +58,16 @@ pub(crate) static DENSE_NAMES: LazyLock<Vec<Name>> = LazyLock::new(|| {
     names
 });
 
-/// What xxh3 mixes into the two halves of an input of 16 bytes.
+/// Constants that xxh3 mixes into the two halves of an input of 16 bytes.
 const FLIP: [u64; 2] = [0x6782_737b_ea42_39b9, 0xaf56_bc3b_0996_523a];
 
 /// Names of 16 bytes whose xxh3 is zero: boundaries at every height.
 ///
-/// For these the hash is a bijection of `16 + swap(low) + high + fold(low * high)`,
-/// where `fold` combines the two words of a product by exclusive or. With a
-/// small even `low`, the upper word is small enough to guess, and each bit of
-/// the sum then tells the next bit of `high`.
+/// For these the hash is a bijection of
+/// `16 + swap(low) + high + fold(low * high)`, where `fold` combines the two
+/// words of a product by exclusive or. With a small even `low`, the upper word
+/// is small enough to guess, and each bit of the sum then gives the next bit of
+/// `high`.
 pub(crate) fn always_boundaries(count: usize) -> Vec<Name> {
     let mut names: Vec<Name> = (2_u64..)
         .step_by(2)
@@ -90,7 +91,8 @@ fn names_with(low: u64) -> Vec<Name> {
     (0..low).filter_map(fits).filter_map(to_name).collect()
 }
 
-/// The `high` for which `high + (low * high ^ guess)` is `wanted`, `low` being even.
+/// Returns the `high` for which `high + (low * high ^ guess)` is `wanted`, for
+/// an even `low`.
 fn solve(low: u64, guess: u64, wanted: u64) -> u64 {
     let mut high = 0_u64;
     for bit in 0..64 {
@@ -148,26 +150,26 @@ pub(crate) fn any_time() -> impl Strategy<Value = Timestamp> {
 pub(crate) fn any_time_item() -> impl Strategy<Value = TimeItem> {
     let entry = (prop::option::of(any_time()), prop::option::of(any_hash()))
         .prop_map(|(modified, children)| TimeEntry { modified, children })
-        .prop_filter("says nothing", |entry| {
+        .prop_filter("has no time", |entry| {
             entry.modified.is_some() || entry.children.is_some()
         });
     (any_name(), entry).prop_map(|(name, entry)| TimeItem { name, entry })
 }
 
-/// A chunk that others may follow.
+/// A chunk that is not necessarily the last.
 pub(crate) fn any_chunk_item() -> impl Strategy<Value = ChunkItem> {
     let hash = prop_oneof![2 => any_hash(), 1 => any_hash().prop_map(boundary_hash)];
     (hash, MIN_CHUNK as u64..=MAX_CHUNK as u64).prop_map(|(hash, size)| ChunkItem { hash, size })
 }
 
-/// The same hash, but one that ends a leaf.
+/// Changes a hash so that it ends a leaf.
 fn boundary_hash(hash: Hash) -> Hash {
     let mut bytes = *hash.as_bytes();
     bytes[0] &= 0xc0;
     Hash::from_bytes(bytes)
 }
 
-/// Sorted by key, each key once.
+/// Sorts by key and removes duplicates.
 pub(crate) fn in_order<I: Item<Key = Name>>(mut items: Vec<I>) -> Vec<I> {
     items.sort_by(|a, b| a.key().cmp(b.key()));
     items.dedup_by(|a, b| a.key() == b.key());

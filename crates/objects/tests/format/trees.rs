@@ -1,4 +1,4 @@
-//! Trees: equal contents are equal trees, whatever way they were built.
+//! Trees: equal content gives equal trees, however they were built.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use proptest::prelude::*;
 use crate::forest::{Changes, Edit, Forest, Splice};
 use crate::samples::{DENSE_NAMES, any_chunk_item, any_hash, file, hash_of, name};
 
-/// Lengths of the nodes of each level, leaves first.
+/// Returns the lengths of the nodes of each level, leaves first.
 fn shape<I: Item>(forest: &Forest<I>, root: &Root) -> Vec<Vec<usize>> {
     let lengths = |level: &Vec<Arc<Node<I>>>| level.iter().map(|node| node.len()).collect();
     forest.levels(root).iter().map(lengths).collect()
 }
 
-/// Whether a node stops where the rule says, and could not have stopped before.
+/// Whether a node ends where the rule requires, and not later.
 fn ends_by_the_rule<I: Item>(node: &Node<I>) -> bool {
     let spreads: Vec<u64> = match node {
         Node::Leaf(items) => items.iter().map(I::spread).collect(),
@@ -42,7 +42,8 @@ fn check_rule<I: Item>(forest: &Forest<I>, root: &Root) {
     }
 }
 
-/// The tree after `edit`, made the engine's way, must be the one that `items` give.
+/// Checks that the tree after `edit`, made as the engine does, is the one that
+/// `items` give.
 fn check_edit<I: Item>(
     forest: &mut Forest<I>,
     old: &Root,
@@ -73,7 +74,7 @@ fn any_changes(names: Vec<Name>) -> impl Strategy<Value = Changes<DirItem>> {
     })
 }
 
-/// A range of names to remove together, so that whole subtrees go.
+/// A range of names to remove together, so that whole subtrees disappear.
 fn any_hole(names: Vec<Name>) -> impl Strategy<Value = Changes<DirItem>> {
     (0..names.len(), 0..names.len()).prop_map(move |(a, b)| {
         let hole = &names[a.min(b)..=a.max(b)];
@@ -97,7 +98,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
-    fn an_edited_directory_equals_one_built_anew(
+    fn an_edited_directory_equals_one_built_from_scratch(
         chosen in prop::sample::subsequence(DENSE_NAMES.clone(), 1..500),
         edits in prop::collection::vec(
             prop_oneof![3 => any_changes(DENSE_NAMES.clone()), 1 => any_hole(DENSE_NAMES.clone())],
@@ -120,7 +121,7 @@ proptest! {
     }
 
     #[test]
-    fn an_edited_chunk_list_equals_one_built_anew(
+    fn an_edited_chunk_list_equals_one_built_from_scratch(
         mut chunks in prop::collection::vec(any_chunk_item(), 1..400),
         tail in 1..20_000_u64,
         places in (any::<prop::sample::Index>(), any::<prop::sample::Index>()),
@@ -138,7 +139,7 @@ proptest! {
     }
 
     #[test]
-    fn chunks_appended_to_a_list_give_the_list_built_anew(
+    fn chunks_appended_to_a_list_give_the_list_built_from_scratch(
         mut chunks in prop::collection::vec(any_chunk_item(), 1..400),
         with in prop::collection::vec(any_chunk_item(), 1..40),
     ) {
@@ -151,7 +152,7 @@ proptest! {
     }
 
     #[test]
-    fn a_run_pushed_at_once_gives_the_list_built_anew(
+    fn a_run_pushed_at_once_gives_the_list_built_from_scratch(
         before in prop::collection::vec(any_chunk_item(), 0..300),
         run in any_chunk_item(),
         count in prop_oneof![0..600_u64, 65_000..70_000_u64],
@@ -195,7 +196,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_left_of_a_high_tree_is_not_higher_than_it_must_be() {
+fn the_rest_of_a_high_tree_has_the_minimum_height() {
     let names = DENSE_NAMES.clone();
     let mut forest = Forest::new();
     let root = forest
@@ -263,7 +264,8 @@ fn a_hundred_thousand_names_make_nodes_of_the_expected_size() {
     let root = forest.build(items).unwrap();
     let shape = shape(&forest, &root);
     assert_eq!(root.height, 2, "{shape:?}");
-    // One in 64 ends a node, but not its first item, and the 256th does anyway.
+    // One item in 64 ends a node, but not its first one, and the 256th always
+    // does.
     let expected = 1.0 + 64.0 * (1.0 - (63.0_f64 / 64.0).powi(255));
     for level in &shape[..2] {
         let (_, whole) = level.split_last().unwrap();

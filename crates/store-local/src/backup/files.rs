@@ -11,7 +11,7 @@ use elevo_engine::Progress;
 use super::BackupError;
 
 const BUFFER: usize = 1 << 20;
-/// Files that never change end with checksums, of which two never agree.
+/// Files that never change end with checksums; no two of them are equal.
 const TAIL: u64 = 4 << 10;
 
 pub(super) struct Copied {
@@ -19,11 +19,11 @@ pub(super) struct Copied {
     pub(super) hash: Hash,
 }
 
-/// Copies a file, with its time, to a place where nothing is; it is on disk
-/// when this returns. The directory is not.
+/// Copies a file with its time to a new path. The file is durable when this
+/// returns; its directory entry is not.
 pub(super) fn copy(from: &Path, to: &Path, progress: &Progress) -> Result<Copied, BackupError> {
     let mut source = File::open(from).map_err(BackupError::io("open", from))?;
-    let mut target = File::create_new(to).map_err(BackupError::io("make", to))?;
+    let mut target = File::create_new(to).map_err(BackupError::io("create", to))?;
     let mut buffer = vec![0; BUFFER];
     let mut hasher = Hasher::new();
     let mut size = 0;
@@ -51,8 +51,7 @@ pub(super) fn copy(from: &Path, to: &Path, progress: &Progress) -> Result<Copied
     Ok(Copied { size, hash })
 }
 
-/// Makes `to` another name of `before`, if that is the same as `from`; whether
-/// it did.
+/// Links `to` to `before` if that equals `from`; returns whether it did.
 pub(super) fn link(before: &Path, from: &Path, to: &Path) -> bool {
     let never_changes = from
         .extension()
@@ -60,8 +59,8 @@ pub(super) fn link(before: &Path, from: &Path, to: &Path) -> bool {
     never_changes && is_same(before, from).unwrap_or(false) && fs::hard_link(before, to).is_ok()
 }
 
-/// Whether two files that never change are the same: by name, which the caller
-/// has compared, size, time to the nanosecond, and how they end.
+/// Whether two files that never change are equal: by name, which the caller has
+/// compared, size, time to the nanosecond, and their last bytes.
 fn is_same(one: &Path, other: &Path) -> io::Result<bool> {
     let (one, other) = (File::open(one)?, File::open(other)?);
     let (about, its) = (one.metadata()?, other.metadata()?);
@@ -77,7 +76,7 @@ fn is_same(one: &Path, other: &Path) -> io::Result<bool> {
     Ok(tail(&one)? == tail(&other)?)
 }
 
-/// Makes the names in a directory last.
+/// Makes the names in a directory durable.
 pub(super) fn sync(directory: &Path) -> Result<(), BackupError> {
     let synced = File::open(directory).and_then(|directory| directory.sync_all());
     synced.map_err(BackupError::io("sync", directory))

@@ -18,7 +18,7 @@ use super::BackupError;
 
 const FILE: &str = "BACKUP";
 const WORDS: &str = "elevo backup 1\n";
-/// Larger lists are none of ours: that is some million files.
+/// Maximum size of a list: some million files.
 const LARGEST: u64 = 256 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub(crate) struct Listed {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct List(BTreeMap<String, Listed>);
 
-/// Whether there is a backup in this very directory.
+/// Whether this directory itself is a backup.
 pub(crate) fn is_backup(path: &Path) -> bool {
     path.join(FILE).is_file()
 }
@@ -58,7 +58,7 @@ impl List {
         sizes.fold(0, u64::saturating_add)
     }
 
-    /// The list of the backup in `path`.
+    /// Returns the list of the backup in `path`.
     pub(super) fn read(path: &Path) -> Result<Self, BackupError> {
         let file = path.join(FILE);
         let mut text = String::new();
@@ -78,7 +78,7 @@ impl List {
         })
     }
 
-    /// Makes `path` a backup, durably but for the directory itself.
+    /// Makes `path` a backup; durable except for the directory itself.
     pub(super) fn write(&self, path: &Path) -> Result<(), BackupError> {
         let file = path.join(FILE);
         let written = File::create_new(&file).and_then(|mut file| {
@@ -91,14 +91,14 @@ impl List {
     pub(crate) fn text(&self) -> String {
         let mut text = WORDS.to_owned();
         for (name, Listed { size, hash }) in self.iter() {
-            // Into a string, which takes everything.
+            // Writing to a string cannot fail.
             let _ = writeln!(text, "{hash} {size} {name}");
         }
         let hash = blake3::hash(text.as_bytes());
         text + &format!("{hash}\n")
     }
 
-    /// Takes only what [`Self::text`] gives.
+    /// Accepts only the output of [`Self::text`].
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let body = text.strip_suffix('\n')?;
         let (_, last) = body.rsplit_once('\n')?;

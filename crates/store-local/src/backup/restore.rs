@@ -16,21 +16,22 @@ use crate::stamp::{server_stamp, set_server_stamp};
 /// A backup that was restored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Restored {
-    /// Which backup.
+    /// Path of the backup.
     pub backup: PathBuf,
-    /// Its files.
+    /// Number of files.
     pub files: u64,
-    /// Their bytes.
+    /// Total bytes of the files.
     pub bytes: u64,
     /// Files that are damaged in the backup, and in the new store as well.
     pub damaged: Vec<String>,
 }
 
-/// Makes a store in `path`, which must be an empty directory or not there yet,
-/// from a backup, or the newest one in a directory. Every file is compared with
-/// what was written; one that differs is refused unless `accept_damage`.
+/// Creates a store in `path`, which must be an empty directory or not exist,
+/// from a backup, or from the newest one in a directory. Every file is compared
+/// with its listed hash; one that differs is an error unless `accept_damage`.
 ///
-/// If it is cut off there is no store in `path`, and the same call begins anew.
+/// If this is interrupted, `path` does not become a store, and the same call
+/// starts over.
 pub fn restore(
     backup: &Path,
     path: &Path,
@@ -40,13 +41,13 @@ pub fn restore(
 ) -> Result<Restored, BackupError> {
     let backup = find_backup(backup)?;
     let list = List::read(&backup)?;
-    fs::create_dir_all(path).map_err(BackupError::io("make", path))?;
+    fs::create_dir_all(path).map_err(BackupError::io("create", path))?;
     check_room(path)?;
     let lock = WriterLock::take(path, &options.holder, options.wait)?;
     check_room(path)?;
     let database = path.join(rocks::DIRECTORY);
     remove_unfinished(&database).map_err(BackupError::io("remove", &database))?;
-    fs::create_dir(&database).map_err(BackupError::io("make", &database))?;
+    fs::create_dir(&database).map_err(BackupError::io("create", &database))?;
     let mut damaged = Vec::new();
     for (name, listed) in list.iter() {
         let from = backup.join(rocks::DIRECTORY).join(name);
@@ -68,7 +69,7 @@ pub fn restore(
         set_server_stamp(path, &stamp)?;
     }
     format::write(path).map_err(|error| OpenError::io(path, error))?;
-    // The log is as whole as the backup's.
+    // The log is as complete as that of the backup.
     lock.end_orderly();
     Ok(Restored {
         backup,

@@ -1,4 +1,4 @@
-//! Marks as they are on disk.
+//! Marks on disk.
 
 use std::collections::HashSet;
 
@@ -12,25 +12,25 @@ use crate::keys;
 use crate::rocks;
 use crate::store::{LocalStore, read_failed, write_failed};
 
-/// Why something is needed.
+/// Reason why an object is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mark {
-    /// Somebody wrote it or found it there.
+    /// It was written or found during a collection.
     Kept,
-    /// A root needs it, and what it refers to is marked as well.
+    /// A root needs it, and the objects it refers to are marked as well.
     Walked,
 }
 
-/// What is known of a tenant's collections.
+/// State of a tenant's collections.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Numbers {
-    /// Of the last full one.
+    /// Number of the last full collection.
     pub(super) number: u32,
-    /// Whether all that was needed at the end of the last one is marked.
+    /// Whether every object needed at the end of the last collection is marked.
     pub(super) whole: bool,
 }
 
-/// Number and mark of a row.
+/// Returns the number and mark of a row.
 pub(crate) fn decode(value: &[u8]) -> Option<(u32, Mark)> {
     let (number, mark) = value.split_first_chunk()?;
     let mark = match mark {
@@ -109,7 +109,8 @@ impl LocalStore {
         found.into_iter().map(mark).collect()
     }
 
-    /// Says of each that is no chunk whether it was not marked before.
+    /// Marks objects. Returns for each, except chunks, whether it had no mark
+    /// before.
     pub(super) fn mark(
         &self,
         tenant: TenantId,
@@ -136,7 +137,7 @@ impl LocalStore {
         Ok(answers)
     }
 
-    /// Moves what was kept to the marks.
+    /// Moves the kept keys to the marks.
     pub(super) fn spill(
         &self,
         tenant: TenantId,
@@ -161,7 +162,7 @@ impl LocalStore {
     }
 }
 
-/// The mark in a row, if this collection made it.
+/// Returns the mark in a row, if this collection made it.
 fn current(value: &[u8], wanted: u32) -> Option<Mark> {
     let (number, mark) = decode(value)?;
     (number == wanted).then_some(mark)

@@ -1,11 +1,11 @@
-//! A collection gives way to others: while somebody writes, it rests twice as
-//! long as it worked.
+//! Throttles a collection: while other calls arrive, it rests twice as long as
+//! it worked.
 
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// No longer than that, however long a step took: it may have waited itself.
+/// Maximum rest, even after a long step, which may itself have waited.
 const REST: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
@@ -14,7 +14,7 @@ pub(super) struct Pace(Mutex<Step>);
 #[derive(Debug)]
 struct Step {
     began: Instant,
-    /// How many calls of others there had been.
+    /// Number of calls by others until then.
     calls: u64,
 }
 
@@ -24,7 +24,7 @@ impl Pace {
         Self(Mutex::new(Step { began, calls }))
     }
 
-    /// Rests at the end of a step, if there were calls of others in it.
+    /// Rests at the end of a step, if other calls arrived in it.
     pub(super) fn rest(&self, calls: u64) {
         let mut step = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if calls != step.calls {
@@ -35,7 +35,7 @@ impl Pace {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "how long to rest, no more")]
+#[expect(clippy::disallowed_methods, reason = "only for the length of a rest")]
 fn now() -> Instant {
     Instant::now()
 }

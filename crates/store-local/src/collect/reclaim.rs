@@ -1,8 +1,9 @@
-//! Giving the room of what was removed back to the disk.
+//! Returns the space of deleted objects to the disk.
 //!
-//! RocksDB rewrites its tables as rows come and go, but leaves the files with
-//! large values alone as long as one of them is needed: commits would pay for
-//! moving values that stay. So that is done here, once, after much was removed.
+//! RocksDB rewrites its tables as rows come and go, but keeps a file with large
+//! values as long as one of them is needed: otherwise commits would pay for
+//! moving values that stay. So this is done here, once, after many objects were
+//! deleted.
 
 use elevo_core::TenantId;
 use elevo_engine::StoreResult;
@@ -15,13 +16,14 @@ use crate::store::{LocalStore, write_failed};
 const COLLECT: &str = "enable_blob_garbage_collection";
 const AGE: &str = "blob_garbage_collection_age_cutoff";
 
-/// Whether a tenth of all went.
+/// Whether at least a tenth of the objects was deleted.
 pub(super) const fn is_worth_it(seen: u64, removed: u64) -> bool {
     removed > 0 && removed >= seen / 10
 }
 
 impl LocalStore {
-    /// Rewrites the tables of a tenant, and what is still needed of its values.
+    /// Rewrites the tables of a tenant, and those of its values that are still
+    /// needed.
     pub(super) fn reclaim(&self, tenant: TenantId) -> StoreResult<()> {
         let start = tenant.as_bytes().as_slice();
         let end = keys::after_prefix(start);

@@ -1,4 +1,4 @@
-//! Going through all objects, and the marks beside them.
+//! Walks all objects together with their marks.
 
 use elevo_engine::{StoreError, StoreResult, Swept};
 use elevo_objects::{Kind, ObjectKey};
@@ -11,7 +11,7 @@ use crate::rocks;
 use crate::store::{read_failed, write_failed};
 use crate::usage::Counts;
 
-/// As many objects are looked at in a call.
+/// Number of objects examined in a call.
 const SEEN: u64 = 8192;
 
 impl LocalCollection<'_> {
@@ -19,7 +19,8 @@ impl LocalCollection<'_> {
         let Some(start) = self.swept.take() else {
             return Ok(None);
         };
-        // Before anything is read, so that what is kept from now on is noticed.
+        // Before anything is read, so that objects kept from now on are
+        // noticed.
         let spilled = self.active.lock().spilled;
         if self.before.is_none() {
             self.before = Some(self.store.counts(self.tenant)?);
@@ -38,7 +39,7 @@ impl LocalCollection<'_> {
         Ok(Some(Swept { seen, removed }))
     }
 
-    /// Looks at objects from `start` on; returns where to go on.
+    /// Examines objects from `start` on; returns the row to continue at.
     fn compare(&self, start: &[u8], found: &mut Found) -> StoreResult<Option<Vec<u8>>> {
         let store = self.store;
         let tenant = self.tenant.as_bytes().as_slice();
@@ -78,12 +79,12 @@ impl LocalCollection<'_> {
                 false => chunks.next(),
             }
         }
-        // The next object of either, so that nothing is seen twice.
+        // The next object of either family, so that no object is seen twice.
         let next = [row(&nodes)?, row(&chunks)?].into_iter().flatten().min();
         Ok(next.map(<[u8]>::to_vec))
     }
 
-    /// Whether a row has a mark; `marks` go along, and old ones are noted.
+    /// Whether a row has a mark. Advances `marks`, and collects old ones.
     fn is_marked(
         &self,
         marks: &mut DBRawIterator<'_>,
@@ -109,7 +110,7 @@ impl LocalCollection<'_> {
         Ok(false)
     }
 
-    /// Removes marks of earlier collections.
+    /// Deletes marks of earlier collections.
     fn forget(&self, rows: &[Vec<u8>]) -> StoreResult<()> {
         let mut batch = WriteBatch::default();
         for row in rows {
@@ -120,12 +121,12 @@ impl LocalCollection<'_> {
     }
 }
 
-/// What a look at some objects came to.
+/// Result of examining some objects.
 #[derive(Default)]
 struct Found {
     seen: Counts,
     unmarked: Vec<(ObjectKey, ObjectRow)>,
-    /// Rows of marks that mean nothing any more.
+    /// Rows of marks of earlier collections.
     stale: Vec<Vec<u8>>,
 }
 

@@ -1,4 +1,4 @@
-//! Branches of trees, what must be in them, and collections beside that.
+//! Branches of trees with their expected content, and concurrent collections.
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 #![allow(clippy::disallowed_methods, reason = "a race takes its time")]
 #![allow(
@@ -30,11 +30,12 @@ pub const TENANT: TenantId = TenantId::LOCAL;
 pub type Files = BTreeMap<String, Vec<u8>>;
 
 pub fn repository(store: Arc<dyn Store>) -> Repository {
-    // Hardly a cache: what is gone from the store must be missed.
+    // Almost no cache, so that an object that is missing from the store is
+    // noticed.
     Repository::new(store, TENANT, 1)
 }
 
-/// Few contents, so that what is garbage now is written again a moment later.
+/// Returns one of few contents, so that garbage is soon written again.
 pub fn content(random: &mut SmallRng) -> Vec<u8> {
     let which = random.random_range(0..60_u64);
     let length = match which % 10 {
@@ -81,7 +82,7 @@ pub fn info(parent: Option<SnapshotId>, reference: Option<(String, Expected)>) -
     }
 }
 
-/// Every byte of a snapshot is as it was.
+/// Checks every byte of a snapshot.
 pub fn assert_holds(repository: &Repository, id: SnapshotId, files: &Files) {
     let tree = block_on(StateTree::open(repository, id)).unwrap();
     for (name, bytes) in files {
@@ -127,7 +128,8 @@ pub fn race(time: Duration, seed: u64) {
         }
         let began = Instant::now();
         let mut rounds = [0, 0];
-        // On a busy machine the time may be over before anything has met.
+        // On a busy machine, the time may be over before the threads have
+        // raced.
         let latest = time + Duration::from_secs(60);
         let is_little = |rounds: &[i32; 2]| {
             let commits = commits.iter().map(|count| count.load(Ordering::Relaxed));
@@ -165,7 +167,8 @@ fn work(
             ),
             None => (StateTree::empty(repository), Files::new()),
         };
-        // One that nobody names, held by a tree: what it needs must stay.
+        // A snapshot without a ref, held by a tree: the objects it needs must
+        // stay.
         let fork = tree.clone();
         let mut forked = files.clone();
         edit(&fork, &mut forked, random);
@@ -173,7 +176,7 @@ fn work(
         let held = block_on(repository.hold(made));
         edit(&tree, &mut files, random);
         let parent = head.as_ref().map(|(id, _)| *id);
-        // Now and then without a past, so that there is garbage.
+        // Sometimes without a parent, so that there is garbage.
         let is_new = random.random_bool(0.2);
         let reference = Some((name.clone(), parent.map_or(Expected::Absent, Expected::At)));
         let info = info(parent.filter(|_| !is_new), reference);

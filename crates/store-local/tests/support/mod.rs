@@ -1,4 +1,4 @@
-//! Stores with real trees in them, and what must be read from them.
+//! Stores with real trees in them, and their expected content.
 
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 #![allow(
@@ -30,7 +30,7 @@ pub const HEAD: &str = "head";
 /// Every snapshot with its files.
 pub type Content = BTreeMap<SnapshotId, BTreeMap<String, Bytes>>;
 
-/// What reading all of a [`Content`] came to.
+/// Result of reading all of a [`Content`].
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     pub right: usize,
@@ -48,7 +48,7 @@ pub fn some_bytes(random: &mut SmallRng) -> Bytes {
     bytes.into()
 }
 
-/// Commits of a few files each, every one over the one before.
+/// Makes commits of a few files each, one on top of the other.
 pub fn fill(store: &Arc<LocalStore>, content: &mut Content, commits: u64, seed: u64) {
     let repository = Repository::new(store.clone(), TENANT, 1 << 20);
     let mut random = SmallRng::seed_from_u64(seed);
@@ -88,7 +88,7 @@ pub fn fill(store: &Arc<LocalStore>, content: &mut Content, commits: u64, seed: 
     }
 }
 
-/// Reads everything; panics at a byte that is wrong.
+/// Reads everything; panics at a wrong byte.
 pub fn read_all(store: &Arc<LocalStore>, content: &Content) -> Seen {
     let repository = Repository::new(store.clone(), TENANT, 1 << 20);
     let mut seen = Seen::default();
@@ -125,14 +125,14 @@ pub fn check(store: &Arc<LocalStore>) -> Verified {
     block_on(verify(store.as_ref(), TENANT, &options, &Progress::new())).unwrap()
 }
 
-/// A store in `directory` with table files, blob files and a log, all of which
-/// have rows in them; closed in order.
+/// Creates a store in `directory` with rows in table files, blob files and a
+/// log; closed in order.
 pub fn make(directory: &Path, commits: u64) -> (PathBuf, Content) {
     let path = directory.join("store");
     let store = Arc::new(LocalStore::create(&path, &Options::default()).unwrap());
     let mut content = Content::new();
     fill(&store, &mut content, commits, 1);
-    // A backup makes table files of what is in memory.
+    // A backup flushes the memory to table files.
     let backups = directory.join("for the tables");
     store.backup(&backups, "b", None, &Progress::new()).unwrap();
     fs::remove_dir_all(backups).unwrap();
