@@ -1,4 +1,4 @@
-//! What must hold for any bytes at all, for fuzzers and for tests.
+//! Checks that must hold for arbitrary bytes, for fuzzers and tests.
 
 use std::sync::Arc;
 
@@ -17,15 +17,15 @@ use crate::reader::{Output, Violation};
 use crate::receive::{MAX_ID, MAX_PROCESSES};
 use crate::types::Event;
 
-/// Small, so that a fuzzer reaches it.
+/// Small, so that a fuzzer reaches the limit.
 const WINDOW: u32 = 1000;
 
-/// Takes in whatever this is as messages of an agent, each behind its length, with one reader that
-/// keeps up and one that does not.
+/// Processes arbitrary bytes as messages of an agent, each with its length in
+/// front, with one reader that keeps up and one that does not.
 ///
 /// # Panics
 ///
-/// If more is kept than may be, or a reader is told what cannot be.
+/// If more is stored than allowed, or a reader receives an impossible event.
 #[doc(hidden)]
 pub fn receive_anything(mut messages: &[u8]) {
     let (requests, _taken) = mpsc::channel(1);
@@ -35,7 +35,7 @@ pub fn receive_anything(mut messages: &[u8]) {
     let (Ok(quick), Ok(slow)) = (link.begin_reader(0), link.begin_reader(7)) else {
         unreachable!("there is room for two");
     };
-    // Its answer may come; whoever asked is gone.
+    // The answer to this request may arrive after the caller is gone.
     let kill = ServerPayload::KillCommand(KillCommandRequest::default());
     let _ = link.request(kill).now_or_never();
     let mut quick = Reading::new(quick);
@@ -57,11 +57,11 @@ pub fn receive_anything(mut messages: &[u8]) {
     assert!(slow.bytes <= WINDOW as usize && slow.events <= MAX_CHUNKS_IN_FLIGHT + 1);
     for reading in [&mut quick, &mut slow] {
         reading.read();
-        assert!(reading.end.is_some(), "a reader is told of the end");
+        assert!(reading.end.is_some(), "every reader sees the end");
     }
 }
 
-/// As the service does: what an agent has at its beginning comes with its registration.
+/// Like the service: the registration contains the agent's current processes.
 fn take_in(link: &Link, message: AgentMessage) -> Result<(), Violation> {
     if let Some(Payload::Register(register)) = message.payload {
         let mut state = link.lock();
@@ -71,14 +71,15 @@ fn take_in(link: &Link, message: AgentMessage) -> Result<(), Violation> {
     link.receive(message)
 }
 
-/// Protobuf has many encodings of a message; what ours means must not change.
+/// Protobuf has many encodings of a message; encoding it again must not change
+/// its meaning.
 fn reads_back(message: &AgentMessage) {
     let encoded = message.encode_to_vec();
     let again = AgentMessage::decode(&encoded[..]).map(|again| again.encode_to_vec());
     assert_eq!(again.as_ref(), Ok(&encoded));
 }
 
-/// What a reader was told.
+/// The events of one reader.
 struct Reading {
     output: Output,
     bytes: usize,
@@ -96,7 +97,8 @@ impl Reading {
         }
     }
 
-    /// Reads all that has come: each piece begins where the one before ended.
+    /// Reads all events so far: each piece must start where the previous one
+    /// ended.
     fn read(&mut self) {
         loop {
             let at = self.output.offset();

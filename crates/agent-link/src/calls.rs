@@ -1,4 +1,4 @@
-//! The calls that the server makes to an agent.
+//! The server's calls to an agent.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use crate::link::AgentLink;
 use crate::reader::Output;
 use crate::types::{Command, Process, ProcessKind, Terminal, Usage};
 
-/// How long after its time an agent that shuts down is waited for.
+/// Extra time to wait for an agent to shut down, after its grace period.
 const SHUT_DOWN_SLACK: Duration = Duration::from_secs(1);
 
-/// Most bytes of a command and its environment.
+/// Maximum bytes of a command and its environment.
 const MAX_COMMAND: usize = MAX_MESSAGE / 2;
 
 impl AgentLink {
@@ -26,8 +26,8 @@ impl AgentLink {
     /// # Errors
     ///
     /// [`LinkError::CannotStart`] and [`LinkError::TooMany`] if it did not start.
-    /// After [`LinkError::Disconnected`] it may have: look for its id once the
-    /// agent is back.
+    /// After [`LinkError::Disconnected`] it may have started: look for its id
+    /// when the agent has reconnected.
     pub async fn run(&self, mut command: Command) -> Result<Option<Output>, LinkError> {
         check_size(&command.command, &command.envs)?;
         let output = match command.read {
@@ -76,11 +76,11 @@ impl AgentLink {
         }
     }
 
-    /// Writes the rest of a command's input beside whatever the caller does next,
-    /// and before any other input.
+    /// Writes the rest of a command's input in the background, before any other
+    /// input.
     async fn feed(&self, id: String, rest: Bytes, eof: bool) {
         let link = Arc::clone(&self.0);
-        // The command may have ended already, and then wants no more.
+        // The command may have ended already, and then needs no more input.
         if let Ok(turn) = link.turn(&id).await {
             tokio::spawn(async move { link.write(&id, rest, eof, turn).await });
         }
@@ -122,7 +122,7 @@ impl AgentLink {
         Ok(output)
     }
 
-    /// All processes that the agent knows, as last heard.
+    /// Returns all processes of the agent, as last reported.
     #[must_use]
     pub fn processes(&self) -> Vec<Process> {
         let state = self.0.lock();
@@ -130,7 +130,7 @@ impl AgentLink {
         processes.map(|entry| entry.process.clone()).collect()
     }
 
-    /// One process, as last heard.
+    /// Returns one process, as last reported.
     #[must_use]
     pub fn process(&self, id: &str) -> Option<Process> {
         let state = self.0.lock();
@@ -150,16 +150,17 @@ impl AgentLink {
         self.0.request(Payload::KillCommand(request)).await
     }
 
-    /// Writes to the standard input of a command, or to a terminal. Returns when
-    /// all is written, so a process that does not read holds up whoever writes.
+    /// Writes to the standard input of a command, or to a terminal. Returns
+    /// when all is written, so a process that does not read its input blocks
+    /// the caller.
     ///
     /// # Errors
     ///
-    /// [`LinkError::Ended`] if the process takes no more input.
+    /// [`LinkError::Ended`] if the process accepts no more input.
     pub async fn input(&self, process: &str, data: Bytes, eof: bool) -> Result<(), LinkError> {
         let turn = self.0.turn(process).await?;
         if eof && turn.1 == ProcessKind::Terminal {
-            let message = "the input of a terminal has no end; send the character 4 (^D)";
+            let message = "the input of a terminal cannot be closed; send the character 4 (^D)";
             return Err(LinkError::Invalid(message.to_owned()));
         }
         self.0.write(process, data, eof, turn).await
@@ -191,8 +192,8 @@ impl AgentLink {
         self.0.request(Payload::KillPty(request)).await
     }
 
-    /// Ends everything in the sandbox, then the agent. Returns when it has gone,
-    /// or a second after its time is up.
+    /// Ends all processes in the sandbox, then the agent. Returns when the
+    /// agent is gone, or a second after the grace period.
     ///
     /// # Errors
     ///
@@ -203,7 +204,7 @@ impl AgentLink {
         let request = Payload::Shutdown(v1::Shutdown { grace_ms });
         let leaving = async {
             self.0.request(request).await?;
-            // An error would mean that the link itself is dropped.
+            // An error would mean that the link itself has been dropped.
             let _ = gone.wait_for(|gone| *gone).await;
             Ok(())
         };
@@ -211,13 +212,13 @@ impl AgentLink {
         tokio::time::timeout(limit, leaving).await.unwrap_or(Ok(()))
     }
 
-    /// What the sandbox uses, as last heard.
+    /// Returns the resources that the sandbox uses, as last reported.
     #[must_use]
     pub fn usage(&self) -> Option<Usage> {
         self.0.lock().usage
     }
 
-    /// Version of the agent.
+    /// The version of the agent.
     #[must_use]
     pub fn version(&self) -> &str {
         &self.0.version
@@ -233,15 +234,15 @@ impl std::fmt::Debug for AgentLink {
     }
 }
 
-/// 0 would mean none, so the shortest is a millisecond.
+/// 0 would mean no timeout, so the minimum is a millisecond.
 fn timeout_ms(timeout: Duration) -> i64 {
     i64::try_from(timeout.as_millis())
         .unwrap_or(i64::MAX)
         .max(1)
 }
 
-/// A message that is too large would end the connection. What the system allows
-/// is far less, and the agent says so.
+/// Rejects a command whose message would be too large for the connection. The
+/// limit of the system is much lower, and the agent reports that.
 fn check_size(command: &str, envs: &BTreeMap<String, String>) -> Result<(), LinkError> {
     let envs: usize = envs.iter().map(|(k, v)| k.len() + v.len() + 16).sum();
     match command.len() + envs {

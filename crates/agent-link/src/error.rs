@@ -1,36 +1,36 @@
 use elevo_agent_proto::v1;
 
-/// What a call to an agent can end with.
+/// The failures of a call to an agent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LinkError {
-    /// The connection is lost. Processes in the sandbox go on: once the agent is
-    /// back, attach to them again.
+    /// The connection is lost. Processes in the sandbox keep running: attach to
+    /// them again when the agent has reconnected.
     #[error("the connection with the agent in the sandbox is lost")]
     Disconnected,
-    /// The agent knows no process of that id, or no longer.
-    #[error("there is no such process in the sandbox")]
+    /// The agent does not have a process with that id, or not any more.
+    #[error("the process does not exist in the sandbox")]
     NoSuchProcess,
     /// The process could not be started.
     #[error("cannot start the process: {message}")]
     CannotStart {
-        /// Why, for a program.
+        /// The cause, for programs.
         kind: StartFailure,
-        /// Why, for a person.
+        /// The cause, for people.
         message: String,
     },
     /// A limit is reached.
     #[error("too many {what}: the limit is {limit}")]
     TooMany {
-        /// Of what.
+        /// The things that are limited.
         what: String,
-        /// How many there may be.
+        /// Maximum number of them.
         limit: u64,
     },
     /// The process has ended, or its input or output has.
     #[error("the process has ended")]
     Ended,
-    /// The request makes no sense.
+    /// The request is invalid.
     #[error("{0}")]
     Invalid(String),
 }
@@ -39,23 +39,23 @@ pub enum LinkError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StartFailure {
-    /// The working directory is not there, or is no directory.
+    /// The working directory is missing or not a directory.
     NoCwd,
-    /// The working directory may not be entered.
+    /// Access to the working directory is denied.
     CwdDenied,
-    /// The shell is not there.
+    /// The shell is missing.
     NoShell,
-    /// The shell may not be run.
+    /// The shell is not executable.
     ShellDenied,
     /// The command and its environment are longer than the system allows.
     TooLong,
-    /// The sandbox has as many processes as it may have.
+    /// The sandbox has reached its limit of processes.
     NoProcesses,
     /// The sandbox has no memory left.
     NoMemory,
-    /// The agent has as many files open as it may have.
+    /// The agent has reached its limit of open files.
     NoFiles,
-    /// Something else; see the message.
+    /// Any other cause; see the message.
     Other,
 }
 

@@ -1,6 +1,6 @@
-//! Connections that can be closed from outside, and close by themselves if no
-//! agent proves itself in time. Whoever is in a sandbox can reach the socket, so
-//! a connection without a token must not cost anything for long.
+//! Connections that can be closed from outside, and that close by themselves
+//! unless an agent authenticates in time. Every process in a sandbox can reach
+//! the socket, so a connection without a token must not use resources for long.
 
 use std::collections::HashMap;
 use std::io;
@@ -21,16 +21,17 @@ use tonic::transport::server::Connected;
 
 use crate::sparing::Sparing;
 
-/// How long a connection may stay without a right token.
+/// Maximum time of a connection without a valid token.
 const TIME_TO_PROVE: Duration = Duration::from_secs(5);
 
-/// Most connections without a right token at a time.
+/// Maximum number of connections without a valid token.
 const MAX_UNPROVEN: usize = 4096;
 
-/// Most of them from one sandbox, or one could keep the others out.
+/// Maximum number of them from one sandbox, or one sandbox could keep out the
+/// others.
 const MAX_FROM_ONE: usize = 64;
 
-/// How long to wait after a failed accept: usually no file is left to open.
+/// Pause after a failed accept, whose usual cause is the limit of open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 const UNPROVEN: u8 = 0;
@@ -56,10 +57,10 @@ impl Gate {
         }))
     }
 
-    /// Lets the connection stay.
+    /// Marks the connection as authenticated, so that it may stay.
     pub(crate) fn prove(&self) {
         let state = &self.0.state;
-        // A closed one stays closed: nothing to do if this fails.
+        // A closed connection stays closed, so ignore a failure.
         let _ = state.compare_exchange(UNPROVEN, PROVEN, Ordering::AcqRel, Ordering::Acquire);
         self.0.reader.wake();
     }
@@ -106,7 +107,7 @@ impl<T> Guarded<T> {
             return Ok(());
         }
         if let Some(more) = pass.unproven.late.turn() {
-            tracing::warn!(more, "closed a connection that stayed without a token");
+            tracing::warn!(more, "closed a connection that sent no valid token in time");
         }
         self.unproven = None;
         self.gate.close();
@@ -182,7 +183,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Guarded<T> {
     }
 }
 
-/// Connections without a right token.
+/// The connections without a valid token.
 struct Unproven {
     all: Arc<Semaphore>,
     from: Mutex<HashMap<Origin, usize>>,
@@ -190,7 +191,7 @@ struct Unproven {
     many: Sparing,
 }
 
-/// The right to be without a token for a while.
+/// The permission to be connected without a token for a limited time.
 struct Pass {
     unproven: Arc<Unproven>,
     origin: Option<Origin>,
@@ -207,7 +208,7 @@ impl Unproven {
         }
     }
 
-    /// Lets a connection in, unless too many are there from where it comes.
+    /// Admits a connection, unless there are too many from the same origin.
     fn admit(
         self: &Arc<Self>,
         origin: Option<Origin>,
@@ -245,22 +246,22 @@ impl Drop for Pass {
     }
 }
 
-/// The namespace of processes that a connection comes from: that of a sandbox.
+/// The PID namespace of a sandbox that a connection comes from.
 type Origin = u64;
 
-/// Where a process is, if that is a sandbox and we may know.
+/// Returns the origin of a process, if it is a sandbox and `/proc` shows it.
 fn origin(pid: Option<i32>) -> Option<Origin> {
     let space = |process: &str| std::fs::metadata(format!("/proc/{process}/ns/pid")).ok();
     let theirs = space(&pid?.to_string())?.ino();
     (theirs != space("self")?.ino()).then_some(theirs)
 }
 
-/// Where connections come from.
+/// A listener.
 pub(crate) trait Accept: Send + Sync {
-    /// What a connection is.
+    /// The type of its connections.
     type Io: AsyncRead + AsyncWrite + Unpin + Send + 'static;
 
-    /// The next connection.
+    /// Accepts the next connection.
     fn accept_one(&self) -> impl Future<Output = io::Result<(Self::Io, Option<Origin>)>> + Send;
 }
 
@@ -279,13 +280,13 @@ impl Accept for TcpListener {
 
     async fn accept_one(&self) -> io::Result<(Self::Io, Option<Origin>)> {
         let (stream, _) = self.accept().await?;
-        // Failing to set it costs time, not correctness.
+        // A failure costs time, not correctness.
         let _ = stream.set_nodelay(true);
         Ok((stream, None))
     }
 }
 
-/// All connections of a listener, behind gates; never ends.
+/// Returns all connections of a listener, behind gates; never ends.
 pub(crate) fn incoming<A: Accept>(
     listener: A,
 ) -> impl Stream<Item = io::Result<Guarded<A::Io>>> + Send {

@@ -1,11 +1,11 @@
-//! The server's end of the connections with the agents in sandboxes: it accepts
+//! The server's end of the connections with the agents in sandboxes: accepts
 //! them, checks their tokens, and turns messages into calls.
 //!
-//! Depends on `elevo-agent-proto`. Keeps nothing that the agent does not have:
+//! Depends on `elevo-agent-proto`. Holds no state that the agent does not have:
 //! processes and their output live in the sandbox, so a restarted server knows
-//! everything again as soon as the agents are back. Trusts no agent: it runs
-//! beside code that nobody has read, so all that it sends is bounded here.
-//! Never logs a token.
+//! everything again as soon as the agents reconnect. Trusts no agent, since
+//! agents run next to untrusted code: everything that they send is bounded
+//! here. Never logs a token.
 //!
 //! ```text
 //! serve_unix, serve_tcp ─► guard ─► service ─► session ─► AgentLink

@@ -1,4 +1,4 @@
-//! One connected agent: what waits for it, and what it last said.
+//! One connected agent: pending requests, readers, and its last reported state.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,18 +16,19 @@ use crate::outgoing::Notes;
 use crate::reader::{Output, Queue};
 use crate::types::{AgentCall, Process, ProcessKind, ProcessState, Usage};
 
-/// Most requests that may wait for an answer.
+/// Maximum number of pending requests.
 const MAX_PENDING: usize = 4096;
 
-/// An agent that is connected. When the connection is lost, every call ends with
-/// [`LinkError::Disconnected`]; the agent comes back as another one of these.
+/// A connected agent. When the connection is lost, every call fails with
+/// [`LinkError::Disconnected`]; when the agent reconnects, it gets a new
+/// `AgentLink`.
 #[derive(Clone)]
 pub struct AgentLink(pub(crate) Arc<Link>);
 
 pub(crate) struct Link {
     pub(crate) sandbox: String,
     pub(crate) version: String,
-    /// Which of our servers accepted it.
+    /// The listener that accepted the connection.
     pub(crate) server: u64,
     pub(crate) window: u32,
     observe: Option<fn(&AgentCall)>,
@@ -48,20 +49,21 @@ pub(crate) struct LinkState {
     pub(crate) usage: Option<Usage>,
 }
 
-/// A process, and whose turn it is to write to it.
+/// A process, and the lock that serializes its input.
 pub(crate) struct Entry {
     pub(crate) process: Process,
     pub(crate) input: Arc<tokio::sync::Mutex<()>>,
 }
 
-/// The turn to write is kept by the request and not by the caller: a caller that
-/// goes away must not let another one fill the agent's queue.
+/// A request without an answer. It holds the lock on the input itself, instead
+/// of the caller: a caller that is cancelled must not let another one fill the
+/// agent's queue.
 pub(crate) struct Pending {
     pub(crate) answer: oneshot::Sender<Answered>,
     pub(crate) turn: Option<OwnedMutexGuard<()>>,
 }
 
-/// What became of a request, and the agent's times of it.
+/// The answer to a request, with the agent's times.
 pub(crate) struct Answered {
     pub(crate) result: Result<(), LinkError>,
     pub(crate) turn: Option<OwnedMutexGuard<()>>,
@@ -95,10 +97,12 @@ impl Link {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the connection, and with it all that waits on it.
+    /// Closes the connection, and fails everything that waits for it.
     pub(crate) fn close(&self) {
         let (readers, pending) = {
             let mut state = self.lock();
+            // Under the lock that adds requests and readers, so that none is
+            // added after this and waits forever.
             state.closed = true;
             let readers: Vec<_> = state.readers.values().cloned().collect();
             (readers, std::mem::take(&mut state.pending))
@@ -146,8 +150,8 @@ impl Link {
         self.request_in_turn(payload, None).await.map(drop)
     }
 
-    /// Sends a request and waits for its answer. Once it is sent, nothing is
-    /// taken back if the caller goes away.
+    /// Sends a request and waits for its answer. Cancelling the caller does not
+    /// undo a request that was sent.
     async fn request_in_turn(
         &self,
         payload: Payload,
@@ -173,6 +177,8 @@ impl Link {
         method: &'static str,
         turn: Option<OwnedMutexGuard<()>>,
     ) -> Result<Option<OwnedMutexGuard<()>>, LinkError> {
+        // Before the request is pending: nothing is awaited between the two, so
+        // a cancelled caller leaves no request that was never sent.
         let room = self.requests.reserve().await;
         let room = room.map_err(|_| LinkError::Disconnected)?;
         let (answer, answered) = oneshot::channel();
@@ -202,7 +208,7 @@ impl Link {
         }
         if state.pending.len() >= MAX_PENDING {
             return Err(LinkError::TooMany {
-                what: "requests without an answer".to_owned(),
+                what: "pending requests".to_owned(),
                 limit: MAX_PENDING as u64,
             });
         }
@@ -216,6 +222,8 @@ impl Link {
         &self,
         process: &str,
     ) -> Result<(OwnedMutexGuard<()>, ProcessKind), LinkError> {
+        // Released before the wait for the input: the answer that ends the wait
+        // needs this lock.
         let (input, kind) = {
             let state = self.lock();
             let entry = state.processes.get(process);
@@ -262,7 +270,7 @@ fn input_payload(process: &str, data: Bytes, eof: bool, kind: ProcessKind) -> Pa
     }
 }
 
-/// What a request is called in traces.
+/// The name of a request in traces.
 fn method_of(payload: &Payload) -> &'static str {
     match payload {
         Payload::RegisterResponse(_) => "register_response",

@@ -1,4 +1,4 @@
-//! All agents that are connected.
+//! The connected agents.
 
 use std::collections::HashMap;
 use std::io;
@@ -21,39 +21,40 @@ use crate::service::Service;
 use crate::sparing::Sparing;
 use crate::types::AgentCall;
 
-/// Events that a slow listener may be behind.
+/// Maximum number of events that a slow listener may be behind.
 const EVENTS: usize = 1024;
 
-/// How long connections may take to end when a server stops.
+/// Maximum time for connections to end when a server stops.
 const STOP_SLACK: Duration = Duration::from_secs(1);
 
-/// HTTP/2 streams that one connection may have; an agent needs one.
+/// Maximum HTTP/2 streams of a connection; an agent needs one.
 const STREAMS: u32 = 4;
 
-/// Bytes of headers that a request may have.
+/// Maximum bytes of headers of a request.
 const HEADERS: u32 = 8 * 1024;
 
-/// Says whose token is whose.
+/// Checks the tokens of agents.
 #[async_trait]
 pub trait Authenticate: Send + Sync {
-    /// Whether this token belongs to this sandbox. Compare without letting the
-    /// time say how much of it was right.
+    /// Whether this token belongs to this sandbox. Must compare in constant
+    /// time.
     async fn is_right(&self, sandbox: &str, token: &str) -> bool;
 }
 
-/// How agents are served.
+/// Settings of [`AgentLinks`].
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// How often an agent says that it is alive; it is lost after three times.
+    /// Interval of heartbeats; an agent that misses three is disconnected.
     pub heartbeat: Duration,
-    /// Most terminals in one sandbox.
+    /// Maximum terminals in one sandbox.
     pub terminals: u32,
-    /// Bytes of output that an agent keeps of each process; 0 leaves that to the
-    /// agent.
+    /// Bytes of output that an agent keeps of each process; 0 means the agent's
+    /// default.
     pub output_buffer: u32,
-    /// Most bytes that may be on their way to one reader.
+    /// Maximum unacknowledged bytes that are sent to one reader.
     pub window: u32,
-    /// Told of every call that an agent has answered, in the span of that call.
+    /// Called for every call that an agent has completed, in the span of that
+    /// call.
     pub observe: Option<fn(&AgentCall)>,
 }
 
@@ -69,22 +70,22 @@ impl Default for Settings {
     }
 }
 
-/// What happens to connections.
+/// A change of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LinkEvent {
-    /// An agent is there, maybe in place of one that was.
+    /// An agent has connected, perhaps in place of an earlier connection.
     Connected {
-        /// Whose.
+        /// The sandbox of the agent.
         sandbox: String,
     },
-    /// An agent is gone.
+    /// An agent has disconnected.
     Disconnected {
-        /// Whose.
+        /// The sandbox of the agent.
         sandbox: String,
     },
 }
 
-/// All agents that are connected. Clones are the same.
+/// The connected agents. Clones share their state.
 #[derive(Clone)]
 pub struct AgentLinks(Arc<Shared>);
 
@@ -98,7 +99,7 @@ struct Shared {
 }
 
 impl AgentLinks {
-    /// With no agent yet.
+    /// Creates an instance without agents.
     #[must_use]
     pub fn new(authenticate: Arc<dyn Authenticate>, settings: Settings) -> Self {
         Self(Arc::new(Shared {
@@ -111,13 +112,13 @@ impl AgentLinks {
         }))
     }
 
-    /// Serves agents on a Unix socket until `stop`. A socket that nobody listens
-    /// on is replaced. Everyone may connect: who may reach it is a matter of the
-    /// directory, and who may stay one of the token.
+    /// Serves agents on a Unix socket until `stop`. A stale socket is replaced.
+    /// Every user may connect to the socket: the directory controls who can
+    /// reach it, and the token who can stay.
     ///
     /// # Errors
     ///
-    /// If the socket cannot be made, or another process listens on it.
+    /// If the socket cannot be created, or another process listens on it.
     pub async fn serve_unix(
         &self,
         path: &Path,
@@ -180,14 +181,14 @@ impl AgentLinks {
         }
     }
 
-    /// The agent of a sandbox, if it is connected.
+    /// Returns the agent of a sandbox, if it is connected.
     #[must_use]
     pub fn get(&self, sandbox: &str) -> Option<AgentLink> {
         self.lock().get(sandbox).cloned()
     }
 
-    /// The agent of a sandbox, as soon as it is connected: put a time-out around
-    /// this.
+    /// Waits until the agent of a sandbox is connected, without a limit: add a
+    /// timeout.
     pub async fn connected(&self, sandbox: &str) -> AgentLink {
         loop {
             let mut came = std::pin::pin!(self.0.came.notified());
@@ -199,14 +200,14 @@ impl AgentLinks {
         }
     }
 
-    /// What happens to connections from now on.
+    /// Subscribes to future changes of connections.
     #[must_use]
     pub fn events(&self) -> broadcast::Receiver<LinkEvent> {
         self.0.events.subscribe()
     }
 
-    /// Drops the connection of a sandbox's agent. It comes back if its token is
-    /// still right.
+    /// Drops the connection of a sandbox's agent. The agent reconnects if its
+    /// token is still valid.
     pub fn forget(&self, sandbox: &str) {
         if let Some(link) = self.get(sandbox) {
             self.remove(&link);
@@ -214,7 +215,7 @@ impl AgentLinks {
         }
     }
 
-    /// How many agents are connected.
+    /// The number of connected agents.
     #[must_use]
     pub fn count(&self) -> usize {
         self.lock().len()
@@ -228,7 +229,7 @@ impl AgentLinks {
         &self.0.settings
     }
 
-    /// Takes in a new connection, in place of an old one of the same sandbox.
+    /// Registers a new connection, in place of an old one of the same sandbox.
     pub(crate) fn insert(&self, link: AgentLink) {
         let sandbox = link.0.sandbox.clone();
         let old = self.lock().insert(sandbox.clone(), link);
@@ -239,7 +240,7 @@ impl AgentLinks {
         self.tell(LinkEvent::Connected { sandbox });
     }
 
-    /// Removes a connection, unless another one has taken its place.
+    /// Removes a connection, unless another one has replaced it.
     pub(crate) fn remove(&self, link: &AgentLink) {
         let sandbox = &link.0.sandbox;
         let mut links = self.lock();
@@ -266,7 +267,7 @@ impl AgentLinks {
     }
 
     fn tell(&self, event: LinkEvent) {
-        // Nobody may be listening.
+        // There may be no subscriber.
         let _ = self.0.events.send(event);
     }
 
@@ -275,7 +276,7 @@ impl AgentLinks {
     }
 }
 
-/// Removes a socket that a server left behind, and no other file.
+/// Deletes a socket that a server left behind, but no other file.
 async fn remove_stale(path: &Path) -> io::Result<()> {
     let is_socket = match std::fs::symlink_metadata(path) {
         Ok(metadata) => metadata.file_type().is_socket(),

@@ -1,5 +1,5 @@
-//! What goes to the agent: requests, which wait for room, and notes about
-//! readers, which cannot wait and are merged instead.
+//! Messages to the agent: requests, which wait for space in the queue, and
+//! notes about readers, which cannot wait and are merged instead.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -13,10 +13,10 @@ use futures::task::AtomicWaker;
 use tokio::sync::mpsc;
 use tonic::Status;
 
-/// Most readers that may have ended without the agent having been told.
+/// Maximum number of ended readers that have not been reported to the agent.
 const MAX_ENDED: usize = 4096;
 
-/// Notes about readers that the agent will be told of.
+/// Notes about readers that are to be sent to the agent.
 #[derive(Default)]
 pub(crate) struct Notes {
     waiting: Mutex<Waiting>,
@@ -31,15 +31,15 @@ struct Waiting {
 }
 
 impl Notes {
-    /// That a reader has consumed everything before an offset.
+    /// Records that a reader has consumed everything before an offset.
     pub(crate) fn acknowledge(&self, reader: u64, offset: u64) {
         self.with(|waiting| {
             waiting.consumed.insert(reader, offset);
         });
     }
 
-    /// That a reader is gone. False if the agent has not listened for so long
-    /// that it must be taken for dead.
+    /// Records that a reader has ended. Returns false if the agent has not
+    /// received such notes for so long that it must be considered dead.
     pub(crate) fn end(&self, reader: u64) -> bool {
         self.with(|waiting| {
             waiting.consumed.remove(&reader);
@@ -48,7 +48,7 @@ impl Notes {
         })
     }
 
-    /// That nothing more will be sent.
+    /// Ends the stream of messages.
     pub(crate) fn close(&self) {
         self.with(|waiting| waiting.closed = true);
     }

@@ -1,4 +1,4 @@
-//! Readers: what the agent sent for one, until it is consumed.
+//! Readers: queues of output from the agent until it is consumed.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,15 +11,15 @@ use crate::error::LinkError;
 use crate::link::Link;
 use crate::types::{Event, Exit, Stream};
 
-/// Below this, data is copied: a slice of it would keep the whole buffer that it
-/// was received in.
+/// Smaller data is copied: a slice would keep the whole buffer in which it was
+/// received.
 const COPY_BELOW: usize = 1024;
 
-/// The agent sent what it may not send.
+/// A violation of the protocol by the agent.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Violation(pub(crate) &'static str);
 
-/// What one reader has been sent and has not consumed.
+/// Events that were received for one reader and not consumed yet.
 pub(crate) struct Queue {
     window: usize,
     state: Mutex<QueueState>,
@@ -29,9 +29,9 @@ pub(crate) struct Queue {
 struct QueueState {
     events: VecDeque<Event>,
     bytes: usize,
-    /// Where the next piece begins.
+    /// The offset of the next piece.
     next: u64,
-    /// Nothing follows what is queued, and this is why.
+    /// Set when no event follows those in the queue; the reason.
     end: Option<LinkError>,
 }
 
@@ -77,7 +77,7 @@ impl Queue {
     pub(crate) fn gap(&self, from: u64, to: u64) -> Result<(), Violation> {
         let mut state = self.open()?;
         if from != state.next || to <= from || state.events.len() >= MAX_CHUNKS_IN_FLIGHT {
-            return Err(Violation("a gap that is none"));
+            return Err(Violation("an invalid gap"));
         }
         state.next = to;
         state.events.push_back(Event::Gap { from, to });
@@ -134,8 +134,8 @@ impl Queue {
     }
 }
 
-/// The output of a process, from some offset on. Dropping it ends the reading and
-/// not the process.
+/// The output of a process, from an offset on. Dropping it ends the
+/// subscription, not the process.
 pub struct Output {
     link: Arc<Link>,
     reader: u64,
@@ -161,8 +161,8 @@ impl Output {
         self.reader
     }
 
-    /// What comes next. Asking for it says that what came before has been dealt
-    /// with, so that the process may write more. May be cancelled without loss.
+    /// Returns the next event. The call acknowledges the events before, so that
+    /// the process may write more. Cancel safe.
     ///
     /// # Errors
     ///
@@ -180,13 +180,13 @@ impl Output {
         Ok(event)
     }
 
-    /// After all that [`Output::next`] has returned.
+    /// The offset after all events that [`Output::next`] has returned.
     #[must_use]
     pub fn offset(&self) -> u64 {
         self.consumed
     }
 
-    /// Not for each piece: a quarter of what may be on its way is soon enough.
+    /// Acknowledges after a quarter of the window, not after each piece.
     fn acknowledge(&mut self) {
         let bytes = self.consumed - self.acknowledged;
         if bytes >= self.queue.window as u64 / 4 || self.events_since >= MAX_CHUNKS_IN_FLIGHT / 4 {

@@ -1,4 +1,4 @@
-//! What comes from an agent, checked before anything is kept of it.
+//! Validates the messages of an agent before anything of them is stored.
 
 use std::collections::btree_map;
 
@@ -11,17 +11,17 @@ use crate::link::{Answered, Entry, Link, LinkState};
 use crate::reader::{Queue, Violation};
 use crate::types::{Exit, Process, Stream, Usage};
 
-/// Most processes that an agent may have; it keeps to far fewer.
+/// Maximum number of processes of an agent; agents use far fewer.
 pub(crate) const MAX_PROCESSES: usize = 1024;
 
-/// Longest id of a process.
+/// Maximum length of a process id.
 pub(crate) const MAX_ID: usize = 256;
 
-/// Most bytes in the text of a failure.
+/// Maximum bytes of the text of a failure.
 const MAX_TEXT: usize = 4096;
 
 impl Link {
-    /// Takes one message in.
+    /// Processes one message.
     pub(crate) fn receive(&self, message: v1::AgentMessage) -> Result<(), Violation> {
         match message.payload {
             Some(Payload::CommandOutput(output)) => self.command_output(output),
@@ -38,7 +38,8 @@ impl Link {
                 self.lock().heartbeat(&heartbeat);
                 Ok(())
             }
-            // Another version of the agent may say more than we know.
+            // A newer version of the agent may send messages that this server
+            // does not know.
             Some(Payload::Register(_)) | None => Ok(()),
         }
     }
@@ -76,7 +77,7 @@ impl Link {
         }
     }
 
-    /// A reader that is gone may still be sent something.
+    /// Ignores messages for a reader that is gone.
     fn for_reader(
         &self,
         reader: u64,
@@ -93,7 +94,7 @@ impl Link {
                 None => Ok(()),
                 Some(failure) => Err(LinkError::from(shortened(failure))),
             };
-            // Nobody may be waiting any more.
+            // The caller may have been cancelled.
             let _ = pending.answer.send(Answered {
                 result,
                 turn: pending.turn,
@@ -105,7 +106,7 @@ impl Link {
 }
 
 impl LinkState {
-    /// Takes in what the agent says of a process.
+    /// Stores the agent's record of a process.
     pub(crate) fn put_process(&mut self, mut process: v1::Process) -> Result<(), Violation> {
         if process.process_id.len() > MAX_ID {
             return Err(Violation("the id of a process is too long"));

@@ -1,4 +1,4 @@
-//! The gRPC service: checks who connects, then serves one connection.
+//! The gRPC service: authenticates an agent, then serves its connection.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,19 +19,19 @@ use crate::links::AgentLinks;
 use crate::outgoing::{Notes, Outgoing};
 use crate::sparing::Sparing;
 
-/// How long a new stream may stay silent.
+/// Maximum time until a new stream registers.
 const TIME_TO_REGISTER: Duration = Duration::from_secs(10);
 
-/// An agent is lost after this many heartbeats that did not come.
+/// Number of missed heartbeats after which an agent is disconnected.
 const MISSED_HEARTBEATS: u32 = 3;
 
-/// Requests that wait for the connection to take them.
+/// Maximum number of requests that wait to be sent.
 const REQUESTS: usize = 64;
 
-/// Longest id of a sandbox.
+/// Maximum length of a sandbox id.
 const MAX_SANDBOX_ID: usize = 256;
 
-/// One of our servers: a listener and what came through it.
+/// A listener and its connections.
 #[derive(Clone)]
 pub(crate) struct Service {
     pub(crate) links: AgentLinks,
@@ -68,7 +68,7 @@ impl AgentService for Service {
 type Parts = (mpsc::Sender<ServerMessage>, Arc<Notes>, Gate);
 
 impl Service {
-    /// The sandbox that the metadata names, if the token is its own.
+    /// Returns the sandbox in the metadata, if the token belongs to it.
     async fn authenticated(&self, metadata: &MetadataMap) -> Result<String, Status> {
         let text = |key| metadata.get(key).and_then(|value| value.to_str().ok());
         let sandbox = text(SANDBOX_ID).unwrap_or_default();
@@ -86,7 +86,7 @@ impl Service {
             let sandbox = &sandbox[..sandbox.floor_char_boundary(MAX_SANDBOX_ID)];
             tracing::warn!(sandbox, more, "refused an agent with a wrong token");
         }
-        let message = "the token is not that of the sandbox";
+        let message = "the token does not belong to the sandbox";
         Err(Status::unauthenticated(message))
     }
 
@@ -121,7 +121,7 @@ impl Service {
         parts: Parts,
     ) -> Option<AgentLink> {
         let settings = self.links.settings();
-        // The first into an empty queue: there is room.
+        // The queue is empty, so there is space.
         let _ = parts.0.try_send(self.welcome());
         let version = register.agent_version;
         let link = Link::new(
@@ -152,7 +152,8 @@ impl Service {
             "an agent is connected"
         );
         self.links.insert(link.clone());
-        // Stopping looks for links after it has said so: one of us sees the other.
+        // A stop sets the flag before it closes the links, so either it finds
+        // this link, or the flag is seen here.
         if self.stopped.load(Ordering::Acquire) {
             link.0.close();
         }
@@ -178,7 +179,7 @@ impl Service {
         }
     }
 
-    /// Takes messages in until there are no more; why there are none.
+    /// Processes messages until the stream ends. Returns the reason of the end.
     async fn receive(
         &self,
         link: &AgentLink,

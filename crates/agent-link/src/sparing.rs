@@ -1,15 +1,15 @@
-//! What a sandbox can bring about as often as it likes is not told as often, or
-//! it could fill the log.
+//! Limits the rate of log lines that a sandbox can cause, or it could fill the
+//! log.
 
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 
-/// Told at once.
+/// Number of lines that are logged without a delay.
 const BURST: NonZeroU32 = NonZeroU32::new(10).unwrap();
 
-/// Told ten times, then once a second.
+/// Allows ten lines at once, then one per second.
 pub(crate) struct Sparing {
     limit: DefaultDirectRateLimiter,
     untold: AtomicU64,
@@ -24,7 +24,8 @@ impl Sparing {
         }
     }
 
-    /// Whether it is to be told, and how many before it were not.
+    /// Returns the number of suppressed lines since the last one, if a line may
+    /// be logged now.
     pub(crate) fn turn(&self) -> Option<u64> {
         if self.limit.check().is_ok() {
             return Some(self.untold.swap(0, Ordering::Relaxed));
@@ -39,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_happens_often_is_told_sometimes() {
+    fn frequent_lines_are_suppressed() {
         let sparing = Sparing::new();
         let told = (0..1000).filter(|_| sparing.turn().is_some()).count();
         // One or two more if this machine takes a second or two.

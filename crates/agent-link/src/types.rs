@@ -7,22 +7,23 @@ use elevo_agent_proto::v1;
 /// A command to run with `/bin/sh -c`.
 #[derive(Debug, Clone, Default)]
 pub struct Command {
-    /// Its id; nothing else in the sandbox may have it.
+    /// The id of the command; must be unique in the sandbox.
     pub id: String,
-    /// What the shell is given.
+    /// The script for the shell.
     pub command: String,
-    /// Where it runs; `/workspace` if absent.
+    /// The working directory; `/workspace` if absent.
     pub cwd: Option<String>,
-    /// Added to the environment of the sandbox.
+    /// Variables that are added to the environment of the sandbox.
     pub envs: BTreeMap<String, String>,
-    /// When it is ended, with its whole process group.
+    /// The time after which the whole process group is ended.
     pub timeout: Option<Duration>,
-    /// Output that nobody reads: the oldest is dropped if true, the command waits
-    /// if false.
+    /// Whether the oldest unread output is dropped. Otherwise the command
+    /// blocks until its output is read.
     pub background: bool,
-    /// What it finds on its standard input.
+    /// The beginning of its standard input.
     pub stdin: Bytes,
-    /// Whether [`AgentLink::input`](crate::AgentLink::input) will give it more.
+    /// Whether [`AgentLink::input`](crate::AgentLink::input) will write more
+    /// input.
     pub open_stdin: bool,
     /// Whether to read its output from the beginning.
     pub read: bool,
@@ -31,87 +32,87 @@ pub struct Command {
 /// A terminal to open.
 #[derive(Debug, Clone, Default)]
 pub struct Terminal {
-    /// Its id; nothing else in the sandbox may have it.
+    /// The id of the terminal; must be unique in the sandbox.
     pub id: String,
     /// Width in characters.
     pub cols: u16,
     /// Height in lines.
     pub rows: u16,
-    /// What runs in it; `/bin/bash` if absent, or `/bin/sh` where there is none.
+    /// The shell; `/bin/bash` if absent, or `/bin/sh` if that is missing.
     pub shell: Option<String>,
-    /// Where it starts; `/workspace` if absent.
+    /// The working directory; `/workspace` if absent.
     pub cwd: Option<String>,
-    /// Added to the environment of the sandbox.
+    /// Variables that are added to the environment of the sandbox.
     pub envs: BTreeMap<String, String>,
 }
 
-/// What a reader gets.
+/// An event of an [`Output`](crate::Output).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// Some output.
     Data {
-        /// Where the process wrote it.
+        /// The stream that the process wrote to.
         stream: Stream,
-        /// Of its first byte, in all that the process has written.
+        /// The offset of the first byte in all output of the process.
         offset: u64,
         /// The bytes.
         data: Bytes,
     },
-    /// Output that is no longer there.
+    /// Output that was dropped.
     Gap {
-        /// Offset of the first byte that is missing.
+        /// Offset of the first missing byte.
         from: u64,
-        /// Offset of the first byte that is there.
+        /// Offset of the first byte after the gap.
         to: u64,
     },
-    /// The end; nothing follows.
+    /// The end of the process; no event follows.
     Exit(Exit),
 }
 
-/// Where a process wrote something.
+/// The stream of a piece of output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Stream {
     /// Standard output.
     Stdout,
     /// Standard error.
     Stderr,
-    /// A terminal, which has only one.
+    /// A terminal, which has only one stream.
     Terminal,
 }
 
-/// How a process ended.
+/// The end of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Exit {
-    /// Its exit code, unless a signal ended it.
+    /// The exit code, unless a signal ended the process.
     pub code: Option<i32>,
-    /// The signal that ended it.
+    /// The signal that ended the process.
     pub signal: Option<i32>,
-    /// Whether its time had run out.
+    /// Whether the timeout ended the process.
     pub timed_out: bool,
-    /// How much it wrote.
+    /// Total bytes of output.
     pub offset: u64,
 }
 
-/// What is known of a process.
+/// The record of a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Process {
-    /// Its id.
+    /// The id of the process.
     pub id: String,
     /// Command or terminal.
     pub kind: ProcessKind,
-    /// What runs; its beginning, if it is long.
+    /// The command; truncated if it is long.
     pub command: String,
-    /// When it was started, in milliseconds since 1970.
+    /// The start time, in milliseconds since 1970.
     pub started_ms: i64,
-    /// Running or ended.
+    /// Whether the process runs or has ended.
     pub state: ProcessState,
-    /// Offset of the oldest output that is there, as last heard.
+    /// Offset of the oldest output that is kept, as last reported.
     pub start: u64,
-    /// Offset after the newest output, as last heard.
+    /// Offset after the newest output, as last reported.
     pub end: u64,
-    /// How it ended.
+    /// The end of the process, if it has ended.
     pub exit: Option<Exit>,
-    /// Whether its oldest output is dropped if nobody reads it.
+    /// Whether the oldest unread output is dropped.
     pub background: bool,
     /// Its process id inside the sandbox.
     pub pid: i32,
@@ -129,22 +130,22 @@ pub enum ProcessKind {
 /// State of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ProcessState {
-    /// It runs.
+    /// The process runs.
     Running,
-    /// It has ended, and the agent remembers it.
+    /// The process has ended, and the agent still has its record.
     Exited,
 }
 
-/// What a sandbox uses; what could not be measured is absent.
+/// The resources that a sandbox uses; absent if they could not be measured.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Usage {
-    /// When it was measured, in milliseconds since 1970.
+    /// The time of the measurement, in milliseconds since 1970.
     pub at_ms: i64,
-    /// Of one processor, since the measurement before.
+    /// Percent of one processor, since the previous measurement.
     pub cpu_percent: Option<f64>,
-    /// Memory.
+    /// Bytes of memory.
     pub memory_bytes: Option<u64>,
-    /// Disk.
+    /// Bytes on disk.
     pub disk_bytes: Option<u64>,
     /// Number of processes.
     pub processes: Option<u64>,
@@ -186,15 +187,16 @@ impl From<v1::Process> for Process {
     }
 }
 
-/// A call that an agent has answered.
+/// A call that an agent has completed.
 #[derive(Debug, Clone)]
 pub struct AgentCall {
-    /// Whose agent.
+    /// The sandbox of the agent.
     pub sandbox: String,
-    /// What it was asked for.
+    /// The method of the request.
     pub method: &'static str,
-    /// When it had the request, by its own clock, in microseconds since 1970.
+    /// The time at which the agent received the request, by its own clock, in
+    /// microseconds since 1970.
     pub received_us: i64,
-    /// When it had done it.
+    /// The time at which the agent completed it.
     pub done_us: i64,
 }

@@ -1,4 +1,4 @@
-//! What the fuzzer kept is received again.
+//! Processes the corpus of the fuzzer again.
 
 #[allow(unreachable_pub, reason = "it is a part of the fuzzers as well")]
 #[path = "../../../fuzz/src/corpus.rs"]

@@ -1,5 +1,6 @@
-//! Whoever is in a sandbox can reach the server's socket, and may have taken the
-//! agent over. What it sends must cost little and reach nobody else.
+//! Every process in a sandbox can reach the server's socket, and an attacker
+//! may control the agent. Its messages must cost little and affect no other
+//! sandbox.
 
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 
@@ -24,7 +25,7 @@ use tonic::{Code, Request, Status, Streaming};
 
 const WINDOW: u32 = 10_000;
 
-/// The token of a sandbox is its name, backwards.
+/// The token of a sandbox is its id reversed.
 struct Backwards;
 
 #[async_trait::async_trait]
@@ -47,7 +48,7 @@ async fn serve() -> (AgentLinks, SocketAddr) {
     (links, address)
 }
 
-/// An agent that says what it is told to say.
+/// An agent that sends the messages of the test.
 struct Puppet {
     say: mpsc::Sender<AgentMessage>,
     heard: Streaming<ServerMessage>,
@@ -87,13 +88,13 @@ impl Puppet {
         .await;
     }
 
-    /// Whether the server has ended the connection.
+    /// Waits until the server has closed the connection.
     async fn is_dropped(&mut self) -> bool {
         while let Ok(Some(_)) = within(self.heard.message()).await {}
         true
     }
 
-    /// The next request, and the reader that it begins.
+    /// Returns the next request, and the reader that it starts.
     async fn hear_reader(&mut self) -> (u64, u64) {
         loop {
             let message = within(self.heard.message()).await.unwrap().unwrap();
@@ -114,7 +115,7 @@ async fn within<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(limit, future).await.unwrap()
 }
 
-/// A registered puppet, the server's end of it, and a reader that has begun.
+/// Returns a registered puppet, the server's end of it, and a running reader.
 async fn reading() -> (Puppet, AgentLink, elevo_agent_link::Output, u64) {
     let (links, address) = serve().await;
     let mut puppet = Puppet::connect(address, "abc", "cba").await.unwrap();
@@ -158,7 +159,7 @@ async fn a_token_of_another_sandbox_is_wrong() {
 }
 
 #[tokio::test]
-async fn who_registers_for_another_sandbox_is_dropped() {
+async fn registering_for_another_sandbox_closes_the_connection() {
     let (links, address) = serve().await;
     let mut puppet = Puppet::connect(address, "abc", "cba").await.unwrap();
     puppet.register("def", Vec::new()).await;
@@ -167,7 +168,7 @@ async fn who_registers_for_another_sandbox_is_dropped() {
 }
 
 #[tokio::test]
-async fn who_has_too_many_processes_is_dropped() {
+async fn too_many_processes_close_the_connection() {
     let (links, address) = serve().await;
     let mut puppet = Puppet::connect(address, "abc", "cba").await.unwrap();
     let process = |index| Process {
@@ -187,7 +188,7 @@ async fn who_has_too_many_processes_is_dropped() {
 }
 
 #[tokio::test]
-async fn a_reader_gets_what_is_right() {
+async fn a_reader_gets_valid_output() {
     let (puppet, link, mut reader, id) = reading().await;
     puppet.say(output(id, 0, vec![1; 100])).await;
     let gap = Gap {
@@ -198,7 +199,7 @@ async fn a_reader_gets_what_is_right() {
     };
     puppet.say(Payload::Gap(gap)).await;
     puppet.say(output(id, 200, vec![2; 5])).await;
-    // A reader that nobody began is nobody's.
+    // Output for an unknown reader is ignored.
     puppet.say(output(id + 7, 77, vec![3; 100_000])).await;
     let first = within(reader.next()).await.unwrap();
     assert!(matches!(first, Event::Data { offset: 0, .. }));
@@ -211,12 +212,12 @@ async fn a_reader_gets_what_is_right() {
 }
 
 #[tokio::test]
-async fn who_sends_more_than_a_window_is_dropped() {
+async fn output_beyond_the_window_closes_the_connection() {
     let (mut puppet, link, mut reader, id) = reading().await;
     puppet.say(output(id, 0, vec![0; 9_000])).await;
     puppet.say(output(id, 9_000, vec![0; 9_000])).await;
     assert!(puppet.is_dropped().await);
-    // What came before is still there.
+    // Earlier output is still there.
     assert!(within(reader.next()).await.is_ok());
     assert_eq!(within(reader.next()).await, Err(LinkError::Disconnected));
     let late = within(link.attach("c", 0)).await;
@@ -224,7 +225,7 @@ async fn who_sends_more_than_a_window_is_dropped() {
 }
 
 #[tokio::test]
-async fn who_sends_too_many_pieces_is_dropped() {
+async fn too_many_pieces_close_the_connection() {
     let (mut puppet, _link, _reader, id) = reading().await;
     for offset in 0..300 {
         puppet.say(output(id, offset, vec![0])).await;
@@ -233,7 +234,7 @@ async fn who_sends_too_many_pieces_is_dropped() {
 }
 
 #[tokio::test]
-async fn who_sends_out_of_order_is_dropped() {
+async fn output_out_of_order_closes_the_connection() {
     let (mut puppet, _link, mut reader, id) = reading().await;
     puppet.say(output(id, 5, vec![0; 10])).await;
     assert!(puppet.is_dropped().await);
@@ -241,7 +242,7 @@ async fn who_sends_out_of_order_is_dropped() {
 }
 
 #[tokio::test]
-async fn a_message_that_is_none_ends_only_its_own_connection() {
+async fn a_malformed_message_closes_only_its_own_connection() {
     let (links, address) = serve().await;
     let good = Puppet::connect(address, "abc", "cba").await.unwrap();
     good.register("abc", Vec::new()).await;
@@ -249,14 +250,14 @@ async fn a_message_that_is_none_ends_only_its_own_connection() {
     let mut bad = Puppet::connect(address, "xyz", "zyx").await.unwrap();
     bad.register("xyz", Vec::new()).await;
     within(links.connected("xyz")).await;
-    // Larger than a message may be.
+    // Larger than the maximum of a message.
     bad.say(output(1, 0, vec![0; 5_000_000])).await;
     assert!(bad.is_dropped().await);
     assert!(links.get("abc").is_some());
 }
 
 #[tokio::test]
-async fn a_connection_that_proves_nothing_is_closed() {
+async fn a_connection_without_a_token_is_closed() {
     let (_links, address) = serve().await;
     let closed = tokio::task::spawn_blocking(move || {
         let mut stream = std::net::TcpStream::connect(address).unwrap();
@@ -273,7 +274,7 @@ async fn a_connection_that_proves_nothing_is_closed() {
 }
 
 #[tokio::test]
-async fn a_socket_that_nobody_listens_on_is_replaced_and_others_are_not() {
+async fn a_stale_socket_is_replaced_and_others_are_not() {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("agent.sock");
     drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());

@@ -1,9 +1,8 @@
 //! The contract between the server and the agent in a sandbox: the messages of
-//! `proto/workspace/agent/v1/agent.proto`, and the numbers that both ends must
-//! agree on.
+//! `proto/workspace/agent/v1/agent.proto`, and the limits that both ends use.
 //!
-//! Depends on nothing of the workspace. Holds no behaviour: the agent's end is
-//! `elevo-agent`, the server's end `elevo-agent-link`.
+//! Depends on no other crate of the workspace, and has no behaviour: the
+//! agent's end is `elevo-agent`, the server's end is `elevo-agent-link`.
 
 /// Messages and service, generated from the contract.
 #[allow(
@@ -24,34 +23,36 @@ pub const AUTHORIZATION: &str = "authorization";
 /// Metadata that names the sandbox.
 pub const SANDBOX_ID: &str = "x-sandbox-id";
 
-/// What comes before the token in [`AUTHORIZATION`].
+/// The prefix of the token in [`AUTHORIZATION`].
 pub const BEARER: &str = "Bearer ";
 
-/// Most bytes of output in one message.
+/// Maximum bytes of output in one message.
 pub const MAX_CHUNK: usize = 128 * 1024;
 
-/// Most messages of output that may be on their way to one reader, whatever its
-/// window: many small ones must not cost more than a few large ones.
+/// Maximum number of unacknowledged messages of output to one reader,
+/// regardless of its window: many small messages must not cost more than a few
+/// large ones.
 pub const MAX_CHUNKS_IN_FLIGHT: usize = 256;
 
-/// Most bytes of input in one message, and in the first message of a command.
+/// Maximum bytes of input in one message, and in the first message of a
+/// command.
 pub const MAX_INPUT: usize = 64 * 1024;
 
-/// Most readers on one connection.
+/// Maximum number of readers on one connection.
 pub const MAX_READERS: usize = 256;
 
-/// Most bytes of a command that are kept to be shown.
+/// Maximum bytes of a command that are kept for display.
 pub const MAX_SHOWN_COMMAND: usize = 4096;
 
-/// Most bytes of one message in either direction.
+/// Maximum bytes of one message in either direction.
 pub const MAX_MESSAGE: usize = 4 * 1024 * 1024;
 
-/// HTTP/2: bytes on their way on one stream. Above the window of a reader, so
+/// HTTP/2 window of a stream, in bytes. Larger than the window of a reader, so
 /// that the windows of readers decide.
 pub const STREAM_WINDOW: u32 = 4 * 1024 * 1024;
 
-/// HTTP/2: bytes on their way on one connection.
+/// HTTP/2 window of a connection, in bytes.
 pub const CONNECTION_WINDOW: u32 = 8 * 1024 * 1024;
 
-/// HTTP/2: bytes in one frame, so that a chunk is one.
+/// HTTP/2 frame size in bytes, so that a chunk fits into one frame.
 pub const FRAME: u32 = 256 * 1024;

@@ -1,8 +1,8 @@
-//! Messages of earlier versions are still understood, and so are those of later
-//! ones as far as we know them.
+//! Messages of earlier versions can still be read, and so can the known parts
+//! of messages of later versions.
 //!
-//! Each file in `fixtures/VERSION` is one message as it was sent between a real
-//! agent and a real server of that version; the text beside it is what it means.
+//! Each file in `fixtures/VERSION` is one message that a real agent and a real
+//! server of that version exchanged; the text file next to it is its meaning.
 
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 
@@ -14,7 +14,7 @@ use elevo_agent_proto::v1::{
     AgentMessage, ServerMessage, agent_message, pty_output, server_message,
 };
 
-/// Protobuf: a field that holds bytes.
+/// Encodes a Protobuf field that holds bytes.
 fn bytes_field(number: u32, content: &[u8]) -> Vec<u8> {
     let mut field = Vec::new();
     varint(&mut field, u64::from(number) << 3 | 2);
@@ -68,7 +68,7 @@ fn a_message_we_do_not_know_is_one_without_content() {
     assert_eq!(message.sandbox_id, "sbx-1");
     assert_eq!(message.payload, None);
 
-    // Field 20 is the id of the request: 7.
+    // Field 20 is the request id, 7.
     let mut encoded = vec![0xa0, 0x01, 0x07];
     encoded.extend(bytes_field(77, b"whatever"));
     let message = ServerMessage::decode(&encoded[..]).unwrap();
@@ -112,7 +112,7 @@ fn a_value_we_do_not_know_is_the_unspecified_one() {
 
 #[test]
 fn the_documents_own_numbers_are_kept() {
-    // A command as the first description of the contract had it.
+    // A command in the first version of the contract.
     let run = [
         bytes_field(1, b"c"),
         bytes_field(2, b"true"),

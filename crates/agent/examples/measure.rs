@@ -1,5 +1,5 @@
-//! How fast an agent is: starting commands, compared with starting them without
-//! one, and moving output.
+//! Measures an agent: the start of commands, compared with starting them
+//! without an agent, and the transfer of output.
 //!
 //! ```sh
 //! cargo run -p elevo-agent --example measure -- "$(scripts/agent)"

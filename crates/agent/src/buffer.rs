@@ -1,4 +1,4 @@
-//! What a process has written and may still be read.
+//! The output of a process that can still be read.
 //!
 //! ```text
 //!   start           acknowledged              end      offsets, in bytes
@@ -7,14 +7,14 @@
 //!       at most `limit`      at most `limit`
 //! ```
 //!
-//! History goes from the oldest. When there is too much unread, the writer waits,
-//! or the oldest goes as well.
+//! History is dropped from its oldest end. When there is too much unread
+//! output, the process blocks, or the oldest output is dropped as well.
 
 use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-/// Where a process wrote something.
+/// The stream of a piece of output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stream {
     Stdout,
@@ -22,10 +22,10 @@ pub(crate) enum Stream {
     Terminal,
 }
 
-/// Small writes are gathered up to this.
+/// Small writes are gathered up to this size.
 const GATHER: usize = 32 * 1024;
 
-/// Most pieces. Each costs some memory, however few bytes it has.
+/// Maximum number of pieces. Each costs some memory, even if it is small.
 const MAX_PIECES: usize = 8192;
 
 struct Piece {
@@ -43,7 +43,7 @@ impl Piece {
 pub(crate) struct Buffer {
     limit: u64,
     pieces: VecDeque<Piece>,
-    /// The newest bytes, not yet a piece.
+    /// The newest bytes, not yet in a piece.
     tail: Vec<u8>,
     tail_stream: Stream,
     end: u64,
@@ -51,7 +51,7 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
-    /// `limit` is for each of the two parts.
+    /// Creates a buffer. `limit` applies to each of the two parts.
     pub(crate) fn new(limit: u64) -> Self {
         Self {
             limit,
@@ -77,13 +77,13 @@ impl Buffer {
         self.end - self.start()
     }
 
-    /// Whether there is as much unread as there may be.
+    /// Whether the unread part has reached its limit.
     pub(crate) fn is_full(&self) -> bool {
         self.end - self.acknowledged >= self.limit
             || self.pieces.len() - self.read_pieces() >= MAX_PIECES / 2
     }
 
-    /// Adds bytes. `drop_oldest` says what becomes of too much unread.
+    /// Adds bytes. `drop_oldest` drops unread output beyond the limit.
     pub(crate) fn push(&mut self, stream: Stream, data: &[u8], drop_oldest: bool) {
         if stream != self.tail_stream || self.tail.len() + data.len() > GATHER {
             self.seal();
@@ -103,13 +103,14 @@ impl Buffer {
         self.trim();
     }
 
-    /// Says that a reader has consumed all before an offset.
+    /// Records that a reader has consumed everything before an offset.
     pub(crate) fn acknowledge(&mut self, offset: u64) {
         self.acknowledged = self.acknowledged.max(offset.min(self.end));
         self.trim();
     }
 
-    /// At most `max` bytes at an offset that is there, all of one stream.
+    /// Returns at most `max` bytes of one stream at an offset within the
+    /// buffer.
     pub(crate) fn read(&self, offset: u64, max: usize) -> Option<(Stream, Bytes)> {
         if offset >= self.tail_start() {
             let from = usize::try_from(offset - self.tail_start()).ok()?;
@@ -124,7 +125,7 @@ impl Buffer {
         Some((piece.stream, piece.data.slice(from..to)))
     }
 
-    /// Drops what has been read.
+    /// Drops the history.
     pub(crate) fn drop_history(&mut self) {
         self.drop_before(self.acknowledged);
     }
@@ -135,7 +136,7 @@ impl Buffer {
         self.tail = Vec::new();
     }
 
-    /// Gives back what is reserved for more.
+    /// Releases the memory that was reserved for more output.
     pub(crate) fn finish(&mut self) {
         self.seal();
         self.pieces.shrink_to_fit();
@@ -173,7 +174,7 @@ impl Buffer {
         }
     }
 
-    /// Adds a piece at the end, where the tail is empty.
+    /// Adds a piece at the end; the tail must be empty.
     fn add_piece(&mut self, data: Bytes) {
         self.pieces.push_back(Piece {
             offset: self.end,
@@ -229,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_full_until_somebody_reads_and_keeps_some_history() {
+    fn a_full_buffer_has_space_after_a_read_and_keeps_history() {
         let mut buffer = Buffer::new(LIMIT);
         while !buffer.is_full() {
             buffer.push(Stream::Stdout, &[0; 10_000], false);
@@ -244,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_goes_if_it_may() {
+    fn the_oldest_output_is_dropped_if_requested() {
         let mut buffer = Buffer::new(LIMIT);
         for _ in 0..1000 {
             buffer.push(Stream::Stdout, &[1; 10_000], true);

@@ -1,44 +1,44 @@
-//! System calls that nothing in a sandbox may make, whatever the engine's own
-//! filter lets through: an engine of 2022 allows io_uring, and every engine
-//! allows sockets that no network namespace holds back.
+//! Denies system calls to all processes in a sandbox, regardless of the
+//! engine's own filter: an engine of 2022 allows io_uring, and every engine
+//! allows sockets that a network namespace does not confine.
 //!
-//! The filter is ours and of all that we start, and cannot be taken off again.
+//! The filter applies to the agent and all its children, and cannot be removed.
 //!
 //! ```text
-//! which architecture is the call of? ── none of ours ──► allowed
+//! architecture of the call? ── unknown ──► allowed
 //!   │
 //!   ├─ io_uring_*, userfaultfd, add_key, request_key, keyctl ──► EPERM
-//!   ├─ prlimit64 of the first process, which is us ────────────► EPERM
-//!   ├─ socket, socketpair of a family other than FAMILIES ─────► EAFNOSUPPORT
-//!   ├─ socketcall, for a socket: no filter sees which ─────────► EAFNOSUPPORT
-//!   └─ anything else ──────────────────────────────────────────► allowed
+//!   ├─ prlimit64 of the first process, the agent ──────────────► EPERM
+//!   ├─ socket, socketpair of a family not in FAMILIES ─────────► EAFNOSUPPORT
+//!   ├─ socketcall for a socket: a filter cannot see the family ► EAFNOSUPPORT
+//!   └─ any other call ─────────────────────────────────────────► allowed
 //! ```
 
 use anyhow::Context;
 use rustix::io::Errno;
 use seccompiler::{BpfProgram, sock_filter};
 
-/// Unix, IPv4, IPv6, and netlink, by which a program learns of its interfaces.
-/// Others are of protocols that no sandbox needs, or like vsock reach the host
-/// past its network.
+/// Unix, IPv4, IPv6, and netlink, which programs use to list interfaces.
+/// Sandboxes need no other families, and some, like vsock, reach the host
+/// without its network.
 const FAMILIES: [u32; 4] = [1, 2, 10, 16];
 
-/// The same everywhere: newer than the last that had numbers of their own.
+/// The same on all architectures, like all newer system calls.
 const IO_URING: [u32; 3] = [425, 426, 427];
 
-/// Calls of one architecture, by number.
+/// The numbers of calls of one architecture.
 struct Numbers {
     architecture: u32,
     /// userfaultfd, `add_key`, `request_key`, keyctl.
     refused: [u32; 4],
-    /// prlimit64. A limit of processor time would end us.
+    /// prlimit64. A limit of processor time would kill the agent.
     limit: u32,
     /// socket, socketpair.
     sockets: [u32; 2],
     socketcall: Option<u32>,
 }
 
-/// Those of our own architecture and of 32-bit programs beside it.
+/// The supported architectures and their 32-bit counterparts.
 const ARCHITECTURES: [Numbers; 4] = [
     // x86-64.
     Numbers {
@@ -48,7 +48,7 @@ const ARCHITECTURES: [Numbers; 4] = [
         sockets: [41, 53],
         socketcall: None,
     },
-    // x86. Debian's C library has sockets from socketcall only, so 32-bit
+    // x86. Debian's C library creates sockets only with socketcall, so 32-bit
     // programs that use it have none.
     Numbers {
         architecture: 0x4000_0003,
@@ -75,19 +75,19 @@ const ARCHITECTURES: [Numbers; 4] = [
     },
 ];
 
-/// Of the calls that socketcall stands for.
+/// The subcalls of socketcall that create sockets.
 const MAKE_SOCKET: [u32; 2] = [1, 8];
 
-/// Calls of x32 have the numbers of x86-64 and this bit.
+/// Calls of x32 have the numbers of x86-64 with this bit.
 const X32: u32 = 0x4000_0000;
 
-// Where `seccomp_data` has the number, the architecture and the lower half of
-// the first argument.
+// Offsets in `seccomp_data` of the number, the architecture and the lower half
+// of the first argument.
 const NUMBER: u32 = 0;
 const ARCHITECTURE: u32 = 4;
 const FIRST: u32 = 16;
 
-// Instructions, and what a filter returns.
+// Opcodes, and the results of a filter.
 const LOAD: u16 = 0x20;
 const EQUAL: u16 = 0x15;
 const AND: u16 = 0x54;
@@ -95,10 +95,10 @@ const RETURN: u16 = 0x06;
 const ALLOW: u32 = 0x7fff_0000;
 const FAIL: u32 = 0x0005_0000;
 
-/// Gives these calls up, for good. To be called before there is a second
-/// thread, which would keep them.
+/// Installs the filter, permanently. Must be called before there is a second
+/// thread, which would not have it.
 pub(crate) fn give_up() -> anyhow::Result<()> {
-    seccompiler::apply_filter(&program()).context("cannot give up system calls")
+    seccompiler::apply_filter(&program()).context("cannot install the filter of system calls")
 }
 
 fn program() -> BpfProgram {
@@ -112,7 +112,7 @@ fn program() -> BpfProgram {
     program
 }
 
-/// What becomes of the calls of one architecture.
+/// Returns the part of the filter for one architecture.
 fn calls(numbers: &Numbers) -> BpfProgram {
     let mut program = vec![instruction(LOAD, NUMBER), instruction(AND, !X32)];
     for number in IO_URING.into_iter().chain(numbers.refused) {
@@ -152,10 +152,11 @@ fn instruction(code: u16, k: u32) -> sock_filter {
     sock_filter { code, jt, jf, k }
 }
 
-/// Goes on with the next instruction if this was loaded, else passes over some.
+/// Continues with the next instruction if the loaded value is `value`;
+/// otherwise skips `skip` instructions.
 fn unless(value: u32, skip: usize) -> sock_filter {
     sock_filter {
-        // All of the calls of an architecture are less than half of what fits.
+        // The part of an architecture is less than half of the maximum.
         jf: u8::try_from(skip).unwrap_or(u8::MAX),
         ..instruction(EQUAL, value)
     }
@@ -172,7 +173,7 @@ mod tests {
     const X86_64: u32 = 0xc000_003e;
     const X86: u32 = 0x4000_0003;
 
-    /// What the kernel would make of a call.
+    /// Returns the kernel's decision on a call.
     fn outcome(architecture: u32, number: u32, first: u32) -> u32 {
         let (program, mut at, mut loaded) = (program(), 0, 0);
         loop {
@@ -235,7 +236,7 @@ mod tests {
 
     #[test]
     fn other_calls_are_left_to_the_engine() {
-        // getpid, connect by socketcall, and an architecture that is not ours.
+        // getpid, connect by socketcall, and an unknown architecture.
         assert_eq!(outcome(X86_64, 39, 0), ALLOW);
         assert_eq!(outcome(X86, 102, 3), ALLOW);
         assert_eq!(outcome(0x1234_5678, 425, 0), ALLOW);

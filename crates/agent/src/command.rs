@@ -23,10 +23,10 @@ use crate::state::{Agent, MAX_COMMANDS, State, now_ms};
 
 const SHELL: &str = "/bin/sh";
 
-/// Where processes start if nobody says where.
+/// The default working directory of processes.
 pub(crate) const CWD: &str = "/workspace";
 
-/// Our ends of a command's pipes.
+/// The agent's ends of a command's pipes.
 struct Pipes {
     stdin: Option<Fd>,
     stdout: Fd,
@@ -99,7 +99,7 @@ fn pipes(child: &mut Child) -> Result<Pipes, Errno> {
     })
 }
 
-/// Writes the command down and starts the tasks that serve it.
+/// Records the command and starts the tasks that serve it.
 fn serve(agent: &Agent, request: v1::RunCommandRequest, started: Started, pipes: Pipes) {
     let keep = match request.keep() {
         v1::Keep::DropOldest => Keep::DropOldest,
@@ -158,7 +158,7 @@ fn serve(agent: &Agent, request: v1::RunCommandRequest, started: Started, pipes:
     }
 }
 
-/// Hands input to a command.
+/// Queues input for a command.
 pub(crate) fn input(
     agent: &Agent,
     request: v1::CommandInput,
@@ -175,7 +175,7 @@ pub(crate) fn input(
 /// Sends a signal to the group of a process.
 pub(crate) fn signal(agent: &Agent, id: &str, signal: i32) -> Result<(), Failure> {
     let named = Signal::from_named_raw(signal);
-    let signal = named.ok_or_else(|| failure::invalid(format!("there is no signal {signal}")))?;
+    let signal = named.ok_or_else(|| failure::invalid(format!("{signal} is not a signal")))?;
     let state = agent.lock();
     let process = state.processes.get(id);
     let process = process.ok_or_else(failure::no_such_process)?;
@@ -185,7 +185,7 @@ pub(crate) fn signal(agent: &Agent, id: &str, signal: i32) -> Result<(), Failure
     }
 }
 
-/// Whether a new process may have this id and these variables.
+/// Checks the id and the variables of a new process.
 pub(crate) fn check_new(
     state: &State,
     id: &str,
@@ -198,13 +198,13 @@ pub(crate) fn check_new(
         return Err(failure::invalid("a process needs an id"));
     }
     if state.processes.contains_key(id) {
-        return Err(failure::invalid(format!(
-            "there is a process `{id}` already"
-        )));
+        return Err(failure::invalid(format!("process `{id}` already exists")));
     }
     let wrong = |name: &&String| name.is_empty() || name.contains(['=', '\0']);
     match envs.keys().find(wrong) {
-        Some(name) => Err(failure::invalid(format!("no name of a variable: {name:?}"))),
+        Some(name) => Err(failure::invalid(format!(
+            "not a valid name of a variable: {name:?}"
+        ))),
         None => Ok(()),
     }
 }

@@ -1,4 +1,4 @@
-//! Dials the server, again and again.
+//! Keeps a connection with the server.
 
 use std::convert::Infallible;
 use std::hash::{BuildHasher, RandomState};
@@ -29,27 +29,27 @@ use crate::usage::Meter;
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// How long the server may take to accept us.
+/// Maximum time for the server to accept a connection.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 const DEFAULT_HEARTBEAT: Duration = Duration::from_secs(30);
 
-/// How often a silent connection is tried, so that one that is dead is noticed.
+/// Interval of pings on an idle connection, to detect a dead one.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
 
-/// Stays connected with the server, as long as we live.
+/// Connects to the server, again and again, as long as the agent lives.
 pub(crate) async fn keep_connected(
     agent: &Agent,
     settings: &Settings,
 ) -> anyhow::Result<Infallible> {
     let mut authorization: MetadataValue<Ascii> = format!("{BEARER}{}", settings.token)
         .parse()
-        .context("SANDBOX_TOKEN has characters that no token has")?;
+        .context("SANDBOX_TOKEN has characters that are not valid in a token")?;
     authorization.set_sensitive(true);
     let id: MetadataValue<Ascii> = settings
         .sandbox
         .parse()
-        .context("SANDBOX_ID has characters that no id has")?;
+        .context("SANDBOX_ID has characters that are not valid in an id")?;
     let mut meter = Meter::new();
     let mut pause = SHORTEST_PAUSE;
     loop {
@@ -69,9 +69,9 @@ pub(crate) async fn keep_connected(
         if accepted {
             pause = SHORTEST_PAUSE;
         }
-        // Once each time: a server may be away for long.
+        // Warn only once for each outage: a server may be down for long.
         match pause == SHORTEST_PAUSE {
-            true => log::warn(format_args!("{error:#}; trying again")),
+            true => log::warn(format_args!("{error:#}; retrying")),
             false => log::debug(format_args!("{error:#}")),
         }
         tokio::time::sleep(jittered(pause)).await;
@@ -91,7 +91,7 @@ impl Session<'_> {
     async fn run(mut self, request: Request<()>) -> anyhow::Result<Infallible> {
         let mut inbound = tokio::time::timeout(PATIENCE, self.open(request))
             .await
-            .context("the server does not answer")??;
+            .context("the server does not respond")??;
         let mut heartbeat = heartbeat(DEFAULT_HEARTBEAT);
         loop {
             tokio::select! {
@@ -115,14 +115,14 @@ impl Session<'_> {
         let request = Request::from_parts(metadata, extensions, outgoing);
         match client.connect(request).await {
             Ok(response) => Ok(response.into_inner()),
-            Err(status) => bail!("the server refuses us: {}", status.message()),
+            Err(status) => bail!("the server rejected this agent: {}", status.message()),
         }
     }
 
     fn receive(&mut self, message: ServerMessage, beat: &mut Interval) -> anyhow::Result<()> {
         if let Some(Payload::RegisterResponse(response)) = &message.payload {
             if !response.success {
-                bail!("the server refuses us: {}", response.message);
+                bail!("the server rejected this agent: {}", response.message);
             }
             *self.accepted = true;
             log::info(format_args!("connected"));
@@ -135,7 +135,7 @@ impl Session<'_> {
     }
 }
 
-/// The messages of a new connection, which begin with all that we know.
+/// Returns the messages of a new connection, which start with all processes.
 fn register(agent: &Agent, sandbox: &str) -> Outgoing {
     let mut state = agent.lock();
     state.disconnect();
@@ -158,7 +158,7 @@ fn register(agent: &Agent, sandbox: &str) -> Outgoing {
 }
 
 async fn dial(address: &Address) -> anyhow::Result<Channel> {
-    // The name goes into headers only; what is dialled is the address.
+    // The name appears only in headers; the connector uses the address.
     let endpoint = Endpoint::from_static("http://agent.invalid")
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
@@ -210,10 +210,10 @@ fn heartbeat(interval: Duration) -> Interval {
     heartbeat
 }
 
-/// Between half of a pause and all of it, so that the agents of a server that
-/// was restarted do not come all at once.
+/// Returns a pause between half and all of `pause`, so that the agents do not
+/// all reconnect to a restarted server at once.
 fn jittered(pause: Duration) -> Duration {
-    // Keyed by the system's randomness, newly for each.
+    // Each `RandomState` has new keys from the system's random source.
     let random = RandomState::new().hash_one(0) as u32;
     pause / 2 + (pause / 2).mul_f64(f64::from(random) / f64::from(u32::MAX))
 }

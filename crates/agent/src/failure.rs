@@ -1,4 +1,4 @@
-//! Failures that the server is told of.
+//! Failures that are reported to the server.
 
 use elevo_agent_proto::v1::{Failure, FailureKind, StartError};
 use rustix::io::Errno;
@@ -23,7 +23,7 @@ pub(crate) fn too_many(what: &str, limit: usize) -> Failure {
     }
 }
 
-/// That a working directory could not be entered.
+/// The working directory cannot be entered.
 pub(crate) fn cwd(path: &str, errno: Errno) -> Failure {
     let error = match errno {
         Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NAMETOOLONG => StartError::NoCwd,
@@ -33,7 +33,7 @@ pub(crate) fn cwd(path: &str, errno: Errno) -> Failure {
     start(error, format!("cannot change to {path}: {errno}"))
 }
 
-/// That a shell could not be run.
+/// The shell cannot be run.
 pub(crate) fn shell(path: &str, errno: Errno) -> Failure {
     let error = match errno {
         Errno::NOENT | Errno::NOTDIR | Errno::LOOP => StartError::NoShell,
@@ -43,9 +43,9 @@ pub(crate) fn shell(path: &str, errno: Errno) -> Failure {
     start(error, format!("cannot run {path}: {errno}"))
 }
 
-/// That something else, which a process needs, could not be had.
+/// Another resource that a process needs is not available.
 pub(crate) fn preparing(what: &str, errno: Errno) -> Failure {
-    start(resources(errno), format!("cannot make {what}: {errno}"))
+    start(resources(errno), format!("cannot create {what}: {errno}"))
 }
 
 fn resources(errno: Errno) -> StartError {

@@ -1,4 +1,4 @@
-//! Writes input to a process, as fast as it reads.
+//! Writes input to a process, as fast as the process reads it.
 
 use bytes::{Buf, Bytes};
 use elevo_agent_proto::v1;
@@ -10,17 +10,18 @@ use crate::process::Life;
 use crate::source::Fd;
 use crate::state::Agent;
 
-/// Pieces that may wait. The server sends one at a time.
+/// Maximum number of queued pieces. The server sends one at a time.
 pub(crate) const WAITING: usize = 4;
 
-/// Some input; answered when it is written.
+/// A piece of input; the request is answered when it is written.
 pub(crate) struct Piece {
     pub(crate) data: Bytes,
     pub(crate) eof: bool,
     pub(crate) request_id: u64,
 }
 
-/// Writes `first`, then what comes, until there is nothing more or nobody reads.
+/// Writes `first`, then each piece. After a failed write or the end of the
+/// input, further pieces are answered with a failure.
 pub(crate) async fn feed(
     agent: Agent,
     fd: Fd,
@@ -49,7 +50,7 @@ pub(crate) async fn feed(
     }
 }
 
-/// Puts input into the queue of a process.
+/// Adds input to the queue of a process.
 pub(crate) fn enqueue(agent: &Agent, id: &str, piece: Piece) -> Result<(), v1::Failure> {
     let state = agent.lock();
     let process = state.processes.get(id);
@@ -61,7 +62,7 @@ pub(crate) fn enqueue(agent: &Agent, id: &str, piece: Piece) -> Result<(), v1::F
     })
 }
 
-/// False if not all could be written.
+/// Returns false if not all data could be written.
 async fn write_all(fd: &Fd, mut data: Bytes, life: &mut watch::Receiver<Life>) -> bool {
     while !data.is_empty() {
         match rustix::io::write(fd.get_ref(), &data) {
@@ -81,7 +82,7 @@ async fn write_all(fd: &Fd, mut data: Bytes, life: &mut watch::Receiver<Life>) -
     true
 }
 
-/// Waits for the next event of this file before it counts as writable.
+/// Requires a new event before this file counts as writable.
 fn not_writable(fd: &Fd) {
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     if let std::task::Poll::Ready(Ok(mut guard)) = fd.poll_write_ready(&mut context) {

@@ -1,4 +1,4 @@
-//! Does what the server says.
+//! Handles the requests of the server.
 
 use elevo_agent_proto::v1::server_message::Payload;
 use elevo_agent_proto::v1::{self, Failure, ServerMessage};
@@ -6,7 +6,7 @@ use elevo_agent_proto::v1::{self, Failure, ServerMessage};
 use crate::state::{Agent, State, now_us};
 use crate::{command, failure, log, shutdown, terminal};
 
-/// Handles one message, and answers it if an answer is wanted.
+/// Handles one message, and answers it if it is a request.
 pub(crate) fn handle(agent: &Agent, message: ServerMessage) {
     let (id, received) = (message.request_id, now_us());
     let result = match message.payload {
@@ -31,7 +31,7 @@ pub(crate) fn handle(agent: &Agent, message: ServerMessage) {
             shutdown::begin(agent, request.grace_ms);
             Ok(())
         }
-        // Answered when it is written.
+        // Answered when the input is written.
         Some(Payload::CommandInput(request)) => match command::input(agent, request, id) {
             Ok(()) => return,
             failed => failed,
@@ -44,17 +44,20 @@ pub(crate) fn handle(agent: &Agent, message: ServerMessage) {
             registered(agent, &response);
             Ok(())
         }
-        None => Err(failure::invalid("this agent does not know that request")),
+        None => Err(failure::invalid("this agent does not support that request")),
     };
     if let Err(failure) = &result {
-        log::debug(format_args!("refused a request: {}", failure.message));
+        log::debug(format_args!("rejected a request: {}", failure.message));
     }
     agent.answer(id, result, received);
 }
 
 fn registered(agent: &Agent, response: &v1::RegisterResponse) {
     if !response.success {
-        log::warn(format_args!("the server refuses us: {}", response.message));
+        log::warn(format_args!(
+            "the server rejected this agent: {}",
+            response.message
+        ));
     }
     if let Some(config) = &response.config {
         agent.lock().configure(config);
@@ -62,7 +65,7 @@ fn registered(agent: &Agent, response: &v1::RegisterResponse) {
 }
 
 impl State {
-    /// Begins to read a process.
+    /// Starts a reader of a process.
     fn subscribe(&mut self, request: &v1::Subscribe) -> Result<(), Failure> {
         self.outbox.check_readers()?;
         let process = self.processes.get(&request.process_id);
@@ -85,7 +88,7 @@ impl State {
         }
     }
 
-    /// Drops a connection, and with it all readers.
+    /// Drops the connection with all its readers.
     pub(crate) fn disconnect(&mut self) {
         self.outbox.disconnect();
         for process in self.processes.values_mut() {

@@ -1,10 +1,10 @@
-//! Lines on standard error, which the container's runtime collects.
+//! Writes log lines to standard error, which the container's runtime collects.
 
 use std::fmt::Arguments;
 use std::io::Write;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// How much is said.
+/// The level of a log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(crate) enum Level {
@@ -15,8 +15,8 @@ pub(crate) enum Level {
 }
 
 impl Level {
-    /// Unknown names are `info`: a wrong setting must not keep a sandbox from
-    /// starting.
+    /// Unknown names mean `info`: a wrong setting must not prevent the start of
+    /// a sandbox.
     pub(crate) fn from_name(name: &str) -> Self {
         match name.to_ascii_lowercase().as_str() {
             "error" => Self::Error,
@@ -51,7 +51,7 @@ pub(crate) fn debug(text: Arguments<'_>) {
 
 fn write(level: Level, name: &str, text: Arguments<'_>) {
     if level as u8 <= LEVEL.load(Ordering::Relaxed) {
-        // There is nowhere to say that this failed.
+        // A failure cannot be reported anywhere.
         let _ = writeln!(std::io::stderr(), "workspace-agent: {name}: {text}");
     }
 }

@@ -1,11 +1,11 @@
 //! `workspace-agent`: PID 1 of a sandbox. Runs commands and terminals for the
-//! server that it dials, keeps their output until it is read, and reaps what
-//! nobody else reaps.
+//! server that it connects to, keeps their output until it is read, and reaps
+//! orphans.
 //!
-//! Depends on `elevo-agent-proto`, and links no storage code: it runs beside code
-//! that nobody has read, with the same rights. So it holds no secret but the
-//! token of its own sandbox, hands that to nothing it runs, and installs no
-//! signal handler, so that nothing inside the sandbox can end it.
+//! Depends on `elevo-agent-proto`, and links no storage code: it runs next to
+//! untrusted code, with the same rights. So it holds no secret except the token
+//! of its sandbox, does not pass that on to any process, and installs no signal
+//! handler, so that no process in the sandbox can kill it.
 //!
 //! ```text
 //! connection ─► handle ─► command, terminal ─► reaper (starts, reaps)
@@ -14,8 +14,8 @@
 //!                      (buffers, readers)
 //! ```
 //!
-//! The second thread runs all of it; the first one only waits for children, for
-//! the reason that `reaper` gives.
+//! The second thread does all the work; the first one only waits for children,
+//! for the reason given in `reaper`.
 
 #![allow(
     clippy::disallowed_methods,
@@ -59,7 +59,7 @@ fn main() -> ExitCode {
         None => {}
         Some(first) if first == terminal::ARGUMENT => return terminal::become_shell(arguments),
         Some(_) => {
-            log::error(format_args!("takes no arguments"));
+            log::error(format_args!("this program takes no arguments"));
             return ExitCode::from(2);
         }
     }
@@ -73,7 +73,8 @@ fn main() -> ExitCode {
 }
 
 fn start() -> anyhow::Result<Reaper> {
-    // First of all: until then, what runs as the same user could look into us.
+    // Must be first: until then, processes of the same user can inspect this
+    // one.
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
         .context("cannot hide from other processes")?;
     settings::hide_token()?;
@@ -83,13 +84,14 @@ fn start() -> anyhow::Result<Reaper> {
     let settings = Settings::from_env()?;
     log::set_level(settings.log_level);
     if rustix::process::getpid() != Pid::INIT {
-        // As PID 1 we are that anyway.
+        // PID 1 is the reaper of orphans anyway.
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
             .context("cannot become the reaper of orphans")?;
     }
     let reaper = Reaper::default();
     let agent = Agent::new(reaper.clone(), settings.environment.clone());
-    // Starting a thread blocks signals too: nothing may run before that is over.
+    // Starting a thread also blocks signals for a moment, so no child may be
+    // started before that is over.
     let (begin, begun) = mpsc::channel::<Infallible>();
     std::thread::Builder::new()
         .name("agent".to_owned())

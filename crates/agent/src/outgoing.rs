@@ -1,5 +1,5 @@
-//! What goes to the server. Nothing is queued that can be made when the
-//! connection asks for it: output stays in its buffer until then.
+//! Messages to the server. Messages are built when the connection asks for them
+//! where possible: output stays in its buffer until then.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::pin::Pin;
@@ -15,11 +15,11 @@ use crate::failure;
 use crate::process::Process;
 use crate::state::{Agent, State, now_ms, now_us};
 
-/// One who reads the output of a process.
+/// A reader of the output of a process.
 struct Reader {
     process: String,
     window: u64,
-    /// What has been sent and not acknowledged: the ends of the pieces.
+    /// The end offsets of the pieces that were sent and not acknowledged.
     in_flight: VecDeque<u64>,
     acknowledged: u64,
     next: u64,
@@ -27,7 +27,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// How many bytes may be sent now.
+    /// Maximum bytes that may be sent now.
     fn room(&self) -> usize {
         if self.in_flight.len() >= MAX_CHUNKS_IN_FLIGHT {
             return 0;
@@ -42,29 +42,29 @@ impl Reader {
     }
 }
 
-/// What one connection has to be told.
+/// The pending messages of one connection.
 #[derive(Default)]
 pub(crate) struct Outbox {
-    /// Which connection; 0 if none.
+    /// The number of the connection; 0 if there is none.
     connection: u64,
     last_connection: u64,
-    /// Answers, and news of processes, in order.
+    /// Answers and changes of processes, in order.
     messages: VecDeque<Message>,
     heartbeat: Option<v1::Heartbeat>,
     readers: BTreeMap<u64, Reader>,
-    /// Readers that may have something to be sent.
+    /// Readers that may have output to be sent.
     ready: VecDeque<u64>,
     waker: Option<Waker>,
 }
 
 enum Message {
     Ready(Box<Payload>),
-    /// As it is when it is sent.
+    /// A process, described when it is sent.
     Process(String),
 }
 
 impl Outbox {
-    /// Begins with a new connection: nothing of the old one counts any more.
+    /// Starts a new connection, and drops everything of the old one.
     pub(crate) fn connect(&mut self, register: v1::RegisterRequest) -> u64 {
         self.disconnect();
         self.last_connection += 1;
@@ -73,7 +73,7 @@ impl Outbox {
         self.connection
     }
 
-    /// Drops all that was for a connection.
+    /// Drops all pending messages and readers.
     pub(crate) fn disconnect(&mut self) {
         self.connection = 0;
         self.messages.clear();
@@ -83,7 +83,8 @@ impl Outbox {
         self.wake();
     }
 
-    /// `received_us` is when the request came; 0 where nobody knows any more.
+    /// Queues an answer. `received_us` is the time of the request; 0 if it is
+    /// unknown.
     pub(crate) fn answer(
         &mut self,
         request_id: u64,
@@ -116,7 +117,7 @@ impl Outbox {
         }));
     }
 
-    /// One that was not sent is replaced.
+    /// Replaces a heartbeat that was not sent yet.
     pub(crate) fn beat(&mut self, heartbeat: v1::Heartbeat) {
         self.heartbeat = Some(heartbeat);
         self.wake();
@@ -133,7 +134,7 @@ impl Outbox {
         }
     }
 
-    /// Whether another reader would be one too many.
+    /// Fails if the maximum number of readers is reached.
     pub(crate) fn check_readers(&self) -> Result<(), v1::Failure> {
         match self.readers.len() {
             ..MAX_READERS => Ok(()),
@@ -154,12 +155,13 @@ impl Outbox {
         self.wake_readers(&[request.subscription_id]);
     }
 
-    /// Removes a reader; the process that it read.
+    /// Removes a reader. Returns the process that it read.
     pub(crate) fn unsubscribe(&mut self, reader: u64) -> Option<String> {
         self.readers.remove(&reader).map(|reader| reader.process)
     }
 
-    /// Notes what a reader has consumed; the process that it reads.
+    /// Records the offset up to which a reader has consumed. Returns the
+    /// process that it reads.
     pub(crate) fn acknowledge(&mut self, id: u64, offset: u64) -> Option<String> {
         let reader = self.readers.get_mut(&id)?;
         reader.acknowledged = reader.acknowledged.max(offset.min(reader.next));
@@ -171,7 +173,7 @@ impl Outbox {
         Some(process)
     }
 
-    /// Looks again at what readers can be sent.
+    /// Schedules readers that may have output to be sent.
     pub(crate) fn wake_readers(&mut self, readers: &[u64]) {
         for id in readers {
             if let Some(reader) = self.readers.get_mut(id)
@@ -198,7 +200,7 @@ impl Outbox {
 }
 
 impl State {
-    /// What to send next. Readers take turns.
+    /// Returns the next message. Readers take turns.
     fn next_payload(&mut self) -> Option<Payload> {
         while let Some(message) = self.outbox.messages.pop_front() {
             match message {
@@ -240,7 +242,7 @@ impl State {
     }
 }
 
-/// The next piece of output for a reader, if it has room for one.
+/// Returns the next piece of output for a reader, if its window allows one.
 fn next_output(id: u64, reader: &mut Reader, process: &Process) -> Option<Payload> {
     let room = reader.room();
     if room == 0 {
@@ -250,7 +252,7 @@ fn next_output(id: u64, reader: &mut Reader, process: &Process) -> Option<Payloa
     if reader.next < start {
         let from = reader.next;
         reader.sent(start);
-        // What is missing takes no room.
+        // Missing output does not count towards the window.
         reader.acknowledged = reader.acknowledged.max(start);
         return Some(Payload::Gap(v1::Gap {
             subscription_id: id,
@@ -316,7 +318,7 @@ fn exit_payload(
     }
 }
 
-/// The messages of one connection; ends when another one takes its place.
+/// The messages of one connection; ends when a newer connection replaces it.
 pub(crate) struct Outgoing {
     pub(crate) agent: Agent,
     pub(crate) sandbox: String,

@@ -1,4 +1,5 @@
-//! A process that the server asked for: it runs, or has ended and is remembered.
+//! A process that the server requested. It runs, or it has ended and its record
+//! is kept.
 
 use std::sync::Arc;
 
@@ -10,19 +11,20 @@ use crate::buffer::Buffer;
 use crate::feed::Piece;
 use crate::source::Fd;
 
-/// What becomes of output that nobody reads.
+/// The handling of unread output beyond the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Keep {
-    /// The writer waits.
+    /// The process blocks.
     Block,
-    /// The oldest goes.
+    /// The oldest output is dropped.
     DropOldest,
-    /// The writer waits for whoever reads; if nobody does, the oldest goes. A
-    /// terminal whose window was closed goes on, as one would expect.
+    /// The process blocks while it has a reader; otherwise the oldest output is
+    /// dropped. A terminal whose window was closed keeps running, as users
+    /// expect.
     BlockWhileRead,
 }
 
-/// How far a process has come, for the tasks that serve it.
+/// The state of a process, for the tasks that serve it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Life {
     Running,
@@ -38,14 +40,14 @@ pub(crate) struct Process {
     pub(crate) buffer: Buffer,
     pub(crate) exit: Option<v1::ExitStatus>,
     pub(crate) readers: Vec<u64>,
-    /// What the last heartbeat said of its end.
+    /// The end offset in the last heartbeat.
     pub(crate) told_end: u64,
-    /// That there is room again.
+    /// Notified when the buffer has space again.
     pub(crate) room: Arc<Notify>,
     pub(crate) input: Option<mpsc::Sender<Piece>>,
-    /// Of a terminal.
+    /// The master side, if the process is a terminal.
     pub(crate) terminal: Option<Fd>,
-    /// Gone when the process is forgotten.
+    /// Closed when the record is deleted.
     pub(crate) life: watch::Sender<Life>,
 }
 
@@ -54,7 +56,7 @@ impl Process {
         self.exit.is_none()
     }
 
-    /// Whether the writer has to wait.
+    /// Whether the process has to block.
     pub(crate) fn is_full(&self) -> bool {
         !self.drops_oldest() && self.buffer.is_full()
     }
@@ -83,7 +85,7 @@ impl Process {
     }
 }
 
-/// The beginning of a command, to be shown.
+/// Returns the beginning of a command, for display.
 pub(crate) fn shown(command: &str) -> String {
     let end = command.floor_char_boundary(MAX_SHOWN_COMMAND);
     command[..end].to_owned()

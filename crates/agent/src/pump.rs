@@ -1,5 +1,5 @@
-//! Serves one process from its start to its end: reads what it writes, and ends
-//! it when its time is up.
+//! Serves one process from its start to its end: reads its output, and ends it
+//! when its time is up.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,13 +14,13 @@ use crate::reaper::Status;
 use crate::source::{Read, Source};
 use crate::state::Agent;
 
-/// Between being asked to end and being ended.
+/// Time between SIGTERM and SIGKILL.
 pub(crate) const GRACE: Duration = Duration::from_secs(2);
 
-/// How long a terminal may take to hand over its last output.
+/// Maximum time to read the last output of a terminal.
 const HANG_UP: Duration = Duration::from_secs(1);
 
-/// Most bytes that a terminal may have left; the kernel keeps far less.
+/// Maximum bytes of last output of a terminal; the kernel keeps far less.
 const MAX_LEFT: usize = 1024 * 1024;
 
 pub(crate) struct Pump {
@@ -35,7 +35,7 @@ pub(crate) struct Pump {
     pub(crate) life: watch::Receiver<Life>,
 }
 
-/// When a process has to end.
+/// The time at which a process is signalled next.
 struct Deadline {
     at: Option<Instant>,
     passed: bool,
@@ -55,7 +55,7 @@ impl Pump {
     async fn until_exit(&mut self) -> v1::ExitStatus {
         let mut full = false;
         let mut deadline = Deadline {
-            // Too far away to be a time is as good as none.
+            // A timeout too large for the clock means no timeout.
             at: self.timeout.and_then(|t| Instant::now().checked_add(t)),
             passed: false,
         };
@@ -102,7 +102,8 @@ impl Pump {
         deadline.passed = true;
     }
 
-    /// The leader ended when it was asked to; the others get as long.
+    /// The leader ended after SIGTERM; the rest of its group gets the same
+    /// grace period.
     fn kill_rest_at(&self, at: Instant) {
         let (reaper, pid) = (self.agent.reaper().clone(), self.pid);
         tokio::spawn(async move {
@@ -111,7 +112,8 @@ impl Pump {
         });
     }
 
-    /// Reads what is in the pipes now. Others may hold them and write on.
+    /// Reads the data that is in the pipes now. Other processes may hold them
+    /// and keep writing.
     fn drain_pipes(&mut self) {
         for index in 0..self.sources.len() {
             let mut left = self.sources[index].waiting();
@@ -124,7 +126,7 @@ impl Pump {
         }
     }
 
-    /// Reads until the terminal says that it is hung up.
+    /// Reads until the terminal is hung up.
     async fn drain_terminal(&mut self) {
         let deadline = Instant::now() + HANG_UP;
         let mut left = MAX_LEFT;
@@ -139,8 +141,9 @@ impl Pump {
         }
     }
 
-    /// Reads on for whoever else holds the pipes, so that writing does not end
-    /// them, and keeps nothing; until the process is forgotten.
+    /// Reads and discards the output of other processes that hold the pipes, so
+    /// that SIGPIPE does not kill them, until the record of the process is
+    /// deleted.
     async fn discard(&mut self) {
         while self.sources.iter().any(Source::is_open) {
             let [first, second] = &self.sources;

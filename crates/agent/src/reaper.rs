@@ -1,15 +1,14 @@
-//! Starts processes and reaps them, and all orphans.
+//! Starts processes and reaps them, together with all orphans.
 //!
 //! One thread waits until any child is dead, without reaping it, and only then
-//! takes the lock under which processes are started. So a child that dies
-//! between being started and being written down is not lost, and what the
-//! standard library reaps itself (a child that could not exec) is never taken
-//! from it.
+//! acquires the lock under which processes are started. So a child that dies
+//! before it is recorded is not lost, and a child that the standard library
+//! reaps itself (because it could not exec) is never reaped here.
 //!
 //! That thread must be the first of the process, and processes must be started
-//! by another one. Linux ignores deadly signals to PID 1 only as long as its first
-//! thread does not block them, and starting a process blocks them for a moment: a
-//! child that is fast could end us in it.
+//! by another one. Linux ignores fatal signals to PID 1 only as long as its
+//! first thread does not block them, and starting a process blocks them for a
+//! moment: a fast child could kill the agent in that moment.
 
 use std::collections::HashMap;
 use std::io;
@@ -23,11 +22,11 @@ use rustix::process::{
 };
 use tokio::sync::oneshot;
 
-/// How often orphans are looked for while we have no child. They come without
-/// one if something enters the sandbox from outside.
+/// Interval of checks for orphans while the agent has no child. A process that
+/// enters the sandbox from outside can leave them.
 const ORPHANS: Duration = Duration::from_secs(1);
 
-/// How a process ended.
+/// The end of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Status {
     pub(crate) code: Option<i32>,
@@ -50,7 +49,7 @@ pub(crate) struct Started {
     pub(crate) exited: oneshot::Receiver<Status>,
 }
 
-/// Why one was not.
+/// The reason why a process was not started.
 #[derive(Debug)]
 pub(crate) enum NotStarted {
     Cwd(Errno),
@@ -67,7 +66,7 @@ struct Shared {
 }
 
 impl Reaper {
-    /// Reaps for ever.
+    /// Reaps children forever.
     pub(crate) fn reap(&self) -> ! {
         loop {
             match waitid(WaitId::All, WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {
@@ -78,13 +77,14 @@ impl Reaper {
         }
     }
 
-    /// Starts a process in a directory. We go there ourselves for that moment:
-    /// then it is clear what failed, and no copy of us has to be made to do it.
+    /// Starts a process in a directory. The agent itself changes to that
+    /// directory for a moment: then the cause of a failure is clear, and the
+    /// child needs no code between `fork` and `exec`.
     pub(crate) fn spawn(&self, cwd: &str, command: &mut Command) -> Result<Started, NotStarted> {
         let mut running = self.0.lock();
         rustix::process::chdir(cwd).map_err(NotStarted::Cwd)?;
         let spawned = command.spawn();
-        // It was possible at the start, and nothing can remove it.
+        // This worked at startup, and `/` cannot be deleted.
         let _ = rustix::process::chdir("/");
         let child = spawned.map_err(|error| NotStarted::Exec(errno(&error)))?;
         let pid = Pid::from_child(&child);
@@ -95,22 +95,22 @@ impl Reaper {
         Ok(Started { child, pid, exited })
     }
 
-    /// Sends a signal to the group of a process that we started and that has not
-    /// ended; false if it has.
+    /// Sends a signal to the group of a process that was started here. Returns
+    /// false if the process has ended.
     pub(crate) fn signal(&self, pid: Pid, signal: Signal) -> bool {
         let running = self.0.lock();
         if !running.contains_key(&pid) {
             return false;
         }
         if kill_process_group(pid, signal).is_err() {
-            // It has not got as far as having a group of its own.
+            // The process has not created its group yet.
             let _ = rustix::process::kill_process(pid, signal);
         }
         true
     }
 
-    /// Ends what is left of a group. Its leader may be gone, and in theory its
-    /// number taken by another group of the sandbox.
+    /// Kills the rest of a group. Its leader may be gone, and in theory its id
+    /// reused by another group of the sandbox.
     pub(crate) fn kill_rest(&self, pid: Pid) {
         let _running = self.0.lock();
         // Usually nothing is left.
@@ -126,7 +126,7 @@ impl Shared {
     fn collect(&self) {
         let mut running = self.lock();
         while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
-            // An orphan has nobody who asks.
+            // No task waits for an orphan.
             if let Some(sender) = running.remove(&pid) {
                 let _ = sender.send(status.into());
             }
@@ -136,13 +136,13 @@ impl Shared {
     fn wait_for_children(&self) {
         let running = self.lock();
         if running.is_empty() {
-            // Woken or not: there may be one now.
+            // A child may exist now, with or without a notification.
             let _ = self.started.wait_timeout(running, ORPHANS);
         }
     }
 }
 
 fn errno(error: &io::Error) -> Errno {
-    // The standard library refuses a NUL in an argument by itself.
+    // The standard library itself rejects a NUL in an argument.
     Errno::from_io_error(error).unwrap_or(Errno::INVAL)
 }

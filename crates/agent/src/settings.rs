@@ -1,4 +1,4 @@
-//! What the environment says.
+//! Settings from the environment.
 
 use std::ffi::OsString;
 use std::io::{Read, Write};
@@ -16,21 +16,21 @@ const ID: &str = "SANDBOX_ID";
 const TOKEN: &str = "SANDBOX_TOKEN";
 const LOG_LEVEL: &str = "AGENT_LOG_LEVEL";
 
-/// That the token is what standard input has.
+/// Set if the token is on standard input.
 const GIVEN: &str = "SANDBOX_TOKEN_ON_STDIN";
 
-/// Not for what we run.
+/// Variables that are not passed on to commands.
 const OURS: [&str; 4] = [SERVER, TOKEN, GIVEN, LOG_LEVEL];
 
-/// Longer than any token.
+/// Maximum bytes of a token.
 const MAX_TOKEN: u64 = 4096;
 
-/// Where the server listens.
+/// The address of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Address {
     Unix(PathBuf),
     Ip(SocketAddr),
-    /// Looked up for each connection.
+    /// Resolved for each connection.
     Named(String),
 }
 
@@ -39,7 +39,7 @@ impl Address {
         if let Some(path) = text.strip_prefix("unix://") {
             return match path.starts_with('/') {
                 true => Ok(Self::Unix(path.into())),
-                false => bail!("{SERVER} is no absolute path of a socket: `{text}`"),
+                false => bail!("{SERVER} is not the absolute path of a socket: `{text}`"),
             };
         }
         let text = text.strip_prefix("http://").unwrap_or(text);
@@ -61,13 +61,14 @@ pub(crate) struct Settings {
     pub(crate) sandbox: String,
     pub(crate) token: String,
     pub(crate) log_level: Level,
-    /// Of what we run.
+    /// The environment of commands.
     pub(crate) environment: Vec<(OsString, OsString)>,
 }
 
-/// Begins anew with the token on standard input, if it is in the environment:
-/// what a process was started with can be read in `/proc` for as long as it
-/// lives, and gVisor shows it to every process of the same user.
+/// If the token is in the environment, executes this program again with the
+/// token on standard input: the initial environment of a process can be read in
+/// `/proc` as long as it lives, and gVisor shows it to every process of the
+/// same user.
 pub(crate) fn hide_token() -> anyhow::Result<()> {
     let Ok(token) = std::env::var(TOKEN) else {
         return Ok(());
@@ -75,8 +76,8 @@ pub(crate) fn hide_token() -> anyhow::Result<()> {
     if token.len() as u64 > MAX_TOKEN {
         bail!("{TOKEN} is too long");
     }
-    let (reader, mut writer) = std::io::pipe().context("cannot make a pipe")?;
-    // Fits into the pipe, which nobody reads yet.
+    let (reader, mut writer) = std::io::pipe().context("cannot create a pipe")?;
+    // The token fits into the pipe, which has no reader yet.
     writer.write_all(token.as_bytes())?;
     let error = Command::new("/proc/self/exe")
         .arg0(env!("CARGO_BIN_NAME"))
@@ -84,7 +85,7 @@ pub(crate) fn hide_token() -> anyhow::Result<()> {
         .env(GIVEN, "1")
         .stdin(Stdio::from(reader))
         .exec();
-    Err(error).context("cannot begin anew")
+    Err(error).context("cannot execute the agent again")
 }
 
 fn token() -> anyhow::Result<String> {

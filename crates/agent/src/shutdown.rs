@@ -1,4 +1,4 @@
-//! The end: of everything that runs, then of the agent.
+//! Ends all processes, then the agent.
 
 use std::time::Duration;
 
@@ -8,13 +8,14 @@ use tokio::time::Instant;
 use crate::log;
 use crate::state::Agent;
 
-/// How often it is looked whether all have ended.
+/// Interval of checks whether all processes have ended.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// How long those that were killed, and what is still to be sent, may take.
+/// Maximum time for killed processes to end, and for the last messages to be
+/// sent.
 const LAST: Duration = Duration::from_millis(300);
 
-/// Begins to shut down, once.
+/// Starts the shutdown, unless it has started.
 pub(crate) fn begin(agent: &Agent, grace_ms: u64) {
     let mut state = agent.lock();
     if !state.shutting_down {
@@ -35,12 +36,13 @@ async fn shut_down(agent: Agent, grace: Duration) {
     signal_all(&agent, Signal::KILL);
     wait(&agent, LAST, |agent| running(agent).is_empty()).await;
     wait(&agent, LAST, |agent| agent.lock().outbox.is_empty()).await;
-    // What was handed to the connection last needs a moment to leave.
+    // The last messages need a moment to leave the connection.
     tokio::time::sleep(LOOK).await;
     std::process::exit(0);
 }
 
-/// Sends a signal to every group; which of them are those of terminals.
+/// Sends a signal to every process group. Returns the processes that are
+/// terminals.
 fn signal_all(agent: &Agent, signal: Signal) -> Vec<Pid> {
     let running = running(agent);
     for (pid, _) in &running {

@@ -1,4 +1,4 @@
-//! Files that are read and written without waiting: pipes and terminals.
+//! Nonblocking files: pipes and terminals.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -11,28 +11,28 @@ use crate::buffer::Stream;
 
 pub(crate) type Fd = Arc<AsyncFd<OwnedFd>>;
 
-/// Makes a file one that is not waited for.
+/// Makes a file nonblocking.
 pub(crate) fn nonblocking(fd: OwnedFd) -> io::Result<Fd> {
     rustix::io::ioctl_fionbio(&fd, true)?;
-    // SAFETY: the descriptor is owned by what is registered, always the same, and
-    // only borrowed from it: it stays open until that is dropped.
+    // SAFETY: the registration owns the descriptor, which never changes and is
+    // only borrowed: it stays open until the registration is dropped.
     let fd = unsafe { AsyncFd::register(fd) };
     Ok(Arc::new(fd?))
 }
 
-/// Something that a process writes to.
+/// A stream of output of a process.
 pub(crate) struct Source {
     pub(crate) stream: Stream,
     fd: Option<Fd>,
 }
 
-/// What came of reading.
+/// The result of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Read {
     Some(usize),
-    /// Nothing now.
+    /// No data at the moment.
     Nothing,
-    /// Nothing ever.
+    /// The end of the stream.
     End,
 }
 
@@ -55,23 +55,23 @@ impl Source {
         self.fd.is_some()
     }
 
-    /// How many bytes wait to be read.
+    /// The number of bytes that can be read now.
     pub(crate) fn waiting(&self) -> u64 {
         let fd = self.fd.as_ref();
         fd.and_then(|fd| rustix::io::ioctl_fionread(fd.get_ref()).ok())
             .unwrap_or(0)
     }
 
-    /// Waits until a read would not have to; forever, once the end is reached.
+    /// Waits until a read would not block; forever after the end.
     pub(crate) async fn readable(&self) {
         match &self.fd {
-            // An error shows in the read that follows.
+            // An error appears in the read that follows.
             Some(fd) => drop(fd.readable().await),
             None => std::future::pending().await,
         }
     }
 
-    /// Reads what is there, and closes the file at its end.
+    /// Reads available data, and closes the file at its end.
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> Read {
         let Some(fd) = &self.fd else {
             return Read::End;
@@ -92,11 +92,11 @@ fn read(fd: &Fd, buffer: &mut [u8], stream: Stream) -> Read {
                 not_ready(fd);
                 Read::Nothing
             }
-            // A terminal says EIO when nobody has it open any more.
+            // A terminal returns EIO when no process has it open any more.
             Ok(0) | Err(_) => Read::End,
             Ok(count) => {
-                // A pipe gives all it has: there is nothing more now. A terminal
-                // gives a line or a page at a time, however much it has.
+                // A pipe returns all its data, so it is empty now. A terminal
+                // returns at most a line or a page, even if it has more.
                 if count < buffer.len() && stream != Stream::Terminal {
                     not_ready(fd);
                 }
@@ -106,7 +106,7 @@ fn read(fd: &Fd, buffer: &mut [u8], stream: Stream) -> Read {
     }
 }
 
-/// Waits for the next event of this file before it counts as readable.
+/// Requires a new event before this file counts as readable.
 fn not_ready(fd: &Fd) {
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     if let std::task::Poll::Ready(Ok(mut guard)) = fd.poll_read_ready(&mut context) {

@@ -1,7 +1,7 @@
-//! All that the agent knows: processes, what they wrote, and who reads it.
+//! The state of the agent: processes, their output, and its readers.
 //!
-//! Everything runs on one thread; the lock is there because the types of the
-//! connection ask for it, and is never waited for.
+//! Everything runs on one thread. The lock exists because the types of the
+//! connection require it, and is never contended.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsString;
@@ -16,22 +16,22 @@ use crate::process::{Life, Process};
 use crate::reaper::Reaper;
 use crate::source::{Read, Source};
 
-/// Most commands that may run.
+/// Maximum number of running commands.
 pub(crate) const MAX_COMMANDS: usize = 64;
 
-/// Most processes that are remembered after they ended.
+/// Maximum number of ended processes whose records are kept.
 const MAX_FINISHED: usize = 200;
 
-/// Most bytes of output that are kept of all processes together, beyond what is
-/// unread of those that run.
+/// Maximum bytes of output of all processes together, beyond the unread output
+/// of running ones.
 const MAX_HELD: u64 = 32 * 1024 * 1024;
 
-/// Most bytes of one read.
+/// Maximum bytes of one read.
 const SCRATCH: usize = 128 * 1024;
 
 const DEFAULT_TERMINALS: usize = 5;
 
-/// History, and unread output, of one process.
+/// Default limit of history, and of unread output, of one process.
 const DEFAULT_LIMIT: u64 = 1024 * 1024;
 
 #[derive(Clone)]
@@ -45,10 +45,10 @@ struct Shared {
 
 pub(crate) struct State {
     pub(crate) processes: BTreeMap<String, Process>,
-    /// Those that ended, the oldest first.
+    /// The ended processes, the oldest first.
     finished: VecDeque<String>,
     pub(crate) outbox: Outbox,
-    /// Of all buffers together.
+    /// Bytes in all buffers together.
     held: u64,
     scratch: Box<[u8]>,
     pub(crate) max_terminals: usize,
@@ -83,12 +83,12 @@ impl Agent {
         &self.0.reaper
     }
 
-    /// Of what we run.
+    /// The environment of commands.
     pub(crate) fn environment(&self) -> &[(OsString, OsString)] {
         &self.0.environment
     }
 
-    /// Answers a request, if an answer is wanted.
+    /// Answers a request, if it has an id.
     pub(crate) fn answer(
         &self,
         request_id: u64,
@@ -101,7 +101,7 @@ impl Agent {
 }
 
 impl State {
-    /// Takes what the server says of limits.
+    /// Applies the limits that the server sends.
     pub(crate) fn configure(&mut self, config: &v1::ServerConfig) {
         if config.max_terminals > 0 {
             self.max_terminals = config.max_terminals as usize;
@@ -121,8 +121,8 @@ impl State {
         self.outbox.changed(id);
     }
 
-    /// Reads from a source into the buffer of its process; also whether the
-    /// buffer is now full.
+    /// Reads from a source into the buffer of its process. Also returns whether
+    /// the buffer is now full.
     pub(crate) fn take_in(&mut self, id: &str, source: &mut Source) -> (Read, bool) {
         let read = source.read(scratch(&mut self.scratch));
         let Some(process) = self.processes.get_mut(id) else {
@@ -143,12 +143,12 @@ impl State {
         (read, full)
     }
 
-    /// Reads from a source and keeps nothing.
+    /// Reads from a source and discards the data.
     pub(crate) fn discard(&mut self, source: &mut Source) -> Read {
         source.read(scratch(&mut self.scratch))
     }
 
-    /// Writes down how a process ended.
+    /// Records the end of a process.
     pub(crate) fn finish(&mut self, id: &str, mut exit: v1::ExitStatus) {
         let Some(process) = self.processes.get_mut(id) else {
             return;
@@ -179,7 +179,7 @@ impl State {
         }
     }
 
-    /// Notes that a reader is gone.
+    /// Removes a reader.
     pub(crate) fn end_reader(&mut self, reader: u64) {
         if let Some(id) = self.outbox.unsubscribe(reader)
             && let Some(process) = self.processes.get_mut(&id)
@@ -191,7 +191,8 @@ impl State {
         }
     }
 
-    /// Keeps only so many that ended; one that is still read stays.
+    /// Deletes the oldest records of ended processes beyond the limit, except
+    /// those with readers.
     fn forget_oldest(&mut self) {
         while self.finished.len() > MAX_FINISHED {
             let unread = |id: &String| {
@@ -210,9 +211,9 @@ impl State {
         }
     }
 
-    /// Drops what is needed least, until little enough is held: what was read of
-    /// those that ended, of those that run, then what nobody reads of those that
-    /// ended.
+    /// Drops the least needed output until the limit is met: first what was
+    /// read of ended processes, then of running ones, then unread output of
+    /// ended processes without readers.
     fn make_room(&mut self) {
         let finished: Vec<String> = self.finished.iter().cloned().collect();
         let running = self.processes.iter().filter(|(_, p)| p.is_running());
@@ -239,13 +240,13 @@ impl State {
         }
     }
 
-    /// Where the next message is waited for.
+    /// Sets the waker of the task that sends messages.
     pub(crate) fn set_waker(&mut self, waker: &Waker) {
         self.outbox.set_waker(waker);
     }
 }
 
-/// Made when it is first needed: an idle agent is small.
+/// Allocated at the first use, so that an idle agent stays small.
 fn scratch(scratch: &mut Box<[u8]>) -> &mut [u8] {
     if scratch.is_empty() {
         *scratch = vec![0; SCRATCH].into();
@@ -253,8 +254,7 @@ fn scratch(scratch: &mut Box<[u8]>) -> &mut [u8] {
     scratch
 }
 
-/// Milliseconds since 1970.
-/// Microseconds since 1970.
+/// Returns microseconds since 1970.
 pub(crate) fn now_us() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| {
@@ -262,6 +262,7 @@ pub(crate) fn now_us() -> i64 {
     })
 }
 
+/// Returns milliseconds since 1970.
 pub(crate) fn now_ms() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| {

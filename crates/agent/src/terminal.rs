@@ -1,9 +1,9 @@
 //! Opens terminals.
 //!
-//! A shell needs a session of its own and the terminal as its controlling one.
-//! Only the process itself can arrange that, after it was forked and before it
-//! becomes the shell. So what we start is ourselves, as `workspace-agent terminal
-//! -- SHELL`, which arranges it and becomes the shell.
+//! A shell needs a new session with the terminal as its controlling terminal.
+//! Only the process itself can set that up, after `fork` and before it becomes
+//! the shell. So the agent starts itself as `workspace-agent terminal --
+//! SHELL`, which does this and then becomes the shell.
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
@@ -31,13 +31,13 @@ use crate::reaper::{NotStarted, Started};
 use crate::source::{Fd, Source, nonblocking};
 use crate::state::{Agent, now_ms};
 
-/// Tells us to become a shell.
+/// The argument that makes this program become a shell.
 pub(crate) const ARGUMENT: &str = "terminal";
 
 const SELF: &str = "/proc/self/exe";
 const SHELLS: [&str; 2] = ["/bin/bash", "/bin/sh"];
 
-/// Exit code of a shell that could not be run, as shells have it.
+/// Exit code if the shell cannot be run, as in shells.
 const CANNOT_RUN: u8 = 127;
 
 /// Opens a terminal.
@@ -68,14 +68,14 @@ pub(crate) fn open(agent: &Agent, request: v1::CreatePtyRequest) -> Result<(), F
     Ok(())
 }
 
-/// A terminal: our side of it, and the shell's.
+/// Opens a terminal. Returns the agent's side and the shell's.
 fn pair(size: Winsize) -> Result<(Fd, OwnedFd), Errno> {
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
     let master = rustix::pty::openpt(flags)?;
     rustix::pty::grantpt(&master)?;
     rustix::pty::unlockpt(&master)?;
     let slave = match rustix::pty::ioctl_tiocgptpeer(&master, flags) {
-        // gVisor does not know how.
+        // gVisor does not support this call.
         Err(Errno::NOTTY | Errno::INVAL) => by_name(&master)?,
         slave => slave?,
     };
@@ -85,7 +85,7 @@ fn pair(size: Winsize) -> Result<(Fd, OwnedFd), Errno> {
     Ok((master, slave))
 }
 
-/// The shell's side of a terminal, by its name in `/dev/pts`.
+/// Opens the shell's side of a terminal by its name in `/dev/pts`.
 fn by_name(master: &OwnedFd) -> Result<OwnedFd, Errno> {
     let name = rustix::pty::ptsname(master, Vec::new())?;
     let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -166,7 +166,7 @@ fn serve(agent: &Agent, id: &str, shell: &str, started: Started, master: Fd) {
     state.add(id, process);
 }
 
-/// Hands input to a terminal.
+/// Queues input for a terminal.
 pub(crate) fn input(agent: &Agent, request: v1::PtyInput, request_id: u64) -> Result<(), Failure> {
     let piece = feed::Piece {
         data: request.data,
@@ -183,28 +183,30 @@ pub(crate) fn resize(agent: &Agent, request: &v1::ResizePtyRequest) -> Result<()
     let process = state.processes.get(&request.pty_id);
     let process = process.ok_or_else(failure::no_such_process)?;
     if process.kind != ProcessKind::Terminal {
-        return Err(failure::invalid("a command has no size"));
+        return Err(failure::invalid(
+            "a command is not a terminal and has no size",
+        ));
     }
     let terminal = process.terminal.as_ref().ok_or_else(failure::ended)?;
     let resized = rustix::termios::tcsetwinsize(terminal.get_ref(), size);
     resized.map_err(|errno| failure::invalid(format!("cannot change the size: {errno}")))
 }
 
-/// Hangs a terminal up; ends its shell if that does not.
+/// Hangs up a terminal, and kills its shell if it does not end.
 pub(crate) fn close(agent: &Agent, id: &str) -> Result<(), Failure> {
     let (pid, mut life) = {
         let state = agent.lock();
         let process = state.processes.get(id);
         let process = process.ok_or_else(failure::no_such_process)?;
         if process.kind != ProcessKind::Terminal {
-            return Err(failure::invalid("a command is no terminal"));
+            return Err(failure::invalid("a command is not a terminal"));
         }
         (process.pid, process.life.subscribe())
     };
     if !agent.reaper().signal(pid, Signal::HUP) {
         return Err(failure::ended());
     }
-    // A shell that is stopped would not hear it.
+    // A stopped shell would not receive the signal.
     agent.reaper().signal(pid, Signal::CONT);
     let reaper = agent.reaper().clone();
     tokio::spawn(async move {
@@ -226,12 +228,12 @@ fn size(cols: i32, rows: i32) -> Result<Winsize, Failure> {
             ws_ypixel: 0,
         }),
         _ => Err(failure::invalid(format!(
-            "no size of a terminal: {cols}x{rows}"
+            "not a valid size of a terminal: {cols}x{rows}"
         ))),
     }
 }
 
-/// The shell that was asked for, or the best that is there.
+/// Returns the requested shell, or the best that exists.
 fn choose_shell(asked: &str) -> Result<&str, Failure> {
     let runs = |shell: &str| rustix::fs::access(shell, Access::EXEC_OK);
     let shell = match asked {
@@ -245,7 +247,7 @@ fn choose_shell(asked: &str) -> Result<&str, Failure> {
     }
 }
 
-/// Becomes the shell of the terminal that is our standard input.
+/// Becomes the shell of the terminal on standard input.
 pub(crate) fn become_shell(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let (Some(_), Some(shell)) = (arguments.next(), arguments.next()) else {
         log::error(format_args!("{ARGUMENT} needs -- and a shell"));

@@ -1,4 +1,4 @@
-//! What the sandbox uses, as its control group says.
+//! Measures the resources of the sandbox by its control group.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crate::state::{Agent, now_ms};
 
 const ROOT: &str = "/sys/fs/cgroup";
 
-/// Measures; remembers what was measured last.
+/// Measures, and keeps the previous measurement.
 pub(crate) struct Meter {
     group: PathBuf,
     last: Option<(Instant, u64)>,
@@ -36,7 +36,7 @@ impl Meter {
         }
     }
 
-    /// Of one processor, since the last time.
+    /// Returns the percentage of one processor since the previous call.
     fn cpu_percent(&mut self) -> Option<f64> {
         let stat = fs::read_to_string(self.group.join("cpu.stat")).ok()?;
         let used = stat
@@ -51,7 +51,7 @@ impl Meter {
 }
 
 impl Agent {
-    /// Says that we are alive, and what has changed since the last time.
+    /// Sends a heartbeat with the changes since the last one.
     pub(crate) fn beat(&self, meter: &mut Meter) {
         let usage = meter.measure();
         let mut state = self.lock();
@@ -74,7 +74,8 @@ impl Agent {
     }
 }
 
-/// The directory of our own group. In a namespace of its own that is the root.
+/// Returns the directory of the agent's control group. In a cgroup namespace
+/// that is the root.
 fn own_group() -> Option<PathBuf> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let path = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
@@ -86,7 +87,7 @@ fn number(path: &Path) -> Option<u64> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// As PID 1 we see exactly the processes of the sandbox.
+/// PID 1 sees exactly the processes of the sandbox.
 fn count_processes() -> Option<u64> {
     if rustix::process::getpid() != Pid::INIT {
         return None;

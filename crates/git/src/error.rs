@@ -1,40 +1,40 @@
 use elevo_core::InvalidPath;
 
-/// Why a repository was not read.
+/// The failures of reading a repository.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// There is no repository that can be read.
-    #[error("this is no git repository that can be read")]
+    /// The repository is missing or unreadable.
+    #[error("not a readable git repository")]
     Open(#[source] Box<gix::Error>),
-    /// The revision names no commit.
-    #[error("`{revision}` names no commit of the repository")]
+    /// The revision does not name a commit.
+    #[error("`{revision}` does not name a commit of the repository")]
     Revision {
-        /// What was asked for.
+        /// The requested revision.
         revision: String,
-        /// Why it names none.
+        /// The cause.
         source: Box<gix::Error>,
     },
-    /// Something in the repository is missing or damaged.
+    /// An object of the repository is missing or damaged.
     #[error("an object of the repository is missing or damaged")]
     Object(#[source] Box<gix::Error>),
-    /// There are more commits than were asked for.
+    /// There are more commits than requested.
     #[error("the history has more than {0} commits")]
     TooLong(usize),
-    /// A file is larger than is read at once.
-    #[error("`{path}` has {size} bytes, more than a file of a repository may have here")]
+    /// A file exceeds the maximum size.
+    #[error("`{path}` has {size} bytes, which is more than the maximum of 1 GiB")]
     TooLarge {
-        /// Where.
+        /// The path of the file.
         path: String,
-        /// How large.
+        /// The size in bytes.
         size: u64,
     },
-    /// A name that no tree of files can have.
-    #[error("`{name}` is no name for a file")]
+    /// A name that is not valid in a tree.
+    #[error("`{name}` is not a valid file name")]
     Name {
         /// The name.
         name: String,
-        /// Why not.
+        /// The cause.
         source: InvalidPath,
     },
     /// The engine failed.

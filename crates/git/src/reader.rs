@@ -1,4 +1,5 @@
-//! Git's trees into trees of the engine, by what differs from the one before.
+//! Converts trees of git into trees of the engine, by the differences to the
+//! previous one.
 
 use std::collections::BTreeMap;
 
@@ -13,18 +14,18 @@ use gix::object::tree::EntryKind;
 use crate::error::{Error, Result, object};
 use crate::source::{Commit, Source};
 
-/// The largest file that is read. Git hands out files whole.
+/// Maximum size of a file. Git returns files only as a whole.
 const MAX_BLOB_BYTES: u64 = 1 << 30;
 
-/// New content beyond this goes to the store.
+/// New content beyond this size is moved to the store.
 const BATCH_BYTES: usize = 32 << 20;
 
-/// So do as many entries.
+/// The same for the number of entries.
 const BATCH_ENTRIES: usize = 20_000;
 
-/// Turns commits into trees, one after the other.
+/// Converts commits into trees, one after the other.
 ///
-/// Blocks. What was read is in the store, and nothing refers to it.
+/// Blocking. The content goes into the store, without a reference to it.
 #[derive(Debug)]
 pub struct Reader<'a> {
     source: &'a Source,
@@ -36,14 +37,14 @@ pub struct Reader<'a> {
     entries: usize,
 }
 
-/// What a name of a git tree stands for.
+/// An entry of a git tree.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Item {
     kind: EntryKind,
     id: ObjectId,
 }
 
-/// A directory that differs.
+/// A directory that differs from the previous commit.
 struct Pair {
     path: TreePath,
     before: Option<ObjectId>,
@@ -63,8 +64,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The files of a commit. Only what differs from the commit read before is
-    /// read. A reader that has failed is of no more use.
+    /// Returns the files of a commit. Reads only the differences to the commit
+    /// that was read before. After an error the reader cannot be used any more.
     pub fn read(&mut self, commit: &Commit) -> Result<Tree> {
         if self.at != Some(commit.tree) {
             let mut pairs = vec![Pair {
@@ -81,8 +82,8 @@ impl<'a> Reader<'a> {
         Ok(block_on(self.tree.tree())?)
     }
 
-    /// How many submodules were met and left out; one that changes counts each
-    /// time.
+    /// The number of submodules that were left out; a submodule counts again
+    /// each time it changes.
     pub fn submodules(&self) -> u64 {
         self.submodules
     }
@@ -107,8 +108,8 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// The entries of a directory of git, without names that a project never
-    /// holds.
+    /// Returns the entries of a git tree, without names that a project never
+    /// contains.
     fn items(&self, id: ObjectId) -> Result<BTreeMap<Vec<u8>, Item>> {
         let tree = self.source.repository.find_tree(id).map_err(object)?;
         let tree = tree.decode().map_err(object)?;
@@ -120,7 +121,8 @@ impl<'a> Reader<'a> {
         Ok(named.filter(|(name, _)| !never(name)).collect())
     }
 
-    /// Something new or different; a directory's inside is left to do.
+    /// Handles a new or changed entry. Returns a directory whose entries are
+    /// still to be compared.
     fn changed(
         &mut self,
         path: TreePath,
@@ -180,7 +182,8 @@ impl<'a> Reader<'a> {
         Ok(content.into())
     }
 
-    /// A submodule was never there.
+    /// Removes a path. A submodule does not exist in the tree, which is not an
+    /// error.
     fn removed(&self, path: &TreePath) -> Result<()> {
         match block_on(self.tree.remove(path)) {
             Ok(()) | Err(elevo_engine::Error::NotFound(_)) => Ok(()),
@@ -196,7 +199,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Brings what is new into the store, and goes on from there.
+    /// Moves new content into the store, and continues from there.
     fn store(&mut self) -> Result<()> {
         let repository = self.tree.repository().clone();
         let (_, commit) = block_on(self.tree.staged(unnamed()))?;
@@ -210,13 +213,13 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// When a snapshot that is not kept was made.
+/// The time of a temporary snapshot.
 const NEVER: Timestamp = match Timestamp::new(0, 0) {
     Some(time) => time,
     None => unreachable!(),
 };
 
-/// A snapshot that is not kept.
+/// The metadata of a temporary snapshot.
 fn unnamed() -> CommitInfo {
     CommitInfo {
         parents: Vec::new(),

@@ -8,15 +8,15 @@ use gix::ObjectId;
 
 use crate::error::{Error, Result, object};
 
-/// As much is kept of objects that were taken apart.
+/// Bytes of decoded objects that are cached.
 const CACHE_BYTES: usize = 32 << 20;
 
-/// The largest message of a commit that is told.
+/// Maximum bytes of a commit message; longer ones are truncated.
 const MESSAGE_BYTES: usize = 64 << 10;
 
 /// A repository and one of its commits.
 ///
-/// Not for several threads at once; reading blocks.
+/// Use from one thread only; reading blocks.
 pub struct Source {
     pub(crate) repository: gix::Repository,
     tip: ObjectId,
@@ -33,13 +33,13 @@ impl fmt::Debug for Source {
 /// A commit, without its files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Commit {
-    /// Its hash.
+    /// The hash of the commit.
     pub id: String,
-    /// Who wrote it, as `name <address>`.
+    /// The author, as `name <address>`.
     pub author: String,
-    /// When, in seconds since 1970; `None` if that cannot be read.
+    /// The author's time, in seconds since 1970; `None` if it is unreadable.
     pub seconds: Option<i64>,
-    /// What was said of it. Bytes that are no text are replaced.
+    /// The message. Invalid UTF-8 is replaced.
     pub message: String,
     pub(crate) tree: ObjectId,
 }
@@ -65,13 +65,13 @@ impl Source {
         Ok(Self { repository, tip })
     }
 
-    /// The commit that the revision names.
+    /// Returns the commit that the revision names.
     pub fn tip(&self) -> Result<Commit> {
         self.commit(self.tip)
     }
 
-    /// The commits from the first to the tip, following first parents; at most
-    /// `limit`. What a shallow clone does not have is as if it never was.
+    /// Returns the commits from the first to the tip, following first parents;
+    /// at most `limit`. Commits that a shallow clone lacks are ignored.
     pub fn history(&self, limit: usize) -> Result<History<'_>> {
         let cut = self.shallow()?;
         let mut ids = Vec::new();
@@ -90,7 +90,7 @@ impl Source {
         Ok(History { source: self, ids })
     }
 
-    /// The commits whose parents a shallow clone does not have.
+    /// Returns the commits whose parents a shallow clone lacks.
     fn shallow(&self) -> Result<HashSet<ObjectId>> {
         let commits = self.repository.shallow_commits().map_err(object)?;
         let commits = commits.iter().flat_map(|commits| commits.iter().copied());
@@ -112,11 +112,11 @@ impl Source {
     }
 }
 
-/// Commits from the first on.
+/// Iterates over commits, the oldest first.
 #[derive(Debug)]
 pub struct History<'a> {
     source: &'a Source,
-    /// The last first.
+    /// The newest first.
     ids: Vec<ObjectId>,
 }
 

@@ -1,4 +1,4 @@
-//! Real repositories, made by `git`.
+//! Reads real repositories, created by `git`.
 
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 #![allow(clippy::disallowed_methods, reason = "git needs settings")]
@@ -50,7 +50,7 @@ fn store() -> Repository {
     Repository::new(Arc::new(MemoryStore::new()), tenant, 1 << 20)
 }
 
-/// Every path with what is there, as `git ls-tree -r` would say it.
+/// Returns every path with its kind and content, as `git ls-tree -r` would.
 fn listed(repository: &Repository, tree: Tree) -> Vec<(TreePath, &'static str, Vec<u8>)> {
     let mut found = Vec::new();
     let mut diff = Diff::new(repository, Tree::EMPTY, tree);
@@ -68,7 +68,7 @@ fn listed(repository: &Repository, tree: Tree) -> Vec<(TreePath, &'static str, V
     found
 }
 
-/// The same from git itself.
+/// Returns the same from git itself.
 fn listed_by_git(at: &Path, revision: &str) -> Vec<(TreePath, &'static str, Vec<u8>)> {
     let output = |arguments: &[&str]| {
         let output = Command::new("git").current_dir(at).args(arguments).output();
@@ -104,7 +104,7 @@ fn same(at: &Path, repository: &Repository, revision: &str) -> Tree {
     tree
 }
 
-/// A history with everything that git has.
+/// Creates a history with every kind of entry that git has.
 fn history(at: &Path) {
     git(at, &["init", "-q"]);
     fs::create_dir_all(at.join("src/deep/er")).unwrap();
@@ -236,7 +236,7 @@ fn submodules_are_left_out_and_counted() {
 }
 
 #[test]
-fn what_cannot_be_read_is_named() {
+fn unreadable_repositories_and_revisions_are_reported() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
     assert!(matches!(Source::open(at, "HEAD"), Err(Error::Open(_))));

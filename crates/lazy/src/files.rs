@@ -1,4 +1,4 @@
-//! What the kernel asks for.
+//! Handles the requests of the kernel.
 
 use std::ffi::OsStr;
 use std::io;
@@ -20,26 +20,26 @@ use tokio::runtime::Handle;
 
 use crate::mount::Options;
 
-/// For ever, as far as the kernel can count.
+/// The largest timeout that the kernel accepts.
 const FOR_EVER: Duration = Duration::from_secs(u32::MAX as u64);
-/// Numbers are never used for anything else.
+/// Inode numbers are never reused.
 const GENERATION: Generation = Generation(0);
 const BLOCK: u32 = 4096;
-/// Entries that are not looked for again.
+/// Maximum number of cached entries.
 const KNOWN: usize = 16_384;
-/// Requests that the kernel may send ahead of need.
+/// Maximum number of read-ahead requests of the kernel.
 const AHEAD: u16 = 64;
-/// How far it reads ahead of whoever reads in order.
+/// Read-ahead of sequential reads, in bytes.
 const READ_AHEAD: u32 = 16 << 20;
 
-/// As Linux numbers them.
+/// The values of `whence` on Linux.
 const SEEK_DATA: i32 = 3;
 const SEEK_HOLE: i32 = 4;
 
 pub(crate) struct Files {
     numbered: Numbered,
     options: Options,
-    /// By their numbers.
+    /// Entries by inode number.
     known: Cache<u64, Arc<NumberedEntry>>,
     runtime: Option<Handle>,
 }
@@ -56,7 +56,7 @@ impl Files {
         }
     }
 
-    /// Waits for a store, some of which need a runtime.
+    /// Waits for a store, which may need a runtime.
     fn wait<T>(&self, call: impl Future<Output = elevo_engine::Result<T>>) -> Result<T> {
         let _inside = self.runtime.as_ref().map(Handle::enter);
         futures::executor::block_on(call).map_err(|error| failed(&error))
@@ -100,7 +100,7 @@ impl Files {
             crtime: modified,
             kind,
             perm: perm as u16,
-            // A directory with one link is one whose links were not counted.
+            // 1 means that the links of a directory were not counted.
             nlink: 1,
             uid,
             gid,
@@ -145,9 +145,10 @@ impl Files {
         }
     }
 
-    /// Gives entries of a directory to `add`, until it has enough, each with the
-    /// offset of the next: the number at which that begins. No entry in a
-    /// directory has the numbers 0 and 1; they are for itself and the one above.
+    /// Passes the entries of a directory to `add` until it returns true, each
+    /// with the offset of the next entry: the inode number at which that
+    /// starts. The offsets 0 and 1, which no entry has, stand for the directory
+    /// itself and its parent.
     fn list(
         &self,
         number: INodeNo,
@@ -194,14 +195,15 @@ fn time(at: Timestamp) -> SystemTime {
 fn failed(error: &Error) -> Errno {
     tracing::error!(
         cause = error as &dyn std::error::Error,
-        "a file cannot be read"
+        "cannot read a file"
     );
     Errno::EIO
 }
 
 impl Filesystem for Files {
     fn init(&mut self, _: &Request, kernel: &mut KernelConfig) -> io::Result<()> {
-        // Each by itself: an older kernel lacks some, and serves as well.
+        // Separately, since an older kernel lacks some of them and works
+        // without.
         for wanted in [
             InitFlags::FUSE_ASYNC_READ,
             InitFlags::FUSE_DO_READDIRPLUS,
@@ -224,7 +226,7 @@ impl Filesystem for Files {
         match self.find(parent, name) {
             Ok(Some(found)) => reply.entry(&FOR_EVER, &self.attributes(&found), GENERATION),
             Ok(None) => {
-                // No inode: remembered as well as one that is there.
+                // Inode 0: the kernel caches the absence too.
                 let mut none = self.attributes(self.numbered.root());
                 none.ino = INodeNo(0);
                 reply.entry(&FOR_EVER, &none, GENERATION);
@@ -247,7 +249,7 @@ impl Filesystem for Files {
         }
     }
 
-    /// Nothing has to be opened: the kernel does not ask again.
+    /// `ENOSYS` means that files need no open; the kernel does not ask again.
     fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
         reply.error(Errno::ENOSYS);
     }

@@ -17,34 +17,34 @@ use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg}
 
 use crate::files::Files;
 
-/// What the kernel asks us by.
+/// The device over which the kernel sends requests.
 const DEVICE: &str = "/dev/fuse";
 
-/// Bytes of files that are kept in memory: the kernel asks for pieces that begin
-/// and end within chunks.
+/// Bytes of chunks that are cached: the kernel requests ranges that start and
+/// end within chunks.
 const CHUNKS: u64 = 16 << 20;
 
-/// How far ahead of whoever reads in order.
+/// Read-ahead of sequential reads.
 const READ_AHEAD_KIB: u32 = 16 << 10;
 
-/// How a snapshot is mounted.
+/// Settings of a mounted snapshot.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Whose all of it is: user and group.
+    /// The user and group of all files.
     pub owner: (u32, u32),
-    /// Whether others than whoever mounts it may look at it.
+    /// Whether other users than the one that mounts it may access it.
     pub for_all: bool,
     /// The permission bits of its root.
     pub mode: Mode,
-    /// When what has no known time was last modified.
+    /// The modification time of files without a known one.
     pub unknown_time: SystemTime,
-    /// How many requests are answered at a time.
+    /// Number of requests that are served in parallel.
     pub threads: usize,
 }
 
 impl Options {
-    /// One that everybody may look at, with 0755 for its root and 1970 for what
-    /// has no time.
+    /// Settings for a mount that all users may access, with mode 0755 for its
+    /// root, and 1970 for files without a time.
     pub const fn new(owner: (u32, u32), threads: usize) -> Self {
         Self {
             owner,
@@ -56,17 +56,17 @@ impl Options {
     }
 }
 
-/// A snapshot that is mounted.
+/// A mounted snapshot.
 #[derive(Debug)]
 pub struct Mount {
     session: BackgroundSession,
     at: PathBuf,
 }
 
-/// Mounts `snapshot` at the directory `at`, and serves it from threads of this
-/// process until somebody unmounts it. Who may not mount is helped by
-/// `fusermount3`. If the caller is inside a Tokio runtime, stores that need it
-/// find it.
+/// Mounts `snapshot` at the directory `at`, and serves it in threads of this
+/// process until it is unmounted. `fusermount3` mounts for users who may not.
+/// Captures the Tokio runtime of the caller, if there is one, for stores that
+/// need it.
 pub fn mount(
     repository: &Repository,
     snapshot: &Snapshot,
@@ -86,12 +86,12 @@ pub fn mount(
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => helped(at)?,
         device => device?,
     };
-    // The kernel waits for the first answers, from here on.
+    // From here on, the kernel waits for responses.
     let serving = Session::from_fd(Files::new(numbered, options), device, acl, config)
         .and_then(Session::spawn);
     match serving {
         Ok(session) => {
-            // Without it, reading in order is slower.
+            // A failure only makes sequential reads slower.
             let _ = read_far_ahead(at);
             Ok(Mount {
                 session,
@@ -105,8 +105,8 @@ pub fn mount(
     }
 }
 
-/// Mounts what is asked for over a device. By ourselves: when a session of
-/// `fuser` ends that mounted itself, it unmounts whatever is at its path by then.
+/// Mounts the device. Done here and not by `fuser`: at its end, a session that
+/// mounted itself unmounts any mount at its path.
 fn attach(at: &Path, for_all: bool) -> io::Result<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC;
     let device = rustix::fs::open(DEVICE, flags, Bits::empty()).map_err(|error| {
@@ -128,10 +128,10 @@ fn attach(at: &Path, for_all: bool) -> io::Result<OwnedFd> {
     Ok(device)
 }
 
-/// The program that mounts file systems of this kind for everybody.
+/// The set-user-id program that mounts FUSE file systems for all users.
 const HELPER: &str = "fusermount3";
 
-/// Has it mounted by somebody who may. No others can look at it then.
+/// Mounts with the help of `fusermount3`. Other users cannot access the mount.
 fn helped(at: &Path) -> io::Result<OwnedFd> {
     let (ours, theirs) = UnixStream::pair()?;
     let mut command = Command::new(HELPER);
@@ -140,7 +140,7 @@ fn helped(at: &Path) -> io::Result<OwnedFd> {
         .arg("ro,nosuid,nodev,noatime,default_permissions,fsname=elevo,subtype=elevo")
         .arg("--")
         .arg(at)
-        // It sends the device over its standard input.
+        // The helper sends the device over its standard input.
         .env("_FUSE_COMMFD", "0")
         .stdin(OwnedFd::from(theirs));
     run(&mut command)?;
@@ -159,7 +159,7 @@ fn helped(at: &Path) -> io::Result<OwnedFd> {
         _ => None,
     });
     let device = devices.next();
-    device.ok_or_else(|| io::Error::other(format!("{HELPER} has sent no device")))
+    device.ok_or_else(|| io::Error::other(format!("{HELPER} did not send a device")))
 }
 
 fn take_away(at: &Path, flags: UnmountFlags) -> io::Result<()> {
@@ -169,10 +169,10 @@ fn take_away(at: &Path, flags: UnmountFlags) -> io::Result<()> {
     }
 }
 
-/// Runs the helper; fails with what it says.
+/// Runs the helper; an error contains its output.
 fn run(command: &mut Command) -> io::Result<()> {
     let failed = |error: io::Error| {
-        let text = format!("without root this needs `{HELPER}`, which cannot be run: {error}");
+        let text = format!("cannot run `{HELPER}`, which is needed without root: {error}");
         io::Error::new(error.kind(), text)
     };
     let ended = command.output().map_err(failed)?;
@@ -183,10 +183,11 @@ fn run(command: &mut Command) -> io::Result<()> {
     Err(io::Error::other(said.trim().to_owned()))
 }
 
-/// Has the kernel ask for more at a time, and for several of that at once, than
-/// file systems of this kind may ask for themselves.
+/// Raises the read-ahead above the maximum that a FUSE file system may request,
+/// so that the kernel sends more and larger requests at once.
 fn read_far_ahead(at: &Path) -> io::Result<()> {
-    // Without asking ourselves: who is killed meanwhile would wait for ever.
+    // Without a request to ourselves: a process that is killed during it would
+    // wait forever.
     let flags = AtFlags::STATX_DONT_SYNC;
     let found = statx(CWD, at, flags, StatxFlags::empty())?;
     let (major, minor) = (found.stx_dev_major, found.stx_dev_minor);
@@ -195,17 +196,18 @@ fn read_far_ahead(at: &Path) -> io::Result<()> {
 }
 
 impl Mount {
-    /// Where it is.
+    /// The mount point.
     pub fn path(&self) -> &Path {
         &self.at
     }
 
-    /// Waits until somebody has unmounted it.
+    /// Waits until the snapshot is unmounted.
     pub fn join(self) -> io::Result<()> {
         self.session.join()
     }
 
-    /// Takes it away. Fails if it is in use, unless it was mounted with help.
+    /// Unmounts the snapshot. Fails if it is in use, unless it was mounted by
+    /// the helper.
     pub fn unmount(self) -> io::Result<()> {
         take_away(&self.at, UnmountFlags::NOFOLLOW)?;
         self.session.join()

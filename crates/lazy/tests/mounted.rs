@@ -1,4 +1,4 @@
-//! A mounted snapshot, held against one that was checked out.
+//! Compares a mounted snapshot with one that was checked out.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 
@@ -46,7 +46,7 @@ fn snapshot_of(repository: &Repository, directory: &Path) -> Snapshot {
     block_on(repository.snapshot(id)).unwrap()
 }
 
-/// Unmounted when the test ends, however that is.
+/// Unmounts when the test ends, even if it fails.
 struct Mounted(Option<Mount>, TempDir);
 
 impl Mounted {
@@ -74,7 +74,7 @@ fn mounted(repository: &Repository, snapshot: &Snapshot) -> Mounted {
     Mounted(Some(mount), at)
 }
 
-/// All there is to know of what is below a directory.
+/// Returns all paths below a directory with their attributes and contents.
 fn seen(root: &Path) -> BTreeMap<PathBuf, (u32, u64, SystemTime, Vec<u8>)> {
     let mut all = BTreeMap::new();
     let mut open = vec![root.to_path_buf()];
@@ -151,7 +151,7 @@ fn check(repository: &Repository, directory: &Path) {
     let mut at = mounted(repository, &snapshot);
     let expected = seen(out.path());
     assert_eq!(seen(at.path()), expected);
-    // From what the kernel has kept.
+    // Again, from the cache of the kernel.
     assert_eq!(seen(at.path()), expected);
     let count = expected.len() as u64 + 1;
     assert_eq!(numbers(at.path()), (1..=count).collect::<Vec<_>>());
@@ -161,7 +161,7 @@ fn check(repository: &Repository, directory: &Path) {
 
 fn write(path: &Path, content: &[u8], mode: u32) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
-    // What is a directory already stays one.
+    // A path that is already a directory stays one.
     if fs::write(path, content).is_ok() {
         fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
     }
@@ -224,7 +224,7 @@ fn a_directory_of_many_entries_is_listed_once_each() {
 }
 
 #[test]
-fn what_is_not_there_is_not_there_and_nothing_can_be_written() {
+fn missing_paths_are_not_found_and_writes_are_rejected() {
     let source = tempfile::tempdir().unwrap();
     write(&source.path().join("dir/file"), b"content", 0o666);
     let repository = repository();
@@ -289,9 +289,10 @@ fn large_files_are_read_in_order_and_anywhere_by_many() {
     assert_eq!(&end, b"\0\0end");
 }
 
-/// Otherwise whoever copies one, as an overlay does, reads zeros without end.
+/// Otherwise a program that copies a sparse file, like an overlay, would read
+/// endless zeros.
 #[test]
-fn holes_are_told() {
+fn holes_are_reported() {
     use rustix::fs::{SeekFrom, seek};
     const HOLE: u64 = 1 << 42;
     let source = tempfile::tempdir().unwrap();

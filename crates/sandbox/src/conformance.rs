@@ -1,14 +1,14 @@
-//! The suite that every runtime passes: the promises of
-//! [`SandboxRuntime`](crate::SandboxRuntime) that can be seen through the trait
-//! alone. Isolation (promises 1 to 5) has tests of its own on Docker.
+//! The conformance suite for runtimes: the promises of
+//! [`SandboxRuntime`](crate::SandboxRuntime) that can be checked through the
+//! trait alone. Isolation (promises 1 to 5) has separate tests on Docker.
 //!
 //! ```ignore
 //! elevo_sandbox::conformance_tests!(with_subject);
 //! ```
 //!
-//! gives one `#[test]` per check. `with_subject` takes an async function of an
-//! [`Arc<Subject>`], runs it on a runtime of Tokio, and removes what it left.
-//! Checks panic with what they found.
+//! creates one `#[test]` for each check. `with_subject` takes an async function
+//! of an [`Arc<Subject>`], runs it on a Tokio runtime, and cleans up. Checks
+//! panic with their findings.
 
 #![allow(
     clippy::unwrap_used,
@@ -38,11 +38,11 @@ pub struct Subject {
     pub other: Arc<dyn SandboxRuntime>,
     /// An image with a shell.
     pub image: String,
-    /// A word that no other subject has, for names.
+    /// A word for names, unique to this subject.
     pub name: String,
 }
 
-/// Makes one `#[test]` of each check.
+/// Creates one `#[test]` for each check.
 #[macro_export]
 macro_rules! conformance_tests {
     ($with:path) => {
@@ -75,7 +75,7 @@ macro_rules! conformance_tests {
 }
 
 impl Subject {
-    /// A small sandbox that runs this script.
+    /// Returns the spec of a small sandbox that runs this script.
     pub fn spec(&self, script: &str) -> ContainerSpec {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         ContainerSpec {
@@ -143,7 +143,7 @@ impl Subject {
     }
 }
 
-/// Asks until there is an answer; panics after a minute.
+/// Polls until there is a result; panics after a minute.
 async fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
     for _ in 0..1200 {
         if let Some(answer) = ask().await {
@@ -246,7 +246,7 @@ pub async fn a_missing_command_fails_the_start(own: Arc<Subject>) {
     }
 }
 
-/// An end by itself and one by a signal.
+/// An ordinary exit, with and without an error.
 pub async fn a_command_ends_with_its_exit_code(own: Arc<Subject>) {
     for (script, code) in [("exit 0", 0), ("exit 7", 7)] {
         let id = own.started(script).await;
@@ -286,7 +286,7 @@ pub async fn logs_have_both_streams_and_a_tail(own: Arc<Subject>) {
     assert!(!truncated);
 }
 
-/// Promise 7 as a reader sees it.
+/// Promise 7, from the view of a reader.
 pub async fn logs_keep_the_last_whole_lines_within_the_limit(own: Arc<Subject>) {
     let id = own.started("echo one; echo two; echo three").await;
     own.ended(&id).await;
@@ -305,7 +305,7 @@ pub async fn a_frozen_container_stands_still_until_it_is_thawed(own: Arc<Subject
         own.runtime.list().await.unwrap()[0].state,
         ContainerState::Frozen
     );
-    // Output that was on its way arrives.
+    // Wait for output that is in transit.
     tokio::time::sleep(Duration::from_millis(300)).await;
     let (before, _) = own.logs(&id, None, 1 << 20).await;
     tokio::time::sleep(Duration::from_millis(300)).await;
@@ -313,7 +313,7 @@ pub async fn a_frozen_container_stands_still_until_it_is_thawed(own: Arc<Subject
     own.runtime.thaw(&id).await.unwrap();
     own.runtime.thaw(&id).await.unwrap();
     assert_eq!(own.status(&id).await.state, ContainerState::Running);
-    eventually("the container goes on", async || {
+    eventually("the container continues", async || {
         (own.logs(&id, None, 1 << 20).await.0.len() > before.len()).then_some(())
     })
     .await;
@@ -327,7 +327,7 @@ pub async fn a_frozen_container_can_be_killed(own: Arc<Subject>) {
     assert_eq!(own.status(&id).await.state, ContainerState::Exited);
 }
 
-/// Figures of a container, and none without one.
+/// Stats of a container, and an error without one.
 pub async fn stats_need_a_container(own: Arc<Subject>) {
     let id = own.started("echo up; sleep 1000").await;
     own.wrote(&id, "up").await;
@@ -367,7 +367,7 @@ pub async fn invalid_specs_are_refused_and_leave_nothing(own: Arc<Subject>) {
     assert_eq!(own.runtime.list().await.unwrap(), []);
 }
 
-/// An image that is nowhere: neither found, nor used, nor an error to remove.
+/// A missing image: not found, not usable, and no error to remove.
 pub async fn a_missing_image_is_reported(own: Arc<Subject>) {
     let name = "elevo-test/no-such-image:1";
     assert_eq!(own.runtime.image(name).await.unwrap(), None);

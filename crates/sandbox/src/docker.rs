@@ -45,31 +45,31 @@ use crate::runtime::{
 };
 use crate::spec::{ContainerSpec, Network};
 
-/// The installation that made a container or a network.
+/// Label with the installation that created a container or a network.
 const LABEL_SERVER: &str = "elevo.server";
-/// The sandbox that a container was made for.
+/// Label with the sandbox that a container was created for.
 const LABEL_SANDBOX: &str = "elevo.sandbox";
-/// How long the engine may take to begin its answer.
+/// Maximum seconds until the engine starts to respond.
 const ANSWER_SECONDS: u64 = 60;
-/// How long a killed container may take to end, and a removed one to go.
+/// Maximum time until a killed container has ended, or a deleted one is gone.
 const ENDING: Duration = Duration::from_secs(60);
-/// How long the engine may take to hand over logs, of which it keeps 2 MB.
+/// Maximum time to read logs, of which the engine keeps 2 MB.
 const READING: Duration = Duration::from_secs(60);
-/// Between two looks at a container that is going.
+/// Pause between two checks of a container that is being deleted.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// Where the engine is, and which of what it holds is ours.
+/// The address of the engine, and the settings of this installation on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DockerSettings {
-    /// Its socket: `unix:///var/run/docker.sock`.
+    /// The socket of the engine, such as `unix:///var/run/docker.sock`.
     pub host: String,
-    /// The id of this installation. Two on one engine do not see each other's
-    /// containers.
+    /// The id of this installation. Two installations on one engine do not see
+    /// each other's containers.
     pub server: String,
-    /// The name of the bridge network that sandboxes with
-    /// [`Network::Internet`] are on; one for each installation.
+    /// The name of the bridge network of sandboxes with [`Network::Internet`];
+    /// one for each installation.
     pub network: String,
-    /// Limits of each sandbox for the machine's network and disks.
+    /// Limits of each sandbox on the machine's network and disks.
     pub limits: HostLimits,
     /// A file like Docker's `config.json`, with credentials for registries.
     pub registries: Option<PathBuf>,
@@ -77,8 +77,8 @@ pub struct DockerSettings {
 
 /// Sandboxes in containers of a Docker engine on this machine.
 ///
-/// Keeps no state of its own but what the engine told it last: any number of
-/// them may be made, one after another or at once.
+/// Holds no state except the engine's last report about itself, so any number
+/// of instances may exist at the same time.
 #[derive(Debug)]
 pub struct DockerRuntime {
     docker: Docker,
@@ -88,8 +88,8 @@ pub struct DockerRuntime {
 }
 
 impl DockerRuntime {
-    /// Finds the engine, agrees on a version of its API, and puts the rules of
-    /// the network in place if there is one from before.
+    /// Connects to the engine, negotiates the version of its API, and restores
+    /// the rules of the network if it exists.
     pub async fn connect(settings: DockerSettings) -> Result<Self> {
         settings.validate()?;
         let unreachable = |error| failure::translate(&settings.host, Subject::Engine, error);
@@ -110,18 +110,18 @@ impl DockerRuntime {
         tracing::info!(engine = info.engine, confinement, "container engine");
         if runtime.settings.limits.disk_mib > 0 && info.cgroup_version < 2 {
             tracing::warn!(
-                "with cgroup v1 the kernel limits reads and direct writes of a sandbox alone, \
-                 not those that it writes later; boot with cgroup v2"
+                "with cgroup v1 the kernel limits only reads and direct writes of a sandbox, \
+                 not delayed writes; boot with cgroup v2"
             );
         }
         if let Err(error) = runtime.internet.repair().await {
-            tracing::warn!(%error, "sandboxes cannot have the network `internet`");
+            tracing::warn!(%error, "the network `internet` is not available to sandboxes");
         }
         Ok(runtime)
     }
 
-    /// Uses these resolvers of names for sandboxes with
-    /// [`Network::Internet`], instead of those that this machine uses itself.
+    /// Uses these name resolvers for sandboxes with [`Network::Internet`],
+    /// instead of those of this machine.
     #[must_use]
     pub fn with_resolvers(mut self, resolvers: Vec<IpAddr>) -> Self {
         self.internet.set_resolvers(resolvers);
@@ -142,15 +142,17 @@ impl DockerRuntime {
         engine.unwrap_or_else(|error| error.into_inner()).clone()
     }
 
-    /// Waits until nothing runs in it.
+    /// Waits until no process runs in the container.
     async fn ended(&self, id: &ContainerId) -> Result<()> {
         let options = WaitContainerOptionsBuilder::default()
             .condition("not-running")
             .build();
         let mut end = Box::pin(self.docker.wait_container(id.as_str(), Some(options)));
         match tokio::time::timeout(ENDING, end.next()).await {
-            Err(_) => Err(Error::failed(format!("`{id}` was killed and does not end"))),
-            // The error is the code that it ended with.
+            Err(_) => Err(Error::failed(format!(
+                "container `{id}` was killed but has not ended"
+            ))),
+            // The engine reports a nonzero exit code as an error.
             Ok(
                 None | Some(Ok(_) | Err(bollard::errors::Error::DockerContainerWaitError { .. })),
             ) => Ok(()),
@@ -158,7 +160,7 @@ impl DockerRuntime {
         }
     }
 
-    /// Waits until another's removal of it is done.
+    /// Waits until a concurrent removal is done.
     async fn gone(&self, id: &ContainerId) -> Result<()> {
         let looking = async {
             while self.status(id).await?.is_some() {
@@ -166,14 +168,15 @@ impl DockerRuntime {
             }
             Ok(())
         };
-        let late = || Error::failed(format!("`{id}` is being removed and does not go"));
+        let late = || Error::failed(format!("container `{id}` is being removed but is not gone"));
         tokio::time::timeout(ENDING, looking)
             .await
             .map_err(|_| late())?
     }
 
-    /// Gives a container that has just started its limit of terminals. Where
-    /// we may not, it is left without: nothing of the host is at stake.
+    /// Limits the number of terminals of a container that has just started.
+    /// Without the privilege to do so, the container runs without this limit,
+    /// since the host is not at risk.
     #[cfg(target_os = "linux")]
     async fn bound_terminals(&self, id: &ContainerId) -> Result<()> {
         let pid = async || Ok(self.status(id).await?.and_then(|status| status.pid));
@@ -184,15 +187,16 @@ impl DockerRuntime {
             Ok(None) => return Ok(()),
             Ok(Some(found)) => found,
             Err(error) => {
-                tracing::warn!(%id, %error, "terminals of a sandbox are without a limit");
+                tracing::warn!(%id, %error, "the terminals of a sandbox have no limit");
                 return Ok(());
             }
         };
-        // A number that is still the container's was so when it was used.
+        // If the pid is still the container's, it also was when the terminals
+        // were opened.
         if pid().await? == Some(first)
             && let Err(error) = found.bound()
         {
-            tracing::warn!(%id, %error, "terminals of a sandbox are without a limit");
+            tracing::warn!(%id, %error, "the terminals of a sandbox have no limit");
         }
         Ok(())
     }
@@ -202,14 +206,18 @@ impl DockerRuntime {
         Ok(())
     }
 
-    /// Keeps a container that has just started from asking for the names of others.
-    /// Its first process is the agent, which asks for none before. Where this cannot
-    /// be done the container runs: a name gives access to nothing.
+    /// Keeps a container that has just started from resolving the names of
+    /// others. Its first process is the agent, which resolves no name before
+    /// this. If this fails, the container still runs, since a name gives no
+    /// access.
     #[cfg(target_os = "linux")]
     async fn hide_names(&self, id: &ContainerId) -> Result<()> {
         let resolvers = self.internet.resolvers().await;
         if !names::has_usable(&resolvers) {
-            tracing::warn!(%id, "no resolver but Docker's: a sandbox can look up names of others");
+            tracing::warn!(
+                %id,
+                "no usable resolver but Docker's: a sandbox can resolve the names of others"
+            );
             return Ok(());
         }
         let found = self.inspect(id).await?;
@@ -219,7 +227,8 @@ impl DockerRuntime {
         let failed = |error: std::io::Error| Error::failed(error.to_string());
         let hidden = async {
             let namespace = names::Namespace::of(pid).map_err(failed)?;
-            // A number that is still the container's was so when it was used.
+            // If the pid is still the container's, it also was when the
+            // namespace was opened.
             if self.status(id).await?.and_then(|status| status.pid) != Some(pid) {
                 return Ok(());
             }
@@ -229,7 +238,7 @@ impl DockerRuntime {
             namespace.shut_out_docker().await
         };
         if let Err(error) = hidden.await {
-            tracing::warn!(%id, %error, "a sandbox can look up names of others");
+            tracing::warn!(%id, %error, "a sandbox can resolve the names of others");
         }
         Ok(())
     }
@@ -239,7 +248,7 @@ impl DockerRuntime {
         Ok(())
     }
 
-    /// The disks that a sandbox uses, if they have limits.
+    /// Returns the disks that a sandbox uses, if disks have limits.
     #[cfg(target_os = "linux")]
     async fn disks(&self, spec: &ContainerSpec) -> Vec<String> {
         let limits = &self.settings.limits;
@@ -257,11 +266,11 @@ impl DockerRuntime {
         Vec::new()
     }
 
-    /// A container that lacks a limit must not stay.
+    /// Deletes a container whose creation dropped a limit.
     async fn refuse_warnings(&self, id: &ContainerId, warnings: &[String]) -> Result<()> {
         let Some(warning) = warnings.iter().find(|warning| engine::drops_limit(warning)) else {
             for warning in warnings {
-                tracing::warn!(%id, warning, "the engine made a sandbox with a warning");
+                tracing::warn!(%id, warning, "the engine created a sandbox with a warning");
             }
             return Ok(());
         };
@@ -281,13 +290,16 @@ impl DockerSettings {
             return Err(Error::refused("host", why));
         }
         if !word(&self.server) {
-            let why = format!("`{}` is not 1 to 64 letters and digits", self.server);
+            let why = format!(
+                "`{}` is not 1 to 64 letters, digits, `_`, `.` or `-`",
+                self.server
+            );
             return Err(Error::refused("server", why));
         }
-        // These would share what others are on, or the host's own network.
+        // These names stand for shared networks or for the host's network.
         let taken = ["bridge", "host", "none", "default"].contains(&self.network.as_str());
         if taken || !word(&self.network) || !self.network.starts_with(char::is_alphanumeric) {
-            let why = format!("`{}` cannot be the name of our network", self.network);
+            let why = format!("`{}` is reserved or not a valid network name", self.network);
             return Err(Error::refused("network", why));
         }
         Ok(())
@@ -328,7 +340,7 @@ impl SandboxRuntime for DockerRuntime {
         if let Err(error) = &created
             && disks.iter().any(|disk| error.to_string().contains(disk))
         {
-            tracing::warn!(%error, "the disks of a sandbox are without limits");
+            tracing::warn!(%error, "the disks of a sandbox have no limits");
             created = create(body(&[])).await;
         }
         let created = created.map_err(|error| self.error(Subject::Spec(spec), error))?;
@@ -367,7 +379,7 @@ impl SandboxRuntime for DockerRuntime {
             .build();
         let killed = self.docker.kill_container(id.as_str(), Some(options)).await;
         match killed.map_err(|error| self.error(Subject::Container(id), error)) {
-            // A conflict is one that does not run.
+            // A conflict means that the container is not running.
             Ok(()) | Err(Error::Conflict { .. }) => self.ended(id).await,
             Err(error) => absent_is_fine(error),
         }
@@ -384,7 +396,7 @@ impl SandboxRuntime for DockerRuntime {
             .await;
         match removed.map_err(|error| self.error(Subject::Container(id), error)) {
             Ok(()) => Ok(()),
-            // Someone else is at it.
+            // Another call is removing it.
             Err(Error::Conflict { .. }) => self.gone(id).await,
             Err(error) => absent_is_fine(error),
         }
@@ -465,10 +477,12 @@ impl SandboxRuntime for DockerRuntime {
     }
 
     async fn tear_down(&self) -> Result<()> {
-        // The engine minds only those that run; the others could not start again.
+        // The engine rejects only a network with running containers, but
+        // stopped ones could not start again.
         let left = self.list().await?.len();
         if left > 0 {
-            let message = format!("containers of this installation are left: {left}");
+            let message =
+                format!("this installation still has {left} containers; remove them first");
             return Err(Error::Conflict { message });
         }
         self.internet.tear_down().await
@@ -482,8 +496,9 @@ fn absent_is_fine(error: Error) -> Result<()> {
     }
 }
 
-/// Only what carries its sandbox as its name: an image may bring labels of its
-/// own to a container that someone else made of it.
+/// Returns only containers that are named after their sandbox: an image can
+/// have our labels and pass them to a container that someone else creates from
+/// it.
 fn listed(found: ContainerSummary) -> Option<Container> {
     let sandbox = found.labels?.remove(LABEL_SANDBOX)?;
     let named = |name: &String| name.strip_prefix('/') == Some(&sandbox);

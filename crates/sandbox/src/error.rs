@@ -1,74 +1,72 @@
-/// What a call to a runtime returns.
+/// The result of a call to a runtime.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a runtime did not do what it was asked; a kind for each thing that a
-/// caller would do about it.
+/// The failures of a runtime, with one kind for each reaction of a caller.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The engine does not answer. The call may be repeated, and may have had
-    /// its effect already.
-    #[error("the container engine at {host} does not answer")]
+    /// The engine does not respond. The call may be retried, and may already
+    /// have taken effect.
+    #[error("the container engine at {host} does not respond")]
     Unreachable {
-        /// Where it was looked for.
+        /// The address of the engine.
         host: String,
-        /// What happened on the way.
+        /// The error of the connection.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The image is not on this machine, or not in its registry.
-    #[error("there is no image `{name}`")]
+    /// The image is neither on this machine nor in its registry.
+    #[error("image `{name}` does not exist")]
     NoSuchImage {
-        /// Its name as asked for.
+        /// The requested name.
         name: String,
     },
-    /// There is no such container, or it has gone.
-    #[error("there is no container `{id}`")]
+    /// The container does not exist, or has been deleted.
+    #[error("container `{id}` does not exist")]
     NoSuchContainer {
-        /// Its id.
+        /// The id of the container.
         id: String,
     },
-    /// The engine does not know this OCI runtime.
+    /// The engine does not have this OCI runtime.
     #[error("the container engine has no runtime `{name}`")]
     NoSuchRuntime {
-        /// Its name as asked for.
+        /// The requested name.
         name: String,
     },
-    /// What is asked for stands against what there is: a name that is taken,
-    /// an image that is used.
+    /// The request conflicts with the current state, for example a name that is
+    /// taken or an image that is in use.
     #[error("conflict: {message}")]
     Conflict {
-        /// What the engine says.
+        /// The engine's message.
         message: String,
     },
-    /// The image has not what the command needs.
+    /// The image lacks something that the command needs.
     #[error("image `{image}` cannot run the command: {message}")]
     NotRunnable {
         /// The image.
         image: String,
-        /// What the engine says.
+        /// The engine's message.
         message: String,
     },
-    /// What was asked for would not hold, so nothing was done.
-    #[error("{what} refused: {why}")]
+    /// The request could not be fulfilled exactly, so nothing was done.
+    #[error("{what} rejected: {why}")]
     Refused {
-        /// The part that cannot be had, as a field of the request or a
-        /// feature: `memory`, `network`.
+        /// The rejected field of the request or feature, such as `memory` or
+        /// `network`.
         what: &'static str,
-        /// Why not, and what to do about it.
+        /// The cause and the remedy.
         why: String,
     },
-    /// Anything else that the engine reports.
+    /// Any other error of the engine.
     #[error("the container engine failed: {message}")]
     Failed {
-        /// What it says.
+        /// The engine's message.
         message: String,
     },
 }
 
 impl Error {
-    /// Whether the same call may go through later without anyone doing
-    /// anything about it.
+    /// Whether a retry of the call can succeed without any other change.
     pub fn is_retryable(&self) -> bool {
         matches!(self, Self::Unreachable { .. })
     }

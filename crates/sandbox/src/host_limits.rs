@@ -1,28 +1,30 @@
-/// Limits of one sandbox for things that a machine has one of for all: the table
-/// of connections, the network's bandwidth, the disks. 0 is without a limit.
+/// Limits of one sandbox on resources that the whole machine shares: the
+/// connection table, the bandwidth of the network, the disks. 0 means no limit.
 ///
-/// Unlike those of a [`ContainerSpec`](crate::ContainerSpec), a limit that the
-/// kernel or the engine cannot keep is left out with a warning.
+/// Unlike a limit of a [`ContainerSpec`](crate::ContainerSpec), one that the
+/// kernel or the engine cannot enforce is left out with a warning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostLimits {
-    /// Connections that are open at a time, whatever their protocol: a UDP
-    /// datagram to another address or port counts until the kernel forgets it.
+    /// Open connections of all protocols: a UDP datagram to another address or
+    /// port counts until its entry in the kernel expires.
     pub connections: u32,
-    /// New connections a second, after the first [`Self::BURST`] seconds' worth.
+    /// New connections per second, after a burst of [`Self::BURST`] seconds'
+    /// worth.
     pub connections_per_second: u32,
-    /// MiB a second that are sent, and as many that are received.
+    /// MiB per second that are sent, and the same for receiving.
     pub network_mib: u32,
-    /// MiB a second that are read from a disk, and as many that are written to it.
+    /// MiB per second that are read from a disk, and the same for writing.
     pub disk_mib: u32,
-    /// Reads from a disk a second, and as many writes.
+    /// Reads from a disk per second, and the same for writes.
     pub disk_operations: u32,
 }
 
 impl HostLimits {
-    /// New connections may come at once if there were none for so many seconds.
+    /// A sandbox that was idle may open the connections of this many seconds at
+    /// once.
     pub const BURST: u32 = 10;
 
-    /// Without any limit.
+    /// No limits.
     pub const NONE: Self = Self {
         connections: 0,
         connections_per_second: 0,

@@ -4,13 +4,13 @@ use bytes::{Bytes, BytesMut};
 
 use crate::runtime::Logs;
 
-/// The last bytes of a stream, as whole lines.
+/// Keeps the last bytes of a stream, as whole lines.
 #[derive(Debug, Default)]
 pub(crate) struct LogTail {
     limit: usize,
     pieces: VecDeque<Bytes>,
     held: usize,
-    /// The last byte of those that did not fit.
+    /// The last byte that did not fit.
     dropped: Option<u8>,
 }
 
@@ -47,7 +47,7 @@ impl LogTail {
         if self.dropped.is_some_and(|byte| byte != b'\n') {
             let line = bytes.iter().position(|byte| *byte == b'\n');
             let rest = line.map(|end| bytes.slice(end + 1..));
-            // A line that is alone stays, as far as it is there.
+            // A single line stays, even if its beginning is lost.
             bytes = rest.filter(|rest| !rest.is_empty()).unwrap_or(bytes);
         }
         Logs {
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_is_kept_whole() {
+    fn output_within_the_limit_is_kept_whole() {
         assert_eq!(end_of(8, &["one\n", "two\n"]), ("one\ntwo\n".into(), false));
         assert_eq!(end_of(8, &[]), (String::new(), false));
     }

@@ -1,4 +1,4 @@
-//! A Docker engine that may not be there yet.
+//! A Docker runtime that does not need the engine at startup.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -15,8 +15,8 @@ use crate::runtime::{
 };
 use crate::spec::ContainerSpec;
 
-/// A [`DockerRuntime`] that connects when it can. Until the engine answers for
-/// the first time, each call tries once more to connect and fails with
+/// A [`DockerRuntime`] that connects when it can. Until the engine responds for
+/// the first time, each call tries once to connect and fails with
 /// [`Unreachable`](Error::Unreachable).
 #[derive(Debug)]
 pub struct Reconnecting {
@@ -26,8 +26,8 @@ pub struct Reconnecting {
 }
 
 impl Reconnecting {
-    /// Tries to connect. Settings that can never work are an error; an engine
-    /// that does not answer is not.
+    /// Tries to connect. Invalid settings are an error; an engine that does not
+    /// respond is not.
     pub async fn new(settings: DockerSettings) -> Result<Self> {
         let runtime = Self {
             settings,
@@ -40,7 +40,7 @@ impl Reconnecting {
                 tracing::warn!(
                     host = runtime.settings.host,
                     cause = %error,
-                    "the container engine does not answer; sandboxes cannot start until it does"
+                    "the container engine does not respond; sandboxes cannot start until it does"
                 );
             }
             Ok(_) => {}
@@ -52,9 +52,10 @@ impl Reconnecting {
         if let Some(runtime) = self.known() {
             return Ok(runtime);
         }
-        // One attempt at a time: an engine that hangs must not collect callers.
+        // One attempt at a time: callers must not pile up behind an engine that
+        // hangs.
         let Ok(_attempt) = self.connecting.try_lock() else {
-            let source = "another call is trying to connect to it";
+            let source = "another call is connecting to it";
             return Err(Error::Unreachable {
                 host: self.settings.host.clone(),
                 source: source.into(),

@@ -8,102 +8,105 @@ use futures::stream::BoxStream;
 use crate::error::Result;
 use crate::spec::ContainerSpec;
 
-/// Something that runs sandboxes.
+/// Runs sandboxes.
 ///
-/// Every implementation keeps these promises, whatever it is asked for; the
-/// tests of this crate name them by number.
+/// Every implementation keeps these promises for every spec; the tests of this
+/// crate refer to them by number.
 ///
-/// 1. What runs is not root, has no capability, can get none, and is under a
-///    seccomp filter.
-/// 2. Its root is read-only unless the spec says otherwise. What it can write
-///    to is the mounts and tmpfs of the spec, and memory of its own:
-///    `/dev/shm`, and what the image declares as a volume.
-/// 3. It sees no process, no IPC and no device of the host or of another
+/// 1. A command does not run as root, has no capability and cannot gain one,
+///    and runs under a seccomp filter.
+/// 2. Its root is read-only unless the spec says otherwise. It can write only
+///    to the mounts and tmpfs of the spec, and to its own memory: `/dev/shm`
+///    and the volumes that the image declares.
+/// 3. It sees no process, IPC object or device of the host or of another
 ///    sandbox.
-/// 4. It has at most the memory (without swap), processes and processor time
-///    of the spec, and 30 terminals. One that takes more is stopped or slowed
-///    alone. A runtime that leaves cgroups alone does not keep this.
-/// 5. With [`Network::None`](crate::Network::None) it has a loopback interface
-///    and no other. With [`Network::Internet`](crate::Network::Internet) it
-///    reaches no other sandbox, not the host, and no private, link-local or
-///    otherwise special address; resolvers of names excepted, on port 53.
-/// 6. A limit is set as asked, or the call is refused and nothing is left.
-/// 7. What it writes to standard output takes a bounded room on the host.
-/// 8. `start`, `kill`, `remove`, `freeze`, `thaw` and `tear_down` can be
-///    repeated: what is already so is no error.
-/// 9. `list` shows what this installation made, and nothing that another did.
+/// 4. It has at most the memory (without swap), processes and processor time of
+///    the spec, and 30 terminals. A sandbox that exceeds a limit is killed or
+///    slowed down alone. A runtime that does not use cgroups does not keep this
+///    promise.
+/// 5. With [`Network::None`](crate::Network::None) it has only a loopback
+///    interface. With [`Network::Internet`](crate::Network::Internet) it cannot
+///    reach another sandbox, the host, or a private, link-local or otherwise
+///    special address, except name resolvers on port 53.
+/// 6. A limit is set as requested, or the call is rejected and leaves nothing.
+/// 7. Its standard output takes a bounded amount of disk space on the host.
+/// 8. `start`, `kill`, `remove`, `freeze`, `thaw` and `tear_down` are
+///    idempotent.
+/// 9. `list` returns the containers of this installation and no others.
 /// 10. When `remove` returns, nothing of the container is left, volumes
 ///     included.
-/// 11. A call ends within minutes even if the engine does not answer; only
-///     `pull` goes on for as long as the registry takes. Dropping a call is
-///     safe; it may still have its effect.
+/// 11. A call ends within minutes even if the engine does not respond; only
+///     `pull` takes as long as the registry does. Dropping a call is safe; it
+///     may still take effect.
 /// 12. When `tear_down` returns, nothing of this installation is left on the
-///     host but images. It is refused while there is a container, and the next
-///     `create` makes again what it needs.
+///     host except images. It is rejected while a container exists, and the
+///     next `create` sets up again what it needs.
 #[async_trait]
 pub trait SandboxRuntime: fmt::Debug + Send + Sync {
-    /// Asks the engine who it is, and looks that what sandboxes rely on is
-    /// still in place.
+    /// Returns what the engine is and can do, and repairs the network rules
+    /// that sandboxes rely on.
     async fn check(&self) -> Result<RuntimeInfo>;
 
-    /// Makes a container and does not start it. Its name is that of the
-    /// sandbox: a second one is a [`Conflict`](crate::Error::Conflict).
+    /// Creates a container without starting it. Its name is the id of the
+    /// sandbox: a second container with it is a
+    /// [`Conflict`](crate::Error::Conflict).
     async fn create(&self, spec: &ContainerSpec) -> Result<ContainerId>;
 
-    /// Starts it, and returns when its command runs.
+    /// Starts a container, and returns when its command runs.
     async fn start(&self, id: &ContainerId) -> Result<()>;
 
-    /// Kills everything in it, and returns when that has gone. One that is not
-    /// there is no error.
+    /// Kills all processes of a container, and returns when they are gone. A
+    /// missing container is not an error.
     async fn kill(&self, id: &ContainerId) -> Result<()>;
 
-    /// Kills and removes it, and returns when it has gone. One that is not
-    /// there is no error.
+    /// Kills and deletes a container, and returns when it is gone. A missing
+    /// container is not an error.
     async fn remove(&self, id: &ContainerId) -> Result<()>;
 
-    /// How it is; `None` if it is not there.
+    /// Returns the status of a container; `None` if it does not exist.
     async fn status(&self, id: &ContainerId) -> Result<Option<ContainerStatus>>;
 
-    /// All containers of this installation, running or not.
+    /// Lists the containers of this installation, running or not.
     async fn list(&self) -> Result<Vec<Container>>;
 
-    /// What its command wrote to standard output and standard error.
+    /// Returns the standard output and standard error of the container's
+    /// command.
     async fn logs(&self, id: &ContainerId, query: &LogsQuery) -> Result<Logs>;
 
-    /// What it uses now. Takes a quarter of a second, over which processor
-    /// time is measured.
+    /// Returns the resources that a container uses. Takes a quarter of a
+    /// second, over which processor time is measured.
     async fn stats(&self, id: &ContainerId) -> Result<Stats>;
 
-    /// Stops all its processes where they are.
+    /// Pauses all processes of a container.
     async fn freeze(&self, id: &ContainerId) -> Result<()>;
 
-    /// Lets them go on.
+    /// Resumes the processes of a frozen container.
     async fn thaw(&self, id: &ContainerId) -> Result<()>;
 
-    /// An image of this machine; `None` if it is not there.
+    /// Returns an image on this machine; `None` if it is missing.
     async fn image(&self, name: &str) -> Result<Option<Image>>;
 
-    /// Fetches an image from its registry. Ends with an error, or when it is
-    /// there; dropping the stream stops it.
+    /// Fetches an image from its registry. The stream ends with an error, or
+    /// when the image is complete; dropping the stream cancels the pull.
     async fn pull(&self, name: &str) -> BoxStream<'static, Result<PullProgress>>;
 
-    /// Removes an image from this machine. One that is not there is no error;
-    /// one that a container uses is a [`Conflict`](crate::Error::Conflict).
+    /// Deletes an image from this machine. A missing image is not an error; an
+    /// image that a container uses is a [`Conflict`](crate::Error::Conflict).
     async fn remove_image(&self, name: &str) -> Result<()>;
 
-    /// Removes what this installation has on the host beside containers:
-    /// networks, rules. A [`Conflict`](crate::Error::Conflict) while there is a
-    /// container, running or not.
+    /// Deletes the networks and rules of this installation on the host. A
+    /// [`Conflict`](crate::Error::Conflict) while a container exists, running
+    /// or not.
     async fn tear_down(&self) -> Result<()>;
 }
 
-/// The engine's name for a container.
+/// The engine's id or name of a container.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ContainerId(pub(crate) String);
 
 impl ContainerId {
-    /// An id as it was kept, or the name of a container. `None` if it can be
-    /// neither.
+    /// Creates an id from a stored id or a container name; `None` if the text
+    /// is neither.
     pub fn new(id: impl Into<String>) -> Option<Self> {
         let id = id.into();
         crate::spec::is_container_name(&id).then_some(Self(id))
@@ -121,28 +124,29 @@ impl fmt::Display for ContainerId {
     }
 }
 
-/// What the engine is and can do.
+/// Properties of the engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuntimeInfo {
-    /// Its name and version: `docker 20.10.24`.
+    /// Name and version, such as `docker 20.10.24`.
     pub engine: String,
-    /// The version of its API that is spoken.
+    /// The version of its API in use.
     pub api_version: String,
     /// The version of the kernel.
     pub kernel: String,
-    /// Where images and writable roots are kept: `overlay2`.
+    /// The storage driver of images and writable roots, such as `overlay2`.
     pub storage_driver: String,
     /// The OCI runtimes that a spec may name, sorted.
     pub runtimes: Vec<String>,
-    /// Whether containers go on while the engine is restarted.
+    /// Whether containers keep running while the engine restarts.
     pub live_restore: bool,
-    /// 1 or 2.
+    /// The version of cgroups: 1 or 2.
     pub cgroup_version: u8,
-    /// As the engine tells them: `name=seccomp,profile=default`.
+    /// The security options that the engine reports, such as
+    /// `name=seccomp,profile=default`.
     pub security_options: Vec<String>,
-    /// Processors that it sees.
+    /// Processors of the machine.
     pub cpus: u32,
-    /// Bytes of memory that it sees.
+    /// Bytes of memory of the machine.
     pub memory: u64,
     /// Why sandboxes cannot have the network
     /// [`Internet`](crate::Network::Internet), if they cannot.
@@ -150,8 +154,8 @@ pub struct RuntimeInfo {
 }
 
 impl RuntimeInfo {
-    /// Returns the names of the means by which the engine says that it confines
-    /// containers, such as `seccomp`, `apparmor`, `selinux` and `userns`.
+    /// Returns the names of the confinement mechanisms that the engine reports
+    /// as active, such as `seccomp`, `apparmor`, `selinux` and `userns`.
     pub fn confinement(&self) -> Vec<&str> {
         let names = self.security_options.iter().filter_map(|option| {
             let name = option
@@ -163,108 +167,108 @@ impl RuntimeInfo {
     }
 }
 
-/// Where a container is in its life.
+/// The state of a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ContainerState {
-    /// Made, never started.
+    /// Created, never started.
     Created,
     /// Its command runs.
     Running,
-    /// Its command runs and is stopped where it was.
+    /// Its command is paused.
     Frozen,
     /// Its command has ended.
     Exited,
-    /// It is going away.
+    /// It is being deleted.
     Removing,
 }
 
-/// How a container is.
+/// The status of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContainerStatus {
-    /// Where it is in its life.
+    /// The state of the container.
     pub state: ContainerState,
-    /// The number of its first process on the host, while it runs.
+    /// The pid of its first process on the host, while it runs.
     pub pid: Option<u32>,
-    /// What its command ended with, if it has: 128 and the signal's number
-    /// if by a signal.
+    /// The exit code of its command after it has ended: 128 plus the signal's
+    /// number if a signal ended it.
     pub exit_code: Option<i64>,
-    /// Whether something in it was killed for want of memory.
+    /// Whether a process in it was killed because it ran out of memory.
     pub oom_killed: bool,
-    /// What the engine says about a start that failed.
+    /// The engine's message about a start that failed.
     pub error: Option<String>,
 }
 
-/// One line of [`SandboxRuntime::list`].
+/// An entry of [`SandboxRuntime::list`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Container {
-    /// The sandbox it was made for.
+    /// The sandbox that it was created for.
     pub sandbox: String,
-    /// Its id.
+    /// The id of the container.
     pub id: ContainerId,
-    /// Where it is in its life.
+    /// The state of the container.
     pub state: ContainerState,
 }
 
-/// Which part of the logs is wanted.
+/// Selects a part of the logs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogsQuery {
-    /// The last so many lines; all if not given.
+    /// Maximum number of lines, counted from the end; all if not given.
     pub tail: Option<u32>,
-    /// Only what was written in this second or later.
+    /// Only output from this second on.
     pub since: Option<Timestamp>,
-    /// Only what was written before this second.
+    /// Only output before this second.
     pub until: Option<Timestamp>,
-    /// At most so many bytes: the last ones.
+    /// Maximum number of bytes, counted from the end.
     pub limit: usize,
 }
 
-/// What a command wrote to both streams. Lines of one stream are in order;
-/// those of two come as the engine happened to read them.
+/// The output of a command on both streams. Lines of one stream are in order;
+/// the order between the streams is that in which the engine read them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Logs {
-    /// Whole lines, unless one alone is longer than the limit.
+    /// Whole lines, unless a single line exceeds the limit.
     pub bytes: Bytes,
-    /// Whether the limit cut something off at the front.
+    /// Whether the limit cut off the beginning.
     pub truncated: bool,
 }
 
-/// What a container uses.
+/// The resources that a container uses.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stats {
     /// Processor time; 100 is one processor.
     pub cpu_percent: f64,
-    /// Bytes of memory, without the files that the kernel could drop.
+    /// Bytes of memory, without cached files that the kernel could evict.
     pub memory_usage: u64,
-    /// Bytes of memory that it may have.
+    /// Maximum bytes of memory.
     pub memory_limit: u64,
     /// Bytes that its network interfaces received.
     pub rx_bytes: u64,
-    /// Bytes that they sent.
+    /// Bytes that its network interfaces sent.
     pub tx_bytes: u64,
-    /// Processes and threads.
+    /// Number of processes and threads.
     pub pids: u64,
 }
 
 /// An image on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image {
-    /// The hash that names its content.
+    /// The hash of its content.
     pub id: String,
-    /// Bytes that it takes.
+    /// Size in bytes.
     pub size: u64,
-    /// When it was built, as RFC 3339, if it says so.
+    /// Time of its build as RFC 3339, if the image has it.
     pub created: Option<String>,
 }
 
 /// A step of a pull.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PullProgress {
-    /// The layer that this is about, if it is about one.
+    /// The layer of this step, if it concerns one.
     pub layer: Option<String>,
-    /// What is done: `Downloading`.
+    /// The state of the step, such as `Downloading`.
     pub status: String,
-    /// Bytes done, where they are counted.
+    /// Bytes done, if they are counted.
     pub current: Option<u64>,
-    /// Bytes in all, where that is known.
+    /// Total bytes, if known.
     pub total: Option<u64>,
 }

@@ -1,13 +1,13 @@
 //! A simulated container engine for tests.
 //!
-//! A container is an ordinary process of this machine: the command of its spec
-//! runs as the user of its spec if the test is root, with the paths of its mounts replaced by those
-//! of the host. So the real agent runs, and a server can be tested without a
-//! container engine. **Nothing is isolated**: promises 1 to 5 do not hold, and the
-//! feature `sim` must be in no binary that ships.
+//! A container is an ordinary process of this machine: the command of its spec,
+//! as the user of its spec if the test is root, with the paths of its mounts
+//! replaced by those of the host. So the real agent runs, and a server can be
+//! tested without a container engine. **Nothing is isolated**: promises 1 to 5
+//! do not hold, and no binary that ships may have the feature `sim`.
 //!
-//! A [`SimEngine`] outlives the servers that use it, as Docker does. Tests make it
-//! fail ([`SimEngine::fail`]), go away ([`SimEngine::set_down`]) and lose
+//! A [`SimEngine`] outlives the servers that use it, as Docker does. Tests make
+//! it fail ([`SimEngine::fail`]), go down ([`SimEngine::set_down`]) and lose
 //! containers ([`SimEngine::end`], [`SimEngine::vanish`]).
 
 mod process;
@@ -32,11 +32,11 @@ use crate::runtime::{
 };
 use crate::spec::{ContainerSpec, validate_image};
 
-/// The host that errors name.
+/// The host in error messages.
 const HOST: &str = "sim";
 /// Processors that the engine claims to have.
 const CPUS: u32 = 4;
-/// Bytes of output that are kept of each container.
+/// Maximum bytes of output that are kept for each container.
 const LOG_BYTES: usize = 2 << 20;
 
 /// A call that a test can make fail.
@@ -88,7 +88,6 @@ struct Fault {
     left: u32,
 }
 
-/// A container.
 #[derive(Debug)]
 struct Entry {
     id: String,
@@ -100,9 +99,10 @@ struct Entry {
     exit_code: Option<i64>,
     oom_killed: bool,
     log: Vec<(SystemTime, Bytes)>,
-    /// How often the command was started; its end counts only for the last start.
+    /// Number of starts of the command; an end counts only for the latest
+    /// start.
     starts: u64,
-    /// Changes when the command ends.
+    /// The start whose end was recorded last.
     ended: watch::Sender<u64>,
 }
 
@@ -114,7 +114,7 @@ pub struct SimRuntime {
 }
 
 impl SimEngine {
-    /// An engine that holds these images.
+    /// Creates an engine that has these images.
     pub fn new<const N: usize>(images: [&str; N]) -> Self {
         let engine = Self::default();
         for name in images {
@@ -124,7 +124,7 @@ impl SimEngine {
         engine
     }
 
-    /// The runtime of the installation `server`.
+    /// Returns the runtime of the installation `server`.
     pub fn runtime(&self, server: &str) -> SimRuntime {
         SimRuntime {
             engine: self.clone(),
@@ -132,7 +132,7 @@ impl SimEngine {
         }
     }
 
-    /// Puts an image into the registry that `pull` reads.
+    /// Adds an image to the registry that `pull` reads.
     pub fn publish(&self, name: &str) {
         self.state().registry.insert(name.to_owned(), image(name));
     }
@@ -146,17 +146,18 @@ impl SimEngine {
         });
     }
 
-    /// While the engine is down, every call fails as if nothing listened.
+    /// Takes the engine down or up. While it is down, every call fails as if
+    /// nothing listened.
     pub fn set_down(&self, down: bool) {
         self.state().down = down;
     }
 
-    /// How often [`SandboxRuntime::check`] was called.
+    /// The number of calls of [`SandboxRuntime::check`].
     pub fn checks(&self) -> u64 {
         self.state().checks
     }
 
-    /// Ends the processes of a container, as a crash or the kernel would.
+    /// Kills the processes of a container, as a crash or the kernel would.
     pub async fn end(&self, sandbox: &str, oom_killed: bool) {
         if let Some(entry) = self.state().find_mut(sandbox) {
             entry.oom_killed = oom_killed;
@@ -164,19 +165,20 @@ impl SimEngine {
         self.kill_processes(sandbox).await;
     }
 
-    /// Removes a container without telling its installation.
+    /// Removes a container without notifying its installation.
     pub async fn vanish(&self, sandbox: &str) {
         self.kill_processes(sandbox).await;
         self.state().containers.remove(sandbox);
     }
 
-    /// Where a path of a container is on this machine.
+    /// Returns the path on this machine of a path in a container.
     pub fn path(&self, sandbox: &str, path: &str) -> Option<PathBuf> {
         let state = self.state();
         Some(process::on_host(&state.find(sandbox)?.spec, path))
     }
 
-    /// Containers of all installations, by the names of their sandboxes.
+    /// Lists the containers of all installations, by the ids of their
+    /// sandboxes.
     pub fn containers(&self) -> Vec<String> {
         self.state().containers.keys().cloned().collect()
     }
@@ -186,7 +188,8 @@ impl SimEngine {
         state.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Kills what runs in a container and waits until the end is recorded.
+    /// Kills the processes of a container and waits until their end is
+    /// recorded.
     async fn kill_processes(&self, name: &str) {
         let (mark, starts, mut ended) = match self.state().find(name) {
             Some(entry) if entry.runs() => {
@@ -195,7 +198,8 @@ impl SimEngine {
             _ => return,
         };
         mark.kill_all().await;
-        // The sender lives as long as the container: an error means it was removed.
+        // An error means that the container was removed, since the sender lives
+        // as long.
         let _ = ended.wait_for(|end| *end >= starts).await;
     }
 
@@ -234,7 +238,7 @@ impl Drop for Shared {
 }
 
 impl State {
-    /// Fails if the engine is down or a test planted a fault.
+    /// Fails if the engine is down or a test has injected a fault.
     fn admit(&mut self, call: Option<Call>, name: &str) -> Result<()> {
         if self.down {
             let source = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
@@ -252,13 +256,13 @@ impl State {
         match planted {
             Some(fault) => {
                 fault.left -= 1;
-                Err(Error::failed("a planted fault"))
+                Err(Error::failed("an injected fault"))
             }
             None => Ok(()),
         }
     }
 
-    /// A container by its id or its name.
+    /// Returns a container by its id or its name.
     fn find(&self, name: &str) -> Option<&Entry> {
         let by_id = || self.containers.values().find(|entry| entry.id == name);
         self.containers.get(name).or_else(by_id)
@@ -288,7 +292,7 @@ impl State {
         }
         let missing = spec.mounts.iter().find(|mount| !mount.host.exists());
         if let Some(mount) = missing {
-            let why = format!("there is no {}", mount.host.display());
+            let why = format!("{} does not exist", mount.host.display());
             return Err(Error::refused("mounts", why));
         }
         match self.containers.contains_key(&spec.sandbox) {
@@ -327,7 +331,8 @@ fn image(name: &str) -> Image {
 }
 
 impl SimRuntime {
-    /// Freezes or thaws: sends the signal to every process and notes the state.
+    /// Freezes or thaws: sends the signal to every process and records the
+    /// state.
     fn set_frozen(&self, id: &ContainerId, call: Call) -> Result<()> {
         let (signal, state) = match call {
             Call::Freeze => (rustix::process::Signal::STOP, ContainerState::Frozen),
@@ -532,7 +537,9 @@ impl SandboxRuntime for SimRuntime {
         match left {
             0 => Ok(()),
             _ => Err(Error::Conflict {
-                message: format!("containers of this installation are left: {left}"),
+                message: format!(
+                    "this installation still has {left} containers; remove them first"
+                ),
             }),
         }
     }

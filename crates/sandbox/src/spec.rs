@@ -3,50 +3,50 @@ use std::path::PathBuf;
 
 use crate::error::{Error, Result};
 
-/// The least memory that engines take.
+/// Minimum memory that engines accept.
 const MIN_MEMORY: u64 = 6 << 20;
-/// The least processor time that engines take, in thousandths of a processor.
+/// Minimum processor time that engines accept, in thousandths of a processor.
 const MIN_CPU_MILLIS: u32 = 10;
-/// More mounts than anyone needs, and few enough to be made at once.
+/// Maximum number of mounts, well above any use.
 const MAX_MOUNTS: usize = 64;
-/// The kernel's limit for the name of a host.
+/// The kernel's limit on the length of a hostname.
 const MAX_HOSTNAME: usize = 63;
 const MAX_NAME: usize = 128;
 
-/// A container to be made.
+/// The specification of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContainerSpec {
     /// The id of the sandbox, which is also the container's name.
     pub sandbox: String,
-    /// The image whose files it has.
+    /// The image of its root file system.
     pub image: String,
-    /// Who runs in it; never root.
+    /// The user of its processes; never root.
     pub user: User,
-    /// Directories of the host that it sees.
+    /// Directories of the host in the container.
     pub mounts: Vec<Mount>,
-    /// Where the command starts.
+    /// The working directory of the command.
     pub working_dir: String,
-    /// What runs as its first process, in place of what the image says.
+    /// The first process, instead of the image's entrypoint and command.
     pub command: Vec<String>,
-    /// Variables, over those of the image.
+    /// Environment variables, in addition to those of the image.
     pub env: BTreeMap<String, String>,
-    /// Thousandths of a processor.
+    /// Processor time in thousandths of a processor.
     pub cpu_millis: u32,
-    /// Bytes of memory, all swap included: there is none beyond it.
+    /// Bytes of memory. The container has no swap.
     pub memory: u64,
-    /// Processes and threads.
+    /// Maximum number of processes and threads.
     pub pids: u32,
-    /// What it can reach.
+    /// The addresses that it can reach.
     pub network: Network,
     /// An OCI runtime other than the engine's default.
     pub runtime: Option<String>,
-    /// Whether the image's files can be written over. What is written so goes
-    /// with the container, and no limit of this spec counts it.
+    /// Whether the root file system is writable. Changes are deleted with the
+    /// container, and no limit of this spec counts them.
     pub writable_root: bool,
-    /// Directories in memory and the bytes that fit into each. They count as
+    /// Directories in memory and their sizes in bytes. They count towards the
     /// memory of the container.
     pub tmpfs: Vec<(String, u64)>,
-    /// Its name for itself; that of the sandbox if not given.
+    /// The hostname; derived from the id of the sandbox if not given.
     pub hostname: Option<String>,
 }
 
@@ -62,20 +62,20 @@ pub struct User {
 /// A directory, file or socket of the host in a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
-    /// Where it is on the host; it must exist.
+    /// The path on the host; it must exist.
     pub host: PathBuf,
-    /// Where the container sees it.
+    /// The path in the container.
     pub target: String,
-    /// Whether it can only be read. What is mounted below it on the host is
-    /// read-only only from Docker 25 on.
+    /// Whether it is read-only. Mounts below it on the host are read-only only
+    /// from Docker 25 on.
     pub read_only: bool,
-    /// Whether what the host mounts below it later is seen in the container.
-    /// Needs a shared mount on the host. Never the other way.
+    /// Whether later mounts of the host below it appear in the container. Needs
+    /// a shared mount on the host. Mounts never propagate to the host.
     pub follow: bool,
 }
 
 impl Mount {
-    /// One that can be written to.
+    /// A writable mount.
     pub fn writable(host: impl Into<PathBuf>, target: impl Into<String>) -> Self {
         Self {
             host: host.into(),
@@ -85,7 +85,7 @@ impl Mount {
         }
     }
 
-    /// One that can only be read.
+    /// A read-only mount.
     pub fn read_only(host: impl Into<PathBuf>, target: impl Into<String>) -> Self {
         Self {
             read_only: true,
@@ -94,17 +94,17 @@ impl Mount {
     }
 }
 
-/// What a container can reach.
+/// The network access of a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Network {
-    /// Itself.
+    /// Only the loopback interface.
     None,
-    /// Public addresses: no other sandbox, not the host, nothing private.
+    /// Public addresses: not other sandboxes, the host or private networks.
     Internet,
 }
 
 impl ContainerSpec {
-    /// Refuses what no engine would do as it is written here.
+    /// Rejects a spec that no engine could fulfil exactly.
     pub(crate) fn validate(&self) -> Result<()> {
         self.validate_names()?;
         self.validate_limits()?;
@@ -115,23 +115,26 @@ impl ContainerSpec {
         if !is_container_name(&self.sandbox) {
             return Err(Error::refused(
                 "sandbox",
-                format!("`{}` cannot be the name of a container", self.sandbox),
+                format!("`{}` is not a valid container name", self.sandbox),
             ));
         }
         validate_image(&self.image)?;
         if self.command.first().is_none_or(String::is_empty) {
-            return Err(Error::refused("command", "there is none"));
+            return Err(Error::refused("command", "the command is empty"));
         }
         let bad = |name: &str, value: &str| {
             name.is_empty() || name.contains(['=', '\0']) || value.contains('\0')
         };
         if let Some((name, _)) = self.env.iter().find(|(name, value)| bad(name, value)) {
-            return Err(Error::refused("env", format!("`{name}` cannot be set")));
+            return Err(Error::refused(
+                "env",
+                format!("the variable `{name}` has an invalid name or value"),
+            ));
         }
         match &self.hostname {
             Some(name) if !is_hostname(name) => Err(Error::refused(
                 "hostname",
-                format!("`{name}` cannot be the name of a host"),
+                format!("`{name}` is not a valid hostname"),
             )),
             _ => Ok(()),
         }
@@ -142,14 +145,14 @@ impl ContainerSpec {
             return Err(Error::refused("user", "a sandbox never runs as root"));
         }
         if self.memory < MIN_MEMORY {
-            let why = format!("{} bytes; the least is {MIN_MEMORY}", self.memory);
+            let why = format!("{} bytes; the minimum is {MIN_MEMORY}", self.memory);
             return Err(Error::refused("memory", why));
         }
         if i64::try_from(self.memory).is_err() {
-            return Err(Error::refused("memory", "more than engines can count"));
+            return Err(Error::refused("memory", "the value is too large"));
         }
         if self.cpu_millis < MIN_CPU_MILLIS {
-            let why = format!("{}; the least is {MIN_CPU_MILLIS}", self.cpu_millis);
+            let why = format!("{}; the minimum is {MIN_CPU_MILLIS}", self.cpu_millis);
             return Err(Error::refused("cpu_millis", why));
         }
         if self.pids == 0 {
@@ -166,7 +169,7 @@ impl ContainerSpec {
 
     fn validate_paths(&self) -> Result<()> {
         if self.mounts.len() + self.tmpfs.len() > MAX_MOUNTS {
-            let why = format!("more than {MAX_MOUNTS}");
+            let why = format!("there are more than {MAX_MOUNTS}");
             return Err(Error::refused("mounts", why));
         }
         if !is_absolute(&self.working_dir) {
@@ -182,7 +185,7 @@ impl ContainerSpec {
         }
         match self.tmpfs.iter().find(|(path, _)| !is_target(path)) {
             Some((path, _)) => {
-                let why = format!("nothing can be mounted at `{path}`");
+                let why = format!("a tmpfs cannot be mounted at `{path}`");
                 Err(Error::refused("tmpfs", why))
             }
             None => Ok(()),
@@ -190,8 +193,8 @@ impl ContainerSpec {
     }
 }
 
-/// Refuses a name that no image can have, so that it cannot become another
-/// request to the engine.
+/// Rejects an invalid image name, which could change the path of a request to
+/// the engine.
 pub(crate) fn validate_image(name: &str) -> Result<()> {
     let fits = |c: char| c.is_ascii_alphanumeric() || "._-/:@".contains(c);
     let well_formed = (1..=MAX_NAME * 2).contains(&name.len())
@@ -204,7 +207,7 @@ pub(crate) fn validate_image(name: &str) -> Result<()> {
     }
     Err(Error::refused(
         "image",
-        format!("`{name}` cannot be the name of an image"),
+        format!("`{name}` is not a valid image name"),
     ))
 }
 
@@ -228,8 +231,8 @@ fn is_absolute(path: &str) -> bool {
     path.starts_with('/') && !path.contains('\0') && !path.split('/').any(|part| part == "..")
 }
 
-/// Whether something may be mounted there: not at the root, nor over what
-/// isolates a container.
+/// Whether a mount may be placed there: not at the root, and not over `/proc`
+/// and `/sys`.
 fn is_target(path: &str) -> bool {
     let first = path
         .split('/')
@@ -276,7 +279,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn an_ordinary_spec_is_taken() {
+    fn accepts_an_ordinary_spec() {
         spec().validate().unwrap();
     }
 

@@ -1,5 +1,5 @@
-//! The simulated runtime, held to the suite that Docker passes, and the faults
-//! that tests plant in it.
+//! The simulated runtime passes the suite that Docker passes; and the faults
+//! that tests inject into it.
 
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 

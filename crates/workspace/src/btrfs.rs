@@ -1,6 +1,5 @@
-//! What btrfs can do beyond files, by the calls that the kernel has for it
-//! (`include/uapi/linux/btrfs.h`): subvolumes, snapshots of them, limits, and
-//! what counts towards these.
+//! The ioctls of btrfs (`include/uapi/linux/btrfs.h`) for subvolumes, their
+//! snapshots, their limits and their usage.
 
 use std::fs;
 use std::io;
@@ -21,7 +20,7 @@ const ABOUT_VOLUME: Opcode = opcode::read::<AboutVolume>(GROUP, 31);
 const QUOTA_CONTROL: Opcode = opcode::read_write::<QuotaControl>(GROUP, 40);
 const GROUP_LIMIT: Opcode = opcode::read::<GroupLimit>(GROUP, 43);
 
-/// Of all file systems, `include/uapi/linux/fs.h`.
+/// Works on all file systems; see `include/uapi/linux/fs.h`.
 const TRIM: Opcode = opcode::read_write::<TrimRange>(b'X', 121);
 
 /// `struct fstrim_range`
@@ -101,7 +100,7 @@ fn name<const N: usize>(text: &str) -> io::Result<[u8; N]> {
     Ok(name)
 }
 
-/// Makes an empty subvolume in `directory`.
+/// Creates an empty subvolume in `directory`.
 pub(crate) fn create(directory: impl AsFd, new: &str) -> io::Result<()> {
     let arguments = VolumeArguments2 {
         fd: 0,
@@ -116,7 +115,7 @@ pub(crate) fn create(directory: impl AsFd, new: &str) -> io::Result<()> {
     Ok(unsafe { ioctl::ioctl(directory, call) }?)
 }
 
-/// Makes a subvolume in `directory` that holds what `of` holds at this moment.
+/// Creates a snapshot of the subvolume `of` in `directory`.
 pub(crate) fn snapshot(
     directory: impl AsFd,
     of: impl AsFd,
@@ -137,7 +136,7 @@ pub(crate) fn snapshot(
     Ok(unsafe { ioctl::ioctl(directory, call) }?)
 }
 
-/// Removes a subvolume of `directory` with all that is in it.
+/// Deletes a subvolume of `directory` with its content.
 pub(crate) fn destroy(directory: impl AsFd, old: &str) -> io::Result<()> {
     let arguments = VolumeArguments {
         fd: 0,
@@ -149,8 +148,8 @@ pub(crate) fn destroy(directory: impl AsFd, old: &str) -> io::Result<()> {
     Ok(unsafe { ioctl::ioctl(directory, call) }?)
 }
 
-/// Turns on accounting: the simple kind, which costs little however many
-/// subvolumes there are (Linux 6.7), or else the full one.
+/// Enables quotas: simple quotas, whose cost does not grow with the number of
+/// subvolumes (Linux 6.7), or else full ones.
 pub(crate) fn enable_quota(volume: impl AsFd) -> io::Result<()> {
     const FULL: u64 = 1;
     const SIMPLE: u64 = 4;
@@ -164,11 +163,11 @@ pub(crate) fn enable_quota(volume: impl AsFd) -> io::Result<()> {
     Ok(enable(SIMPLE).or_else(|_| enable(FULL))?)
 }
 
-/// Limits what `subvolume` may hold, in bytes; needs accounting.
+/// Limits the size of `subvolume`, in bytes; needs quotas.
 pub(crate) fn limit(subvolume: impl AsFd, bytes: u64) -> io::Result<()> {
     const MAX_REFERENCED: u64 = 1;
     let arguments = GroupLimit {
-        // That of the subvolume itself.
+        // 0 stands for the group of the subvolume itself.
         group: 0,
         flags: MAX_REFERENCED,
         max_referenced: bytes,
@@ -177,14 +176,14 @@ pub(crate) fn limit(subvolume: impl AsFd, bytes: u64) -> io::Result<()> {
         reserved_exclusive: 0,
     };
     // SAFETY: the opcode is for this structure, which the kernel only reads,
-    // whatever the direction in the opcode says.
+    // although the opcode has the direction "read".
     let call = unsafe { Setter::<GROUP_LIMIT, _>::new(arguments) };
     // SAFETY: as above; a descriptor of another file system is refused.
     Ok(unsafe { ioctl::ioctl(subvolume, call) }?)
 }
 
-/// Tells the device below which blocks are free; a file gives them back to its
-/// disk.
+/// Reports free blocks to the device; the image file of a loop device gets
+/// holes there.
 pub(crate) fn trim(volume: impl AsFd) -> io::Result<()> {
     let mut all = TrimRange {
         start: 0,
@@ -197,7 +196,8 @@ pub(crate) fn trim(volume: impl AsFd) -> io::Result<()> {
     Ok(unsafe { ioctl::ioctl(volume, call) }?)
 }
 
-/// Writes out what is under way, and has what was removed cleared away soon.
+/// Commits the running transaction, and starts the deletion of removed
+/// subvolumes.
 pub(crate) fn sync(volume: impl AsFd) -> io::Result<()> {
     // SAFETY: this call takes no argument.
     let call = unsafe { ioctl::NoArg::<SYNC>::new() };
@@ -205,9 +205,9 @@ pub(crate) fn sync(volume: impl AsFd) -> io::Result<()> {
     Ok(unsafe { ioctl::ioctl(volume, call) }?)
 }
 
-/// What `subvolume` holds, in bytes, and what writes that are under way will
-/// add to it. `None` without accounting. (The kernel also holds back some for
-/// what it may have to note, until its next commit.)
+/// Returns the size of `subvolume` in bytes, including writes in progress;
+/// `None` without quotas. (The kernel also reserves some space for metadata
+/// until its next commit.)
 pub(crate) fn used(subvolume: impl AsFd) -> io::Result<Option<u64>> {
     const COUNTED: [&str; 2] = ["referenced", "rsv_data"];
     let (volume, id) = (
@@ -227,7 +227,7 @@ pub(crate) fn used(subvolume: impl AsFd) -> io::Result<Option<u64>> {
     Ok(Some(sum))
 }
 
-/// How the system calls the volume that something is on.
+/// Returns the UUID of the volume that contains `of`.
 fn volume_id(of: impl AsFd) -> io::Result<String> {
     // SAFETY: the opcode is for this structure, which has no invalid values
     // and which the kernel fills.
@@ -247,10 +247,10 @@ fn volume_id(of: impl AsFd) -> io::Result<String> {
 }
 
 fn subvolume_id(subvolume: impl AsFd) -> io::Result<u64> {
-    /// The root of a subvolume.
+    /// The inode of the root of a subvolume.
     const ROOT: u64 = 256;
     let mut arguments = FindInode {
-        // The one that the descriptor is in.
+        // 0 stands for the subvolume of the descriptor.
         subvolume: 0,
         inode: ROOT,
         name: [0; 4080],

@@ -1,24 +1,24 @@
 use elevo_engine::{Diff, Repository};
 use elevo_objects::{SnapshotId, Tree};
 
-/// What a workspace is now, beside its base.
+/// The current files of a workspace and of its base.
 #[derive(Debug)]
 pub struct Changes {
-    /// The snapshot that it is compared with.
+    /// The snapshot that the files are compared with.
     pub base: SnapshotId,
-    /// Its files now.
+    /// The current files.
     pub tree: Tree,
     pub(crate) before: Tree,
     pub(crate) repository: Repository,
 }
 
 impl Changes {
-    /// Whether it is as its base.
+    /// Whether the files equal those of the base.
     pub fn is_empty(&self) -> bool {
         self.tree == self.before
     }
 
-    /// What was added, removed and changed.
+    /// Returns the added, deleted and changed paths.
     pub fn diff(&self) -> Diff {
         Diff::new(&self.repository, self.before, self.tree)
     }
@@ -28,7 +28,7 @@ impl Changes {
         self.before
     }
 
-    /// Where both trees can be read.
+    /// The repository that has both trees.
     pub fn repository(&self) -> &Repository {
         &self.repository
     }

@@ -3,15 +3,15 @@ use std::path::{Path, PathBuf};
 
 use crate::id::WorkspaceId;
 
-/// What an operation on workspaces can end with.
+/// The failures of an operation on workspaces.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// There is no workspace of that id.
+    /// No workspace has that id.
     #[error("there is no workspace `{0}`")]
     NotFound(WorkspaceId),
-    /// There is a workspace of that id already.
-    #[error("there is a workspace `{0}` already; choose another id, or remove that one")]
+    /// A workspace with that id exists.
+    #[error("workspace `{0}` already exists; choose another id, or remove that workspace")]
     Exists(WorkspaceId),
     /// The workspace is parked: it has no directory.
     #[error("workspace `{0}` is parked; resume it first")]
@@ -19,68 +19,68 @@ pub enum Error {
     /// The workspace is not parked.
     #[error("workspace `{0}` is not parked")]
     NotParked(WorkspaceId),
-    /// Another process works on it.
-    #[error("workspace `{0}` is being worked on by another process; wait for it to finish")]
+    /// Another process is working on the workspace.
+    #[error("another process is working on workspace `{0}`; retry when it has finished")]
     Busy(WorkspaceId),
-    /// A limit was asked for that nothing here can hold.
-    #[error("the changes in a workspace cannot be limited here: that needs overlays and a pool")]
+    /// A limit was requested that no provider here can enforce.
+    #[error("the size of a workspace cannot be limited here; that needs overlays and a pool")]
     NoLimit,
-    /// Overlays were asked for on a system that has none.
-    #[error("overlays, and the pool for what is changed in them, need Linux")]
+    /// Overlays were requested on a system that does not have them.
+    #[error("overlays and the pool of uppers need Linux")]
     NoOverlays,
-    /// Workspaces were to belong to somebody, and only root can give files away.
-    #[error("only root can make workspaces that belong to another user; run as root")]
+    /// Workspaces of another user were requested by a process that is not root.
+    #[error("only root can create workspaces that belong to another user; run as root")]
     OwnerNeedsRoot,
-    /// The workspace can only be read.
-    #[error("workspace `{0}` can only be read; fork it, and change the fork")]
+    /// The workspace is read-only.
+    #[error("workspace `{0}` is read-only; fork it and change the fork")]
     ReadOnly(WorkspaceId),
-    /// The workspace can be written to, and what is in it is its own.
-    #[error("workspace `{0}` can be written to; only one that can only be read follows snapshots")]
+    /// The workspace is writable, so it cannot follow snapshots.
+    #[error("workspace `{0}` is writable; only a read-only workspace can follow snapshots")]
     Writable(WorkspaceId),
-    /// What the workspace follows cannot be shown in containers.
+    /// Containers cannot see the workspace change its snapshot.
     #[error(
-        "containers cannot see workspace `{0}` move to another snapshot here: that needs mounts, \
+        "containers cannot see workspace `{0}` change its snapshot here; that needs mounts, \
          and so Linux and root"
     )]
     CannotFollow(WorkspaceId),
-    /// Only those who enter the workspace see it.
+    /// Only processes that enter the workspace see it.
     #[error(
-        "workspace `{0}` is seen only by commands that are run in it: `elevo ws run {0} -- \
-         COMMAND`; `elevo ws path {0}` makes it a directory that everybody sees"
+        "workspace `{0}` is visible only to commands that run in it; use `elevo ws run {0} -- \
+         COMMAND`, or make it an ordinary directory with `elevo ws path {0}`"
     )]
     Private(WorkspaceId),
     /// Processes are in the workspace.
-    #[error("commands still run in workspace `{id}`: end process {}", list(pids))]
+    #[error("commands still run in workspace `{id}`; stop process {}", list(pids))]
     InUse {
-        /// Which workspace.
+        /// The id of the workspace.
         id: String,
-        /// Some of them.
+        /// Some of the processes.
         pids: Vec<u32>,
     },
-    /// The registry has a line that is not one.
+    /// A line of the registry cannot be parsed.
     #[error(
         "line {line} of {} is damaged; restore the file from a backup, or remove that line and \
-         with it what it says about one workspace",
+         with it the newest change to one workspace",
         path.display()
     )]
     Registry {
-        /// Which file.
+        /// The log of the registry.
         path: PathBuf,
-        /// Which line, from 1.
+        /// The number of the line, starting at 1.
         line: usize,
     },
-    /// There are workspaces, and nothing that says what they are.
+    /// Workspaces exist, but the registry that describes them is missing.
     #[error(
-        "{} is missing or empty, though there are workspaces; restore it from a backup",
+        "{} is missing or empty although workspaces exist; restore it from a backup",
         .0.display()
     )]
     NoRegistry(PathBuf),
-    /// Whoever writes into the workspace could not be held still.
+    /// The writers in the workspace could not be paused.
     #[error("the writers of workspace `{id}` could not be stopped")]
     Freeze {
-        /// Which workspace.
+        /// The id of the workspace.
         id: WorkspaceId,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// The engine failed.
@@ -89,11 +89,11 @@ pub enum Error {
     /// The file system failed.
     #[error("cannot {action} {}", path.display())]
     Io {
-        /// What was tried.
+        /// The verb of the message.
         action: &'static str,
-        /// On what.
+        /// The path that it failed on.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 }

@@ -3,18 +3,19 @@ use std::io;
 use crate::error::{Error, Result};
 use crate::id::WorkspaceId;
 
-/// Holds still whoever writes into a workspace while it is read.
+/// Pauses the writers in a workspace while it is read.
 ///
-/// Without it a snapshot or a fork is of every file as it was at some moment of
-/// the reading, not all of the same one.
+/// Without a pause, a snapshot or a fork has each file as it was at some moment
+/// of the read, not all at the same moment.
 pub trait Freeze {
-    /// Returns when nobody writes any more.
+    /// Returns when all writers have paused.
     fn freeze(&self) -> io::Result<()>;
-    /// Lets them go on. Called once after each [`Self::freeze`] that was tried.
+    /// Resumes the writers. Called once after each [`Self::freeze`], even if it
+    /// failed.
     fn thaw(&self);
 }
 
-/// For workspaces that nobody writes to, or callers that accept the difference.
+/// For workspaces without writers, or callers that accept the difference.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NeverFreeze;
 
@@ -26,7 +27,7 @@ impl Freeze for NeverFreeze {
     fn thaw(&self) {}
 }
 
-/// Lets the writers go on when it is dropped.
+/// Resumes the writers when dropped.
 pub(crate) struct Thaw<'a>(&'a dyn Freeze);
 
 impl Drop for Thaw<'_> {
@@ -35,7 +36,7 @@ impl Drop for Thaw<'_> {
     }
 }
 
-/// Stops whoever writes into a workspace.
+/// Pauses the writers in a workspace until the result is dropped.
 pub(crate) fn stop<'a>(id: &WorkspaceId, freeze: &'a dyn Freeze) -> Result<Thaw<'a>> {
     let thaw = Thaw(freeze);
     freeze.freeze().map_err(|source| Error::Freeze {

@@ -1,6 +1,6 @@
-//! The home of an agent: a directory beside the files of its workspace, for
-//! what its tools keep there. It lives as long as the workspace, and is in none
-//! of its snapshots.
+//! The home of an agent: a directory next to the files of its workspace, for
+//! the data of its tools. It lives as long as the workspace and is in none of
+//! its snapshots.
 
 use std::fs::DirBuilder;
 use std::io;
@@ -15,32 +15,32 @@ use elevo_objects::{Snapshot, Tree};
 
 use crate::error::{Error, Result};
 
-/// Gives a directory to its owner, if it is to have another.
+/// Changes the owner of a directory, if one is given.
 pub(crate) fn give(path: &Path, owner: Option<Owner>) -> Result<()> {
     let Some(Owner { uid, gid }) = owner else {
         return Ok(());
     };
-    lchown(path, Some(uid), Some(gid)).map_err(Error::io("give away", path))
+    lchown(path, Some(uid), Some(gid)).map_err(Error::io("change the owner of", path))
 }
 
-/// Makes an empty home that nobody else can look into.
+/// Creates an empty home that only its owner can read.
 pub(crate) fn make(home: &Path, owner: Option<Owner>) -> Result<()> {
     match DirBuilder::new().mode(0o700).create(home) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => Err(Error::io("make", home)(error)),
+        Err(error) => Err(Error::io("create", home)(error)),
         Ok(()) => give(home, owner),
     }
 }
 
-/// Reads a home into the store; `None` if there is nothing in it.
+/// Reads a home into the store; `None` if it is empty.
 pub(crate) fn read(
     repository: &Repository,
     home: &Path,
     threads: usize,
     progress: &Progress,
 ) -> Result<Option<Imported>> {
-    // One that was made before there were homes has none.
-    if !home.try_exists().map_err(Error::io("look at", home))? {
+    // Workspaces of older versions have no home.
+    if !home.try_exists().map_err(Error::io("inspect", home))? {
         return Ok(None);
     }
     let options = ImportOptions {
@@ -52,18 +52,18 @@ pub(crate) fn read(
     Ok((imported.tree != Tree::EMPTY).then_some(imported))
 }
 
-/// What another home held.
+/// The content of another home.
 #[derive(Debug)]
 pub(crate) struct Contents {
     pub(crate) snapshot: Snapshot,
-    /// Where that can be read.
+    /// The repository that has the content.
     pub(crate) view: Repository,
-    /// That home, if files can be cloned from there.
+    /// The directory of that home, if files can be cloned from it.
     pub(crate) seed: Option<PathBuf>,
 }
 
 impl Contents {
-    /// Fills a home that is empty, modification times included.
+    /// Fills an empty home, modification times included.
     pub(crate) fn fill(
         &self,
         home: &Path,

@@ -1,14 +1,14 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// What a workspace is called: 1 to 64 of `a`–`z`, `0`–`9` and `-`, the first
-/// not `-`. Safe as a file name and in a shell.
+/// The id of a workspace: 1 to 64 of `a`–`z`, `0`–`9` and `-`, not starting
+/// with `-`. Safe as a file name and in a shell.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WorkspaceId(String);
 
-/// Not a workspace's id.
+/// A text that is not a valid workspace id.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not an id of a workspace: use 1 to 64 of a-z, 0-9 and -, not starting with -")]
+#[error("`{0}` is not a valid workspace id; use 1 to 64 of a-z, 0-9 and -, not starting with -")]
 pub struct InvalidId(String);
 
 const LONGEST: usize = 64;

@@ -1,4 +1,4 @@
-//! Which workspace a path lies in, found out from directories alone: without a
+//! Finds the workspace that contains a path, from directories alone: without a
 //! store, and without a lock on the registry.
 
 use std::path::{Path, PathBuf};

@@ -1,34 +1,36 @@
-//! Workspaces: ordinary directories, made from snapshots, in which agents work,
-//! and which become snapshots again.
+//! Workspaces: ordinary directories, created from snapshots, in which agents
+//! work, and which become snapshots again.
 //!
 //! Depends on `elevo-core`, `elevo-objects` and `elevo-engine`. Reads no clock,
-//! no random source and no environment: ids and times are passed in. Trusts
-//! nothing that is in a workspace, and never follows a path out of one.
+//! no random source and no environment: ids and times are passed in. Does not
+//! trust the content of a workspace, and never follows a path out of one.
 //!
 //! ```text
-//! registry/log      which workspaces there are: a line for each change, synced
-//! registry/lock     held while that is read or written
-//! making            held by whoever makes one, so that nothing it needs goes
-//! live/ID/          one workspace; `lock` is held by whoever works on it
-//! bases/, layers/   what providers share between workspaces
+//! registry/log      the list of workspaces: a line for each change, synced
+//! registry/lock     held while the log is read or written
+//! making            held during a creation, so that its layers are not deleted
+//! live/ID/          one workspace; its `lock` is held during each operation
+//! bases/, layers/   directories that workspaces share
 //! lazy/             snapshots that are served instead of written out
-//! views/            what those who only read share
-//! read/ID           what a read-only one shows, where that is a mount
+//! views/            read-only overlays that readers share
+//! read/ID           the mount of a read-only workspace
 //! read.bare/ID      that directory without the mount, for containers
-//! uppers/           what was changed in them, if that is in a pool
-//! trash/            what is being removed
+//! uppers/           the pool of uppers, if there is one
+//! trash/            files that are being deleted
 //! ```
 //!
-//! A container is given a workspace by binding its [`path`](Workspaces::path),
-//! with no propagation. One that [shares](Workspaces::shares) what it follows
-//! has to be bound in another way: see [`bind`](Workspaces::bind). One that is
-//! started before there is a workspace for it is given a [slot](Slots).
+//! To give a workspace to a container, bind its [`path`](Workspaces::path)
+//! without propagation. A read-only workspace that
+//! [follows](Workspaces::shares) snapshots is bound with
+//! [`bind`](Workspaces::bind) instead. A container that is started before its
+//! workspace exists gets a [slot](Slots).
 //!
-//! Whoever may not mount can have overlays that only those see who
-//! [enter](Entrance) them.
+//! A user who may not mount can have private overlays, which only the processes
+//! see that [enter](Entrance) them.
 //!
-//! A workspace exists from the moment its line is in the log. What is in `live`
-//! without one is half-made or half-removed, and goes at the next start.
+//! A workspace exists from the moment its line is in the log. A directory in
+//! `live` without a line is half created or half deleted, and is deleted at the
+//! next start.
 
 #[cfg(target_os = "linux")]
 mod btrfs;

@@ -1,22 +1,22 @@
-//! Locks that are files, for threads of this process and of others. Whoever
-//! holds one alone may remove its file.
+//! Lock files, for the threads of this process and of others. The holder of an
+//! exclusive lock may delete its file.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Waits until nobody holds it alone.
+/// Waits for a shared lock.
 pub(crate) fn shared(path: &Path) -> io::Result<File> {
     wait(path, File::lock_shared)
 }
 
-/// Waits until nobody holds it.
+/// Waits for an exclusive lock.
 pub(crate) fn alone(path: &Path) -> io::Result<File> {
     wait(path, File::lock)
 }
 
-/// Holds it alone, unless somebody else holds it.
+/// Acquires an exclusive lock; `None` if the lock is held.
 pub(crate) fn try_alone(path: &Path) -> io::Result<Option<File>> {
     let file = open(path)?;
     match file.try_lock() {
@@ -26,7 +26,7 @@ pub(crate) fn try_alone(path: &Path) -> io::Result<Option<File>> {
     }
 }
 
-/// Whether `path` still is the file that was opened there.
+/// Whether `path` is still the file that was opened there.
 pub(crate) fn is_at(file: &File, path: &Path) -> bool {
     let (Ok(opened), Ok(there)) = (file.metadata(), fs::symlink_metadata(path)) else {
         return false;
@@ -38,7 +38,7 @@ fn wait(path: &Path, lock: impl Fn(&File) -> io::Result<()>) -> io::Result<File>
     loop {
         let file = open(path)?;
         lock(&file)?;
-        // Otherwise whoever held it has removed it.
+        // Otherwise the previous holder has deleted the file.
         if is_at(&file, path) {
             return Ok(file);
         }
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lock_that_was_removed_is_taken_anew() {
+    fn a_waiter_locks_the_new_file_after_a_lock_file_was_deleted() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("lock");
         let held = alone(&path).unwrap();

@@ -1,4 +1,4 @@
-//! Mounts: making, exchanging and taking them away.
+//! Mounts: creates, exchanges and unmounts them.
 
 use std::ffi::OsString;
 use std::fs;
@@ -16,7 +16,8 @@ use rustix::mount::{
 
 pub(crate) const LAZY: UnmountFlags = UnmountFlags::DETACH.union(UnmountFlags::NOFOLLOW);
 
-/// Makes what is mounted in a directory reach those who were given a part of it.
+/// Shares a directory, so that later mounts in it reach the containers that have a
+/// part of it.
 pub(crate) fn share(path: &Path) -> io::Result<()> {
     if is_shared(path)? {
         return Ok(());
@@ -31,7 +32,7 @@ pub(crate) fn share(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether what is seen at `source` is mounted on `path`.
+/// Whether the directory `source` is mounted on `path`.
 pub(crate) fn shows(path: &Path, source: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
     let identity = |path: &Path| fs::metadata(path).map(|stat| (stat.dev(), stat.ino()));
@@ -41,15 +42,15 @@ pub(crate) fn shows(path: &Path, source: &Path) -> bool {
     shown == wanted && is_mount(path).is_ok_and(|is_mount| is_mount)
 }
 
-/// Lets nobody write through a mount.
+/// Makes a mount read-only.
 pub(crate) fn make_read_only(path: &Path) -> io::Result<()> {
     let flags = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV;
     Ok(mount_remount(path, MountFlags::BIND | flags, "")?)
 }
 
-/// Mounts what is seen at `source` on `path`, in the place of what is mounted
-/// there unless it is the first. With the flag `beneath` the kernel puts it
-/// below that, if it knows the flag.
+/// Mounts the directory `source` on `path`. Replaces the mount that is there, unless
+/// it is the first. With the flag `beneath` the kernel puts the new mount below the
+/// old one, if it supports the flag.
 pub(crate) fn exchange(
     source: &Path,
     path: &Path,
@@ -73,14 +74,14 @@ pub(crate) fn exchange(
     Ok(attach(MoveMountFlags::empty())?)
 }
 
-/// Lazily, however many are on top of each other.
+/// Unmounts lazily all mounts that are stacked on a path.
 pub(crate) fn unmount_all(path: &Path) -> io::Result<()> {
     loop {
         match unmount(path, LAZY) {
             Ok(()) => {}
             // Not, or no longer, mounted.
             Err(Errno::INVAL | Errno::NOENT) => return Ok(()),
-            // We may not, and neither might we mount.
+            // Without the right to unmount we had no right to mount either.
             Err(Errno::PERM) if is_mount(path).is_ok_and(|is_mount| !is_mount) => return Ok(()),
             Err(Errno::PERM) => unmount_helped(path)?,
             Err(error) => return Err(error.into()),
@@ -168,7 +169,7 @@ pub(crate) fn unescaped(text: &[u8]) -> Vec<u8> {
     plain
 }
 
-/// What was mounted with the help of `fusermount3`.
+/// Unmounts a mount that `fusermount3` made.
 fn unmount_helped(path: &Path) -> io::Result<()> {
     let mut command = Command::new("fusermount3");
     let ended = command.args(["-u", "-z", "--"]).arg(path).output()?;
@@ -247,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_mount_says_of_its_peers_is_understood() {
+    fn reads_the_peers_of_a_mount() {
         let shared = "71 44 254:0 /a/read /a/read rw,relatime shared:2 master:1 - ext4 /dev/vda rw";
         assert!(says_shared(shared));
         assert!(!says_shared(

@@ -1,4 +1,4 @@
-//! Which ways to make a workspace work in a directory, found out by trying.
+//! Finds out by trying which providers work in a directory.
 
 #[cfg(target_os = "linux")]
 mod linux;
@@ -11,40 +11,40 @@ use crate::provider::ProviderKind;
 #[cfg(target_os = "linux")]
 use linux::{obstacle_to_entering, obstacle_to_overlays, obstacle_to_serving};
 
-/// Whether one way works here.
+/// Whether one provider works here.
 #[derive(Clone, Debug)]
 pub struct Finding {
-    /// Which way.
+    /// The provider that was tried.
     pub provider: ProviderKind,
-    /// Why it does not, and what would help.
+    /// Why it does not work, and the remedy.
     pub obstacle: Option<String>,
 }
 
 impl Finding {
-    /// What a user of this way gets and pays.
+    /// The cost of a workspace with this provider, in a sentence for users.
     pub const fn cost(&self) -> &'static str {
         match self.provider {
             ProviderKind::Overlay => {
-                "a workspace takes a mount, and the room of what is changed in it"
+                "a workspace takes a mount, and disk space for its changes only"
             }
             ProviderKind::Lazy => {
-                "the same, also for the first of a snapshot; files are fetched when they are read"
+                "as overlay, without the wait for the first workspace; files are fetched on read"
             }
             ProviderKind::Reflink => {
-                "a workspace takes a moment for each file, and no room for its content"
+                "a workspace takes a moment for each file, and disk space for its changes only"
             }
-            ProviderKind::Copy => "a workspace takes the time and room of all its files",
+            ProviderKind::Copy => "a workspace takes the time and disk space of all its files",
             ProviderKind::Rootless => {
-                "as overlay, seen only by what `elevo ws run` starts; only if asked for"
+                "as overlay, visible only to commands of `elevo ws run`; must be requested"
             }
             ProviderKind::RootlessLazy => {
-                "as lazy, seen only by what `elevo ws run` starts; only if asked for"
+                "as lazy, visible only to commands of `elevo ws run`; must be requested"
             }
         }
     }
 }
 
-/// Tries everything in `directory`, which is made if it is not there.
+/// Tries every provider in `directory`, which is created if it does not exist.
 pub fn probe(directory: &Path) -> io::Result<Vec<Finding>> {
     fs::create_dir_all(directory)?;
     let finding = |provider| Finding {
@@ -54,7 +54,7 @@ pub fn probe(directory: &Path) -> io::Result<Vec<Finding>> {
     Ok(ProviderKind::ALL.map(finding).into())
 }
 
-/// What [`choose`] would say in a directory, without trying more than it takes.
+/// Returns the same provider as [`choose`], but stops at the first that works.
 pub(crate) fn best(directory: &Path) -> io::Result<ProviderKind> {
     fs::create_dir_all(directory)?;
     let mut kinds = ProviderKind::ALL.into_iter();
@@ -84,8 +84,8 @@ fn obstacle_to(provider: ProviderKind, directory: &Path) -> Option<String> {
     }
 }
 
-/// The way that new workspaces are made if nobody says which: one that everybody
-/// sees them by.
+/// Returns the provider for new workspaces if none is requested: the first that
+/// works. That is never a private one, since `Copy` comes before those.
 pub fn choose(findings: &[Finding]) -> ProviderKind {
     let works = findings.iter().find(|finding| finding.obstacle.is_none());
     works.map_or(ProviderKind::Copy, |finding| finding.provider)
@@ -101,7 +101,7 @@ fn obstacle_to_cloning(directory: &Path) -> Option<String> {
     let _ = fs::remove_file(&to);
     let error = tried.err()?;
     Some(format!(
-        "the file system of {} cannot clone files ({error}); APFS, btrfs, XFS and bcachefs can",
+        "the file system of {} cannot clone files ({error}); use APFS, btrfs, XFS or bcachefs",
         directory.display()
     ))
 }

@@ -1,5 +1,5 @@
-//! How the directory of a workspace is made: [`WorkspaceProvider`], and one
-//! module for each way.
+//! [`WorkspaceProvider`]: creates the directory of a workspace. There is one
+//! module for each implementation.
 
 mod full;
 #[cfg(target_os = "linux")]
@@ -38,30 +38,31 @@ pub(crate) use pool::erase_pool;
 pub(crate) use pool::looks_stuck;
 pub use pool::{is_pool_stuck, remount_pool};
 
-/// The ways to make a workspace. The first that works is chosen, if nobody says
-/// which; those after [`Copy`](Self::Copy) only if somebody does, since not
-/// everybody sees what they make.
+/// The ways to create a workspace. Unless one is requested, the first that
+/// works is used. The private kinds after [`Copy`](Self::Copy) must be
+/// requested, since other processes cannot see their files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ProviderKind {
-    /// A mount over directories that all workspaces share.
+    /// An overlay mounted over layers that all workspaces share.
     Overlay,
-    /// The same, where the first workspace of a snapshot need not wait until
-    /// that is written out: files are fetched when they are read.
+    /// An overlay whose snapshot need not be written out before the first
+    /// workspace is created: files are fetched when they are read.
     Lazy,
-    /// Files that share their content with others until one is written to.
+    /// Files that share their content with a base directory until they are
+    /// written to.
     Reflink,
-    /// Files of its own.
+    /// A copy of every file.
     Copy,
-    /// As `Overlay`, by whoever may not mount: only those who
-    /// [enter](crate::Entrance) it see it.
+    /// Like `Overlay`, for users who may not mount: only processes that
+    /// [enter](crate::Entrance) the workspace see its files.
     Rootless,
-    /// The same as `Lazy`.
+    /// Like `Lazy`, for users who may not mount.
     RootlessLazy,
 }
 
 impl ProviderKind {
-    /// All of them, in that order.
+    /// All kinds, in order of preference.
     pub const ALL: [Self; 6] = [
         Self::Overlay,
         Self::Lazy,
@@ -71,12 +72,12 @@ impl ProviderKind {
         Self::RootlessLazy,
     ];
 
-    /// Whether what it makes is seen only by those who enter it.
+    /// Whether only processes that enter such a workspace see its files.
     pub const fn is_private(self) -> bool {
         matches!(self, Self::Rootless | Self::RootlessLazy)
     }
 
-    /// Its name.
+    /// The name in settings, records and messages.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Overlay => "overlay",
@@ -107,69 +108,69 @@ impl FromStr for ProviderKind {
     }
 }
 
-/// Makes, reads and takes away what is in the `place` of a workspace, a
+/// Creates, reads and deletes the files in the `place` of a workspace, a
 /// directory that only one caller at a time works on.
 ///
 /// 1. After [`create`](Self::create) and [`fork`](Self::fork), the directory
-///    [`files`](Self::files) holds the snapshot, modification times included,
-///    and nothing else, for whoever [sees](Self::is_attached) it or has
-///    [entered](Self::entrance) it. All of it belongs to the origin's owner, if there is
-///    one, and otherwise to the caller. What is written there is seen nowhere else, and nothing
-///    written elsewhere is seen there.
-/// 2. [`read`](Self::read) and [`look`](Self::look) see what is there if nobody
-///    writes meanwhile. A file that is written meanwhile is taken as it is
-///    found; the others are right.
+///    [`files`](Self::files) holds exactly the snapshot, modification times
+///    included, for every process that [sees](Self::is_attached) it or has
+///    [entered](Self::entrance) it. All files belong to the origin's owner, if
+///    it has one, and otherwise to the caller. Writes there are visible nowhere
+///    else, and writes elsewhere are not visible there.
+/// 2. [`read`](Self::read) and [`look`](Self::look) see the exact state if no
+///    process writes at the same time. A file that is written during the read
+///    is stored as it is found; all others are exact.
 /// 3. They read the content only of files that changed since the last
-///    [`Reading::commit`], or that cannot be told from such.
-/// 4. What an agent did in `files` makes none of them touch anything outside.
-/// 5. [`release`](Self::release) undoes whatever outlives this process and the
-///    directory. It takes what is half-made or half-released.
-/// 6. One whose origin is read-only is seen at [`view`](Self::view), and
-///    nobody who is not its maker can write there. After
-///    [`show`](Self::show) whoever opens a path there anew finds the origin
-///    and nothing else. What was opened before stays as it was until it is
-///    closed: always with overlays; with copies and clones until the next
-///    [`prepare`](Self::prepare) but one.
-/// 7. A container that was started with [`bare`](Self::bare) bound into it, so
-///    that mounts reach it (`rslave`), sees the same from the next
+///    [`Reading::commit`], or that cannot be distinguished from changed files.
+/// 4. Nothing an agent does in `files` makes a method touch a path outside.
+/// 5. [`release`](Self::release) undoes everything that outlives this process
+///    and the directory. It accepts a workspace that is half created or half
+///    released.
+/// 6. A workspace with a read-only origin is visible at [`view`](Self::view),
+///    and only its creator can write there. After [`show`](Self::show), every
+///    path that is opened there leads to the origin. Files opened earlier stay
+///    as they were until they are closed: with overlays always; with copies and
+///    clones until the next [`prepare`](Self::prepare) but one.
+/// 7. A container that was started with [`bare`](Self::bare) bound into it,
+///    with the propagation `rslave`, sees the same from the next
 ///    [`show`](Self::show) on.
 pub trait WorkspaceProvider: fmt::Debug + Send + Sync {
-    /// Which way this is.
+    /// The kind of workspaces that this provider creates.
     fn kind(&self) -> ProviderKind;
 
     /// The directory that the agent sees.
     fn files(&self, place: &Path) -> PathBuf;
 
-    /// The directory that readers see of a read-only one.
+    /// The directory in which readers see a read-only workspace.
     fn view(&self, place: &Path) -> PathBuf;
 
-    /// Gets ready to show the origin: all that can take long or fail.
+    /// Prepares to show the origin: does everything that can take long or fail.
     fn prepare(&self, place: &Path, origin: Origin<'_>, progress: &Progress) -> Result<()>;
 
-    /// Lets the view be of the origin, for which it was prepared and which
-    /// nobody has tidied away since.
+    /// Switches the view to the origin. [`prepare`](Self::prepare) must have
+    /// been called for it, and [`tidy`](Self::tidy) not since.
     fn show(&self, place: &Path, origin: Origin<'_>) -> Result<()>;
 
-    /// Whether the view is of the origin.
+    /// Whether the view shows the origin.
     fn shows(&self, place: &Path, origin: Origin<'_>) -> bool;
 
-    /// The directory that the view is mounted on, without what is mounted
-    /// there; `None` if it is no mount.
+    /// The directory below the mount of the view; `None` if the view is not a
+    /// mount.
     fn bare(&self, _place: &Path) -> Result<Option<PathBuf>> {
         Ok(None)
     }
 
-    /// Where the home of the agent goes: beside `files`, under the same limit.
+    /// The agent's home: a directory next to `files`, under the same limit.
     fn home(&self, place: &Path) -> PathBuf {
         place.join("home")
     }
 
-    /// Makes the workspace in `place`, which is empty; a view of the origin if
-    /// that is read-only.
+    /// Creates the workspace in `place`, which is empty; a view if the origin
+    /// is read-only.
     fn create(&self, place: &Path, origin: Origin<'_>, progress: &Progress) -> Result<()>;
 
-    /// Makes one in `place` whose origin was just read from the workspace in
-    /// `from`, which nobody has written to since.
+    /// Creates a workspace in `place`. Its origin was just read from the
+    /// workspace in `from`, which has not been written to since.
     fn fork(
         &self,
         from: &Path,
@@ -178,16 +179,15 @@ pub trait WorkspaceProvider: fmt::Debug + Send + Sync {
         progress: &Progress,
     ) -> Result<()>;
 
-    /// Whether [`read`](Self::read) and
-    /// [`fork_at_once`](Self::fork_at_once) see what was there at one moment,
-    /// whoever writes meanwhile.
+    /// Whether [`read`](Self::read) and [`fork_at_once`](Self::fork_at_once)
+    /// see the state of one moment, even while processes write.
     fn is_atomic(&self, _place: &Path) -> bool {
         false
     }
 
-    /// Makes one in each of `places` that holds what the one in `from` holds,
-    /// all of the same moment, home included, and has its origin. Only if it
-    /// is atomic.
+    /// Creates a workspace in each of `places` with the state of `from` at one
+    /// moment, home included, and with its origin. Called only if `from` is
+    /// atomic.
     fn fork_at_once(
         &self,
         _from: &Path,
@@ -198,19 +198,20 @@ pub trait WorkspaceProvider: fmt::Debug + Send + Sync {
         unreachable!("called only if atomic")
     }
 
-    /// Whether the agent can see the workspace. Not after a restart of the
-    /// machine, where it is a mount.
+    /// Whether the agent can see the files. A workspace that is a mount loses
+    /// it when the machine restarts.
     fn is_attached(&self, _place: &Path) -> bool {
         true
     }
 
-    /// Lets the agent see it again, unless only those who
-    /// [enter](Self::entrance) it can. A view that is not of its origin becomes so.
+    /// Makes the files visible to the agent again, unless they are visible only
+    /// to processes that [enter](Self::entrance) the workspace. Switches a view
+    /// that does not show its origin to it.
     fn attach(&self, _place: &Path, _origin: Origin<'_>, _progress: &Progress) -> Result<()> {
         Ok(())
     }
 
-    /// How a process gets to see it, if it does not by itself.
+    /// How a process enters the workspace, if that is the only way to see it.
     #[cfg(target_os = "linux")]
     fn entrance(
         &self,
@@ -221,17 +222,19 @@ pub trait WorkspaceProvider: fmt::Debug + Send + Sync {
         Ok(None)
     }
 
-    /// Whether [`attach`](Self::attach) lets us see it.
+    /// Whether [`attach`](Self::attach) makes the files visible to this
+    /// process.
     fn attaches(&self, _place: &Path) -> Result<bool> {
         Ok(true)
     }
 
-    /// Keeps everybody from entering it, if that is how it is seen.
+    /// Keeps other processes from entering a private workspace while the
+    /// returned file is held.
     fn hold_entrance(&self, _place: &Path) -> Result<Option<File>> {
         Ok(None)
     }
 
-    /// Some of the processes that have entered it.
+    /// Returns some of the processes that have entered the workspace.
     fn users(&self, _place: &Path) -> Result<Vec<u32>> {
         Ok(Vec::new())
     }
@@ -239,8 +242,8 @@ pub trait WorkspaceProvider: fmt::Debug + Send + Sync {
     /// Reads the workspace into the store.
     fn read(&self, place: &Path, origin: Origin<'_>, progress: &Progress) -> Result<Reading>;
 
-    /// Finds out what is in the workspace and stores nothing: its tree, and a
-    /// repository that knows that tree's directories.
+    /// Compares the workspace with its origin and stores nothing. Returns its
+    /// tree, and a repository that has the directories of that tree.
     fn look(
         &self,
         place: &Path,
@@ -248,49 +251,50 @@ pub trait WorkspaceProvider: fmt::Debug + Send + Sync {
         progress: &Progress,
     ) -> Result<(Tree, Repository)>;
 
-    /// How many bytes count towards its limit now, if that is counted.
+    /// Returns the bytes that count towards the limit, if they are counted.
     fn used(&self, _place: &Path) -> Result<Option<u64>> {
         Ok(None)
     }
 
-    /// Changes its limit, where there can be one.
+    /// Changes the limit, if the workspace can have one.
     fn set_limit(&self, _place: &Path, _bytes: u64) -> Result<()> {
         Ok(())
     }
 
-    /// Writes what is in memory to the disk, where a limit counts it only then.
+    /// Flushes writes to disk, if the limit counts them only then.
     fn sync(&self) -> Result<()> {
         Ok(())
     }
 
-    /// Gives the room of removed workspaces back to the disk, where it does not
-    /// come back at once.
+    /// Returns the space of deleted workspaces to the disk, if that does not
+    /// happen by itself.
     fn give_back(&self) -> Result<()> {
         Ok(())
     }
 
-    /// Waits until what was removed from it makes room, where that takes a
-    /// while; `false` if it makes none.
+    /// Waits until deleted files no longer count towards the limit. Returns
+    /// `false` if waiting cannot help.
     fn reclaim(&self, _place: &Path) -> Result<bool> {
         Ok(false)
     }
 
-    /// Workspaces of which a reading, or a change of the view, may have been
-    /// cut off.
+    /// Returns the workspaces in which a read or a change of the view may have
+    /// been interrupted.
     fn cut_off(&self) -> Result<Vec<String>> {
         Ok(Vec::new())
     }
 
-    /// Clears away what a reading of it has left.
+    /// Deletes the remains of an interrupted read.
     fn clear_away(&self, _place: &Path) -> Result<()> {
         Ok(())
     }
 
-    /// Lets go of the workspace; its place is removed afterwards.
+    /// Releases everything outside of the place. The caller deletes the place
+    /// afterwards.
     fn release(&self, place: &Path) -> Result<()>;
 
-    /// Removes what workspaces with these origins don't share, if there is
-    /// much of it.
+    /// Deletes shared data that no workspace with one of these origins needs,
+    /// if there is more of it than the provider keeps for later.
     fn tidy(&self, _origins: &[Origin<'_>]) -> Result<()> {
         Ok(())
     }
@@ -299,45 +303,48 @@ pub trait WorkspaceProvider: fmt::Debug + Send + Sync {
 /// Shows snapshots as directories without writing them out.
 pub trait LazyServer: fmt::Debug + Send + Sync {
     /// Mounts a snapshot on the directory `at`, where nothing is mounted. When
-    /// this returns it is there, can only be read, and belongs to `owner`, if
-    /// there is one, and otherwise to the caller. It stays until somebody unmounts
-    /// it, or whoever serves it dies: then calls to it fail.
+    /// this returns, the mount is complete and read-only, and its files belong
+    /// to `owner`, or to the caller without one. The mount stays until it is
+    /// unmounted. If the process that serves it dies, calls to it fail.
     fn serve(&self, snapshot: SnapshotId, at: &Path, owner: Option<Owner>) -> io::Result<()>;
 }
 
-/// Serves nothing.
+/// A server that rejects every snapshot.
 #[derive(Clone, Copy, Debug)]
 pub struct NoServer;
 
 impl LazyServer for NoServer {
     fn serve(&self, _: SnapshotId, _: &Path, _: Option<Owner>) -> io::Result<()> {
-        Err(io::Error::other("nobody here serves snapshots"))
+        Err(io::Error::other(
+            "no server for lazy snapshots is configured",
+        ))
     }
 }
 
-/// What a workspace is made from.
+/// The snapshot that a workspace is created from, and the workspace's
+/// properties.
 #[derive(Clone, Copy, Debug)]
 pub struct Origin<'a> {
-    /// The id of its snapshot.
+    /// The id of the snapshot.
     pub id: SnapshotId,
-    /// What it is.
+    /// The snapshot itself.
     pub snapshot: &'a Snapshot,
-    /// How many bytes can be changed in it; refused where that cannot be held.
+    /// Maximum bytes of changes; rejected by providers that cannot enforce it.
     pub limit: Option<u64>,
-    /// Whose its files are, if not the maker's.
+    /// The owner of the files, if not the user who creates them.
     pub owner: Option<Owner>,
-    /// Whether it is only looked at.
+    /// Whether the workspace is read-only.
     pub read_only: bool,
 }
 
-/// A place is called as its workspace.
+/// The name of a place is the id of its workspace.
 #[cfg(target_os = "linux")]
 fn place_id(place: &Path) -> &str {
     let name = place.file_name().and_then(|name| name.to_str());
     name.unwrap_or_default()
 }
 
-/// What was read of a workspace.
+/// The content of a workspace, read into the store.
 #[derive(Debug)]
 pub struct Reading {
     pub(crate) imported: Imported,
@@ -345,20 +352,21 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// What a snapshot of the workspace does not keep, each kind once.
+    /// Returns what a snapshot of the workspace does not keep, each kind once.
     pub fn losses(&self) -> &[Loss] {
         &self.imported.losses
     }
 
-    /// Makes it a snapshot; durable when this returns.
+    /// Commits the content as a snapshot; durable when this returns.
     pub fn commit(self, repository: &Repository, info: CommitInfo) -> Result<SnapshotId> {
         let id = block_on(self.imported.commit(repository, info))?;
-        // Without it, the next reading takes longer.
+        // An incomplete cache only makes the next read slower.
         let _ = self.cache.finish(id);
         Ok(id)
     }
 
-    /// Only remembers it, for what is stored already as this snapshot.
+    /// Only saves the stat cache, for content that is already stored as this
+    /// snapshot.
     pub fn keep(self, id: SnapshotId) {
         let _ = self.cache.finish(id);
     }

@@ -6,32 +6,34 @@ use serde::{Deserialize, Serialize};
 use crate::id::WorkspaceId;
 use crate::provider::ProviderKind;
 
-/// What is kept of a workspace.
+/// The record of a workspace in the registry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// What it is called.
+    /// The id of the workspace.
     pub id: WorkspaceId,
     /// Whether it has a directory.
     pub state: State,
-    /// How its directory is made.
+    /// The provider that created its directory.
     pub provider: ProviderKind,
-    /// The snapshot that its directory was made from.
+    /// The snapshot that its directory was created from.
     pub origin: SnapshotId,
-    /// The snapshot that it was made from, or that was last taken of it.
+    /// The snapshot that it was created from, restored or refreshed to, or the
+    /// last one taken of it.
     pub base: SnapshotId,
-    /// When it was made.
+    /// The time of its creation.
     pub created: Timestamp,
-    /// How many bytes can be changed in it.
+    /// Maximum bytes of changes in it.
     pub limit: Option<u64>,
-    /// Whose the files in its directory are, if not its maker's.
+    /// The owner of its files, if not the user who created it.
     pub owner: Option<Owner>,
-    /// What its home held when it was last parked, if anything.
+    /// The snapshot of its home from when it was last parked, if the home was
+    /// not empty.
     pub home: Option<SnapshotId>,
-    /// Whether nobody can write into its directory, which then holds its base.
+    /// Whether its directory is read-only. It then shows the base.
     pub read_only: bool,
-    /// The snapshot that its directory was being brought to when that was cut
-    /// off: it holds some of that and some of what was there before. `None`
-    /// once it has been brought to one.
+    /// The target of a restore or refresh that was interrupted: the directory
+    /// holds some of that snapshot and some of the earlier files. `None` after
+    /// the next one that completes.
     pub unfinished: Option<SnapshotId>,
 }
 
@@ -39,13 +41,13 @@ pub struct Record {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
-    /// It has one.
+    /// It has a directory.
     Live,
-    /// It is in the store only, as its snapshot.
+    /// It has no directory; its snapshot is in the store.
     Parked,
 }
 
-/// A record as it is written.
+/// The JSON of a record.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Written {
     id: String,

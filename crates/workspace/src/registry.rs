@@ -1,6 +1,6 @@
-//! Which workspaces there are, for this process and others, kept across
-//! crashes: a log of one JSON line for each change, synced before the change
-//! counts. Whoever reads or writes it holds the lock file.
+//! The registry of workspaces, shared between processes and durable: a log of
+//! one JSON line for each change, synced before the change takes effect.
+//! Readers and writers hold the lock file.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::id::WorkspaceId;
 use crate::record::{Record, Written};
 
-/// Rewritten when it has so many more lines than workspaces.
+/// The log is rewritten when it has this many more lines than workspaces.
 const SPARE_LINES: usize = 1000;
 
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub(crate) struct Registry {
     known: Mutex<Known>,
 }
 
-/// What the log said as far as it has been read.
+/// The state after the part of the log that has been read.
 #[derive(Debug, Default)]
 struct Known {
     records: BTreeMap<WorkspaceId, Record>,
@@ -70,15 +70,16 @@ impl Known {
 pub(crate) struct Locked<'a> {
     registry: &'a Registry,
     log: File,
-    // Before other threads: they have the same lock file.
+    // Dropped before `known`, which other threads wait for: they share the lock
+    // file.
     _held: Unlock<'a>,
     known: MutexGuard<'a, Known>,
 }
 
 impl Registry {
-    /// Opens the registry in `directory`, or makes one. A registry that has lost
-    /// its log is refused if there are places in `live`: they would be taken for
-    /// half-made ones, and removed.
+    /// Opens or creates the registry in `directory`. Fails if its log is
+    /// missing while `live` has entries: they would be mistaken for
+    /// half-created places and deleted.
     pub(crate) fn open(directory: &Path, live: &Path) -> Result<Self> {
         let failed = Error::io("open", directory);
         let open = || {
@@ -97,15 +98,15 @@ impl Registry {
             if has_entries(live) {
                 return Err(Error::NoRegistry(registry.log.clone()));
             }
-            // A log is never empty from now on.
+            // From now on an empty log means that it was lost.
             locked.append(&Line::Set(Vec::new()))?;
         }
         locked.compact()?;
         Ok(registry)
     }
 
-    /// Waits for other processes and threads, and reads what they wrote. Fails if
-    /// the log was lost meanwhile.
+    /// Waits for other processes and threads, and reads their changes. Fails if
+    /// the log has been lost.
     pub(crate) fn lock(&self) -> Result<Locked<'_>> {
         let locked = self.lock_file(false)?;
         match locked.known.lines {
@@ -142,12 +143,12 @@ pub(crate) fn has_entries(directory: &Path) -> bool {
     fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_some())
 }
 
-/// Gives up the lock file when it is dropped.
+/// Unlocks the lock file when dropped.
 struct Unlock<'a>(&'a File);
 
 impl Drop for Unlock<'_> {
     fn drop(&mut self) {
-        // It cannot fail for a lock that is held.
+        // Unlocking a lock that is held cannot fail.
         let _ = self.0.unlock();
     }
 }
@@ -167,7 +168,7 @@ impl Locked<'_> {
         self.set_all(vec![record])
     }
 
-    /// All at once, or none. Durable when this returns.
+    /// Sets all records or none. Durable when this returns.
     pub(crate) fn set_all(&mut self, records: Vec<Record>) -> Result<()> {
         self.append(&Line::Set(records.iter().map(Written::from).collect()))?;
         let records = records
@@ -191,7 +192,7 @@ impl Locked<'_> {
             .write_all(&text)
             .and_then(|()| self.log.sync_data());
         if let Err(source) = written {
-            // Half a line must not become the beginning of the next.
+            // Half a line must not become the start of the next.
             let _ = self.log.set_len(self.known.end);
             return Err(Error::io("write to", &self.registry.log)(source));
         }
@@ -237,7 +238,7 @@ impl Locked<'_> {
         Ok(text)
     }
 
-    /// Writes the log anew, if most of it is of the past.
+    /// Rewrites the log if most of its lines are obsolete.
     fn compact(mut self) -> Result<()> {
         if self.known.lines < self.known.records.len() + SPARE_LINES {
             return Ok(());
@@ -262,11 +263,11 @@ impl Locked<'_> {
     }
 }
 
-/// Reads whatever this is as the log of a registry, for fuzzers and for tests.
+/// Parses any bytes as the log of a registry, for fuzzers and tests.
 ///
 /// # Panics
 ///
-/// If what comes out would be written as something else.
+/// If the parsed records change when they are written and parsed again.
 #[doc(hidden)]
 pub fn read_any_registry(log: &[u8]) {
     let mut known = Known::default();
@@ -322,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_process_writes_another_reads() {
+    fn a_process_reads_the_changes_of_another() {
         let directory = tempfile::tempdir().unwrap();
         let [one, other] = [(); 2].map(|()| open(&directory).unwrap());
         one.lock().unwrap().set(record(1)).unwrap();
@@ -378,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_log_is_written_anew() {
+    fn a_long_log_is_rewritten() {
         let directory = tempfile::tempdir().unwrap();
         let registry = open(&directory).unwrap();
         let other = open(&directory).unwrap();
@@ -399,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn rejects_a_log_that_is_missing_or_empty_beside_workspaces() {
+    fn rejects_a_log_that_is_missing_or_empty_although_workspaces_exist() {
         let directory = tempfile::tempdir().unwrap();
         let log = directory.path().join("registry/log");
         fs::create_dir(directory.path().join("live")).unwrap();

@@ -1,13 +1,12 @@
-//! Directories for containers that are started before there is a workspace for
-//! them.
+//! Directories for containers that are started before their workspace exists.
 //!
 //! ```text
 //! ID/workspace, ID/home   bound into one container, empty until a workspace and
 //!                         its home are mounted there
 //! ```
 //!
-//! Mounts reach the container by propagation. What is mounted stays for as long
-//! as the slot: a container that is started again finds it in its place.
+//! Mounts reach the container by propagation. They stay as long as the slot, so
+//! a container that is restarted finds its workspace in place.
 
 use std::fs;
 use std::io;
@@ -20,19 +19,19 @@ use crate::error::{Error, Result};
 use crate::id::WorkspaceId;
 use crate::mounts::{self, exchange, shows, unmount_all};
 
-/// All slots.
+/// The slots in a directory.
 #[derive(Debug)]
 pub struct Slots {
     root: PathBuf,
     is_ready: OnceLock<()>,
 }
 
-/// What a container is to be given, with the propagation `rslave`.
+/// The directories to bind into a container, with the propagation `rslave`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// Where the files of a workspace will be.
+    /// The directory for the files of the workspace.
     pub workspace: PathBuf,
-    /// Where its home will be.
+    /// The directory for the home of the workspace.
     pub home: PathBuf,
 }
 
@@ -43,7 +42,7 @@ impl Slot {
 }
 
 impl Slots {
-    /// Those in the directory `root`, which is made when it is needed.
+    /// Slots in the directory `root`, which is created when the first slot is.
     pub fn new(root: impl Into<PathBuf>) -> Self {
         Self {
             root: root.into(),
@@ -59,24 +58,25 @@ impl Slots {
         }
     }
 
-    /// Makes an empty slot. Needs to be root.
+    /// Creates an empty slot. Requires root.
     pub fn make(&self, id: &WorkspaceId) -> Result<Slot> {
         self.make_ready()?;
         let slot = self.at(id);
         for place in slot.places() {
-            fs::create_dir_all(place).map_err(Error::io("make", place))?;
+            fs::create_dir_all(place).map_err(Error::io("create", place))?;
         }
         Ok(slot)
     }
 
-    /// A slot that is there.
+    /// Returns a slot if it exists.
     pub fn get(&self, id: &WorkspaceId) -> Option<Slot> {
         let slot = self.at(id);
         slot.home.is_dir().then_some(slot)
     }
 
-    /// Shows a workspace and its home in a slot, and in the container that was
-    /// given it: at once, also for what runs there already. Can be repeated.
+    /// Mounts a workspace and its home in a slot. The container of the slot
+    /// sees them at once, and so do the processes that already run in it.
+    /// Idempotent.
     pub fn fill(&self, id: &WorkspaceId, files: &Path, home: &Path) -> Result<()> {
         self.make_ready()?;
         let slot = self.at(id);
@@ -92,7 +92,7 @@ impl Slots {
         Ok(())
     }
 
-    /// Takes away what a slot was filled with.
+    /// Unmounts the workspace and home of a slot.
     pub fn empty(&self, id: &WorkspaceId) -> Result<()> {
         for place in self.at(id).places() {
             unmount_all(place).map_err(Error::io("unmount", place))?;
@@ -100,7 +100,7 @@ impl Slots {
         Ok(())
     }
 
-    /// Removes a slot, if it is there. Its container must have gone.
+    /// Deletes a slot, if it exists. Its container must have been deleted.
     pub fn remove(&self, id: &WorkspaceId) -> Result<()> {
         self.empty(id)?;
         let slot = self.at(id);
@@ -109,13 +109,13 @@ impl Slots {
             _ => Ok(()),
         };
         for place in slot.places() {
-            remove(place).map_err(Error::io("remove", place))?;
+            remove(place).map_err(Error::io("delete", place))?;
         }
         let directory = self.root.join(id.as_str());
-        remove(&directory).map_err(Error::io("remove", &directory))
+        remove(&directory).map_err(Error::io("delete", &directory))
     }
 
-    /// The slots that there are.
+    /// Lists the slots.
     pub fn list(&self) -> Result<Vec<WorkspaceId>> {
         let entries = match fs::read_dir(&self.root) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -165,7 +165,7 @@ mod tests {
         assert_eq!(slots.get(&id), None);
         let slot = slots.make(&id).unwrap();
         assert_eq!(slots.get(&id), Some(slot.clone()));
-        // Somebody who was given it before.
+        // A process that was given the slot before it is filled.
         let seen = directory.path().join("seen");
         fs::create_dir(&seen).unwrap();
         rustix::mount::mount_bind(&slot.workspace, &seen).unwrap();
@@ -182,7 +182,7 @@ mod tests {
         assert!(!seen.join("name").exists());
         slots.fill(&id, &other, &home).unwrap();
         assert_eq!(name(&seen), other.to_str().unwrap());
-        // Another process finds it.
+        // Another process sees the same slots.
         let again = Slots::new(directory.path().join("slots"));
         assert_eq!(again.list().unwrap(), std::slice::from_ref(&id));
         again.remove(&id).unwrap();

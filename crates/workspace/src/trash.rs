@@ -1,5 +1,5 @@
-//! Removing a directory that somebody hostile has filled: however deep, and
-//! whatever its permissions, nothing outside is touched.
+//! Deletes a directory with hostile content: any depth, any permissions, and
+//! nothing outside is touched.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -15,17 +15,17 @@ const DIRECTORY: OFlags = OFlags::DIRECTORY
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
 
-/// Moves `path` into the directory `trash` at once, if it is there, and removes
-/// it from there.
+/// Moves `path` into the directory `trash` with one rename, if it exists, and
+/// empties `trash`.
 pub(crate) fn remove(path: &Path, trash: &Path) -> Result<()> {
     throw(path, trash)?;
     empty(trash).map_err(Error::io("empty", trash))
 }
 
-/// Only moves it there.
+/// Moves `path` into `trash`, without emptying it.
 pub(crate) fn throw(path: &Path, trash: &Path) -> Result<()> {
-    let failed = || Error::io("remove", path);
-    std::fs::create_dir_all(trash).map_err(Error::io("make", trash))?;
+    let failed = || Error::io("delete", path);
+    std::fs::create_dir_all(trash).map_err(Error::io("create", trash))?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     loop {
         let new = trash.join(new_name(&name));
@@ -38,18 +38,19 @@ pub(crate) fn throw(path: &Path, trash: &Path) -> Result<()> {
     }
 }
 
-/// A name that no other thread gives to something in the trash, now or later:
-/// whoever empties it would take the one for the other.
+/// Returns a name that no other thread ever gives to an entry of the trash. A
+/// thread that empties the trash works by name and could delete the wrong entry
+/// otherwise.
 fn new_name(name: &str) -> String {
     static GIVEN: AtomicU64 = AtomicU64::new(0);
     let number = GIVEN.fetch_add(1, Ordering::Relaxed);
     format!("{name}-{}-{number}", std::process::id())
 }
 
-/// Removes everything in the directory `trash`, which is nobody's but ours.
+/// Deletes everything in the directory `trash`, which only this crate uses.
 ///
-/// A directory found in another is first moved up into `trash`, so that there
-/// is never a path to walk nor a chain of open directories.
+/// A directory inside another is first moved up into `trash`, so that there is
+/// never a deep path or a chain of open directories.
 pub(crate) fn empty(trash: &Path) -> io::Result<()> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let trash = rustix::fs::open(trash, flags, Mode::empty())?;
@@ -72,8 +73,8 @@ pub(crate) fn empty(trash: &Path) -> io::Result<()> {
     }
 }
 
-/// Unlinks what is in `directory`; moves directories up into `trash`. Returns
-/// the directories, if it is `trash` itself.
+/// Unlinks the files in `directory` and moves its directories up into `trash`.
+/// If `directory` is `trash` itself, returns its directories instead.
 fn clear(trash: BorrowedFd<'_>, directory: BorrowedFd<'_>) -> io::Result<Vec<Vec<u8>>> {
     let is_trash = trash.as_raw_fd() == directory.as_raw_fd();
     let mut directories = Vec::new();
@@ -93,7 +94,8 @@ fn clear(trash: BorrowedFd<'_>, directory: BorrowedFd<'_>) -> io::Result<Vec<Vec
         match unlinked {
             Err(Errno::ISDIR) if is_trash => directories.push(name),
             Err(Errno::ISDIR) => {
-                // Moving a directory needs the right to write into it.
+                // Moving a directory needs write permission on it, which `open`
+                // sets.
                 drop(open(directory, &name)?);
                 move_up(trash, directory, &name)?;
             }
@@ -114,8 +116,8 @@ fn move_up(trash: BorrowedFd<'_>, directory: BorrowedFd<'_>, name: &[u8]) -> io:
     }
 }
 
-/// Opens a directory to list and change it, giving its owner the right to if
-/// need be; `None` if it is gone.
+/// Opens a directory to list and change it, and sets the owner's permissions
+/// first if needed; `None` if it is gone.
 #[cfg(target_os = "linux")]
 fn open(parent: BorrowedFd<'_>, name: &[u8]) -> io::Result<Option<OwnedFd>> {
     let path = match rustix::fs::openat(parent, name, DIRECTORY | OFlags::PATH, Mode::empty()) {
@@ -124,8 +126,9 @@ fn open(parent: BorrowedFd<'_>, name: &[u8]) -> io::Result<Option<OwnedFd>> {
     };
     let stat = rustix::fs::fstat(&path)?;
     if stat.st_mode & 0o700 != 0o700 {
-        // The descriptor stands for the directory itself, whatever has its
-        // name by now; it must be named in this way to change its mode.
+        // The descriptor refers to the directory itself even if its name has
+        // changed. `fchmod` does not accept an `O_PATH` descriptor, so go
+        // through `/proc`.
         let itself = format!("/proc/self/fd/{}", path.as_raw_fd());
         rustix::fs::chmod(itself, Mode::RWXU)?;
     }
@@ -133,8 +136,8 @@ fn open(parent: BorrowedFd<'_>, name: &[u8]) -> io::Result<Option<OwnedFd>> {
     Ok(Some(opened?))
 }
 
-/// The same where a descriptor cannot stand for something that may not be
-/// opened: a name that changes meanwhile is then another's by the same user.
+/// Like the Linux version, where `O_PATH` does not exist. If the name changes
+/// in between, it is only another directory of the same user.
 #[cfg(not(target_os = "linux"))]
 fn open(parent: BorrowedFd<'_>, name: &[u8]) -> io::Result<Option<OwnedFd>> {
     let open = || rustix::fs::openat(parent, name, DIRECTORY | OFlags::RDONLY, Mode::empty());
@@ -155,7 +158,7 @@ fn open(parent: BorrowedFd<'_>, name: &[u8]) -> io::Result<Option<OwnedFd>> {
     }
 }
 
-/// Another process may be emptying the same trash.
+/// Ignores missing entries: another process may be emptying the same trash.
 fn gone(result: rustix::io::Result<()>) -> io::Result<()> {
     match result {
         Ok(()) | Err(Errno::NOENT) => Ok(()),

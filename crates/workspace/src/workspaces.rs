@@ -42,29 +42,29 @@ pub use enter::Way;
 pub use readers::Binding;
 pub use refresh::Refreshed;
 
-/// How workspaces are made.
+/// Settings of [`Workspaces`].
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Threads that read and write files; at least 1.
     pub threads: usize,
-    /// How new ones are made; otherwise the best way that works here.
+    /// The provider of new workspaces; otherwise the best one that works here.
     pub provider: Option<ProviderKind>,
-    /// Bytes of layers that are kept though no workspace needs them.
+    /// Maximum bytes of layers that are kept although no workspace needs them.
     pub spare_layers: u64,
-    /// Keep what is changed in overlays in a pool, so that they can be
-    /// snapshotted at one moment and have a limit. How large it is, in bytes,
-    /// if it has to be made in a file.
+    /// Keep the uppers of overlays in a pool, so that they can have a limit and
+    /// snapshots of one moment. The value is the size in bytes of the file that
+    /// is created for the pool if it needs one.
     pub pool: Option<u64>,
-    /// Whose the files of new workspaces are; otherwise the caller's, who must
-    /// be root to give them away. Workspaces that are there stay whose they
-    /// are, and so do their forks.
+    /// The owner of the files of new workspaces; otherwise the caller. Only
+    /// root can set another owner. Existing workspaces and their forks keep
+    /// theirs.
     pub owner: Option<Owner>,
-    /// Who shows snapshots before they are written out, if anybody does.
+    /// Serves snapshots before they are written out, if set.
     pub lazy: Option<Arc<dyn LazyServer>>,
 }
 
-/// The workspaces in a directory, for one tenant. Several threads and processes
-/// may use the same at once. Every call blocks.
+/// The workspaces of one tenant, in a directory that several threads and
+/// processes may use at once. Every call blocks.
 #[derive(Debug)]
 pub struct Workspaces {
     root: PathBuf,
@@ -74,34 +74,34 @@ pub struct Workspaces {
     chosen: ProviderKind,
     threads: usize,
     owner: Option<Owner>,
-    /// The limits of workspaces on a disk that is nearly full.
+    /// The limits that `cap_growth` set last.
     caps: Mutex<BTreeMap<WorkspaceId, u64>>,
 }
 
 /// A snapshot taken of a workspace.
 #[derive(Clone, Debug)]
 pub struct Snapshotted {
-    /// Its id; that of the base if nothing had changed.
+    /// The id of the snapshot; that of the base if nothing had changed.
     pub id: SnapshotId,
-    /// Whether it is a new one.
+    /// Whether the snapshot is new.
     pub is_new: bool,
-    /// What it does not keep, each kind once.
+    /// The losses that the snapshot does not keep, each kind once.
     pub losses: Vec<Loss>,
 }
 
-/// How much of its room a workspace has used.
+/// The disk usage of a workspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {
-    /// Bytes that were written to it and are still there, home included, and
-    /// what the file system needs to keep them.
+    /// Bytes of the changes and of the home, with the metadata of the file
+    /// system.
     pub used: u64,
-    /// How many there can be.
+    /// Maximum of `used`.
     pub limit: Option<u64>,
 }
 
 impl Workspaces {
-    /// Opens the workspaces in `root`, which is made if it is not there, and
-    /// clears away what processes that were killed have left.
+    /// Opens the workspaces in `root`, which is created if it does not exist,
+    /// and deletes the remains of processes that were killed.
     pub fn open(root: &Path, repository: Repository, options: &Options) -> Result<Self> {
         if options.owner.is_some() && !rustix::process::geteuid().is_root() {
             return Err(Error::OwnerNeedsRoot);
@@ -111,9 +111,9 @@ impl Workspaces {
             None => best(root).map_err(Error::io("write to", root))?,
         };
         for directory in ["live", "trash"].map(|name| root.join(name)) {
-            fs::create_dir_all(&directory).map_err(Error::io("make", &directory))?;
+            fs::create_dir_all(&directory).map_err(Error::io("create", &directory))?;
         }
-        // As the kernel names it, where it says who has something mounted.
+        // The kernel lists mounts with canonical paths.
         let root = &root.canonicalize().map_err(Error::io("find", root))?;
         let providers = providers(root, &repository, options)?;
         if !providers.contains_key(&chosen) {
@@ -133,23 +133,23 @@ impl Workspaces {
         Ok(workspaces)
     }
 
-    /// How new workspaces are made.
+    /// The provider of new workspaces.
     pub fn provider(&self) -> ProviderKind {
         self.chosen
     }
 
-    /// All workspaces, sorted by id.
+    /// Returns all workspaces, sorted by id.
     pub fn list(&self) -> Result<Vec<Record>> {
         Ok(self.registry.lock()?.records().values().cloned().collect())
     }
 
-    /// One workspace.
+    /// Returns the record of a workspace.
     pub fn get(&self, id: &WorkspaceId) -> Result<Record> {
         self.registry.lock()?.get(id)
     }
 
-    /// The directory of a workspace that is not parked. Refused if only those
-    /// who enter it see it.
+    /// Returns the directory of a live workspace. Fails with [`Error::Private`]
+    /// if only processes that enter the workspace see it.
     pub fn path(&self, id: &WorkspaceId) -> Result<PathBuf> {
         let record = self.live(id)?;
         let place = self.place(id);
@@ -157,30 +157,30 @@ impl Workspaces {
             if !self.provider_of(&record).attaches(&place)? {
                 return Err(Error::Private(id.clone()));
             }
-            // Attaches it.
+            // `hold` attaches the workspace.
             self.hold(id)?;
         }
         Ok(self.files_of(&record, &place))
     }
 
-    /// The home of a workspace that is not parked: a directory for the agent,
-    /// beside its files and within the same limit. It is forked, parked and
-    /// removed with the workspace, and in none of its snapshots and changes.
+    /// Returns the home of a live workspace: a directory for the agent, next to
+    /// its files and under the same limit. It is forked, parked and removed
+    /// with the workspace, but is not part of its snapshots and changes.
     pub fn home(&self, id: &WorkspaceId) -> Result<PathBuf> {
         let record = self.live(id)?;
         let place = self.place(id);
         let home = self.provider_of(&record).home(&place);
         if !home.exists() {
-            // It was made before there were homes.
+            // Workspaces of older versions have no home.
             let (record, _held) = self.hold(id)?;
             home::make(&home, record.owner)?;
         }
         Ok(home)
     }
 
-    /// How much has been written to a workspace that is not parked; `None`
-    /// where nobody counts that, which is where there can be no limit, and
-    /// where none was ever set. Takes no longer for a large one.
+    /// Returns the disk usage of a live workspace; `None` if it is not counted
+    /// because the workspace cannot have a limit, or never had one. Takes
+    /// constant time.
     pub fn limit_usage(&self, id: &WorkspaceId) -> Result<Option<Usage>> {
         let record = self.live(id)?;
         let used = self.provider_of(&record).used(&self.place(id))?;
@@ -190,10 +190,10 @@ impl Workspaces {
         }))
     }
 
-    /// Makes a workspace that holds a snapshot. Returns its directory.
+    /// Creates a workspace with the files of a snapshot. Returns its directory.
     ///
-    /// Whoever writes more than `limit` bytes there is told that the disk is
-    /// full. Its forks have the same limit.
+    /// A process that writes more than `limit` bytes there gets an error as on
+    /// a full disk. Forks have the same limit.
     pub fn create(
         &self,
         id: &WorkspaceId,
@@ -206,8 +206,7 @@ impl Workspaces {
         self.make(record, None, progress)
     }
 
-    /// Makes a workspace whose files belong to another user than those of the
-    /// others.
+    /// Creates a workspace with another owner than [`Options::owner`].
     pub fn create_owned(
         &self,
         id: &WorkspaceId,
@@ -246,8 +245,8 @@ impl Workspaces {
         }
     }
 
-    /// Makes a workspace with nothing in it. Its base is the same snapshot for
-    /// all of them, which is stored with the first.
+    /// Creates an empty workspace. All empty workspaces have the same base,
+    /// which is stored with the first.
     pub fn create_empty(
         &self,
         id: &WorkspaceId,
@@ -258,16 +257,16 @@ impl Workspaces {
         self.create(id, base, created, limit, &Progress::new())
     }
 
-    /// Finds out what was changed in a workspace since its base, and stores
-    /// nothing: contents of changed files cannot be read.
+    /// Compares a workspace with its base and stores nothing: the contents of
+    /// changed files cannot be read from the result.
     pub fn changes(&self, id: &WorkspaceId, progress: &Progress) -> Result<Changes> {
         self.compare(id, |provider, place, origin| {
             provider.look(place, origin, progress)
         })
     }
 
-    /// The same with the contents of changed files, which go into the store
-    /// without anything that refers to them; it must be open to write.
+    /// Like [`Self::changes`], but stores the contents of changed files,
+    /// without a reference to them. The store must be writable.
     pub fn contents(&self, id: &WorkspaceId, progress: &Progress) -> Result<Changes> {
         self.compare(id, |provider, place, origin| {
             let imported = provider.read(place, origin, progress)?.imported;
@@ -275,9 +274,9 @@ impl Workspaces {
         })
     }
 
-    /// Takes a snapshot of a workspace, which becomes its base and has the one
-    /// before as its parent, whatever `info` says of parents. Durable when this
-    /// returns. That of a read-only one is its base.
+    /// Takes a snapshot of a workspace. It becomes the base, and its only
+    /// parent is the previous base, regardless of the parents in `info`.
+    /// Durable when this returns. For a read-only workspace, returns its base.
     pub fn snapshot(
         &self,
         id: &WorkspaceId,
@@ -294,8 +293,8 @@ impl Workspaces {
         self.snapshot_held(record, &held, info, progress)
     }
 
-    /// Takes a snapshot of a workspace and gives up its directory. Its home is
-    /// stored as a snapshot of its own.
+    /// Takes a snapshot of a workspace and deletes its directory. Its home is
+    /// stored as a separate snapshot.
     pub fn park(
         &self,
         id: &WorkspaceId,
@@ -322,11 +321,12 @@ impl Workspaces {
         Ok(taken)
     }
 
-    /// Makes a directory for a parked workspace again, and its home. Returns
-    /// the directory.
+    /// Creates the directory and home of a parked workspace again. Returns the
+    /// directory.
     pub fn resume(&self, id: &WorkspaceId, progress: &Progress) -> Result<PathBuf> {
         let parked = self.get(id)?;
-        // Who chose that did not want to wait until all of it is written.
+        // The user chose a private provider, and perhaps a lazy one, so keep
+        // it.
         let provider = match parked.provider.is_private() {
             true => parked.provider,
             false => self.chosen,
@@ -353,11 +353,11 @@ impl Workspaces {
         self.make(live, Some(&parked), progress)
     }
 
-    /// Removes a workspace with all that is in it. What was not snapshotted is
-    /// lost.
+    /// Removes a workspace and deletes its files. Changes that are in no
+    /// snapshot are lost.
     pub fn remove(&self, id: &WorkspaceId) -> Result<()> {
         let record = self.get(id)?;
-        // Its files would stay, and nothing would know of them.
+        // The files on a stuck pool would stay, without a record of them.
         #[cfg(target_os = "linux")]
         if crate::provider::looks_stuck(&self.root) {
             let stuck = std::io::ErrorKind::ReadOnlyFilesystem.into();
@@ -373,7 +373,8 @@ impl Workspaces {
         };
         let mut registry = self.registry.lock()?;
         let now = registry.get(id)?;
-        // Being resumed, or made again after somebody else removed it.
+        // Another process is resuming it, or has removed it and created it
+        // again.
         let is_elses = held.is_none() && self.place(id).exists();
         if now.state != record.state || is_elses {
             return Err(Error::Busy(id.clone()));
@@ -384,7 +385,7 @@ impl Workspaces {
                 drop(registry);
                 self.throw(&held)?;
             }
-            // Somebody has removed the place by hand.
+            // The place was deleted by hand.
             None => self.release(&self.place(id))?,
         }
         self.empty_trash()
@@ -430,7 +431,7 @@ fn overlays(
         }
     };
     let server = options.lazy.clone().unwrap_or_else(|| Arc::new(NoServer));
-    // What is in a pool needs root.
+    // A pool needs root.
     let rootless = || OverlayProvider::new(repository.clone(), threads, root, spare).rootless();
     Ok(vec![
         Box::new(overlay()?),
@@ -440,7 +441,7 @@ fn overlays(
     ])
 }
 
-/// Writes a snapshot out, as new overlays in `root` would need it.
+/// Writes a snapshot out as the layers that new overlays in `root` need.
 #[cfg(target_os = "linux")]
 pub fn write_out(
     root: &Path,

@@ -1,5 +1,5 @@
-//! What other processes see of workspaces that follow snapshots: in containers,
-//! and with all mounts of the one that moves them on.
+//! Workspaces that follow snapshots, seen by other processes: in containers,
+//! and in processes that share the mounts of the one that moves them on.
 
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 #![allow(clippy::disallowed_methods, reason = "tests measure time")]
@@ -16,11 +16,12 @@ use elevo_workspace::ProviderKind;
 use support::numbered::{create, follow, mounts, number_in, numbered, run};
 use support::{Bench, id};
 
-/// The directory that the process reads which this test starts.
+/// Names the directory that a child process of this test reads.
 const READ: &str = "ELEVO_TEST_READ";
 
-/// Reads in a loop until there is the file `stop`, which holds the number of
-/// the last snapshot: always all of one, and none that was before.
+/// Reads in a loop until the file `stop` exists, which holds the number of the
+/// last snapshot. Every read must see all of one snapshot, and never an older
+/// one.
 fn read_in_a_loop(directory: &Path, stop: &Path) {
     let (mut last, mut seen, mut rounds) = (0, 1, 0_u64);
     let by_path = || {
@@ -41,8 +42,9 @@ fn read_in_a_loop(directory: &Path, stop: &Path) {
     assert!(seen > 2, "it was too slow to see anything");
 }
 
-/// Starts a process in a mount namespace of its own, as a container has it,
-/// with `source` bound where it reads; or without, with what it has from here.
+/// Starts a process in a new mount namespace, like a container, with `source`
+/// bound on the directory that it reads; or, without `source`, with the mounts
+/// of this namespace.
 fn start_reading(test: &str, bench: &Bench, source: Option<&Path>, read: &Path) -> Child {
     let script = match source {
         Some(_) => {
@@ -69,8 +71,8 @@ fn start_reading(test: &str, bench: &Bench, source: Option<&Path>, read: &Path) 
     child
 }
 
-/// Two processes read what one workspace follows: one in a container, and one
-/// that has all mounts of this namespace.
+/// Two processes read a workspace that follows snapshots: one in a container,
+/// and one that has all mounts of this namespace.
 fn read_while_it_follows(test: &str, bench: &Bench, count: usize, pause: Duration) {
     let workspaces = bench.open();
     let snapshots = numbered(bench, count);
@@ -82,7 +84,11 @@ fn read_while_it_follows(test: &str, bench: &Bench, count: usize, pause: Duratio
     assert_eq!(fs::read_dir(&source).unwrap().count(), 0);
     let inside = start_reading(test, bench, Some(&source), &container);
     workspaces.show(bound).unwrap();
-    assert_eq!(fs::read_dir(&source).unwrap().count(), 0, "for the next");
+    assert_eq!(
+        fs::read_dir(&source).unwrap().count(),
+        0,
+        "the source is bare again"
+    );
     let beside = start_reading(test, bench, None, &files);
     let mut took = Vec::new();
     for snapshot in &snapshots[1..] {
@@ -92,7 +98,7 @@ fn read_while_it_follows(test: &str, bench: &Bench, count: usize, pause: Duratio
         took.push(began.elapsed());
     }
     std::thread::sleep(Duration::from_millis(300));
-    // At once, since somebody waits for it.
+    // Atomically, since the readers poll for the file.
     fs::write(bench.root.join("stopping"), format!("{}", count - 1)).unwrap();
     fs::rename(bench.root.join("stopping"), bench.root.join("stop")).unwrap();
     for mut reader in [inside, beside] {
@@ -108,15 +114,15 @@ fn read_while_it_follows(test: &str, bench: &Bench, count: usize, pause: Duratio
     workspaces.remove(&id("one")).unwrap();
 }
 
-/// Between two snapshots that are followed.
+/// The pause between two snapshots that are followed.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Runs `then` in a namespace where mounts are shared with others or not, or
-/// reads if it was started for that.
+/// Runs `then` in a namespace, with or without shared mounts; or reads, if this
+/// is a child process that was started for that.
 fn in_a_namespace(test: &str, is_shared: bool, then: impl FnOnce(&Path)) {
     if let Some(read) = std::env::var_os(READ) {
         let read = PathBuf::from(read);
-        // Beside `read`, or above the workspace in it.
+        // Next to `read`, or above the workspace that `read` is in.
         let root = read.ancestors().find(|path| path.join("registry").exists());
         return read_in_a_loop(&read, &root.unwrap().join("stop"));
     }
@@ -150,7 +156,8 @@ fn containers_see_it_where_all_mounts_are_shared() {
 fn containers_see_what_a_copy_follows() {
     let test = "containers_see_what_a_copy_follows";
     in_a_namespace(test, false, |directory| {
-        // What is not shown any more goes with the next but one.
+        // A tree that is not shown any more is deleted at the next switch but
+        // one.
         let bench = Bench::new(directory, ProviderKind::Copy);
         read_while_it_follows(test, &bench, 10, PAUSE * 25);
     });

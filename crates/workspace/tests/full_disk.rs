@@ -55,7 +55,7 @@ fn a_pool_that_met_a_full_disk_is_remounted_with_all_that_was_synced() {
     assert!(is_pool_stuck(&bench.root));
     fs::write(files.join("new"), "new").unwrap_err();
 
-    // With room it is mounted again, and workspaces go on.
+    // With free space it is mounted again, and workspaces continue.
     fs::remove_file(&ballast).unwrap();
     remount_pool(&bench.root).unwrap();
     assert!(!is_pool_stuck(&bench.root));
@@ -84,7 +84,7 @@ fn capped_workspaces_stop_growing_and_have_their_limit_back() {
     }
     let refused = write(&files.join("large"), 8 * MIB).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::QuotaExceeded);
-    // Files can still be removed.
+    // Files can still be deleted.
     fs::remove_file(files.join("large")).unwrap();
     fs::remove_file(files.join("before")).unwrap();
     workspaces.cap_growth(None).unwrap();

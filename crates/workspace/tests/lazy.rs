@@ -1,4 +1,4 @@
-//! What holds for workspaces over snapshots that are served alone.
+//! Workspaces over served snapshots.
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 #![cfg(target_os = "linux")]
 
@@ -16,7 +16,7 @@ use elevo_workspace::{LazyServer, Workspaces, write_out};
 use rustix::mount::{UnmountFlags, unmount};
 use support::{Bench, id, info, progress};
 
-/// Counts what is served.
+/// Counts the calls.
 #[derive(Debug)]
 struct Counting(Arc<dyn LazyServer>, AtomicUsize);
 
@@ -45,7 +45,7 @@ fn make(workspaces: &Workspaces, bench: &Bench, name: &str) -> PathBuf {
     workspaces.path(&id(name)).unwrap()
 }
 
-/// What is mounted below a directory.
+/// Returns the mounts below a directory.
 fn mounts(root: &Path) -> Vec<String> {
     let all = fs::read_to_string("/proc/self/mountinfo").unwrap();
     let root = root.to_str().unwrap();
@@ -68,7 +68,7 @@ fn one_is_served_once_and_leaves_nothing() {
     fs::rename(one.join("src"), one.join("moved")).unwrap();
     assert_eq!(fs::read(two.join("run")).unwrap(), b"1234");
     assert!(two.join("src/main.rs").exists());
-    // Nothing of it was written out.
+    // No layer was written out.
     assert!(fs::read_dir(bench.root.join("layers")).map_or(0, Iterator::count) <= 1);
     workspaces.remove(&id("one")).unwrap();
     assert_eq!(fs::read(two.join("run")).unwrap(), b"1234");
@@ -79,8 +79,8 @@ fn one_is_served_once_and_leaves_nothing() {
 }
 
 #[test]
-fn what_is_written_out_meanwhile_is_used_by_the_next() {
-    if !in_own_namespace("what_is_written_out_meanwhile_is_used_by_the_next") {
+fn a_snapshot_that_was_written_out_is_used_by_the_next_workspace() {
+    if !in_own_namespace("a_snapshot_that_was_written_out_is_used_by_the_next_workspace") {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
@@ -103,7 +103,7 @@ fn what_is_written_out_meanwhile_is_used_by_the_next() {
     assert_eq!(fs::read(next.join("run")).unwrap(), b"1234");
 }
 
-/// The overlay copies a file before it is changed: not what is not there.
+/// Before a change, the overlay copies a file up, but not its holes.
 #[test]
 fn a_file_of_holes_is_changed_at_once() {
     use std::os::unix::fs::FileExt;
@@ -138,8 +138,8 @@ fn a_file_of_holes_is_changed_at_once() {
 }
 
 #[test]
-fn whoever_serves_it_may_die() {
-    if !in_own_namespace("whoever_serves_it_may_die") {
+fn a_workspace_survives_the_death_of_its_server() {
+    if !in_own_namespace("a_workspace_survives_the_death_of_its_server") {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
@@ -148,7 +148,7 @@ fn whoever_serves_it_may_die() {
     let files = make(&workspaces, &bench, "one");
     let other = make(&workspaces, &bench, "other");
     fs::write(files.join("new"), "kept").unwrap();
-    // The kernel ends a connection as if its process had gone.
+    // The kernel ends a connection as if its process had exited.
     let lower = fs::read_dir(bench.root.join("lazy")).unwrap();
     let lower = lower
         .map(|entry| entry.unwrap().path())
@@ -160,7 +160,7 @@ fn whoever_serves_it_may_die() {
     assert_eq!(server.1.load(Ordering::SeqCst), 2);
     assert_eq!(fs::read(files.join("run")).unwrap(), b"1234");
     assert_eq!(fs::read(files.join("new")).unwrap(), b"kept");
-    // That it is served again does not help those who are mounted over the old.
+    // Serving the snapshot again does not help workspaces over the old mount.
     assert!(fs::read(other.join("run")).is_err());
     let other = workspaces.path(&id("other")).unwrap();
     assert_eq!(fs::read(other.join("run")).unwrap(), b"1234");
@@ -172,12 +172,12 @@ fn whoever_serves_it_may_die() {
         &progress(),
     );
     assert!(taken.unwrap().is_new);
-    // Also when it was unmounted below the overlay.
+    // Removal also works when the lower was unmounted below the overlay.
     unmount(&lower, UnmountFlags::DETACH).unwrap();
     workspaces.remove(&id("one")).unwrap();
 }
 
-/// Ends the connection of a file system in user space.
+/// Aborts the connection of a FUSE mount.
 fn abort(at: &Path) {
     use std::os::unix::fs::MetadataExt;
     let control = Path::new("/sys/fs/fuse/connections");

@@ -1,9 +1,12 @@
-//! `kill -9` at random moments of making, forking, parking and removing
-//! workspaces: what was acknowledged is so, and nothing else is left, mounted
+//! `kill -9` at random moments of creating, forking, parking and removing
+//! workspaces: acknowledged operations last, and nothing else is left, mounted
 //! or not.
 
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
-#![allow(clippy::disallowed_methods, reason = "what is served is told so")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the served process reads its environment"
+)]
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -54,7 +57,7 @@ enum Kind {
     Copy,
     Overlay,
     Pooled,
-    /// Over snapshots that are served.
+    /// Over served snapshots.
     Lazy,
     /// In a user namespace.
     Rootless,
@@ -83,12 +86,13 @@ fn open(directory: &Path, kind: Kind) -> (Workspaces, SnapshotId) {
     )
 }
 
-/// Serves snapshots by processes of this program: one that asks itself, and is
-/// killed before it answers, waits for ever.
+/// Serves snapshots in child processes. A process that served its own mount and
+/// was killed during a call to it would wait for ever.
 #[derive(Debug)]
 struct Processes(PathBuf);
 
-/// What such a process is to serve: a directory, a snapshot, and where.
+/// Tells a child process what to serve: a directory, a snapshot and a mount
+/// point.
 const SERVE: &str = "ELEVO_TEST_SERVE";
 
 impl LazyServer for Processes {
@@ -143,8 +147,8 @@ fn id(number: u32) -> WorkspaceId {
     format!("ws-{number}").parse().unwrap()
 }
 
-/// Does one thing after the other, and says before each what it may leave
-/// undone and after each what is done.
+/// Runs one operation after another. Acknowledges before each what may be
+/// unfinished, and after each what is done.
 fn work_for_ever(victim: &Victim, kind: Kind) -> ! {
     let (workspaces, base) = open(victim.directory(), kind);
     let mut random = SmallRng::seed_from_u64(victim.seed());
@@ -192,7 +196,7 @@ fn work_for_ever(victim: &Victim, kind: Kind) -> ! {
     }
 }
 
-/// What is known of each workspace.
+/// The expected state of each workspace.
 type Known = BTreeMap<String, Option<State>>;
 
 fn verify(directory: &Path, kind: Kind, done: &Acknowledged, known: &mut Known) {
@@ -224,7 +228,8 @@ fn verify(directory: &Path, kind: Kind, done: &Acknowledged, known: &mut Known) 
         .map(|record| (record.id.to_string(), Some(record.state)))
         .collect();
     for id in unsure {
-        // It was killed before or after, and could not say.
+        // The process was killed before or after the operation, without an
+        // acknowledgement.
         let found = found.get(&id).copied().flatten();
         known.insert(id, found);
     }
@@ -257,14 +262,14 @@ fn verify(directory: &Path, kind: Kind, done: &Acknowledged, known: &mut Known) 
     assert_eq!(mounted.len(), expected);
     assert!(served.len() <= live.len(), "{served:?}");
     for line in served {
-        // Whoever serves it goes, under those who are mounted over it.
+        // Kills the server of a mount that overlays are mounted over.
         let at = line.split(' ').nth(1).unwrap();
         let mut command = Command::new("umount");
         assert!(command.args(["-f", at]).status().unwrap().success());
     }
     if kind == Kind::Pooled {
         let mut uppers = names("uppers");
-        // Beside them are their stat caches.
+        // Next to the uppers are their stat caches.
         uppers.retain(|name| {
             let of = name.split('.').next().unwrap_or_default();
             assert!(live.iter().any(|id| id == of), "{name}");

@@ -19,7 +19,7 @@ use elevo_testkit::{disk, long};
 use elevo_workspace::{Error, NeverFreeze, Options, ProviderKind, WorkspaceId, Workspaces};
 use futures::executor::block_on;
 
-/// Snapshots that others have made, whose files all hold their number.
+/// Number of snapshots by others. All files of a snapshot hold its number.
 const HEADS: usize = 8;
 const FILES: usize = 60;
 
@@ -61,7 +61,7 @@ fn head(repository: &Repository, number: usize) -> SnapshotId {
     head.unwrap().unwrap()
 }
 
-/// Stores heads with the numbers of `HEADS`.
+/// Stores `HEADS` snapshots, each with its number in all files.
 fn prepare(directory: &Path) {
     let repository = repository(directory);
     let files = directory.join("heads");
@@ -101,7 +101,8 @@ fn made(workspaces: &Workspaces, repository: &Repository, name: &str, read_only:
     }
 }
 
-/// What the agent has in `taken`, with the files of a head.
+/// Returns a snapshot with the agent's files of `taken` and the files of a
+/// head.
 fn merged(repository: &Repository, directory: &Path, taken: SnapshotId, to: usize) -> SnapshotId {
     let scratch = directory.join("scratch");
     let _ = fs::remove_dir_all(&scratch);
@@ -138,7 +139,7 @@ fn merged(repository: &Repository, directory: &Path, taken: SnapshotId, to: usiz
     block_on(imported.commit(repository, info)).unwrap()
 }
 
-/// Writes, refreshes and moves on, and says what it has done.
+/// Writes, refreshes and moves on, and acknowledges each step.
 fn work_for_ever(victim: &Victim, provider: ProviderKind, is_pooled: bool) -> ! {
     let (workspaces, repository) = open(victim.directory(), provider, is_pooled);
     made(&workspaces, &repository, "writer", false);
@@ -172,7 +173,7 @@ fn work_for_ever(victim: &Victim, provider: ProviderKind, is_pooled: bool) -> ! 
     unreachable!("there is always a next")
 }
 
-/// The number that all shared files hold, if it is one.
+/// Returns the number that all shared files hold, if they hold the same.
 fn number(files: &Path) -> Option<String> {
     let read = |file| fs::read_to_string(files.join(format!("shared/{file}"))).ok();
     let all: Option<Vec<_>> = (0..FILES).map(read).collect();
@@ -197,7 +198,7 @@ fn verify(directory: &Path, provider: ProviderKind, is_pooled: bool, done: &Ackn
         if record.unfinished.is_none() {
             assert!(number(&files).is_some(), "it holds one or the other");
         }
-        // And in the snapshot, if it was cut off after that was taken.
+        // The same holds for the snapshot, if the kill came after it was taken.
         let to = record.unfinished.unwrap_or(record.base);
         let restored = |to| {
             let progress = Progress::new();
@@ -321,6 +322,6 @@ fn a_thousand_readers_follow_one_head() {
         line(&created),
         line(&followed),
     ));
-    // One each, one of the view, and two that all share.
+    // One for each reader, one for the view, and two shared by all.
     assert_eq!(mounts, count as usize + 3);
 }

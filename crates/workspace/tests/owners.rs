@@ -17,7 +17,7 @@ use support::{
 
 on_every_provider_of_root! {
     an_agent_without_privileges_can_change_everything
-    whoever_asks_gets_files_of_their_own
+    each_owner_gets_files_of_their_own
     a_workspace_stays_its_owners_after_a_restart
     owners_make_no_difference_to_snapshots
     a_home_is_its_agents_and_in_no_snapshot
@@ -35,7 +35,7 @@ fn assert_all_of(directory: &Path, owner: Owner) {
     assert_eq!(others.next(), None);
 }
 
-/// Everything that needs the right to write to a file or directory.
+/// Every change that needs write permission on a file or directory.
 const CHANGES: &str = "
     echo changed >> src/main.rs
     echo new > src/new.rs
@@ -64,7 +64,7 @@ fn an_agent_without_privileges_can_change_everything(bench: &Bench) {
     let forked = workspaces.path(&fork).unwrap();
     assert_all_of(&forked, AGENT);
     as_agent(&forked, "rm -r moved && echo of-the-fork > root");
-    // Over a layer of what was changed.
+    // Over a layer with the changes.
     let created = workspaces.create(&id("two"), taken.id, bench.now(), None, &progress());
     let two = created.unwrap();
     assert_all_of(&two, AGENT);
@@ -82,7 +82,7 @@ fn an_agent_without_privileges_can_change_everything(bench: &Bench) {
     as_agent(&files, "rm -r moved root link && echo again > root");
 }
 
-fn whoever_asks_gets_files_of_their_own(bench: &Bench) {
+fn each_owner_gets_files_of_their_own(bench: &Bench) {
     let open = |owner| {
         Bench {
             owner,
@@ -106,7 +106,7 @@ fn whoever_asks_gets_files_of_their_own(bench: &Bench) {
         workspaces
             .fork(&id(name), into, info(), &NeverFreeze, &progress())
             .unwrap();
-        // A fork is its origin's owner's.
+        // A fork has the owner of its origin.
         let files = workspaces.path(&fork).unwrap();
         assert_all_of(&files, owner.unwrap_or(ROOT));
     }
@@ -124,7 +124,7 @@ fn a_workspace_stays_its_owners_after_a_restart(bench: &Bench) {
         owner: None,
         ..bench.owned()
     };
-    // Nothing that it needs is tidied away by somebody with another owner.
+    // Opening with another owner deletes nothing that the workspace needs.
     let options = elevo_workspace::Options {
         spare_layers: 0,
         ..plain.options()
@@ -162,7 +162,7 @@ fn only_root_can_give_workspaces_to_others() {
     let directory = tempfile::tempdir().unwrap();
     let bench = Bench::new(directory.path(), ProviderKind::Copy).owned();
     let [root, nobody] = [0, 65_534].map(rustix::process::Uid::from_raw);
-    // Of this thread only.
+    // Changes the user of this thread only.
     set_thread_res_uid(nobody, nobody, root).unwrap();
     let opened = Workspaces::open(&bench.root, bench.repository.clone(), &bench.options());
     set_thread_res_uid(root, root, root).unwrap();
@@ -355,7 +355,7 @@ fn files_and_home_share_a_limit_and_their_use_is_known() {
 }
 
 #[test]
-fn without_a_pool_nobody_counts() {
+fn without_a_pool_usage_is_unknown() {
     let directory = tempfile::tempdir().unwrap();
     let bench = Bench::new(directory.path(), ProviderKind::Copy);
     let workspaces = bench.open();

@@ -1,4 +1,4 @@
-//! Workspaces that are only read and follow snapshots, on every provider.
+//! Read-only workspaces that follow snapshots, on every provider.
 
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 
@@ -15,22 +15,22 @@ use support::numbered::{create, follow, mounts, number_in, numbered, run};
 use support::{AGENT, Bench, id, info, on_every_provider_of_root, owners, progress};
 
 on_every_provider_of_root! {
-    nobody_can_write_to_what_is_only_read
+    read_only_workspaces_cannot_be_written_to
     a_snapshot_of_what_is_only_read_is_its_base
     forks_can_be_written_to_or_only_read
     readers_are_parked_restarted_and_removed
-    whoever_follows_sees_the_new_and_keeps_the_open
+    a_follower_sees_the_new_snapshot_and_open_files_keep_the_old
     only_readers_follow
     a_follower_that_was_cut_off_shows_where_it_went
-    layers_stay_while_somebody_has_files_open
+    layers_stay_while_files_in_them_are_open
 }
 
-/// Mounts can be made as root; elsewhere write bits are cleared.
+/// Root can mount; for others, write bits are cleared.
 fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-fn nobody_can_write_to_what_is_only_read(bench: &Bench) {
+fn read_only_workspaces_cannot_be_written_to(bench: &Bench) {
     let owned;
     let bench = match is_root() {
         true => {
@@ -160,7 +160,7 @@ fn readers_are_parked_restarted_and_removed(bench: &Bench) {
     assert_eq!(left.map_or(0, Iterator::count), 0);
 }
 
-fn whoever_follows_sees_the_new_and_keeps_the_open(bench: &Bench) {
+fn a_follower_sees_the_new_snapshot_and_open_files_keep_the_old(bench: &Bench) {
     let workspaces = bench.open();
     let snapshots = numbered(bench, 6);
     let files = create(bench, &workspaces, "one", snapshots[0]);
@@ -175,7 +175,7 @@ fn whoever_follows_sees_the_new_and_keeps_the_open(bench: &Bench) {
     assert_eq!(workspaces.path(&id("one")).unwrap(), files);
     assert_eq!(workspaces.get(&id("one")).unwrap().base, snapshots[1]);
     follow(&workspaces, "one", snapshots[1]);
-    // Backwards and with no common history as well.
+    // Also backwards, and to a snapshot without common history.
     for (number, to) in [(0, snapshots[0]), (5, snapshots[5])] {
         follow(&workspaces, "one", to);
         assert_eq!(number_in(&fs::File::open(&files).unwrap()), number);
@@ -219,7 +219,7 @@ fn only_readers_follow(bench: &Bench) {
     follow(&workspaces, "reader", bench.base);
 }
 
-/// As if killed between the two steps, which leaves the old mount on top.
+/// As if killed between the two steps, with the old mount still on top.
 fn a_follower_that_was_cut_off_shows_where_it_went(bench: &Bench) {
     let workspaces = bench.open();
     let snapshots = numbered(bench, 3);
@@ -235,7 +235,7 @@ fn a_follower_that_was_cut_off_shows_where_it_went(bench: &Bench) {
         drop(workspaces);
         let workspaces = bench.open();
         assert_eq!(fs::read(files.join("0")).unwrap(), b"1");
-        assert_eq!(mounts(&files), 1, "nothing is left of it");
+        assert_eq!(mounts(&files), 1, "no surplus mount is left");
         follow(&workspaces, "one", snapshots[2]);
         assert_eq!(mounts(&files), 1);
     } else {
@@ -248,9 +248,9 @@ fn a_follower_that_was_cut_off_shows_where_it_went(bench: &Bench) {
     }
 }
 
-fn layers_stay_while_somebody_has_files_open(bench: &Bench) {
+fn layers_stay_while_files_in_them_are_open(bench: &Bench) {
     if bench.kind != ProviderKind::Overlay {
-        // Nobody can tell; see `whoever_follows_sees_the_new_and_keeps_the_open`.
+        // Only overlays detect it; see `a_follower_sees_the_new_snapshot_and_open_files_keep_the_old`.
         return;
     }
     let workspaces = bench.open_without_spare_layers();
@@ -264,7 +264,8 @@ fn layers_stay_while_somebody_has_files_open(bench: &Bench) {
         assert_eq!(number_in(&opened), 0);
         assert_eq!(views(), 2);
     }
-    // Another process, which knows of nothing, and a view of the same again.
+    // Another process, without knowledge of these files, and the same view
+    // again.
     drop(workspaces);
     let workspaces = bench.open_without_spare_layers();
     follow(&workspaces, "one", snapshots[0]);
@@ -283,10 +284,10 @@ fn layers_stay_while_somebody_has_files_open(bench: &Bench) {
         let entries = entries.map(|entry| entry.unwrap().path());
         entries.filter(|path| path.is_dir()).count()
     };
-    assert_eq!(layers(), 1, "that of the base");
+    assert_eq!(layers(), 1, "the layer of the base");
 }
 
-/// What a read-only workspace can be filled with is its home.
+/// Only the home of a read-only workspace can grow.
 #[test]
 fn the_limit_of_a_reader_is_that_of_its_home() {
     if !disk::in_own_namespace("the_limit_of_a_reader_is_that_of_its_home") {
@@ -301,7 +302,7 @@ fn the_limit_of_a_reader_is_that_of_its_home() {
     create("limited", Some(support::LIMIT)).unwrap();
     create("unlimited", None).unwrap();
     let uppers = fs::read_dir(bench.root.join("uppers")).unwrap().count();
-    assert_eq!(uppers, 1, "without a limit it needs no room there");
+    assert_eq!(uppers, 1, "without a limit it needs no subvolume");
     let fill = |name| {
         let home = workspaces.home(&id(name)).unwrap();
         let mut file = fs::File::create(home.join("big"))?;

@@ -1,4 +1,4 @@
-//! What others changed, into workspaces that are worked in, on every provider.
+//! Brings the changes of others into workspaces in use, on every provider.
 
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 #![allow(clippy::disallowed_methods, reason = "tests look at the clock")]
@@ -24,13 +24,13 @@ on_every_provider! {
     writers_are_held_still_during_all_of_a_refresh
     a_file_that_is_open_stays_the_old_one
     a_refresh_that_is_not_decided_changes_nothing
-    what_changed_meanwhile_is_in_the_way
+    a_file_changed_during_a_refresh_is_not_overwritten
     random_refreshes_are_exact;
 of_root:
-    what_is_refreshed_is_its_agents
+    refreshed_files_belong_to_the_agent
 }
 
-/// What a directory holds, as a snapshot.
+/// Stores a directory as a snapshot.
 fn stored(bench: &Bench, directory: &Path, parents: &[SnapshotId]) -> SnapshotId {
     let options = ImportOptions {
         threads: 2,
@@ -45,7 +45,7 @@ fn stored(bench: &Bench, directory: &Path, parents: &[SnapshotId]) -> SnapshotId
     block_on(imported.commit(&bench.repository, info)).unwrap()
 }
 
-/// What `taken` holds, changed by `change`, as a merge would do it.
+/// Returns `taken` with the changes of `change`, as a merge would.
 fn merged(bench: &Bench, taken: SnapshotId, change: impl FnOnce(&Path)) -> SnapshotId {
     let directory = tempfile::tempdir().unwrap();
     let options = elevo_engine::CheckoutOptions {
@@ -101,13 +101,13 @@ fn a_refresh_writes_what_differs_and_keeps_the_rest(bench: &Bench) {
     let changes = workspaces.changes(&id("one"), &progress()).unwrap();
     assert!(changes.is_empty());
     let modified = |name: &str| fs::metadata(files.join(name)).unwrap().modified().unwrap();
-    assert_eq!(modified("run"), bench.modified, "it was not written");
+    assert_eq!(modified("run"), bench.modified, "the file was not written");
     let second = std::time::Duration::from_secs(1);
     assert!(modified("src/main.rs") + second > began.max(root));
 
     let taken = bench.snapshot(&workspaces, "one");
     let parents = bench.snapshot_of(taken.id).parents;
-    // Only times differ, if anything does.
+    // At most times differ.
     assert!(!taken.is_new || parents == [now]);
 }
 
@@ -180,8 +180,8 @@ fn a_refresh_that_is_not_decided_changes_nothing(bench: &Bench) {
     assert!(same.written.is_none() && !same.taken.is_new);
 }
 
-/// By somebody whom nobody holds still.
-fn what_changed_meanwhile_is_in_the_way(bench: &Bench) {
+/// The writer is not paused.
+fn a_file_changed_during_a_refresh_is_not_overwritten(bench: &Bench) {
     let workspaces = bench.open();
     let files = bench.create(&workspaces, "one");
     let decide = |taken| {
@@ -201,7 +201,7 @@ fn what_changed_meanwhile_is_in_the_way(bench: &Bench) {
     assert_eq!(late, "written too late");
     assert_eq!(fs::read(files.join("run")).unwrap(), b"1234");
     assert_eq!(workspaces.get(&id("one")).unwrap().unfinished, None);
-    // What is not in the way of anything stays as well.
+    // A new file that no written path collides with stays as well.
     let decide = |taken| {
         fs::write(files.join("late"), "written too late").unwrap();
         let write = |files: &Path| fs::write(files.join("run"), "of another").unwrap();
@@ -212,7 +212,7 @@ fn what_changed_meanwhile_is_in_the_way(bench: &Bench) {
     assert_eq!(fs::read(files.join("run")).unwrap(), b"of another");
 }
 
-fn what_is_refreshed_is_its_agents(bench: &Bench) {
+fn refreshed_files_belong_to_the_agent(bench: &Bench) {
     let bench = bench.owned();
     let workspaces = bench.open();
     let files = bench.create(&workspaces, "one");

@@ -1,4 +1,4 @@
-//! Other snapshots in live workspaces, on every provider.
+//! Restores other snapshots into live workspaces, on every provider.
 
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 
@@ -26,7 +26,7 @@ of_root:
 fn a_live_workspace_can_hold_another_snapshot(bench: &Bench) {
     let workspaces = bench.open();
     let files = bench.create(&workspaces, "one");
-    // A container that has it mounted keeps what it opened.
+    // A container that has the directory mounted keeps its open files.
     let stat = fs::metadata(&files).unwrap();
     let opened = fs::File::open(&files).unwrap();
     fs::write(files.join("src/main.rs"), "second").unwrap();
@@ -52,7 +52,7 @@ fn a_live_workspace_can_hold_another_snapshot(bench: &Bench) {
         assert_eq!((now.dev(), now.ino()), (stat.dev(), stat.ino()));
         report
     };
-    // Never snapshotted: lost.
+    // In no snapshot, so it is lost.
     fs::write(files.join("scratch"), "scratch").unwrap();
     fs::set_permissions(files.join("run"), fs::Permissions::from_mode(0o600)).unwrap();
     let home = workspaces.home(&id("one")).unwrap();
@@ -105,7 +105,7 @@ fn a_restored_workspace_is_its_agents(bench: &Bench) {
         &files,
         "rm -r src run link && mkdir -p run/x && mkfifo empty/pipe",
     );
-    // Whatever the agent has put where something is to be written.
+    // The agent has put a link where a directory is to be written.
     symlink(&outside, files.join("src")).unwrap();
     workspaces
         .restore(&id("one"), bench.base, &NeverFreeze, &progress())
@@ -157,7 +157,7 @@ fn writers_are_held_still_during_a_restore(bench: &Bench) {
     assert_eq!(*calls.0.borrow(), ["freeze", "thaw"]);
 }
 
-/// Space that was freed counts until btrfs commits.
+/// Freed space counts until btrfs commits.
 #[test]
 fn a_workspace_more_than_half_full_is_restored() {
     if !disk::in_own_namespace("a_workspace_more_than_half_full_is_restored") {

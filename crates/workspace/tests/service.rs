@@ -1,4 +1,4 @@
-//! What a service needs of workspaces: many at once, and empty ones, on every
+//! The needs of a service: many workspaces at once, and empty ones, on every
 //! provider.
 
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
@@ -28,11 +28,11 @@ on_every_provider! {
     threads_that_want_the_same_name_get_it_one_at_a_time
     fifty_are_made_at_once
     nothing_that_is_being_made_is_tidied_away
-    a_new_base_holds_up_nobody_who_does_not_need_it
+    a_new_base_delays_only_workspaces_that_need_it
     empty_workspaces_have_one_base
 }
 
-/// Nothing is left: no line, place, mount, subvolume or trash.
+/// Nothing is left: no record, place, mount, subvolume or trash.
 fn assert_no_trace(bench: &Bench, workspaces: &Workspaces) {
     assert!(workspaces.list().unwrap().is_empty());
     assert_eq!(bench.places(), [""; 0]);
@@ -64,7 +64,7 @@ fn many_threads_make_fork_and_remove_without_a_trace(bench: &Bench) {
     assert_no_trace(&bench, &bench.open());
 }
 
-/// Two workspaces come and go.
+/// Creates, forks and removes a workspace.
 fn make_fork_and_remove(bench: &Bench, workspaces: &Workspaces, name: &str) {
     let files = bench.create(workspaces, name);
     fs::write(files.join("mine"), name).unwrap();
@@ -97,7 +97,7 @@ fn make_fork_and_remove(bench: &Bench, workspaces: &Workspaces, name: &str) {
 }
 
 fn threads_that_want_the_same_name_get_it_one_at_a_time(bench: &Bench) {
-    // As two processes would.
+    // Two instances, as in two processes.
     let several = [bench.open(), bench.open()];
     let name = id("wanted");
     std::thread::scope(|scope| {
@@ -118,7 +118,7 @@ fn threads_that_want_the_same_name_get_it_one_at_a_time(bench: &Bench) {
     assert_no_trace(bench, &workspaces);
 }
 
-/// Makes or removes it, whichever can be done now.
+/// Creates or removes the workspace, depending on whether it exists.
 fn want(bench: &Bench, workspaces: &Workspaces, name: &elevo_workspace::WorkspaceId) {
     let created = workspaces.create(name, bench.base, bench.now(), None, &progress());
     let done = match created {
@@ -202,7 +202,7 @@ fn nothing_that_is_being_made_is_tidied_away(bench: &Bench) {
     assert_no_trace(bench, &workspaces);
 }
 
-/// However it ends.
+/// Sets the flag on every exit.
 struct Done<'a>(&'a AtomicBool);
 
 impl Drop for Done<'_> {
@@ -211,7 +211,7 @@ impl Drop for Done<'_> {
     }
 }
 
-/// A store that gives out one object only when it is told to.
+/// A store that holds back one object until the gate opens.
 struct Slow {
     below: Arc<dyn Store>,
     slow: ObjectKey,
@@ -317,7 +317,7 @@ impl Store for Slow {
     }
 }
 
-fn a_new_base_holds_up_nobody_who_does_not_need_it(bench: &Bench) {
+fn a_new_base_delays_only_workspaces_that_need_it(bench: &Bench) {
     const CONTENT: &str = "what takes long to get";
     let origin = bench.root.with_file_name("slow");
     fs::create_dir(&origin).unwrap();
@@ -341,7 +341,7 @@ fn a_new_base_holds_up_nobody_who_does_not_need_it(bench: &Bench) {
     std::thread::scope(|scope| {
         let make = |name| workspaces.create(&id(name), base, bench.now(), None, &progress());
         let slow = ["slow-1", "slow-2"].map(|name| scope.spawn(move || make(name).unwrap()));
-        // What is served is not waited for, by anybody.
+        // No caller waits for a served snapshot.
         let is_made_first = bench.lazy.is_none();
         if is_made_first {
             store.wait(|gate| gate.is_wanted);

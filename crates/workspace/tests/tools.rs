@@ -1,5 +1,5 @@
 //! The programs that agents run, in a workspace of every provider: each works,
-//! and what it leaves survives a snapshot, a fork and a return from the store.
+//! and its files survive a snapshot, a fork, and parking.
 
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 #![allow(clippy::disallowed_methods, reason = "what is run needs a PATH")]
@@ -20,10 +20,10 @@ on_every_provider! {
     editors_and_archivers_work
     npm_installs
     a_build_is_not_made_again_in_a_fork_or_after_a_return
-    a_fork_beside_a_writer_of_sqlite_is_not_damaged
+    a_fork_during_writes_of_sqlite_is_not_damaged
 }
 
-/// Runs a script of a shell; returns what it printed.
+/// Runs a shell script and returns its output.
 fn sh(directory: &Path, script: &str) -> String {
     let output = Command::new("bash")
         .args(["-euo", "pipefail", "-c", script])
@@ -52,7 +52,8 @@ fn create(bench: &Bench, workspaces: &Workspaces) -> PathBuf {
     created.unwrap()
 }
 
-/// The same files in a fork, and in the workspace after it was parked.
+/// Returns a fork with the same files, and the workspace after parking and
+/// resuming.
 fn copies(bench: &Bench, workspaces: &Workspaces) -> [PathBuf; 2] {
     let files = workspaces.path(&id("one")).unwrap();
     let tree = bench.plain_import(&files);
@@ -129,8 +130,8 @@ fn editors_and_archivers_work(bench: &Bench) {
     }
 }
 
-/// A package of a directory, one of an archive, and a script of theirs; nothing
-/// is asked of a registry.
+/// Installs a package from a directory, one from an archive, and runs their
+/// script, without a registry.
 fn npm_installs(bench: &Bench) {
     let workspaces = bench.open();
     let files = create(bench, &workspaces);
@@ -165,7 +166,8 @@ fn npm_installs(bench: &Bench) {
 fn a_build_is_not_made_again_in_a_fork_or_after_a_return(bench: &Bench) {
     let workspaces = bench.open();
     let files = create(bench, &workspaces);
-    // Cargo knows a package by its path: everybody sees it at the same.
+    // Cargo identifies a package by its path, so mount each workspace at the
+    // same one.
     let seen = bench.root.join("seen");
     fs::create_dir(&seen).unwrap();
     let at_seen = |files: &Path, script: &str| {
@@ -205,13 +207,13 @@ fn a_build_is_not_made_again_in_a_fork_or_after_a_return(bench: &Bench) {
     }
 }
 
-/// A group of processes that can be stopped.
+/// A process group that can be paused.
 struct Stopped(Pid);
 
 impl Freeze for Stopped {
     fn freeze(&self) -> std::io::Result<()> {
         kill_process_group(self.0, Signal::STOP)?;
-        // The signal is sent, not yet taken.
+        // The signal is sent, but not delivered yet.
         let group = self.0.as_raw_nonzero().to_string();
         while !states_of(&group).iter().all(|state| state == "T") {
             std::thread::yield_now();
@@ -224,7 +226,7 @@ impl Freeze for Stopped {
     }
 }
 
-/// The states of the processes of a group, by the letters of `/proc`.
+/// Returns the states of the processes of a group, as the letters of `/proc`.
 fn states_of(group: &str) -> Vec<String> {
     let stats = fs::read_dir("/proc")
         .unwrap()
@@ -237,7 +239,7 @@ fn states_of(group: &str) -> Vec<String> {
     stats.filter_map(state).collect()
 }
 
-fn a_fork_beside_a_writer_of_sqlite_is_not_damaged(bench: &Bench) {
+fn a_fork_during_writes_of_sqlite_is_not_damaged(bench: &Bench) {
     let workspaces = bench.open();
     let files = create(bench, &workspaces);
     sh(
@@ -254,7 +256,8 @@ fn a_fork_beside_a_writer_of_sqlite_is_not_damaged(bench: &Bench) {
         .spawn()
         .unwrap();
     let group = Pid::from_child(&writer);
-    // A pool has one moment for all files; the others must be held still.
+    // With a pool, all files are of one moment; otherwise the writer must be
+    // paused.
     let stopped = Stopped(group);
     let freeze: &dyn Freeze = if bench.pool.is_some() {
         &NeverFreeze
@@ -282,5 +285,5 @@ fn a_fork_beside_a_writer_of_sqlite_is_not_damaged(bench: &Bench) {
     }
     kill_process_group(group, Signal::KILL).unwrap();
     writer.wait().unwrap();
-    assert!(last > 0, "nothing was written meanwhile");
+    assert!(last > 0, "the writer has written nothing");
 }

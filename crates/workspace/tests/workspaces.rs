@@ -16,14 +16,14 @@ use futures::executor::block_on;
 use support::{Bench, Calls, LIMIT, id, info, on_every_provider, progress};
 
 on_every_provider! {
-    a_new_workspace_holds_its_snapshot_and_is_nobody_elses
+    a_new_workspace_holds_its_snapshot_and_shares_no_changes
     changes_are_found_and_become_a_snapshot
     only_what_changed_is_read_again
     a_change_that_keeps_size_and_time_is_found
     forks_hold_what_was_there_and_go_their_own_ways
     writers_are_held_still_while_a_workspace_is_read
     a_parked_workspace_comes_back_as_it_was
-    what_is_removed_is_gone
+    a_removed_workspace_leaves_nothing
     workspaces_survive_a_restart_and_half_made_ones_do_not
     a_restart_of_the_machine_loses_nothing
     ids_are_taken_once
@@ -33,7 +33,7 @@ on_every_provider! {
     all_workspaces_are_erased_at_once
 }
 
-fn a_new_workspace_holds_its_snapshot_and_is_nobody_elses(bench: &Bench) {
+fn a_new_workspace_holds_its_snapshot_and_shares_no_changes(bench: &Bench) {
     let workspaces = bench.open();
     let (one, other) = (
         bench.create(&workspaces, "one"),
@@ -217,7 +217,8 @@ fn writers_are_held_still_while_a_workspace_is_read(bench: &Bench) {
     workspaces
         .park(&id("one"), info(), &calls, &progress())
         .unwrap();
-    // With a pool only where it could lose what is written later.
+    // With a pool, only the operation that could lose later writes pauses the
+    // writers.
     let times = if bench.pool.is_some() { 1 } else { 3 };
     assert_eq!(*calls.0.borrow(), ["freeze", "thaw"].repeat(times));
 }
@@ -258,7 +259,8 @@ fn marks_that_an_agent_makes_mean_nothing(bench: &Bench) {
     fs::write(files.join("empty/new"), "new").unwrap();
     let mark = |path: &str, name: &str, value: &[u8]| {
         let flags = XattrFlags::empty();
-        // Root's overlay keeps it as anybody's, and others may refuse it.
+        // Root's overlay stores it as an ordinary attribute, and other file
+        // systems may reject it.
         let _ = setxattr(files.join(path), name, value, flags);
     };
     for overlay in ["user.overlay", "user.overlay.overlay"] {
@@ -273,7 +275,7 @@ fn marks_that_an_agent_makes_mean_nothing(bench: &Bench) {
     assert!(files.join("src/main.rs").exists());
 }
 
-fn what_is_removed_is_gone(bench: &Bench) {
+fn a_removed_workspace_leaves_nothing(bench: &Bench) {
     let workspaces = bench.open();
     bench.create(&workspaces, "one");
     workspaces.remove(&id("one")).unwrap();
@@ -282,7 +284,7 @@ fn what_is_removed_is_gone(bench: &Bench) {
         Err(Error::NotFound(_))
     ));
     assert_eq!(bench.places(), [""; 0]);
-    // Even if somebody was faster.
+    // Also if it was unmounted before.
     bench.create(&workspaces, "two");
     if !matches!(bench.kind, ProviderKind::Reflink | ProviderKind::Copy) {
         let files = bench.root.join("live/two/files");
@@ -321,8 +323,8 @@ fn workspaces_survive_a_restart_and_half_made_ones_do_not(bench: &Bench) {
     assert_eq!(bench.places(), ["one"]);
 }
 
-/// What is mounted goes, and so does what the page cache held of layers that
-/// were not synced.
+/// A restart loses all mounts, and the page cache of layers that were not
+/// synced.
 fn a_restart_of_the_machine_loses_nothing(bench: &Bench) {
     let workspaces = bench.open();
     let one = bench.create(&workspaces, "one");
@@ -418,8 +420,8 @@ fn random_changes_are_all_found(bench: &Bench) {
 }
 
 #[test]
-fn a_full_workspace_is_told_so_and_its_neighbours_are_not() {
-    let name = "a_full_workspace_is_told_so_and_its_neighbours_are_not";
+fn a_full_workspace_rejects_writes_and_its_neighbours_do_not() {
+    let name = "a_full_workspace_rejects_writes_and_its_neighbours_do_not";
     if !disk::in_own_namespace(name) {
         return;
     }
@@ -455,7 +457,7 @@ fn a_full_workspace_is_told_so_and_its_neighbours_are_not() {
     let fork = workspaces.path(&into).unwrap();
     assert_eq!(bench.plain_import(&fork), bench.plain_import(&neighbour));
     for number in 0..3 {
-        // What the fork has from its origin counts there, what it writes here.
+        // Shared data counts in the origin, and new writes count in the fork.
         let filled = fill(&fork, &format!("more-{number}"));
         if number == 2 {
             assert!(filled.is_err(), "a fork has the limit, too");
@@ -463,8 +465,8 @@ fn a_full_workspace_is_told_so_and_its_neighbours_are_not() {
     }
 }
 
-/// One file is always written before the other: no moment has them the other
-/// way round.
+/// One file is always written before the other, so at every moment it is ahead
+/// or equal.
 #[test]
 fn with_a_pool_forks_and_snapshots_are_of_one_moment() {
     if !disk::in_own_namespace("with_a_pool_forks_and_snapshots_are_of_one_moment") {
@@ -473,7 +475,7 @@ fn with_a_pool_forks_and_snapshots_are_of_one_moment() {
     let directory = tempfile::tempdir().unwrap();
     let bench = Bench::pooled(directory.path());
     let workspaces = bench.open();
-    // Without a limit: space that was freed counts until btrfs commits.
+    // Without a limit, because freed space counts until btrfs commits.
     let created = workspaces.create(&id("one"), bench.base, bench.now(), None, &progress());
     let files = created.unwrap();
     let counter = |files: &std::path::Path, name: &str| -> u64 {
@@ -481,7 +483,7 @@ fn with_a_pool_forks_and_snapshots_are_of_one_moment() {
         text.parse().unwrap()
     };
     let write = |name: &str, number: u64| {
-        // A whole number at any moment.
+        // Readers always see a complete number.
         fs::write(files.join("new"), number.to_string()).unwrap();
         fs::rename(files.join("new"), files.join(name)).unwrap();
     };
@@ -520,7 +522,7 @@ fn with_a_pool_forks_and_snapshots_are_of_one_moment() {
     });
 }
 
-/// Live ones, parked ones and what a killed process left.
+/// Live and parked workspaces, and the remains of a killed process.
 fn all_workspaces_are_erased_at_once(bench: &Bench) {
     for _ in 0..2 {
         let workspaces = bench.open();
@@ -537,7 +539,7 @@ fn all_workspaces_are_erased_at_once(bench: &Bench) {
             .unwrap();
         drop(workspaces);
         fs::create_dir_all(bench.root.join("live/half-made/files")).unwrap();
-        // A call that was cut off is repeated.
+        // A repeated call succeeds.
         for _ in 0..2 {
             elevo_workspace::erase(&bench.root).unwrap();
             assert!(!bench.root.exists());

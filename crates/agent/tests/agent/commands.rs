@@ -36,7 +36,7 @@ async fn a_command_gets_its_directory_and_variables_and_not_ours() {
 }
 
 #[tokio::test]
-async fn what_ends_by_a_signal_says_which() {
+async fn an_exit_reports_the_signal_that_ended_the_command() {
     let pair = Pair::start().await;
     let done = pair.run("kill -SEGV $$").await;
     assert_eq!((done.exit.code, done.exit.signal), (None, Some(11)));
@@ -71,7 +71,7 @@ async fn a_failure_to_start_says_why() {
 }
 
 #[tokio::test]
-async fn an_id_is_used_once_and_a_name_of_a_variable_is_one() {
+async fn ids_are_unique_and_names_of_variables_are_checked() {
     let pair = Pair::start().await;
     let mut output = pair.start_command(pair.command("same", "true")).await;
     finish(&mut output).await;
@@ -105,7 +105,7 @@ async fn a_time_out_ends_the_whole_group() {
 }
 
 #[tokio::test]
-async fn what_ignores_the_time_out_is_killed() {
+async fn a_command_that_ignores_its_timeout_is_killed() {
     let pair = Pair::start().await;
     let script = "trap '' TERM; while :; do sleep 0.1; done";
     let mut command = pair.command("stubborn", script);
@@ -133,13 +133,13 @@ async fn a_signal_reaches_the_whole_group() {
 }
 
 #[tokio::test]
-async fn the_end_does_not_wait_for_what_stays_behind() {
+async fn the_end_of_a_command_does_not_wait_for_its_children() {
     let pair = Pair::start().await;
     let script = "(sleep 1; echo late; sleep 1; echo later >alive; sleep 1000) & echo $!; exit 5";
     let done = pair.run(script).await;
     assert_eq!(done.exit.code, Some(5));
     assert_eq!(done.stdout.lines().count(), 1);
-    // Had it been ended by SIGPIPE, this would never be there.
+    // If SIGPIPE had killed the child, this file would never exist.
     let file = pair.directory.path().join("alive");
     until("the child writes on", || file.exists()).await;
     let mut again = within(pair.link.attach("run-0", 0)).await.unwrap();

@@ -34,7 +34,7 @@ async fn commands_outlive_the_server_and_lose_nothing() {
     assert_eq!((exit.code, restarts), (Some(0), 3));
 }
 
-/// Another server on the same socket, after a while without one.
+/// Starts another server on the same socket, after a while without one.
 async fn restart(pair: Pair) -> Pair {
     let socket = pair.socket();
     let Pair {
@@ -74,7 +74,7 @@ async fn a_restarted_server_knows_everything_again() {
     assert_eq!(process.exit.unwrap().code, Some(4));
     let mut done = within(pair.link.attach("done", 0)).await.unwrap();
     assert_eq!(finish(&mut done).await.stdout, "before\n");
-    // It waited for somebody to read.
+    // The command blocked until a reader came.
     let process = pair.link.process("blocked").unwrap();
     assert_eq!(process.state, ProcessState::Running);
     let mut blocked = within(pair.link.attach("blocked", 0)).await.unwrap();
@@ -94,7 +94,7 @@ async fn a_wrong_token_is_refused_and_never_registered() {
     assert!(server.links.get(SANDBOX).is_none());
     assert_eq!(server.links.count(), 0);
     assert!(events.try_recv().is_err());
-    assert!(!wrong.has_ended(), "it tries again");
+    assert!(!wrong.has_ended(), "the agent retries");
     let _right = Agent::start(&socket);
     server.link().await;
     tokio::time::sleep(Duration::from_millis(700)).await;
@@ -102,7 +102,7 @@ async fn a_wrong_token_is_refused_and_never_registered() {
 }
 
 #[tokio::test]
-async fn connections_are_told_of() {
+async fn connections_are_reported_as_events() {
     let pair = Pair::start().await;
     let mut events = pair.server.links.events();
     assert_eq!(pair.server.links.count(), 1);
@@ -140,7 +140,7 @@ async fn a_new_connection_takes_the_place_of_the_old_one() {
 }
 
 #[tokio::test]
-async fn an_agent_that_is_gone_is_noticed_though_it_says_nothing() {
+async fn a_silent_agent_is_disconnected() {
     let settings = Settings {
         heartbeat: Duration::from_millis(200),
         ..Settings::default()
@@ -160,7 +160,7 @@ async fn an_agent_that_is_gone_is_noticed_though_it_says_nothing() {
 #[tokio::test]
 async fn it_works_over_tcp_as_well() {
     let pair = Pair::start().await;
-    // It would take its place back.
+    // It would reconnect and replace the new connection.
     let pid = rustix::process::Pid::from_raw(pair.agent.pid() as i32).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
     until("it has gone", || pair.server.links.count() == 0).await;

@@ -58,7 +58,7 @@ async fn input_may_come_later_and_has_an_end() {
 }
 
 #[tokio::test]
-async fn who_does_not_read_holds_up_who_writes_and_nobody_else() {
+async fn a_process_that_does_not_read_blocks_only_its_writer() {
     let pair = Pair::start().await;
     let mut command = pair.command("deaf", "sleep 1000");
     command.open_stdin = true;
@@ -67,7 +67,7 @@ async fn who_does_not_read_holds_up_who_writes_and_nobody_else() {
     let much = Bytes::from(vec![b'x'; 10_000_000]);
     let writing = tokio::spawn(async move { link.input("deaf", much, true).await });
     tokio::time::sleep(Duration::from_millis(100)).await;
-    // Callers that give up must not make it more.
+    // Cancelled callers must not queue more.
     for _ in 0..20 {
         let piece = Bytes::from(vec![b'y'; 65_536]);
         let writing = pair.link.input("deaf", piece, false);
@@ -82,7 +82,7 @@ async fn who_does_not_read_holds_up_who_writes_and_nobody_else() {
 }
 
 #[tokio::test]
-async fn writing_to_what_closed_its_input_says_so() {
+async fn writing_to_a_closed_input_fails() {
     let pair = Pair::start().await;
     let mut command = pair.command("closed", "exec 0<&-; echo closed; sleep 1000");
     command.open_stdin = true;

@@ -5,7 +5,7 @@ use elevo_agent_link::Command;
 
 use crate::support::{Agent, Pair, Server, TOKEN, finish, is_alive, until, within};
 
-/// Runs an agent behind something else, and a command in it, so many times.
+/// Runs an agent behind a wrapper, and a command in it several times.
 async fn run_behind(wrapper: &[&str], command: &str, times: usize) -> Vec<String> {
     let directory = tempfile::tempdir().unwrap();
     let open = std::fs::Permissions::from_mode(0o777);
@@ -30,7 +30,8 @@ async fn run_behind(wrapper: &[&str], command: &str, times: usize) -> Vec<String
     seen
 }
 
-/// Ends with us, as changing the user would otherwise prevent.
+/// Makes the agent end with the test, which changing the user would otherwise
+/// prevent.
 const AS_NOBODY: [&str; 9] = [
     "setpriv",
     "--pdeathsig",
@@ -44,7 +45,7 @@ const AS_NOBODY: [&str; 9] = [
 ];
 
 #[tokio::test]
-async fn what_runs_cannot_look_into_the_agent() {
+async fn a_command_cannot_inspect_the_agent() {
     let look = "
         id -u
         grep -c NoNewPrivs:.1 /proc/self/status
@@ -61,7 +62,7 @@ async fn what_runs_cannot_look_into_the_agent() {
 }
 
 #[tokio::test]
-async fn as_the_first_process_it_cannot_be_ended_from_inside() {
+async fn pid_1_cannot_be_killed_from_inside() {
     let wrapper = [
         "unshare",
         "--pid",
@@ -71,7 +72,7 @@ async fn as_the_first_process_it_cannot_be_ended_from_inside() {
         "--",
     ];
     let wrapper: Vec<_> = wrapper.into_iter().chain(AS_NOBODY).collect();
-    // At once, while we may still be busy with starting it.
+    // At once, while the agent may still be busy with the start.
     let attack = "
         for signal in TERM INT HUP QUIT USR1 PIPE SEGV SEGV STOP KILL; do kill -$signal 1; done
         echo $PPID is alive
@@ -81,7 +82,7 @@ async fn as_the_first_process_it_cannot_be_ended_from_inside() {
     }
 }
 
-/// Children of a process that are dead and not reaped.
+/// Counts the dead children of a process that are not reaped.
 fn zombies_of(parent: u32) -> usize {
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     let stats = processes.filter_map(|p| std::fs::read_to_string(p.path().join("stat")).ok());
@@ -109,7 +110,8 @@ async fn orphans_are_reaped() {
     })
     .await;
     until("none is left", || zombies_of(agent) == 0).await;
-    // Commands, fast ones, ones that cannot start: nothing is left of any.
+    // Ordinary commands, fast ones, and ones that cannot start leave no
+    // zombies.
     for _ in 0..20 {
         pair.run("true & true").await;
         let mut command = pair.command("x", "true");
@@ -120,7 +122,7 @@ async fn orphans_are_reaped() {
 }
 
 #[tokio::test]
-async fn nothing_of_the_agent_is_open_in_what_it_runs() {
+async fn commands_inherit_no_files_of_the_agent() {
     let pair = Pair::start().await;
     let mut command = pair.command("fds", "umask; ls -l /proc/self/fd");
     command.open_stdin = true;

@@ -1,4 +1,4 @@
-//! The real agent, as a process of its own, with the real server's end.
+//! The real agent, as a separate process, with the real server's end.
 
 #![allow(
     clippy::disallowed_methods,

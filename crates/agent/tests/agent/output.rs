@@ -25,7 +25,7 @@ fn check_lines(offset: u64, data: &[u8]) {
     }
 }
 
-/// Reads lines to the end, from where the output is now.
+/// Reads lines from the current offset to the end.
 async fn read_lines(output: &mut Output) -> u64 {
     loop {
         match within(output.next()).await.unwrap() {
@@ -37,7 +37,7 @@ async fn read_lines(output: &mut Output) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn much_output_arrives_whole_beside_readers_that_never_read() {
+async fn much_output_arrives_whole_next_to_readers_that_never_read() {
     let pair = Pair::start().await;
     let before = pair.agent.resident();
     let stuck = pair.start_command(pair.command("stuck", "yes")).await;
@@ -49,7 +49,7 @@ async fn much_output_arrives_whole_beside_readers_that_never_read() {
     assert!(before < 20_000_000, "idle: {before}");
     assert!(after < 40_000_000, "after: {after}");
     drop(stuck_too);
-    // It could not write more than what may be unread.
+    // The command could not write more than the limit of unread output.
     pair.link.signal("stuck", 9).await.unwrap();
     until("it has ended", || {
         pair.link.process("stuck").unwrap().state == ProcessState::Exited
@@ -61,7 +61,7 @@ async fn much_output_arrives_whole_beside_readers_that_never_read() {
 }
 
 #[tokio::test]
-async fn a_slow_reader_is_told_what_it_missed() {
+async fn a_slow_reader_sees_the_gap() {
     let pair = Pair::start().await;
     let mut fast = pair
         .start_command(pair.command("much", &lines(8 * MIB / 16)))
@@ -92,7 +92,7 @@ async fn a_background_command_drops_its_oldest_output() {
     command.background = true;
     command.read = false;
     within(pair.link.run(command)).await.unwrap();
-    until("it ends though nobody reads", || {
+    until("it ends without a reader", || {
         pair.link.process("background").unwrap().state == ProcessState::Exited
     })
     .await;
@@ -149,7 +149,7 @@ async fn many_tiny_pieces_cost_little() {
 }
 
 #[tokio::test]
-async fn what_is_kept_of_many_commands_is_bounded() {
+async fn the_output_kept_of_many_commands_is_bounded() {
     let pair = Pair::start().await;
     for index in 0..60 {
         let mut command = pair.command(&format!("big-{index}"), "head -c 2000000 /dev/zero");

@@ -1,6 +1,6 @@
-//! Every message of the contract, as it goes between a real agent and a real
-//! server. With `ELEVO_RECORD` set to a directory, they are written there: that is
-//! how `crates/agent-proto/fixtures/VERSION` is made.
+//! Every message of the contract, between a real agent and a real server. If
+//! `ELEVO_RECORD` names a directory, the messages are written there: this is
+//! how `crates/agent-proto/fixtures/VERSION` is created.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -22,10 +22,10 @@ use tonic::{Request, Response, Status, Streaming};
 
 use crate::support::{Agent, Pair, Server, bytes, finish, read_until, until, within};
 
-/// The first message of each kind: its bytes, and what they mean.
+/// The first message of each kind: its bytes and its meaning.
 type Seen = Arc<Mutex<BTreeMap<String, (Vec<u8>, String)>>>;
 
-/// Hands all messages on.
+/// Forwards all messages.
 struct Proxy {
     server: PathBuf,
     seen: Seen,
@@ -81,7 +81,7 @@ fn see<M: Message + std::fmt::Debug>(seen: &Seen, kind: String, message: &M) {
     seen.lock().unwrap().entry(kind).or_insert_with(means);
 }
 
-/// The name of a variant, such as `RunCommand`, as `run_command`.
+/// Converts the name of a variant, such as `RunCommand`, to `run_command`.
 fn snake(debug: &str) -> String {
     let name = debug.split('(').next().unwrap();
     let mut snake = String::new();
@@ -119,7 +119,7 @@ fn server_kind(message: &ServerMessage) -> String {
     snake(&format!("{payload:?}"))
 }
 
-/// A pair with a proxy between the two.
+/// A pair with a proxy in between.
 async fn recorded(seen: &Seen) -> Pair {
     let directory = tempfile::tempdir().unwrap();
     let behind = directory.path().join("server.sock");
@@ -147,7 +147,7 @@ async fn recorded(seen: &Seen) -> Pair {
     }
 }
 
-/// Commands, their input and output, and what can go wrong with them.
+/// Commands, their input and output, and their failures.
 async fn use_commands(pair: &Pair) {
     let mut command = pair.command("command-1", "cat; echo oops >&2; seq 1000");
     command.envs.insert("LANG".into(), "C".into());

@@ -1,4 +1,5 @@
-//! A server and an agent that talk over a socket in a directory of their own.
+//! A server and an agent that are connected by a socket in a temporary
+//! directory.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command as Process, Stdio};
@@ -67,7 +68,7 @@ impl Server {
     }
 }
 
-/// An agent, killed at the end.
+/// An agent, killed when dropped.
 pub(crate) struct Agent(Child);
 
 impl Agent {
@@ -75,7 +76,7 @@ impl Agent {
         Self::start_as(socket, TOKEN, &[])
     }
 
-    /// With something in front that runs it.
+    /// Starts an agent behind a wrapper.
     pub(crate) fn start_as(socket: &Path, token: &str, wrapper: &[&str]) -> Self {
         let binary = env!("CARGO_BIN_EXE_workspace-agent");
         let mut words = wrapper.iter().copied().chain([binary]);
@@ -99,7 +100,7 @@ impl Agent {
         self.0.try_wait().unwrap().is_some()
     }
 
-    /// Its memory, in bytes.
+    /// The resident memory of the agent, in bytes.
     pub(crate) fn resident(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
         let line = status.lines().find(|line| line.starts_with("VmRSS"));
@@ -110,13 +111,13 @@ impl Agent {
 
 impl Drop for Agent {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The agent may have ended by itself.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// A server, an agent that is connected with it, and a directory for both.
+/// A server, a connected agent, and a directory for both.
 pub(crate) struct Pair {
     pub(crate) link: AgentLink,
     pub(crate) agent: Agent,
@@ -147,7 +148,7 @@ impl Pair {
         self.directory.path().join("agent.sock")
     }
 
-    /// A command that is read, in our directory.
+    /// A command whose output is read, in the temporary directory.
     pub(crate) fn command(&self, id: &str, command: &str) -> Command {
         Command {
             id: id.to_owned(),
@@ -171,7 +172,7 @@ impl Pair {
     }
 }
 
-/// What a command wrote, and how it ended.
+/// The output of a command, and its end.
 #[derive(Debug)]
 pub(crate) struct Finished {
     pub(crate) stdout: String,
@@ -202,7 +203,7 @@ pub(crate) async fn finish(output: &mut Output) -> Finished {
     }
 }
 
-/// Reads until the output contains a text; all that was read.
+/// Reads until the output contains a text. Returns all output so far.
 pub(crate) async fn read_until(output: &mut Output, text: &str) -> String {
     let mut all = String::new();
     while !all.contains(text) {
@@ -218,14 +219,14 @@ pub(crate) fn bytes(text: &str) -> Bytes {
     Bytes::copy_from_slice(text.as_bytes())
 }
 
-/// Fails rather than waiting forever.
+/// Fails instead of waiting forever.
 pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, future)
         .await
         .expect("this took too long")
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 pub(crate) async fn until(what: &str, is_so: impl Fn() -> bool) {
     let looking = async {
         while !is_so() {
@@ -236,7 +237,7 @@ pub(crate) async fn until(what: &str, is_so: impl Fn() -> bool) {
     assert!(in_time.is_ok(), "not in time: {what}");
 }
 
-/// Whether a process is there and not dead.
+/// Whether a process exists and is not a zombie.
 pub(crate) fn is_alive(pid: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim()));
     stat.is_ok_and(|stat| !stat.contains(") Z "))

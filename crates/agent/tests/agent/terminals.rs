@@ -73,7 +73,7 @@ async fn an_interrupt_ends_the_job_and_not_the_shell() {
     let mut output = open(&pair, "t").await;
     type_in(&pair, "t", "echo begin; sleep 1000; echo \"status $?\"\r").await;
     read_until(&mut output, "begin\r\n").await;
-    // The shell may not have started the job yet: ask until it is interrupted.
+    // The shell may not have started the job yet, so interrupt until it ends.
     let interrupting = async {
         loop {
             type_in(&pair, "t", "\x03").await;
@@ -165,7 +165,7 @@ async fn a_terminal_that_cannot_start_says_why() {
 }
 
 #[tokio::test]
-async fn there_are_only_so_many_terminals() {
+async fn the_number_of_terminals_is_limited() {
     let settings = Settings {
         terminals: 2,
         ..Settings::default()
@@ -185,7 +185,7 @@ async fn there_are_only_so_many_terminals() {
 }
 
 #[tokio::test]
-async fn a_terminal_that_nobody_reads_goes_on() {
+async fn a_terminal_without_readers_keeps_running() {
     let pair = Pair::start().await;
     drop(open(&pair, "t").await);
     type_in(

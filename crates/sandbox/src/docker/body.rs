@@ -11,17 +11,18 @@ use super::{DockerSettings, LABEL_SANDBOX, LABEL_SERVER};
 use crate::host_limits::HostLimits;
 use crate::spec::{ContainerSpec, Mount, Network};
 
-/// What fits into a directory that an image declares as a volume.
+/// Size of a volume that an image declares.
 const VOLUME_BYTES: i64 = 64 << 20;
-/// What fits into `/dev/shm`.
+/// Size of `/dev/shm`.
 const SHM_BYTES: i64 = 64 << 20;
-/// Not more than an engine may have itself, or no container would start.
+/// Must not exceed the engine's own limit, or no container would start.
 const OPEN_FILES: i64 = 16_384;
-/// When the whole machine is short of memory, sandboxes go before services.
+/// When the whole machine runs out of memory, sandboxes are killed before
+/// services.
 const OOM_SCORE: i64 = 500;
 
-/// The request that makes this container. Everything that an engine's own
-/// settings could make weaker is said here.
+/// Builds the request that creates a container. It sets everything that the
+/// engine's own settings could weaken.
 pub(super) fn body(
     spec: &ContainerSpec,
     volumes: &[String],
@@ -40,7 +41,7 @@ pub(super) fn body(
         env: Some(spec.env.iter().map(|(k, v)| format!("{k}={v}")).collect()),
         entrypoint: Some(entrypoint.to_vec()),
         cmd: Some(arguments.to_vec()),
-        // One of the image would run beside our command.
+        // The image's health check would run next to our command.
         healthcheck: Some(HealthConfig {
             test: Some(vec!["NONE".to_owned()]),
             ..HealthConfig::default()
@@ -81,7 +82,7 @@ fn limited(spec: &ContainerSpec) -> HostConfig {
     };
     HostConfig {
         memory,
-        // Memory and swap together, so none of it is swap.
+        // Memory and swap together, so the container has no swap.
         memory_swap: memory,
         nano_cpus: Some(i64::from(spec.cpu_millis) * 1_000_000),
         pids_limit: Some(i64::from(spec.pids)),
@@ -100,7 +101,7 @@ fn limited(spec: &ContainerSpec) -> HostConfig {
     }
 }
 
-/// Limits for each of these disks.
+/// Adds the limits for each of these disks.
 fn limited_disks(config: HostConfig, limits: &HostLimits, disks: &[String]) -> HostConfig {
     let each = |rate: i64| {
         let limit = |disk: &String| ThrottleDevice {
@@ -125,7 +126,8 @@ fn hardened(config: HostConfig) -> HostConfig {
         privileged: Some(false),
         cap_drop: Some(vec!["ALL".to_owned()]),
         cap_add: Some(Vec::new()),
-        // The engine's own seccomp filter applies, since none is named.
+        // Without an explicit profile, the engine's default seccomp filter
+        // applies.
         security_opt: Some(vec!["no-new-privileges:true".to_owned()]),
         devices: Some(Vec::new()),
         ipc_mode: Some("private".to_owned()),
@@ -133,7 +135,7 @@ fn hardened(config: HostConfig) -> HostConfig {
         oom_score_adj: Some(OOM_SCORE),
         oom_kill_disable: Some(false),
         publish_all_ports: Some(false),
-        // The agent is the first process, and reaps the others.
+        // The agent is the first process and reaps the others.
         init: Some(false),
         restart_policy: Some(RestartPolicy {
             name: Some(RestartPolicyNameEnum::NO),
@@ -176,8 +178,8 @@ fn bind(mount: &Mount) -> DockerMount {
     }
 }
 
-/// Memory in place of a directory on the host's disk that no limit counts,
-/// which is what an engine makes of a volume that an image declares.
+/// A tmpfs instead of a directory on the host's disk without a limit, which is
+/// the engine's default for a volume that an image declares.
 fn volume(path: &str) -> DockerMount {
     DockerMount {
         typ: Some(MountType::TMPFS),
@@ -191,8 +193,8 @@ fn volume(path: &str) -> DockerMount {
     }
 }
 
-/// The name of a sandbox as a name of a host, which is shorter and has fewer
-/// signs.
+/// Converts the id of a sandbox into a hostname, which is shorter and allows
+/// fewer characters.
 fn hostname(sandbox: &str) -> String {
     let name = sandbox.replace(['_', '.'], "-");
     let name = name.get(..name.len().min(63)).unwrap_or_default();

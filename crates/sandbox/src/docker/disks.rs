@@ -1,19 +1,19 @@
-//! Which disks a container reads from and writes to.
+//! Finds the disks that a container reads from and writes to.
 //!
-//! A path is on a mount; a mount is of a device, of a loop device over a file, or
-//! an overlay over other paths. Limits are for whole disks: the kernel takes none
-//! for a partition.
+//! A path is on a mount. A mount belongs to a device, to a loop device over a
+//! file, or to an overlay over other paths. Limits apply to whole disks: the
+//! kernel does not accept a partition.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// Overlays and loop devices that lie on each other, at most.
+/// Maximum number of overlays and loop devices on top of each other.
 const LAYERS: usize = 4;
 
-/// The disks that hold these paths, as names of device files. A path whose disk is
-/// not found, such as one in memory or on a network, has none.
+/// Returns the device files of the disks that hold these paths. A path in
+/// memory or on a network has no disk.
 pub(super) fn of_paths<'a>(paths: impl IntoIterator<Item = &'a Path>) -> Vec<String> {
     let Ok(mounts) = fs::read_to_string("/proc/self/mountinfo") else {
         return Vec::new();
@@ -51,7 +51,7 @@ impl<'a> Mount<'a> {
     }
 }
 
-/// Spaces and the like are written as octal numbers.
+/// `mountinfo` escapes spaces and similar characters as octal numbers.
 fn unescaped(path: &str) -> PathBuf {
     let escapes = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n")];
     let path = escapes
@@ -66,7 +66,7 @@ fn find(mounts: &[Mount<'_>], path: &Path, layers: usize, disks: &mut BTreeSet<S
     };
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let over = |mount: &&Mount<'_>| path.starts_with(&mount.at);
-    // Of mounts in one place the last one is seen.
+    // The last of several mounts at one path is visible.
     let Some(mount) = mounts
         .iter()
         .filter(over)
@@ -84,7 +84,8 @@ fn find(mounts: &[Mount<'_>], path: &Path, layers: usize, disks: &mut BTreeSet<S
         }
         return;
     }
-    // File systems such as btrfs have numbers of their own, and name a device.
+    // File systems such as btrfs have anonymous device numbers, and name their
+    // device as the source.
     let number = match mount.device.starts_with("0:") {
         true => number_of(Path::new(mount.source)),
         false => Some(mount.device.to_owned()),
@@ -99,7 +100,7 @@ fn find(mounts: &[Mount<'_>], path: &Path, layers: usize, disks: &mut BTreeSet<S
     disks.extend(disk(&about));
 }
 
-/// The number of a device file.
+/// Returns the number of a device file.
 fn number_of(device: &Path) -> Option<String> {
     let found = fs::metadata(device).ok()?;
     let number = found.rdev();
@@ -113,7 +114,7 @@ fn number_of(device: &Path) -> Option<String> {
     })
 }
 
-/// The device file of a disk, or of the disk that a partition is on.
+/// Returns the device file of a disk, or of the disk of a partition.
 fn disk(about: &Path) -> Option<String> {
     let about = fs::canonicalize(about).ok()?;
     let about = match about.join("partition").exists() {
@@ -146,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_memory_is_on_no_disk() {
+    fn a_path_in_memory_has_no_disk() {
         assert_eq!(of_paths([Path::new("/proc/self")]), [""; 0]);
     }
 }

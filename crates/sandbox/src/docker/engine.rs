@@ -8,10 +8,10 @@ use crate::error::{Error, Result};
 use crate::runtime::RuntimeInfo;
 use crate::spec::ContainerSpec;
 
-/// Swap areas of this machine: a heading, then a line for each.
+/// Swap areas of this machine: a header, then a line for each.
 const SWAPS: &str = "/proc/swaps";
 
-/// What the engine told about itself last.
+/// The engine's last report about itself.
 #[derive(Clone, Debug)]
 pub(super) struct Engine {
     pub(super) info: RuntimeInfo,
@@ -19,7 +19,7 @@ pub(super) struct Engine {
     limits_swap: bool,
     limits_pids: bool,
     limits_cpu: bool,
-    /// Where the engine keeps its images and containers.
+    /// The directory with the engine's images and containers.
     pub(super) root: Option<PathBuf>,
 }
 
@@ -38,7 +38,7 @@ impl Engine {
         })
     }
 
-    /// Refuses what this engine would leave out without a word.
+    /// Rejects a spec with a limit that this engine would silently ignore.
     pub(super) fn admit(&self, spec: &ContainerSpec) -> Result<()> {
         let unable = |what, missing: &str| {
             let why = format!("the kernel or the engine lacks {missing}");
@@ -46,7 +46,7 @@ impl Engine {
         };
         if !self.filters_calls() {
             let why = "the engine runs containers without a seccomp filter; \
-                       take `seccomp-profile` out of its settings";
+                       remove `seccomp-profile` from its settings";
             return Err(Error::refused("seccomp", why));
         }
         if !self.limits_memory {
@@ -55,7 +55,7 @@ impl Engine {
         if !self.limits_swap {
             return unable(
                 "memory",
-                "a limit for swap: boot with swapaccount=1, or swapoff",
+                "a limit for swap; boot with swapaccount=1, or run swapoff",
             );
         }
         if !self.limits_pids {
@@ -77,25 +77,25 @@ impl Engine {
         }
     }
 
-    /// Whether the engine says that it filters system calls. The agent of a sandbox
-    /// adds another filter, which does not depend on the engine.
+    /// Whether the engine reports that it filters system calls. The agent of a
+    /// sandbox adds another filter, which does not depend on the engine.
     fn filters_calls(&self) -> bool {
         self.info.confinement().contains(&"seccomp")
     }
 }
 
-/// Whether the engine says that it left a limit out.
+/// Whether the engine reports that it dropped a limit.
 pub(super) fn drops_limit(warning: &str) -> bool {
     let warning = warning.to_lowercase();
-    // Not a word about swap: without any on the machine there is none to limit.
-    // Limits of disks are kept where that is possible.
+    // Warnings about swap do not count, since `admit` has checked that. Limits
+    // of disks are optional.
     let may_lack = ["swap", "block i/o"];
     warning.contains("discarded") && !may_lack.iter().any(|word| warning.contains(word))
 }
 
 async fn has_swap() -> bool {
     let listed = tokio::task::spawn_blocking(|| std::fs::read_to_string(SWAPS)).await;
-    // A kernel without swap has no such file.
+    // A kernel without swap does not have this file.
     listed.is_ok_and(|text| text.is_ok_and(|text| text.lines().count() > 1))
 }
 

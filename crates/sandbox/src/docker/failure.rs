@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::runtime::ContainerId;
 use crate::spec::ContainerSpec;
 
-/// What a request was about, which decides what the engine's status means.
+/// The subject of a request, which decides the meaning of the engine's status.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Subject<'a> {
     Engine,
@@ -15,7 +15,7 @@ pub(super) enum Subject<'a> {
     Network,
 }
 
-/// An error of the engine as one that a caller can act on.
+/// Converts an error of the engine into one that a caller can act on.
 pub(super) fn translate(host: &str, subject: Subject<'_>, error: Told) -> Error {
     match error {
         Told::DockerResponseServerError {
@@ -28,7 +28,7 @@ pub(super) fn translate(host: &str, subject: Subject<'_>, error: Told) -> Error 
         | Told::APIVersionParseError { .. }
         | Told::StrParseError { .. }
         | Told::URLEncodedError { .. } => Error::failed(error.to_string()),
-        // The rest happens between us and its socket.
+        // All others are failures of the connection.
         error => Error::Unreachable {
             host: host.to_owned(),
             source: Box::new(error),
@@ -45,7 +45,7 @@ fn answered(subject: Subject<'_>, status: u16, message: String) -> Error {
             Error::NoSuchContainer { id: id.0.clone() }
         }
         (_, Subject::Image(name)) if is_invalid_name(&message) => {
-            let why = format!("`{name}` cannot be the name of an image");
+            let why = format!("`{name}` is not a valid image name");
             Error::refused("image", why)
         }
         (404, Subject::Image(name)) => no_image(name),
@@ -68,14 +68,14 @@ fn no_image(name: &str) -> Error {
     }
 }
 
-/// Registries that need a login say so for images that do not exist.
+/// Registries that need a login report images that do not exist in this way.
 fn is_unknown_image(message: &str) -> bool {
     ["pull access denied", "manifest unknown", "name unknown"]
         .iter()
         .any(|words| message.contains(words))
 }
 
-/// The engine finds these only when it parses the name.
+/// The engine reports an invalid name only when it parses it.
 fn is_invalid_name(message: &str) -> bool {
     ["invalid reference format", "repository name must"]
         .iter()
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_image_is_one_whatever_the_registry_calls_it() {
+    fn a_missing_image_is_recognized_in_the_words_of_every_registry() {
         for error in [
             told(404, "manifest for x not found"),
             told(500, "pull access denied for x, repository does not exist"),
@@ -140,12 +140,12 @@ mod tests {
     }
 
     #[test]
-    fn what_happens_on_the_socket_is_unreachable_and_may_be_tried_again() {
+    fn a_failure_of_the_socket_is_unreachable_and_retryable() {
         let error = translate("unix:///s", Subject::Engine, Told::RequestTimeoutError);
         assert!(error.is_retryable());
         assert_eq!(
             error.to_string(),
-            "the container engine at unix:///s does not answer"
+            "the container engine at unix:///s does not respond"
         );
     }
 

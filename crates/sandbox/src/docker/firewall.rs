@@ -12,30 +12,31 @@ use super::rules::{self, Family, Rules};
 use crate::error::{Error, Result};
 use crate::host_limits::HostLimits;
 
-/// For one run of a tool, which waits for others that change the table.
+/// Timeout of one run of a tool, which may wait for the lock on the table.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Others change the table too, and a change that was planned before theirs
-/// may fail.
+/// Attempts to change the table: other programs change it too, and a change
+/// that was planned before theirs may fail.
 const TRIES: usize = 3;
-/// The engine takes the way to its chain out and puts it in again whenever it
-/// makes a network: looked at so often, with so long in between.
+/// Number of checks for the hook to the engine's chain, and the pause between
+/// them: the engine removes and inserts the hook whenever it creates a network.
 const LOOKS: usize = 10;
 const BETWEEN: Duration = Duration::from_millis(50);
-/// Where the tools are, if the path of a service leaves these out.
+/// Directories of the tools that may be missing in the PATH of a service.
 const PLACES: [&str; 3] = ["/usr/sbin", "/sbin", "/usr/local/sbin"];
-/// Without this, packets between two ports of one bridge pass no rules.
+/// Without this setting, packets between two ports of one bridge bypass the
+/// rules.
 const BRIDGE_FILTER: &str = "/proc/sys/net/bridge/bridge-nf-call-iptables";
-/// There while the kernel speaks IPv6.
+/// Exists if the kernel supports IPv6.
 const V6: &str = "/proc/net/if_inet6";
 
-/// Whether rules can be set and would be obeyed.
+/// Checks that rules can be set and are effective.
 pub(super) async fn probe() -> Result<()> {
     bridges_are_filtered().await?;
     saved_with_hook().await.map(drop)
 }
 
-/// Puts the rules for a network in place, if they are not. Limits that the kernel
-/// does not know are taken out of `limits`, with a warning.
+/// Sets the rules of a network, unless they are set. Limits that the kernel
+/// does not support are removed from `limits`, with a warning.
 pub(super) async fn ensure(
     server: &str,
     network: &str,
@@ -45,7 +46,7 @@ pub(super) async fn ensure(
     let Err(error) = set(server, network, resolvers, limits).await else {
         return Ok(());
     };
-    // Rules that fail for another reason fail without limits, too.
+    // Rules that fail for another reason also fail without limits.
     for fewer in fewer(limits) {
         if set(server, network, resolvers, &fewer).await.is_ok() {
             tracing::warn!(
@@ -53,7 +54,7 @@ pub(super) async fn ensure(
                 wanted = ?limits,
                 kept = ?fewer,
                 "the kernel lacks xt_connlimit or xt_hashlimit: \
-                 the network of a sandbox is without some of its limits"
+                 some network limits of sandboxes are not enforced"
             );
             *limits = fewer;
             return Ok(());
@@ -62,7 +63,7 @@ pub(super) async fn ensure(
     Err(error)
 }
 
-/// The limits with one kind of rules left out, then without any.
+/// Returns the limits without one kind of rules each, then without any.
 fn fewer(limits: &HostLimits) -> Vec<HostLimits> {
     let of_connections = HostLimits {
         connections_per_second: 0,
@@ -96,12 +97,12 @@ async fn bridges_are_filtered() -> Result<()> {
         return Ok(());
     }
     Err(unable(
-        "the kernel does not filter packets on bridges: run `modprobe br_netfilter` and \
+        "the kernel does not filter packets on bridges; run `modprobe br_netfilter` and \
          `sysctl net.bridge.bridge-nf-call-iptables=1`",
     ))
 }
 
-/// The rules, if what is forwarded passes the engine's chain.
+/// Returns the rules, if forwarded packets pass the engine's chain.
 async fn saved_with_hook() -> Result<String> {
     for _ in 0..LOOKS {
         let saved = save(Family::V4).await?;
@@ -111,12 +112,12 @@ async fn saved_with_hook() -> Result<String> {
         tokio::time::sleep(BETWEEN).await;
     }
     Err(unable(
-        "what is forwarded does not pass the engine's chain DOCKER-USER in iptables: let the \
-         engine run with its option `iptables`, as root and in this network namespace",
+        "forwarded packets do not pass the engine's chain DOCKER-USER in iptables; run the \
+         engine with its option `iptables`, as root and in this network namespace",
     ))
 }
 
-/// Removes all rules of this installation.
+/// Deletes all rules of this installation.
 pub(super) async fn clear(server: &str) -> Result<()> {
     let v4 = bring(Family::V4, Rules::none(server));
     let (v4, v6) = join(v4, bring(Family::V6, Rules::none(server))).await;
@@ -142,7 +143,9 @@ async fn bring(family: Family, rules: Rules) -> Result<()> {
     last?;
     match rules.changes_from(&save(family).await?) {
         None => Ok(()),
-        Some(_) => Err(unable("rules were set and are not as they were set")),
+        Some(_) => Err(unable(
+            "the rules were set, but the table differs from them",
+        )),
     }
 }
 
@@ -164,7 +167,7 @@ async fn restore(family: Family, script: String) -> Result<()> {
     Ok(())
 }
 
-/// Adds rules in a network namespace, which is named by a file.
+/// Adds rules in the network namespace of this file.
 pub(super) async fn restore_in(namespace: &str, script: String) -> Result<()> {
     let tool = find("iptables-restore");
     let enter = format!("--net={namespace}");
@@ -190,7 +193,7 @@ async fn run(tool: &str, arguments: &[&str], input: String) -> Result<Output> {
             .kill_on_drop(true)
             .spawn()?;
         if let Some(mut stdin) = child.stdin.take() {
-            // A tool that does not read ends with an error of its own.
+            // A tool that does not read its input reports its own error.
             let _ = stdin.write_all(input.as_bytes()).await;
         }
         child.wait_with_output().await
@@ -199,18 +202,18 @@ async fn run(tool: &str, arguments: &[&str], input: String) -> Result<Output> {
         Ok(Ok(output)) => output,
         Ok(Err(error)) if error.kind() == io::ErrorKind::NotFound => {
             return Err(unable(&format!(
-                "`{tool}` is not there: install the package `iptables`"
+                "`{tool}` is missing; install the package `iptables`"
             )));
         }
-        Ok(Err(error)) => return Err(unable(&format!("`{tool}` could not be run: {error}"))),
-        Err(_) => return Err(unable(&format!("`{tool}` does not end"))),
+        Ok(Err(error)) => return Err(unable(&format!("cannot run `{tool}`: {error}"))),
+        Err(_) => return Err(unable(&format!("`{tool}` did not end in time"))),
     };
     if output.status.success() {
         return Ok(output);
     }
     let said = String::from_utf8_lossy(&output.stderr);
     Err(unable(&format!(
-        "`{tool}` failed, it needs root or CAP_NET_ADMIN: {}",
+        "`{tool}`, which needs root or CAP_NET_ADMIN, failed: {}",
         said.trim()
     )))
 }
@@ -225,7 +228,7 @@ fn find(tool: &str) -> std::path::PathBuf {
 fn unable(why: &str) -> Error {
     Error::refused(
         "network",
-        format!("{why}; network `none` needs nothing of it"),
+        format!("{why}; the network `none` does not need this"),
     )
 }
 

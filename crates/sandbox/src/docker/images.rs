@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::runtime::{Image, PullProgress};
 use crate::spec::validate_image;
 
-/// More volumes than images declare.
+/// Maximum number of volumes that an image may declare.
 const MAX_VOLUMES: usize = 16;
 
 async fn inspect(docker: &Docker, host: &str, name: &str) -> Result<ImageInspect> {
@@ -31,13 +31,16 @@ pub(super) async fn image(docker: &Docker, host: &str, name: &str) -> Result<Opt
     }
 }
 
-/// The directories that an image declares as volumes.
+/// Returns the directories that an image declares as volumes.
 pub(super) async fn volumes(docker: &Docker, host: &str, name: &str) -> Result<Vec<String>> {
     let found = inspect(docker, host, name).await?;
     let volumes = found.config.and_then(|config| config.volumes);
     let volumes = volumes.unwrap_or_default();
     if volumes.len() > MAX_VOLUMES {
-        let why = format!("it declares {} volumes", volumes.len());
+        let why = format!(
+            "it declares {} volumes; the maximum is {MAX_VOLUMES}",
+            volumes.len()
+        );
         return Err(Error::refused("image", why));
     }
     Ok(volumes)
@@ -75,7 +78,7 @@ pub(super) fn pull(
         .boxed()
 }
 
-/// Without a tag an engine would fetch every one there is.
+/// Without a tag, an engine would fetch all tags.
 fn with_tag(name: &str) -> String {
     let last = name.rsplit('/').next().unwrap_or(name);
     if last.contains([':', '@']) {

@@ -10,21 +10,21 @@ use super::{DockerSettings, LABEL_SERVER, firewall};
 use crate::error::{Error, Result};
 use crate::host_limits::HostLimits;
 
-/// Sandboxes on the bridge do not see each other.
+/// Option of a bridge: whether containers on it can reach each other.
 const ICC: &str = "com.docker.network.bridge.enable_icc";
-/// What the machine's own resolvers of names are read from. The second holds
-/// the true ones where the first names a service on the machine itself; the
-/// engine reads both the same way.
+/// The files with the machine's resolvers. The second has the real ones if the
+/// first names a service on the machine itself; the engine reads both in the
+/// same way.
 const RESOLVERS: [&str; 2] = ["/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"];
 
-/// The network of an installation: a bridge, and rules about what may pass.
+/// The network of an installation: a bridge, and rules for its packets.
 #[derive(Debug)]
 pub(super) struct Internet {
     docker: Docker,
     settings: DockerSettings,
     resolvers: Option<Vec<IpAddr>>,
-    /// One at a time looks and changes, or two would make the network. Holds the
-    /// limits that the kernel keeps, as far as is known.
+    /// Serializes changes, or two calls could create the network twice. Holds
+    /// the limits that the kernel is known to support.
     changing: Mutex<HostLimits>,
 }
 
@@ -42,19 +42,19 @@ impl Internet {
         self.resolvers = Some(resolvers);
     }
 
-    /// Resolvers that a container is told, in place of the engine's choice.
+    /// The resolvers to set for a container, instead of the engine's choice.
     pub(super) fn dns(&self) -> &[IpAddr] {
         self.resolvers.as_deref().unwrap_or_default()
     }
 
-    /// Network and rules are there when this returns. To be called before a
-    /// container on it starts: rules may have gone since it was made.
+    /// Creates the network and its rules, unless they exist. Called before each
+    /// start of a container on it, since rules may have been deleted.
     pub(super) async fn ensure(&self) -> Result<()> {
         let mut limits = self.changing.lock().await;
         let id = match self.find().await? {
             Some((id, _)) => id,
             None => {
-                // A network that could not be guarded is not made.
+                // A network that cannot be guarded is not created.
                 firewall::probe().await?;
                 self.make().await?
             }
@@ -62,8 +62,8 @@ impl Internet {
         self.guard(&id, &mut limits).await
     }
 
-    /// Puts rules back that have gone, if the network is there; otherwise says
-    /// whether it could be made.
+    /// Restores deleted rules if the network exists; otherwise checks whether
+    /// it could be created.
     pub(super) async fn repair(&self) -> Result<()> {
         let mut limits = self.changing.lock().await;
         firewall::probe().await?;
@@ -75,7 +75,7 @@ impl Internet {
 
     pub(super) async fn tear_down(&self) -> Result<()> {
         let _changing = self.changing.lock().await;
-        // The network first: rules must not go before what they guard.
+        // The network first: the rules must not be deleted before it.
         if let Some((id, is_ours)) = self.find().await?
             && is_ours
         {
@@ -90,7 +90,7 @@ impl Internet {
         firewall::clear(&self.settings.server).await
     }
 
-    /// Resolvers that a container may reach.
+    /// The resolvers that a container may reach.
     pub(super) async fn resolvers(&self) -> Vec<IpAddr> {
         match &self.resolvers {
             Some(resolvers) => resolvers.clone(),
@@ -103,8 +103,8 @@ impl Internet {
         firewall::ensure(&self.settings.server, id, &resolvers, limits).await
     }
 
-    /// The id of the network, if it is there and fit for sandboxes, and whether
-    /// this installation made it.
+    /// Returns the id of the network, if it exists and is suitable for
+    /// sandboxes, and whether this installation created it.
     async fn find(&self) -> Result<Option<(String, bool)>> {
         let found = self.docker.inspect_network(&self.settings.network, None);
         match found.await {
@@ -116,8 +116,8 @@ impl Internet {
         }
     }
 
-    /// A network that an operator made is used as well, if containers on it
-    /// cannot reach each other and our rules see all that passes.
+    /// Accepts a network of an operator too, if containers on it cannot reach
+    /// each other and our rules see all packets.
     fn admit(&self, network: NetworkInspect) -> Result<(String, bool)> {
         let labels = network.labels.unwrap_or_default();
         let options = network.options.unwrap_or_default();
@@ -129,7 +129,7 @@ impl Internet {
         } else if network.enable_ipv6 == Some(true) {
             Some("it has IPv6")
         } else if options.get(ICC).map(String::as_str) != Some("false") {
-            Some("containers on it reach each other")
+            Some("containers on it can reach each other")
         } else {
             None
         };
@@ -138,8 +138,8 @@ impl Internet {
             (_, fault) => Err(Error::refused(
                 "network",
                 format!(
-                    "the network `{}` cannot be used: {}; remove it, name another, or make one by \
-                     `docker network create -o {ICC}=false NAME`",
+                    "the network `{}` cannot be used: {}; remove it, configure another, or create \
+                     one with `docker network create -o {ICC}=false NAME`",
                     self.settings.network,
                     fault.unwrap_or("it has no id"),
                 ),
@@ -182,8 +182,8 @@ async fn machine_resolvers() -> Vec<IpAddr> {
         .unwrap_or_default()
 }
 
-/// Those that a container reaches over the network; the engine itself asks
-/// one that is on this machine's loopback.
+/// Returns the resolvers that a container can reach over the network. A
+/// resolver on the loopback of this machine is queried by the engine itself.
 fn resolvers_in(text: &str) -> Vec<IpAddr> {
     let named = |line: &str| {
         let mut words = line.split_whitespace();

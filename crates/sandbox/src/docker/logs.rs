@@ -7,7 +7,7 @@ use futures::StreamExt;
 use crate::log_tail::LogTail;
 use crate::runtime::{ContainerId, Logs, LogsQuery};
 
-/// Reads what is asked for and holds no more of it than the limit and a line.
+/// Reads the requested logs, holding at most the limit and a line in memory.
 pub(super) async fn read(
     docker: &Docker,
     id: &ContainerId,
@@ -31,7 +31,7 @@ pub(super) async fn read(
     Ok(end.finish())
 }
 
-/// The engine counts seconds, and takes 0 for no limit.
+/// The engine counts in seconds, and 0 means no limit.
 fn seconds(time: Timestamp) -> i32 {
     i32::try_from(time.seconds()).unwrap_or(i32::MAX).max(1)
 }

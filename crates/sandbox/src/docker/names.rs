@@ -1,11 +1,11 @@
 //! Hides the names of sandboxes from each other.
 //!
-//! On a network that it did not make by itself, Docker answers questions for names
-//! at 127.0.0.11 in every container, those for other containers of the network as
-//! well: by their name, and by their address. All sandboxes of an installation,
-//! whose owners may not know of each other, are on one network. Docker cannot be
-//! asked to leave this out, so a container is given the machine's resolvers in
-//! its `resolv.conf`, and rules in its network namespace drop packets to Docker's.
+//! On a user-defined network, Docker answers DNS queries at 127.0.0.11 in every
+//! container, also for the names and addresses of other containers of the
+//! network. All sandboxes of an installation are on one network, although their
+//! owners may not know of each other. Docker cannot disable this, so a
+//! container gets the machine's resolvers in its `resolv.conf`, and rules in
+//! its network namespace drop packets to Docker's resolver.
 
 use std::fs::{self, File};
 use std::io;
@@ -16,9 +16,9 @@ use std::path::Path;
 use super::firewall;
 use crate::error::Result;
 
-/// The address at which Docker answers.
+/// The address of Docker's resolver.
 const DOCKERS: &str = "127.0.0.11/32";
-/// Resolvers that a program asks, at most.
+/// Maximum number of resolvers that the C library uses.
 const MOST: usize = 3;
 
 /// The network namespace of a container.
@@ -26,12 +26,12 @@ const MOST: usize = 3;
 pub(super) struct Namespace(File);
 
 impl Namespace {
-    /// That of a process.
+    /// Opens the network namespace of a process.
     pub(super) fn of(pid: u32) -> io::Result<Self> {
         File::open(format!("/proc/{pid}/ns/net")).map(Self)
     }
 
-    /// Drops all that is sent to Docker's resolver there.
+    /// Drops all packets to Docker's resolver in this namespace.
     pub(super) async fn shut_out_docker(&self) -> Result<()> {
         let path = format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd());
         let rules = format!("*filter\n-I OUTPUT 1 -d {DOCKERS} -j DROP\nCOMMIT\n");
@@ -39,15 +39,15 @@ impl Namespace {
     }
 }
 
-/// Writes a `resolv.conf` with these resolvers in place of Docker's. The file stays
-/// the same, since a container has it mounted.
+/// Writes a `resolv.conf` with these resolvers instead of Docker's. The file is
+/// not replaced, since the container has it mounted.
 pub(super) fn write_resolvers(path: &Path, resolvers: &[IpAddr]) -> io::Result<()> {
     let lines = usable(resolvers).map(|address| format!("nameserver {address}\n"));
     let text = lines.collect::<String>() + "options ndots:0\n";
     fs::write(path, text)
 }
 
-/// Whether a container could ask any of these.
+/// Whether a container can reach any of these resolvers.
 pub(super) fn has_usable(resolvers: &[IpAddr]) -> bool {
     usable(resolvers).next().is_some()
 }

@@ -1,5 +1,5 @@
-//! Credentials for registries, from a file like Docker's `config.json`. It is
-//! read for every pull, so that a token that was renewed is used.
+//! Credentials for registries, from a file like Docker's `config.json`. The
+//! file is read for every pull, so that renewed tokens are used.
 
 use std::path::Path;
 
@@ -10,28 +10,28 @@ use serde_json::Value;
 
 use crate::error::{Error, Result};
 
-/// The longest file that is read.
+/// Maximum size of the file.
 const LONGEST: u64 = 1 << 20;
-/// The registry of names that mention none.
+/// The registry of image names without one.
 const HUB: &str = "docker.io";
 
-/// The credentials for the registry of an image, if the file has any.
+/// Returns the credentials for the registry of an image, if the file has any.
 pub(super) async fn credentials(file: &Path, image: &str) -> Result<Option<DockerCredentials>> {
     let refused = |why: String| Error::refused("registry credentials", why);
     let size = tokio::fs::metadata(file).await;
     let size = size.map_err(|error| refused(format!("{}: {error}", file.display())))?;
     if size.len() > LONGEST {
-        return Err(refused(format!("{} is too long", file.display())));
+        return Err(refused(format!("{} is larger than 1 MiB", file.display())));
     }
     let text = tokio::fs::read(file).await;
     let text = text.map_err(|error| refused(format!("{}: {error}", file.display())))?;
-    // The text itself is never shown.
+    // The error does not quote the text, which has secrets.
     let config: Value = serde_json::from_slice(&text)
-        .map_err(|_| refused(format!("{} is not JSON", file.display())))?;
+        .map_err(|_| refused(format!("{} is not valid JSON", file.display())))?;
     Ok(of_registry(&config, registry_of(image)))
 }
 
-/// The registry that an image comes from.
+/// Returns the registry of an image.
 fn registry_of(image: &str) -> &str {
     match image.split_once('/') {
         Some((first, _)) if first.contains(['.', ':']) || first == "localhost" => first,

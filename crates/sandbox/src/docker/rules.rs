@@ -1,20 +1,20 @@
-//! The packet filter's rules for a network, as text that `iptables-restore`
-//! takes and `iptables-save` prints.
+//! The rules of a network in the packet filter, in the text format of
+//! `iptables-restore` and `iptables-save`.
 //!
 //! ```text
-//! DOCKER-USER ── from our bridge ──► ELEVO-FWD-…   more than a sandbox may: drop
+//! DOCKER-USER ── from our bridge ──► ELEVO-FWD-…   above a limit: drop
 //!                                                  to another sandbox: drop
-//!                                                  to a resolver, port 53: go on
+//!                                                  to a resolver, port 53: continue
 //!                                                  to an address that is not public: drop
-//!                                                  otherwise: go on
-//!             ── to our bridge ────► ELEVO-TO-…    more than a sandbox may: drop
-//! INPUT ──────── from our bridge ──► ELEVO-IN-…    more than a sandbox may: drop
-//!                                                  to a resolver, port 53: go on
+//!                                                  otherwise: continue
+//!             ── to our bridge ────► ELEVO-TO-…    above a limit: drop
+//! INPUT ──────── from our bridge ──► ELEVO-IN-…    above a limit: drop
+//!                                                  to a resolver, port 53: continue
 //!                                                  otherwise: drop
 //! ```
 //!
-//! A connection whose first packet is dropped is not in the kernel's table of
-//! connections, which the whole machine shares.
+//! A connection whose first packet is dropped gets no entry in the kernel's
+//! connection table, which the whole machine shares.
 //!
 //! The network has no IPv6; there the same chains drop everything.
 
@@ -22,8 +22,8 @@ use std::net::IpAddr;
 
 use crate::host_limits::HostLimits;
 
-/// What is not the internet: by IANA's registry of special addresses, and the
-/// one public address at which a cloud answers its own machines.
+/// Addresses that are not the internet: IANA's registry of special addresses,
+/// and a public address at which a cloud serves its own machines.
 const NOT_PUBLIC: [&str; 15] = [
     "0.0.0.0/8",
     "10.0.0.0/8",
@@ -42,24 +42,24 @@ const NOT_PUBLIC: [&str; 15] = [
     "240.0.0.0/4",
 ];
 
-/// The largest burst that every version of the packet filter takes.
+/// The largest burst that every version of the packet filter accepts.
 const LARGEST_BURST: u32 = 10_000;
 
-/// Where rules are hooked in, of all families.
+/// The chains that rules are hooked into, of both families.
 const PARENTS: [&str; 3] = ["DOCKER-USER", "FORWARD", "INPUT"];
 
-/// Which of the two packet filters.
+/// The packet filter of IPv4 or of IPv6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Family {
     V4,
     V6,
 }
 
-/// The rules of one network in one packet filter; none if it is to have none.
+/// The rules of one network in one packet filter; empty to delete them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Rules {
-    /// Marks hooks of this installation, so that those of a network that has
-    /// gone are found.
+    /// Marks the hooks of this installation, so that those of a deleted network
+    /// are found.
     mark: String,
     chains: Vec<Chain>,
 }
@@ -74,7 +74,7 @@ struct Chain {
 }
 
 impl Rules {
-    /// No rules: what is there of this installation goes.
+    /// No rules: those of this installation are deleted.
     pub(super) fn none(server: &str) -> Self {
         Self {
             mark: format!("elevo:{server}"),
@@ -82,7 +82,7 @@ impl Rules {
         }
     }
 
-    /// Those for the network with this id.
+    /// The rules of the network with this id.
     pub(super) fn of(
         server: &str,
         network: &str,
@@ -134,9 +134,9 @@ impl Rules {
         self.chains.is_empty()
     }
 
-    /// What `iptables-restore --noflush` must be told to come from the filter
-    /// table as `iptables-save` printed it to these rules, in one step; `None`
-    /// if they are in place.
+    /// Returns the input of `iptables-restore --noflush` that changes the
+    /// filter table, as printed by `iptables-save`, to these rules atomically;
+    /// `None` if they are in place.
     pub(super) fn changes_from(&self, saved: &str) -> Option<String> {
         let table = Table::parse(saved);
         let stale = self.stale(&table);
@@ -148,7 +148,7 @@ impl Rules {
             script.push_str(&text);
             script.push('\n');
         };
-        // Naming a chain makes it, or empties it.
+        // Declaring a chain creates or empties it.
         for chain in &self.chains {
             line(format!(":{} - [0:0]", chain.name));
         }
@@ -172,7 +172,8 @@ impl Rules {
         Some(script)
     }
 
-    /// Hooks of this installation into chains that are no longer wanted.
+    /// Returns hooks of this installation into chains that are not wanted any
+    /// more.
     fn stale<'a>(&self, table: &Table<'a>) -> Vec<&'a str> {
         let ours = |rule: &&str| {
             let mut words = rule.split_whitespace().map(|word| word.trim_matches('"'));
@@ -192,7 +193,7 @@ impl Rules {
 struct Table<'a> {
     /// The names of chains that are not built in.
     chains: Vec<&'a str>,
-    /// Rules without the `-A ` before the chain's name.
+    /// Rules without the leading `-A `.
     rules: Vec<&'a str>,
 }
 
@@ -209,8 +210,8 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Whether the chain is there with exactly its rules, and hooked in before
-    /// anything that could let a packet pass it.
+    /// Whether the chain exists with exactly its rules, and is hooked in before
+    /// any rule that could let a packet bypass it.
     fn has(&self, chain: &Chain) -> bool {
         let rules = self.rules_of(&chain.name).map(without_rate);
         let wanted = chain.rules.iter().map(|rule| without_rate(rule));
@@ -243,7 +244,7 @@ impl<'a> Table<'a> {
             .filter(move |rule| target(rule) == Some(name))
     }
 
-    /// The chains that these hooks lead to, each once.
+    /// Returns the chains that these hooks lead to, each once.
     fn targets(&self, hooks: &[&'a str]) -> Vec<&'a str> {
         let mut names: Vec<_> = hooks.iter().filter_map(|hook| target(hook)).collect();
         names.retain(|name| name.starts_with("ELEVO-") && self.chains.contains(name));
@@ -253,7 +254,7 @@ impl<'a> Table<'a> {
     }
 }
 
-/// Rules about packets that a sandbox sends.
+/// Rules for packets that a sandbox sends.
 fn of_sender(tag: &str, limits: &HostLimits) -> Vec<String> {
     let mut rules = Vec::new();
     let new = "-m conntrack --ctstate NEW";
@@ -277,7 +278,7 @@ fn of_sender(tag: &str, limits: &HostLimits) -> Vec<String> {
     rules
 }
 
-/// Rules about packets that a sandbox gets.
+/// Rules for packets that a sandbox receives.
 fn of_receiver(tag: &str, limits: &HostLimits) -> Vec<String> {
     of_bytes(tag, "dst", limits).into_iter().collect()
 }
@@ -292,8 +293,8 @@ fn of_bytes(tag: &str, side: &str, limits: &HostLimits) -> Option<String> {
     })
 }
 
-/// A rule without the rate in it, which the kernel rounds: the name of the limit
-/// has it as well.
+/// Removes the rate from a rule, since the kernel rounds it. The name of the
+/// limit contains the exact rate.
 fn without_rate(rule: &str) -> String {
     let mut words: Vec<_> = rule.split(' ').collect();
     let rate = words.iter().position(|word| *word == "--hashlimit-above");
@@ -311,8 +312,8 @@ fn target(rule: &str) -> Option<&str> {
     rule.rsplit_once("-j ")?.1.split_whitespace().next()
 }
 
-/// Whether the table has the chain that Docker leaves to others, and what is
-/// forwarded passes it.
+/// Whether the table has Docker's chain for user rules, and forwarded packets
+/// pass it.
 pub(super) fn has_docker_chain(saved: &str) -> bool {
     let table = Table::parse(saved);
     let hooked = table
@@ -331,7 +332,7 @@ fn to_resolvers(resolvers: &[IpAddr]) -> Vec<String> {
     .collect()
 }
 
-/// The interface that an engine makes for a network.
+/// Returns the name of the interface that the engine creates for a network.
 pub(super) fn bridge(network: &str) -> String {
     format!("br-{}", short(network))
 }
@@ -353,7 +354,7 @@ mod tests {
         Rules::of("srv", network, Family::V4, &resolvers, &limits)
     }
 
-    /// The table after a script: only as much as these tests need.
+    /// Applies a script to a table; supports only the commands of these tests.
     fn apply(saved: &str, script: &str) -> String {
         let mut lines: Vec<String> = saved.lines().map(str::to_owned).collect();
         for line in script.lines() {
@@ -458,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_former_network_left_goes_and_others_stay() {
+    fn rules_of_a_former_network_are_deleted_and_others_stay() {
         let former = rules("ffffffffffffffff");
         let limits = HostLimits::NONE;
         let other = Rules::of("other", "eeeeeeeeeeeeeeee", Family::V4, &[], &limits);

@@ -8,7 +8,7 @@ use futures::StreamExt;
 
 use crate::runtime::{ContainerId, Stats};
 
-/// Over which processor time is measured.
+/// The time over which processor time is measured.
 const SPAN: Duration = Duration::from_millis(250);
 
 pub(super) async fn measure(docker: &Docker, id: &ContainerId) -> Result<Stats, Error> {
@@ -19,7 +19,8 @@ pub(super) async fn measure(docker: &Docker, id: &ContainerId) -> Result<Stats, 
 }
 
 async fn sample(docker: &Docker, id: &ContainerId) -> Result<ContainerStatsResponse, Error> {
-    // Without one-shot the engine takes two samples itself, which lasts seconds.
+    // Without `one_shot` the engine takes two samples itself, which takes
+    // seconds.
     let options = StatsOptionsBuilder::default()
         .stream(false)
         .one_shot(true)
@@ -51,8 +52,8 @@ fn stats(before: &ContainerStatsResponse, after: &ContainerStatsResponse) -> Sta
     }
 }
 
-/// Its time against that of all processors together, which the engine reads at
-/// the same moment.
+/// Relates the container's time to that of all processors, which the engine
+/// reads at the same moment.
 #[expect(clippy::cast_precision_loss, reason = "a percentage")]
 fn cpu_percent(before: Option<&ContainerCpuStats>, after: Option<&ContainerCpuStats>) -> f64 {
     let used = |stats: Option<&ContainerCpuStats>| {
@@ -72,8 +73,8 @@ fn cpu_percent(before: Option<&ContainerCpuStats>, after: Option<&ContainerCpuSt
     part as f64 / whole as f64 * f64::from(cpus) * 100.0
 }
 
-/// Files that were read once and could be dropped do not count, as in
-/// `docker stats`. The first name is that of cgroup v1.
+/// Inactive cached files do not count, as in `docker stats`. The first name is
+/// that of cgroup v1.
 fn memory_usage(memory: &ContainerMemoryStats) -> u64 {
     let detail = memory.stats.as_ref();
     let inactive = ["total_inactive_file", "inactive_file"]

@@ -1,8 +1,8 @@
-//! How many terminals a container may have. The kernel counts those of all
-//! containers together and gives out some three thousand, so that without a
-//! limit one sandbox could leave no terminal to the others. No engine can be
-//! asked for one: it is an option of the file system at `/dev/pts`, of which a
-//! container has its own.
+//! Limits the terminals of a container. The kernel counts the terminals of all
+//! containers together and allows about three thousand, so without a limit one
+//! sandbox could take all of them. Engines have no setting for this: it is an
+//! option of the file system at `/dev/pts`, of which each container has its
+//! own.
 
 use std::path::Path;
 
@@ -10,11 +10,11 @@ use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::FsPickFlags;
 
-/// A hundred sandboxes have less than what the kernel gives out.
+/// Maximum terminals: a hundred sandboxes stay below the kernel's limit.
 const MOST: &str = "30";
-/// As engines mount it. What is not said again is taken back.
+/// The options of the engine's mount. Options that are not repeated are reset.
 const AS_BEFORE: [(&str, &str); 3] = [("gid", "5"), ("mode", "0620"), ("ptmxmode", "0666")];
-/// What the kernel calls this file system.
+/// The magic number of devpts.
 const KIND: u64 = 0x1cd1;
 
 /// The terminals of a container.
@@ -22,8 +22,8 @@ const KIND: u64 = 0x1cd1;
 pub(super) struct Terminals(rustix::fd::OwnedFd);
 
 impl Terminals {
-    /// Those of a process. None if it has another kernel, which has terminals of
-    /// its own.
+    /// Returns the terminals of a process; `None` if it runs on another kernel,
+    /// which has its own terminals (`runsc`).
     pub(super) fn of(pid: u32) -> rustix::io::Result<Option<Self>> {
         let path = format!("/proc/{pid}/root/dev/pts");
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -36,7 +36,7 @@ impl Terminals {
         Ok((u64::try_from(kind) == Ok(KIND)).then_some(Self(opened)))
     }
 
-    /// Bounds them.
+    /// Sets the limit.
     pub(super) fn bound(&self) -> rustix::io::Result<()> {
         let flags = FsPickFlags::FSPICK_CLOEXEC | FsPickFlags::FSPICK_EMPTY_PATH;
         let picked = rustix::mount::fspick(&self.0, "", flags)?;

@@ -1,4 +1,4 @@
-//! The host processes that stand for containers.
+//! The host processes that simulate containers.
 
 #![allow(
     clippy::disallowed_methods,
@@ -20,20 +20,20 @@ use super::SimEngine;
 use crate::error::{Error, Result};
 use crate::spec::ContainerSpec;
 
-/// The variable that every process of a container inherits.
+/// The environment variable that every process of a container inherits.
 const VARIABLE: &str = "ELEVO_SIM_CONTAINER";
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-/// Time between two looks for processes that have not ended yet.
+/// Pause between two checks for processes that have not ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-/// Finds the processes of a container by a variable in their environment: a
-/// process that left its group or its parent still has it.
+/// Finds the processes of a container by a variable in their environment, which
+/// a process keeps even if it left its group or its parent.
 #[derive(Clone, Debug)]
 pub(super) struct Mark(String);
 
 impl Mark {
     pub(super) fn new(id: &str) -> Self {
-        // Engines of several test processes use the same ids.
+        // Engines in several test processes use the same ids.
         Self(format!("{VARIABLE}={id}-{}", std::process::id()))
     }
 
@@ -57,12 +57,12 @@ impl Mark {
 
     pub(super) fn signal_all(&self, signal: Signal) {
         for pid in self.processes() {
-            // It may have ended by now.
+            // The process may have ended.
             let _ = kill_process(pid, signal);
         }
     }
 
-    /// Kills every process, including those started meanwhile.
+    /// Kills every process, including those that are started during the call.
     pub(super) async fn kill_all(&self) {
         while !self.processes().is_empty() {
             self.signal_all(Signal::KILL);
@@ -89,7 +89,7 @@ pub(super) fn now() -> SystemTime {
 pub(super) fn spawn(spec: &ContainerSpec, mark: &Mark) -> Result<Child> {
     let (program, arguments) = match spec.command.split_first() {
         Some((program, arguments)) => (program, arguments),
-        None => return Err(Error::refused("command", "there is none")),
+        None => return Err(Error::refused("command", "the command is empty")),
     };
     let mut command = Command::new(on_host(spec, program));
     command
@@ -114,7 +114,7 @@ pub(super) fn spawn(spec: &ContainerSpec, mark: &Mark) -> Result<Child> {
     })
 }
 
-/// Passes on the output and the end of a command.
+/// Records the output and the end of a command.
 pub(super) fn follow(engine: &SimEngine, name: String, starts: u64, mut child: Child) {
     let outputs = [
         child.stdout.take().map(|pipe| Box::new(pipe) as Pipe),
@@ -128,9 +128,9 @@ pub(super) fn follow(engine: &SimEngine, name: String, starts: u64, mut child: C
     let engine = weak(engine);
     tokio::spawn(async move {
         let ended = child.wait().await;
-        // A process that outlives the command keeps its output open: the end of
-        // the command counts, not the end of its output. What the command wrote
-        // itself is in the pipe by now.
+        // A process that outlives the command keeps its output open, so the end
+        // of the command counts, not the end of its output. The command's own
+        // output is in the pipe by now.
         for reader in readers {
             let _ = tokio::time::timeout(Duration::from_secs(1), reader).await;
         }
@@ -142,7 +142,7 @@ pub(super) fn follow(engine: &SimEngine, name: String, starts: u64, mut child: C
 
 type Pipe = Box<dyn AsyncRead + Send + Unpin>;
 
-/// A handle that does not keep the engine's processes alive.
+/// A weak handle, which does not keep the engine and its processes alive.
 fn weak(engine: &SimEngine) -> impl Fn() -> Option<SimEngine> + Send + 'static {
     let shared = std::sync::Arc::downgrade(&engine.shared);
     move || shared.upgrade().map(|shared| SimEngine { shared })
@@ -163,7 +163,7 @@ fn code(ended: io::Result<std::process::ExitStatus>) -> i64 {
     status.code().or(signal).unwrap_or(-1).into()
 }
 
-/// The path of the host that a path of the container stands for.
+/// Returns the path on the host of a path in the container.
 pub(super) fn on_host(spec: &ContainerSpec, path: &str) -> PathBuf {
     let below = spec.mounts.iter().filter_map(|mount| {
         let rest = Path::new(path).strip_prefix(&mount.target).ok()?;
@@ -173,7 +173,7 @@ pub(super) fn on_host(spec: &ContainerSpec, path: &str) -> PathBuf {
     deepest.map_or_else(|| path.into(), |(_, path)| path)
 }
 
-/// A variable's value with a path of the container replaced.
+/// Returns the value of a variable with a container path replaced.
 fn value_on_host(spec: &ContainerSpec, value: &str) -> String {
     let (scheme, path) = match value.strip_prefix("unix://") {
         Some(path) => ("unix://", path),
@@ -185,7 +185,7 @@ fn value_on_host(spec: &ContainerSpec, value: &str) -> String {
     }
 }
 
-/// Whole lines of a log, of the given seconds.
+/// Returns the lines of a log that were written in these seconds.
 pub(super) fn lines_between(
     log: &[(SystemTime, Bytes)],
     since: Option<Timestamp>,

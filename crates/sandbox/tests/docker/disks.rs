@@ -1,4 +1,4 @@
-//! Limits of what a sandbox takes of the machine's disks.
+//! Limits of a sandbox on the machine's disks.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -9,7 +9,8 @@ use elevo_testkit::docker;
 
 use crate::support::{Installation, with_limits};
 
-/// A directory on a disk; the one for temporary files may be in memory.
+/// Creates a directory on a disk; the usual one for temporary files may be in
+/// memory.
 fn directory() -> tempfile::TempDir {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let all = std::fs::Permissions::from_mode(0o777);
@@ -50,7 +51,7 @@ fn a_sandbox_writes_and_reads_a_bounded_number_of_bytes_a_second() {
                 .unwrap()
                 .len();
             assert_eq!(written, 8 << 20);
-            // Eight megabytes, of which the kernel lets the first through at once.
+            // Eight megabytes, of which the kernel lets the first pass at once.
             let took = start.elapsed();
             assert!(took >= Duration::from_secs(5), "{script}: {took:?}");
         }
@@ -83,7 +84,7 @@ fn every_disk_of_a_sandbox_has_its_limits() {
     });
 }
 
-/// With cgroup v1 nothing keeps a sandbox from this, and the log says so.
+/// With cgroup v1 these writes are not limited, and the log says so.
 #[test]
 fn writes_that_the_kernel_delays_are_limited_with_cgroup_v2() {
     with_limits(SLOW, async |own| {

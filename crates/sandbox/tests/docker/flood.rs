@@ -1,4 +1,4 @@
-//! Limits of what a sandbox takes of the machine's network.
+//! Limits of a sandbox on the machine's network.
 
 use std::time::{Duration, Instant};
 
@@ -8,19 +8,19 @@ use elevo_testkit::outside::{Outside, PORT, PUBLIC};
 
 use crate::support::{Installation, MIB, host, with_limits};
 
-/// Datagrams that are sent, each to another port.
+/// Number of datagrams, each to another port.
 const DATAGRAMS: usize = 200;
 
 fn flooding(own: &Installation, script: &str) -> ContainerSpec {
     let mut spec = own.spec("");
     spec.image = docker::image();
-    // Its redirections send datagrams.
+    // Redirections of bash send datagrams.
     spec.command = ["/bin/bash", "-c", script].map(str::to_owned).to_vec();
     spec.network = Network::Internet;
     spec
 }
 
-/// Sends datagrams to so many ports, then waits: its address stays its own.
+/// Sends the datagrams, then sleeps, so that the sandbox keeps its address.
 fn datagrams(own: &Installation) -> ContainerSpec {
     let last = 10_000 + DATAGRAMS - 1;
     let script = format!(
@@ -30,7 +30,7 @@ fn datagrams(own: &Installation) -> ContainerSpec {
     flooding(own, &script)
 }
 
-/// Entries of the machine's table of connections that came from this address.
+/// Counts the entries of the machine's connection table from this address.
 fn entries_from(address: &str) -> usize {
     let table = std::fs::read_to_string("/proc/net/nf_conntrack").unwrap();
     let from = format!("src={address} dst={PUBLIC} ");
@@ -45,7 +45,7 @@ async fn entries_after_a_flood(own: &Installation) -> usize {
     entries_from(&network.ip_address.unwrap())
 }
 
-/// Whether another sandbox still reaches the internet.
+/// Asserts that another sandbox still reaches the internet.
 async fn neighbour_connects(own: &Installation) {
     let script = format!("timeout 10 cat </dev/tcp/{PUBLIC}/{PORT}");
     assert_eq!(own.output(&flooding(own, &script)).await, "hello\n");
@@ -55,7 +55,7 @@ async fn neighbour_connects(own: &Installation) {
 fn a_flood_without_limits_fills_the_table_of_connections() {
     with_limits(HostLimits::NONE, async |own| {
         let _outside = Outside::new();
-        // The tests below rely on this: every datagram is an entry.
+        // The tests below rely on this: every datagram creates an entry.
         assert_eq!(entries_after_a_flood(&own).await, DATAGRAMS);
     });
 }
@@ -94,7 +94,8 @@ fn a_sandbox_makes_a_bounded_number_of_connections_a_second() {
     });
 }
 
-/// Bytes that came to a chain, and bytes that its limit dropped.
+/// Returns the bytes that entered a chain, and the bytes that its limit
+/// dropped.
 fn passed(own: &Installation, chain: &str) -> (u64, u64) {
     let saved = host(&["iptables-save", "--counters", "-t", "filter"]);
     let bytes = |line: &str| -> u64 {
@@ -112,11 +113,11 @@ fn passed(own: &Installation, chain: &str) -> (u64, u64) {
     (bytes(hook), bytes(limit))
 }
 
-/// Asserts that a megabyte a second came through the limit, and no more.
+/// Asserts that at most a megabyte per second passed the limit.
 fn assert_slowed(own: &Installation, chain: &str, elapsed: Duration) {
     let (came, dropped) = passed(own, chain);
     let through = came - dropped;
-    // A second's worth may come at once.
+    // The worth of one second may pass at once.
     let most = (elapsed.as_secs() + 2) * MIB;
     assert!(
         dropped > 0 && through <= most,
@@ -124,7 +125,7 @@ fn assert_slowed(own: &Installation, chain: &str, elapsed: Duration) {
     );
 }
 
-/// A script that sends 20 MB or more in datagrams, also when some are refused.
+/// A script that sends 20 MB or more in datagrams, even if some are rejected.
 fn flood(address: &str) -> String {
     format!("for i in {{1..40000}}; do printf %1000s; done >/dev/udp/{address}/9999 2>/dev/null")
 }
@@ -156,7 +157,7 @@ fn a_sandbox_gets_a_bounded_number_of_bytes_a_second() {
         let network = settings.networks.unwrap().into_values().next().unwrap();
         let address = network.ip_address.unwrap();
         let start = Instant::now();
-        // The engine drops what comes unasked, but only after the limit.
+        // The engine drops unsolicited packets, but only after the limit.
         outside.run(&flood(&address));
         assert_slowed(&own, "ELEVO-TO", start.elapsed());
         neighbour_connects(&own).await;

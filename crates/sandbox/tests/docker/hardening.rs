@@ -1,4 +1,4 @@
-//! Promises 1 to 3: what a command is, sees and can write to.
+//! Promises 1 to 3: the rights of a command, and what it can see and write to.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -48,7 +48,8 @@ fn a_command_cannot_gain_privileges_and_runs_under_a_seccomp_filter() {
 #[test]
 fn the_root_is_read_only_unless_the_spec_says_otherwise() {
     with_installation(async |own| {
-        // The image lets everyone write to its /tmp, so only the mount stands in the way.
+        // The image's /tmp is world-writable, so only the read-only mount
+        // prevents the write.
         let script =
             "echo x >/tmp/x && echo written; grep ' / / ' /proc/self/mountinfo | cut -d' ' -f6";
         let mut spec = own.spec(script);
@@ -224,7 +225,7 @@ fn a_mount_that_follows_shows_what_the_host_mounts_later() {
     });
 }
 
-/// A tmpfs that others get copies of what is mounted below.
+/// A tmpfs whose mounts propagate to others.
 struct SharedDirectory(tempfile::TempDir);
 
 impl SharedDirectory {

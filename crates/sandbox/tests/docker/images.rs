@@ -1,4 +1,4 @@
-//! Images: found, fetched, removed.
+//! Finds, fetches and deletes images.
 
 use elevo_sandbox::{Error, SandboxRuntime};
 use elevo_testkit::docker;
@@ -103,7 +103,7 @@ fn an_image_of_a_private_registry_needs_its_credentials() {
 }
 
 #[test]
-fn an_image_that_its_registry_lacks_is_no_such_image() {
+fn an_image_missing_in_its_registry_is_reported() {
     with_installation(async |own| {
         let name = format!("{}/small:2", registry::serve());
         let steps: Vec<_> = own.runtime.pull(&name).await.collect().await;

@@ -1,4 +1,4 @@
-//! Promises 8 to 11: starting, stopping, watching.
+//! Promises 8 to 11: start, stop, status and logs.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -34,7 +34,7 @@ fn logs_begin_and_end_at_a_time() {
 }
 
 #[test]
-fn stats_tell_what_a_sandbox_uses() {
+fn stats_show_the_resources_of_a_sandbox() {
     with_installation(async |own| {
         let script = "dd if=/dev/zero of=/tmp/x bs=1M count=5 2>/dev/null; echo filled; \
                       sleep 1000 & while :; do :; done";
@@ -75,7 +75,7 @@ fn a_frozen_sandbox_can_be_started_killed_and_removed() {
 }
 
 #[test]
-fn the_engine_tells_what_it_is() {
+fn a_check_returns_the_properties_of_the_engine() {
     with_installation(async |own| {
         let info = own.runtime.check().await.unwrap();
         assert!(info.engine.starts_with("docker "), "{info:?}");
@@ -112,7 +112,7 @@ async fn an_engine_that_is_not_there_is_unreachable() {
 }
 
 #[tokio::test]
-async fn settings_that_would_reach_into_what_is_not_ours_are_refused() {
+async fn settings_that_name_shared_networks_or_remote_engines_are_rejected() {
     let refused = async |host: &str, server: &str, network: &str| {
         let settings = DockerSettings {
             host: host.to_owned(),

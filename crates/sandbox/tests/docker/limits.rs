@@ -1,4 +1,4 @@
-//! Promises 4, 6 and 7: limits hold, or are refused.
+//! Promises 4, 6 and 7: limits are enforced, or rejected.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use elevo_sandbox::{ContainerId, ContainerState, Error, LogsQuery, SandboxRuntim
 use crate::support::{Installation, MIB, eventually, with_installation};
 
 #[test]
-fn a_fork_bomb_gets_no_more_processes_than_its_limit_and_hurts_nobody() {
+fn a_fork_bomb_stays_within_its_limit_of_processes_and_harms_no_other_sandbox() {
     with_installation(async |own| {
         let neighbour = own
             .start(&own.spec("while sleep 0.1; do echo alive; done"))
             .await;
-        // Each copy starts two more and waits, until no more can be had.
+        // Each copy starts two more and waits, until the limit is reached.
         let mut spec = own.spec(
             "printf '%s\\n' '#!/bin/sh' '/tmp/bomb & /tmp/bomb & sleep 60' >/tmp/bomb; \
              chmod +x /tmp/bomb; /tmp/bomb",
@@ -60,11 +60,11 @@ fn files_in_memory_count_as_memory() {
     });
 }
 
-/// Waits until the engine has noticed that a process of the container was killed
-/// for its memory, ends the container, and looks at what its state says.
+/// Waits until the engine has noticed that a process was killed for its memory,
+/// kills the container, and checks its status.
 ///
-/// The engine's event comes by another way than the end of the container, and is
-/// lost if the container ends first.
+/// The engine receives that event separately from the end of the container, and
+/// loses it if the container ends first.
 async fn out_of_memory(own: &Installation, id: &ContainerId) {
     own.event(id, "oom").await;
     own.runtime.kill(id).await.unwrap();

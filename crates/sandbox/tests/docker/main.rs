@@ -1,11 +1,12 @@
-//! The promises of `SandboxRuntime`, each held against a real Docker engine.
+//! Tests the promises of `SandboxRuntime` against a real Docker engine.
 //!
-//! Needs root and the engine of `scripts/services`; fails without. Whatever a
-//! test makes carries an id of its own and is removed however the test ends.
+//! Needs root and the engine of `scripts/services`; fails without. Everything
+//! that a test creates has a unique id and is deleted when the test ends, even
+//! if it fails.
 
 #![allow(
     clippy::disallowed_methods,
-    reason = "tests are told by their environment where the engine is"
+    reason = "tests find the engine by their environment"
 )]
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 

@@ -1,4 +1,5 @@
-//! Promise 5: what a sandbox can reach; promise 12: nothing of that is left.
+//! Promise 5: the addresses that a sandbox can reach; promise 12: nothing of
+//! the network is left.
 
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::Command;
@@ -12,10 +13,10 @@ use elevo_testkit::outside::{DNS, HOST, METADATA, Outside, PORT, PRIVATE, PUBLIC
 
 use crate::support::{Installation, host, with_installation};
 
-/// Hooks of an installation: three for IPv4, two for IPv6.
+/// Number of hooks of an installation: three for IPv4, two for IPv6.
 const HOOKS: usize = 5;
 
-/// Connects to each of these and says which answered.
+/// Connects to each target and prints which ones responded.
 fn probe(own: &Installation, targets: &[(&str, u16)]) -> ContainerSpec {
     let mut script = String::new();
     for (address, port) in targets {
@@ -32,7 +33,7 @@ fn on_internet(mut spec: ContainerSpec) -> ContainerSpec {
     spec
 }
 
-/// Those that were reached, of which all were tried.
+/// Returns the targets that were reached.
 async fn reached(own: &Installation, targets: &[(&str, u16)]) -> Vec<String> {
     let seen = own.output(&probe(own, targets)).await;
     assert_eq!(seen.lines().count(), targets.len(), "{seen}");
@@ -42,7 +43,7 @@ async fn reached(own: &Installation, targets: &[(&str, u16)]) -> Vec<String> {
     reached.map(str::to_owned).collect()
 }
 
-/// Greets whoever connects, on an address of the host.
+/// Greets every connection on an address of the host.
 fn greeter(address: &str) -> SocketAddr {
     let listener = TcpListener::bind((address.parse::<IpAddr>().unwrap(), 0)).unwrap();
     let address = listener.local_addr().unwrap();
@@ -51,7 +52,7 @@ fn greeter(address: &str) -> SocketAddr {
             let _ = std::io::Write::write_all(&mut stream.unwrap(), b"hello\n");
         }
     });
-    // Nothing is proved by a listener that nobody can reach.
+    // A listener that cannot be reached would prove nothing.
     TcpStream::connect_timeout(&address, Duration::from_secs(5)).unwrap();
     address
 }
@@ -113,7 +114,7 @@ fn names_are_resolved_by_a_resolver_on_the_host() {
         let resolver = std::thread::spawn(move || {
             let mut query = [0; 512];
             let (size, from) = socket.recv_from(&mut query).unwrap();
-            // The same message, made an answer: there is no such name.
+            // Turns the query into the response "no such name".
             query[2..4].copy_from_slice(&[0x81, 0x83]);
             socket.send_to(&query[..size], from).unwrap();
         });
@@ -125,7 +126,7 @@ fn names_are_resolved_by_a_resolver_on_the_host() {
     });
 }
 
-/// The same installation, whose sandboxes ask this address for names.
+/// The same installation, with a resolver at this address.
 async fn with_resolver(own: &Installation, address: &str) -> Installation {
     let settings = DockerSettings {
         host: elevo_testkit::docker::host(),
@@ -172,9 +173,9 @@ fn two_sandboxes_do_not_reach_each_other() {
     });
 }
 
-/// Docker itself answers such questions on a network that others made.
+/// On a user-defined network, Docker itself answers such queries.
 #[test]
-fn a_sandbox_finds_out_no_name_of_another() {
+fn a_sandbox_cannot_resolve_the_names_of_others() {
     with_installation(async |own| {
         let _outside = Outside::new();
         let own = with_resolver(&own, PRIVATE).await;
@@ -186,7 +187,7 @@ fn a_sandbox_finds_out_no_name_of_another() {
         let ask = |what: &str, whom: &str| format!("nslookup -timeout=1 -retry=1 {what} {whom};");
         let asked = [name, short, &*address].map(|what| ask(what, "") + &ask(what, "127.0.0.11"));
         let script = format!("cat /etc/resolv.conf; {} echo end", asked.concat());
-        // A sandbox that runs its command after the start has returned, as agents do.
+        // Runs its command after the start has returned, as agents do.
         let spec = on_internet(own.spec(&format!(
             "until [ -e /tmp/go ]; do sleep 0.1; done; {script}"
         )));
@@ -208,7 +209,8 @@ fn a_sandbox_finds_out_no_name_of_another() {
             "{seen}"
         );
         assert!(seen.ends_with("end\n"), "{seen}");
-        // It asks for the address itself, so an answer is what names it as one.
+        // The output contains the address that was queried, so look for an
+        // answer instead.
         assert!(
             !seen.contains("Name:") && !seen.contains("name ="),
             "{seen}"
@@ -278,10 +280,14 @@ fn nothing_is_left_of_a_network_that_is_torn_down() {
             let error = own.runtime.tear_down().await.unwrap_err();
             assert!(matches!(error, Error::Conflict { .. }), "{error:?}");
             let rules = rules_of(&own);
-            assert_eq!(rules.lines().count(), HOOKS, "they stay with the network");
+            assert_eq!(
+                rules.lines().count(),
+                HOOKS,
+                "the rules stay with the network"
+            );
         };
         refused().await;
-        // One that does not run starts again on the same network.
+        // A stopped container starts again on the same network.
         own.runtime.kill(&id).await.unwrap();
         refused().await;
         own.runtime.start(&id).await.unwrap();
@@ -294,11 +300,15 @@ fn nothing_is_left_of_a_network_that_is_torn_down() {
         assert!(own.engine.inspect_network(&network, None).await.is_err());
 
         own.start(&on_internet(own.spec("sleep 1000"))).await;
-        assert_eq!(rules_of(&own).lines().count(), HOOKS, "all is made again");
+        assert_eq!(
+            rules_of(&own).lines().count(),
+            HOOKS,
+            "the rules are created again"
+        );
     });
 }
 
-/// As `docker network create` with this option makes it.
+/// As `docker network create` creates it with this option.
 #[test]
 fn a_network_that_an_operator_made_is_used_and_stays() {
     with_installation(async |own| {
@@ -342,17 +352,17 @@ fn a_network_on_which_containers_reach_each_other_is_not_used() {
 
 const ELSEWHERE: &str = "ELEVO_TEST_ELSEWHERE";
 
-/// In another network namespace than the engine's, the rules would guard
-/// nothing.
+/// In another network namespace than the engine's, the rules would have no
+/// effect.
 #[test]
-fn without_rules_there_is_no_internet_but_still_none() {
+fn without_rules_internet_is_rejected_and_none_works() {
     if std::env::var_os(ELSEWHERE).is_none() {
         let status = Command::new("unshare")
             .args(["--net", "--"])
             .arg(std::env::current_exe().unwrap())
             .args([
                 "--exact",
-                "network::without_rules_there_is_no_internet_but_still_none",
+                "network::without_rules_internet_is_rejected_and_none_works",
             ])
             .env(ELSEWHERE, "1")
             .status()

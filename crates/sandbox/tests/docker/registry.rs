@@ -1,5 +1,5 @@
-//! A registry on loopback that holds one small image: as much of the protocol
-//! as an engine needs to fetch it.
+//! A registry on loopback with one small image: as much of the protocol as an
+//! engine needs to fetch it.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -15,17 +15,17 @@ const LAYER: &str = "application/vnd.docker.image.rootfs.diff.tar.gzip";
 
 const UNKNOWN: &[u8] = br#"{"errors":[{"code":"MANIFEST_UNKNOWN","message":"manifest unknown"}]}"#;
 
-/// What the image `/small:1` is made of, by the end of its path; and the header
+/// The parts of the image `/small:1`, by the end of their path, and the header
 /// that a request must have.
 #[derive(Debug)]
 struct Contents(Vec<(String, Vec<u8>)>, Option<&'static str>);
 
-/// Serves until the process ends; where.
+/// Serves until the process ends. Returns the address.
 pub(crate) fn serve() -> SocketAddr {
     serve_to(None)
 }
 
-/// The same for requests with this header `Authorization` only.
+/// Like [`serve`], but only for requests with this `Authorization` header.
 pub(crate) fn serve_to(authorization: Option<&'static str>) -> SocketAddr {
     let contents = Arc::new(Contents::new(authorization));
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -33,7 +33,7 @@ pub(crate) fn serve_to(authorization: Option<&'static str>) -> SocketAddr {
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let contents = Arc::clone(&contents);
-            // An engine tries TLS first, which is no request.
+            // An engine tries TLS first, which is not a valid request.
             std::thread::spawn(move || contents.answer(&stream.unwrap()));
         }
     });
@@ -78,7 +78,7 @@ impl Contents {
         Self(parts, authorization)
     }
 
-    /// One request, then the connection ends.
+    /// Handles one request, then closes the connection.
     fn answer(&self, stream: &TcpStream) -> Option<()> {
         let mut lines = BufReader::new(stream).split(b'\n');
         let request = String::from_utf8(lines.next()?.ok()?).ok()?;

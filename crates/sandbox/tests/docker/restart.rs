@@ -1,4 +1,4 @@
-//! What becomes of sandboxes while their engine is away.
+//! Sandboxes while their engine restarts.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! An installation of its own for each test, and what tests do with it.
+//! A separate installation for each test, and helpers.
 
 use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
@@ -30,11 +30,11 @@ static NEXT: AtomicU32 = AtomicU32::new(0);
 pub(crate) struct Installation {
     pub(crate) runtime: Arc<DockerRuntime>,
     pub(crate) server: String,
-    /// The engine itself, for what a runtime does not show.
+    /// A client of the engine, for details that a runtime does not show.
     pub(crate) engine: bollard::Docker,
 }
 
-/// Runs a test in an installation, and removes that afterwards.
+/// Runs a test in an installation, and cleans up afterwards.
 pub(crate) fn with_installation<T: Future<Output = ()>>(test: impl FnOnce(Arc<Installation>) -> T) {
     run_in(Installation::new(), test);
 }
@@ -53,7 +53,7 @@ fn run_in<T: Future<Output = ()>>(
     }
 }
 
-/// Runs a test in an installation with these limits, and removes that afterwards.
+/// Runs a test in an installation with these limits, and cleans up afterwards.
 pub(crate) fn with_limits<T: Future<Output = ()>>(
     limits: HostLimits,
     test: impl FnOnce(Arc<Installation>) -> T,
@@ -61,8 +61,8 @@ pub(crate) fn with_limits<T: Future<Output = ()>>(
     run_in(Installation::with(&docker::host(), limits), test);
 }
 
-/// Runs a check of the conformance suite with two installations, and removes
-/// them afterwards.
+/// Runs a check of the conformance suite with two installations, and cleans up
+/// afterwards.
 pub(crate) fn with_subject<T: Future<Output = ()>>(check: impl FnOnce(Arc<Subject>) -> T) {
     with_installation(async |own| {
         let other = Installation::new().await;
@@ -87,12 +87,12 @@ impl Installation {
         Self::at(&docker::host()).await
     }
 
-    /// One on the engine at this address.
+    /// An installation on the engine at this address.
     pub(crate) async fn at(host: &str) -> Self {
         Self::with(host, HostLimits::default()).await
     }
 
-    /// The same with these limits.
+    /// Like [`Self::at`], with these limits.
     pub(crate) async fn with(host: &str, limits: HostLimits) -> Self {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let server = format!("test-{}-{number}", id());
@@ -114,7 +114,7 @@ impl Installation {
         }
     }
 
-    /// The runtime of this installation with credentials for registries.
+    /// A runtime of this installation with credentials for registries.
     pub(crate) async fn with_registries(&self, registries: Option<PathBuf>) -> DockerRuntime {
         let settings = DockerSettings {
             host: docker::host(),
@@ -142,7 +142,7 @@ impl Installation {
         self.runtime.tear_down().await.unwrap();
     }
 
-    /// An image made of a container, which goes with this installation.
+    /// Creates an image from a container; it is deleted with this installation.
     pub(crate) fn commit(&self, name: &str, of: &ContainerId, change: &str) -> String {
         let image = format!("elevo-test/{name}-{}:1", self.server);
         let engine = docker::host();
@@ -151,8 +151,9 @@ impl Installation {
         image
     }
 
-    /// A small sandbox that runs this script. Errors go where output goes: an engine reads the two by
-    /// themselves, so that what was written later may be told first.
+    /// Returns the spec of a small sandbox that runs this script. Standard
+    /// error goes to standard output, because an engine reads the two
+    /// separately and may change their order.
     pub(crate) fn spec(&self, script: &str) -> ContainerSpec {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let script = format!("exec 2>&1; {script}");
@@ -181,12 +182,12 @@ impl Installation {
         id
     }
 
-    /// What a script sees in a small sandbox.
+    /// Runs a script in a small sandbox and returns its output.
     pub(crate) async fn inside(&self, script: &str) -> String {
         self.output(&self.spec(script)).await
     }
 
-    /// What the command of this sandbox writes until it ends.
+    /// Runs the command of this sandbox to its end and returns its output.
     pub(crate) async fn output(&self, spec: &ContainerSpec) -> String {
         let id = self.start(spec).await;
         self.ended(&id).await;
@@ -199,7 +200,7 @@ impl Installation {
         self.runtime.status(id).await.unwrap().unwrap()
     }
 
-    /// How it is when its command has ended.
+    /// Waits until the command has ended, and returns the status.
     pub(crate) async fn ended(&self, id: &ContainerId) -> ContainerStatus {
         eventually("the command ends", async || {
             let status = self.status(id).await;
@@ -208,7 +209,7 @@ impl Installation {
         .await
     }
 
-    /// All that it wrote.
+    /// Returns all output.
     pub(crate) async fn logs(&self, id: &ContainerId) -> String {
         let query = LogsQuery {
             tail: None,
@@ -221,7 +222,7 @@ impl Installation {
         String::from_utf8(logs.bytes.to_vec()).unwrap()
     }
 
-    /// Waits until it wrote this.
+    /// Waits until the output contains this text.
     pub(crate) async fn wrote(&self, id: &ContainerId, text: &str) {
         eventually(text, async || {
             self.logs(id).await.contains(text).then_some(())
@@ -232,7 +233,7 @@ impl Installation {
     /// Waits for the engine's event of this name about a container.
     pub(crate) async fn event(&self, id: &ContainerId, name: &str) {
         let filters = HashMap::from([("container", vec![id.as_str()]), ("event", vec![name])]);
-        // Those that came before it asks count as well.
+        // Includes events from before the request.
         let options = EventsOptionsBuilder::default().since("1").filters(&filters);
         let mut events = Box::pin(self.engine.events(Some(options.build())));
         let next = tokio::time::timeout(Duration::from_secs(30), events.next()).await;
@@ -247,7 +248,7 @@ impl Installation {
     }
 }
 
-/// Asks again until there is an answer; gives up after half a minute.
+/// Polls until there is a result; panics after half a minute.
 pub(crate) async fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
     for _ in 0..600 {
         if let Some(answer) = ask().await {
@@ -258,7 +259,7 @@ pub(crate) async fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Opti
     panic!("not within half a minute: {what}");
 }
 
-/// Runs a command of the host, which must succeed; what it printed.
+/// Runs a command on the host, which must succeed, and returns its output.
 pub(crate) fn host(command: &[&str]) -> String {
     let output = Command::new(command[0])
         .args(&command[1..])

@@ -1,4 +1,4 @@
-//! What keeps overlays, and snapshots that are served, from working.
+//! Why overlays and served snapshots do not work here.
 
 use std::fs;
 use std::io;
@@ -17,21 +17,21 @@ use crate::namespace::{Entrance, may_mount, try_to_enter};
 use crate::provider::{OverlayOptions, mount_overlay};
 use crate::trash;
 
-/// Whether snapshots can be served: by root, who need only open the device, or
-/// with the help of `fusermount3`, which is had mount something that nobody serves.
+/// Why snapshots cannot be served. Root only needs to open the device; others
+/// need `fusermount3`, which is tried with a mount that no process serves.
 pub(super) fn obstacle_to_serving(directory: &Path) -> Option<String> {
     let device = Path::new("/dev/fuse");
     let opened = fs::OpenOptions::new().read(true).write(true).open(device);
     let advice = match opened {
         Ok(_) if may_mount() => return None,
         Ok(_) => "install the package `fuse3`, or run as root",
-        // The helper opens it as whoever asks for help.
+        // The helper opens the device with the rights of its caller.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             "have root run `chmod 0666 /dev/fuse`"
         }
         Err(error) => {
             return Some(format!(
-                "{} cannot be opened ({error}); load the kernel module `fuse`, or give the \
+                "cannot open {} ({error}); load the kernel module `fuse`, or give the \
                  container the device",
                 device.display()
             ));
@@ -40,7 +40,7 @@ pub(super) fn obstacle_to_serving(directory: &Path) -> Option<String> {
     let error = try_to_be_helped(directory).err()?;
     let directory = directory.display();
     Some(format!(
-        "`fusermount3` mounts nothing in {directory} ({error}); {advice}"
+        "`fusermount3` cannot mount in {directory} ({error}); {advice}"
     ))
 }
 
@@ -79,7 +79,7 @@ pub(super) fn obstacle_to_overlays(directory: &Path) -> Option<String> {
         _ => "keep workspaces on ext4, XFS or btrfs, outside of containers",
     };
     Some(format!(
-        "no overlay can be mounted in {} ({error}); {advice}",
+        "cannot mount an overlay in {} ({error}); {advice}",
         directory.display()
     ))
 }
@@ -91,7 +91,8 @@ fn make_places(place: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Mounts one and renames a directory in it, which needs whiteouts and attributes.
+/// Mounts an overlay and renames a directory in it, which needs whiteouts and
+/// extended attributes.
 fn try_an_overlay(place: &Path) -> io::Result<()> {
     make_places(place)?;
     let lower = place.join("lower");
@@ -105,7 +106,7 @@ fn try_an_overlay(place: &Path) -> io::Result<()> {
     fs::rename(files.join("directory"), files.join("renamed"))
 }
 
-/// Deletes a file in an overlay of a user namespace.
+/// Deletes a file in an overlay in a user namespace, to see whether that works.
 pub(super) fn obstacle_to_entering(directory: &Path) -> Option<String> {
     let place = directory.join(format!("probe-rootless-{}", std::process::id()));
     let entrance = Entrance {
@@ -122,13 +123,14 @@ pub(super) fn obstacle_to_entering(directory: &Path) -> Option<String> {
     let _ = fs::remove_dir(directory.join("probe-trash"));
     let error = tried.err()?;
     Some(format!(
-        "no overlay can be mounted in a user namespace in {} ({error}); {}",
+        "cannot mount an overlay in a user namespace in {} ({error}); {}",
         directory.display(),
         advice_for_namespaces(&error, directory)
     ))
 }
 
-/// What keeps people from making user namespaces, or from mounting in them.
+/// Returns the remedy for the usual obstacles to user namespaces and mounts in
+/// them.
 fn advice_for_namespaces(error: &io::Error, directory: &Path) -> String {
     const SETTINGS: [(&str, &str, &str); 3] = [
         ("user.max_user_namespaces", "0", "10000"),
@@ -145,7 +147,7 @@ fn advice_for_namespaces(error: &io::Error, directory: &Path) -> String {
     let group = fs::metadata(directory).map(|stat| (stat.mode(), stat.gid()));
     let ours = rustix::process::getegid().as_raw();
     if group.is_ok_and(|(mode, group)| mode & 0o2000 != 0 && group != ours) {
-        return "what is made there belongs to another group; have a directory without the setgid \
+        return "new files there belong to another group; use a directory without the setgid \
                 bit"
         .into();
     }
@@ -154,7 +156,8 @@ fn advice_for_namespaces(error: &io::Error, directory: &Path) -> String {
         return "load the kernel module `overlay`".into();
     }
     if is(Errno::PERM) || is(Errno::ACCESS) || is(Errno::NOSPC) {
-        return "needs Linux 5.11, and a container must be allowed to make user namespaces".into();
+        return "needs Linux 5.11, and a container needs the right to create user namespaces"
+            .into();
     }
     "keep workspaces on ext4, XFS or btrfs".into()
 }

@@ -1,6 +1,6 @@
-//! Workspaces that hold every file themselves: written from the store (copy),
-//! or cloned from a directory that holds the snapshot (reflink), which takes no
-//! room until a file is written to. Needs no privilege.
+//! Workspaces with every file in them: written from the store (copy), or cloned
+//! from a directory that holds the snapshot (reflink), which takes no space
+//! until a file is written to. Needs no privilege.
 
 mod trees;
 
@@ -24,21 +24,22 @@ use crate::error::{Error, Result};
 use crate::lock;
 use crate::trash;
 
-/// Copies, or clones where the file system can.
+/// Creates workspaces as copies, or as clones where the file system supports
+/// them.
 #[derive(Debug)]
 pub struct FullProvider {
     repository: Repository,
     threads: usize,
-    /// For clones: where the directories are that they are made from.
+    /// The directories that clones are created from; `None` for copies.
     bases: Option<Bases>,
-    /// Where read-only ones are seen, if that may be mounts.
+    /// The mounts of read-only workspaces, if mounts may be used.
     #[cfg(target_os = "linux")]
     readers: Option<Readers>,
 }
 
-/// Directories that hold a snapshot each and are never changed. The file
-/// `KEY.lock` beside one is held by whoever clones from it, and alone by whoever
-/// makes or removes it.
+/// Directories that hold one snapshot each and never change. The file
+/// `KEY.lock` next to a directory is held shared to clone from it, and
+/// exclusively to create or delete it.
 #[derive(Debug)]
 struct Bases {
     directory: PathBuf,
@@ -56,13 +57,13 @@ const NOW: Timestamps = Timestamps {
     },
 };
 
-/// The end of the name of one that is being made.
+/// Suffix of a directory that is being filled.
 const UNFINISHED: &str = ".unfinished";
-/// How many directories to clone from are kept.
+/// Maximum number of directories that are kept for cloning.
 const KEPT_BASES: usize = 4;
 
 impl FullProvider {
-    /// Workspaces with files of their own.
+    /// Creates workspaces as copies.
     pub fn copy(repository: Repository, threads: usize) -> Self {
         Self {
             repository,
@@ -73,8 +74,8 @@ impl FullProvider {
         }
     }
 
-    /// Workspaces whose files are clones of those in a directory in `root`,
-    /// where the workspaces are too; its file system must be able to clone.
+    /// Creates workspaces as clones of a directory in `root`, the directory of
+    /// the workspaces. Its file system must support cloning.
     pub fn reflink(repository: Repository, threads: usize, root: &Path) -> Self {
         let bases = Bases {
             directory: root.join("bases"),
@@ -86,7 +87,8 @@ impl FullProvider {
         }
     }
 
-    /// The same with read-only ones as mounts in `root`, where that is allowed.
+    /// Shows read-only workspaces as mounts in `root`, where mounting is
+    /// allowed.
     #[cfg(target_os = "linux")]
     pub fn with_readers(self, root: &Path) -> Self {
         let readers = Some(Readers::new(root));
@@ -143,7 +145,8 @@ impl FullProvider {
         Ok(())
     }
 
-    /// Fills a directory with a snapshot, cloned from a base where files are.
+    /// Fills a directory with a snapshot, cloned from a base if there are
+    /// bases.
     fn fill_from_base(
         &self,
         directory: &Path,
@@ -164,7 +167,8 @@ impl FullProvider {
     ) -> Result<()> {
         match &self.bases {
             None => then(None),
-            // Only content is taken from a base, so that it can be anybody's.
+            // Only content is taken from a base, so the owner of its files does
+            // not matter.
             Some(bases) => bases.with(
                 snapshot,
                 |directory| self.fill(directory, snapshot, None, None, progress),
@@ -187,22 +191,22 @@ impl FullProvider {
 }
 
 impl Bases {
-    /// Calls `then` with a directory that holds the snapshot and stays there
-    /// meanwhile; if there is none, `make` is called first to fill one.
+    /// Calls `then` with a directory that holds the snapshot and is not deleted
+    /// during the call. If there is none, `make` fills one first.
     fn with(
         &self,
         snapshot: &Snapshot,
         make: impl Fn(&Path) -> Result<()>,
         then: impl FnOnce(Seed) -> Result<()>,
     ) -> Result<()> {
-        let failed = || Error::io("make", &self.directory);
+        let failed = || Error::io("create", &self.directory);
         fs::create_dir_all(&self.directory).map_err(failed())?;
         let key = key(snapshot);
         let (directory, lock) = (self.directory.join(&key), self.lock(&key));
         loop {
             let held = lock::shared(&lock).map_err(failed())?;
             if directory.exists() {
-                // The one that was used last; only eviction looks at it.
+                // The modification time is the last use, for `make_room`.
                 let _ = rustix::fs::utimensat(CWD, &directory, &NOW, AtFlags::empty());
                 return then(Seed {
                     directory,
@@ -225,7 +229,7 @@ impl Bases {
         self.directory.join(format!("{key}.lock"))
     }
 
-    /// Removes those that were used longest ago, unless somebody uses them.
+    /// Deletes the least recently used directories that are not in use.
     fn make_room(&self) -> Result<()> {
         let failed = || Error::io("list", &self.directory);
         let mut bases = self.list().map_err(failed())?;
@@ -247,7 +251,7 @@ impl Bases {
         for entry in fs::read_dir(&self.directory)? {
             let entry = entry?;
             let metadata = match entry.metadata() {
-                // Somebody has removed it, or finished it.
+                // Another process has deleted or renamed it.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 metadata => metadata?,
             };
@@ -259,7 +263,7 @@ impl Bases {
     }
 }
 
-/// Equal for equal files and times.
+/// Returns the name of a base: equal for equal files and times.
 fn key(snapshot: &Snapshot) -> String {
     let hash = |hash: Option<Hash>| hash.map_or("none".into(), |hash| hash.to_string());
     format!("{}-{}", hash(snapshot.tree.root), hash(snapshot.times))

@@ -1,18 +1,18 @@
-//! Directories that overlays are mounted over: a stack of them for each
+//! The layers that overlays are mounted over: a stack of directories for each
 //! snapshot, shared by all workspaces.
 //!
 //! ```text
-//! layers/ID/files/   a layer: a whole snapshot, or what changed against the one below
-//! layers/ID/about    which snapshot the stack from here down shows, and what is below
-//! layers/ID.making   held by whoever makes that layer
-//! layers/lock        shared: a stack is being made or mounted; alone: layers go
+//! layers/ID/files/   a layer: a whole snapshot, or the changes against the layer below
+//! layers/ID/about    the snapshot that the stack from here down shows, and the layer below
+//! layers/ID.making   held while that layer is created
+//! layers/lock        shared: a stack is created or mounted; exclusive: layers are deleted
 //! ```
 //!
-//! A layer never changes once it has its name, and holds files of one owner:
-//! others have layers of their own. A new snapshot costs what
-//! changed against an ancestor that has a stack. When that is [`DEEPEST`], what
-//! changed against its lowest layer instead: reading through many layers is
-//! slow.
+//! A layer never changes once it has its name, and all its files have one
+//! owner: another owner has separate layers. A new snapshot costs only the
+//! changes against an ancestor that has a stack. When that stack has
+//! [`DEEPEST`] layers, the new layer has the changes against the lowest one
+//! instead, since reads through many layers are slow.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -33,11 +33,11 @@ use crate::error::{Error, Result};
 use crate::lock;
 use crate::trash;
 
-/// Layers under a new mount, at most.
+/// Maximum number of layers in a new mount.
 pub(super) const DEEPEST: usize = 16;
-/// How far back an ancestor with a stack is looked for.
+/// Maximum number of ancestors that are searched for a stack.
 const ANCESTORS: usize = 64;
-/// The end of the name of a lock that is held while a layer is made.
+/// Suffix of the lock that is held while a layer is created.
 const MAKING: &str = ".making";
 
 #[derive(Debug)]
@@ -46,27 +46,29 @@ pub(super) struct Layers {
     trash: PathBuf,
     repository: Repository,
     options: CheckoutOptions,
-    /// Bytes of layers that are kept for later.
+    /// Maximum bytes of layers that are kept for later.
     budget: u64,
-    /// This run of the kernel.
+    /// The boot id of the kernel.
     boot: String,
 }
 
-/// What is known of a layer.
+/// The `about` file of a layer.
 #[derive(Debug, Serialize, Deserialize)]
 struct About {
     snapshot: String,
     below: Option<String>,
     bytes: u64,
-    /// The run of the kernel that made it, unless it is known to be on disk.
+    /// The boot id of the kernel that wrote the layer, unless it is known to be
+    /// on disk.
     boot: Option<String>,
 }
 
-/// A stack that stays as it is while this is held.
+/// A stack of layers that cannot be deleted while this is held.
 pub(super) struct Stack {
-    /// From the top down.
+    /// The layers, from the top down.
     pub(super) directories: Vec<PathBuf>,
-    /// The layer that is served instead of written, if that is all there is.
+    /// The layer that is served instead of written out, if the stack is only
+    /// that.
     pub(super) served: Option<String>,
     _lock: File,
 }
@@ -92,13 +94,13 @@ impl Layers {
         }
     }
 
-    /// The stack that shows a snapshot, made if there is none.
+    /// Returns the stack that shows a snapshot, and creates it if necessary.
     pub(super) fn stack(&self, origin: Origin<'_>, progress: &Progress) -> Result<Stack> {
         self.stack_or(origin, progress, None)
     }
 
-    /// The same. Where all of a snapshot would have to be written, it is served
-    /// instead, if that is possible.
+    /// Like [`Self::stack`], but serves the snapshot from `lazies`, if there
+    /// are any, where the whole snapshot would have to be written.
     pub(super) fn stack_or(
         &self,
         origin: Origin<'_>,
@@ -133,7 +135,7 @@ impl Layers {
                     _lock: lock,
                 });
             }
-            // Only those wait for it who need the same layer.
+            // Only callers that need the same layer wait for it.
             let making = self.directory.join(format!("{top}{MAKING}"));
             let _making = lock::alone(&making).map_err(failed())?;
             if self.chain(&top).is_none() {
@@ -142,7 +144,7 @@ impl Layers {
         }
     }
 
-    /// The layers from `top` down, if they are all there and whole.
+    /// Returns the layers from `top` down, if all exist and are complete.
     fn chain(&self, top: &str) -> Option<Vec<String>> {
         let mut layers = vec![top.to_owned()];
         let mut about = self.about(top)?;
@@ -164,11 +166,11 @@ impl Layers {
     }
 
     fn make(&self, top: &str, origin: Origin<'_>, progress: &Progress) -> Result<()> {
-        let failed = || Error::io("make a layer in", &self.directory);
+        let failed = || Error::io("create a layer in", &self.directory);
         let Origin {
             snapshot, owner, ..
         } = origin;
-        // Not whole, or the rest of a killed process.
+        // An incomplete layer, or the remains of a killed process.
         let place = self.directory.join(top);
         trash::remove(&place, &self.trash)?;
         let unfinished = self.directory.join(format!("{top}.unfinished"));
@@ -197,7 +199,8 @@ impl Layers {
             boot: Some(self.boot.clone()),
         };
         if about.below.is_none() {
-            // Too much to be made again after a power loss.
+            // A whole snapshot is too expensive to write again after a power
+            // loss.
             let directory = File::open(&files).map_err(failed())?;
             rustix::fs::syncfs(directory).map_err(|error| failed()(error.into()))?;
             about.boot = None;
@@ -207,13 +210,14 @@ impl Layers {
         fs::rename(&unfinished, &place).map_err(failed())
     }
 
-    /// The layer that a new one goes onto, and the snapshot that it shows.
+    /// Finds the layer that a new one goes onto, and the snapshot that it
+    /// shows.
     fn lowest_change(&self, snapshot: &Snapshot, owner: Option<Owner>) -> Result<Option<Below>> {
         let mut ancestor = snapshot.parents.first().copied();
         for _ in 0..ANCESTORS {
             let Some(id) = ancestor else { break };
             let found = match Below::at(&self.repository, id, owner) {
-                // Nobody needed it any more, nor what came before it.
+                // It was collected, and its ancestors too.
                 Err(elevo_engine::Error::NoSuchSnapshot(_)) => break,
                 found => found?,
             };
@@ -235,21 +239,21 @@ impl Layers {
         Some(Below { layer, ..below })
     }
 
-    /// Removes layers that no stack of `used` needs, the oldest first, until
-    /// the rest is within the budget; and what no run of the kernel can use.
-    /// `others` says, when nobody makes or mounts a stack, where stacks begin
-    /// that are needed as well.
+    /// Deletes layers that no stack of `used` needs, the oldest first, until
+    /// the rest is within the budget, and layers that are incomplete. Calls
+    /// `others` while no stack is created or mounted; it returns the tops of
+    /// further stacks that are needed.
     pub(super) fn tidy(
         &self,
         used: &[Origin<'_>],
         others: impl FnOnce() -> Result<Vec<String>>,
     ) -> Result<()> {
-        let failed = || Error::io("tidy", &self.directory);
+        let failed = || Error::io("clean up", &self.directory);
         let lock = match lock::try_alone(&self.directory.join("lock")) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             lock => lock.map_err(failed())?,
         };
-        // Whoever holds it is about to mount something: another time.
+        // The holder is about to mount a stack; a later call will clean up.
         let Some(_lock) = lock else {
             return Ok(());
         };
@@ -275,7 +279,7 @@ impl Layers {
         Ok(())
     }
 
-    /// All layers; clears away what was needed to make them.
+    /// Lists all layers, and deletes the locks that were needed to create them.
     fn list(&self) -> io::Result<Vec<(SystemTime, String, u64)>> {
         let mut layers = Vec::new();
         for entry in fs::read_dir(&self.directory)? {
@@ -285,7 +289,7 @@ impl Layers {
             };
             let metadata = entry.metadata()?;
             if name.ends_with(MAKING) {
-                // Nobody makes one now.
+                // No layer is being created while the lock is held exclusively.
                 fs::remove_file(entry.path())?;
             } else if metadata.is_dir() {
                 let bytes = self.about(&name).map_or(0, |about| about.bytes);
@@ -296,10 +300,10 @@ impl Layers {
     }
 }
 
-/// A layer that a new one goes onto.
+/// The layer that a new one goes onto.
 struct Below {
     layer: String,
-    /// What it shows.
+    /// The snapshot that the layer shows.
     snapshot: Snapshot,
     _held: Guard,
 }
@@ -320,8 +324,8 @@ impl Below {
     }
 }
 
-/// Equal for equal files and times of the same owner. Short, since mounts name
-/// many at once.
+/// Returns the id of a layer: equal for equal files, times and owner. It is
+/// short because the options of a mount list many of them.
 pub(super) fn layer_id(snapshot: &Snapshot, owner: Option<Owner>) -> String {
     let [tree, times] = [snapshot.tree.root, snapshot.times];
     let bytes = [tree, times].map(|hash| hash.map_or([0; 32], |hash| *hash.as_bytes()));

@@ -1,13 +1,13 @@
-//! Snapshots that are shown before they are written out: served by somebody
-//! ([`LazyServer`]), as the lowest directory of overlays.
+//! Snapshots that are served by a [`LazyServer`] until they are written out, as
+//! the lowest directory of overlays.
 //!
 //! ```text
-//! lazy/ID/        a mount that shows a snapshot, named as its layer would be
-//! lazy/ID.making  held by whoever has one served
+//! lazy/ID/        a mount that shows a snapshot, with the id of its layer
+//! lazy/ID.making  held while the mount is created
 //! ```
 //!
-//! One is shared by all workspaces of its snapshot and owner, and goes when no
-//! workspace has that origin any more.
+//! A mount is shared by all workspaces with its snapshot and owner, and is
+//! removed when no workspace has that origin any more.
 
 use std::collections::HashSet;
 use std::fs;
@@ -22,14 +22,15 @@ use crate::error::{Error, Result};
 use crate::lock;
 use crate::mounts::{is_mount, unmount_all};
 
-/// The end of the name of a lock that is held while one is mounted.
+/// Suffix of the lock that is held while a snapshot is mounted.
 const MAKING: &str = ".making";
 
-/// In the place of a workspace that is mounted over one of them: which, and the
-/// number of its device, which another mount of the same has not.
+/// File in the place of a workspace that is mounted over a served snapshot: the
+/// layer, and the device number of its mount. A new mount of the same snapshot
+/// has another number.
 const NOTE: &str = "lazy";
 
-/// Those that are served in a directory.
+/// The served snapshots of a directory.
 #[derive(Debug)]
 pub(super) struct Lazies {
     directory: PathBuf,
@@ -48,7 +49,7 @@ impl Lazies {
         self.directory.join(layer)
     }
 
-    /// The directory that shows an origin; served from now on if it was not.
+    /// Returns the directory that shows an origin, and mounts it if necessary.
     pub(super) fn serve(&self, origin: Origin<'_>) -> Result<PathBuf> {
         let layer = layer_id(origin.snapshot, origin.owner);
         let path = self.path(&layer);
@@ -58,14 +59,14 @@ impl Lazies {
         let failed = || Error::io("serve a snapshot in", &self.directory);
         fs::create_dir_all(&self.directory).map_err(failed())?;
         match fs::create_dir(&path) {
-            // Perhaps one that nobody serves any more, and so nobody can look at.
+            // Perhaps a mount whose server has died, which cannot be inspected.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             made => made.map_err(failed())?,
         }
         let making = self.directory.join(format!("{layer}{MAKING}"));
         let _making = lock::alone(&making).map_err(failed())?;
         if !is_served(&path) {
-            // Of somebody who has died.
+            // A mount whose server has died.
             unmount_all(&path).map_err(failed())?;
             let served = self.server.serve(origin.id, &path, origin.owner);
             served.map_err(failed())?;
@@ -73,7 +74,8 @@ impl Lazies {
         Ok(path)
     }
 
-    /// Notes what a workspace is mounted over: one that is served, or layers.
+    /// Records whether a workspace is mounted over a served snapshot or over
+    /// layers.
     pub(super) fn note(&self, place: &Path, served: Option<&str>) -> Result<()> {
         let note = place.join(NOTE);
         let noted = match served {
@@ -87,7 +89,8 @@ impl Lazies {
         noted.map_err(Error::io("write", &note))
     }
 
-    /// Whether what a workspace is mounted over is still served, if it is.
+    /// Whether the snapshot below a workspace is still served; true over
+    /// layers.
     pub(super) fn is_well(&self, place: &Path) -> bool {
         let Ok(note) = fs::read_to_string(place.join(NOTE)) else {
             return true;
@@ -97,10 +100,10 @@ impl Lazies {
         is_served(&path) && device(&path).is_ok_and(|device| device.to_string() == noted)
     }
 
-    /// Takes those away that none of `used` needs. What is still in use below
-    /// an overlay goes with it.
+    /// Unmounts snapshots that none of `used` needs. A mount that is still in
+    /// use below an overlay goes with that overlay.
     pub(super) fn tidy(&self, used: &[Origin<'_>]) -> Result<()> {
-        let failed = || Error::io("tidy", &self.directory);
+        let failed = || Error::io("clean up", &self.directory);
         let used = used.iter();
         let used: HashSet<_> = used
             .map(|origin| layer_id(origin.snapshot, origin.owner))
@@ -119,7 +122,7 @@ impl Lazies {
                 continue;
             }
             let making = self.directory.join(format!("{name}{MAKING}"));
-            // Whoever holds it needs it.
+            // The holder needs the mount.
             let Some(_making) = lock::try_alone(&making).map_err(failed())? else {
                 continue;
             };
@@ -135,7 +138,7 @@ fn device(path: &Path) -> io::Result<u64> {
     Ok(fs::metadata(path)?.dev())
 }
 
-/// Whether somebody answers for what is mounted there.
+/// Whether the server of the mount responds.
 fn is_served(path: &Path) -> bool {
     is_mount(path).unwrap_or(false) && rustix::fs::statfs(path).is_ok()
 }

@@ -1,22 +1,24 @@
-//! Workspaces that are overlays: a stack of layers that all share, and an upper
-//! directory of their own that takes what is written. Making one is a mount,
-//! whatever the size of its tree; what changed is what is in the upper.
+//! Workspaces that are overlays: a stack of shared layers, and an upper for
+//! each workspace that takes the writes. Creating one is a mount, regardless of
+//! the size of its tree, and its changes are the content of the upper.
 //!
-//! Root mounts them for everybody. Whoever may not mount has them made without
-//! that, and mounted in user namespaces ([`Entrance`](crate::Entrance)) for those who use them.
+//! Root mounts them for all processes. For users who may not mount, they are
+//! created without a mount, and mounted in the user namespaces
+//! ([`Entrance`](crate::Entrance)) of the processes that use them.
 //!
 //! ```text
-//! live/ID/files   where it is mounted: what the agent sees
-//!      …/upper    what was changed
-//!      …/work     overlayfs's own
+//! live/ID/files   the mount point, which the agent sees
+//!      …/upper    the changes
+//!      …/work     the work directory of overlayfs
 //!      …/home     the agent's home
 //!      …/stat     the stat cache of the upper
 //! ```
 //!
-//! The last four are in `live/ID`, or in a subvolume of the pool. There the
-//! cache is beside the subvolume, so that a workspace without any room left can
-//! still be read. A read-only one has only a home, and a mount of a view that
-//! it shares with all who read the same ([`Views`], [`Readers`]).
+//! The last four are in `live/ID`, or in a subvolume of the pool. In a pool,
+//! the cache is next to the subvolume, so that a workspace that has reached its
+//! limit can still be read. A read-only workspace has only a home and a mount
+//! of a view, which it shares with all readers of the same snapshot ([`Views`],
+//! [`Readers`]).
 
 use std::collections::HashSet;
 use std::ffi::CString;
@@ -47,7 +49,7 @@ use crate::home::give;
 use crate::mounts::unmount_all;
 use crate::namespace::{Entrance, hold_entrance, may_mount, users_of};
 
-/// Mounts overlays.
+/// Creates workspaces as overlays.
 #[derive(Debug)]
 pub struct OverlayProvider {
     repository: Repository,
@@ -61,8 +63,8 @@ pub struct OverlayProvider {
 }
 
 impl OverlayProvider {
-    /// Overlays over layers in `root`, where the workspaces are too. Layers
-    /// that no workspace needs are kept up to `budget` bytes.
+    /// Creates overlays over layers in `root`, the directory of the workspaces.
+    /// Layers that no workspace needs are kept up to `budget` bytes.
     pub fn new(repository: Repository, threads: usize, root: &Path, budget: u64) -> Self {
         let layers = Layers::new(repository.clone(), threads, root, budget);
         Self {
@@ -77,31 +79,32 @@ impl OverlayProvider {
         }
     }
 
-    /// The same for whoever may not mount, in user namespaces.
+    /// Creates private overlays in user namespaces, for users who may not
+    /// mount.
     pub fn rootless(self) -> Self {
         let marks = Marks::User;
         Self { marks, ..self }
     }
 
-    /// The same over snapshots that are served while they are not written out.
+    /// Serves snapshots that are not written out yet.
     pub fn lazy(self, root: &Path, server: Arc<dyn LazyServer>) -> Self {
         let lazies = Some(Lazies::new(root, server));
         Self { lazies, ..self }
     }
 
-    /// The same with uppers in a pool of at most `bytes`.
+    /// Keeps uppers in a pool of at most `bytes`.
     pub fn with_pool(self, root: &Path, bytes: u64) -> Result<Self> {
         let pool = Some(Pool::open(root, bytes)?);
         Ok(Self { pool, ..self })
     }
 
-    /// Makes the layers of an origin.
+    /// Creates the layers of an origin.
     pub fn write_out(&self, origin: Origin<'_>) -> Result<()> {
         self.layers.stack(origin, &Progress::new()).map(drop)
     }
 
-    /// Where the upper of a workspace is. One that was made before there was a
-    /// pool is not in it.
+    /// The directory of the upper of a workspace. Workspaces that are older
+    /// than the pool are not in it.
     fn room(&self, place: &Path) -> PathBuf {
         match self.pool_of(place) {
             Some(pool) => pool.room(id(place)),
@@ -109,7 +112,8 @@ impl OverlayProvider {
         }
     }
 
-    /// On the file system of the upper, whose clock it goes by.
+    /// The cache is on the file system of the upper, because it compares its
+    /// own time with the times there.
     fn cache(&self, place: &Path) -> PathBuf {
         match self.pool_of(place) {
             Some(pool) => pool.cache(id(place)),
@@ -132,10 +136,10 @@ impl OverlayProvider {
         let upper = room.join("upper");
         for directory in [&upper, &room.join("work"), &files] {
             match fs::create_dir(directory) {
-                // What the agent sees of the root is the upper's.
+                // The agent sees the upper as the root directory.
                 Ok(()) if *directory == upper => give(&upper, owner)?,
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                    return Err(Error::io("make", directory)(error));
+                    return Err(Error::io("create", directory)(error));
                 }
                 _ => {}
             }
@@ -146,7 +150,7 @@ impl OverlayProvider {
         if !self.attaches(place)? {
             return Ok(());
         }
-        // It would be read-only for as long as a container uses it.
+        // The overlay would be read-only for as long as a container uses it.
         if self.pool.as_ref().is_some_and(Pool::is_stuck) {
             let stuck = io::ErrorKind::ReadOnlyFilesystem.into();
             return Err(Error::io("mount an overlay in", place)(stuck));
@@ -224,7 +228,7 @@ impl WorkspaceProvider for OverlayProvider {
 
     fn create(&self, place: &Path, origin: Origin<'_>, progress: &Progress) -> Result<()> {
         match (&self.pool, origin.limit) {
-            // There is nothing to be written but to the home.
+            // Only the home needs space.
             (_, None) if origin.read_only => {}
             (Some(pool), limit) => pool.create(id(place), limit)?,
             (None, None) => {}
@@ -251,12 +255,14 @@ impl WorkspaceProvider for OverlayProvider {
         let Some(pool) = self.pool_of(from) else {
             unreachable!("called only if atomic");
         };
+        // Holds the layers until the mounts exist: `tidy` could delete them
+        // otherwise.
         let stack = self.stack(origin, progress)?;
         let ids: Vec<_> = places.iter().map(|place| id(place)).collect();
         pool.copy_all(id(from), &ids, origin.limit)?;
         for place in places {
-            // It never changes, and is true of the copy. Without it the next
-            // reading takes longer.
+            // The cache never changes and is valid for the copy. Without it the
+            // next read takes longer.
             let _ = fs::hard_link(self.cache(from), self.cache(place));
         }
         places
@@ -284,7 +290,7 @@ impl WorkspaceProvider for OverlayProvider {
             return self.show(place, origin);
         }
         if self.lazies.is_some() {
-            // Over one that nobody serves any more.
+            // Replaces a mount whose server has died.
             let files = place.join("files");
             unmount_all(&files).map_err(Error::io("unmount", &files))?;
         }
@@ -302,7 +308,7 @@ impl WorkspaceProvider for OverlayProvider {
             return Ok(None);
         }
         let pids = match may_mount() {
-            // Nobody follows a stranger into what that has made.
+            // Never join namespaces that another user has created.
             true => self.users(place)?,
             false => Vec::new(),
         };
@@ -318,7 +324,7 @@ impl WorkspaceProvider for OverlayProvider {
         let inode = fs::metadata(&room).map(|stat| stat.ino());
         Ok(Some(Entrance {
             lowers: stack.directories.clone(),
-            inode: inode.map_err(Error::io("look at", &room))?,
+            inode: inode.map_err(Error::io("inspect", &room))?,
             room,
             files: place.join("files"),
         }))
@@ -348,6 +354,8 @@ impl WorkspaceProvider for OverlayProvider {
     fn read(&self, place: &Path, origin: Origin<'_>, progress: &Progress) -> Result<Reading> {
         let room = self.room(place);
         let stat = self.cache(place);
+        // Before the view of the upper is taken: the cache trusts only files
+        // that are older than its own time.
         let cache = NewStatCache::begin(&stat).map_err(Error::io("write", &stat))?;
         let (repository, options) = (&self.repository, self.options());
         let pool = self.pool_of(place);
@@ -435,24 +443,24 @@ impl WorkspaceProvider for OverlayProvider {
     }
 }
 
-/// What the view of an origin is called: as the layer it begins with.
+/// Names the view of an origin after the top layer of its stack.
 fn view_of(origin: Origin<'_>) -> String {
     layer_id(origin.snapshot, origin.owner)
 }
 
-/// How an overlay is mounted.
+/// Mount options that differ between overlays.
 #[derive(Clone, Copy)]
 pub(crate) struct OverlayOptions {
-    /// Where it keeps its marks.
+    /// The namespace of the extended attributes of overlayfs.
     pub(crate) marks: Marks,
-    /// Whether the kernel notes which files are which in the upper, and so
-    /// refuses one that another overlay has.
+    /// Whether the kernel keeps an index of the upper, and so rejects an upper
+    /// that another overlay uses.
     pub(crate) is_indexed: bool,
 }
 
 /// Mounts an overlay of `lowers`, the first on top, and of `upper` and `work`
-/// in `room`, on `files`. Nothing in it gives anybody another identity or a
-/// device.
+/// in `room`, on `files`. Set-user-id bits and device files have no effect in
+/// it.
 pub(crate) fn mount_overlay(
     lowers: &[&Path],
     room: &Path,
@@ -471,12 +479,11 @@ pub(crate) fn mount_overlay(
     )?)
 }
 
-/// What the kernel is told about one.
+/// Returns the mount options of an overlay.
 ///
-/// Directories that come from below can be renamed (`redirect_dir`) where the
-/// marks are root's alone; otherwise whoever tries is told that it is another
-/// file system, and copies. A changed file is always whole in the upper
-/// (`metacopy` off).
+/// With trusted attributes, directories from lower layers can be renamed
+/// (`redirect_dir`); otherwise a rename fails with `EXDEV`, and programs copy.
+/// A changed file is always complete in the upper (`metacopy` off).
 pub(crate) fn overlay_options(
     lowers: &[&Path],
     room: &Path,
@@ -501,21 +508,22 @@ pub(crate) fn overlay_options(
     }
     if data.len() >= LONGEST_OPTIONS {
         return Err(io::Error::other(
-            "the paths of the layers are too long for a mount; keep workspaces in a shorter path",
+            "the paths of the layers are too long for a mount; use a shorter path for the workspaces",
         ));
     }
     Ok(CString::new(data)?)
 }
 
-/// What the kernel copies.
+/// The kernel copies at most one page of options.
 const LONGEST_OPTIONS: usize = 4096;
 
-/// A path without what options of a mount give a meaning to.
+/// Returns a path, or an error if it has a character with a meaning in mount
+/// options.
 fn plain(path: &Path) -> io::Result<&[u8]> {
     let bytes = path.as_os_str().as_bytes();
     if bytes.iter().any(|byte| b",:\\".contains(byte)) {
         return Err(io::Error::other(format!(
-            "{} has a comma, colon or backslash in it, which an overlay cannot have",
+            "{} contains a comma, colon or backslash, which overlays do not support; use another path",
             path.display()
         )));
     }

@@ -1,7 +1,6 @@
-//! Where the uppers of overlays are: subvolumes of a btrfs volume, which can be
-//! snapshotted at one moment whatever their size, and have a hard limit. The
-//! volume is the file system of the workspaces itself, if that is btrfs, or one
-//! in a file.
+//! The pool of the uppers of overlays: subvolumes of a btrfs volume, which support
+//! atomic snapshots independent of their size and have a hard limit. The volume is
+//! the file system of the workspaces itself, if that is btrfs, or one in a file.
 //!
 //! ```text
 //! uppers/ID/         a subvolume; `upper`, `work` and `home` in it
@@ -63,7 +62,7 @@ impl Pool {
         self.directory.join(id)
     }
 
-    /// Where the stat cache of an upper is: under nobody's limit.
+    /// The path of an upper's stat cache, outside all limits.
     pub(super) fn cache(&self, id: &str) -> PathBuf {
         self.directory.join(format!("{id}.stat"))
     }
@@ -92,8 +91,8 @@ impl Pool {
         let Some((first, others)) = ids.split_first() else {
             return Ok(());
         };
-        // That is of this moment, and the others are of that, which nobody can
-        // write to yet.
+        // The first copy is of this moment. The others are copies of the first, which
+        // no process can write to yet.
         self.copy(from, first, limit)?;
         thread::scope(|scope| {
             let copies: Vec<_> = others
@@ -108,7 +107,7 @@ impl Pool {
 
     /// The same as [`Self::copy`], while others are made. A snapshot is made by a
     /// commit of the volume, which makes all that wait for it; but its directory
-    /// is locked until then, so each has one of its own.
+    /// is locked until then, so each copy has a separate directory.
     fn copy_beside(&self, from: &str, id: &str, limit: Option<u64>) -> Result<()> {
         let aside = self.aside(id);
         let make = || {
@@ -185,7 +184,7 @@ impl Pool {
         }
     }
 
-    /// How many bytes are charged to a room, if they are counted.
+    /// Returns the bytes that are charged to a room, if they are counted.
     pub(super) fn used(&self, id: &str) -> Result<Option<u64>> {
         let room = self.room(id);
         let used = File::open(&room).and_then(btrfs::used);
@@ -208,7 +207,7 @@ impl Pool {
         Ok(false)
     }
 
-    /// What an upper holds at this moment, until it is dropped.
+    /// Creates a view of an upper at this moment. Dropping the view deletes it.
     pub(super) fn reading(&self, id: &str) -> Result<InReading<'_>> {
         self.end_reading(id)?;
         let name = format!("{id}{READING}");
@@ -236,7 +235,7 @@ impl Pool {
         self.destroy(id)
     }
 
-    /// Of which uppers there is a reading.
+    /// Returns the ids of the uppers that have a reading.
     pub(super) fn readings(&self) -> Result<Vec<String>> {
         let list = || fs::read_dir(&self.directory)?.collect::<io::Result<Vec<_>>>();
         let entries = list().map_err(Error::io("list", &self.directory))?;
@@ -369,7 +368,7 @@ fn destroy_below(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Keeps every other caller from working on a workspace.
+/// Locks every workspace against other callers.
 fn hold_places(root: &Path) -> io::Result<Vec<File>> {
     let mut held = Vec::new();
     for place in fs::read_dir(root.join("live"))? {
@@ -382,7 +381,7 @@ fn hold_places(root: &Path) -> io::Result<Vec<File>> {
     Ok(held)
 }
 
-/// A subvolume that nobody changes.
+/// A read-only subvolume.
 pub(super) struct InReading<'a> {
     pool: &'a Pool,
     name: String,

@@ -1,24 +1,24 @@
-//! Where read-only workspaces are seen: a mount for each, which can be
-//! exchanged for another while it is used, in containers too.
+//! The mounts of read-only workspaces. A mount can be exchanged for another
+//! while it is in use, in containers too.
 //!
 //! ```text
-//! read/ID        what readers see: a mount of what they read
+//! read/ID        the mount that readers see
 //! read.bare/ID   the same directory without the mount
-//! read.lock      held while the two mounts below are made
+//! read.lock      held while the mounts `read` and `read.bare` are created
 //! ```
 //!
-//! A new mount goes *beneath* the old one, which is then taken away
-//! (`MOVE_MOUNT_BENEATH`, Linux 6.5): at no moment is there neither. Before
-//! Linux 6.5 the old one is taken away first, and between these two calls the
-//! directory is empty. Taking away is lazy: what was opened stays as it was.
+//! A new mount goes *beneath* the old one, which is then unmounted
+//! (`MOVE_MOUNT_BENEATH`, Linux 6.5), so one of them is always visible. Before
+//! Linux 6.5 the old one is unmounted first, and the directory is empty between
+//! the two calls. Unmounting is lazy: open files stay as they were.
 //!
-//! Mounts reach containers by propagation, as events: a container that was
+//! Mounts reach containers by propagation, as events. A container that was
 //! given the *bare* directory of a reader (a slave of the shared mount that
-//! `read` is in) gets whatever is mounted on it from then on. Had it been given
-//! the mount itself, it would keep that one for ever. So `read` is made a
-//! shared mount unless it is in one, and `read.bare` is a slave of it from which
-//! each new mount is taken away again; that reaches nobody else. It is
-//! read-only, and so is what containers have of it.
+//! contains `read`) receives every later mount on it; had it been given the
+//! mount itself, it would keep that one for ever. So `read` is made a shared
+//! mount unless it is in one, and `read.bare` is a slave of it, from which each
+//! new mount is unmounted again without an effect elsewhere. `read.bare` is
+//! read-only, and so are the containers' binds of it.
 
 use std::fs;
 use std::io;
@@ -41,7 +41,7 @@ pub(super) struct Readers {
 }
 
 impl Readers {
-    /// Those in `root`, where the workspaces are too.
+    /// Readers in `root`, the directory of the workspaces.
     pub(super) fn new(root: &Path) -> Self {
         Self {
             root: root.into(),
@@ -51,12 +51,12 @@ impl Readers {
         }
     }
 
-    /// What a reader sees.
+    /// The mount point of a reader.
     pub(super) fn path(&self, id: &str) -> PathBuf {
         self.shown.join(id)
     }
 
-    /// Lets `id` see what is mounted on, or is, `source`.
+    /// Mounts on the path of `id` what is visible at `source`.
     pub(super) fn show(&self, id: &str, source: &Path) -> Result<()> {
         self.make_ready()?;
         let path = self.path(id);
@@ -72,8 +72,8 @@ impl Readers {
         show().map_err(Error::io("mount a view on", &path))
     }
 
-    /// The same with a directory that is not mounted anywhere, by way of the
-    /// directory `between`, where it is mounted read-only for a moment.
+    /// Like [`Self::show`], for a directory that is not a mount: it is mounted
+    /// read-only on `between` for a moment.
     pub(super) fn show_directory(&self, id: &str, source: &Path, between: &Path) -> Result<()> {
         let mount = || -> io::Result<()> {
             fs::create_dir_all(between)?;
@@ -88,13 +88,13 @@ impl Readers {
         shown
     }
 
-    /// Whether `id` sees what is seen at `source`.
+    /// Whether `id` shows the mount at `source`.
     pub(super) fn is_showing(&self, id: &str, source: &Path) -> bool {
         shows(&self.path(id), source)
     }
 
-    /// Takes away mounts that an exchange which was cut off has left on top of
-    /// the one that shows `source`.
+    /// Unmounts mounts that an interrupted exchange has left on top of the one
+    /// that shows `source`.
     pub(super) fn settle(&self, id: &str, source: &Path) -> Result<()> {
         let path = self.path(id);
         let settle = || -> io::Result<()> {
@@ -109,8 +109,8 @@ impl Readers {
         settle().map_err(Error::io("unmount", &path))
     }
 
-    /// The readers that have more than one mount; each as often as it has one
-    /// too many.
+    /// Returns the readers with more than one mount, once for each surplus
+    /// mount.
     pub(super) fn stacked(&self) -> io::Result<Vec<String>> {
         let mounts = fs::read_to_string("/proc/self/mountinfo")?;
         let points = mounts.lines().filter_map(|line| line.split(' ').nth(4));
@@ -124,7 +124,7 @@ impl Readers {
         Ok(spare.map(|pair| pair[0].clone()).collect())
     }
 
-    /// The directory of `id` without what is mounted there.
+    /// Returns the directory of `id` without the mount.
     pub(super) fn bare(&self, id: &str) -> Result<PathBuf> {
         self.make_ready()?;
         let bare = self.bare.join(id);
@@ -132,7 +132,7 @@ impl Readers {
         Ok(bare)
     }
 
-    /// Takes away what `id` sees, if it sees anything.
+    /// Unmounts and deletes the directory of `id`, if it exists.
     pub(super) fn hide(&self, id: &str) -> Result<()> {
         let path = self.path(id);
         let hide = || {
@@ -147,13 +147,13 @@ impl Readers {
         hide().map_err(Error::io("unmount", &path))
     }
 
-    /// Whether mounts can be made here.
+    /// Whether this process can mount here.
     pub(super) fn can_mount(&self) -> bool {
         self.make_ready().is_ok()
     }
 
-    /// Makes the mounts that all readers share, unless they are there. Whoever
-    /// is killed at it leaves what the next goes on with.
+    /// Creates the mounts that all readers share, unless they exist. Continues
+    /// where a killed process stopped.
     fn make_ready(&self) -> Result<()> {
         if self.is_ready.get().is_some() {
             return Ok(());
@@ -169,7 +169,10 @@ impl Readers {
             mount_change(&self.bare, MountPropagationFlags::DOWNSTREAM)?;
             make_read_only(&self.bare)
         };
-        make().map_err(Error::io("mount what is shared by readers in", &self.root))?;
+        make().map_err(Error::io(
+            "mount the shared directory of readers in",
+            &self.root,
+        ))?;
         let _ = self.is_ready.set(());
         Ok(())
     }

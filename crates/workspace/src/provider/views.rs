@@ -1,18 +1,18 @@
-//! Read-only overlays, one for each stack of layers, of which any number of
-//! readers have a mount each: they share what the kernel keeps of it.
+//! Read-only overlays, one for each stack of layers. Each reader has a mount of
+//! it, and all share the data that the kernel caches.
 //!
 //! ```text
-//! views/LAYER/files   the overlay of the stack that begins with that layer
-//!       …/upper       nothing, ever; the kernel keeps it for the overlay alone
-//!       …/work        overlayfs's own
-//! views/LAYER.N/      one whose mount has gone
+//! views/LAYER/files   the overlay of the stack with that layer on top
+//!       …/upper       always empty; reserved by the kernel for this overlay
+//!       …/work        the work directory of overlayfs
+//! views/LAYER.N/      an overlay whose mount is gone
 //! views/LAYER.lock    held while the overlay is mounted
 //! ```
 //!
-//! A reader that has moved on may have left files open. Nobody can list them,
-//! but the kernel gives an upper to one overlay at a time, until the last file
-//! in it is closed: so the layers below are needed for as long as another
-//! overlay on the same upper is refused.
+//! A reader that has moved on may have left files open. They cannot be listed,
+//! but the kernel reserves an upper for one overlay until the last file in it
+//! is closed. So the layers below are needed as long as the kernel rejects
+//! another overlay with the same upper.
 
 use std::collections::HashSet;
 use std::fs;
@@ -40,7 +40,7 @@ pub(super) struct Views {
 const LOCK: &str = ".lock";
 
 impl Views {
-    /// Those in `root`, where the workspaces are too.
+    /// Views in `root`, the directory of the workspaces.
     pub(super) fn new(root: &Path) -> Self {
         Self {
             directory: root.join("views"),
@@ -48,17 +48,17 @@ impl Views {
         }
     }
 
-    /// Where the overlay of the stack that begins with `layer` is.
+    /// The mount point of the overlay of the stack with `layer` on top.
     pub(super) fn path(&self, layer: &str) -> PathBuf {
         self.directory.join(layer).join("files")
     }
 
-    /// Whether it is mounted.
+    /// Whether the overlay is mounted.
     pub(super) fn is_there(&self, layer: &str) -> bool {
         is_mount(&self.path(layer)).is_ok_and(|is_mount| is_mount)
     }
 
-    /// Mounts it, unless it is.
+    /// Mounts the overlay, unless it is mounted.
     pub(super) fn make(&self, layer: &str, stack: &Stack, owner: Option<Owner>) -> Result<()> {
         let failed = || Error::io("mount an overlay in", &self.directory);
         fs::create_dir_all(&self.directory).map_err(failed())?;
@@ -77,13 +77,14 @@ impl Views {
         let files = place.join("files");
         let mount = || {
             mount_overlay(&lowers, &place, &files, options(false), MountFlags::RDONLY)?;
-            // Or what happens to one reader's mount would happen to all.
+            // Otherwise mounts and unmounts of one reader would propagate to
+            // all.
             Ok(mount_change(&files, MountPropagationFlags::PRIVATE)?)
         };
         mount().map_err(failed())
     }
 
-    /// Its mount has gone, but somebody may still have files open there.
+    /// Renames a view whose mount is gone, since files in it may still be open.
     fn set_aside(&self, layer: &str, place: &Path) -> io::Result<()> {
         if !place.try_exists()? {
             return Ok(());
@@ -96,11 +97,11 @@ impl Views {
         aside.map_or(Ok(()), |aside| fs::rename(place, aside))
     }
 
-    /// Takes away those that no reader needs; `needed` begin the stacks that
-    /// are shown to one. Returns the layers of those that somebody has files
-    /// open in. Nobody makes one meanwhile.
+    /// Deletes views that no reader needs; `needed` has the top layers of the
+    /// views that readers see. Returns the top layers of the others that are
+    /// still in use. No view is created during the call.
     pub(super) fn tidy(&self, needed: &HashSet<String>) -> Result<Vec<String>> {
-        let failed = || Error::io("tidy", &self.directory);
+        let failed = || Error::io("clean up", &self.directory);
         let mut in_use = Vec::new();
         for (name, place) in self.list().map_err(failed())? {
             let layer = name.split('.').next().unwrap_or_default();
@@ -116,7 +117,7 @@ impl Views {
         Ok(in_use)
     }
 
-    /// All of them; clears away their locks.
+    /// Lists all views, and deletes their locks.
     fn list(&self) -> io::Result<Vec<(String, PathBuf)>> {
         let mut views = Vec::new();
         let entries = match fs::read_dir(&self.directory) {
@@ -136,11 +137,12 @@ impl Views {
     }
 }
 
-/// Takes away the mount of one; whether nobody uses it any more.
+/// Unmounts a view. Returns whether it is not in use any more.
 fn retire(place: &Path) -> io::Result<bool> {
     let files = place.join("files");
     if is_mount(&files).is_ok_and(|is_mount| is_mount) {
-        // Where the kernel does not keep the upper, nobody can tell: it stays.
+        // If the kernel does not reserve the upper, use cannot be detected:
+        // keep the view.
         if !is_used(place)? {
             return Ok(false);
         }
@@ -149,7 +151,7 @@ fn retire(place: &Path) -> io::Result<bool> {
     Ok(!is_used(place)?)
 }
 
-/// Whether the kernel refuses another overlay on the same upper.
+/// Whether the kernel rejects another overlay with the same upper.
 fn is_used(place: &Path) -> io::Result<bool> {
     let [below, probe] = ["below", "probe"].map(|name| place.join(name));
     for directory in [&below, &probe, &place.join("upper"), &place.join("work")] {
@@ -158,7 +160,7 @@ fn is_used(place: &Path) -> io::Result<bool> {
     let flags = MountFlags::RDONLY;
     match mount_overlay(&[&below], place, &probe, options(true), flags) {
         Ok(()) => unmount_all(&probe).map(|()| false),
-        // In use; or nobody can tell.
+        // In use, or unknown.
         Err(_) => Ok(true),
     }
 }

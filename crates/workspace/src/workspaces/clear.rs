@@ -1,4 +1,4 @@
-//! Getting rid of what is not needed any more.
+//! Deletes data that is not needed any more.
 
 use std::fs::{self, File};
 use std::io;
@@ -12,10 +12,10 @@ use crate::record::State;
 use crate::trash;
 
 impl Workspaces {
-    /// Removes what workspaces shared and none needs any more, if it is more
-    /// than should be kept for later. Done when workspaces are opened; whoever
-    /// keeps them open calls it now and then. Does nothing while a workspace is
-    /// being made.
+    /// Deletes shared data that no workspace needs any more, beyond the amount
+    /// that is kept for later. [`Workspaces::open`] does this too; a process
+    /// that keeps workspaces open calls it from time to time. Does nothing
+    /// while a workspace is being created.
     pub fn tidy(&self) -> Result<()> {
         self.tidy_providers()?;
         self.empty_trash()
@@ -24,7 +24,7 @@ impl Workspaces {
     fn tidy_providers(&self) -> Result<()> {
         let path = self.making_path();
         let alone = lock::try_alone(&path).map_err(Error::io("lock", &path))?;
-        // What they are made from is in no line of the registry yet.
+        // The origins of workspaces in creation are not in the registry yet.
         let Some(_alone) = alone else {
             return Ok(());
         };
@@ -45,14 +45,15 @@ impl Workspaces {
         self.root.join("making")
     }
 
-    /// Keeps what a workspace is being made from.
+    /// Keeps shared data from being deleted while a workspace is created from
+    /// it.
     pub(super) fn making(&self) -> Result<File> {
         let path = self.making_path();
         lock::shared(&path).map_err(Error::io("lock", &path))
     }
 
-    /// Gets a place out of the way. Until then it is held, so that nobody
-    /// takes it for somebody else's.
+    /// Moves a place into the trash. It stays locked until then, so that no
+    /// process mistakes it for an abandoned place.
     pub(super) fn throw(&self, held: &Held) -> Result<()> {
         self.throw_place(&held.place)
     }
@@ -62,7 +63,7 @@ impl Workspaces {
         trash::throw(place, &self.trash())
     }
 
-    /// Undoes what is outside of a place.
+    /// Releases the mounts and the pool's data of a place.
     pub(super) fn release(&self, place: &Path) -> Result<()> {
         let mut providers = self.providers.values();
         providers.try_for_each(|provider| provider.release(place))
@@ -77,10 +78,10 @@ impl Workspaces {
         trash::empty(&trash).map_err(Error::io("empty", &trash))
     }
 
-    /// Removes places that no live workspace has and nobody is working on.
+    /// Deletes places that no live workspace has and that are not locked.
     pub(super) fn clear_away(&self) -> Result<()> {
         self.tidy_providers()?;
-        // Nobody makes a place meanwhile.
+        // No process creates a place while the registry is locked.
         let registry = self.registry.lock()?;
         let live = self.root.join("live");
         let list = || fs::read_dir(&live)?.collect::<io::Result<Vec<_>>>();
@@ -102,13 +103,14 @@ impl Workspaces {
         self.empty_trash()?;
         for provider in self.providers.values() {
             for id in provider.cut_off()?.iter().flat_map(|id| id.parse()) {
-                // Unless somebody is reading it now.
+                // Unless another process is working on it.
                 if let Ok(held) = self.hold_place(&id) {
                     provider.clear_away(&held.place)?;
                 }
                 if self.get(&id).is_ok_and(|record| record.read_only) {
-                    // Whoever reads it should see what it was moved to, even
-                    // if nobody asks for it; if it fails, when somebody does.
+                    // Readers should see the snapshot that it was moved to,
+                    // even if no call comes. If this fails, the next call
+                    // attaches it.
                     let _ = self.path(&id);
                 }
             }

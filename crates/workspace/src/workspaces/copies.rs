@@ -12,13 +12,12 @@ use crate::record::{Record, State};
 use crate::registry::Registry;
 
 impl Workspaces {
-    /// Stores what a workspace holds, its home included, and returns the record
-    /// of a parked copy of it. The workspace itself stays as it is, with the
-    /// base that it has. The files are of one moment where those of
-    /// [`Self::snapshot`] are.
+    /// Stores the files and the home of a workspace, and returns the record of
+    /// a parked copy of it. The workspace itself and its base do not change.
+    /// The files are of one moment where those of [`Self::snapshot`] are.
     ///
-    /// Nothing but the record refers to the snapshots: the caller keeps
-    /// collections away until the record is where it belongs.
+    /// Only the record refers to the snapshots: the caller prevents garbage
+    /// collection until the record is stored.
     pub fn copy_of(
         &self,
         id: &WorkspaceId,
@@ -43,8 +42,8 @@ impl Workspaces {
     }
 }
 
-/// Makes a registry in `root`, where no workspaces are yet, that has these
-/// records. Durable when this returns.
+/// Creates a registry with these records in `root`, which has no workspaces
+/// yet. Durable when this returns.
 pub fn write_records(root: &Path, records: Vec<Record>) -> Result<()> {
     let registry = Registry::open(&root.join("registry"), &root.join("live"))?;
     let mut registry = registry.lock()?;

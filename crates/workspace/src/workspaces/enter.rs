@@ -1,4 +1,4 @@
-//! Workspaces that are seen only by those who enter them.
+//! Private workspaces, which only processes that enter them see.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -11,22 +11,23 @@ use crate::freeze::NeverFreeze;
 use crate::id::WorkspaceId;
 use crate::record::Record;
 
-/// How a process gets to the files of a workspace.
+/// How a process reaches the files of a workspace.
 #[derive(Clone, Debug)]
 pub enum Way {
-    /// They are in this directory.
+    /// It opens this directory.
     Directory(PathBuf),
-    /// It has to enter it.
+    /// It has to enter the workspace.
     #[cfg(target_os = "linux")]
     Entrance(crate::Entrance),
 }
 
 impl Workspaces {
-    /// How a process gets to the files of a workspace that is not parked.
+    /// Returns how a process reaches the files of a live workspace.
     pub fn way(&self, id: &WorkspaceId, progress: &Progress) -> Result<Way> {
         #[cfg(target_os = "linux")]
         {
-            // Not held: many may come at once, and whoever enters looks again.
+            // Not locked: many processes may enter at once, and each checks
+            // again when it enters.
             let record = self.live(id)?;
             let made_from = self.snapshot_of(record.origin)?;
             let origin = origin(&record, &made_from);
@@ -34,7 +35,8 @@ impl Workspaces {
             if record.provider.is_private()
                 && let Some(entrance) = provider.entrance(&self.place(id), origin, progress)?
             {
-                // Otherwise it is that of another one, which was made meanwhile.
+                // Otherwise the entrance belongs to another workspace, created
+                // since under the same id.
                 return match self.live(id)? == record {
                     true => Ok(Way::Entrance(entrance)),
                     false => Err(Error::Busy(id.clone())),
@@ -44,11 +46,12 @@ impl Workspaces {
         self.path(id).map(Way::Directory)
     }
 
-    /// Makes a workspace that only those see who enter it one that everybody
-    /// sees, made as new ones are, with all that was changed in it. Nobody may
-    /// be in it. Says what of it could not be kept.
+    /// Converts a private workspace into an ordinary one that every process can
+    /// see, with the provider for new workspaces, keeping its changes. Fails if
+    /// a process is inside. Returns the snapshot taken, with the losses.
     ///
-    /// What is in it is stored on the way; if this is cut off, it is parked.
+    /// The files are stored on the way; if this is interrupted, the workspace
+    /// is parked.
     pub fn open_up(
         &self,
         id: &WorkspaceId,
@@ -59,7 +62,7 @@ impl Workspaces {
         let taken = self.park(id, info, &NeverFreeze, progress)?;
         self.resume_by(self.get(id)?, self.chosen, progress)?;
         let mut registry = self.registry.lock()?;
-        // What was changed in it is still to be seen.
+        // Keep the old base, so that `changes` still shows the changes.
         let record = Record {
             base: before.base,
             ..registry.get(id)?
@@ -68,8 +71,8 @@ impl Workspaces {
         Ok(taken)
     }
 
-    /// Refuses to take a workspace away under those who are in it. Nobody enters
-    /// it while what is returned is held.
+    /// Fails if processes are inside a workspace. No process can enter it while
+    /// the returned file is held.
     pub(super) fn check_unused(&self, record: &Record, place: &Path) -> Result<Option<File>> {
         let provider = self.provider_of(record);
         let entrance = provider.hold_entrance(place)?;

@@ -1,4 +1,4 @@
-//! Deleting all workspaces of a tenant at once.
+//! Deletes all workspaces of a tenant at once.
 
 use std::fs;
 use std::io;
@@ -11,9 +11,9 @@ use crate::mounts::unmount_below;
 use crate::provider::erase_pool;
 use crate::trash;
 
-/// Deletes the workspaces in `root` with all that they share, their pool and
-/// `root` itself. They must not be open in any process. A call that was cut off
-/// is repeated.
+/// Deletes the workspaces in `root` with their shared data, their pool and
+/// `root` itself. They must not be open in any process. Retry a call that was
+/// interrupted.
 pub fn erase(root: &Path) -> Result<()> {
     let failed = || Error::io("delete", root);
     let root = match root.canonicalize() {

@@ -1,4 +1,4 @@
-//! Workspaces that hold what another holds.
+//! Forks of workspaces.
 
 use elevo_engine::{CommitInfo, Progress};
 
@@ -10,12 +10,12 @@ use crate::id::WorkspaceId;
 use crate::record::Record;
 
 impl Workspaces {
-    /// Makes a workspace for each of `into` that holds what `id` holds now, its
-    /// home included, and can be written to. Either all are made or none.
+    /// Creates a writable workspace for each of `into` with the current files
+    /// of `id`, its home included. Either all are created or none.
     ///
-    /// With a pool it is what was there at one moment, and no snapshot is
-    /// taken: their base is that of `id`. Otherwise a snapshot is taken as by
-    /// [`Self::snapshot`], which is the base of all and is returned.
+    /// With a pool, the forks have the state of one moment and the base of
+    /// `id`, and no snapshot is taken. Otherwise a snapshot is taken as by
+    /// [`Self::snapshot`]; it is the base of all forks, and is returned.
     pub fn fork(
         &self,
         id: &WorkspaceId,
@@ -31,6 +31,7 @@ impl Workspaces {
             let taken = self.fork_snapshot(record, &held, into, info, false, progress);
             return taken.map(Some);
         }
+        // Nothing is frozen here: the pool copies the upper of one moment.
         let fork = |id| fork_of(&record, id, &info);
         self.make_all(into.iter().map(fork).collect(), |places, origin| {
             provider.fork_at_once(&held.place, places, origin, progress)
@@ -38,8 +39,8 @@ impl Workspaces {
         Ok(None)
     }
 
-    /// The same with workspaces that can only be read. A snapshot is taken as
-    /// by [`Self::snapshot`], with a pool too, which is what they show.
+    /// Like [`Self::fork`], with read-only workspaces. A snapshot is taken as
+    /// by [`Self::snapshot`], also with a pool, and the forks show it.
     pub fn fork_read_only(
         &self,
         id: &WorkspaceId,
@@ -64,6 +65,8 @@ impl Workspaces {
     ) -> Result<Snapshotted> {
         let provider = self.provider_of(&record);
         let taken = self.snapshot_held(record.clone(), held, info.clone(), progress)?;
+        // Read once, while the callers keep the workspace frozen, so that all
+        // forks have the same home and it fits the snapshot.
         let home = self.copy_of_home(&record, held, progress)?;
         let taken_record = Record {
             origin: taken.id,
@@ -82,7 +85,7 @@ impl Workspaces {
     }
 }
 
-/// What is kept of a fork of a workspace that `of` is kept of.
+/// Returns the record of a fork of `of`.
 fn fork_of(of: &Record, id: &WorkspaceId, info: &CommitInfo) -> Record {
     Record {
         id: id.clone(),

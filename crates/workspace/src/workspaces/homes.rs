@@ -1,4 +1,4 @@
-//! Homes in forks, and of workspaces that are parked.
+//! The homes of forks and of parked workspaces.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::provider::{ProviderKind, WorkspaceProvider};
 use crate::record::Record;
 
 impl Workspaces {
-    /// Makes the home of a workspace that was just made.
+    /// Creates the home of a new workspace, and fills it with `contents`.
     pub(super) fn make_home(
         &self,
         provider: &dyn WorkspaceProvider,
@@ -33,8 +33,8 @@ impl Workspaces {
         }
     }
 
-    /// What is in a home, for forks. Goes into the store without anything that
-    /// refers to it.
+    /// Reads a home for forks. The content goes into the store without a
+    /// reference to it.
     pub(super) fn copy_of_home(
         &self,
         record: &Record,
@@ -50,7 +50,7 @@ impl Workspaces {
         }))
     }
 
-    /// Stores a home; `None` if there is nothing in it.
+    /// Stores a home as a snapshot; `None` if it is empty.
     pub(super) fn store_home(
         &self,
         record: &Record,
@@ -74,7 +74,7 @@ impl Workspaces {
         Ok(Some(block_on(imported.commit(&self.repository, info))?))
     }
 
-    /// What was in the home of a workspace when it was parked.
+    /// Returns the content that the home of a workspace had when it was parked.
     pub(super) fn stored_home(&self, parked: &Record) -> Result<Option<Contents>> {
         let Some(home) = parked.home else {
             return Ok(None);

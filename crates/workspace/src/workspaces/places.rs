@@ -1,6 +1,6 @@
-//! The places of workspaces: making them, and keeping others from working on
-//! them. What is in a place that no line of the registry is about is half-made
-//! or half-removed; its lock tells whether somebody is still at it.
+//! The places of workspaces: creates them, and locks them against other
+//! callers. A place without a record in the registry is half created or half
+//! deleted; its lock shows whether a process still works on it.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -15,7 +15,7 @@ use crate::lock;
 use crate::provider::Origin;
 use crate::record::{Record, State};
 
-/// A workspace that nobody else works on.
+/// A workspace that is locked by this caller.
 #[derive(Debug)]
 pub(super) struct Held {
     pub(super) place: PathBuf,
@@ -37,11 +37,12 @@ impl Workspaces {
         }
     }
 
-    /// Keeps everybody else from working on a workspace.
+    /// Locks a workspace against other callers, and attaches it if it is not
+    /// attached.
     pub(super) fn hold(&self, id: &WorkspaceId) -> Result<(Record, Held)> {
         self.live(id)?;
         let held = self.hold_place(id);
-        // It may have changed, or gone, before it was held.
+        // It may have been changed or removed before the lock was acquired.
         let record = self.live(id)?;
         let held = held?;
         let provider = self.provider_of(&record);
@@ -53,7 +54,7 @@ impl Workspaces {
         Ok((record, held))
     }
 
-    /// Whether what should be seen of a workspace is seen.
+    /// Whether the expected files are visible.
     pub(super) fn is_attached(&self, record: &Record, place: &Path) -> Result<bool> {
         let provider = self.provider_of(record);
         if !record.read_only {
@@ -63,7 +64,7 @@ impl Workspaces {
         Ok(provider.shows(place, origin(record, &made_from)))
     }
 
-    /// The directory that is seen.
+    /// Returns the directory in which the files are visible.
     pub(super) fn files_of(&self, record: &Record, place: &Path) -> PathBuf {
         let provider = self.provider_of(record);
         match record.read_only {
@@ -77,7 +78,7 @@ impl Workspaces {
         let path = place.join(LOCK);
         let lock = File::open(&path).map_err(Error::io("open", &place))?;
         match lock.try_lock() {
-            // Otherwise it was removed, and perhaps made again.
+            // Otherwise it was removed, and perhaps created again.
             Ok(()) if !lock::is_at(&lock, &path) => Err(Error::Busy(id.clone())),
             Ok(()) => Ok(Held { place, _lock: lock }),
             Err(TryLockError::WouldBlock) => Err(Error::Busy(id.clone())),
@@ -85,7 +86,7 @@ impl Workspaces {
         }
     }
 
-    /// The same for a place that may not be there.
+    /// Like [`Self::hold_place`], for a place that may not exist.
     pub(super) fn hold_if_there(&self, id: &WorkspaceId) -> Result<Option<Held>> {
         match self.hold_place(id) {
             Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -93,7 +94,7 @@ impl Workspaces {
         }
     }
 
-    /// Makes a workspace. `before` is what is known of it, if it was parked.
+    /// Creates a workspace. `before` is its record if it was parked.
     pub(super) fn make(
         &self,
         record: Record,
@@ -113,7 +114,7 @@ impl Workspaces {
         Ok(self.files_of(&of, &at))
     }
 
-    /// Makes workspaces of the same origin; all or none.
+    /// Creates workspaces with the same origin; all or none.
     pub(super) fn make_all(
         &self,
         records: Vec<Record>,
@@ -132,7 +133,7 @@ impl Workspaces {
         self.fill(places, fill)
     }
 
-    /// Lets `fill` fill places, and then makes them known.
+    /// Fills places, and then adds their records to the registry.
     fn fill(
         &self,
         places: Vec<(Record, Held)>,
@@ -181,11 +182,11 @@ impl Workspaces {
         };
         match make() {
             Ok(lock) => Ok(Held { place, _lock: lock }),
-            // Being made by somebody else, or being thrown away.
+            // Another process is creating or deleting it.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 Err(Error::Busy(id.clone()))
             }
-            Err(error) => Err(Error::io("make", &place)(error)),
+            Err(error) => Err(Error::io("create", &place)(error)),
         }
     }
 }

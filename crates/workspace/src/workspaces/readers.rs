@@ -1,4 +1,4 @@
-//! Workspaces that are only read: making them, and moving them on.
+//! Read-only workspaces: creates them, and moves them to newer snapshots.
 
 use std::path::{Path, PathBuf};
 
@@ -12,8 +12,8 @@ use crate::error::{Error, Result};
 use crate::id::WorkspaceId;
 use crate::record::Record;
 
-/// How a container is to be given a workspace that follows snapshots. Nobody
-/// else works on the workspace meanwhile.
+/// A read-only workspace that is about to be bound into a container. The
+/// workspace is locked until this is dropped or passed to [`Workspaces::show`].
 #[derive(Debug)]
 pub struct Binding {
     source: PathBuf,
@@ -22,19 +22,19 @@ pub struct Binding {
 }
 
 impl Binding {
-    /// The directory to bind, with the propagation `rslave`. It is empty:
-    /// files come with [`Workspaces::show`].
+    /// The directory to bind, with the propagation `rslave`. It is empty until
+    /// [`Workspaces::show`] is called.
     pub fn source(&self) -> &Path {
         &self.source
     }
 }
 
 impl Workspaces {
-    /// Makes a workspace that shows a snapshot, and that only its home can be
-    /// written in. Returns its directory.
+    /// Creates a workspace that shows a snapshot and is read-only except for
+    /// its home. Returns its directory.
     ///
-    /// With overlays it costs a mount, whoever else reads the same. What
-    /// `limit` is about is its home.
+    /// With overlays it costs one mount, and all readers of a snapshot share
+    /// its data. The `limit` applies to the home.
     pub fn create_read_only(
         &self,
         id: &WorkspaceId,
@@ -50,22 +50,22 @@ impl Workspaces {
         self.make(record, None, progress)
     }
 
-    /// Lets a read-only workspace show another snapshot, which becomes its
+    /// Makes a read-only workspace show another snapshot, which becomes its
     /// base. Its path stays the same.
     ///
-    /// Whoever opens a path there anew finds the new snapshot, all of it at
-    /// once. Files and directories that are open stay as they were, also for
-    /// what is opened from there (`openat`), until they are closed; without
-    /// overlays, until the workspace has moved on twice. A process whose
-    /// working directory is there has it open: it has to enter it again.
+    /// Every path that is opened from then on leads to the new snapshot; the
+    /// switch is atomic. Open files and directories stay as they were, also for
+    /// `openat` relative to them, until they are closed; without overlays,
+    /// until the workspace has moved on twice. A process whose working
+    /// directory is there has it open, and must change into it again.
     ///
-    /// At no moment is there nothing to see; only before Linux 6.5 the
-    /// directory is empty between two system calls. Containers that were given
-    /// it by [`Self::bind`] see the same.
+    /// The directory is never empty, except before Linux 6.5, where it is empty
+    /// between two system calls. Containers that use [`Self::bind`] see the
+    /// same.
     ///
-    /// If it is killed on the way, the workspace shows one or the other, and
-    /// the new one when it is next worked on or when workspaces are next
-    /// opened. It never goes back.
+    /// If this is killed, the workspace shows either snapshot, and the new one
+    /// from the next operation on it or the next opening of the workspaces. It
+    /// never goes back.
     pub fn follow(
         &self,
         id: &WorkspaceId,
@@ -79,7 +79,7 @@ impl Workspaces {
         if record.base == snapshot {
             return Ok(());
         }
-        // So that nothing which is prepared is tidied away.
+        // Keeps prepared views and layers from being deleted.
         let _making = self.making()?;
         let followed = Record {
             origin: snapshot,
@@ -89,16 +89,17 @@ impl Workspaces {
         let (_held, target) = self.held_snapshot(snapshot)?;
         let (provider, origin) = (self.provider_of(&followed), origin(&followed, &target));
         provider.prepare(&held.place, origin, progress)?;
-        // Before anybody can see it: what was seen once is so for good.
+        // Recorded before it is visible: a snapshot that was shown must never
+        // be undone.
         self.registry.lock()?.set(followed.clone())?;
         provider.show(&held.place, origin)
     }
 
-    /// Whether containers can see what a workspace follows, and so have to be
-    /// given it by [`Self::bind`]: it is read-only, and mounts can be made
-    /// here. Any other workspace is bound as its [`Self::path`] is, without
-    /// propagation; a read-only one then stays, for that container, at the
-    /// snapshot that it shows when the container is started.
+    /// Whether containers can see the workspace follow snapshots, and so must
+    /// be given it by [`Self::bind`]: it is read-only, and this process can
+    /// mount. Bind any other workspace by its [`Self::path`], without
+    /// propagation. A read-only one then stays, in that container, at the
+    /// snapshot that it shows when the container starts.
     pub fn shares(&self, id: &WorkspaceId) -> Result<bool> {
         let record = self.live(id)?;
         if !record.read_only {
@@ -108,13 +109,14 @@ impl Workspaces {
         Ok(bare?.is_some())
     }
 
-    /// How to give a container a workspace so that it sees what that follows.
+    /// Prepares to give a container a workspace so that it sees the snapshots
+    /// that the workspace follows.
     ///
-    /// Bind the source that this returns, start the container, and call
-    /// [`Self::show`]: before, the container sees an empty directory.
-    /// Containers get mounts as events, and so only those of later. It is the
-    /// same each time a container is started again; and after this process was
-    /// killed in between, for the containers that run.
+    /// Bind the source of the result, start the container, and call
+    /// [`Self::show`]. Until then the container sees an empty directory,
+    /// because a container receives only mounts that are made after its start.
+    /// Do the same each time the container is restarted, and again for running
+    /// containers if this process was killed in between.
     pub fn bind(&self, id: &WorkspaceId) -> Result<Binding> {
         let (record, held) = self.hold(id)?;
         if !record.read_only {
@@ -129,8 +131,8 @@ impl Workspaces {
         })
     }
 
-    /// Shows the files of a workspace in the containers that it was bound
-    /// into. Others who read it notice nothing.
+    /// Shows the files of a workspace in the containers that it was bound into.
+    /// Other readers are not affected.
     pub fn show(&self, bound: Binding) -> Result<()> {
         let Binding { record, held, .. } = bound;
         let made_from = self.snapshot_of(record.origin)?;

@@ -1,4 +1,4 @@
-//! What others have changed, into a workspace that is being worked in.
+//! Brings the changes of others into a workspace that is in use.
 
 use elevo_engine::{CheckoutReport, CommitInfo, Progress};
 use elevo_objects::SnapshotId;
@@ -8,39 +8,40 @@ use crate::error::Error;
 use crate::freeze::{Freeze, stop};
 use crate::id::WorkspaceId;
 
-/// What a refresh did.
+/// The result of a refresh.
 #[derive(Clone, Debug)]
 pub struct Refreshed {
-    /// What was there before.
+    /// The snapshot taken before the refresh.
     pub taken: Snapshotted,
-    /// What is there now, and what was written for it; `None` if nothing was.
+    /// The new base and the report of its checkout; `None` if nothing was
+    /// written.
     pub written: Option<(SnapshotId, CheckoutReport)>,
 }
 
 impl Workspaces {
-    /// Takes a snapshot of a workspace, asks `decide` which snapshot it should
-    /// hold instead, given that one, and makes it so. Either becomes its base
-    /// once it is what the directory holds: first the one that was taken, as by
-    /// [`Self::snapshot`], then the one that was decided.
+    /// Takes a snapshot of a workspace, passes it to `decide`, which returns
+    /// the snapshot that the workspace should hold instead, and writes that
+    /// one. The base changes twice: first to the snapshot that was taken, as by
+    /// [`Self::snapshot`], then, when all is written, to the one from `decide`.
     ///
-    /// Only what differs between the two is written, into the directory as it
-    /// is mounted, with the present time. Whatever else is there stays as it
-    /// is, its home too. A path that is not as the snapshot has it, which
-    /// nobody holds still or no snapshot keeps, is in the way: nothing is
-    /// written then.
+    /// Only the differences between the two are written, into the mounted
+    /// directory and with the current time. All other files stay as they are,
+    /// and so does the home. If a path to be written differs from the snapshot
+    /// taken, because a writer was not paused or because snapshots do not keep
+    /// such files, nothing is written and the refresh fails.
     ///
-    /// The writers are held still from before the snapshot until all is
-    /// written, on every provider: with a pool the snapshot is of one moment
-    /// without that, but what is written after that moment would be
-    /// overwritten. So they see all of it at once. A file is never changed in
-    /// place: whoever has it open goes on with the old one, which is in no
-    /// directory any more, and has to open it again.
+    /// The writers are paused from before the snapshot until all is written, so
+    /// they see all changes at once. This holds for every provider: with a pool
+    /// the snapshot is of one moment anyway, but changes made after it would be
+    /// overwritten. Files are replaced, never changed in place: a process with
+    /// an open file keeps the old one, which has been unlinked, until it
+    /// opens the path again.
     ///
-    /// If `decide` fails, the workspace is as it was and its base is the
+    /// If `decide` fails, the workspace keeps its files, and its base is the
     /// snapshot taken. If writing fails or is killed, the workspace holds some
-    /// of both, perhaps with a file that is cut off; its base is the snapshot
-    /// taken, which has all that was there, and [`crate::Record::unfinished`]
-    /// is the one decided. Restore either.
+    /// files of both, perhaps one that is truncated. Its base is then the
+    /// snapshot taken, which has all earlier files, and
+    /// [`crate::Record::unfinished`] is the one from `decide`. Restore either.
     pub fn refresh<E: From<Error>>(
         &self,
         id: &WorkspaceId,

@@ -1,4 +1,4 @@
-//! Other snapshots in workspaces that are there.
+//! Replaces the files of existing workspaces with those of another snapshot.
 
 use std::io;
 
@@ -14,22 +14,21 @@ use crate::freeze::{Freeze, stop};
 use crate::id::WorkspaceId;
 use crate::record::Record;
 
-/// How often a workspace that seems full is tried again.
+/// Maximum attempts to write to a workspace that reports a full disk.
 const ATTEMPTS: usize = 16;
 
 impl Workspaces {
-    /// Makes a workspace hold another snapshot, which becomes its base. What
-    /// was changed in it and not snapshotted is lost. Its home stays as it is,
-    /// and so does what snapshots don't keep (sockets, pipes) where nothing
-    /// takes its place.
+    /// Writes another snapshot into a workspace and makes it the base. Changes
+    /// that are in no snapshot are lost. The home stays, and so do files that
+    /// snapshots do not keep (sockets, pipes), unless a file of the snapshot
+    /// takes their place.
     ///
-    /// The directory stays the same one, mounted or open wherever it is: only
-    /// what differs is written, with the present time, so that it is rebuilt
-    /// by whatever looks at times. (A workspace with nothing in it gets the
-    /// times of the snapshot.) The writers are always stopped meanwhile. If it
-    /// fails or is killed on the way, the workspace holds some of both and has
-    /// its old base, and [`Record::unfinished`] is the snapshot; restore it
-    /// again.
+    /// The directory itself stays, so mounts and open descriptors remain valid.
+    /// Only the differences are written, with the current time, so that build
+    /// tools that compare times notice them. (An empty workspace gets the times
+    /// of the snapshot.) The writers are always paused. If this fails or is
+    /// killed, the workspace holds some files of both and keeps its old base,
+    /// and [`Record::unfinished`] is the snapshot; restore it again.
     pub fn restore(
         &self,
         id: &WorkspaceId,
@@ -45,8 +44,9 @@ impl Workspaces {
         self.bring(record, &held, snapshot, false, progress)
     }
 
-    /// Makes a workspace hold another snapshot. If what it holds is known to
-    /// be its base, paths that are not as there are refused.
+    /// Writes another snapshot into a workspace. If `is_known`, the workspace
+    /// is expected to hold its base, and a path that differs from it is an
+    /// error.
     pub(super) fn bring(
         &self,
         record: Record,
@@ -73,7 +73,7 @@ impl Workspaces {
             attempts += 1;
             let known = known.as_ref().filter(|_| attempts == 1);
             match self.write_differences(&begun, held, &target, known, progress) {
-                // What was removed may count until the file system commits.
+                // Deleted files may count until the file system commits.
                 Err(error) if is_full(&error) && attempts < ATTEMPTS => {
                     if !self.provider_of(&begun).reclaim(&held.place)? {
                         return Err(error);
@@ -128,7 +128,8 @@ impl Workspaces {
     }
 }
 
-/// Whether something is where nothing else may be lost.
+/// Whether the checkout was rejected because it would overwrite an unexpected
+/// path.
 fn is_refused(error: &Error) -> bool {
     matches!(error, Error::Engine(EngineError::InTheWay { .. }))
 }

@@ -1,4 +1,4 @@
-//! Workspaces on a disk that is nearly full.
+//! Limits the growth of workspaces on a disk that is nearly full.
 
 use std::io;
 use std::mem;
@@ -9,8 +9,8 @@ use crate::error::{Error, Result};
 use crate::provider::{ProviderKind, WorkspaceProvider};
 use crate::record::State;
 
-/// A workspace that may not grow can still be mounted and have small files
-/// replaced.
+/// Growth in bytes that is always allowed, so that a workspace can still be
+/// mounted and small files in it replaced.
 const SLACK: u64 = 1 << 20;
 
 impl Workspaces {
@@ -21,10 +21,10 @@ impl Workspaces {
         Ok(live.count())
     }
 
-    /// Lets no workspace that has a limit grow by more than `growth` bytes from
-    /// now on, and a little; `None` gives every workspace its own limit back. A
-    /// program that writes more is refused with "disk quota exceeded". Goes on
-    /// after an error, and returns the first.
+    /// Sets the limit of each workspace that has one to its current usage plus
+    /// `growth` bytes and a little; `None` restores the limits of the records.
+    /// A program that writes more gets "disk quota exceeded". Continues after
+    /// an error, and returns the first.
     pub fn cap_growth(&self, growth: Option<u64>) -> Result<()> {
         let mut result = Ok(());
         if growth.is_some()
@@ -41,7 +41,7 @@ impl Workspaces {
             let cap = |growth| -> Result<u64> {
                 let used = self.provider_of(&record).used(&self.place(&record.id))?;
                 let most = used.unwrap_or_default().saturating_add(growth + SLACK);
-                // Otherwise it would grow by the slack each time.
+                // Otherwise the workspace could grow by the slack at each call.
                 let known = before.get(&record.id).filter(|_| growth == 0);
                 Ok(known.map_or(most, |known| most.min(*known)))
             };
@@ -52,7 +52,7 @@ impl Workspaces {
                     .set_limit(&self.place(&record.id), set)
             });
             result = match set {
-                // It was removed meanwhile.
+                // It was removed in the meantime.
                 Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => result,
                 set => result.and(set),
             };
@@ -60,7 +60,7 @@ impl Workspaces {
         result
     }
 
-    /// Gives the room of removed workspaces back to the disk, where the file
+    /// Returns the space of deleted workspaces to the disk, where the file
     /// system would do so only later.
     pub fn give_back(&self) -> Result<()> {
         self.overlays()

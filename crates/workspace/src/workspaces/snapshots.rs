@@ -1,4 +1,4 @@
-//! What workspaces are made from and compared with, and what is read of them.
+//! Reads and stores the snapshots of workspaces.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,8 +17,8 @@ use crate::provider::{Origin, Reading, WorkspaceProvider};
 use crate::record::Record;
 use crate::registry::{Registry, has_entries};
 
-/// The snapshots that the workspaces in `root` cannot do without; none if there
-/// are no workspaces.
+/// Returns the snapshots that the workspaces in `root` need; none if there are
+/// no workspaces.
 pub fn needed_snapshots(root: &Path) -> Result<Vec<SnapshotId>> {
     let directory = root.join("registry");
     let live = root.join("live");
@@ -40,7 +40,7 @@ pub fn needed_snapshots(root: &Path) -> Result<Vec<SnapshotId>> {
 }
 
 impl Workspaces {
-    /// A workspace as `look` sees it, beside its base.
+    /// Compares the files that `look` returns with the base.
     pub(super) fn compare(
         &self,
         id: &WorkspaceId,
@@ -83,7 +83,7 @@ impl Workspaces {
         Ok(taken)
     }
 
-    /// Stores what is in a workspace as a snapshot, without making that its
+    /// Stores the files of a workspace as a snapshot, without making it the
     /// base.
     pub(super) fn store_files(
         &self,
@@ -121,14 +121,14 @@ impl Workspaces {
         Ok(block_on(self.repository.snapshot(id))?)
     }
 
-    /// A snapshot that is not collected before somebody could note that it is
-    /// needed.
+    /// Returns a snapshot with a guard that keeps it from garbage collection
+    /// until a record refers to it.
     pub(super) fn held_snapshot(&self, id: SnapshotId) -> Result<(Guard, Snapshot)> {
         let held = block_on(self.repository.hold(id))?;
         Ok((held, self.snapshot_of(id)?))
     }
 
-    /// The snapshot of nothing, stored if it is not yet.
+    /// Returns the empty snapshot, and stores it if necessary.
     pub(super) fn empty_snapshot(&self) -> Result<SnapshotId> {
         let empty = bare(Tree::EMPTY, None);
         let (id, _) = empty.encode().map_err(elevo_engine::Error::from)?;
@@ -152,7 +152,7 @@ fn is_same(reading: &Reading, base: &Snapshot) -> bool {
     reading.imported.tree == base.tree && reading.imported.times == base.times
 }
 
-/// A snapshot that says nothing about itself.
+/// A snapshot without author, message, parents and time.
 pub(super) fn bare(tree: Tree, times: Option<Hash>) -> Snapshot {
     Snapshot {
         tree,

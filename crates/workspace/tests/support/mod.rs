@@ -1,4 +1,4 @@
-//! What the tests of workspaces share.
+//! Shared by the tests of workspaces.
 
 #![allow(
     dead_code,
@@ -29,10 +29,10 @@ use futures::executor::block_on;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-/// A test for each provider: each `fn test(bench: &Bench)` of the file, by copies in
-/// a directory for temporary files, by overlays there with and without a pool or
-/// over snapshots that are served, by root and in a user namespace, and by clones
-/// on a file system that can clone. Those `of_root` not in a user namespace.
+/// Runs each `fn test(bench: &Bench)` of the file with each provider: copies in
+/// a temporary directory, overlays there with and without a pool or over served
+/// snapshots, by root and in a user namespace, and clones on a file system that
+/// supports them. Tests in `of_root` do not run in a user namespace.
 macro_rules! on_every_provider {
     ($($test:ident)* $(; of_root: $($of_root:ident)*)?) => {
         $crate::support::on_every_provider_of_root! { $($test)* $($($of_root)*)? }
@@ -42,8 +42,8 @@ macro_rules! on_every_provider {
 }
 pub(crate) use on_every_provider;
 
-/// The same without those in user namespaces, where nothing can be given to
-/// others, nor shown to them.
+/// Like `on_every_provider`, without user namespaces, where files cannot have
+/// another owner or be visible to other processes.
 macro_rules! on_every_provider_of_root {
     ($($test:ident)*) => {
         $crate::support::by! { copy $($test)* }
@@ -55,7 +55,8 @@ macro_rules! on_every_provider_of_root {
 }
 pub(crate) use on_every_provider_of_root;
 
-/// Those of one way, by the function here that is called as it.
+/// The tests of one provider, run by the function in this module of the same
+/// name.
 macro_rules! by {
     ($way:ident $($test:ident)*) => {
         mod $way {
@@ -70,7 +71,7 @@ macro_rules! by {
 pub(crate) use by;
 
 pub(crate) fn copy(name: &str, test: fn(&Bench)) {
-    // Only read-only ones are mounts, and only for root.
+    // Only read-only workspaces are mounts, and only for root.
     if !rustix::process::geteuid().is_root() || disk::in_own_namespace(name) {
         let directory = tempfile::tempdir().unwrap();
         test(&Bench::new(directory.path(), ProviderKind::Copy));
@@ -121,7 +122,7 @@ pub(crate) fn rootless_lazy(name: &str, test: fn(&Bench)) {
     }
 }
 
-/// A snapshot to make workspaces from, and a place for them.
+/// A snapshot to create workspaces from, and a directory for them.
 pub(crate) struct Bench {
     pub(crate) root: PathBuf,
     pub(crate) kind: ProviderKind,
@@ -129,12 +130,12 @@ pub(crate) struct Bench {
     pub(crate) owner: Option<Owner>,
     pub(crate) lazy: Option<Arc<dyn LazyServer>>,
     pub(crate) base: SnapshotId,
-    /// The modification time of some of its files.
+    /// The modification time of some files of `base`.
     pub(crate) modified: SystemTime,
     pub(crate) repository: Repository,
 }
 
-/// Serves snapshots by threads of this process.
+/// Serves snapshots in threads of this process.
 #[derive(Debug)]
 pub(crate) struct InProcess(pub(crate) Repository);
 
@@ -153,7 +154,7 @@ impl LazyServer for InProcess {
     }
 }
 
-/// What a hook was called for, in order.
+/// Records the calls of a hook, in order.
 #[derive(Default)]
 pub(crate) struct Calls(pub(crate) RefCell<Vec<&'static str>>);
 
@@ -168,14 +169,14 @@ impl Freeze for Calls {
     }
 }
 
-/// Whom sandboxes run as.
+/// The user that sandboxes run as.
 pub(crate) const AGENT: Owner = Owner {
     uid: 1000,
     gid: 1000,
 };
 
-/// Runs a script in a directory as that user, without any privilege. Says what
-/// it wrote.
+/// Runs a script in a directory as `AGENT`, without any privilege. Returns its
+/// output.
 pub(crate) fn as_agent(directory: &Path, script: &str) -> String {
     let output = std::process::Command::new("setpriv")
         .args(["--reuid=1000", "--regid=1000", "--clear-groups"])
@@ -189,8 +190,8 @@ pub(crate) fn as_agent(directory: &Path, script: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Gives an ordinary user the right to remove a directory, in which may be some
-/// that nobody can write to.
+/// Makes a directory deletable for an ordinary user, although it may contain
+/// read-only directories.
 pub(crate) fn let_be_removed(directory: &Path) {
     if rustix::process::geteuid().is_root() {
         return;
@@ -200,7 +201,7 @@ pub(crate) fn let_be_removed(directory: &Path) {
     assert!(status.unwrap().success());
 }
 
-/// Everything in a directory, the directory included, with its owner.
+/// Returns all paths in a directory, itself included, with their owners.
 pub(crate) fn owners(directory: &Path) -> Vec<(PathBuf, Owner)> {
     let mut owners = Vec::new();
     let mut open = vec![directory.to_owned()];
@@ -239,7 +240,7 @@ fn repository() -> Repository {
     Repository::new(Arc::new(MemoryStore::new()), TenantId::LOCAL, 1 << 20)
 }
 
-/// What can be changed in a workspace with a pool.
+/// Limit of the changes in a workspace with a pool.
 pub(crate) const LIMIT: u64 = 16 << 20;
 
 const OPTIONS: ImportOptions = ImportOptions {
@@ -301,8 +302,8 @@ impl Bench {
         }
     }
 
-    /// The same with files that belong to the user that sandboxes run as. In a
-    /// user namespace nobody else's can be made.
+    /// The same with files of the user that sandboxes run as. In a user
+    /// namespace the owner cannot be changed.
     pub(crate) fn owned(&self) -> Self {
         let is_rootless = self.kind.is_private();
         let (root, repository) = (self.root.clone(), self.repository.clone());
@@ -361,14 +362,14 @@ impl Bench {
         block_on(self.repository.snapshot(id)).unwrap()
     }
 
-    /// What is in a directory, by reading all of it.
+    /// Returns the tree of a directory, by reading all files.
     pub(crate) fn plain_import(&self, files: &Path) -> Tree {
         import(&repository(), files, &OPTIONS, &progress())
             .unwrap()
             .tree
     }
 
-    /// The modification times of everything in a directory.
+    /// Returns the modification times of everything in a directory.
     pub(crate) fn times(&self, files: &Path) -> BTreeMap<PathBuf, SystemTime> {
         let mut times = BTreeMap::new();
         let mut open = vec![files.to_owned()];
@@ -387,8 +388,8 @@ impl Bench {
         times
     }
 
-    /// Unmounts everything here, and spoils layers that another run of the
-    /// kernel could not trust.
+    /// Unmounts everything here, and damages layers that a kernel after a
+    /// restart must not trust.
     pub(crate) fn restart(&self) {
         let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
         let points = mounts.lines().filter_map(|line| line.split(' ').nth(1));
@@ -411,7 +412,7 @@ impl Bench {
         }
     }
 
-    /// Waits until the clock of file systems has moved on.
+    /// Waits until the clock of the file system has advanced.
     pub(crate) fn settle(&self) {
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -432,10 +433,10 @@ impl Bench {
     }
 }
 
-/// Sequences of operations of all kinds, also ones that leave size and times as
-/// they were, each generation in a fork of the one before. The same is done to
-/// an ordinary directory: what the workspace shows, what is found to have
-/// changed and what a snapshot holds must all equal it.
+/// Runs random sequences of operations of all kinds, also ones that keep size
+/// and times, each generation in a fork of the one before, and repeats them in
+/// an ordinary directory. The workspace, its changes and its snapshot must all
+/// equal that directory.
 pub(crate) fn random_changes(bench: &Bench, generations: usize) {
     let workspaces = bench.open();
     let mut name = id("generation-0");
@@ -500,7 +501,7 @@ pub(crate) fn random_changes(bench: &Bench, generations: usize) {
     );
 }
 
-/// As `cp -a` does, hard links included.
+/// Copies like `cp -a`, hard links included.
 fn copy_all(from: &Path, into: &Path) {
     let mut source = from.as_os_str().to_owned();
     source.push("/.");
@@ -509,8 +510,8 @@ fn copy_all(from: &Path, into: &Path) {
     assert!(status.unwrap().success());
 }
 
-/// One operation such as programs do; it may fail, which changes nothing or,
-/// where it has several steps, the same everywhere.
+/// Runs one operation of a kind that programs use. It may fail; it then changes
+/// nothing, or has done the same steps everywhere.
 pub(crate) fn change_something(files: &Path, random: &mut SmallRng) -> std::io::Result<()> {
     change(files, random, fs::rename)
 }
@@ -539,7 +540,7 @@ fn change(
     }
 }
 
-/// As `mv` does where a directory cannot be renamed.
+/// Moves like `mv` where a directory cannot be renamed.
 fn move_by_copying(one: PathBuf, other: PathBuf) -> std::io::Result<()> {
     if other.exists() {
         fs::remove_dir(&other)?;
@@ -568,7 +569,7 @@ fn truncate(path: &Path, random: &mut SmallRng) -> std::io::Result<()> {
     file.set_len(random.random_range(0..50_000))
 }
 
-/// Other bytes of the same length, and the time set back.
+/// Writes other bytes of the same length, and restores the time.
 fn overwrite_unseen(path: &Path, random: &mut SmallRng) -> std::io::Result<()> {
     let stat = fs::metadata(path)?;
     let file = fs::File::options().write(true).open(path)?;

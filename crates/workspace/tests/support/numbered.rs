@@ -1,4 +1,4 @@
-//! Readers, and snapshots that tell which one is read.
+//! Readers, and snapshots that can be identified by their files.
 
 use std::fs;
 use std::os::fd::AsRawFd;
@@ -14,8 +14,8 @@ use super::{Bench, id, info, progress};
 
 pub(crate) const FILES: usize = 20;
 
-/// Snapshots whose files all hold the snapshot's number, each of which is also
-/// the name of a file of its own.
+/// Stores snapshots. All files of a snapshot hold its number, and one file is
+/// named after it.
 pub(crate) fn numbered(bench: &Bench, count: usize) -> Vec<SnapshotId> {
     let directory = tempfile::tempdir().unwrap();
     let mut parents = Vec::new();
@@ -67,7 +67,7 @@ pub(crate) fn mounts(below: &Path) -> usize {
         .count()
 }
 
-/// What the files seen through an open directory hold: all the same.
+/// Returns the number in the files of an open directory. All must be the same.
 pub(crate) fn number_in(directory: &fs::File) -> usize {
     let inside = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()));
     let read = |file| fs::read_to_string(inside.join(format!("{file}"))).unwrap();

@@ -1,16 +1,16 @@
 //! Read-only workspaces without overlays.
 //!
 //! ```text
-//! live/ID/trees/SNAPSHOT/   what it shows, and what it showed before that
-//! live/ID/between           where that is mounted read-only for a moment
-//! live/ID/files             where nothing can be mounted: a link to what it shows
+//! live/ID/trees/SNAPSHOT/   the snapshot that it shows, and the one before
+//! live/ID/between           where a tree is mounted read-only for a moment
+//! live/ID/files             without mounts: a link to the tree that it shows
 //! ```
 //!
-//! Where mounts can be made (root on Linux), readers have a read-only one as
-//! with overlays. Elsewhere they have the link, which is replaced at once, and
-//! write bits are cleared. Either way what was opened stays as it was, but what
-//! is shown no more is only kept until the workspace has moved on twice:
-//! nobody can tell whether it is still open.
+//! Where this process can mount (root on Linux), readers use a read-only mount,
+//! as with overlays. Elsewhere they use the link, which is replaced atomically,
+//! and write bits are cleared. Either way open files stay as they were, but
+//! only until the workspace has moved on twice: the provider cannot know
+//! whether an old tree is still in use.
 
 use std::fs;
 use std::io;
@@ -49,14 +49,15 @@ fn is_linked(place: &Path) -> bool {
 }
 
 impl FullProvider {
-    /// The mounts of readers, if this one has or gets such.
+    /// The mounts of readers, if this workspace uses them.
     #[cfg(target_os = "linux")]
     fn readers(&self, place: &Path) -> Option<&Readers> {
         let readers = self.readers.as_ref().filter(|_| !is_linked(place));
         readers.filter(|readers| readers.can_mount())
     }
 
-    /// Makes a read-only one in an empty place, or lets it be seen again.
+    /// Creates a read-only workspace in an empty place, or makes it visible
+    /// again.
     pub(super) fn attach_tree(
         &self,
         place: &Path,
@@ -75,7 +76,7 @@ impl FullProvider {
         }
     }
 
-    /// Where readers see it.
+    /// Returns the directory that readers see.
     pub(super) fn tree_view(&self, place: &Path) -> PathBuf {
         #[cfg(target_os = "linux")]
         if let Some(readers) = self.readers(place) {
@@ -84,7 +85,7 @@ impl FullProvider {
         link(place)
     }
 
-    /// Fills a directory with the origin, unless there is one.
+    /// Writes the tree of the origin, unless it exists.
     pub(super) fn prepare_tree(
         &self,
         place: &Path,
@@ -95,7 +96,7 @@ impl FullProvider {
         if tree.is_dir() {
             return Ok(());
         }
-        let failed = || Error::io("make", &trees);
+        let failed = || Error::io("create", &trees);
         fs::create_dir_all(&trees).map_err(failed())?;
         self.remove_unseen(place)?;
         let unfinished = trees.join(UNFINISHED);
@@ -113,7 +114,7 @@ impl FullProvider {
         false
     }
 
-    /// Removes all trees but the one that is seen.
+    /// Deletes all trees except the visible one.
     fn remove_unseen(&self, place: &Path) -> Result<()> {
         let directory = trees(place);
         let list = || fs::read_dir(&directory)?.collect::<io::Result<Vec<_>>>();
@@ -122,9 +123,9 @@ impl FullProvider {
             if self.is_seen(place, &path) {
                 continue;
             }
-            // Moving a directory needs the right to write into it.
+            // Moving a directory needs write permission on it.
             let writable = fs::Permissions::from_mode(0o700);
-            fs::set_permissions(&path, writable).map_err(Error::io("remove", &path))?;
+            fs::set_permissions(&path, writable).map_err(Error::io("delete", &path))?;
             trash::remove(&path, &place.join("trash"))?;
         }
         Ok(())
@@ -138,7 +139,7 @@ impl FullProvider {
         fs::read_link(link(place)).is_ok_and(|target| place.join(target) == tree)
     }
 
-    /// Lets readers see the tree that was prepared.
+    /// Switches readers to the prepared tree.
     pub(super) fn show_tree(&self, place: &Path, origin: Origin<'_>) -> Result<()> {
         let tree = tree(place, origin);
         #[cfg(target_os = "linux")]
@@ -171,7 +172,7 @@ impl FullProvider {
         Ok(None)
     }
 
-    /// Undoes what is mounted for readers.
+    /// Unmounts the mounts of readers.
     pub(super) fn release_tree(&self, _place: &Path) -> Result<()> {
         #[cfg(target_os = "linux")]
         if let Some(readers) = &self.readers {
@@ -183,7 +184,8 @@ impl FullProvider {
     }
 }
 
-/// Lets nobody write to what is in a directory that nobody else has seen yet.
+/// Makes all files in a directory read-only. No other process has opened it
+/// yet.
 fn clear_write_bits(directory: &Path) -> io::Result<()> {
     let mut open = vec![directory.to_owned()];
     while let Some(path) = open.pop() {
