@@ -1,5 +1,5 @@
-//! Commits that are made of nothing but a number, so that whoever knows the
-//! number can say what must be in a store.
+//! Commits that are derived from a number, so that a test that knows the number
+//! can check the content of a store.
 
 use std::collections::BTreeMap;
 
@@ -11,8 +11,8 @@ use futures::executor::block_on;
 use rand::rngs::SmallRng;
 use rand::{Rng, RngExt, SeedableRng};
 
-/// Commit number `n`: a snapshot, the nodes and the chunks it needs, some of
-/// them of a size to be stored apart, half of them hard to compress. The
+/// Commit number `n`: a snapshot with its nodes and chunks. Some are large
+/// enough to be stored separately, and half of them compress badly. The
 /// snapshot's message is the number.
 pub fn numbered(n: u64) -> Commit {
     let mut random = SmallRng::seed_from_u64(n);
@@ -52,7 +52,7 @@ pub fn id(n: u64) -> SnapshotId {
     numbered(n).snapshots[0].encode().unwrap().0
 }
 
-/// Panics unless commit number `n` is in the store, to the last byte.
+/// Panics unless all of commit number `n` is in the store, byte for byte.
 pub fn assert_whole(store: &impl Store, tenant: TenantId, n: u64) {
     let Commit {
         objects, snapshots, ..

@@ -1,8 +1,8 @@
-//! Processes that end in the middle of their work.
+//! Processes that are killed during their work.
 //!
 //! A test starts its own binary again as a *victim*, which works without end
-//! and acknowledges what it has done, a line each. The test ends it at some
-//! moment and then checks that everything acknowledged is still there:
+//! and acknowledges each completed step with a line. The test kills it at some
+//! moment and then checks that every acknowledged step is still there:
 //!
 //! ```no_run
 //! use elevo_testkit::{crash, long};
@@ -39,10 +39,10 @@ use crate::long;
 
 const DIRECTORY: &str = "ELEVO_VICTIM_DIRECTORY";
 const SEED: &str = "ELEVO_VICTIM_SEED";
-/// Tells an acknowledgement from what the test framework prints.
+/// Distinguishes an acknowledgement from the output of the test framework.
 const MARK: &str = "acknowledged: ";
 
-/// The process that will be ended, seen from inside.
+/// The process that will be killed, seen from inside.
 #[derive(Debug)]
 pub struct Victim {
     directory: PathBuf,
@@ -57,20 +57,20 @@ impl Victim {
         Some(Self { directory, seed })
     }
 
-    /// Where it works.
+    /// The directory that the victim works in.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// What its choices come from; another one for each victim.
+    /// The seed of its random choices; different for each victim.
     pub fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// Says that `what` is done and must never be lost. Ends the process when
-    /// nobody listens any more.
+    /// Acknowledges that `what` is done and must never be lost. Panics if the
+    /// test has ended.
     pub fn acknowledge(&self, what: impl Display) {
-        // One write of less than a pipe holds: it arrives whole or not at all.
+        // A single write that fits into a pipe arrives whole or not at all.
         let line = format!("{MARK}{what}\n");
         let mut out = std::io::stdout().lock();
         out.write_all(line.as_bytes())
@@ -79,7 +79,7 @@ impl Victim {
     }
 }
 
-/// A victim at work, seen from outside. Ended when dropped.
+/// A running victim, seen from outside. Killed when dropped.
 #[derive(Debug)]
 pub struct Running {
     child: Child,
@@ -87,7 +87,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts this test binary again, to run only `test`, as a victim.
+    /// Starts this test binary again as a victim that runs only `test`.
     pub fn start(test: &str, directory: &Path, seed: u64) -> Self {
         let mut child = Command::new(env::current_exe().unwrap())
             .args(["--exact", test, "--nocapture", "--include-ignored"])
@@ -109,29 +109,29 @@ impl Running {
         Self { child, lines }
     }
 
-    /// Waits for the next thing it has done.
+    /// Waits for the next acknowledgement.
     pub fn wait_for_next(&mut self) -> String {
         self.lines
             .recv()
             .unwrap_or_else(|_| panic!("ended by itself: {:?}", self.child.wait()))
     }
 
-    /// What else it has done by now.
+    /// Returns the further acknowledgements so far.
     pub fn acknowledged(&mut self) -> Vec<String> {
         self.lines.try_iter().collect()
     }
 
-    /// Lets it do nothing until [`Self::resume`].
+    /// Stops the process until [`Self::resume`].
     pub fn pause(&self) {
         self.signal(Signal::STOP);
     }
 
-    /// Lets it go on after [`Self::pause`].
+    /// Continues the process after [`Self::pause`].
     pub fn resume(&self) {
         self.signal(Signal::CONT);
     }
 
-    /// Ends it at once; returns what else it had done until then.
+    /// Kills the process, and returns its further acknowledgements.
     pub fn kill(mut self) -> Vec<String> {
         if let Some(status) = self.child.try_wait().unwrap() {
             panic!("ended by itself: {status}");
@@ -153,7 +153,7 @@ impl Drop for Running {
     }
 }
 
-/// Kills one victim after another, each at a moment nobody chose.
+/// Kills one victim after another, each at a random moment.
 #[derive(Debug)]
 pub struct Kills<'a> {
     test: &'a str,
@@ -163,31 +163,31 @@ pub struct Kills<'a> {
     seed: u64,
 }
 
-/// What all victims have done so far.
+/// The acknowledgements of all victims so far.
 #[derive(Debug, Default)]
 pub struct Acknowledged {
     all: Vec<String>,
     before: usize,
-    /// How many victims have been killed.
+    /// Number of victims killed.
     pub kills: u32,
-    /// Whether there will be no other.
+    /// Whether this was the last victim.
     pub is_last: bool,
 }
 
 impl Acknowledged {
-    /// Everything, in the order in which it was acknowledged.
+    /// All acknowledgements, in order.
     pub fn all(&self) -> &[String] {
         &self.all
     }
 
-    /// What the last victim has done.
+    /// The acknowledgements of the last victim.
     pub fn of_the_last(&self) -> &[String] {
         &self.all[self.before..]
     }
 }
 
 impl<'a> Kills<'a> {
-    /// `count` victims that run `test` in `directory`.
+    /// Creates a run of `count` victims that run `test` in `directory`.
     pub fn new(test: &'a str, directory: &'a Path, count: u32) -> Self {
         let longest = Duration::from_millis(1500);
         Self {
@@ -199,13 +199,13 @@ impl<'a> Kills<'a> {
         }
     }
 
-    /// How long a victim lives at most, its start included.
+    /// Sets the maximum lifetime of a victim, including its start.
     pub fn longest_life(self, longest: Duration) -> Self {
         Self { longest, ..self }
     }
 
-    /// Kills them all; after each calls `verify`, which panics if something is
-    /// missing. Fails if none of them had done anything.
+    /// Kills all victims, and after each calls `verify`, which panics if
+    /// something is missing. Fails if no victim acknowledged anything.
     pub fn run(&self, mut verify: impl FnMut(&Acknowledged)) {
         let mut random = SmallRng::seed_from_u64(self.seed);
         let mut done = Acknowledged::default();

@@ -1,14 +1,14 @@
-//! Disks that lose power: ext4 in a file, whose image can be taken at any
-//! moment and mounted elsewhere.
+//! Disks that lose power: ext4 in a file, whose image can be copied at any
+//! moment and mounted again.
 //!
-//! The file is the disk. What the file system has handed to the block layer is
-//! in it; what it still holds in its own page cache is not, unless something
-//! synced it. So a copy of the file is what a disk would hold if the machine
-//! lost power at that moment.
+//! The file is the disk. It contains everything that the file system passed to
+//! the block layer, but not its own page cache, unless something synced it. So
+//! a copy of the file is the state of a disk after a loss of power at that
+//! moment.
 //!
-//! Needs root and loop devices. Mounts are made in a mount namespace of the
-//! test's own (see [`in_own_namespace`]): the kernel removes them, and frees
-//! the loop devices, however the test ends.
+//! Needs root and loop devices. Mounts are in a private mount namespace of the
+//! test (see [`in_own_namespace`]): the kernel removes them, and frees the loop
+//! devices, even if the test crashes.
 
 use std::env;
 use std::fs::{self, File};
@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 
 const NAMESPACE: &str = "ELEVO_TEST_NAMESPACE";
 
-/// True in a process that may mount. Otherwise runs this test again in one,
-/// waits for it, fails if it failed, and returns false.
+/// Returns true in a process that may mount. Otherwise runs this test again in
+/// such a process, waits for it, fails if it failed, and returns false.
 ///
 /// ```no_run
 /// #[test]
@@ -38,8 +38,8 @@ pub fn in_own_namespace(test: &str) -> bool {
     in_namespace(test, &["--mount", "--propagation", "private"])
 }
 
-/// The same in a user namespace: whoever runs it is root there, and has no
-/// right outside that an ordinary user has not.
+/// Like [`in_own_namespace`], but in a user namespace: the test is root there,
+/// and has only the rights of an ordinary user outside.
 pub fn in_user_namespace(test: &str) -> bool {
     in_namespace(test, &["--user", "--map-root-user", "--mount"])
 }
@@ -56,10 +56,7 @@ fn in_namespace(test: &str, kinds: &[&str]) -> bool {
         .env(NAMESPACE, "1")
         .status()
         .expect("util-linux has unshare");
-    assert!(
-        status.success(),
-        "{test} in a namespace of its own: {status}"
-    );
+    assert!(status.success(), "{test} in a separate namespace: {status}");
     false
 }
 
@@ -71,7 +68,7 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// A new, empty disk, as a file and a mount point in `directory`.
+    /// Creates an empty disk, as a file and a mount point in `directory`.
     pub fn make(directory: &Path, name: &str, bytes: u64) -> Self {
         let image = directory.join(format!("{name}.img"));
         File::create(&image).unwrap().set_len(bytes).unwrap();
@@ -79,7 +76,7 @@ impl Disk {
         Self::mount(image)
     }
 
-    /// A new, empty disk whose file system can clone files (btrfs).
+    /// Creates an empty disk whose file system can clone files (btrfs).
     pub fn make_cloning(directory: &Path, name: &str, bytes: u64) -> Self {
         let image = directory.join(format!("{name}.img"));
         File::create(&image).unwrap().set_len(bytes).unwrap();
@@ -87,9 +84,9 @@ impl Disk {
         Self::mount_with(image, "btrfs", "loop")
     }
 
-    /// The disk that is in `image`; its journal is replayed, as after a crash.
+    /// Mounts the disk in `image`; its journal is replayed, as after a crash.
     pub fn mount(image: PathBuf) -> Self {
-        // No commit by the clock: what is on the disk is what was synced.
+        // No periodic commits: the disk contains only synced data.
         Self::mount_with(image, "ext4", "loop,commit=300")
     }
 
@@ -103,14 +100,14 @@ impl Disk {
         Self { image, mounted }
     }
 
-    /// Where its files are.
+    /// The mount point.
     pub fn path(&self) -> &Path {
         &self.mounted
     }
 
-    /// What the disk would hold if power failed now, as a disk of its own.
-    /// Whoever writes to this one must be paused: the copy is taken again
-    /// until nothing was written meanwhile, and so is of one moment.
+    /// Returns the state of the disk after a loss of power now, as a new disk.
+    /// Writers to this disk must be paused: the copy is repeated until nothing
+    /// was written while it was taken, so that it shows a single moment.
     pub fn lose_power(&self, name: &str) -> Self {
         let copy = self.image.with_file_name(format!("{name}.img"));
         let started = Instant::now();
@@ -130,7 +127,7 @@ impl Disk {
         }
     }
 
-    /// Waits until requests that are under way have ended.
+    /// Waits until no requests are in flight.
     fn quiet(&self) -> Activity {
         let mut last = self.activity();
         loop {
@@ -163,7 +160,7 @@ impl Disk {
         }
     }
 
-    /// Unmounts it and deletes its file.
+    /// Unmounts the disk and deletes its file.
     pub fn discard(self) {
         let image = self.image.clone();
         drop(self);

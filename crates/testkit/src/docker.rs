@@ -1,11 +1,11 @@
-//! The Docker engine that `scripts/services` starts for tests, the images it
-//! holds, and engines that a test has for itself.
+//! The Docker engine that `scripts/services` starts for tests, its images, and
+//! separate engines for single tests.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs, thread};
 
-/// The engine's address, as clients take it: `unix:///…`.
+/// The engine's address for clients: `unix:///…`.
 pub fn host() -> String {
     setting("DOCKER_HOST")
 }
@@ -15,7 +15,7 @@ pub fn image() -> String {
     setting("ELEVO_TEST_IMAGE")
 }
 
-/// An image with a shell and little else, for what must be quick.
+/// A small image with a shell, for tests that must be quick.
 pub fn tiny_image() -> String {
     setting("ELEVO_TEST_IMAGE_TINY")
 }
@@ -25,8 +25,8 @@ pub fn python_image() -> String {
     setting("ELEVO_TEST_IMAGE_PYTHON")
 }
 
-/// An engine of its own, which can be stopped without harm to other tests. It
-/// goes with all that it runs when this is dropped.
+/// A separate engine, which can be stopped without affecting other tests.
+/// Dropping it deletes the engine and its containers.
 #[derive(Debug)]
 pub struct Engine {
     directory: PathBuf,
@@ -35,9 +35,9 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Starts one that keeps what it has in this directory and holds one of the
-    /// images of `scripts/services`, by its name there. With `live_restore` its
-    /// containers go on while it is stopped.
+    /// Starts an engine that keeps its data in this directory and holds one of
+    /// the images of `scripts/services`, by its name there. With
+    /// `live_restore`, its containers keep running while it is stopped.
     pub fn start(directory: &Path, image: &'static str, live_restore: bool) -> Self {
         let engine = Self {
             directory: directory.to_owned(),
@@ -48,17 +48,18 @@ impl Engine {
         engine
     }
 
-    /// Its address.
+    /// The address of the engine.
     pub fn host(&self) -> String {
         format!("unix://{}/docker/docker.sock", self.directory.display())
     }
 
-    /// Ends the engine, and what it runs if that does not go on by itself.
+    /// Stops the engine, and its containers unless it was started with
+    /// `live_restore`.
     pub fn stop(&self) {
         assert!(self.services("stop"), "an engine does not stop");
     }
 
-    /// Starts it with what it had.
+    /// Starts the engine again with its data.
     pub fn start_again(&self) {
         assert!(self.services("up"), "an engine does not start");
     }
@@ -92,7 +93,7 @@ fn setting(name: &str) -> String {
     let value = env::var(name).unwrap_or_default();
     assert!(
         !value.is_empty(),
-        "{name} is not set: this test needs a Docker engine of its own. Run\n    \
+        "{name} is not set: this test needs a separate Docker engine. Run\n    \
          scripts/services up docker && eval \"$(scripts/services env docker)\""
     );
     value

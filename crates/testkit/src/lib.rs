@@ -1,13 +1,14 @@
-//! What tests of several crates share: commits made of a number, processes
-//! that are killed in the middle of their work, disks that lose power, the
-//! length of long tests, the Docker engine for tests, what a sandbox could reach.
+//! Shared helpers for tests of several crates: commits derived from a number,
+//! processes that are killed during their work, disks that lose power, the
+//! length of long tests, the Docker engine for tests, and the network that a
+//! sandbox could reach.
 //!
 //! For tests only; nothing that ships depends on it. A helper that cannot do
-//! its work panics and says why: a test is never skipped in silence.
+//! its work panics with the reason: a test is never silently skipped.
 
 #![allow(
     clippy::disallowed_methods,
-    reason = "tests are started, timed and told their length by their environment"
+    reason = "tests take programs, times and their length from the environment"
 )]
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 

@@ -1,11 +1,11 @@
-//! How long the long tests are.
+//! The length of long tests.
 
 use std::env;
 use std::fmt::Display;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// `rounds` times `ELEVO_LONG`, at least `least`. Panics if that is not set:
-/// a long test runs as long as it was told to, or not at all.
+/// Returns `rounds` times `ELEVO_LONG`, at least `least`. Panics if that is not
+/// set: the length of a long test is always explicit.
 pub fn rounds(rounds: u32, least: u32) -> u32 {
     let length = env::var("ELEVO_LONG").expect("ELEVO_LONG is not set: run scripts/soak");
     let length: f64 = length.parse().expect("ELEVO_LONG is a number");
@@ -13,8 +13,8 @@ pub fn rounds(rounds: u32, least: u32) -> u32 {
     ((f64::from(rounds) * length).round() as u32).max(least)
 }
 
-/// What this run's choices come from: `ELEVO_SEED`, or a new one. Printed, so
-/// that a failing run can be repeated.
+/// Returns the seed of this run: `ELEVO_SEED`, or a new one. Prints it, so that
+/// a failing run can be repeated.
 pub fn seed() -> u64 {
     let now = || {
         SystemTime::now()
@@ -27,7 +27,7 @@ pub fn seed() -> u64 {
     seed
 }
 
-/// Tells whoever reads the output of a run.
+/// Prints a line to the output of a test run.
 #[allow(clippy::print_stderr, reason = "a test's output is for people")]
 pub fn note(words: impl Display) {
     eprintln!("{words}");

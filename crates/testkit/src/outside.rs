@@ -1,11 +1,12 @@
-//! The world outside a sandbox, made on this machine: nothing leaves it.
+//! The network outside a sandbox, simulated on this machine: no packet leaves
+//! it.
 //!
 //! ```text
 //! sandbox ── bridge ── host ── a pair of interfaces ── a namespace with listeners
 //! ```
 //!
-//! The namespace has addresses of every kind, and the host routes to them
-//! there and nowhere else.
+//! The namespace has addresses of every kind, and the host routes them only to
+//! it.
 
 use std::env;
 use std::fs::File;
@@ -15,30 +16,30 @@ use crate::docker;
 
 /// A public address; the route to it ends on this machine.
 pub const PUBLIC: &str = "11.22.33.44";
-/// One in a private range.
+/// An address in a private range.
 pub const PRIVATE: &str = "10.213.7.2";
-/// Where clouds tell their machines secrets.
+/// The metadata address of clouds, which provides credentials.
 pub const METADATA: &str = "169.254.169.254";
-/// One that providers use behind their own translation.
+/// A shared address (carrier-grade NAT).
 pub const SHARED: &str = "100.100.100.200";
-/// Of the host itself, in a private range.
+/// An address of the host itself, in a private range.
 pub const HOST: &str = "10.213.7.1";
-/// On which all listeners in the namespace answer; the other is [`DNS`].
+/// The port of all listeners in the namespace, in addition to [`DNS`].
 pub const PORT: u16 = 8000;
 /// The port of resolvers.
 pub const DNS: u16 = 53;
 
-/// Listeners in a namespace of their own. One at a time on a machine.
+/// Listeners in a separate namespace. Only one exists on a machine at a time.
 #[derive(Debug)]
 pub struct Outside {
     name: String,
     interface: String,
-    /// Held while the addresses are taken; the system lets go of it.
+    /// Held while the addresses are in use; the system releases it.
     _turn: File,
 }
 
 impl Outside {
-    /// Makes it, as soon as no other test has one.
+    /// Creates the namespace, after waiting for other tests that use it.
     #[allow(clippy::new_without_default, reason = "it changes the machine")]
     pub fn new() -> Self {
         let this = Self {
@@ -68,8 +69,8 @@ impl Outside {
         this
     }
 
-    /// Runs a script of `bash` in the namespace, with the tools of the host; how it
-    /// ends does not matter.
+    /// Runs a `bash` script in the namespace, with the tools of the host. Its
+    /// exit status is ignored.
     pub fn run(&self, script: &str) {
         let pid = self.pid();
         let enter = ["--target", &pid, "--net", "bash", "-c", script];
@@ -120,7 +121,8 @@ impl Outside {
 
 impl Drop for Outside {
     fn drop(&mut self) {
-        // Routes go with the interface, and the far end with the near one.
+        // The routes are deleted with the interface, and the far end with the
+        // near one.
         let _ = Command::new("ip")
             .args(["link", "delete", &self.interface])
             .status();
@@ -130,7 +132,7 @@ impl Drop for Outside {
     }
 }
 
-/// Runs a command of the host, which must succeed; what it printed.
+/// Runs a command of the host, which must succeed, and returns its output.
 fn host(command: &[&str]) -> String {
     let output = Command::new(command[0])
         .args(&command[1..])
@@ -140,7 +142,7 @@ fn host(command: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Waits until no other test has the addresses.
+/// Waits until no other test uses the addresses.
 fn turn() -> File {
     let file = File::create(env::temp_dir().join("elevo-test-outside.lock")).unwrap();
     file.lock().unwrap();

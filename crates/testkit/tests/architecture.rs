@@ -1,9 +1,9 @@
-//! Compares the crates' dependencies with what `docs/architecture.md` allows.
+//! Compares the dependencies of the crates with `docs/architecture.md`.
 //!
 //! The page has two fenced blocks. `arrows` lists, for each crate of the workspace, the crates of
-//! the workspace it may depend on; `forbidden` lists the outside crates that it must not reach.
-//! Both ways count: a dependency that is not written fails, and so does an arrow that no
-//! dependency uses, or the page would rot.
+//! the workspace that it may depend on; `forbidden` lists the outside crates that it must not
+//! reach. The check works both ways, so that the page stays true: a dependency without an arrow
+//! fails, and so does an arrow without a dependency.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -13,7 +13,7 @@ use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, PackageId};
 /// The one crate that all others may use in their tests.
 const TESTKIT: &str = "elevo-testkit";
 
-/// What the page allows.
+/// The rules of the page.
 #[derive(Debug, Default, PartialEq)]
 struct Rules {
     arrows: BTreeMap<String, BTreeMap<String, Need>>,
@@ -27,7 +27,7 @@ enum Need {
     Optional,
 }
 
-/// What the workspace does.
+/// The dependencies in the workspace.
 #[derive(Debug, Clone, Default)]
 struct Workspace {
     crates: BTreeMap<String, Dependencies>,
@@ -35,11 +35,11 @@ struct Workspace {
 
 #[derive(Debug, Clone, Default)]
 struct Dependencies {
-    /// Crates of the workspace that the crate is built with.
+    /// Workspace crates that the crate is built with.
     normal: BTreeSet<String>,
-    /// Crates of the workspace that its tests are built with.
+    /// Workspace crates that its tests are built with.
     dev: BTreeSet<String>,
-    /// Everything from outside that ends up in it, at any depth.
+    /// All outside crates that are linked into it, directly or indirectly.
     reached: BTreeSet<String>,
 }
 
@@ -64,13 +64,13 @@ impl Rules {
         Ok(rules)
     }
 
-    /// One sentence for each way in which the workspace and the page differ.
+    /// Returns one sentence for each difference between the workspace and the page.
     fn violations(&self, workspace: &Workspace) -> Vec<String> {
         let mut found = Vec::new();
         for name in self.arrows.keys().chain(self.forbidden.keys()) {
             if !workspace.crates.contains_key(name) {
                 found.push(format!(
-                    "`{name}` is listed but is no crate of the workspace"
+                    "`{name}` is listed but is not a crate of the workspace"
                 ));
             }
         }
@@ -145,7 +145,7 @@ impl Workspace {
     fn read(manifest: &Path) -> Self {
         let metadata = MetadataCommand::new()
             .manifest_path(manifest)
-            // Only this machine's dependencies: those of others need not be downloaded.
+            // Only this machine's dependencies: those of other platforms need not be downloaded.
             .other_options(["--locked", "--filter-platform", "host-tuple"].map(str::to_owned))
             .exec()
             .expect("cargo metadata");
@@ -173,7 +173,7 @@ fn dependencies(metadata: &Metadata, id: &PackageId) -> Dependencies {
         reached: reached(metadata, id).difference(&own).cloned().collect(),
         ..Dependencies::default()
     };
-    // As declared rather than as resolved: an optional dependency counts whether it is on or not.
+    // As declared rather than as resolved: an optional dependency counts even if it is off.
     for dependency in &metadata[id].dependencies {
         if !own.contains(&dependency.name) {
             continue;
@@ -223,11 +223,11 @@ fn the_workspace_follows_the_arrows_in_the_architecture_page() {
 }
 
 #[test]
-fn what_a_dependency_brings_along_is_reached() {
+fn indirect_dependencies_are_reached() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let workspace = Workspace::read(&root.join("Cargo.toml"));
 
-    // If this finds nothing, the check for forbidden crates checks nothing.
+    // If this fails, the check for forbidden crates checks nothing.
     let objects = &workspace.crates["elevo-objects"].reached;
     assert!(objects.contains("blake3"), "direct: {objects:?}");
     assert!(
@@ -253,7 +253,7 @@ fn set(names: &[&str]) -> BTreeSet<String> {
     names.iter().map(|&name| name.to_owned()).collect()
 }
 
-/// A workspace that follows `PAGE`, as changed by `change`.
+/// The violations of a workspace that follows `PAGE`, after `change`.
 fn violations_after(change: impl FnOnce(&mut BTreeMap<String, Dependencies>)) -> Vec<String> {
     let with = |normal: &[&str]| Dependencies {
         normal: set(normal),
@@ -311,11 +311,14 @@ fn a_listed_crate_that_does_not_exist_is_reported() {
     let found = violations_after(|crates| {
         crates.remove("high");
     });
-    assert_eq!(found, ["`high` is listed but is no crate of the workspace"]);
+    assert_eq!(
+        found,
+        ["`high` is listed but is not a crate of the workspace"]
+    );
 }
 
 #[test]
-fn tests_may_use_the_testkit_and_what_an_arrow_allows() {
+fn tests_may_use_the_testkit_and_crates_with_an_arrow() {
     let found = violations_after(|crates| {
         crates.get_mut("high").unwrap().dev = set(&["low", TESTKIT]);
         crates.get_mut("low").unwrap().dev = set(&["high"]);

@@ -1,5 +1,5 @@
-//! Compares `SECURITY.md` with the tests that it names. A boundary without a test is no promise, a
-//! test that is gone proves nothing, and an attack that the page does not name would be forgotten.
+//! Compares `SECURITY.md` with the tests that it names. Every boundary needs a test, every named
+//! test must exist, and every attack must be named.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,10 +11,10 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// A test, and the file that has it.
+/// The name of a test, and its file.
 type Named = (String, String);
 
-/// What the page's links name: [`test`](file).
+/// The tests that the page links to: [`test`](file).
 fn named(text: &str) -> Vec<Named> {
     let links = text.split("[`").skip(1);
     let pair = |link: &str| {
@@ -35,7 +35,7 @@ fn boundaries(page: &str) -> Vec<&str> {
     table.skip(2).collect()
 }
 
-/// What a file has as tests: its functions, but for those that only help.
+/// The names of all functions of a file.
 fn functions(source: &str) -> BTreeSet<String> {
     let name = |line: &str| {
         let line = line.strip_prefix("async ").unwrap_or(line);
@@ -45,7 +45,7 @@ fn functions(source: &str) -> BTreeSet<String> {
     source.lines().map(str::trim).filter_map(name).collect()
 }
 
-/// The attacks of a file, of each runtime or of one.
+/// The attacks of a file, for every runtime or for one.
 fn attacks(source: &str) -> BTreeSet<String> {
     let lines: Vec<_> = source.lines().collect();
     let is_attack = |at: usize, line: &str| {
