@@ -1,4 +1,4 @@
-//! The data that is measured with: the same bytes in every run, on every machine.
+//! The data of the measures: the same bytes in every run, on every machine.
 
 mod disk;
 mod layout;
@@ -13,18 +13,18 @@ pub(crate) use layout::{FileSizes, Layout};
 pub(crate) use mixed::Mixed;
 pub(crate) use text::noise;
 
-/// Files that can be made one by one, in any order.
+/// Files that can be generated one by one, in any order.
 pub(crate) trait Dataset: Sync {
     fn files(&self) -> usize;
 
-    /// Where file number `index` is: names joined by `/`.
+    /// The path of file number `index`: names joined by `/`.
     fn path(&self, index: usize) -> String;
 
     fn content(&self, index: usize) -> Vec<u8>;
 }
 
-/// A source of numbers of its own for each `index` of each `stream`. The algorithm is named, not
-/// the library's choice of the day, so that the numbers stay the same.
+/// A separate random generator for each `index` of each `stream`. It names its algorithm instead of
+/// using the library's default, so that the numbers stay the same.
 pub(crate) fn numbers(stream: &str, index: u64) -> Xoshiro256PlusPlus {
     let mut hasher = blake3::Hasher::new();
     hasher.update(stream.as_bytes());
@@ -45,7 +45,7 @@ mod tests {
         hasher.finalize().to_hex()[..16].to_owned()
     }
 
-    /// Figures of two runs can be compared only if these never change.
+    /// Figures of two runs are comparable only if these never change.
     #[test]
     fn the_same_bytes_are_made_every_time() {
         let ordinary = Layout::new(100_000, FileSizes::Ordinary);

@@ -95,14 +95,14 @@ const MEASURES: [Measure<Bench>; 11] = [
     },
 ];
 
-/// How much of everything.
+/// The sizes of the test data.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sizes {
     /// Files of the smaller tree, which is also the one checked out.
     pub(crate) small: usize,
     /// Files of the larger tree.
     pub(crate) large: usize,
-    /// Files of the tree from which on a diff may hardly grow.
+    /// Files of the tree that the growth of a diff is measured from.
     pub(crate) growth_from: usize,
     /// Entries of one large directory.
     pub(crate) directory: usize,

@@ -1,20 +1,20 @@
-//! Ours and the peers in one run, against bars: `elevo-bench engine --quick`.
+//! Measures Elevo and its peers in one run, against bars: `elevo-bench engine --quick`.
 //!
-//! Each subcommand makes its own data in a directory that is removed afterwards, measures what it
-//! compares in turns on the same machine in the same minutes, prints a table, and ends with the
-//! line `N of M bars held`. It exits with 0 if all were held, 1 if not, and 2 if it could not
-//! measure: a peer that is not installed is an error, never a row that is left out.
+//! Each subcommand creates its data in a temporary directory, runs the contenders in turns on the
+//! same machine in the same minutes, prints a table, and ends with the line `N of M bars held`. It
+//! exits with 0 if all bars were held, 1 if not, and 2 if it could not measure: a peer that is not
+//! installed is an error, never a missing row.
 //!
 //! May depend on every crate; no crate depends on it.
 
 #![allow(
     clippy::disallowed_methods,
-    reason = "a benchmark is where the clock, the environment and the directories come from"
+    reason = "a benchmark reads the clock, the environment and the disk"
 )]
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,
-    reason = "printing is what it is for"
+    reason = "a benchmark prints its results"
 )]
 
 mod data;
@@ -32,7 +32,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// The one that `elevo` runs with.
+/// The allocator of `elevo`.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -1,5 +1,4 @@
-//! Timing, in turns: what is compared runs alternately, so that whatever else the machine does
-//! meets all of it alike.
+//! Timing in turns: the contenders alternate, so that other load on the machine affects them alike.
 
 use std::time::Instant;
 
@@ -7,7 +6,7 @@ use anyhow::Result;
 
 use crate::report::Figure;
 
-/// Values of one thing measured several times, in seconds or bytes.
+/// Repeated measurements of one thing, in seconds or bytes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Samples(Vec<f64>);
 
@@ -16,7 +15,7 @@ impl Samples {
         Self(Vec::new())
     }
 
-    /// What was measured once.
+    /// A single measurement.
     pub(crate) fn of(value: f64) -> Self {
         Self(vec![value])
     }
@@ -25,19 +24,19 @@ impl Samples {
         self.0.push(value);
     }
 
-    /// Adds those of another.
+    /// Adds the measurements of `other`.
     pub(crate) fn extend(&mut self, other: &Self) {
         self.0.extend(&other.0);
     }
 
-    /// What this share of them stays below.
+    /// The quantile `share` of the measurements.
     pub(crate) fn at(&self, share: f64) -> Self {
         let mut sorted = self.0.clone();
         sorted.sort_by(f64::total_cmp);
         Self(vec![quantile(&sorted, share)])
     }
 
-    /// The median and the quartiles; not a number if nothing was measured.
+    /// The median and the quartiles; NaN without measurements.
     pub(crate) fn figure(&self) -> Figure {
         let mut sorted = self.0.clone();
         sorted.sort_by(f64::total_cmp);
@@ -48,7 +47,7 @@ impl Samples {
     }
 }
 
-/// Between the two nearest values, in proportion.
+/// Interpolates between the two nearest values.
 fn quantile(sorted: &[f64], share: f64) -> f64 {
     let Some(last) = sorted.len().checked_sub(1) else {
         return f64::NAN;
@@ -61,15 +60,15 @@ fn quantile(sorted: &[f64], share: f64) -> f64 {
     low + (high - low) * place.fract()
 }
 
-/// How long `action` takes, in seconds, and what it returns.
+/// Returns the duration of `action` in seconds, and its result.
 pub(crate) fn timed<T>(action: impl FnOnce() -> Result<T>) -> Result<(f64, T)> {
     let started = Instant::now();
     let result = action()?;
     Ok((started.elapsed().as_secs_f64(), result))
 }
 
-/// Something that can be measured again and again: prepares what it needs, and returns what it
-/// measured of the rest.
+/// A measurement that can be repeated: prepares its data, and returns the measured value of the
+/// rest.
 pub(crate) type Contender<'a> = Box<dyn FnMut() -> Result<f64> + 'a>;
 
 /// Runs each contender `rounds` times, in turns; each round starts with another one.

@@ -1,6 +1,6 @@
-//! `elevo-bench merge`: the merge by itself beside git, and projects of a real server: workspaces
-//! merged over HTTP, a hundred at once, and under a thousand readers. Needs what
-//! [`crate::server`] needs; what is mounted is in a mount namespace of its own.
+//! `elevo-bench merge`: the merge alone compared with git, and projects of a real server:
+//! workspaces merged over HTTP, a hundred at once, and under a thousand readers. Has the
+//! requirements of [`crate::server`]; mounts are in a private mount namespace.
 
 mod agents;
 mod http;
@@ -57,7 +57,7 @@ const MEASURES: [Measure<Bench>; 4] = [
     },
 ];
 
-/// Files that one merge brings.
+/// Files that one merge changes.
 const CHANGED: usize = 10;
 
 /// The context of all measures.
@@ -73,7 +73,7 @@ impl Bench {
         [FEW, self.trees.sizes.small, self.trees.sizes.large]
     }
 
-    /// A tenth if it shall be quick.
+    /// A tenth in quick mode.
     fn count(&self, full: usize) -> usize {
         if self.quick { full / 10 } else { full }
     }
@@ -84,7 +84,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Report> {
         rustix::process::geteuid().is_root(),
         "overlays are mounted by root only"
     );
-    leave_mounts_behind().context("cannot have mounts of its own")?;
+    leave_mounts_behind().context("cannot enter a separate mount namespace")?;
     let quick = arguments.settings.quick;
     let sizes = if quick { QUICK } else { FULL };
     let threads = thread::available_parallelism()?.get();
@@ -99,10 +99,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Report> {
     suite::run(&MEASURES, &arguments.only, &arguments.settings, bench)
 }
 
-/// The files of one change, with their new content. No two changes have a file in common as long
-/// as they are fewer than a tenth of the files.
+/// The files of one change, with their new content. Changes have no file in common as long as there
+/// are fewer changes than a tenth of the number of files.
 fn edits(layout: &Layout, number: usize) -> impl Iterator<Item = (String, Vec<u8>)> {
-    // A prime: whatever the number of files, all of them come before one comes twice.
+    // A prime, so that for any number of files, all of them come before one is repeated.
     const STRIDE: usize = 7919;
     let layout = *layout;
     (number * CHANGED..(number + 1) * CHANGED).map(move |edit| {

@@ -1,4 +1,4 @@
-//! What ours is compared with. Each is run as its users run it, with its own defaults.
+//! The peers that ours is compared with. Each runs as its users run it, with its defaults.
 
 mod command;
 mod git;
@@ -31,7 +31,7 @@ pub(crate) enum Peer {
 }
 
 impl Peer {
-    /// How to ask for its version, and the Debian package that has it.
+    /// Returns the program, its option that prints the version, and its Debian package.
     const fn program(self) -> (&'static str, &'static str, &'static str) {
         match self {
             Self::Git => ("git", "--version", "git"),
@@ -49,20 +49,20 @@ impl Peer {
             format!("`{program}` cannot be run; install it (apt-get install {package})")
         })?;
         if !output.status.success() {
-            bail!("`{program} {question}` failed; is it the one of the package `{package}`?");
+            bail!("`{program} {question}` failed; is it from the package `{package}`?");
         }
         let text = String::from_utf8_lossy(&output.stdout);
         Ok(text.lines().next().unwrap_or(program).to_owned())
     }
 }
 
-/// The versions of all `peers`; an error for one that is not installed.
+/// Returns the versions of all `peers`; an error for one that is not installed.
 pub(crate) fn required<'a>(peers: impl Iterator<Item = &'a Peer>) -> Result<Vec<String>> {
     let peers: BTreeSet<_> = peers.collect();
     peers.into_iter().map(|peer| peer.version()).collect()
 }
 
-/// How long `cp -a` takes to copy a directory to a new one.
+/// Times `cp -a` of a directory to a new one.
 pub(crate) fn time_to_copy(from: &Path, to: &Path) -> Result<f64> {
     time_to_run(clean_command("cp").arg("-a").arg(from).arg(to))
 }

@@ -1,4 +1,4 @@
-//! What came out: rows, whether each held its bar, and the forms they are written in.
+//! The results: rows, whether each held its bar, and their output formats.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ pub(crate) struct Figure {
     pub(crate) quartiles: (f64, f64),
 }
 
-/// What a row is written in.
+/// The unit in which a row is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
     Seconds,
@@ -34,7 +34,7 @@ impl Unit {
         }
     }
 
-    /// How many seconds or bytes one of it is.
+    /// The size of the unit in seconds or bytes.
     const fn size(self) -> f64 {
         match self {
             Self::Seconds => 1.0,
@@ -46,14 +46,14 @@ impl Unit {
     }
 }
 
-/// What a row must reach.
+/// The goal of a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Bar {
-    /// Ours may be this much, in the row's unit.
+    /// Ours is at most this, in the row's unit.
     AtMost(f64),
-    /// Ours may be this many times the peer's.
+    /// Ours is at most this many times the peer's.
     AtMostTimes(f64),
-    /// The peer's must be this many times ours.
+    /// The peer's is at least this many times ours.
     TimesFaster(f64),
 }
 
@@ -70,7 +70,7 @@ impl fmt::Display for Bar {
 /// One line of the table.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
-    /// Unique, and without commas: the closing line lists names.
+    /// Unique, and without commas, because the closing line lists names.
     pub(crate) name: String,
     pub(crate) unit: Unit,
     pub(crate) ours: Figure,
@@ -79,7 +79,7 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// Ours over the peer's; the other way round where the bar is to be faster.
+    /// Ours divided by the peer's; the inverse if the bar is to be faster.
     fn ratio(&self) -> Option<f64> {
         let (_, peer) = self.peer?;
         let ratio = self.ours.median / peer.median;
@@ -89,7 +89,7 @@ impl Row {
         })
     }
 
-    /// Whether the bar was reached; `None` where there is no bar.
+    /// Whether the bar was reached; `None` without a bar.
     fn held(&self) -> Option<bool> {
         let held = match self.bar? {
             Bar::AtMost(limit) => self.ours.median / self.unit.size() <= limit,
@@ -153,7 +153,7 @@ impl fmt::Display for Row {
     }
 }
 
-/// A row as a program reads it.
+/// A row in the JSON output.
 #[derive(Debug, Serialize)]
 struct Record<'a> {
     name: &'a str,
@@ -169,7 +169,7 @@ struct Record<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     pub(crate) rows: Vec<Row>,
-    /// How many measures were run, and how many there are, if not all were.
+    /// The number of measures that ran, and of all measures, if only a part ran.
     pub(crate) part: Option<(usize, usize)>,
 }
 
@@ -180,7 +180,7 @@ impl Report {
         bars.peek().is_some() && bars.all(|held| held)
     }
 
-    /// `N of M bars held`, and which were not.
+    /// Returns `N of M bars held`, and the rows that missed theirs.
     pub(crate) fn closing_line(&self) -> String {
         let bars = self.rows.iter().filter(|row| row.bar.is_some()).count();
         let missed: Vec<_> = self
@@ -204,7 +204,7 @@ impl Report {
         Ok(serde_json::to_string_pretty(&records)? + "\n")
     }
 
-    /// As Markdown, which reads well in a terminal too.
+    /// The report as Markdown, which is also readable in a terminal.
     pub(crate) fn table(&self) -> String {
         let mut table = Table::new();
         table
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bar_without_what_it_needs_or_with_no_number_is_not_held() {
+    fn a_bar_without_a_peer_or_a_number_is_not_held() {
         for bar in [Bar::AtMostTimes(1.5), Bar::TimesFaster(2.0)] {
             assert_eq!(row("x", 1.0, None, Some(bar)).held(), Some(false));
             assert_eq!(row("x", f64::NAN, Some(1.0), Some(bar)).held(), Some(false));
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn the_closing_line_says_when_only_a_part_was_run() {
+    fn the_closing_line_reports_a_partial_run() {
         let good = row("good", 0.001, None, Some(Bar::AtMost(1.0)));
         let part = Report {
             rows: vec![good],

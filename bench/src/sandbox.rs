@@ -1,6 +1,6 @@
-//! `elevo-bench sandbox`: the service, as a process of its own, beside the bare container engine
-//! through the same socket. Needs root, the engine and image of `scripts/services`, the agent of
-//! `scripts/agent`, and the server built beside this program.
+//! `elevo-bench sandbox`: the service in a separate process, compared with the bare container
+//! engine on the same socket. Needs root, the engine and image of `scripts/services`, the agent of
+//! `scripts/agent`, and the server binary next to this program.
 
 mod alive;
 mod commands;
@@ -90,7 +90,7 @@ const MEASURES: [Measure<Bench>; 11] = [
     },
 ];
 
-/// A server, and how much to do with it.
+/// A server, and the extent of the measures.
 pub(crate) struct Bench {
     server: Server,
     runtime: tokio::runtime::Runtime,
@@ -99,7 +99,7 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    /// A tenth if it shall be quick.
+    /// A tenth in quick mode.
     fn count(&self, full: usize) -> usize {
         if self.quick { full / 10 } else { full }
     }

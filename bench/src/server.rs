@@ -1,5 +1,5 @@
-//! The server under measurement, and the engine beside it. Needs root, the engine of
-//! `scripts/services`, the agent of `scripts/agent`, and the server built beside this program.
+//! The measured server, and the container engine. Needs root, the engine of `scripts/services`, the
+//! agent of `scripts/agent`, and the server binary next to this program.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -29,12 +29,12 @@ fn needed(name: &str, how: &str) -> Result<String> {
 }
 
 impl Server {
-    /// Starts one whose data is in the directory `data` of `scratch`.
+    /// Starts a server whose data is in the directory `data` of `scratch`.
     pub(crate) fn start(scratch: &Path) -> Result<Self> {
         Self::start_with(scratch, &[])
     }
 
-    /// The same with settings of its own.
+    /// Starts a server with additional settings.
     pub(crate) fn start_with(scratch: &Path, settings: &[(&str, &str)]) -> Result<Self> {
         let services = "run scripts/services up docker && eval \"$(scripts/services env docker)\"";
         let docker_host = needed("DOCKER_HOST", services)?;
@@ -43,11 +43,11 @@ impl Server {
         let binary = std::env::current_exe()?.with_file_name("workspace-server");
         ensure!(
             binary.is_file(),
-            "no server beside this program; build it: cargo build --release -p elevo-server"
+            "no server next to this program; build it: cargo build --release -p elevo-server"
         );
         let data = scratch.join("data");
         let mut child = Command::new(binary)
-            // A measure may have filled the store beforehand.
+            // A measure may have filled the store before.
             .arg("--adopt")
             .env_clear()
             .env("PATH", std::env::var("PATH")?)
@@ -77,7 +77,7 @@ impl Server {
         let url = listening(&mut lines)?;
         let mut log = File::create(scratch.join("log"))?;
         std::thread::spawn(move || std::io::copy(&mut lines, &mut log));
-        // An error is that it was chosen before.
+        // Fails only if a provider is already installed.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let http = reqwest::Client::builder()
             .pool_max_idle_per_host(128)
@@ -92,7 +92,7 @@ impl Server {
         })
     }
 
-    /// Starts one with the template `base`.
+    /// Starts a server with the template `base`.
     pub(crate) async fn with_template(scratch: &Path, settings: &[(&str, &str)]) -> Result<Self> {
         let server = Self::start_with(scratch, settings)?;
         let wish = json!({"name": "base", "image": server.image});
@@ -100,7 +100,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Runs a statement on its catalog, as another process may.
+    /// Runs a statement on the catalog, as another process would.
     pub(crate) fn sql(&self, statement: &str) -> Result<()> {
         let status = Command::new("sqlite3")
             .args(["-cmd", ".timeout 60000"])
@@ -119,7 +119,7 @@ impl Server {
         self.request_as(KEY, method, path)
     }
 
-    /// The same with another key.
+    /// A request with another key.
     pub(crate) fn request_as(
         &self,
         key: &str,
@@ -159,7 +159,7 @@ impl Server {
         self.get_as(KEY, path).await
     }
 
-    /// A new sandbox, from the wish to the first output of a command.
+    /// Creates a sandbox, and waits for the first output of a command in it.
     pub(crate) async fn create(&self) -> Result<String> {
         let made = self
             .post("/api/v1/sandboxes", &json!({"template": "base"}))
@@ -169,7 +169,7 @@ impl Server {
         Ok(id)
     }
 
-    /// A command that prints something.
+    /// Runs a command that prints a line.
     pub(crate) async fn run(&self, id: &str) -> Result<()> {
         let path = format!("/api/v1/sandboxes/{id}/process/run");
         let result = self.post(&path, &json!({"command": "echo ready"})).await?;
@@ -187,7 +187,7 @@ impl Server {
         Ok(())
     }
 
-    /// The engine's own command, on the same socket.
+    /// The engine's own command line, on the same socket.
     pub(crate) fn docker(&self, arguments: &[&str]) -> Command {
         let mut command = clean_command("docker");
         command
@@ -196,12 +196,12 @@ impl Server {
         command
     }
 
-    /// What a bare container costs, to compare with.
+    /// The peer: a bare container.
     pub(crate) fn bare_run(&self) -> Command {
         self.docker(&["run", "--rm", &self.image, "true"])
     }
 
-    /// How long many of them take at once.
+    /// Times `count` bare containers at once.
     pub(crate) fn bare_runs(&self, count: usize) -> Result<f64> {
         let began = Instant::now();
         std::thread::scope(|scope| {
@@ -216,7 +216,7 @@ impl Server {
         Ok(began.elapsed().as_secs_f64())
     }
 
-    /// The process of a sandbox's agent on this machine.
+    /// The process id of a sandbox's agent on this machine.
     pub(crate) fn agent_pid(&self, id: &str) -> Result<u32> {
         let output = self
             .docker(&["inspect", "--format", "{{.State.Pid}}", id])
@@ -244,15 +244,14 @@ fn listening(lines: &mut impl BufRead) -> Result<String> {
         );
         let line: Value = serde_json::from_str(&text[before..]).unwrap_or_default();
         if line["message"] == "listening" {
-            let address = line["api"].as_str().context("it says where")?;
+            let address = line["api"].as_str().context("it has an address")?;
             return Ok(format!("http://{address}"));
         }
     }
 }
 
 impl Server {
-    /// Asks it to end, so that it takes away its network; kills it if it has not
-    /// within a minute.
+    /// Stops the server, so that it deletes its network. Kills it after a minute.
     fn end(&mut self) {
         let pid = rustix::process::Pid::from_child(&self.child);
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
@@ -288,7 +287,7 @@ impl Drop for Server {
     }
 }
 
-/// Memory that a process has for itself, shared pages by its part, in bytes.
+/// Proportional memory of a process in bytes: shared pages count by its share.
 pub(crate) fn proportional(pid: u32) -> Result<f64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?;
     let line = text.lines().find_map(|line| line.strip_prefix("Pss:"));

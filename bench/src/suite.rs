@@ -1,5 +1,5 @@
-//! What all subcommands share: settings, a directory to work in, running measures one after the
-//! other, and saying what came out.
+//! The parts that all subcommands share: settings, a scratch directory, running the measures, and
+//! printing the results.
 
 use std::fs;
 use std::io;
@@ -16,10 +16,10 @@ use tempfile::TempDir;
 use crate::peers::{self, Peer};
 use crate::report::{Report, Row};
 
-/// What every subcommand understands.
+/// The options of every subcommand.
 #[derive(Debug, Args)]
 pub(crate) struct Settings {
-    /// A tenth of the data: minutes instead of half an hour
+    /// Use a tenth of the data: minutes instead of half an hour
     #[arg(long)]
     pub(crate) quick: bool,
     /// Also write the rows to this file, as JSON
@@ -28,10 +28,10 @@ pub(crate) struct Settings {
     /// Also write the table to this file, as Markdown
     #[arg(long, value_name = "FILE")]
     pub(crate) markdown: Option<PathBuf>,
-    /// Where to make the data; the system's directory for temporary files if not given
+    /// Directory for the data [default: the system's directory for temporary files]
     #[arg(long)]
     pub(crate) dir: Option<PathBuf>,
-    /// Leave the data there at the end
+    /// Keep the data after the run
     #[arg(long)]
     pub(crate) keep: bool,
 }
@@ -43,7 +43,7 @@ pub(crate) struct Measure<C> {
     pub(crate) run: fn(&mut C) -> Result<Vec<Row>>,
 }
 
-/// Runs those of `measures` that are named in `only`, or all.
+/// Runs the `measures` that are named in `only`, or all.
 pub(crate) fn run<C>(
     measures: &[Measure<C>],
     only: &[String],
@@ -91,7 +91,7 @@ fn publish(report: &Report, settings: &Settings) -> Result<()> {
     Ok(())
 }
 
-/// The directory that all data of a run is in; removed when dropped.
+/// The directory with all data of a run; deleted when dropped.
 struct Scratch {
     directory: TempDir,
     keep: bool,
@@ -112,7 +112,7 @@ impl Scratch {
             .prefix("elevo-bench-")
             .disable_cleanup(true)
             .tempdir_in(&parent)?;
-        say(&format!("data is made in {}", directory.path().display()));
+        say(&format!("data is in {}", directory.path().display()));
         Ok(Self {
             directory,
             keep: settings.keep,
@@ -131,15 +131,15 @@ impl Drop for Scratch {
             say(&format!("data is kept in {}", path.display()));
             return;
         }
-        say("removing the data");
+        say("deleting the data");
         unmount_below(path);
         if let Err(error) = remove(path) {
-            say(&format!("cannot remove {}: {error:#}", path.display()));
+            say(&format!("cannot delete {}: {error:#}", path.display()));
         }
     }
 }
 
-/// Takes away what was mounted in a directory, the last first.
+/// Unmounts everything in a directory, in reverse order.
 fn unmount_below(directory: &Path) {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     let points = mounts.lines().filter_map(|line| line.split(' ').nth(1));
@@ -149,8 +149,7 @@ fn unmount_below(directory: &Path) {
     }
 }
 
-/// Many at once: where a file system tells the disk of every block it frees, a removal is mostly
-/// waiting.
+/// Deletes with many threads: on a file system that discards freed blocks, a deletion mostly waits.
 fn remove(directory: &Path) -> Result<()> {
     const THREADS: usize = 32;
     let pool = rayon::ThreadPoolBuilder::new()
@@ -176,7 +175,7 @@ fn is_in_memory(directory: &Path) -> Result<bool> {
     Ok(statfs(directory)?.f_type as u64 == TMPFS)
 }
 
-/// Says on stderr what is going on, and since when.
+/// Prints a progress line to stderr, with the time since the start.
 pub(crate) fn say(what: &str) {
     static STARTED: OnceLock<Instant> = OnceLock::new();
     let seconds = STARTED.get_or_init(Instant::now).elapsed().as_secs();

@@ -1,5 +1,5 @@
-//! `elevo-bench workspace`: workspaces on the local store. Needs root; what it mounts is in a mount
-//! namespace of its own.
+//! `elevo-bench workspace`: workspaces on the local store. Needs root; mounts are in a private
+//! mount namespace.
 
 mod create;
 mod fork;
@@ -78,9 +78,9 @@ const MEASURES: [Measure<Bench>; 7] = [
 
 /// Files of the smallest tree.
 pub(crate) const FEW: usize = 1_000;
-/// What is changed between two snapshots or forks.
+/// Number of files changed between two snapshots or forks.
 const CHANGED: usize = 10;
-/// The limit of those that have one.
+/// The disk limit of workspaces that have one.
 const LIMIT: u64 = 1 << 30;
 
 pub(crate) fn run(arguments: &Arguments) -> Result<Report> {
@@ -88,7 +88,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Report> {
         rustix::process::geteuid().is_root(),
         "overlays are mounted by root only"
     );
-    leave_mounts_behind().context("cannot have mounts of its own")?;
+    leave_mounts_behind().context("cannot enter a separate mount namespace")?;
     let sizes = if arguments.settings.quick {
         QUICK
     } else {
@@ -99,9 +99,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Report> {
     suite::run(&MEASURES, &arguments.only, &arguments.settings, bench)
 }
 
-/// Whatever is mounted from now on ends with this process.
+/// Enters a private mount namespace, so that all later mounts end with this process.
 pub(crate) fn leave_mounts_behind() -> Result<()> {
-    // SAFETY: this process has one thread yet, and nobody else's mounts or descriptors change.
+    // SAFETY: this process still has one thread, and the mounts and descriptors of other processes
+    // do not change.
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNS) }?;
     let flags = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     Ok(mount_change("/", flags)?)
@@ -111,7 +112,7 @@ fn sizes(sizes: &Sizes) -> [usize; 3] {
     [FEW, sizes.small, sizes.large]
 }
 
-/// The workspaces over a tree, in a directory of their own.
+/// Opens the workspaces over a tree, in a new directory.
 fn open(bench: &Bench, tree: &Tree, pool: Option<u64>) -> Result<Workspaces> {
     let options = Options {
         threads: bench.threads,
@@ -125,7 +126,7 @@ fn open(bench: &Bench, tree: &Tree, pool: Option<u64>) -> Result<Workspaces> {
     Ok(Workspaces::open(&root, tree.repository(), &options)?)
 }
 
-/// Room for a pool.
+/// Size of a pool.
 const POOL: u64 = 8 << 30;
 
 fn id(number: usize) -> Result<WorkspaceId> {
@@ -136,7 +137,7 @@ fn now() -> Timestamp {
     Timestamp::new(1_700_000_000, 0).unwrap_or_else(|| unreachable!("no nanoseconds"))
 }
 
-/// Writes something new into some files of a workspace.
+/// Writes new content into some files of a workspace.
 fn change(tree: &Tree, files: &Path, round: usize) -> Result<()> {
     for at in 0..CHANGED {
         let index = (round * 7919 + at * 104_729) % tree.layout.files();

@@ -1,4 +1,5 @@
-//! Whatever an agent sends, the server keeps no more of it than its bounds, or ends the connection.
+//! For any message of an agent, the server keeps no more of it than its limits, or closes the
+//! connection.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

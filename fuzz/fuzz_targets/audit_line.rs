@@ -1,4 +1,4 @@
-//! Whatever a line of the audit log is, it is a record or refused.
+//! Any line of the audit log is a valid record or is rejected.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Whatever a path or an entry of the catalog is, it is kept in this way only, or is none.
+//! Any stored path or entry of the catalog is in its only encoding, or is rejected.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

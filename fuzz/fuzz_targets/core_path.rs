@@ -1,4 +1,4 @@
-//! Whatever a path is, it leads nowhere but down, or is refused.
+//! Any path leads only downwards, or is rejected.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

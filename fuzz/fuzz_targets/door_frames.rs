@@ -1,4 +1,4 @@
-//! Whatever comes through the door of a server, it is frames as they are written, or refused.
+//! Any bytes on the socket of a server are frames in their only encoding, or are rejected.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Whatever a stat cache holds, it is a cache that can be gone on with, or an empty one.
+//! Any stat cache is usable, or treated as empty.
 #![no_main]
 
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Whatever a server streams, it is the same events wherever it is cut.
+//! Any stream of a server gives the same events, however it is cut into pieces.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Whatever three versions hold, the driver `crdt` merges them or says why not.
+//! For any three versions, the driver `crdt` returns a result without a panic.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Whatever three versions hold, the driver `json` merges them or says why not.
+//! For any three versions, the driver `json` returns a result without a panic.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

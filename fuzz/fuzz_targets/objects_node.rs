@@ -1,4 +1,4 @@
-//! Whatever a node is, it is the encoding of what is read from it, or is refused.
+//! Any node is the encoding of its decoded value, or is rejected.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

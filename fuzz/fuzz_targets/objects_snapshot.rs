@@ -1,4 +1,4 @@
-//! Whatever a snapshot is, it is the encoding of what is read from it, or is refused.
+//! Any snapshot is the encoding of its decoded value, or is rejected.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

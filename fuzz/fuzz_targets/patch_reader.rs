@@ -1,4 +1,4 @@
-//! Whatever a patch holds, it is applied to the byte, or is refused.
+//! Any patch applies exactly, or is rejected.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

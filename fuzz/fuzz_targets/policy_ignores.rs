@@ -1,4 +1,4 @@
-//! Whatever a `.gitignore` holds, it ignores or does not, with all that is in a directory.
+//! Any `.gitignore` ignores a directory together with everything in it.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Whatever the patterns of rules are, the policy answers as its rules say.
+//! For any patterns, the policy follows its rules.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Whatever the list of a backup is, it names files of one directory, or is damaged.
+//! Any list of a backup names files of one directory, or is reported as damaged.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

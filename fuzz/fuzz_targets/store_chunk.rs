@@ -1,4 +1,4 @@
-//! Whatever a chunk is on disk, it is one that can be written, or damaged.
+//! Any chunk on disk is one that the store could have written, or is reported as damaged.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

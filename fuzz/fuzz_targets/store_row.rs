@@ -1,4 +1,4 @@
-//! Whatever a row of the database is, it is written in this way only, or damaged.
+//! Any row of the database is in its only encoding, or is reported as damaged.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Whatever an archive holds, reading it ends, within its limits and without a panic.
+//! Reading any archive ends within its limits and without a panic.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

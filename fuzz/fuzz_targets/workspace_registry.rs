@@ -1,4 +1,4 @@
-//! Whatever the log of workspaces holds, it is read as it would be written, or a line is named.
+//! Any log of workspaces reads as it would be written, or the error names a line.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -2,8 +2,8 @@
 
 use elevo_audit::{MAX_LINE_BYTES, check_line};
 
-/// Lines that follow each other: each is a record of its own number, or refused;
-/// one that another bit of is changed is not right as well.
+/// Reads consecutive lines: each is a record without the fields of the chain, or is rejected. A
+/// valid line with a flipped bit is not valid.
 pub fn lines(data: &[u8]) {
     let mut prev = [0; 32];
     for line in data.split(|byte| *byte == b'\n') {

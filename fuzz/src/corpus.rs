@@ -1,4 +1,4 @@
-//! What fuzzers kept, for the tests that read it again.
+//! Replays the corpora of the fuzzers in tests.
 
 use std::fs;
 use std::path::Path;

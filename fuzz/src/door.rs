@@ -1,9 +1,9 @@
-//! Frames of calls that a server carries out for its user's command line.
+//! Frames of the calls that a server executes for its user's command line.
 
 #[path = "../../crates/cli/src/door/frame.rs"]
 mod frame;
 
-/// Reads frames to the first that is none: what was read is what would be written.
+/// Reads frames up to the first invalid one, and checks that encoding them gives the same bytes.
 pub fn frames(data: &[u8]) {
     let (mut rest, mut again) = (data, Vec::new());
     while let Ok((kind, payload)) = frame::read(&mut rest) {

@@ -5,8 +5,8 @@ mod parser;
 
 use parser::{Broken, Event, LARGEST, Parser};
 
-/// Reads a stream in one piece, and in pieces as long as its first byte says: the same events come,
-/// and the same end.
+/// Reads a stream in one piece, and in pieces of the length in its first byte. Both must give the
+/// same events and the same end.
 pub fn stream(data: &[u8]) {
     let Some((length, data)) = data.split_first() else {
         return;

@@ -1,7 +1,7 @@
-//! What must hold for any bytes at all. A target of the fuzzers and the ordinary test that reads its
-//! corpus again run the same code, so each part is a file that the tests of a crate can include.
+//! Checks that hold for arbitrary bytes. A fuzz target and the test that replays its corpus run the
+//! same code, so each part is a file that the tests of a crate can include.
 //!
-//! What reads bytes that no caller can reach has such a function in its own crate, in `anything.rs`.
+//! Readers that are private to a crate have such a function in that crate, in `anything.rs`.
 
 #[cfg(feature = "audit")]
 pub mod audit;

@@ -2,8 +2,8 @@
 
 use elevo_merge::{Drivers, Merged, Versions};
 
-/// Merges three versions, which a byte that is in no text separates: neither panics nor goes on for
-/// ever, and keeps what every driver promises.
+/// Merges three versions, separated by a byte that is never in UTF-8. The driver must not panic or
+/// run without end, and must keep the promises of every driver.
 pub fn merge(driver: &str, data: &[u8]) {
     let drivers = Drivers::standard();
     let driver = drivers.named(driver).expect("a driver of that name");

@@ -1,4 +1,4 @@
-//! Nodes and snapshots, as disks and other stores give them.
+//! Nodes and snapshots from disks and other stores.
 
 use bytes::Bytes;
 use elevo_objects::{
@@ -6,7 +6,8 @@ use elevo_objects::{
     TreeBuilder,
 };
 
-/// Reads a node of each of the three trees: what is taken has this encoding and no other.
+/// Decodes a node of each of the three trees, and checks that an accepted node has only this
+/// encoding.
 pub fn node(data: &[u8]) {
     let data = Bytes::copy_from_slice(data);
     node_of::<DirItem>(&data);
@@ -33,7 +34,7 @@ fn node_of<I: Item>(data: &Bytes) {
     }
 }
 
-/// A leaf is a tree of its own items, which the builder cuts nowhere else.
+/// Rebuilds the tree of a leaf's items; the builder must not split it.
 fn rebuilt<I: Item>(items: &[I], data: &Bytes) {
     let mut builder = TreeBuilder::new();
     items.iter().cloned().for_each(|item| builder.push(item));
@@ -42,7 +43,7 @@ fn rebuilt<I: Item>(items: &[I], data: &Bytes) {
     assert_eq!(builder.take_finished().len(), 1);
 }
 
-/// Reads a snapshot: what is taken has this encoding and no other.
+/// Decodes a snapshot, and checks that an accepted snapshot has only this encoding.
 pub fn snapshot(data: &[u8]) {
     let data = Bytes::copy_from_slice(data);
     let Ok(snapshot) = Snapshot::decode(&data) else {

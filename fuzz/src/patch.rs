@@ -1,6 +1,6 @@
-//! Patches that somebody sends for a project.
+//! Patches that clients send for a project.
 
-#[allow(dead_code, reason = "a caller is told more than is looked at here")]
+#[allow(dead_code, reason = "the server uses more of it")]
 #[path = "../../crates/server/src/app/projects/patch/reader.rs"]
 mod reader;
 
@@ -9,11 +9,11 @@ use diffy::DiffOptions;
 use elevo_core::TreePath;
 use reader::{Edit, EditKind};
 
-/// Takes apart what is before the last NUL as a patch, and applies it to what is behind it: it names
-/// files that may be written to, and makes no more than there is.
+/// Parses the bytes before the last NUL as a patch, and applies it to the bytes after it. The patch
+/// may name only writable files, and its result is not larger than both inputs.
 ///
-/// Then takes both, if they are text, as versions of a file: their difference makes the one out of the other, or is
-/// refused.
+/// Then, if both are text, takes them as versions of a file: their diff turns one into the other,
+/// or is rejected.
 pub fn patch(data: &[u8]) {
     let mut parts = data.rsplitn(2, |byte| *byte == 0);
     let (old, patch) = (parts.next(), parts.next());

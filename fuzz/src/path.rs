@@ -1,9 +1,9 @@
-//! Paths of trees, as requests, archives and patches name them.
+//! Paths of trees from requests, archives and patches.
 
 use elevo_core::{MAX_NAME_BYTES, MAX_PATH_BYTES, Name, TreePath};
 
-/// Reads two paths, which a NUL separates: what is taken leads nowhere but down, and is put together
-/// again from its parts.
+/// Reads two paths, separated by a NUL. An accepted path leads only downwards, and equals the join
+/// of its names.
 pub fn path(data: &[u8]) {
     let mut parts = data.splitn(2, |byte| *byte == 0);
     let mut next = || TreePath::new(parts.next().unwrap_or_default());

@@ -1,4 +1,4 @@
-//! Patterns of policies and of `.gitignore` files, which owners and agents write.
+//! Patterns of policies and of `.gitignore` files, written by owners and agents.
 
 use elevo_core::TreePath;
 use elevo_policy::{Access, Compiled, Doing, Ignores, Member, Policy, Rule, Strategy};
@@ -15,11 +15,11 @@ const ROLE: &str = "dev";
 const DEFAULT: Access = Access::Append;
 const MOST_RULES: usize = 6;
 
-/// Asks a policy about a path: the last line, with a rule in each line before. A rule is a byte,
-/// which says what it allows and to whom, and a pattern.
+/// Evaluates a policy for the path in the last line. Each line before it is a rule: a byte for the
+/// access and the agents, and a pattern.
 ///
-/// The answer is that of one of the rules that cover the path, whatever their order, and what is
-/// said of a whole directory holds for all in it.
+/// The result must be that of one of the rules that cover the path, in any order of the rules, and
+/// an access that is uniform for a directory must hold for everything in it.
 pub fn rules(data: &[u8]) {
     let mut lines: Vec<_> = data.split(|byte| *byte == b'\n').collect();
     let path = lines.pop().map(TreePath::new);
@@ -98,7 +98,7 @@ fn compiled_of(rules: Vec<Rule>) -> Compiled {
     compiled(rules).expect("parts of a valid policy are valid")
 }
 
-/// Whether a rule speaks of the path when there is no other.
+/// Whether a rule, without any other, covers the path.
 fn covers(rule: &Rule, path: &TreePath) -> bool {
     let alone = Rule {
         pattern: rule.pattern.clone(),
@@ -108,8 +108,8 @@ fn covers(rule: &Rule, path: &TreePath) -> bool {
     compiled_of(vec![alone]).strategy(path) == Strategy::Review
 }
 
-/// Asks a `.gitignore` about a path, which a byte that is in no text separates: what is in an ignored
-/// directory is ignored, and a policy that has the same patterns says the same.
+/// Evaluates a `.gitignore` for a path, separated by a byte that is never in UTF-8. Everything in
+/// an ignored directory is ignored, and a policy with the same patterns gives the same result.
 pub fn ignores(data: &[u8]) {
     let mut parts = data.rsplitn(2, |byte| *byte == 0xff);
     let path = TreePath::new(parts.next().unwrap_or_default());
@@ -136,7 +136,7 @@ pub fn ignores(data: &[u8]) {
     }
 }
 
-/// The policy whose own patterns are the lines of a `.gitignore`, if they can be.
+/// The policy whose own patterns are the lines of a `.gitignore`, if they are valid there.
 fn local(content: &[u8]) -> Option<Compiled> {
     let content = str::from_utf8(content).ok()?;
     if content.contains(['\r', '\u{feff}']) {

@@ -1,4 +1,4 @@
-//! From a dataset to files, on all cores, and back to a list of them.
+//! Writes a dataset to disk on all cores, and lists its files.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -9,7 +9,7 @@ use rayon::iter::{IndexedParallelIterator, IntoParallelIterator, ParallelIterato
 
 use super::Dataset;
 
-/// Neighbours share directories, so a thread takes many of them at once.
+/// Files with neighbouring indexes share directories, so a thread takes many of them at once.
 const NEIGHBOURS: usize = 1024;
 
 /// Writes all files of `data` below `directory`.
@@ -33,7 +33,7 @@ fn write_file(path: &Path, content: &[u8]) -> io::Result<()> {
     file.write_all(content)
 }
 
-/// All regular files below `directory`, as a walk finds them.
+/// All regular files below `directory`, in the order of a walk.
 pub(crate) fn file_paths(directory: &Path) -> Result<Vec<PathBuf>> {
     let mut open = vec![directory.to_owned()];
     let mut files = Vec::new();

@@ -17,12 +17,12 @@ const STEMS: [&str; 8] = [
 ];
 const ENDINGS: [&str; 6] = ["rs", "ts", "py", "go", "md", "toml"];
 
-/// How long files are.
+/// The sizes of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileSizes {
     /// 128 bytes to 16 KB, 4 KiB on average.
     Ordinary,
-    /// 200 to 600 bytes: a million of them fit where there is little room.
+    /// 200 to 600 bytes, so that a million files need little space.
     Short,
 }
 
@@ -65,9 +65,9 @@ impl Dataset for Layout {
     }
 }
 
-/// The path of a directory by number, with a slash at the end: 0 is the root, then come its
-/// twelve, then the twelve in each of those. A name also has a number in it, so that different
-/// directories do not have the same names.
+/// The path of a directory by number, with a slash at the end: 0 is the root, 1 to 12 are the
+/// directories in it, followed by the twelve in each of those. A name also contains a number, so
+/// that directories have different names.
 fn directory(number: usize) -> String {
     let mut path = String::new();
     let mut rest = number;

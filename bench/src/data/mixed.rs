@@ -1,4 +1,4 @@
-//! A directory with something of everything, of a given size in all.
+//! A directory with files of many kinds, with a given total size.
 //!
 //! ```text
 //! share   what                       size of each
@@ -39,7 +39,7 @@ impl Kind {
         }
     }
 
-    /// The size of the next file, where all files together have `total` bytes.
+    /// The size of the next file, if all files together have `total` bytes.
     fn size(self, rng: &mut impl RngExt, total: u64) -> u64 {
         match self {
             Self::Source => 200 + rng.random_range(0..=178) * rng.random_range(0..=178) * 3 / 4,
@@ -69,7 +69,7 @@ struct File {
     size: u64,
 }
 
-/// Files of all kinds, `total` bytes together.
+/// Files of all kinds, with `total` bytes together.
 #[derive(Debug)]
 pub(crate) struct Mixed {
     files: Vec<File>,

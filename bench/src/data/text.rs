@@ -1,4 +1,4 @@
-//! Bytes that look like source code, like records, or like nothing at all.
+//! Random bytes in the form of source code, of records, or without structure.
 
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{Rng, RngExt};
@@ -74,7 +74,7 @@ const WORDS: [&str; 64] = [
 
 const JOINTS: [&str; 8] = [" ", " ", " ", "_", ".", "(", ") ", " = "];
 
-/// Program text of about `length` bytes; compresses to about a third.
+/// Program text of `length` bytes; compresses to about a third.
 pub(super) fn source(rng: &mut Xoshiro256PlusPlus, length: usize) -> Vec<u8> {
     let mut out = Vec::with_capacity(length + 96);
     while out.len() < length {
@@ -90,7 +90,7 @@ pub(super) fn source(rng: &mut Xoshiro256PlusPlus, length: usize) -> Vec<u8> {
     out
 }
 
-/// Records in JSON of about `length` bytes.
+/// JSON records of `length` bytes.
 pub(super) fn json(rng: &mut Xoshiro256PlusPlus, length: usize) -> Vec<u8> {
     let mut out = Vec::with_capacity(length + 256);
     out.extend_from_slice(b"[\n");
@@ -108,7 +108,7 @@ pub(super) fn json(rng: &mut Xoshiro256PlusPlus, length: usize) -> Vec<u8> {
     out
 }
 
-/// Bytes that no compression makes smaller.
+/// Incompressible bytes.
 pub(crate) fn noise(length: usize, stream: &str, index: u64) -> Vec<u8> {
     random_bytes(&mut numbers(stream, index), length)
 }
@@ -119,7 +119,7 @@ pub(super) fn random_bytes(rng: &mut Xoshiro256PlusPlus, length: usize) -> Vec<u
     out
 }
 
-/// A word, more often one of the first than one of the last; now and then with a number.
+/// Appends a word, more often an early one of the list than a late one; sometimes with a number.
 fn put_word(rng: &mut Xoshiro256PlusPlus, out: &mut Vec<u8>) {
     let dice = rng.next_u64();
     let side = WORDS.len() as u64;

@@ -1,5 +1,4 @@
-//! A directory that was imported before is imported again: nothing has changed in it, or one file
-//! of which nobody says which.
+//! Imports a directory again, after no change or a change of one unknown file.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -39,7 +38,7 @@ pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
         threads: bench.threads,
         last: None,
     };
-    // What was written in the last tick of the clock is read twice.
+    // Files written in the last tick of the clock are read twice.
     for _ in 0..2 {
         thread::sleep(Duration::from_millis(50));
         again.import()?;
@@ -100,7 +99,7 @@ pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
     ])
 }
 
-/// A directory that is imported again and again.
+/// A directory that is imported repeatedly.
 struct Again {
     repository: Repository,
     directory: PathBuf,
@@ -110,8 +109,8 @@ struct Again {
 }
 
 impl Again {
-    /// Imports it, and makes it a durable snapshot if it is another than the last. How long that
-    /// took, and how many bytes were read of files.
+    /// Imports the directory, and commits a durable snapshot if it differs from the last one.
+    /// Returns the time, and the number of bytes read from files.
     fn import(&mut self) -> Result<(f64, u64)> {
         let (repository, progress) = (&self.repository, Progress::new());
         let options = ImportOptions {

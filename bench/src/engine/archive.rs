@@ -1,5 +1,5 @@
-//! A snapshot becomes a tar, and the tar a durable snapshot of an empty store; beside it, a
-//! directory becomes a tar, and the tar a directory.
+//! Exports a snapshot to a tar and imports it into an empty store. The peer packs a directory into
+//! a tar and unpacks it.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -62,7 +62,7 @@ pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
     }])
 }
 
-/// Through a cache that has seen nothing yet.
+/// Uses an empty cache.
 fn time_to_export(tree: &Tree, snapshot: &Snapshot, to: &Path, threads: usize) -> Result<f64> {
     let repository = tree.repository();
     let (seconds, done) = timed(|| {

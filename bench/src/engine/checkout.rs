@@ -1,4 +1,4 @@
-//! A snapshot becomes a new directory.
+//! Checks a snapshot out into a new directory.
 
 use std::fs;
 use std::path::Path;
@@ -55,7 +55,7 @@ pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
     Ok(vec![row("git checkout", git, 1.0), row("cp -a", copy, 1.2)])
 }
 
-/// Through a cache that has seen nothing yet.
+/// Uses an empty cache.
 pub(super) fn time_to_check_out(
     tree: &Tree,
     snapshot: &Snapshot,

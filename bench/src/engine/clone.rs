@@ -1,4 +1,4 @@
-//! Copies of a whole tree, and the first write into one.
+//! Clones of a whole tree, and the first write into one.
 
 use anyhow::{Result, ensure};
 use bytes::Bytes;
@@ -17,7 +17,7 @@ use crate::report::{Bar, Row, Unit};
 const ROUNDS: usize = 3_000;
 /// Clones that are timed together, since one takes hardly longer than reading the clock.
 const CLONES: usize = 100;
-/// Files that are written to, each of which has been looked at before.
+/// Files that are written to; each of them was read before.
 const FILES: usize = 500;
 
 pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
@@ -77,7 +77,7 @@ impl Clones {
         Ok(Self { tree, paths, dice })
     }
 
-    /// Writes to a file of a clone that nobody has written to.
+    /// Writes to a file of a clone without other changes.
     fn time_to_write(&mut self) -> Result<f64> {
         let path = &self.paths[self.dice.random_range(0..FILES)];
         let data = Bytes::from(noise(4096, "clone", self.dice.random()));

@@ -1,4 +1,4 @@
-//! One changed file in a large tree becomes a durable snapshot.
+//! Commits one changed file of a large tree as a durable snapshot.
 
 use std::fs;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::report::{Bar, Row, Unit};
 use crate::suite::say;
 
 const ROUNDS: usize = 5;
-/// A commit is so much shorter than git's that there can be many for each of git's.
+/// A commit is so much faster than git's that many fit into the time of one of git's.
 const COMMITS_PER_ROUND: usize = 40;
 const WARM_UP: usize = 50;
 
@@ -74,7 +74,7 @@ fn measure(bench: &mut Bench, files: usize) -> Result<Vec<Row>> {
     ])
 }
 
-/// A tree that stays open, and is changed and committed again and again.
+/// A tree that stays open, and is changed and committed repeatedly.
 struct Edits {
     tree: StateTree,
     layout: Layout,
@@ -94,7 +94,7 @@ impl Edits {
             last: tree.snapshot,
             dice: dice("commit"),
         };
-        // So that there is a branch to move, as there is in git.
+        // Creates a branch to move, as in git.
         let mut first = edits.info();
         first.reference = Some((BRANCH.into(), Expected::Any));
         edits.last = block_on(edits.tree.commit(first))?;
@@ -113,7 +113,7 @@ impl Edits {
         }
     }
 
-    /// Writes a file and commits; returns how long both took together.
+    /// Writes a file and commits. Returns the time of both together.
     fn commit_next(&mut self, edit: Edit) -> Result<f64> {
         let path = tree_path(&self.pick())?;
         edit.prepare(&self.tree, &path)?;
@@ -130,7 +130,7 @@ impl Edits {
         Ok(seconds)
     }
 
-    /// What the last commit wrote.
+    /// The data that the last commit wrote.
     fn last_puts(&self) -> Result<Puts> {
         let log = self.recorder.take();
         let commit = log.commits.last().context("no commit reached the store")?;

@@ -1,4 +1,4 @@
-//! What changed between two snapshots that hardly differ.
+//! The diff of two snapshots that hardly differ.
 
 use std::rc::Rc;
 
@@ -58,7 +58,7 @@ pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
     Ok(vec![row(sizes[1], small), row(sizes[2], large), growth])
 }
 
-/// Snapshots that differ from a tree, and the cache through which all of them have been read.
+/// Snapshots that differ from a tree, and a repository whose cache has read all of them.
 struct Pairs {
     repository: Repository,
     before: SnapshotId,
@@ -82,7 +82,7 @@ impl Pairs {
         Ok(pairs)
     }
 
-    /// From two ids to the list of changes.
+    /// Times the way from two ids to the list of changes.
     fn diff_next(&mut self) -> Result<f64> {
         let id = self.after[self.turn % PAIRS];
         self.turn += 1;

@@ -1,4 +1,4 @@
-//! The same commit where one directory has a great many entries.
+//! The same commit in a directory with very many entries.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::suite::say;
 const SMALL: usize = 1_000;
 const ROUNDS: usize = 200;
 const WARM_UP: usize = 50;
-/// Entries that are written between two commits while a directory is made.
+/// Entries that are written between two commits while a directory is created.
 const STEP: usize = 50_000;
 
 pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
@@ -61,7 +61,7 @@ fn entry(index: usize) -> String {
     format!("all/entry-{index:x}")
 }
 
-/// Stores a tree with one directory of so many short files.
+/// Stores a tree with one directory of this number of short files.
 fn make(store: &Arc<dyn Store>, entries: usize) -> Result<SnapshotId> {
     let tree = StateTree::empty(&repository(store));
     let mut last = None;
@@ -98,7 +98,7 @@ impl Edits {
         Ok(edits)
     }
 
-    /// Writes an entry and commits; returns how long both took together.
+    /// Writes an entry and commits. Returns the time of both together.
     fn commit_next(&mut self, edit: Edit) -> Result<f64> {
         let path = tree_path(&entry(self.dice.random_range(0..self.entries)))?;
         edit.prepare(&self.tree, &path)?;

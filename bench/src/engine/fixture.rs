@@ -1,4 +1,4 @@
-//! What several measures work on: trees on disk, in a store and in git, made when first asked for.
+//! Data that several measures share: trees on disk, in a store and in git, created on first use.
 
 use std::cell::{Cell, OnceCell};
 use std::collections::{BTreeMap, HashMap};
@@ -45,10 +45,10 @@ impl Bench {
         }
     }
 
-    /// A path where nothing is yet, and a disk that has nothing left to do: what runs next does
-    /// not pay for what ran before.
+    /// Returns an unused path, after the disk has finished its writes, so that the next step does
+    /// not pay for the previous one.
     ///
-    /// Nothing is removed before the end. On ext4 without a journal, making a file looks at every
+    /// Nothing is deleted before the end. On ext4 without a journal, creating a file looks at every
     /// inode of its group that was freed in the last minutes, which costs more than the file.
     pub(crate) fn fresh(&self, name: &str) -> PathBuf {
         rustix::fs::sync();
@@ -56,7 +56,7 @@ impl Bench {
         self.scratch.join(format!("{number:02}-{name}"))
     }
 
-    /// The tree with this many files.
+    /// The tree with this number of files.
     pub(crate) fn tree(&mut self, files: usize) -> Result<Rc<Tree>> {
         if let Some(tree) = self.trees.get(&files) {
             return Ok(tree.clone());
@@ -74,7 +74,7 @@ impl Bench {
     }
 }
 
-/// A tree on disk, and the same in a store.
+/// A tree on disk, and the same tree in a store.
 pub(crate) struct Tree {
     pub(crate) layout: Layout,
     directory: PathBuf,
@@ -93,7 +93,8 @@ impl Tree {
         let store = create_store(&store_path)?;
         let (seconds, snapshot) = timed(|| import_all(&repository(&store), &files, threads))?;
         say(&format!("imported in {seconds:.1} s"));
-        // What was imported leaves the write buffers, as it would have in a day's work.
+        // Reopens the store, so that the imported data has left the write buffers, as it would in
+        // practice.
         drop(store);
         let store = open_store(&store_path)?;
         let tree = Self {
@@ -119,7 +120,7 @@ impl Tree {
         self.directory.join("store")
     }
 
-    /// The store without anything in a cache of ours.
+    /// A repository with an empty cache.
     pub(crate) fn repository(&self) -> Repository {
         repository(&self.store)
     }
@@ -141,7 +142,7 @@ impl Tree {
         Ok(self.git.get_or_init(|| git))
     }
 
-    /// A snapshot in which `count` files, chosen by `rng`, are not as in the tree.
+    /// A snapshot in which `count` files, chosen by `rng`, differ from the tree.
     pub(crate) fn variant(&self, rng: &mut Xoshiro256PlusPlus, count: usize) -> Result<SnapshotId> {
         let repository = self.repository();
         let tree = block_on(StateTree::open(&repository, self.snapshot))?;
@@ -158,7 +159,7 @@ impl Tree {
     }
 }
 
-/// Writes 4 KiB that were never seen before.
+/// Writes 4 KiB of new data.
 pub(crate) fn write_noise(tree: &StateTree, path: &str, number: u64) -> Result<()> {
     let data = Bytes::from(noise(4096, "edit", number));
     Ok(block_on(tree.write(&path.parse()?, data, edited()))?)
@@ -204,7 +205,7 @@ pub(crate) fn repository(store: &Arc<dyn Store>) -> Repository {
     Repository::new(store.clone(), TenantId::LOCAL, DEFAULT_CACHE_BYTES)
 }
 
-/// Reads a directory into a repository and makes it a durable snapshot.
+/// Imports a directory into a repository as a durable snapshot.
 pub(crate) fn import_all(
     repository: &Repository,
     directory: &Path,
@@ -220,7 +221,8 @@ pub(crate) fn import_all(
 }
 
 pub(crate) fn tree_path(path: &str) -> Result<TreePath> {
-    path.parse().with_context(|| format!("{path} is no path"))
+    path.parse()
+        .with_context(|| format!("{path} is not a path"))
 }
 
 /// The random numbers of a measure.
@@ -228,8 +230,8 @@ pub(crate) fn dice(measure: &str) -> Xoshiro256PlusPlus {
     numbers(measure, 0)
 }
 
-/// Whoever edits a file has mostly read it, and its directories are in memory. Otherwise they
-/// come from the disk first.
+/// Whether the file was read before the edit. If so, its directories are in memory; otherwise they
+/// are first read from disk.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Edit {
     ReadBefore,
@@ -237,7 +239,7 @@ pub(crate) enum Edit {
 }
 
 impl Edit {
-    /// To be called before `path` is written, and not timed.
+    /// Called before `path` is written, and not timed.
     pub(crate) fn prepare(self, tree: &StateTree, path: &TreePath) -> Result<()> {
         if self == Self::ReadBefore {
             block_on(tree.read(path))?;

@@ -1,4 +1,4 @@
-//! Collecting garbage in a large store, and commits beside it.
+//! Garbage collection in a large store, with concurrent commits.
 
 use std::fs;
 use std::path::Path;
@@ -27,9 +27,9 @@ use crate::report::{Bar, Row, Unit};
 use crate::suite::say;
 
 const TENANT: TenantId = TenantId::LOCAL;
-/// Files of a directory.
+/// Files in a directory.
 const FILES: usize = 1000;
-/// How long commits are counted while nobody collects.
+/// How long commits are counted without a collection.
 const ALONE: Duration = Duration::from_secs(10);
 const MEBIBYTES: f64 = 1024.0;
 
@@ -71,10 +71,10 @@ pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
     let report = report.context("it ran")??;
     say(&format!("{report:?} in {first:.1} s"));
     let dead = (objects / 2) as u64;
-    // And what the commits before it left.
+    // It also removes objects that the commits before it left.
     ensure!(report.objects_removed > dead * 99 / 100, "half of it goes");
 
-    // What the commits beside it left is not the second one's to remove.
+    // The young collection does not remove objects that the concurrent commits left.
     let began = Instant::now();
     let between = collect(&repository, Depth::Young)?;
     let seconds = began.elapsed().as_secs_f64();
@@ -121,7 +121,7 @@ pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
     ])
 }
 
-/// Commits one changed file after the other while `work` is done; returns how many a second.
+/// Commits one changed file after another while `work` runs. Returns the commits per second.
 fn commits(
     repository: &Repository,
     base: SnapshotId,
@@ -180,7 +180,7 @@ fn collect(repository: &Repository, depth: Depth) -> Result<GcReport> {
     Ok(report?)
 }
 
-/// A snapshot of that many directories, all of their files different.
+/// Stores a snapshot of this number of directories, with distinct files.
 fn fill(store: &dyn Store, directories: usize, seed: u64) -> Result<SnapshotId> {
     let mut root = TreeBuilder::<DirItem>::new();
     let mode = Mode::EXECUTABLE;
@@ -262,7 +262,7 @@ fn name(store: &dyn Store, name: &str, id: SnapshotId) -> Result<()> {
     Ok(())
 }
 
-/// Bytes of memory that this process has.
+/// Resident memory of this process in bytes.
 fn memory() -> Result<u64> {
     let text = fs::read_to_string(Path::new("/proc/self/smaps_rollup"))?;
     let resident = text.lines().find_map(|line| line.strip_prefix("Rss:"));

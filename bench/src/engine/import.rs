@@ -1,4 +1,4 @@
-//! A directory becomes a durable snapshot of an empty store.
+//! Imports a directory into an empty store as a durable snapshot.
 
 use anyhow::{Result, ensure};
 
@@ -20,7 +20,7 @@ pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
         mixed.bytes()
     ));
     write_to_disk(&mixed, &tree)?;
-    // Reads everything once, so that it is in memory for all.
+    // Reads everything once, so that it is in memory for all contenders.
     let read = read_and_hash(&tree)?;
     ensure!(read == mixed.bytes(), "read {read} bytes");
     let contenders: [Contender<'_>; 4] = [

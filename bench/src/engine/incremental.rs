@@ -1,4 +1,4 @@
-//! A directory goes from one snapshot to another that hardly differs.
+//! Changes a directory from one snapshot to another that hardly differs.
 
 use std::fs;
 
@@ -13,7 +13,7 @@ use crate::report::{Bar, Row, Unit};
 use crate::suite::say;
 
 const CHANGED: usize = 10;
-/// There and back again.
+/// Each round goes there and back.
 const ROUNDS: usize = 10;
 
 pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {

@@ -1,4 +1,4 @@
-//! A few bytes put into the middle of a large file.
+//! Inserts a few bytes into the middle of a large file.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -81,7 +81,7 @@ struct Edit {
     seconds: f64,
 }
 
-/// Inserts into the file as it was first, through a cache that has seen nothing yet.
+/// Inserts into the original file, with an empty cache.
 fn insert(
     recorder: &Arc<Recorder>,
     base: SnapshotId,

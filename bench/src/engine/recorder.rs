@@ -1,4 +1,4 @@
-//! A store that remembers what went through it.
+//! A store that records the calls to it.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,14 +9,14 @@ use elevo_core::TenantId;
 use elevo_engine::{Collection, Commit, Committed, Depth, Guard, Object, Store, StoreResult};
 use elevo_objects::{ObjectKey, Snapshot, SnapshotId};
 
-/// Passes every call on to another store. Remembering costs next to nothing; counting is done
-/// when nobody measures.
+/// Passes every call on to another store. Recording is cheap; the counting happens outside of the
+/// measured time.
 pub(super) struct Recorder {
     below: Arc<dyn Store>,
     log: Mutex<Log>,
 }
 
-/// What happened since it was last taken.
+/// The calls since the log was last taken.
 #[derive(Debug, Default)]
 pub(super) struct Log {
     pub(super) commits: Vec<Commit>,
@@ -25,7 +25,7 @@ pub(super) struct Log {
 }
 
 impl Log {
-    /// Bytes of snapshots, and of objects that are not `known`, which they are afterwards.
+    /// Bytes of snapshots, and of objects that are not in `known`. Adds them to `known`.
     pub(super) fn new_bytes(&self, known: &mut HashSet<ObjectKey>) -> u64 {
         let committed = self.commits.iter().flat_map(|commit| &commit.objects);
         let new = self

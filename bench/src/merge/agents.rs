@@ -1,5 +1,5 @@
-//! A hundred agents are done at the same moment. All that can land lands, only what truly overlaps
-//! is held, and nothing is lost.
+//! A hundred agents finish at the same moment. Every change that can land lands, only real overlaps
+//! are held, and nothing is lost.
 
 use std::collections::HashMap;
 use std::time::Instant;
@@ -79,12 +79,12 @@ fn shared(file: usize) -> String {
     format!("shared-{file}.txt")
 }
 
-/// Half of the edits are where nobody else edits.
+/// Whether the edit is at a separate place; half of the edits are.
 const fn is_apart(agent: usize, file: usize) -> bool {
     (agent + file).is_multiple_of(2)
 }
 
-/// A place for each agent, lines between them, and one line that many want.
+/// A text with a place for each agent, lines between the places, and one contested line.
 fn text(agents: usize, edit: Option<(usize, usize)>) -> String {
     let mut text = String::from("title\n");
     let apart = edit.filter(|(agent, file)| is_apart(*agent, *file));
@@ -112,7 +112,7 @@ fn place(agent: usize) -> String {
     format!("place {agent} is taken\n")
 }
 
-/// Every byte that an agent wrote is in the head or in an open review.
+/// Checks that every byte that an agent wrote is in the head or in an open review.
 async fn check(
     served: &Served,
     project: &str,
@@ -148,30 +148,30 @@ async fn check(
             }
             ensure!(
                 !is_apart,
-                "{path}: what agent {agent} did apart did not land"
+                "{path}: the separate edit of agent {agent} did not land"
             );
             let review = open.remove(&(workspace.id.clone(), path.clone()));
-            let review = review.with_context(|| format!("{path}: agent {agent}'s is lost"))?;
+            let review = review.with_context(|| format!("{path}: agent {agent} lost an edit"))?;
             let url = format!("/api/v1/reviews/{review}/content?side=theirs");
             let held = served.server.request(Method::GET, &url).send().await?;
             let held = held.error_for_status()?.text().await?;
             ensure!(
                 held == text(agents, Some((agent, file))),
-                "{path}: agent {agent}'s is not as it was"
+                "{path}: the held edit of agent {agent} is changed"
             );
         }
     }
     ensure!(open.is_empty(), "held without a reason: {open:?}");
     let held = |done: &Value| done["conflictCount"].as_u64().unwrap_or_default();
     let held: u64 = merged.iter().map(held).sum();
-    // Of those that want the same line, one has it.
+    // One of the edits of the contested line lands.
     let wanted = (0..SHARED).flat_map(|file| (0..agents).filter(move |one| !is_apart(*one, file)));
     let expected = wanted.count() - SHARED;
     ensure!(held == expected as u64, "{held} held, not {expected}");
     Ok(())
 }
 
-/// By workspace and path.
+/// The ids of open reviews by workspace and path.
 async fn open_reviews(served: &Served, project: &str) -> Result<HashMap<(String, String), String>> {
     let mut open = HashMap::new();
     let mut after = String::new();

@@ -1,5 +1,5 @@
-//! What a workspace changed comes into its project's head: the snapshot, the merge and the landing,
-//! through the real server, beside `git merge` in a work tree of the same files.
+//! Merges the changes of a workspace into its project's head through the real server: the snapshot,
+//! the merge and the landing. The peer is `git merge` in a work tree of the same files.
 
 use std::time::Instant;
 
@@ -14,7 +14,7 @@ use crate::report::{Bar, Row, Unit};
 use crate::suite::say;
 
 const ROUNDS: usize = 40;
-/// The peer takes half a second.
+/// The peer takes half a second, so it runs less often.
 const PEER_EVERY: usize = 4;
 
 pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
@@ -26,7 +26,7 @@ pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
     }
     let small = bench.trees.tree(sizes[1])?;
     let git = small.git()?;
-    // What is merged first is taken as it is; after it there are two sides.
+    // The first merge is a fast-forward; after it there are two sides.
     for topic in 0..=ROUNDS / PEER_EVERY {
         git.branch(&format!("topic-{topic}"), edits(&small.layout, topic))?;
     }
@@ -42,7 +42,7 @@ pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
             let began = Instant::now();
             let merged = next.merge_whole(&served.server, CHANGED);
             bench.runtime.block_on(merged)?;
-            // The first brings what the others find in memory.
+            // The first merge fills the caches that the others use.
             if round > 0 {
                 ours[which].push(began.elapsed().as_secs_f64());
             }
@@ -50,7 +50,7 @@ pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
         if round % PEER_EVERY == 0 {
             let topic = 1 + round / PEER_EVERY;
             peer.push(git.time_to_merge(&format!("topic-{topic}"))?);
-            // What it left for the disk is not ours to pay.
+            // Its pending writes must not count against ours.
             rustix::fs::sync();
         }
     }
@@ -86,8 +86,8 @@ pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
     ])
 }
 
-/// Workspaces that all begin with the same head, each with changes of its own: all but the first
-/// are merged into a head that has moved.
+/// Workspaces that all start from the same head, each with separate changes. All but the first are
+/// merged into a head that has moved.
 fn changed_workspaces(bench: &mut Bench, served: &Served, files: usize) -> Result<Vec<Workspace>> {
     let layout = bench.trees.tree(files)?.layout;
     let made = bench.runtime.block_on(async {

@@ -1,4 +1,4 @@
-//! A server with projects, and the workspaces on them.
+//! A server with projects and their workspaces.
 
 use std::fs;
 use std::path::PathBuf;
@@ -13,10 +13,10 @@ use crate::engine::fixture::{create_store, import_all, repository};
 use crate::server::Server;
 use crate::suite::say;
 
-/// Workspaces that are made at the same time.
+/// Workspaces that are created at the same time.
 const MAKING: usize = 4;
 
-/// A server whose store holds trees to begin projects with.
+/// A server whose store holds the trees that projects start from.
 pub(super) struct Served {
     pub(super) server: Server,
     snapshots: Vec<(usize, String)>,
@@ -42,7 +42,7 @@ impl Served {
         })
     }
 
-    /// A project that begins with one of the trees.
+    /// Creates a project that starts from one of the trees.
     pub(super) async fn project(&self, name: &str, files: usize, policy: Value) -> Result<String> {
         let snapshot = self.snapshots.iter().find(|(size, _)| *size == files);
         let (_, snapshot) = snapshot.context("there is no such tree")?;
@@ -51,9 +51,9 @@ impl Served {
         Ok(made["id"].as_str().context("it has an id")?.to_owned())
     }
 
-    /// Workspaces that begin with the head; `wish` says of which kind.
+    /// Creates workspaces of the head; `wish` is the body of the request.
     pub(super) async fn workspaces(&self, count: usize, wish: &Value) -> Result<Vec<Workspace>> {
-        // The first makes what the others share.
+        // The first creates the layer that the others share.
         let first = Workspace::make(&self.server, wish).await?;
         say(&format!("making {count} workspaces"));
         let others = (1..count).map(|_| Workspace::make(&self.server, wish));
@@ -63,7 +63,7 @@ impl Served {
         Ok(made)
     }
 
-    /// What the head of a project has at a path.
+    /// Returns the content of a file in the head of a project.
     pub(super) async fn file(&self, project: &str, path: &str) -> Result<String> {
         let url = format!("/api/v1/projects/{project}/file?path={path}");
         let answer = self.server.request(reqwest::Method::GET, &url);
@@ -83,7 +83,7 @@ impl Workspace {
         let made = server.post("/api/v1/workspaces", wish).await?;
         Ok(Self {
             id: made["id"].as_str().context("it has an id")?.to_owned(),
-            path: made["path"].as_str().context("it has a place")?.into(),
+            path: made["path"].as_str().context("it has a path")?.into(),
         })
     }
 
@@ -96,13 +96,13 @@ impl Workspace {
         written.with_context(|| format!("cannot write {}", path.display()))
     }
 
-    /// From the request to the answer, when what landed is durable.
+    /// Merges the workspace. The response arrives when the landed changes are durable.
     pub(super) async fn merge(&self, server: &Server) -> Result<Value> {
         let url = format!("/api/v1/workspaces/{}/merge", self.id);
         server.post(&url, &json!({"message": "work"})).await
     }
 
-    /// The same where all must land.
+    /// Merges the workspace, and fails unless all changes land.
     pub(super) async fn merge_whole(&self, server: &Server, changed: usize) -> Result<()> {
         let done = self.merge(server).await?;
         let counts = (&done["landedCount"], &done["conflictCount"]);

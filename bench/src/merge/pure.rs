@@ -1,4 +1,4 @@
-//! The merge by itself, from three snapshots to a tree's hash, beside `git merge-tree`.
+//! The merge alone, from three snapshots to a tree's hash, compared with `git merge-tree`.
 
 use std::collections::BTreeSet;
 
@@ -75,8 +75,8 @@ pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
     ])
 }
 
-/// Pairs of snapshots that changed different files of one tree, and the cache through which all of
-/// them have been read, as a server's.
+/// Pairs of snapshots with changes to different files of one tree, and a repository whose cache has
+/// read all of them, like that of a server.
 struct Pairs {
     repository: Repository,
     base: SnapshotId,
@@ -106,7 +106,7 @@ impl Pairs {
         Ok(pairs)
     }
 
-    /// From three ids to the hash of the merged tree.
+    /// Times the way from three ids to the hash of the merged tree.
     fn merge_next(&mut self) -> Result<f64> {
         let pair = self.pairs[self.turn % PAIRS];
         self.turn += 1;

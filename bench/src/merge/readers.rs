@@ -1,7 +1,8 @@
-//! A thousand workspaces are read that follow the head, while a hundred others move it.
+//! A thousand workspaces that follow the head are read while a hundred others move it.
 //!
-//! Every head has one number in all files of a directory. Who opens the directory once and reads
-//! them through it must find the same in all, whatever happens meanwhile, and never wait.
+//! Every head has one number in all files of a directory. A reader that opens the directory once
+//! and reads the files through it must find the same number in all of them during any merge, and
+//! never wait.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -25,10 +26,10 @@ use crate::workspace::FEW;
 
 const READERS: usize = 1000;
 const WRITERS: usize = 100;
-/// Files with the head's number.
+/// Files that contain the head's number.
 const NUMBERED: usize = 10;
 const DIRECTORY: &str = "numbered";
-/// Readers take turns on so many threads.
+/// Number of threads that read all workspaces in turns.
 const THREADS: usize = 8;
 
 pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
@@ -38,7 +39,7 @@ pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
     let (readers, writers) = bench
         .runtime
         .block_on(workspaces(&served, readers, writers))?;
-    say("reading while nobody writes");
+    say("reading without writers");
     let quiet = read_for(&readers, time / 3)?;
     say("reading while all write");
     let stop = AtomicBool::new(false);
@@ -89,7 +90,7 @@ fn rows(
         name: format!("{readers} readers under {writers} writers: {name}"),
         unit: Unit::Milliseconds,
         ours,
-        peer: Some(("nobody writes", peer)),
+        peer: Some(("without writers", peer)),
         bar,
     };
     vec![
@@ -112,7 +113,7 @@ fn rows(
     ]
 }
 
-/// Workspaces that follow, and workspaces to write in.
+/// Creates workspaces that follow the head, and workspaces to write in.
 async fn workspaces(
     served: &Served,
     readers: usize,
@@ -135,7 +136,7 @@ fn put_number(workspace: &Workspace, number: u64) -> Result<()> {
         .try_for_each(|file| workspace.write(&format!("{DIRECTORY}/{file}"), number.to_string()))
 }
 
-/// Merges one number after the other, and notes as which step each landed.
+/// Merges one number after another, and records the step of each.
 async fn write(
     served: &Served,
     writer: usize,
@@ -158,10 +159,10 @@ async fn write(
     Ok(())
 }
 
-/// What readers met.
+/// The results of the readers.
 #[derive(Default)]
 struct Reading {
-    /// Of any call, in seconds.
+    /// Longest call, in seconds.
     longest: f64,
     /// A sample of the times for a file.
     files: Samples,
@@ -171,7 +172,8 @@ struct Reading {
 }
 
 impl Reading {
-    /// How many heads were seen, if nobody saw one that never was, or an older one after a newer.
+    /// Returns the number of heads seen. Fails if a reader saw a head that never existed, or an
+    /// older head after a newer one.
     fn in_order(&self, landed: &HashMap<u64, u64>) -> Result<usize> {
         let mut all = std::collections::HashSet::new();
         for seen in &self.seen {
@@ -188,7 +190,7 @@ impl Reading {
     }
 }
 
-/// Reads in all workspaces in turns, for a while.
+/// Reads all workspaces in turns, for the given time.
 fn read_for(readers: &[Workspace], time: Duration) -> Result<Reading> {
     let end = Instant::now() + time;
     let reads = AtomicU64::new(0);
@@ -227,7 +229,7 @@ fn read_part(part: &[Workspace], end: Instant, reads: &AtomicU64) -> Result<Read
                 seen.push(number);
             }
             reading.longest = reading.longest.max(longest);
-            // A few from each are enough for a median.
+            // A few samples of each are enough for a median.
             if reads.fetch_add(1, Ordering::Relaxed).is_multiple_of(16) {
                 reading.files.push(whole / NUMBERED as f64);
             }
@@ -236,7 +238,7 @@ fn read_part(part: &[Workspace], end: Instant, reads: &AtomicU64) -> Result<Read
     Ok(reading)
 }
 
-/// The number in all files of the directory, the longest call, and the time of all.
+/// Returns the number in all files of the directory, the longest call, and the total time.
 fn read_all(workspace: &Path) -> Result<(u64, f64, f64)> {
     let began = Instant::now();
     let mut longest = 0.0_f64;

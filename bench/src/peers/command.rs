@@ -6,8 +6,8 @@ use anyhow::{Context, Result, bail};
 
 use crate::measure::timed;
 
-/// A program that sees nothing of this process's environment but where programs are, so that a
-/// user's configuration changes no figure.
+/// A command that gets only `PATH` from this process's environment, so that a user's configuration
+/// does not affect the figures.
 pub(crate) fn clean_command(program: &str) -> Command {
     let mut command = Command::new(program);
     command
@@ -20,7 +20,7 @@ pub(crate) fn clean_command(program: &str) -> Command {
     command
 }
 
-/// How long a program takes from its start to its end; an error, with what it said, if it fails.
+/// Times a program from its start to its end. If it fails, the error contains its output.
 pub(crate) fn time_to_run(command: &mut Command) -> Result<f64> {
     let (seconds, output) = timed(|| {
         let output = command

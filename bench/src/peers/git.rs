@@ -1,4 +1,4 @@
-//! Git, with its defaults, except that it neither cleans up on its own nor reads a user's settings.
+//! Git with its defaults, but without automatic garbage collection and without a user's settings.
 
 use std::fs;
 use std::io::{BufWriter, Write};
@@ -12,8 +12,7 @@ use crate::data::Dataset;
 
 const BRANCH: &str = "main";
 
-/// A repository and its work tree, which know nothing of each other on disk: the work tree holds
-/// the data and nothing else.
+/// A repository and its separate work tree: the work tree contains only the data.
 #[derive(Debug)]
 pub(crate) struct Git {
     repository: PathBuf,
@@ -21,7 +20,7 @@ pub(crate) struct Git {
 }
 
 impl Git {
-    /// Makes an empty repository.
+    /// Creates an empty repository.
     pub(crate) fn init(repository: &Path, work_tree: &Path) -> Result<Self> {
         fs::create_dir_all(repository)?;
         let git = Self {
@@ -33,8 +32,8 @@ impl Git {
         Ok(git)
     }
 
-    /// Makes a repository whose only commit holds `data`, which `work_tree` holds already. All of
-    /// it is in one pack, as after a clone; the index knows the files' state on disk.
+    /// Creates a repository whose only commit holds `data`, which is already in `work_tree`. All of
+    /// it is in one pack, as after a clone; the index has the files' state on disk.
     pub(crate) fn with_commit(
         repository: &Path,
         work_tree: &Path,
@@ -48,31 +47,31 @@ impl Git {
         Ok(git)
     }
 
-    /// How long `git add -A` takes.
+    /// Times `git add -A`.
     pub(crate) fn time_to_add_all(&self) -> Result<f64> {
         time_to_run(self.command().args(["add", "-A"]))
     }
 
-    /// How long `git status` takes where git remembers the directories it has seen.
+    /// Times `git status` with the untracked cache.
     pub(crate) fn time_of_status(&self) -> Result<f64> {
         let status = ["-c", "core.untrackedCache=true", "status", "--porcelain"];
         time_to_run(self.command().args(status))
     }
 
-    /// How long `git add -A` and `git commit` take together.
+    /// Times `git add -A` and `git commit` together.
     pub(crate) fn time_to_commit_all(&self) -> Result<f64> {
         self.time_to_commit("-A")
     }
 
-    /// How long `git add FILE` and `git commit` take together.
+    /// Times `git add FILE` and `git commit` together.
     pub(crate) fn time_to_commit(&self, file: &str) -> Result<f64> {
         let add = time_to_run(self.command().args(["add", file]))?;
         let commit = time_to_run(self.command().args(["commit", "--quiet", "-m", "edit"]))?;
         Ok(add + commit)
     }
 
-    /// How long `git checkout` takes to fill the work tree of a new clone at `directory`. The
-    /// clone itself, which borrows all objects, is not counted.
+    /// Times `git checkout` into the work tree of a new clone at `directory`. The clone itself,
+    /// which shares all objects, does not count.
     pub(crate) fn time_to_check_out(&self, directory: &Path) -> Result<f64> {
         let clone = ["clone", "--quiet", "--shared", "--no-checkout"];
         let mut command = clean_git();
@@ -86,7 +85,7 @@ impl Git {
         )
     }
 
-    /// How long `git worktree add` takes for a new branch at `directory`.
+    /// Times `git worktree add` with a detached head at `directory`.
     pub(crate) fn time_to_add_worktree(&self, directory: &Path) -> Result<f64> {
         let add = ["worktree", "add", "--quiet", "--detach"];
         let mut command = clean_git();
@@ -94,7 +93,7 @@ impl Git {
         time_to_run(command.args(add).arg(directory))
     }
 
-    /// Makes a branch that changes `files` of the main one.
+    /// Creates a branch that changes `files` of the main branch.
     pub(crate) fn branch(
         &self,
         name: &str,
@@ -110,7 +109,7 @@ impl Git {
         .context("git fast-import")
     }
 
-    /// How long `git merge` takes to bring a branch into the main one and into the work tree.
+    /// Times `git merge` of a branch into the main branch and the work tree.
     pub(crate) fn time_to_merge(&self, branch: &str) -> Result<f64> {
         time_to_run(
             self.command()
@@ -118,7 +117,7 @@ impl Git {
         )
     }
 
-    /// How long `git merge-tree` takes to merge two branches into a tree, without a work tree.
+    /// Times `git merge-tree` of two branches, without a work tree.
     pub(crate) fn time_to_merge_trees(&self, ours: &str, theirs: &str) -> Result<f64> {
         time_to_run(
             self.command()
@@ -151,7 +150,7 @@ impl Git {
     }
 }
 
-/// What `git fast-import` reads.
+/// The input of `git fast-import`.
 type Stream = BufWriter<ChildStdin>;
 
 fn feed(stream: &mut Stream, data: &dyn Dataset) -> Result<()> {

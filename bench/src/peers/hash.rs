@@ -1,4 +1,4 @@
-//! The floor of an import: finding every file, reading it and hashing it, and nothing else.
+//! The floor of an import: only finds, reads and hashes every file.
 
 use std::fs::File;
 use std::io::Read;
@@ -11,7 +11,7 @@ use crate::data::file_paths;
 
 const BUFFER: usize = 1 << 20;
 
-/// BLAKE3 of every file below `directory`, on all cores; returns how many bytes there were.
+/// Hashes every file below `directory` with BLAKE3, on all cores. Returns the number of bytes.
 pub(crate) fn read_and_hash(directory: &Path) -> Result<u64> {
     let hash = |buffer: &mut Vec<u8>, path: &PathBuf| {
         hash_file(path, buffer).with_context(|| format!("cannot read {}", path.display()))

@@ -1,4 +1,4 @@
-//! restic, with its defaults and everything it keeps in one directory.
+//! restic with its defaults, and all its data in one directory.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ pub(crate) struct Restic {
 }
 
 impl Restic {
-    /// Makes an empty repository in `directory`.
+    /// Creates an empty repository in `directory`.
     pub(crate) fn init(directory: &Path) -> Result<Self> {
         fs::create_dir_all(directory)?;
         let restic = Self {
@@ -25,7 +25,7 @@ impl Restic {
         Ok(restic)
     }
 
-    /// How long `restic backup` takes.
+    /// Times `restic backup`.
     pub(crate) fn time_to_back_up(&self, tree: &Path) -> Result<f64> {
         let mut command = self.command();
         time_to_run(command.current_dir(tree).args(["backup", "--quiet", "."]))

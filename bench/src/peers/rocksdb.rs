@@ -1,4 +1,4 @@
-//! RocksDB and nothing around it: the floor of a commit.
+//! Bare RocksDB: the floor of a commit.
 
 use std::path::Path;
 
@@ -8,18 +8,18 @@ use elevo_engine::Commit;
 use elevo_objects::Kind;
 use rocksdb::{Cache, DB, Env, Options, WriteBatch, WriteOptions};
 
-/// A database with the column families and options of a store, into which batches are written as
-/// they come: nothing is looked up, compared or hashed.
+/// A database with the column families and options of a store. Batches are written directly,
+/// without lookups, comparisons or hashing.
 pub(crate) struct BareRocksDb {
     db: DB,
 }
 
-/// What a commit comes to in the end: a family, a key and a value each.
+/// The rows of a commit: a column family, a key and a value each.
 pub(crate) type Puts = Vec<(&'static str, Vec<u8>, Vec<u8>)>;
 
 impl BareRocksDb {
-    /// Makes an empty database at `path`, set up as the one of the store in `store` is: RocksDB
-    /// writes down what it was opened with.
+    /// Creates an empty database at `path` with the options of the store in `store`, which RocksDB
+    /// records on disk.
     pub(crate) fn like_that_of(store: &Path, path: &Path) -> Result<Self> {
         let cache = Cache::new_lru_cache(128 << 20);
         let latest = Options::load_latest(store.join("db"), Env::new()?, true, cache);
@@ -30,7 +30,7 @@ impl BareRocksDb {
         Ok(Self { db })
     }
 
-    /// Writes all of it in one batch that is durable afterwards.
+    /// Writes all rows in one durable batch.
     pub(crate) fn write(&self, puts: &Puts) -> Result<()> {
         let mut batch = WriteBatch::default();
         for (family, key, value) in puts {
@@ -43,7 +43,7 @@ impl BareRocksDb {
     }
 }
 
-/// The keys and values under which the local store keeps what is in `commit`.
+/// The keys and values that the local store uses for `commit`.
 pub(crate) fn puts(tenant: TenantId, commit: &Commit) -> Result<Puts> {
     let row = |parts: &[&[u8]]| [&[tenant.as_bytes().as_slice()], parts].concat().concat();
     let mut puts = Puts::new();
@@ -63,7 +63,9 @@ pub(crate) fn puts(tenant: TenantId, commit: &Commit) -> Result<Puts> {
         puts.push(("snapshots", row(&[id.0.as_bytes()]), data.to_vec()));
     }
     for update in &commit.references {
-        let target = update.target.context("a commit removes no reference")?;
+        let target = update
+            .target
+            .context("a commit does not remove a reference")?;
         let key = row(&[b"r", update.name.as_bytes()]);
         puts.push(("default", key, target.0.as_bytes().to_vec()));
     }

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use rayon::prelude::*;
 
-/// Looks at everything in a directory, on all processors, and counts the files that are not empty.
-/// Less cannot be done to learn that nothing changed.
+/// Reads the metadata of everything in a directory, on all cores, and counts the files that are not
+/// empty. This is the minimum needed to detect that nothing changed.
 pub(crate) fn walk(directory: &Path) -> io::Result<u64> {
     let entries: Vec<_> = fs::read_dir(directory)?.collect::<io::Result<_>>()?;
     let below = entries.into_par_iter().map(|entry| {

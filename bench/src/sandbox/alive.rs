@@ -13,7 +13,7 @@ use crate::server::proportional;
 pub(crate) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
     let count = bench.count(100);
     let server = &bench.server;
-    // What a first one costs is no sandbox's own.
+    // The memory that a first sandbox needs once does not count.
     let first = bench.runtime.block_on(server.create())?;
     bench.runtime.block_on(server.delete(&[first]))?;
     let before = proportional(server.pid())?;

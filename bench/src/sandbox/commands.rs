@@ -1,4 +1,4 @@
-//! Commands in a sandbox that runs.
+//! Commands in a running sandbox.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! Making and forking sandboxes, beside bare containers.
+//! Creating and forking sandboxes, compared with bare containers.
 
 use std::time::Instant;
 
@@ -13,7 +13,7 @@ use crate::sandbox::Bench;
 
 const BURST: usize = 50;
 
-/// To the first output, one after the other, in turns.
+/// Measures the time to the first output, one sandbox after another, in turns.
 pub(crate) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
     let rounds = bench.count(100);
     let (mut ours, mut bare, mut fork) = (Samples::new(), Samples::new(), Samples::new());
@@ -70,7 +70,7 @@ pub(crate) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
     ])
 }
 
-/// Many at once; every one must succeed.
+/// Creates many at once; all of them must succeed.
 pub(crate) fn burst(bench: &mut Bench) -> Result<Vec<Row>> {
     let (mut ours, mut bare) = (Samples::new(), Samples::new());
     let server = &bench.server;

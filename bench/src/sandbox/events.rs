@@ -1,4 +1,4 @@
-//! Many events for receivers that are slow: what they get, and what the server holds meanwhile.
+//! Many events for slow receivers: the delivered events, and the memory of the server.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,22 +16,22 @@ use crate::sandbox::Bench;
 use crate::server::{Server, proportional};
 
 const EVENTS: usize = 100_000;
-/// Sandboxes that they are about.
+/// Number of sandboxes that the events are about.
 const SANDBOXES: usize = 1000;
-/// How long each receiver takes to answer.
+/// The response time of each receiver.
 const DELAYS: [Duration; 3] = [
     Duration::from_millis(2),
     Duration::from_millis(5),
     Duration::from_millis(10),
 ];
 const LONGEST: Duration = Duration::from_secs(1200);
-/// What a server may hold more than it did when a tenth was delivered, in KiB.
+/// Maximum growth of the server's memory, in KiB, after a tenth of the events was delivered.
 const FLAT: f64 = 16_384.0;
 
-/// What a receiver has got.
+/// The events that a receiver got.
 #[derive(Debug, Default)]
 struct Received {
-    /// The last event of each sandbox, and how many there were.
+    /// The last event of each sandbox, and its number of events.
     sandboxes: HashMap<String, (u64, usize)>,
     count: usize,
     again: usize,
@@ -50,7 +50,7 @@ impl Received {
                 (*last, *count) = (id, *count + 1);
                 self.count += 1;
             }
-            // At least once: the same may come again, an earlier one may not.
+            // Delivery is at least once: the same event may come again, an earlier one may not.
             std::cmp::Ordering::Equal => self.again += 1,
             std::cmp::Ordering::Less => self.out_of_order += 1,
         }
@@ -94,7 +94,7 @@ async fn deliver(server: &Server, events: usize) -> Result<Vec<Row>> {
         receivers.push(received);
     }
     let each = events / SANDBOXES;
-    // As transactions write them, in turns of the sandboxes.
+    // Inserts events as transactions write them, alternating between the sandboxes.
     server.sql(&format!(
         "WITH RECURSIVE n(x) AS (SELECT 0 UNION ALL SELECT x + 1 FROM n WHERE x + 1 < {events}) \
          INSERT INTO events (tenant, kind, subject, at, data) \

@@ -1,4 +1,4 @@
-//! One client against all others: what it costs them.
+//! The cost of one hostile client for all others.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -19,16 +19,16 @@ use crate::report::{Bar, Row, Unit};
 use crate::sandbox::Bench;
 use crate::server::{Server, proportional};
 
-/// Connections that never say a word.
+/// Connections that never send a byte.
 const SILENT: usize = 2000;
 /// Uploads that stop after their first bytes.
 const STALLED: usize = 500;
-/// Requests with methods that HTTP does not have.
+/// Requests with methods that do not exist in HTTP.
 const ODD: usize = 1000;
 /// Streams of one honest client.
 const STREAMS: usize = 256;
 
-/// A tenant with a sandbox, which is not the attacker's.
+/// A tenant with a sandbox, other than the attacker's.
 struct Victim {
     key: String,
     sandbox: String,
@@ -39,7 +39,7 @@ impl Victim {
         let name = format!("victim-{}", std::process::id());
         let made = match server.post("/api/v1/tenants", &json!({"name": name})).await {
             Ok(made) => made,
-            // Another measure has made it.
+            // Another measure has already created it.
             Err(_) => {
                 let name = format!("{name}-{:?}", Instant::now());
                 server
@@ -54,7 +54,7 @@ impl Victim {
         Ok(Self { key, sandbox })
     }
 
-    /// Round trips of commands, one after the other.
+    /// Times the round trips of commands, one after another.
     async fn commands(&self, server: &Server, count: usize) -> Result<Samples> {
         let path = format!("/api/v1/sandboxes/{}/process/run", self.sandbox);
         let mut samples = Samples::new();
@@ -68,7 +68,7 @@ impl Victim {
         Ok(samples)
     }
 
-    /// Requests that need no sandbox, until `end`.
+    /// Times requests that need no sandbox, until `end`.
     async fn requests(&self, server: &Server, end: &AtomicBool) -> Result<Samples> {
         let mut samples = Samples::new();
         while !end.load(Ordering::Acquire) {
@@ -90,11 +90,11 @@ fn text(value: &Value) -> Result<String> {
     Ok(value.as_str().context("a text")?.to_owned())
 }
 
-/// The open descriptors of a process: how many of each kind of file.
+/// The number of open descriptors of a process by kind of file.
 fn descriptors(pid: u32) -> Result<BTreeMap<String, usize>> {
     let mut kinds = BTreeMap::new();
     for entry in std::fs::read_dir(format!("/proc/{pid}/fd"))? {
-        // A descriptor may be closed meanwhile.
+        // A descriptor may have been closed in between.
         let Ok(file) = std::fs::read_link(entry?.path()) else {
             continue;
         };
@@ -105,7 +105,7 @@ fn descriptors(pid: u32) -> Result<BTreeMap<String, usize>> {
     Ok(kinds)
 }
 
-/// The descriptors that a process has now and did not have before.
+/// The descriptors that a process has in addition to those before.
 fn left_over(before: &BTreeMap<String, usize>, pid: u32) -> Result<BTreeMap<String, usize>> {
     let mut now = descriptors(pid)?;
     for (kind, count) in &mut now {
@@ -115,8 +115,8 @@ fn left_over(before: &BTreeMap<String, usize>, pid: u32) -> Result<BTreeMap<Stri
     Ok(now)
 }
 
-/// Silent, stalled and odd clients from other addresses of loopback, with an ordinary key and
-/// without: a neighbour's commands, 256 honest streams, and what is left.
+/// Silent, stalled and odd clients from other loopback addresses, with an ordinary key and without.
+/// Measures a neighbour's commands, 256 honest streams, and the descriptors left open.
 pub(crate) fn clients(bench: &mut Bench) -> Result<Vec<Row>> {
     let rounds = bench.count(1000);
     let server = &bench.server;
@@ -140,7 +140,7 @@ pub(crate) fn clients(bench: &mut Bench) -> Result<Vec<Row>> {
         for n in 0..ODD {
             attack.spawn(odd(address, last(n), n));
         }
-        // Until all have come.
+        // Waits until all clients are connected.
         tokio::time::sleep(Duration::from_secs(3)).await;
         let streams = (0..STREAMS).map(|_| {
             let asked = server.request_as(&victim.key, reqwest::Method::GET, "/api/v1/events");
@@ -191,7 +191,7 @@ fn slower(name: &str, loud: &Samples, quiet: &Samples) -> Row {
     }
 }
 
-/// The last number of an address, of sixty others.
+/// The last byte of one of sixty other addresses.
 fn last(n: usize) -> u8 {
     2 + (n % 60) as u8
 }
@@ -202,7 +202,7 @@ async fn open(address: SocketAddr, last: u8) -> std::io::Result<TcpStream> {
     socket.connect(address).await
 }
 
-/// Opens a connection again a second after the server has closed it.
+/// Opens a connection again a second after the server closes it.
 async fn silent(address: SocketAddr, last: u8) {
     loop {
         if let Ok(mut stream) = open(address, last).await {
@@ -227,7 +227,7 @@ async fn stalled(address: SocketAddr, last: u8, key: String) {
     }
 }
 
-/// One request; a thousand clients send one each.
+/// Sends one request; a thousand clients send one each.
 async fn odd(address: SocketAddr, last: u8, n: usize) {
     if let Ok(mut stream) = open(address, last).await {
         let request = format!("ODD{n} /api/v1/projects HTTP/1.1\r\nhost: x\r\n\r\n");
@@ -236,8 +236,8 @@ async fn odd(address: SocketAddr, last: u8, n: usize) {
     }
 }
 
-/// Differences of a file whose lines repeat, one for each core: they are answered, and others
-/// meanwhile.
+/// Diffs of a file with repeated lines, one for each core. They and concurrent requests must be
+/// answered.
 pub(crate) fn differences(bench: &mut Bench) -> Result<Vec<Row>> {
     let server = &bench.server;
     bench.runtime.block_on(async {
@@ -248,7 +248,7 @@ pub(crate) fn differences(bench: &mut Bench) -> Result<Vec<Row>> {
             .await?;
         let project = text(&made["id"])?;
         let lines = (16 << 20) / 5;
-        // Lines that are all alike, and lines of which each comes fifty times.
+        // Lines that are all equal, and lines that each occur fifty times.
         let kinds: [fn(usize) -> usize; 2] = [|_| 0, |n| n % 65_536];
         let path = format!("/api/v1/projects/{project}/apply");
         let mut paths = Vec::new();
@@ -314,7 +314,7 @@ pub(crate) fn differences(bench: &mut Bench) -> Result<Vec<Row>> {
     })
 }
 
-/// Ten keys with 64 commands each, all with much output: the memory of the server.
+/// Measures the server's memory with ten keys and 64 commands each, all with much output.
 pub(crate) fn output(bench: &mut Bench) -> Result<Vec<Row>> {
     let keys = bench.count(10).max(1);
     let server = &bench.server;
@@ -372,8 +372,8 @@ pub(crate) fn output(bench: &mut Bench) -> Result<Vec<Row>> {
     })
 }
 
-/// A sandbox that opens connections, and writes and syncs as fast as it can: a neighbour's
-/// commands and the API.
+/// Measures a neighbour's commands and the API while a sandbox opens connections, and writes and
+/// syncs as fast as it can.
 pub(crate) fn sandbox(bench: &mut Bench) -> Result<Vec<Row>> {
     let rounds = bench.count(1000);
     let server = &bench.server;
@@ -390,7 +390,7 @@ pub(crate) fn sandbox(bench: &mut Bench) -> Result<Vec<Row>> {
         victim.commands(server, 50).await?;
         let quiet = victim.commands(server, rounds).await?;
         let api = requests(server, &victim, rounds).await?;
-        // The world outside the sandbox is a namespace on this machine.
+        // The network outside the sandbox is a namespace on this machine.
         let _outside = Outside::new();
         let attacks = [
             "while :; do dd if=/dev/zero of=big bs=1M count=64 conv=fsync 2>/dev/null; done".into(),

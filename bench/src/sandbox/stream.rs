@@ -1,4 +1,4 @@
-//! Much output over server-sent events, and the memory that it takes.
+//! Much output over server-sent events, and its memory.
 
 use std::time::Instant;
 
@@ -11,10 +11,10 @@ use crate::report::{Bar, Row, Unit};
 use crate::sandbox::Bench;
 use crate::server::proportional;
 
-/// How often a file is written out.
+/// Number of times that a file is printed.
 const PARTS: usize = 16;
 
-/// What a client needs of an event; read whole, as a client would.
+/// The fields of an event that a client needs. The whole event is parsed, as by a client.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Event {
@@ -28,7 +28,7 @@ pub(crate) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
     let size = bench.count(10) * (1 << 30) / 10 / PARTS * PARTS;
     let server = &bench.server;
     let id = bench.runtime.block_on(server.create())?;
-    // A command that costs little beside what is measured.
+    // A command that costs little compared with the measured part.
     let part = size / PARTS;
     let make = format!("yes the quick brown fox jumps over the lazy dog | head -c {part} > part");
     let path = format!("/api/v1/sandboxes/{id}/process/run");
@@ -50,7 +50,7 @@ pub(crate) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
             let mut answer = request.send().await?;
             let (mut text, mut total, mut pieces) = (Vec::new(), 0, 0);
             while let Some(piece) = answer.chunk().await? {
-                // What was looked through before has no end of an event in it.
+                // The bytes searched before do not contain the end of an event.
                 let mut from = text.len().saturating_sub(1);
                 text.extend_from_slice(&piece);
                 let mut done = 0;
@@ -73,8 +73,8 @@ pub(crate) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
             }
             anyhow::Ok(total)
         })?;
-        ensure!(read == size, "{read} of {size} bytes came");
-        // The first fills buffers that stay.
+        ensure!(read == size, "{read} of {size} bytes were received");
+        // The first round fills buffers that stay.
         if round > 0 {
             times.push(began.elapsed().as_secs_f64() * (1 << 30) as f64 / size as f64);
             server_growth.push((most.0 - before.0).max(0.0));

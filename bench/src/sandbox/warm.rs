@@ -1,4 +1,4 @@
-//! Sandboxes that were started before they were asked for, beside bare containers.
+//! Sandboxes of a warm pool, compared with bare containers.
 
 use std::time::{Duration, Instant};
 
@@ -28,7 +28,7 @@ pub(crate) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Waits until the pool is full, and so nothing is started beside what is measured.
+/// Waits until the pool is full, so that no sandbox is started during a measurement.
 async fn full(server: &Server) -> Result<()> {
     let began = Instant::now();
     loop {
@@ -41,7 +41,8 @@ async fn full(server: &Server) -> Result<()> {
     }
 }
 
-/// To the first output, one after the other, in turns; and of ten forks at once.
+/// Measures the time to the first output, one sandbox after another, in turns; and that of ten
+/// forks at once.
 fn sequence(bench: &Bench, server: &Server) -> Result<Vec<Row>> {
     let (mut ours, mut bare, mut forks) = (Samples::new(), Samples::new(), Samples::new());
     for round in 0..bench.count(100) {
@@ -95,7 +96,7 @@ fn sequence(bench: &Bench, server: &Server) -> Result<Vec<Row>> {
     ])
 }
 
-/// Ten forks, from the wish to the first output of each.
+/// Creates ten forks. Returns the time from the request to the first output of all.
 async fn fork(server: &Server, origin: &str) -> Result<(f64, Vec<String>)> {
     let run = format!("/api/v1/sandboxes/{origin}/process/run");
     server.post(&run, &json!({"command": "date > now"})).await?;
@@ -112,7 +113,7 @@ async fn fork(server: &Server, origin: &str) -> Result<(f64, Vec<String>)> {
     Ok((began.elapsed().as_secs_f64(), ids))
 }
 
-/// More at once than are warm; every one must succeed.
+/// Creates more at once than are warm; all of them must succeed.
 fn burst(bench: &Bench, server: &Server) -> Result<Row> {
     let (mut ours, mut bare) = (Samples::new(), Samples::new());
     for _ in 0..if bench.quick { 1 } else { 3 } {

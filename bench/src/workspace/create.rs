@@ -1,4 +1,4 @@
-//! A workspace of a snapshot whose layers are there.
+//! Creates workspaces of a snapshot whose layers exist.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -24,7 +24,7 @@ pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
         let tree = bench.tree(files)?;
         let plain = open(bench, &tree, None)?;
         let pooled = open(bench, &tree, Some(POOL))?;
-        // The base comes first, and the tree's files go into it.
+        // The first workspace creates the base layer, with the tree's files.
         let base = make(&plain, &tree, 0, None)?.1;
         make(&pooled, &tree, 0, Some(LIMIT))?;
         let mut bare = Bare::over(&bench.fresh("bare"), &lower(&base)?)?;
@@ -78,7 +78,7 @@ pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Makes a workspace; how long that took, and its directory.
+/// Creates a workspace. Returns the time, and its directory.
 fn make(
     workspaces: &Workspaces,
     tree: &Tree,
@@ -89,7 +89,7 @@ fn make(
     timed(|| Ok(workspaces.create(&id, tree.snapshot, now(), limit, &Progress::new())?))
 }
 
-/// Snapshots with ten changed files each: from the snapshot to a workspace.
+/// Times workspaces of snapshots with ten changed files each, from the snapshot to the workspace.
 fn new_heads(_: &Bench, tree: &Tree, workspaces: &Workspaces) -> Result<Samples> {
     let mut dice = dice("heads");
     let mut samples = Samples::new();
@@ -105,7 +105,7 @@ fn new_heads(_: &Bench, tree: &Tree, workspaces: &Workspaces) -> Result<Samples>
     Ok(samples)
 }
 
-/// The lower directory of an overlay, as the kernel names it.
+/// The lower directory of an overlay, as the kernel reports it.
 pub(super) fn lower(files: &Path) -> Result<String> {
     let mounts = fs::read_to_string("/proc/self/mounts")?;
     let files = files.to_str().context("a path that is not text")?;
@@ -121,7 +121,7 @@ pub(super) fn lower(files: &Path) -> Result<String> {
     Ok(lower.context("the workspace is not mounted")?.to_owned())
 }
 
-/// What cannot be done with less: directories, a mount, a synced line.
+/// The minimum for a workspace: directories, a mount, and a synced line.
 pub(super) struct Bare {
     directory: PathBuf,
     lower: String,
@@ -152,7 +152,7 @@ impl Bare {
         Ok(seconds)
     }
 
-    /// Directories and the mount alone.
+    /// Creates only the directories and the mount.
     pub(super) fn mount(&mut self) -> Result<()> {
         self.made += 1;
         let place = self.directory.join(self.made.to_string());

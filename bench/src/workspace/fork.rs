@@ -1,4 +1,4 @@
-//! A workspace that somebody has worked in, once more.
+//! Forks of a workspace with changes.
 
 use std::path::Path;
 
@@ -46,7 +46,7 @@ pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Makes a workspace, changes ten files in it, and measures its fork.
+/// Creates a workspace, changes ten files in it, and times its fork.
 fn fork(
     workspaces: &Workspaces,
     tree: &Tree,

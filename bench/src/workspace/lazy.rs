@@ -1,4 +1,4 @@
-//! Snapshots that are served instead of written out, by threads of this process.
+//! Snapshots that are served by threads of this process instead of written out.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -20,9 +20,9 @@ use crate::measure::{Contender, Samples, interleave, timed};
 use crate::report::{Bar, Row, Unit};
 
 const ROUNDS: usize = 7;
-/// Of what takes long.
+/// Number of rounds of slow measures.
 const FEW_ROUNDS: usize = 3;
-/// Of the files of a tree, what a command reads.
+/// A command reads one in this number of files of a tree.
 const ONE_IN: usize = 100;
 const PIECE: usize = 16 << 20;
 
@@ -39,8 +39,7 @@ impl LazyServer for Threads {
     }
 }
 
-/// A new workspace where there was none, over a store that nothing was read from;
-/// its directory.
+/// Creates a workspace in a new directory, with an empty cache. Returns its files.
 fn make(
     root: &Path,
     bench: &Bench,
@@ -140,7 +139,7 @@ fn tree(bench: &mut Bench) -> Result<Vec<Row>> {
     Ok(vec![walked, part])
 }
 
-/// A large file in order, the first time and again.
+/// Reads a large file in order, the first time and again.
 fn large(bench: &mut Bench) -> Result<Vec<Row>> {
     let bytes = bench.sizes.mixed;
     let (source, store_path) = (bench.fresh("large"), bench.fresh("store"));
@@ -202,7 +201,7 @@ fn write_out(
     Ok(())
 }
 
-/// Looks at everything, as `git status` does.
+/// Reads the metadata of everything, as `git status` does.
 fn walk(root: &Path) -> Result<(u64, u64)> {
     let (mut entries, mut bytes) = (0, 0);
     let mut open = vec![root.to_path_buf()];
@@ -239,7 +238,7 @@ fn read_through(path: &Path) -> Result<u64> {
     }
 }
 
-/// Has the kernel forget what it holds of files.
+/// Drops files from the kernel's page cache.
 fn forget(path: &Path) -> Result<()> {
     if path.is_dir() {
         return fs::read_dir(path)?.try_for_each(|entry| forget(&entry?.path()));

@@ -79,7 +79,7 @@ fn used(directory: &Path) -> Result<u64> {
             let path = entry?.path();
             let stat = fs::symlink_metadata(&path)?;
             if stat.dev() != device {
-                // What it is mounted on has a block, too.
+                // The mount point also has a block.
                 bytes += 4096;
                 continue;
             }

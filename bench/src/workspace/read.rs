@@ -1,4 +1,4 @@
-//! Reading through a deep stack.
+//! Reading through a deep stack of layers.
 
 use std::fs::File;
 use std::io::Read;
@@ -59,7 +59,7 @@ fn next(tree: &Tree, before: SnapshotId, layer: usize) -> Result<SnapshotId> {
     Ok(block_on(state.commit(commit_info(Some(before))))?)
 }
 
-/// The lowest layer: the same files, but for some, on the same disk.
+/// The lowest layer: the same files, except for some changes, on the same disk.
 fn first_layer(files: &Path) -> Result<PathBuf> {
     let lowers = lower(files)?;
     let lowest = lowers.split(':').next_back().context("no layers")?;

@@ -1,4 +1,4 @@
-//! Overlays of an ordinary user, in user namespaces, beside those of root.
+//! Overlays of an ordinary user in user namespaces, compared with those of root.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -20,7 +20,7 @@ use crate::measure::{Contender, interleave, timed};
 use crate::report::{Bar, Row, Unit};
 
 const ROUNDS: usize = 30;
-/// Somebody without any right of his own.
+/// An unprivileged user id.
 const NOBODY: u32 = 65534;
 
 pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
@@ -54,7 +54,7 @@ pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
     .enumerate()
     {
         let [mut one, mut other] = [number * 1000; 2];
-        // The layers are there from the first on.
+        // The first workspace creates the layers.
         overlay.create(one)?;
         let first = rootless.clone();
         nobody.run(move || first.create(other))??;
@@ -151,7 +151,7 @@ impl Side {
         self.forked(number, |workspaces, id| self.command(workspaces, id))
     }
 
-    /// Of a workspace that something was changed in.
+    /// Times the fork of a workspace with a change.
     fn forked(
         &self,
         number: usize,
@@ -160,7 +160,7 @@ impl Side {
         let workspaces = self.open()?;
         let (from, into) = (self.make(&workspaces, number)?, [id(number + 1)?]);
         let upper = self.root.join("live").join(from.as_str()).join("upper");
-        // What goes there is what is changed, whoever sees it.
+        // A file in the upper counts as a change with every kind of provider.
         fs::write(upper.join("changed"), number.to_string())?;
         let (seconds, ()) = timed(|| {
             let info = commit_info(None);
@@ -171,7 +171,7 @@ impl Side {
     }
 }
 
-/// A thread of somebody who may do nothing.
+/// A thread that runs as an unprivileged user.
 struct Nobody(Sender<Box<dyn FnOnce() + Send>>);
 
 impl Nobody {
@@ -198,7 +198,7 @@ impl Nobody {
     }
 }
 
-/// `elevo`, where everybody may start it.
+/// A copy of `elevo` that every user may run.
 fn program(bench: &Bench) -> Result<PathBuf> {
     let built = std::env::current_exe()?.with_file_name("elevo");
     let program = bench.fresh("elevo");
@@ -208,7 +208,7 @@ fn program(bench: &Bench) -> Result<PathBuf> {
     Ok(program)
 }
 
-/// The store is written to by whoever forks.
+/// Changes the owner of the store, because a fork writes to it.
 fn give_away(store: &Path) -> Result<()> {
     let mut open = vec![store.to_owned()];
     while let Some(path) = open.pop() {

@@ -1,4 +1,4 @@
-//! What was changed in a workspace becomes a durable snapshot.
+//! Takes durable snapshots of changed workspaces.
 
 use std::fs;
 
@@ -52,7 +52,7 @@ pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Takes a snapshot; how long that took, and how many bytes were read.
+/// Takes a snapshot. Returns the time, and the number of bytes read.
 fn snapshot(workspaces: &Workspaces, id: &WorkspaceId) -> Result<(f64, u64)> {
     let progress = Progress::new();
     let (seconds, _) = timed(|| {
@@ -62,7 +62,7 @@ fn snapshot(workspaces: &Workspaces, id: &WorkspaceId) -> Result<(f64, u64)> {
     Ok((seconds, progress.bytes()))
 }
 
-/// Ten changes where very many files were changed before.
+/// Times ten changes in an upper with very many changed files.
 fn large_upper(bench: &mut Bench) -> Result<Row> {
     let tree = bench.tree(super::FEW)?;
     let files = bench.sizes.small;
@@ -70,7 +70,7 @@ fn large_upper(bench: &mut Bench) -> Result<Row> {
     let path = workspaces.create(&id(0)?, tree.snapshot, now(), None, &Progress::new())?;
     let many = crate::data::Layout::new(files, crate::data::FileSizes::Short);
     crate::data::write_to_disk(&many, &path.join("many"))?;
-    // What was written in the last tick of the clock is read twice.
+    // Files written in the last tick of the clock are read twice.
     for _ in 0..2 {
         std::thread::sleep(std::time::Duration::from_millis(50));
         fs::write(path.join("settled"), "")?;

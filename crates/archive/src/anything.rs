@@ -1,4 +1,4 @@
-//! What must hold for any bytes at all, for fuzzers and for tests.
+//! Reads arbitrary bytes, for fuzzers and tests.
 
 use std::io::{self, Read};
 
@@ -12,18 +12,18 @@ const LIMITS: Limits = Limits {
     name_bytes: 100,
 };
 
-/// Reads whatever this is as an archive.
+/// Reads any bytes as an archive.
 ///
 /// # Panics
 ///
-/// If what comes out is not within its limits.
+/// If the result exceeds the limits.
 #[doc(hidden)]
 pub fn read_anything(archive: &[u8]) {
     let Ok(mut reader) = Reader::new(archive, LIMITS) else {
         return;
     };
     let (mut entries, mut bytes) = (0, 0);
-    // Some contents are passed over, some read in part.
+    // Skips some contents, and reads some in part.
     while let Ok(Some(entry)) = reader.next_entry() {
         entries += 1;
         let wanted = match entries % 3 {
@@ -33,7 +33,11 @@ pub fn read_anything(archive: &[u8]) {
         };
         let read = io::copy(&mut reader.by_ref().take(wanted), &mut io::sink());
         if let Ok(read) = read {
-            assert_eq!(read, entry.size.min(wanted), "it is as long as it says");
+            assert_eq!(
+                read,
+                entry.size.min(wanted),
+                "the content has the declared size"
+            );
         }
         bytes += entry.size;
         assert!(entry.kind == EntryKind::File || entry.size == 0);

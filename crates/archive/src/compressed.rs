@@ -1,19 +1,19 @@
-//! Archives as they come: plain, or compressed by gzip or zstd.
+//! Archives that are plain, or compressed with gzip or zstd.
 
 use std::io::{self, BufReader, Cursor, Read};
 
 use flate2::read::MultiGzDecoder;
 
-/// How much is read at once.
+/// Size of the read buffer.
 const BUFFER: usize = 128 << 10;
 
-/// The farthest that a zstd frame may look back: 32 MiB, as `zstd -20` does.
+/// Maximum window of a zstd frame: 32 MiB, as with `zstd -20`.
 const WINDOW_LOG: u32 = 25;
 
 const GZIP: &[u8] = &[0x1f, 0x8b];
 const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 
-/// The bytes of an archive, whichever way it is compressed.
+/// The decompressed bytes of an archive.
 pub(crate) fn open<'a>(mut from: impl Read + Send + 'a) -> io::Result<Box<dyn Read + Send + 'a>> {
     let mut start = Vec::with_capacity(ZSTD.len());
     from.by_ref()

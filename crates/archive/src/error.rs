@@ -2,36 +2,35 @@ use std::io;
 
 use crate::meter::Exceeded;
 
-/// Why an archive was not read or written.
+/// A failure to read or write an archive.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Something in the archive cannot be taken.
-    #[error("`{name}` is refused: {why}")]
+    /// An entry of the archive is not allowed.
+    #[error("`{name}` is rejected: {why}")]
     Refused {
-        /// Its name, made readable.
+        /// The name of the entry, escaped.
         name: String,
-        /// Why.
+        /// The reason.
         why: &'static str,
     },
-    /// The files of the archive, its headers or the archive itself are more than
-    /// was allowed.
+    /// The files, the headers or the archive itself exceed the limit.
     #[error("the archive holds more than {0} bytes")]
     TooLarge(u64),
-    /// The entries of the archive are more than was allowed.
+    /// The archive has more entries than the limit.
     #[error("the archive holds more than {0} entries")]
     TooMany(u64),
     /// The archive ends before its end mark.
     #[error("the archive is cut off")]
     CutOff,
-    /// What was read is no tar, or not all of one.
-    #[error("the archive is damaged, or no tar: {0}")]
+    /// The data is not a tar archive, or is damaged.
+    #[error("the archive is damaged or not a tar: {0}")]
     Malformed(&'static str),
-    /// What the archive is read from failed; also when it does not decompress.
-    #[error("the archive cannot be read")]
+    /// The source of the archive failed, or its data does not decompress.
+    #[error("cannot read the archive")]
     Read(#[source] io::Error),
-    /// What the archive is written to failed.
-    #[error("the archive cannot be written")]
+    /// The destination of the archive failed.
+    #[error("cannot write the archive")]
     Write(#[source] io::Error),
     /// The tree or its store failed.
     #[error(transparent)]
@@ -43,7 +42,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
     pub(crate) fn refused(name: &[u8], why: &'static str) -> Self {
-        /// Names are hostile; nobody reads more of one.
+        /// Maximum bytes of a name in an error; names may be hostile.
         const SHOWN: usize = 200;
         let mut shown = name[..name.len().min(SHOWN)].escape_ascii().to_string();
         if name.len() > SHOWN {
@@ -52,7 +51,7 @@ impl Error {
         Self::Refused { name: shown, why }
     }
 
-    /// What it means that the content of an entry could not be read.
+    /// Converts a failure to read the content of an entry.
     pub fn read(error: io::Error) -> Self {
         let inner = error.get_ref();
         if let Some(Exceeded(most)) = inner.and_then(|inner| inner.downcast_ref()) {

@@ -1,8 +1,8 @@
-//! A snapshot into an archive.
+//! Exports a snapshot as an archive.
 //!
-//! One thread walks the tree and fetches what is in small files, some megabytes
-//! at a time, while another writes what was fetched before. Larger files are
-//! read as they are written.
+//! One thread walks the tree and fetches the content of small files, some
+//! megabytes at a time, while another writes the previous round. Larger files
+//! are read as they are written.
 
 mod layer;
 mod plain;
@@ -22,66 +22,66 @@ use crate::writer::{Head, HeadKind, Writer};
 use layer::Layer;
 use plain::Plain;
 
-/// How much is fetched at once.
+/// Maximum size of a round.
 const ROUND_BYTES: u64 = 4 << 20;
 const ROUND_ITEMS: usize = 2048;
-/// As many files are fetched by one call.
+/// Number of files fetched by one call.
 const SLICE: usize = 128;
 
-/// What is written.
+/// The content of the archive.
 #[derive(Clone, Debug)]
 pub enum Form {
-    /// All of it.
+    /// The whole tree.
     Plain,
-    /// What differs from another snapshot, as a layer of an image.
+    /// The differences from another snapshot, as a layer of an image.
     Layer(Box<Snapshot>),
 }
 
-/// What has been written.
+/// Counts of the written data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Exported {
-    /// Files, directories and links, and in a layer what says that some are gone.
+    /// Files, directories and links, and the whiteouts of a layer.
     pub entries: u64,
     /// Bytes of files.
     pub bytes: u64,
 }
 
-/// A snapshot on its way into an archive.
+/// An export of a snapshot.
 #[derive(Debug)]
 pub struct Export<'a> {
-    /// Where it is.
+    /// The repository of the snapshot.
     pub repository: &'a Repository,
-    /// Which one.
+    /// The snapshot to export.
     pub snapshot: &'a Snapshot,
-    /// What of it: of a directory what is in it, of anything else that by its
-    /// own name.
+    /// The path to export: of a directory, its content; of anything else, the
+    /// entry under its own name.
     pub path: &'a TreePath,
-    /// How.
+    /// The form of the archive.
     pub form: &'a Form,
-    /// Threads that fetch; at least 1.
+    /// Number of threads that fetch; at least 1.
     pub threads: usize,
 }
 
-/// An entry on its way into an archive.
+/// An entry to be written.
 struct Item {
     name: TreePath,
     entry: Entry,
     modified: Timestamp,
-    /// Its content, if that is a single chunk.
+    /// Its content, if it is a single chunk.
     chunk: Option<Bytes>,
 }
 
-/// Where entries come from.
+/// A source of entries.
 trait Source: Send {
     fn next(&mut self, workers: &Workers) -> Result<Option<Item>>;
 }
 
 impl Export<'_> {
-    /// Writes it, without entries that `shows` denies, and what is in them.
-    /// It is asked about paths of the snapshot, and whether these are
-    /// directories.
+    /// Writes the archive, without entries for which `shows` returns false and
+    /// everything below them. `shows` gets a path of the snapshot, and whether
+    /// it is a directory.
     ///
-    /// Blocks.
+    /// Blocking.
     pub fn write(
         &self,
         shows: impl FnMut(&TreePath, bool) -> bool + Send,
@@ -100,7 +100,7 @@ impl Export<'_> {
             let written = self.write_rounds(fetched, workers, out, progress);
             let fetching = fetching.join();
             let fetching = fetching.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            // If fetching failed, what was written is only a part.
+            // If fetching failed, the archive is incomplete.
             fetching.and(written)
         })
     }
@@ -212,7 +212,7 @@ impl Export<'_> {
     }
 }
 
-/// The chunk of a link, or of a file that is a single one.
+/// The chunk of a link, or of a file that is a single chunk.
 fn only_chunk(entry: &Entry) -> Option<(Hash, u64)> {
     match entry {
         Entry::Link(link) => Some((link.hash, link.size)),

@@ -1,9 +1,9 @@
-//! An archive into a tree of a store.
+//! Imports an archive into a tree of a store.
 //!
-//! One thread reads the archive, in rounds of some megabytes; meanwhile others
-//! hash the round before, store it, and put its entries into the tree. What has
-//! piled up of the tree in memory goes to the store now and then. So an archive
-//! of any size and order takes some tens of megabytes.
+//! One thread reads the archive in rounds of some megabytes, while others hash
+//! the round before, store it, and put its entries into the tree. The part of
+//! the tree in memory is stored from time to time. So an archive of any size
+//! and order needs some tens of megabytes.
 
 mod layer;
 mod round;
@@ -21,43 +21,45 @@ use crate::limits::Limits;
 use crate::reader::{EntryKind, Reader};
 use round::{Builder, Piece, Round};
 
-/// A file up to this size is handed on as a whole; of a larger one, chunks are.
+/// Maximum size of a file that is passed on as a whole; a larger file is passed
+/// on in chunks.
 const WHOLE: u64 = 1 << 20;
 
-/// How an archive is read.
+/// Options of an import.
 #[derive(Clone, Debug)]
 pub struct ImportOptions {
-    /// How much it may hold.
+    /// Limits of the archive.
     pub limits: Limits,
-    /// For a layer of an image, the tree it lies on, which is empty for the
-    /// first. Without one, names that mean something in a layer mean nothing.
+    /// The tree below a layer of an image; empty for the first layer. `None`
+    /// for a plain archive, in which whiteout names have no meaning.
     pub base: Option<StateTree>,
-    /// Threads that hash; at least 1.
+    /// Number of threads that hash; at least 1.
     pub threads: usize,
 }
 
-/// An archive that has been read. All of it is stored, and nothing refers to
-/// it until [`StateTree::commit`].
+/// An imported archive. All of it is stored, and nothing refers to it until
+/// [`StateTree::commit`].
 #[derive(Debug)]
 pub struct Received {
     /// The tree.
     pub state: StateTree,
-    /// The same, as it is stored.
+    /// The root of the stored tree.
     pub tree: Tree,
-    /// Its times.
+    /// The stored times of the tree.
     pub times: Option<Hash>,
-    /// What could not be kept, each kind once.
+    /// Properties that could not be kept, one entry for each kind.
     pub losses: Vec<Loss>,
     /// Number of entries in the archive, without those below `.elevo`.
     pub entries: u64,
-    /// Keeps what it has stored, of which the tree is made.
+    /// Protects the objects that it stored, which the tree uses, from garbage
+    /// collection.
     _layer: Option<StateTree>,
 }
 
-/// Reads an archive, plain or compressed by gzip or zstd, into the store.
-/// Of two entries with the same name, the later one stays.
+/// Reads an archive, plain or compressed with gzip or zstd, into the store. Of
+/// two entries with the same name, the later one wins.
 ///
-/// Blocks.
+/// Blocking.
 pub fn import(
     repository: &Repository,
     from: impl Read + Send,
@@ -82,7 +84,8 @@ pub fn import(
             built.unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
         )
     });
-    // If building failed, reading ended for that.
+    // If building failed, reading stopped because of it, so its error comes
+    // first.
     let builder = built?;
     let entries = read?;
     let (state, losses, left_out) = builder.finish();
@@ -104,8 +107,7 @@ pub fn import(
     })
 }
 
-/// Reads the archive to its end, a round at a time; tells how many entries it
-/// had.
+/// Reads the archive to its end in rounds. Returns the number of entries.
 fn fill(reader: &mut Reader<'_>, rounds: SyncSender<Round>) -> Result<u64> {
     let mut round = Round::default();
     let mut count = 0;

@@ -1,13 +1,14 @@
-//! Trees of the engine as tar archives, in and out, without a directory in
-//! between.
+//! Imports and exports trees of the engine as tar archives, without a directory
+//! in between.
 //!
-//! Depends on `elevo-core`, `elevo-objects` and `elevo-engine`. Archives come
-//! from anywhere: whatever is in one, reading it takes bounded memory and ends
-//! within the [`Limits`] that the caller gives, and no name leads out of the
-//! tree. Knows nothing of directories on disk.
+//! Depends on `elevo-core`, `elevo-objects` and `elevo-engine`. Archives are
+//! untrusted: reading any archive takes bounded memory, stops at the [`Limits`]
+//! of the caller, and never creates a path outside the tree. Knows nothing of
+//! directories on disk.
 //!
-//! [`Reader`] and [`Writer`] know what a tar looks like, for the service and the
-//! store; `elevo cp` packs and unpacks the user's own files by the crate `tar`.
+//! [`Reader`] and [`Writer`] implement the tar format for the service and the
+//! store; `elevo cp` packs and unpacks the user's own files with the crate
+//! `tar`.
 
 mod anything;
 mod compressed;

@@ -1,21 +1,21 @@
 use elevo_core::{MAX_NAME_BYTES, MAX_PATH_BYTES};
 
-/// How much an archive may ask for.
+/// Limits of an archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of all files, holes and what comes twice included. All headers
-    /// together may have as many again, and 16 MiB.
+    /// Maximum bytes of all files, including holes and repeated entries. All
+    /// headers together may have as many bytes plus 16 MiB.
     pub bytes: u64,
-    /// Files, directories and links.
+    /// Maximum number of files, directories and links.
     pub entries: u64,
-    /// Names in a path.
+    /// Maximum number of names in a path.
     pub depth: usize,
-    /// Bytes of one name.
+    /// Maximum bytes of one name.
     pub name_bytes: usize,
 }
 
 impl Limits {
-    /// What a tree can hold at all.
+    /// The limits of a tree.
     pub const LARGEST: Self = Self {
         bytes: u64::MAX,
         entries: u64::MAX,

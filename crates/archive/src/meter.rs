@@ -1,10 +1,10 @@
-//! Counts an archive's bytes as they come, before they are decompressed.
+//! Counts the bytes of an archive before decompression.
 
 use std::io::{self, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Passes on at most so many bytes, and counts them.
+/// Passes on at most `most` bytes, and counts them.
 pub(crate) struct Metered<R> {
     from: R,
     read: Arc<AtomicU64>,
@@ -14,9 +14,9 @@ pub(crate) struct Metered<R> {
 /// The number of bytes that a [`Metered`] has passed on.
 pub(crate) struct Meter(Arc<AtomicU64>);
 
-/// More bytes came than may come; how many may.
+/// More bytes were read than the limit.
 #[derive(Debug, thiserror::Error)]
-#[error("more than {0} bytes came")]
+#[error("more than {0} bytes were read")]
 pub(crate) struct Exceeded(pub(crate) u64);
 
 impl<R: Read> Metered<R> {

@@ -1,4 +1,4 @@
-//! A tar, entry by entry.
+//! Reads a tar archive entry by entry.
 //!
 //! ```text
 //! archive    entry*, a block of zeros, anything
@@ -7,8 +7,8 @@
 //!            g (PAX, about the archive) or V (a label), with its content
 //! ```
 //!
-//! Understood: the formats of V7, ustar, PAX and GNU, sparse files of GNU and of
-//! PAX 1.0. What different programs would read differently is refused.
+//! Supports the formats V7, ustar, PAX and GNU, and sparse files of GNU and of
+//! PAX 1.0. Rejects data that programs interpret in different ways.
 
 mod extensions;
 mod fields;
@@ -30,41 +30,41 @@ use sparse::Sparse;
 
 const BLOCK: u64 = 512;
 
-/// The most that a header may have in front of it.
+/// Maximum number of extensions of a header.
 const MOST_EXTENSIONS: usize = 16;
 
-/// The largest of those.
+/// Maximum size of an extension.
 const EXTENSION_BYTES: u64 = 1 << 20;
 
-/// What may follow the end mark: archives are padded.
+/// Maximum bytes after the end mark: archives are padded.
 const PADDING: u64 = 16 << 20;
 
-/// Bytes that all headers of an archive may have, whatever its other limits are.
+/// Bytes that all headers of any archive may have, in addition to its limit.
 const ANY_HEADERS: u64 = 16 << 20;
 
-/// The most bytes of headers for each byte of a compressed archive. Headers of
-/// real trees are compressed to a tenth, those of empty files to a hundredth. The
-/// content of files has no such limit: a file of zeros is an honest one.
+/// Maximum bytes of headers for each byte of a compressed archive. Headers of
+/// real trees compress to a tenth, those of empty files to a hundredth. The
+/// content of files has no such limit, because a file of zeros is legitimate.
 const MOST_INFLATED: u64 = 1_000;
 
-/// Something in an archive.
+/// An entry of an archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Where it goes.
+    /// Its path in the tree.
     pub path: TreePath,
-    /// What it is.
+    /// The kind of the entry.
     pub kind: EntryKind,
-    /// Permission bits, setuid and the like included.
+    /// Permission bits, including setuid and similar bits.
     pub mode: u32,
-    /// When it was last modified.
+    /// Time of the last modification.
     pub modified: Timestamp,
-    /// Bytes of its content, holes included.
+    /// Size of its content in bytes, including holes.
     pub size: u64,
     /// Whether it has extended attributes.
     pub has_attributes: bool,
 }
 
-/// What an entry of an archive can be.
+/// The kind of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EntryKind {
     /// A file, whose content is read next.
@@ -73,7 +73,7 @@ pub enum EntryKind {
     Directory,
     /// A symbolic link to anywhere.
     Symlink(Bytes),
-    /// Another name of a file, which should have come before.
+    /// Another name of a file, which should come earlier in the archive.
     HardLink(TreePath),
     /// A named pipe.
     Pipe,
@@ -81,22 +81,22 @@ pub enum EntryKind {
     Device,
 }
 
-/// Reads an archive, plain or compressed by gzip or zstd. After
-/// [`Self::next_entry`], reading gives the content of that entry.
+/// Reads an archive, plain or compressed with gzip or zstd. After
+/// [`Self::next_entry`], [`Read`] returns the content of that entry.
 pub struct Reader<'a> {
     input: Box<dyn Read + Send + 'a>,
     limits: Limits,
-    /// What is left of the limits.
+    /// The rest of the limits.
     bytes: u64,
     entries: u64,
-    /// Bytes of headers so far, with the content of those that describe others.
+    /// Bytes of headers so far, including the content of extensions.
     headers: u64,
-    /// Bytes of the archive so far, as they came.
+    /// Compressed bytes of the archive so far.
     packed: Meter,
     content: Content,
 }
 
-/// What is left of the entry that is being read.
+/// The unread rest of the current entry.
 #[derive(Default)]
 struct Content {
     /// Bytes in the archive.
@@ -114,10 +114,10 @@ impl std::fmt::Debug for Reader<'_> {
 }
 
 impl<'a> Reader<'a> {
-    /// Begins to read.
+    /// Opens an archive.
     pub fn new(from: impl Read + Send + 'a, limits: Limits) -> Result<Self> {
-        // Compressed or not, an archive within its limits is no longer than this:
-        // empty frames without end are not read to theirs.
+        // An archive within its limits is at most this long, compressed or not.
+        // The bound stops an endless sequence of empty frames.
         let content = limits.bytes.saturating_add(most_headers(&limits));
         let (from, packed) = Metered::new(from, content.saturating_add(PADDING));
         Ok(Self {
@@ -131,7 +131,8 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// The next entry; `None` after the last, when all has been read.
+    /// Returns the next entry; `None` after the last, when the input has been
+    /// read to its end.
     pub fn next_entry(&mut self) -> Result<Option<Entry>> {
         self.pass_over()?;
         let mut extensions = Extensions::default();
@@ -155,7 +156,7 @@ impl<'a> Reader<'a> {
         Err(Error::Malformed("too many headers describe one entry"))
     }
 
-    /// A header; `None` at the end mark.
+    /// Reads a header; `None` at the end mark.
     fn header(&mut self) -> Result<Option<Header>> {
         let mut header = Header::new_old();
         self.charge_headers(BLOCK)?;
@@ -171,18 +172,18 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads on to where the input ends, so that what checks itself there is
-    /// checked.
+    /// Reads to the end of the input, so that a checksum at its end is
+    /// verified.
     fn finish(&mut self) -> Result<()> {
         let rest = self.input.by_ref().take(PADDING + 1);
         match io::copy(&mut { rest }, &mut io::sink()) {
             Ok(length) if length <= PADDING => Ok(()),
-            Ok(_) => Err(Error::Malformed("too much follows its end")),
+            Ok(_) => Err(Error::Malformed("too much data follows its end")),
             Err(error) => Err(Error::read(error)),
         }
     }
 
-    /// The content of a header that describes the next one.
+    /// Reads the content of an extension.
     fn extension(&mut self, header: &Header) -> Result<Vec<u8>> {
         let size = fields::size(header)?;
         if size > EXTENSION_BYTES {
@@ -203,7 +204,7 @@ impl<'a> Reader<'a> {
         };
     }
 
-    /// So many bytes of content, of an entry known to have as many.
+    /// Reads `size` bytes of content, of an entry known to have as many.
     pub(crate) fn whole(&mut self, size: u64) -> Result<Vec<u8>> {
         let mut content = Vec::with_capacity(size as usize);
         let read = self.take(size).read_to_end(&mut content);
@@ -213,10 +214,10 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Passes over what has not been read of an entry.
+    /// Skips the unread rest of an entry.
     fn pass_over(&mut self) -> Result<()> {
         let Content { data, padding, .. } = std::mem::take(&mut self.content);
-        // Neither is more than the archive may hold.
+        // Neither exceeds the limits of the archive.
         let rest = data.saturating_add(padding);
         let passed = io::copy(&mut self.input.by_ref().take(rest), &mut io::sink());
         match passed.map_err(Error::read)? == rest {
@@ -237,12 +238,13 @@ impl<'a> Reader<'a> {
         let path = self.path(&name)?;
         let kind = self.kind(header, &name, &extensions)?;
         let data = match (&kind, header.entry_type().as_byte()) {
-            // What a `D` of GNU lists.
+            // A `D` of GNU has a list of names as its content.
             (EntryKind::File, _) | (_, b'D') => match extensions.size {
                 Some(size) => size,
                 None => fields::size(header)?,
             },
-            // Some programs give links and devices a size, and none a content.
+            // Some programs set a size for links and devices, which have no
+            // content.
             _ => 0,
         };
         self.charge(data)?;
@@ -250,7 +252,7 @@ impl<'a> Reader<'a> {
         self.charge_headers(self.content.padding)?;
         let mut size = if kind == EntryKind::File { data } else { 0 };
         if let Some(sparse) = self.sparse(header, &name, &extensions)? {
-            // The holes count as what they are when they are read.
+            // Holes count with their full size.
             size = sparse.size();
             self.charge(size.saturating_sub(data))?;
             self.content.sparse = Some(sparse);
@@ -281,7 +283,9 @@ impl<'a> Reader<'a> {
         }
         let inflated = self.packed.read().saturating_mul(MOST_INFLATED);
         match self.headers > ANY_HEADERS.saturating_add(inflated) {
-            true => Err(Error::Malformed("its headers are compressed too far")),
+            true => Err(Error::Malformed(
+                "the compression ratio of its headers is too high",
+            )),
             false => Ok(()),
         }
     }
@@ -292,12 +296,12 @@ impl<'a> Reader<'a> {
             None => header.link_name_bytes().unwrap_or_default().into_owned(),
         };
         Ok(match header.entry_type().as_byte() {
-            // Before ustar, a slash at the end was all that made a directory.
+            // Before ustar, only a slash at the end marked a directory.
             b'0' | 0 if name.ends_with(b"/") => EntryKind::Directory,
             b'0' | 0 | b'7' | b'S' => EntryKind::File,
             b'1' => EntryKind::HardLink(match self.path(&target()) {
                 Ok(path) if !path.is_root() => path,
-                _ => return Err(Error::refused(name, "it links to something outside")),
+                _ => return Err(Error::refused(name, "its target is outside the archive")),
             }),
             b'2' => {
                 let target = target();
@@ -310,7 +314,12 @@ impl<'a> Reader<'a> {
             b'3' | b'4' => EntryKind::Device,
             b'5' | b'D' => EntryKind::Directory,
             b'6' => EntryKind::Pipe,
-            b'M' => return Err(Error::refused(name, "it began in another archive")),
+            b'M' => {
+                return Err(Error::refused(
+                    name,
+                    "it continues a file of another archive",
+                ));
+            }
             _ => return Err(Error::refused(name, "it is of an unknown kind")),
         })
     }
@@ -338,7 +347,7 @@ impl<'a> Reader<'a> {
         if depth > self.limits.depth {
             return Err(Error::refused(name, "it is nested too deeply"));
         }
-        TreePath::new(&path).map_err(|_| Error::refused(name, "its name cannot be kept"))
+        TreePath::new(&path).map_err(|_| Error::refused(name, "its name is not valid in a tree"))
     }
 
     fn sparse(
@@ -358,7 +367,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Bytes that all headers of an archive may have.
+/// Maximum bytes of all headers of an archive.
 fn most_headers(limits: &Limits) -> u64 {
     limits.bytes.saturating_add(ANY_HEADERS)
 }

@@ -1,27 +1,27 @@
-//! How a layer of an image says that something is gone: by empty files with
-//! names of their own.
+//! Whiteouts: empty files with special names that mark deletions in a layer of
+//! an image.
 //! <https://github.com/opencontainers/image-spec/blob/main/layer.md#whiteouts>
 
 use elevo_core::{InvalidName, Name};
 
 const PREFIX: &[u8] = b".wh.";
 const OPAQUE: &[u8] = b".wh..wh..opq";
-/// What aufs keeps for itself, which says nothing about files.
+/// Names that aufs reserves; they do not refer to files.
 const RESERVED: &[u8] = b".wh..wh.";
 
-/// What the name of a file in a layer says.
+/// The meaning of a special name in a layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Whiteout {
-    /// This name is gone from the directory.
+    /// This name is deleted from the directory.
     Of(Name),
-    /// All that the layers below have in the directory is gone.
+    /// All entries of the layers below are deleted from the directory.
     Opaque,
-    /// Nothing.
+    /// No meaning for files.
     Reserved,
 }
 
 impl Whiteout {
-    /// `None` for the name of a file like any other.
+    /// Returns `None` for an ordinary name.
     pub(crate) fn parse(name: &[u8]) -> Option<Result<Self, InvalidName>> {
         if name == OPAQUE {
             return Some(Ok(Self::Opaque));
@@ -33,7 +33,7 @@ impl Whiteout {
         Some(Name::copy_from(gone).map(Self::Of))
     }
 
-    /// The name of the file that says so.
+    /// The name of the whiteout file.
     pub(crate) fn name(&self) -> Result<Name, InvalidName> {
         match self {
             Self::Of(name) => Name::copy_from(&[PREFIX, name.as_bytes()].concat()),
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_say_what_is_gone() {
+    fn whiteouts_are_parsed_from_names() {
         let name = |text: &str| Name::copy_from(text.as_bytes()).unwrap();
         let parse = |text: &str| Whiteout::parse(text.as_bytes());
         assert_eq!(parse(".wh.a"), Some(Ok(Whiteout::Of(name("a")))));

@@ -1,4 +1,5 @@
-//! A tar, entry by entry: ustar, with PAX for what has no room in it.
+//! Writes a tar archive entry by entry: ustar, with PAX records for values that
+//! do not fit.
 
 use std::ffi::OsStr;
 use std::io::{self, Read, Write};
@@ -7,32 +8,32 @@ use std::os::unix::ffi::OsStrExt;
 use elevo_core::Timestamp;
 use tar::{Builder, EntryType, Header};
 
-/// An entry before its content.
+/// The header of an entry.
 #[derive(Clone, Copy, Debug)]
 pub struct Head<'a> {
-    /// Its path, without a slash at the end.
+    /// The path, without a slash at the end.
     pub name: &'a [u8],
-    /// What it is.
+    /// The kind of the entry.
     pub kind: HeadKind<'a>,
     /// Permission bits.
     pub mode: u32,
-    /// When it was last modified.
+    /// Time of the last modification.
     pub modified: Timestamp,
 }
 
-/// What can be written.
+/// The kind of an entry to write.
 #[derive(Clone, Copy, Debug)]
 pub enum HeadKind<'a> {
-    /// A file of so many bytes.
+    /// A file of this number of bytes.
     File(u64),
     /// A directory.
     Directory,
-    /// A symbolic link to there.
+    /// A symbolic link to this target.
     Symlink(&'a [u8]),
 }
 
-/// Writes an archive. The same entries give the same bytes: nothing of the
-/// machine, the user or the time of day is in them.
+/// Writes an archive. The same entries give the same bytes: the archive does
+/// not depend on the machine, the user or the current time.
 pub struct Writer<W: Write> {
     out: Builder<W>,
 }
@@ -43,7 +44,7 @@ impl<W: Write> std::fmt::Debug for Writer<W> {
     }
 }
 
-/// The largest number of a header's fields for sizes and times.
+/// Largest value of a header's fields for sizes and times.
 const MOST: u64 = 0o777_7777_7777;
 
 impl<W: Write> Writer<W> {
@@ -54,8 +55,7 @@ impl<W: Write> Writer<W> {
         }
     }
 
-    /// Writes an entry whose content is `content`, which must be as long as
-    /// `head` says.
+    /// Writes an entry. The length of `content` must be the size in `head`.
     pub fn append(&mut self, head: &Head<'_>, content: impl Read) -> io::Result<()> {
         let mut header = Header::new_ustar();
         header.set_mode(head.mode & 0o7777);
@@ -96,7 +96,7 @@ impl<W: Write> Writer<W> {
         self.out.append(&header, content)
     }
 
-    /// Writes what has no room in the next header.
+    /// Writes the PAX records of the next header.
     fn describe(&mut self, mut records: Vec<(&str, Vec<u8>)>) -> io::Result<()> {
         let is_text = |(_, value): &(&str, Vec<u8>)| std::str::from_utf8(value).is_ok();
         if !records.iter().all(is_text) {
@@ -114,12 +114,12 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// Whether every program reads these bytes as they are.
+/// Whether every program reads these bytes in the same way.
 const fn fits(text: &[u8]) -> bool {
     text.is_ascii()
 }
 
-/// As much as there is room for, for programs that know no PAX.
+/// Writes the part that fits, for programs without support for PAX.
 fn put_start(field: &mut [u8], text: &[u8]) {
     let length = field.len().min(text.len());
     field[..length].copy_from_slice(&text[..length]);
@@ -130,7 +130,8 @@ fn time(time: Timestamp) -> String {
     match nanos {
         0 => seconds.to_string(),
         _ if seconds >= 0 => format!("{seconds}.{nanos:09}"),
-        // Half a second before -1 is -1.5, which is kept as -2 and a half.
+        // -1.5 seconds are stored as -2 seconds and half a second of
+        // nanoseconds.
         _ => format!("-{}.{:09}", -(seconds + 1), 1_000_000_000 - nanos),
     }
 }

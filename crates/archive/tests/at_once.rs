@@ -1,4 +1,4 @@
-//! Many archives at once share their threads, and wait for no slow one.
+//! Concurrent imports share their threads, and do not wait for a slow one.
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 
 mod support;
@@ -10,7 +10,7 @@ use std::thread;
 use elevo_engine::{POOLS, Progress};
 use support::{Raw, files, options, read, repository};
 
-/// An archive of which the rest comes when the sender is dropped.
+/// An archive whose rest arrives when the sender is dropped.
 struct Stalled {
     first: io::Cursor<Vec<u8>>,
     rest: io::Cursor<Vec<u8>>,
@@ -37,7 +37,7 @@ fn uploads_that_stall_keep_no_threads() {
         for _ in 0..5 * POOLS {
             let (sender, come) = channel();
             senders.push(sender);
-            // More than a round, so that some of it is hashed already.
+            // More than a round, so that a part of it is already hashed.
             let archive = Raw::default().file("a", &vec![b'a'; 5 << 20]);
             let length = archive.0.len() - 512;
             let mut first = archive.end();
@@ -53,7 +53,7 @@ fn uploads_that_stall_keep_no_threads() {
                 received.unwrap().tree.count
             }));
         }
-        // All of these end while the others wait for the rest.
+        // All of these finish while the others wait for the rest.
         for _ in 0..5 {
             let archive = Raw::default().file("b", b"quick").end();
             let received = read(&repository(), &archive).unwrap();
@@ -69,7 +69,8 @@ fn uploads_that_stall_keep_no_threads() {
     assert!(workers <= POOLS * options().threads, "{workers}");
 }
 
-/// Threads that work on files, which stay: the most that there ever were.
+/// The number of worker threads. They never exit, so it is the maximum that
+/// ever ran.
 fn count_workers() -> usize {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap();
     let names =

@@ -1,6 +1,6 @@
-//! What the fuzzer kept is read again.
+//! Replays the corpus of the fuzzer.
 
-#[allow(unreachable_pub, reason = "it is a part of the fuzzers as well")]
+#[allow(unreachable_pub, reason = "shared with the fuzz targets")]
 #[path = "../../../fuzz/src/corpus.rs"]
 mod corpus;
 

@@ -1,4 +1,4 @@
-//! Archives from whoever means harm: each is refused or made harmless.
+//! Hostile archives: each is rejected or made harmless.
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 
 mod support;
@@ -50,7 +50,7 @@ fn names_are_cleaned() {
 }
 
 #[test]
-fn a_link_is_no_way_into_a_directory() {
+fn an_entry_below_a_link_is_rejected() {
     let archive = Raw::default()
         .entry("dir", b'2', b"", "/etc")
         .file("dir/passwd", b"x")
@@ -89,7 +89,7 @@ fn hard_links_lead_to_files_that_came_before() {
 }
 
 #[test]
-fn devices_and_pipes_are_left_out_and_told() {
+fn devices_and_pipes_are_left_out_and_reported() {
     let archive = Raw::default()
         .entry("char", b'3', b"", "")
         .entry("block", b'4', b"", "")
@@ -131,7 +131,7 @@ fn the_last_of_two_entries_stays() {
     );
 }
 
-/// A header of GNU for a file with one piece of `held` bytes in front.
+/// A header of GNU for a file with one piece of `held` bytes at its start.
 fn gnu_sparse(real: u64, held: u64) -> Raw {
     Raw::default().header("sparse", b'S', held, "", |header| {
         let gnu = header.as_gnu_mut().unwrap();
@@ -157,7 +157,7 @@ fn pax_sparse(real: &str, map: &str, data: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn holes_count_as_what_they_are_when_read() {
+fn holes_count_with_their_full_size() {
     let limit = |result| matches!(result, Error::TooLarge(bytes) if bytes == LIMITS.bytes);
     let bomb = gnu_sparse(1 << 50, 4).content(b"data").end();
     assert!(limit(refused(&bomb)));
@@ -166,7 +166,7 @@ fn holes_count_as_what_they_are_when_read() {
         "1\n0\n4\n",
         b"data"
     ))));
-    // Many small ones add up.
+    // Many small files add up.
     let mut many = Raw::default();
     for _ in 0..9 {
         many.0.extend(gnu_sparse(8 << 20, 0).0);
@@ -207,7 +207,7 @@ fn maps_of_holes_that_make_no_sense_are_refused() {
     assert!(is_refused(&gnu_sparse(2, 4).content(b"data").end()));
 }
 
-/// Blocks that promise further blocks of holes without end.
+/// Blocks that always announce another block of holes.
 #[test]
 fn a_map_of_holes_without_end_is_refused() {
     let mut block = [0; 512];
@@ -259,7 +259,7 @@ fn a_size_that_lies_is_noticed() {
     let archive = Raw::default().pax(&[("size", "18446744073709551615")]);
     let archive = archive.file("a", b"x").end();
     assert!(matches!(refused(&archive), Error::TooLarge(_)));
-    // Smaller than it is: what follows is no header.
+    // Smaller than the content: the next block is not a header.
     let archive = Raw::default().header("a", b'0', 3, "", |_| {});
     let archive = archive.content(&[b'x'; 2000]).end();
     assert!(matches!(refused(&archive), Error::Malformed(_)));
@@ -277,7 +277,7 @@ fn headers_of_gigabytes_are_not_read() {
         let read = import(&repository(), archive, &options(), &Progress::new());
         assert!(matches!(read, Err(Error::Malformed(_))), "{read:?}");
     }
-    // Nor as many small ones.
+    // An endless sequence of small headers is not read either.
     for kind in *b"xgLKV" {
         let header = Raw::default().entry("h", kind, b"", "");
         let read = import(
@@ -344,7 +344,8 @@ fn read_through(archive: &[u8]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Cut off anywhere, an archive is refused, also where an entry ends.
+/// An archive that is cut off anywhere is rejected, even at the end of an
+/// entry.
 #[test]
 fn a_part_of_an_archive_is_refused() {
     let whole = Raw::default()
@@ -385,7 +386,7 @@ fn compressed_archives_are_read_and_checked_to_their_end() {
             assert!(read(&repository(), &packed[..length]).is_err(), "{length}");
         }
         if packed[0] == 0x1f {
-            // The checksum comes after all of the content.
+            // The checksum comes after the whole content.
             let last = packed.len() - 6;
             packed[last] ^= 1;
             assert!(matches!(refused(&packed), Error::Read(_)));
@@ -394,7 +395,7 @@ fn compressed_archives_are_read_and_checked_to_their_end() {
 }
 
 #[test]
-fn what_unpacks_to_more_than_it_should_is_refused() {
+fn decompression_bombs_are_rejected() {
     let huge = Raw::default().header("a", b'0', 1 << 27, "", |_| {}).0;
     let content = || io::Cursor::new(huge.clone()).chain(io::repeat(0).take(1 << 27));
     let after = || io::Cursor::new(Raw::default().end()).chain(io::repeat(0).take(1 << 25));
@@ -404,7 +405,7 @@ fn what_unpacks_to_more_than_it_should_is_refused() {
     for bomb in [gzip(after()), zstd(after())] {
         assert!(matches!(refused(&bomb), Error::Malformed(_)));
     }
-    // A frame that wants gigabytes to look back on.
+    // A frame that needs a window of gigabytes.
     let mut wide = zstd::Encoder::new(Vec::new(), 1).unwrap();
     wide.window_log(30).unwrap();
     wide.include_contentsize(false).unwrap();
@@ -431,7 +432,7 @@ fn import_counted(archive: impl Read + Send) -> (Error, u64) {
     (read.unwrap_err(), count)
 }
 
-/// An entry with as many headers in front as it may have, of a megabyte each.
+/// An entry with the maximum number of headers, of a megabyte each.
 fn entry_of_headers() -> Vec<u8> {
     let mut entry = Raw::default();
     for kind in *b"xgLKVxgLKVxgLKVx" {
@@ -445,12 +446,12 @@ fn entry_of_headers() -> Vec<u8> {
 }
 
 #[test]
-fn headers_count_against_the_limit_whatever_they_describe() {
+fn all_headers_count_against_the_limit() {
     let many = endless(entry_of_headers());
     let (error, read) = import_counted(many);
     assert!(matches!(error, Error::Refused { .. } | Error::TooLarge(_)));
     assert!(read < 2 * LIMITS.bytes, "{read}");
-    // Short names, so that nothing else is wrong with it.
+    // Short names, so that the archive is valid in every other way.
     let mut entry = Raw::default();
     for _ in 0..16 {
         entry = entry.entry("h", b'V', &vec![b'a'; 1 << 20], "");
@@ -484,9 +485,10 @@ fn headers_that_are_compressed_too_far_are_refused_early() {
         entries += 1;
     };
     assert!(matches!(error, Error::Malformed(_)), "{error}");
-    // A megabyte of headers each: 16, and a thousand for each byte that came.
+    // The limit is 16 entries with a megabyte of headers each, and a thousand
+    // bytes for each byte read.
     assert!(entries < 16 + bomb.len() / 1_000 + 1, "{entries}");
-    // Zeros in a file are another matter.
+    // The limit does not apply to zeros in a file.
     let zeros = Raw::default().header("zeros", b'0', 1 << 25, "", |_| {}).0;
     let archive = io::Cursor::new(zeros).chain(io::repeat(0).take((1 << 25) + 1024));
     let received = read(&repository(), &zstd(archive)).unwrap();
@@ -494,7 +496,7 @@ fn headers_that_are_compressed_too_far_are_refused_early() {
 }
 
 #[test]
-fn compressed_nothing_without_end_is_not_read_to_its_end() {
+fn endless_empty_frames_are_rejected() {
     for nothing in [gzip(io::empty()), zstd(io::empty())] {
         let (error, read) = import_counted(endless(nothing));
         assert!(matches!(error, Error::TooLarge(_)), "{error}");
@@ -504,7 +506,7 @@ fn compressed_nothing_without_end_is_not_read_to_its_end() {
 
 #[test]
 fn many_directories_take_little_memory() {
-    // Each entry makes a hundred directories, of which one takes two kilobytes.
+    // Each entry creates a hundred directories, of two kilobytes each.
     let mut archive = Vec::new();
     for at in 0..2000 {
         let name = format!("{at}/") + &"d/".repeat(98) + "f";

@@ -1,4 +1,4 @@
-//! What goes into an archive comes out of it, here and with other programs.
+//! Archives keep trees intact, here and in other programs.
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 
 mod support;
@@ -29,9 +29,7 @@ fn name() -> impl Strategy<Value = String> {
         Just("x".repeat(120)),
         Just("y".repeat(251)),
     ]
-    .prop_filter("means something in a layer", |name| {
-        !name.starts_with(".wh.")
-    })
+    .prop_filter("is a whiteout", |name| !name.starts_with(".wh."))
 }
 
 fn node() -> impl Strategy<Value = Node> {
@@ -49,7 +47,7 @@ fn node() -> impl Strategy<Value = Node> {
     ]
 }
 
-/// A tree in which every directory is told.
+/// A tree with an entry for every directory.
 fn model() -> impl Strategy<Value = Model> {
     let place = proptest::collection::vec(name(), 1..4);
     proptest::collection::vec((place, node()), 0..12).prop_map(|nodes| {
@@ -130,7 +128,7 @@ fn names(archive: &[u8]) -> Vec<String> {
 }
 
 #[test]
-fn a_path_of_a_snapshot_is_called_from_there() {
+fn names_are_relative_to_the_exported_path() {
     let repository = repository();
     let model = model_of(&[
         ("a", directory()),
@@ -166,7 +164,7 @@ fn a_path_of_a_snapshot_is_called_from_there() {
 }
 
 #[test]
-fn a_layer_says_what_is_gone() {
+fn a_layer_has_whiteouts_for_deletions() {
     let repository = repository();
     let before = snapshot(
         &repository,
@@ -220,10 +218,10 @@ fn a_layer_says_what_is_gone() {
         threads: 1,
     };
     let written = export.write(|_, _| true, Vec::new(), &Progress::new());
-    assert!(written.is_err(), "it would say that `x` is gone");
+    assert!(written.is_err(), "it would be a whiteout of `x`");
 }
 
-/// In whichever order a layer comes, what it says is gone is that of the base.
+/// A layer removes entries of its base only, in any order of the layer's entries.
 #[test]
 fn a_layer_is_understood_in_any_order() {
     let repository = repository();
@@ -271,14 +269,14 @@ fn a_layer_is_understood_in_any_order() {
         let keep = path("keep");
         let stat = received.state.stat(&keep);
         let stat = futures::executor::block_on(stat).unwrap().unwrap();
-        assert_eq!(stat.mode.bits(), 0o750, "it was only on the way");
+        assert_eq!(stat.mode.bits(), 0o750, "it is only a parent");
     }
     for hostile in [".wh.", ".wh..", ".wh...", "dir/.wh..."] {
         let layer = Raw::default().file(hostile, b"").end();
         let read = read_layer(&repository, &layer, &base);
         assert!(read.is_err(), "{hostile}");
     }
-    // Without a base these are names like any other.
+    // Without a base, these names are ordinary.
     let plain = read(&repository, &Raw::default().file(".wh.x", b"").end()).unwrap();
     assert_eq!(files(&plain).into_keys().collect::<Vec<_>>(), [".wh.x"]);
 }
@@ -296,7 +294,7 @@ fn tar(arguments: &[&str], at: &Path) -> Vec<u8> {
 }
 
 #[test]
-fn gnu_tar_unpacks_what_is_written() {
+fn gnu_tar_unpacks_our_archives() {
     let repository = repository();
     let long = "long/".repeat(60) + "file";
     let mut model = model_of(&[
@@ -336,7 +334,7 @@ fn gnu_tar_unpacks_what_is_written() {
 }
 
 #[test]
-fn what_gnu_tar_packs_is_read_in_every_format() {
+fn archives_of_gnu_tar_are_read_in_every_format() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path().join("from");
     let long = "n".repeat(120);
@@ -353,7 +351,7 @@ fn what_gnu_tar_packs_is_read_in_every_format() {
     let expected = fs::read(at.join("sparse")).unwrap();
     for format in ["v7", "ustar", "gnu", "oldgnu", "posix"] {
         for option in ["--no-acls", "--sparse"] {
-            // These formats know neither.
+            // These formats support neither sparse files nor long names.
             let is_old = ["v7", "ustar"].contains(&format);
             if is_old && option == "--sparse" {
                 continue;

@@ -1,4 +1,4 @@
-//! How two versions of a file become one: the interface of all drivers.
+//! Merging the content of a file: the interface of all drivers.
 
 use std::fmt;
 use std::ops::Range;
@@ -6,11 +6,11 @@ use std::ops::Range;
 /// The versions of a file that both sides changed.
 #[derive(Clone, Copy, Debug)]
 pub struct Versions<'a> {
-    /// What both began with; `None` if each made a file of that name.
+    /// The common ancestor; `None` if each side created the file.
     pub base: Option<&'a [u8]>,
-    /// What is in the tree that is merged into.
+    /// The file in the tree that is merged into.
     pub ours: &'a [u8],
-    /// What is merged into it.
+    /// The file in the tree that is merged into ours.
     pub theirs: &'a [u8],
 }
 
@@ -20,33 +20,34 @@ pub struct Versions<'a> {
 ///
 /// 1. *One side unchanged*: if one side equals the base, the result is the
 ///    other side, to the byte.
-/// 2. *Nothing is lost*: what one side changed and the other left alone is in a
-///    clean result.
-/// 3. *Sides are alike*: swapping them gives the same clean result, and a
-///    conflict where there was one, unless the driver says that the later
-///    writer wins.
-/// 4. *Input is hostile*: no input makes it panic, run away, or take memory
-///    beyond a small multiple of its size.
+/// 2. *Nothing is lost*: a clean result contains every change that only one
+///    side made.
+/// 3. *Symmetry*: swapping the sides gives the same clean result, or a conflict
+///    where there was one, unless the driver documents that the later writer
+///    wins.
+/// 4. *Hostile input*: no input makes it panic, run without end, or use memory
+///    beyond a small multiple of the input's size.
 pub trait Driver: fmt::Debug + Send + Sync {
-    /// What policies and histories call it.
+    /// The name of the driver in policies and histories.
     fn name(&self) -> &'static str;
 
-    /// Whether files of this name are its own, unless a policy says otherwise.
+    /// Whether this driver merges files of this name, unless a policy names
+    /// another.
     fn claims(&self, file_name: &[u8]) -> bool;
 
-    /// Whether two equal changes are more than one of them: of counters, both
-    /// count. Others are not asked when both sides are equal.
+    /// Whether two equal changes both count, as two increments of a counter do.
+    /// Other drivers are not called when both sides are equal.
     fn counts_twice(&self) -> bool {
         false
     }
 
-    /// Merges, or says why not.
+    /// Merges the versions, or returns why they cannot be merged.
     fn merge(&self, versions: &Versions<'_>) -> Merged;
 
-    /// Merges, and takes the winner's version of each place that both changed.
-    /// `None` if the driver cannot read a version.
+    /// Merges the versions, with the winner's content at each place that both
+    /// sides changed. Returns `None` if the driver cannot parse a version.
     ///
-    /// This default is for drivers whose suggestion takes theirs at each place.
+    /// The default is for drivers whose suggestion takes theirs at each place.
     fn merge_for(&self, versions: &Versions<'_>, winner: Winner) -> Option<Vec<u8>> {
         let versions = match winner {
             Winner::Theirs => *versions,
@@ -64,53 +65,53 @@ pub trait Driver: fmt::Debug + Send + Sync {
     }
 }
 
-/// The side whose version is taken where both changed the same.
+/// The side whose version is taken where both changed the same place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Winner {
     /// The tree that is merged into.
     Ours,
-    /// The tree that is merged into it.
+    /// The tree that is merged into ours.
     Theirs,
 }
 
-/// What became of a file.
+/// The result of merging a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Merged {
-    /// Everything of both sides is in it.
+    /// The file with all changes of both sides.
     Clean(Vec<u8>),
-    /// Both sides changed the same thing.
+    /// Both sides changed the same place.
     Conflict(Conflicted),
-    /// One of the versions is not what this driver can read, such as JSON that
-    /// is none; another driver should be asked.
+    /// This driver cannot parse one of the versions (for example invalid JSON);
+    /// the caller tries the next driver.
     NotMine,
 }
 
-/// Where two sides disagree.
+/// The disagreements of two sides about a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflicted {
     /// The places, in the order of the file; at least one.
     pub hunks: Vec<Hunk>,
-    /// A whole file that somebody may take instead of thinking: everything that
-    /// does not conflict, and a choice for everything that does.
+    /// A complete file to accept instead of editing by hand: every change that
+    /// does not conflict, and a choice for each conflict.
     pub suggestion: Vec<u8>,
-    /// How the suggestion chose, in words for people.
+    /// A description, for people, of how the suggestion was chosen.
     pub reason: &'static str,
 }
 
 /// One place where two sides disagree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hunk {
-    /// Where.
+    /// The position of the disagreement.
     pub place: Place,
-    /// What was there; `None` if nothing.
+    /// The content in the base; `None` if absent.
     pub base: Option<Vec<u8>>,
-    /// What our side has; `None` if nothing.
+    /// The content in ours; `None` if absent.
     pub ours: Option<Vec<u8>>,
-    /// What their side has; `None` if nothing.
+    /// The content in theirs; `None` if absent.
     pub theirs: Option<Vec<u8>>,
 }
 
-/// Where in a file.
+/// A position in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     /// Lines of a text.

@@ -1,4 +1,4 @@
-//! Which drivers there are.
+//! The registry of drivers.
 
 use std::sync::Arc;
 
@@ -6,12 +6,13 @@ use crate::driver::Driver;
 use crate::structured::{Crdt, Json, Toml, Yaml};
 use crate::text::Text;
 
-/// Drivers by name. The first that claims a file's name is the one for it.
+/// Drivers by name. A file is merged by the first driver that claims its name.
 #[derive(Clone, Debug, Default)]
 pub struct Drivers(Vec<Arc<dyn Driver>>);
 
 impl Drivers {
-    /// All that are here. The one for text comes last, and claims every file.
+    /// Returns all drivers of this crate. The text driver comes last, and
+    /// claims every file.
     pub fn standard() -> Self {
         Self::default()
             .with(Crdt)
@@ -21,7 +22,7 @@ impl Drivers {
             .with(Text)
     }
 
-    /// Adds a driver after those that are there; replaces the one of its name.
+    /// Appends a driver, or replaces the driver of the same name.
     #[must_use]
     pub fn with(mut self, driver: impl Driver + 'static) -> Self {
         let driver: Arc<dyn Driver> = Arc::new(driver);
@@ -36,12 +37,12 @@ impl Drivers {
         self
     }
 
-    /// The driver that a policy names.
+    /// Returns the driver that a policy names.
     pub fn named(&self, name: &str) -> Option<&Arc<dyn Driver>> {
         self.0.iter().find(|driver| driver.name() == name)
     }
 
-    /// The driver for a file that no policy speaks of.
+    /// Returns the driver for a file that no policy mentions.
     pub fn for_file(&self, file_name: &[u8]) -> Option<&Arc<dyn Driver>> {
         self.0.iter().find(|driver| driver.claims(file_name))
     }

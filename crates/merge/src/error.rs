@@ -1,19 +1,19 @@
 use std::error::Error as StdError;
 
-/// What can go wrong in a merge, apart from conflicts, which are results.
+/// Failures of a merge. Conflicts are results, not failures.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// There is too much to look at.
+    /// The sides changed too many entries.
     #[error("more than {limit} changes to merge one by one")]
     TooManyChanges {
-        /// As many may be.
+        /// Maximum number of changes.
         limit: u64,
     },
     /// A tree could not be read.
-    #[error("a tree cannot be read")]
+    #[error("cannot read a tree")]
     Engine(#[from] elevo_engine::Error),
-    /// Who goes before whom could not be found out.
-    #[error("the priority of an agent cannot be found out")]
+    /// The order of two agents could not be looked up.
+    #[error("cannot look up the priority of an agent")]
     Precedence(#[source] Box<dyn StdError + Send + Sync>),
 }
 

@@ -1,6 +1,6 @@
-//! The rule of merges for files on a disk: `.git` and what `.gitignore` files
-//! name is left out when a directory is committed or imported, as it is left
-//! out when a workspace is merged.
+//! The ignore rules of merges, for files on a disk: committing or importing a
+//! directory skips `.git` and the paths that `.gitignore` files name, as
+//! merging a workspace does.
 
 use std::sync::{PoisonError, RwLock};
 
@@ -19,8 +19,8 @@ impl Ignore for IgnoreFiles {
 
     fn add(&self, directory: &TreePath, content: &[u8]) {
         let mut ignores = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        // Beyond the bounds of all files together, a file says nothing; see
-        // `Locals` for the same in a merge.
+        // A file beyond the total limit on ignore rules has no effect; `Locals`
+        // does the same in a merge.
         let _ = ignores.add(directory, content);
     }
 

@@ -1,11 +1,11 @@
-//! Three-way merge of files and trees: what two sides made of a common base,
-//! brought together.
+//! Three-way merge of files and trees: combines the changes that two sides made
+//! to a common base.
 //!
 //! Depends on `elevo-core`, `elevo-objects`, `elevo-policy` and `elevo-engine`.
 //! A merge is a function of its three versions and its rules: it reads no clock,
-//! no random source and no environment, and writes nothing by itself. Never
-//! holds more of a file than the limit it was given; a larger one is treated as
-//! binary.
+//! no random source and no environment, and writes nothing by itself. It never
+//! holds more of a file than the configured limit; a larger file is never merged
+//! by content.
 
 mod driver;
 mod drivers;

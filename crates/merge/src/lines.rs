@@ -1,10 +1,11 @@
-//! Which lines of a text are those of an earlier one.
+//! Tracking the lines of a text back to an earlier version.
 
 use elevo_engine::lines::{TwoTexts, Work};
 use elevo_engine::{LineBudget, Result};
 
-/// For each line of `after`, the line of `before` that it is, from 0; `None` if
-/// it is new. `budget` bounds the time of all the texts that it is passed for.
+/// Returns, for each line of `after`, the index of the same line in `before`,
+/// or `None` if the line is new. `budget` limits the total time over all calls
+/// it is passed to.
 pub fn carried_lines(
     before: &[u8],
     after: &[u8],
@@ -33,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_carried_around_what_is_new_and_what_is_gone() {
+    fn lines_are_carried_around_additions_and_removals() {
         let carried_lines = |before: &[u8], after: &[u8]| {
             carried_lines(before, after, &mut LineBudget::of_one_answer()).unwrap()
         };

@@ -1,10 +1,10 @@
-//! Merging by structure: files whose values have names.
+//! Merging by structure: formats whose values have names.
 //!
-//! A version is read into a tree that keeps every byte ([`node`]); two sides
-//! are compared with their base value by value ([`planner`]); and the result is
-//! put together from pieces of both texts ([`render`]), read again, and refused
-//! if it does not mean what was planned. Nothing is ever written anew, so that
-//! what nobody changed keeps its spelling.
+//! Each version is parsed into a tree that keeps every byte ([`node`]); the
+//! sides are compared with the base value by value ([`planner`]); and the
+//! result is assembled from pieces of both texts ([`render`]), parsed again,
+//! and rejected if its meaning is not the planned one. Values are never
+//! reformatted, so unchanged text keeps its spelling.
 
 mod commas;
 mod crdt;
@@ -32,21 +32,21 @@ use plan::{Conflict, Docs, Plan};
 use planner::Planner;
 use render::{Style, render};
 
-/// A way to write values that have names.
+/// A syntax for values that have names.
 trait Format {
     const STYLE: Style;
 
-    /// Reads a file; nothing if it is not in this format or beyond its limits.
+    /// Parses a file; `None` if it is not in this format or exceeds its limits.
     fn parse<'a>(text: &'a str, meanings: &mut Meanings) -> Option<Doc<'a>>;
 
-    /// Whether the merged text means what it should where the tree does not
-    /// show it.
+    /// Whether the merged text has the right meaning, where the tree alone does
+    /// not show it.
     fn confirms(_texts: &Texts<'_>, _merged: &str, _clean: bool) -> bool {
         true
     }
 
-    /// Whether the versions conflict however they are written. Otherwise, a
-    /// conflict is one of spelling only, and not for this format to settle.
+    /// Whether the versions conflict in meaning. If not, they differ only in
+    /// spelling, and the file is left to the next driver.
     fn disputes(_texts: &Texts<'_>) -> bool {
         true
     }
@@ -70,7 +70,7 @@ impl<'a> Texts<'a> {
     }
 }
 
-/// The other side, if one is unchanged.
+/// Returns the other side, if one side is unchanged.
 fn one_changed(versions: &Versions<'_>) -> Option<Merged> {
     if versions.base == Some(versions.ours) {
         Some(Merged::Clean(versions.theirs.to_vec()))
@@ -81,7 +81,7 @@ fn one_changed(versions: &Versions<'_>) -> Option<Merged> {
     }
 }
 
-/// Merges a file of a format key by key.
+/// Merges a file key by key.
 fn merge_by_key<F: Format>(_format: &F, versions: &Versions<'_>) -> Merged {
     if versions.ours == versions.theirs {
         return Merged::Clean(versions.ours.to_vec());
@@ -92,7 +92,7 @@ fn merge_by_key<F: Format>(_format: &F, versions: &Versions<'_>) -> Merged {
     })
 }
 
-/// Merges a file of a format, the values by `root`.
+/// Merges a file; `root` plans the merge of the values.
 fn merge_with<F: Format>(
     versions: &Versions<'_>,
     root: impl for<'t, 'a> FnOnce(
@@ -141,7 +141,7 @@ fn merge_changed<F: Format>(
     finish::<F>(&planned.conflicts, confirmed.then_some(merged), texts)
 }
 
-/// Without a merged text there is no clean result, but still the conflicts.
+/// Returns the conflicts even without a merged text; a clean result needs one.
 fn finish<F: Format>(
     conflicts: &[Conflict<'_>],
     merged: Option<String>,
@@ -178,7 +178,7 @@ fn hunk(conflict: &Conflict<'_>) -> Hunk {
     }
 }
 
-/// Whether a file's name ends in a dot and this.
+/// Whether a file's name ends in a dot and `extension`.
 fn extension(file_name: &[u8], extension: &str) -> bool {
     let Some(at) = file_name.len().checked_sub(extension.len() + 1) else {
         return false;

@@ -1,16 +1,16 @@
 //! Merges texts line by line, as git does.
 //!
-//! What git merges cleanly is merged to the same bytes, and what it calls a
-//! conflict is one; two exceptions, both of which git calls conflicts:
+//! A clean merge of git gives the same bytes here, and a conflict of git is a
+//! conflict here, with two exceptions that git reports as conflicts:
 //!
-//! - *Line endings.* Where every line of a file ends alike, how they end is
-//!   merged apart from what they say: if one side only turned LF into CRLF, what
-//!   the other wrote is kept and ends in CRLF. A file of mixed endings is never
-//!   normalised: there an ending is a part of its line.
-//! - *Work.* A diff that costs more than a fixed amount of work is finished by a
-//!   coarser one, which may find fewer lines that are common.
+//! - *Line endings.* If all lines of each version end alike, the ending is
+//!   merged separately from the content: if one side only turned LF into CRLF,
+//!   the other side's lines are kept and end in CRLF. A file with mixed endings
+//!   is never normalised: its endings are part of the lines.
+//! - *Work.* A diff that exceeds a fixed amount of work is finished by a coarser
+//!   algorithm, which may find fewer common lines.
 //!
-//! A missing newline at the end is a part of the last line.
+//! A missing newline at the end of a file is part of the last line.
 
 mod combine;
 mod endings;
@@ -27,14 +27,14 @@ use lines::Texts;
 
 pub use markers::{Labels, MarkerStyle, has_markers, marked};
 
-/// How much of a file is searched for NUL bytes: as much as git looks at.
+/// Length of the prefix that is searched for NUL bytes, as in git.
 const LOOKED_AT: usize = 8000;
 
-/// Larger files are not taken apart into lines: as in git.
+/// Larger files are not split into lines, as in git.
 const MAX_BYTES: usize = 1 << 30;
 
-/// The driver for texts. It claims every file, so it is the last to be asked;
-/// of a file that is binary it says so.
+/// The driver for texts. It claims every file, so it comes last. It returns
+/// [`Merged::NotMine`] for binary files.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Text;
 
@@ -77,7 +77,7 @@ impl Driver for Text {
     }
 }
 
-/// The file with the winner's lines wherever both sides changed the same.
+/// The file with the winner's lines wherever both sides changed the same place.
 fn won(texts: &Texts<'_>, regions: &[Region], winner: Winner) -> Vec<u8> {
     let mut result = Vec::new();
     let mut done = 0;
@@ -97,14 +97,15 @@ fn won(texts: &Texts<'_>, regions: &[Region], winner: Winner) -> Vec<u8> {
     result
 }
 
-/// Whether git would call it binary, or not look at it.
+/// Whether git would treat the file as binary, or as too large.
 fn is_binary(bytes: &[u8]) -> bool {
     bytes.len() > MAX_BYTES || bytes[..bytes.len().min(LOOKED_AT)].contains(&0)
 }
 
-/// What either side changed, in the order of the file.
+/// The changes of both sides, in the order of the file.
 fn regions(texts: &Texts<'_>) -> Vec<Region> {
-    // Each side has its own share of work: else swapping them would matter.
+    // Each side has its own budget of work; with a shared one, the result would
+    // depend on the order of the sides.
     let distinct = texts.distinct();
     let ours = diff(distinct, &texts.base, &texts.ours, &mut Work::of_one_diff());
     let theirs = diff(
@@ -116,8 +117,8 @@ fn regions(texts: &Texts<'_>) -> Vec<Region> {
     combine(texts, &ours, &theirs)
 }
 
-/// The file if nothing conflicts; else the conflicts, and a file with a choice
-/// made for each.
+/// Returns the merged file if nothing conflicts; else the conflicts, and a file
+/// with a choice for each.
 fn finish(texts: &Texts<'_>, regions: &[Region]) -> Merged {
     let mut result = Vec::new();
     let mut hunks = Vec::new();

@@ -1,9 +1,10 @@
-//! Three-way merge of trees: what one side changed since the base, brought to
-//! the other.
+//! Three-way merge of trees: applies the changes of one side since the base to
+//! the other side.
 //!
-//! Costs what *theirs* changed, whatever the size of the trees and however much
-//! *ours* changed: equal directories are never entered, and the other side is
-//! only asked for the paths at hand.
+//! Unless renames are followed, the cost depends on the number of changes in
+//! *theirs*, not on the size of the trees or the changes in *ours*: equal
+//! directories are never entered, and *ours* is read only at the paths that
+//! *theirs* changed.
 
 mod content;
 mod directories;
@@ -30,18 +31,18 @@ pub use leaving::{Left, WORKSPACE_LABELS, has_workspace_markers};
 pub use outcome::{Conflict, ConflictKind, Landed, Overruled, Refused, Suggestion, TreeMerge, Why};
 pub use rules::{LaterFirst, Limits, Precedence, Rules};
 
-/// The trees of a merge, all of one repository.
+/// The trees of a merge, all in one repository.
 #[derive(Clone, Copy, Debug)]
 pub struct Sides<'a> {
-    /// What both began with. It must be stored.
+    /// The common ancestor. It must be stored.
     pub base: &'a Snapshot,
-    /// What is merged into; may have changes that are not stored yet.
+    /// The tree that is merged into; may have changes that are not stored yet.
     pub ours: &'a StateTree,
-    /// What is merged into it. It must be stored.
+    /// The tree that is merged into ours. It must be stored.
     pub theirs: &'a Snapshot,
 }
 
-/// Merges what `theirs` changed since `base` into `ours`. Stores nothing.
+/// Merges the changes of `theirs` since `base` into `ours`. Stores nothing.
 pub async fn merge_trees(
     sides: &Sides<'_>,
     rules: &Rules<'_>,
@@ -63,7 +64,7 @@ pub async fn merge_trees(
     merge.finish().await
 }
 
-/// Whether to go on with what is inside a directory.
+/// Whether to continue with the content of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Inside {
     Enter,
@@ -78,10 +79,11 @@ struct Three {
     theirs: Option<Entry>,
 }
 
-/// A merge under way.
+/// A merge in progress.
 struct Merge<'a> {
     repository: &'a Repository,
-    /// Where also what of ours is not stored can be read, once that is asked for.
+    /// A repository that can also read the parts of ours that are not stored;
+    /// created on first use.
     unstored: Option<Repository>,
     base: StateTree,
     ours: &'a StateTree,
@@ -91,14 +93,14 @@ struct Merge<'a> {
     limits: &'a Limits,
     locals: Locals<'a>,
     renames: Renames,
-    /// Directories that theirs removed: each goes if nothing is left in it.
+    /// Directories that theirs removed: each is removed if it ends up empty.
     emptied: Vec<TreePath>,
-    /// Directories that theirs may not make: they are made if something in them
-    /// may be.
+    /// Directories that the policy does not let theirs create. One is created
+    /// if anything in it is permitted.
     unmade: Vec<Refused>,
-    /// What of ours is in the way of directories in theirs.
+    /// Entries of ours where theirs has a directory.
     blocking: HashSet<TreePath>,
-    /// The last thing that kept a directory from being taken whole.
+    /// The last path that kept a directory from being taken as a whole.
     harm: Option<TreePath>,
     changes: u64,
     out: TreeMerge,
@@ -134,7 +136,8 @@ impl<'a> Merge<'a> {
         }
     }
 
-    /// Where all of ours can be read, also what is not stored.
+    /// Returns a repository that can read all of ours, including unstored
+    /// parts.
     async fn unstored(&mut self) -> Result<Repository> {
         match &self.unstored {
             Some(repository) => Ok(repository.clone()),
@@ -193,8 +196,9 @@ impl<'a> Merge<'a> {
         Ok(self.out)
     }
 
-    /// Leaves a change out because its agent may not make it. Where something
-    /// is hidden from the agent, that theirs does not have it is no change.
+    /// Leaves a change out because the policy denies it. A path that is hidden
+    /// from the agent is always missing in theirs, so its absence is not a
+    /// change.
     fn refuse(&mut self, path: TreePath, theirs: Option<&Entry>, refusal: Refusal) {
         match refusal.access == Access::None && theirs.is_none() {
             true => self.out.hidden += 1,
@@ -202,7 +206,7 @@ impl<'a> Merge<'a> {
         }
     }
 
-    /// Takes what theirs has at `path`.
+    /// Takes theirs at `path`.
     async fn land(&mut self, path: TreePath, three: &Three, algorithm: &'static str) -> Result<()> {
         let after = three.theirs.clone();
         self.set(&path, after.clone()).await?;
@@ -232,8 +236,8 @@ impl<'a> Merge<'a> {
         put_or_remove(&self.out.tree, &self.theirs, path, entry).await
     }
 
-    /// Notes that both sides have what theirs has at `path`, or that it has been
-    /// dealt with: the next merge of theirs begins with it.
+    /// Records that theirs at `path` is merged or otherwise dealt with. The
+    /// next merge of theirs uses this state as its base.
     async fn agree(&mut self, path: &TreePath, theirs: Option<&Entry>) -> Result<()> {
         agree_at(&self.out.agreed, &self.theirs, path, theirs).await
     }
@@ -243,8 +247,9 @@ impl<'a> Merge<'a> {
         self.agree(path, three.theirs.as_ref()).await
     }
 
-    /// If something of ours stands where theirs has a directory above `path`:
-    /// holds all of that directory, for it cannot be had in parts.
+    /// Whether an entry of ours is where theirs has a directory above `path`.
+    /// If so, records a conflict for the whole directory, which cannot be
+    /// merged in parts.
     async fn is_blocked(&mut self, path: &TreePath, three: &Three) -> Result<bool> {
         let Some(blocking) = above_in_the_way(&self.out.tree, path).await? else {
             return Ok(false);
@@ -266,7 +271,7 @@ impl<'a> Merge<'a> {
     }
 }
 
-/// Puts what theirs has at `path` into what both agree on.
+/// Puts theirs at `path` into the agreed tree.
 async fn agree_at(
     agreed: &StateTree,
     like: &StateTree,
@@ -281,7 +286,7 @@ async fn agree_at(
     put_or_remove(agreed, like, path, theirs.cloned()).await
 }
 
-/// The nearest thing above `path` that is no directory.
+/// The nearest ancestor of `path` that is not a directory.
 async fn above_in_the_way(tree: &StateTree, path: &TreePath) -> Result<Option<TreePath>> {
     let mut above = path.clone();
     while let Some((parent, _)) = above.split_last().filter(|(parent, _)| !parent.is_root()) {
@@ -294,8 +299,8 @@ async fn above_in_the_way(tree: &StateTree, path: &TreePath) -> Result<Option<Tr
     Ok(None)
 }
 
-/// Makes the directories above `path` that are missing, with the permissions
-/// that they have in `like`.
+/// Creates the missing directories above `path`, with the permissions that they
+/// have in `like`.
 async fn make_above(tree: &StateTree, like: &StateTree, path: &TreePath) -> Result<()> {
     let mut missing = Vec::new();
     let mut above = path.clone();
@@ -327,7 +332,7 @@ async fn put_or_remove(
         }
         None => match tree.remove(path).await {
             Ok(()) | Err(elevo_engine::Error::NotFound(_)) => {}
-            // What is gone is gone, whatever is above it now.
+            // The path is already gone if an ancestor is not a directory.
             Err(elevo_engine::Error::NotADirectory(_)) => {}
             Err(error) => return Err(error.into()),
         },

@@ -1,9 +1,9 @@
-//! What the fuzzers kept is merged again.
+//! Replays the merge corpora of the fuzzers.
 
-#[allow(unreachable_pub, reason = "it is a part of the fuzzers as well")]
+#[allow(unreachable_pub, reason = "shared with the fuzz targets")]
 #[path = "../../../fuzz/src/corpus.rs"]
 mod corpus;
-#[allow(unreachable_pub, reason = "it is a part of the fuzzers as well")]
+#[allow(unreachable_pub, reason = "shared with the fuzz targets")]
 #[path = "../../../fuzz/src/merge.rs"]
 mod merge;
 

@@ -1,5 +1,5 @@
-//! Directories that are read, read again and checked out over, with files in
-//! them that `.gitignore` names.
+//! Importing, importing again and checking out directories with files that
+//! `.gitignore` names.
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 
 use std::fs;
@@ -90,7 +90,7 @@ const FILES: [(&str, &str); 9] = [
 ];
 
 #[test]
-fn what_git_ignores_is_left_out_at_every_depth() {
+fn ignored_files_are_left_out_at_every_depth() {
     let (repository, directory) = (repository(), tempfile::tempdir().unwrap());
     write(directory.path(), &FILES);
     write(
@@ -105,7 +105,7 @@ fn what_git_ignores_is_left_out_at_every_depth() {
 }
 
 #[test]
-fn what_is_tracked_is_not_ignored() {
+fn tracked_files_are_not_ignored() {
     let (repository, directory) = (repository(), tempfile::tempdir().unwrap());
     write(
         directory.path(),
@@ -131,10 +131,10 @@ fn what_is_tracked_is_not_ignored() {
     assert_eq!(block_on(tree.read(&path)).unwrap(), "changed");
 }
 
-/// A directory that is read again: by its cache, which must not know better
-/// than the patterns of today.
+/// Importing again uses the stat cache, which must not override the current
+/// patterns.
 #[test]
-fn patterns_that_come_and_go_hold_for_what_was_read_before() {
+fn changed_patterns_apply_to_cached_files() {
     let (repository, directory) = (repository(), tempfile::tempdir().unwrap());
     let (root, stat) = (
         directory.path().join("files"),
@@ -142,7 +142,8 @@ fn patterns_that_come_and_go_hold_for_what_was_read_before() {
     );
     write(&root, &[("src/deep/a.o", "object"), ("src/deep/b", "text")]);
     let again = || {
-        // Until what is there counts as seen, and directories are not listed.
+        // Repeats until the stat cache trusts the directories and does not list
+        // them.
         let mut last = None;
         for _ in 0..3 {
             thread::sleep(Duration::from_millis(20));
@@ -186,7 +187,7 @@ fn check_out(
 }
 
 #[test]
-fn a_checkout_neither_removes_nor_stops_at_what_is_ignored() {
+fn a_checkout_neither_removes_nor_stops_at_ignored_files() {
     let (repository, directory) = (repository(), tempfile::tempdir().unwrap());
     let root = directory.path();
     write(root, &FILES);
@@ -195,7 +196,7 @@ fn a_checkout_neither_removes_nor_stops_at_what_is_ignored() {
     let second = commit(&repository, root, &[&first]);
     for present in [Present::Checked(second.clone()), Present::Unknown] {
         let is_known = matches!(present, Present::Checked(_));
-        // Without a record, what it replaces is in the way.
+        // Without a record of the checkout, the changed file is in the way.
         check_out(&repository, (&first, &present), root, !is_known).unwrap();
         assert_eq!(fs::read_to_string(root.join("src/main")).unwrap(), "main");
         for (path, text) in FILES {
@@ -206,7 +207,7 @@ fn a_checkout_neither_removes_nor_stops_at_what_is_ignored() {
 }
 
 #[test]
-fn a_checkout_does_not_overwrite_what_is_ignored_without_force() {
+fn a_checkout_does_not_overwrite_ignored_files_without_force() {
     let (repository, directory) = (repository(), tempfile::tempdir().unwrap());
     let root = directory.path();
     write(root, &[("secret", "of the snapshot")]);

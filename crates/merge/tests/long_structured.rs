@@ -1,4 +1,4 @@
-//! The drivers that merge by structure, with files that are nearly right.
+//! The structured drivers with randomly damaged files.
 
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 

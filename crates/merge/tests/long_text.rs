@@ -1,4 +1,5 @@
-//! The text driver against git and against hostile bytes, for as long as asked.
+//! The text driver against git and against hostile bytes, for a configurable
+//! time.
 #![allow(clippy::disallowed_methods, reason = "a test finds git by PATH")]
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 

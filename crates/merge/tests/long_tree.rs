@@ -1,5 +1,8 @@
-//! Random trees for as long as asked, and trees of a million files.
-#![allow(clippy::disallowed_methods, reason = "a long test is told its length")]
+//! Random trees for a configurable time, and trees of a million files.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a long test reads its length from the environment"
+)]
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 
 use elevo_engine::StateTree;
@@ -47,12 +50,12 @@ fn a_directory_of_a_million_files_lands_in_little_memory() {
     let big = counting::flat(&World::over(store.clone()), 1_000_000);
     let mut world = World::over(store);
     let tenant = world.repository.tenant();
-    // A small cache, so that what is held is what the merge holds.
+    // A small cache, so that the measurement covers the memory of the merge.
     let store = world.repository.store().clone();
     world.repository = elevo_engine::Repository::new(store, tenant, 8 << 20);
     let empty = world.snapshot(&Model::new());
     let ours = StateTree::at(&world.repository, &empty);
-    // The peak begins anew.
+    // Resets the peak.
     std::fs::write("/proc/self/clear_refs", "5").unwrap();
     let before = peak_kib();
     let merge = How::default().merge(&empty, &ours, &big);

@@ -1,4 +1,4 @@
-//! Merges of large and of pathological texts end soon.
+//! Merges of large and of pathological texts take bounded time.
 #![allow(clippy::disallowed_methods, reason = "a test takes the time")]
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 
@@ -11,8 +11,8 @@ use rand::{RngExt, SeedableRng};
 
 const MIB: usize = 1 << 20;
 
-/// Far more than it takes, without optimisation on a busy machine; without a
-/// bound the same texts take hours.
+/// Far more than needed without optimisation on a busy machine. Without a limit
+/// on the work, the same texts take hours.
 const SOON: Duration = Duration::from_secs(120);
 
 fn merge_soon(what: &str, base: &[u8], ours: &[u8], theirs: &[u8]) -> Merged {
@@ -97,9 +97,10 @@ fn every_other_line_changed() {
     merge_soon("every other", &base, &ours, &theirs);
 }
 
-/// Far more searches than there is work for: the rest is found coarsely.
+/// Needs far more searches than the budget of work allows, so the rest is found
+/// by the coarse algorithm.
 #[test]
-fn a_coarse_diff_still_keeps_apart_what_is_apart() {
+fn a_coarse_diff_still_separates_distant_changes() {
     let text = |ours: bool, theirs: bool| {
         let line = |i| match i % 8 {
             0 if ours => format!("{i} ours\n"),

@@ -1,4 +1,4 @@
-//! What the text driver says of a conflict, and what it suggests instead.
+//! The conflicts that the text driver reports, and its suggestions.
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 
 use elevo_merge::{
@@ -32,7 +32,7 @@ fn clean(base: &str, ours: &str, theirs: &str) -> String {
 }
 
 #[test]
-fn a_conflict_says_where_it_is_in_each_version() {
+fn a_conflict_has_its_lines_in_each_version() {
     let conflicted = conflict("a\nb\nc\nd\n", "new\na\nB\nc\nd\n", "a\nbb\nc\n");
     let [hunk] = &conflicted.hunks[..] else {
         panic!("{conflicted:?}");
@@ -54,14 +54,14 @@ fn a_conflict_says_where_it_is_in_each_version() {
 }
 
 #[test]
-fn what_one_side_removed_is_nothing_there() {
+fn a_side_that_removed_the_lines_has_no_content() {
     let conflicted = conflict("a\nb\nc\n", "a\nc\n", "a\nB\nc\n");
     assert_eq!(conflicted.hunks[0].ours, None);
     assert_eq!(conflicted.hunks[0].theirs.as_deref(), Some(&b"B\n"[..]));
 }
 
 #[test]
-fn of_lines_that_both_added_ours_come_first() {
+fn ours_come_first_if_both_added_lines() {
     assert_eq!(
         suggestion("a\nb\n", "a\nx\nb\n", "a\ny\nb\n"),
         "a\nx\ny\nb\n"
@@ -70,20 +70,20 @@ fn of_lines_that_both_added_ours_come_first() {
 }
 
 #[test]
-fn what_both_added_without_a_final_newline_does_not_run_together() {
+fn additions_without_a_final_newline_do_not_run_together() {
     assert_eq!(suggestion("", "x", "y"), "x\ny");
     assert_eq!(suggestion("", "w\r\nx", "y\r\nz"), "w\r\nx\r\ny\r\nz");
 }
 
 #[test]
-fn of_a_change_in_whitespace_and_another_the_other_is_taken() {
+fn suggests_the_change_that_is_not_only_whitespace() {
     let (base, indented, changed) = ("if x\ny()\n", "if x\n    y()\n", "if x\nz()\n");
     assert_eq!(suggestion(base, indented, changed), changed);
     assert_eq!(suggestion(base, changed, indented), changed);
 }
 
 #[test]
-fn of_a_change_that_contains_the_other_the_larger_is_taken() {
+fn suggests_a_change_that_contains_the_other() {
     let (base, small, large) = ("a\n-\nb\n", "a\n1\n2\nb\n", "a\n0\n1\nx\n2\nb\n");
     assert_eq!(suggestion(base, small, large), large);
     assert_eq!(suggestion(base, large, small), large);
@@ -99,7 +99,7 @@ fn choices_by_different_rules_are_all_explained() {
 }
 
 #[test]
-fn changed_line_endings_do_not_hide_what_else_changed() {
+fn changed_line_endings_do_not_hide_other_changes() {
     let (unix, dos) = ("a\nb\nc\n", "a\r\nb\r\nc\r\n");
     assert_eq!(clean(unix, dos, "a\nB\nc\n"), "a\r\nB\r\nc\r\n");
     assert_eq!(clean(dos, "a\r\nB\r\nc\r\n", unix), "a\nB\nc\n");

@@ -1,5 +1,4 @@
-//! The text driver merges what git merges, to the byte, and calls a conflict
-//! what git calls one.
+//! The text driver gives the same bytes and the same conflicts as git.
 #![allow(clippy::disallowed_methods, reason = "a test finds git by PATH")]
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 

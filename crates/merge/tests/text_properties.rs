@@ -1,4 +1,4 @@
-//! What the text driver promises, whatever the versions are.
+//! The promises of the text driver, for any versions.
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 
 use elevo_merge::{Driver, Merged, Text, Versions};
@@ -20,8 +20,8 @@ fn text() -> impl Strategy<Value = Vec<u8>> {
     (vec(line, 0..24), end).prop_map(|(lines, end)| (lines.concat() + end).into_bytes())
 }
 
-/// What becomes of each of some lines: new lines before it, and whether it is
-/// dropped; and whose work that is.
+/// An edit at one line: the number of new lines before it, whether the line is
+/// removed, and the side that made the edit.
 #[derive(Clone, Debug)]
 struct Edit {
     by_us: bool,
@@ -38,7 +38,8 @@ fn edit() -> impl Strategy<Value = Option<Edit>> {
     prop::option::weighted(0.3, edit)
 }
 
-/// The base's lines with the edits of some, one unchanged line after each place.
+/// The lines of the base with the selected edits, and an unchanged line after
+/// each place.
 fn applied(edits: &[Option<Edit>], whose: impl Fn(&Edit) -> bool) -> Vec<u8> {
     let mut text = String::new();
     for (place, edit) in edits.iter().enumerate() {

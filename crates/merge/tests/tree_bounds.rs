@@ -1,4 +1,4 @@
-//! Merges of trees that are large, deep or hostile.
+//! Merges of large, deep or hostile trees.
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 
 use elevo_engine::{Attributes, StateTree};
@@ -162,7 +162,7 @@ fn a_gitignore_of_a_mebibyte_is_followed_and_a_larger_one_is_not() {
 }
 
 #[test]
-fn what_is_ignored_keeps_a_directory_from_being_taken_whole() {
+fn an_ignored_file_keeps_a_directory_from_being_taken_whole() {
     let world = World::new();
     let text = |text: &str| Node::File(0o644, text.into());
     let theirs = world.snapshot(&Model::from([
@@ -189,7 +189,7 @@ fn what_is_ignored_keeps_a_directory_from_being_taken_whole() {
 }
 
 #[test]
-fn a_merge_reads_what_changed_and_not_the_tree() {
+fn a_merge_reads_only_the_changes_of_a_tree() {
     let (small, large) = (counting::objects_read(10), counting::objects_read(32));
     assert!(large <= 2 * small, "{small} objects, then {large}");
 }

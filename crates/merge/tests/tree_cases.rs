@@ -1,4 +1,4 @@
-//! Merges of trees that deserve a sentence of their own.
+//! Single cases of merging trees.
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 
 use elevo_merge::{ConflictKind, Limits};
@@ -48,7 +48,7 @@ fn a_directory_that_comes_back_is_as_closed_as_it_was() {
 }
 
 #[test]
-fn a_directory_that_both_made_is_open_to_whom_both_let_in() {
+fn a_directory_that_both_created_merges_alike_from_both_sides() {
     let ours = tree(&[("d", Node::Directory(0o755))]);
     let theirs = tree(&[("d", Node::Directory(0o750))]);
     let merge = merged(&How::default(), &tree(&[]), &ours, &theirs);
@@ -108,7 +108,7 @@ fn empty_directories_of_a_protected_place_are_decided_on() {
 }
 
 #[test]
-fn what_makes_room_takes_no_name_that_theirs_has() {
+fn a_renamed_addition_avoids_names_in_theirs() {
     let how = How {
         policy: rule("**", Some(Access::Append), None),
         ..How::default()
@@ -125,7 +125,7 @@ fn what_makes_room_takes_no_name_that_theirs_has() {
 }
 
 #[test]
-fn what_is_hidden_is_not_removed_by_its_absence() {
+fn hidden_files_are_not_removed_by_their_absence() {
     let how = How {
         policy: rule("secret/**", Some(Access::None), None),
         ..How::default()
@@ -156,7 +156,7 @@ fn a_directory_in_a_hidden_place_is_refused_and_not_held() {
 }
 
 #[test]
-fn what_ours_has_not_stored_yet_is_kept_when_only_its_mode_changes() {
+fn unstored_content_is_kept_when_only_its_mode_changes() {
     let base = tree(&[("a", file("text"))]);
     let ours = tree(&[("a", file("not stored"))]);
     let theirs = tree(&[("a", Node::File(0o755, "text".into()))]);
@@ -180,7 +180,7 @@ fn following() -> How {
 }
 
 #[test]
-fn what_theirs_moved_takes_both_the_change_of_ours_and_the_mode_of_theirs() {
+fn a_file_that_theirs_moved_gets_our_change_and_their_mode() {
     let base = tree(&[("a", file("text"))]);
     let ours = tree(&[("a", file("changed"))]);
     let theirs = tree(&[("b", Node::File(0o755, "text".into()))]);

@@ -1,5 +1,5 @@
 //! Conflicts that are left to the side that is merged into: a workspace takes
-//! the project's changes, edits what conflicts, and merges.
+//! the project's changes, edits the conflicting files, and merges.
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 
 use std::collections::BTreeSet;
@@ -17,7 +17,7 @@ use tree_support::*;
 
 const LIMIT: u64 = 1 << 20;
 
-/// A workspace after it took what the project has, and the project.
+/// A workspace after it took the project's changes, and the project.
 struct Refreshed {
     world: World,
     left: Vec<Left>,
@@ -57,7 +57,7 @@ impl Refreshed {
         model_of(&self.merge.tree)
     }
 
-    /// Merges the workspace as it is now into the project.
+    /// Merges the current workspace into the project.
     fn merged(&self, workspace: &Model, unsettled: BTreeSet<TreePath>) -> TreeMerge {
         let how = How {
             unsettled,
@@ -173,7 +173,7 @@ proptest! {
             let at = left.path.to_string();
             prop_assert_eq!(merged.get(&at), trees.theirs.get(&at), "{}", at);
         }
-        // Nor is what the workspace had.
+        // The workspace's content is not lost either.
         for left in refreshed.left.iter().filter(|left| !left.marked) {
             let at = left.path.to_string();
             let (is, was) = (workspace.get(&at), trees.ours.get(&at));
@@ -182,11 +182,12 @@ proptest! {
     }
 
     #[test]
-    fn what_is_settled_lands_as_it_is(trees in trees()) {
+    fn a_resolved_file_lands_unchanged(trees in trees()) {
         let refreshed = Refreshed::new(&trees);
         let mut workspace = refreshed.workspace();
         for left in &refreshed.left {
-            // A file in whose place nothing is needs a directory to be in.
+            // Where the workspace has no file, a new one might lack its
+            // directory.
             if left.left.is_some() {
                 workspace.insert(left.path.to_string(), file("settled\n"));
             }
@@ -200,7 +201,7 @@ proptest! {
     }
 }
 
-/// A node without its permissions.
+/// The content of a node, without its permissions.
 fn content(node: &Node) -> &[u8] {
     match node {
         Node::Directory(_) => b"",

@@ -1,4 +1,4 @@
-//! Trees are merged as git merges them, but where the table says otherwise.
+//! Trees merge as in git, except for the differences in the tables.
 #![allow(clippy::disallowed_methods, reason = "a test finds git by PATH")]
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 
@@ -16,7 +16,7 @@ use states::{Case, Moves, STATES};
 use tree_support::{How, World, held, model_of};
 pub(crate) use tree_support::{Model, Node};
 
-/// What became of a case: nothing if somebody must decide.
+/// The result of a case; `None` for a conflict.
 type Result = Option<Model>;
 
 struct Difference {
@@ -25,19 +25,19 @@ struct Difference {
     ours: Result,
 }
 
-/// Cases that git decides otherwise.
+/// Cases with another result in git.
 struct Known {
     why: &'static str,
-    /// What each of base, ours and theirs is one of; empty: anything.
+    /// The allowed states of base and the two sides; empty for any state.
     base: &'static [&'static str],
     one: &'static [&'static str],
     other: &'static [&'static str],
-    /// How many cases this is about.
+    /// Number of cases that this covers.
     cases: usize,
 }
 
 impl Known {
-    /// In either direction: git treats both sides alike, and so do we.
+    /// Compares in both directions: git and our merge treat the sides alike.
     fn covers(&self, case: &Case) -> bool {
         let is_one_of =
             |names: &[&str], state: usize| names.is_empty() || names.contains(&STATES[state]);
@@ -66,12 +66,12 @@ const DIRECTORIES: &[&str] = &[
     "directory-both",
 ];
 
-const BOTH_MADE: &str = "both made the same file, and one can be run: it can be run";
+const BOTH_MADE: &str = "both created the same file, one of them executable: so is the result";
 
-const EMPTY: &str = "an empty directory is there, and a file is in its way";
+const EMPTY: &str = "a file conflicts with an empty directory, which git does not store";
 
-const BECAME_DIRECTORY: &str = "what became a directory was changed and not removed: \
-     what it was can be moved by the other side";
+const BECAME_DIRECTORY: &str = "a file that became a directory was changed and not removed: \
+     the other side can move it";
 
 const fn known(
     why: &'static str,
@@ -130,12 +130,12 @@ const WITH_RENAMES: &[Known] = &[
 ];
 
 #[test]
-fn what_was_not_moved_is_merged_as_git_merges_it() {
+fn unmoved_files_merge_as_in_git() {
     check(&differences(Moves::Changed), WITHOUT_RENAMES);
 }
 
 #[test]
-fn what_was_moved_is_merged_as_git_merges_it() {
+fn moved_files_merge_as_in_git() {
     check(&differences(Moves::Exact), WITH_RENAMES);
 }
 
@@ -167,7 +167,7 @@ fn differences(moves: Moves) -> Vec<Difference> {
         .collect()
 }
 
-/// What became of each case; directories are left out, which git does not know.
+/// The result of each case, without directories, which git does not store.
 fn results(cases: usize, conflicts: &BTreeSet<String>, tree: &Model) -> Vec<Result> {
     let case_of = |at: &str| at.split('/').next().unwrap_or_default().to_owned();
     let conflicts: BTreeSet<_> = conflicts.iter().map(|at| case_of(at)).collect();
@@ -187,7 +187,8 @@ fn results(cases: usize, conflicts: &BTreeSet<String>, tree: &Model) -> Vec<Resu
         .collect()
 }
 
-/// Every difference is known, and every known one is still there.
+/// Checks that every difference is known, and that every known difference still
+/// occurs.
 fn check(differences: &[Difference], known: &[Known]) {
     let unknown: Vec<_> = differences
         .iter()

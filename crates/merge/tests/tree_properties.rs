@@ -1,4 +1,4 @@
-//! What holds for every merge of trees, by random trees.
+//! Laws of every merge of trees, checked with random trees.
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 
 use elevo_merge::Limits;
@@ -14,7 +14,7 @@ mod tree_support;
 use edits::{Trees, edited, edits, trees};
 use tree_support::*;
 
-/// Rules that allow and hide, protect and keep local.
+/// Random policies that allow, hide, protect and keep paths local.
 fn policy() -> impl Strategy<Value = Policy> {
     let patterns = prop::sample::select(vec![
         "a",
@@ -87,7 +87,7 @@ proptest! {
 }
 
 proptest! {
-    // Eighteen merges each.
+    // Each case runs eighteen merges.
     #![proptest_config(ProptestConfig::with_cases(30))]
 
     #[test]
@@ -96,7 +96,7 @@ proptest! {
         scripts in prop::array::uniform3(edits(1..8)),
     ) {
         let base = edited(&Model::new(), &base);
-        // Each has a directory of its own.
+        // Each script edits a separate directory.
         let below = |model: &Model, name: &str| -> Model {
             let top = (name.to_owned(), Node::Directory(0o755));
             let inside = model.iter();
@@ -154,8 +154,8 @@ fn two_equal_increments_of_a_counter_count_twice() {
     laws::all(&trees);
 }
 
-/// Theirs removed a link that ours moved, and made an equal one at a place that
-/// a file of ours takes. The next merge sees a move that it cannot follow.
+/// Theirs removed a link that ours moved, and created an equal link where ours
+/// has a file. The next merge sees a move that it cannot follow.
 #[test]
 fn a_removal_that_looks_like_a_move_later_is_held_again() {
     let link = || Node::Link(b"to-0".to_vec());

@@ -1,4 +1,4 @@
-//! `last-writer` and `priority` settle what conflicts, and nothing else.
+//! `last-writer` and `priority` resolve conflicts, and change nothing else.
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,7 +24,7 @@ impl Precedence for Always {
     }
 }
 
-/// How a file is settled, and the side that wins its conflicts.
+/// The resolution of a file, and the side that wins its conflicts.
 #[derive(Clone, Copy, Debug)]
 enum Won {
     LastWriter,
@@ -88,7 +88,8 @@ fn settled(how: Won, at: &str, sides: [String; 3]) -> (String, TreeMerge) {
     (String::from_utf8(content).unwrap(), merge)
 }
 
-/// Of one place: what one side changed, and the winner's where both did.
+/// The expected value of one place: the change of one side, or the winner's if
+/// both changed it.
 fn expected<T: Clone + PartialEq>(how: Won, base: &T, ours: &T, theirs: &T) -> T {
     if ours == base || (theirs != base && how.theirs_win()) {
         theirs.clone()
@@ -97,7 +98,7 @@ fn expected<T: Clone + PartialEq>(how: Won, base: &T, ours: &T, theirs: &T) -> T
     }
 }
 
-/// Values of keys; a missing one is removed.
+/// Values by key; a missing key is removed.
 type Values = BTreeMap<&'static str, u8>;
 
 fn values() -> impl Strategy<Value = Values> {
@@ -171,7 +172,7 @@ proptest! {
 }
 
 #[test]
-fn agents_of_equal_priority_hold_only_what_conflicts() {
+fn agents_of_equal_priority_hold_only_conflicts() {
     let file = |text: &str| Node::File(0o644, text.into());
     let (base, ours) = (file("{\"a\": 1, \"b\": 1}"), file("{\"a\": 2, \"b\": 1}"));
     let apart = [base.clone(), ours.clone(), file("{\"a\": 1, \"b\": 2}")];

@@ -9,10 +9,10 @@ use super::{Export, Item, Source};
 use crate::error::{Error, Result};
 use crate::whiteout::Whiteout;
 
-/// As many names are looked at together.
+/// Number of names that are listed at a time.
 const PAGE: usize = 256;
 
-/// What differs between two snapshots at a path, as a layer over the first.
+/// The differences between two snapshots at a path, as a layer over the first.
 pub(super) struct Layer<F> {
     changes: Diff,
     base: StateTree,
@@ -20,9 +20,10 @@ pub(super) struct Layer<F> {
     path: TreePath,
     shows: F,
     created: Timestamp,
-    /// Directories that have been told and may get more.
+    /// Directories that were written and may get more entries.
     open: Vec<TreePath>,
-    /// The directory whose whole content of the base is gone.
+    /// The directory that has an opaque whiteout, because all its entries of
+    /// the base are gone.
     opaque: Option<TreePath>,
     ready: VecDeque<Item>,
 }
@@ -50,7 +51,7 @@ impl<F: FnMut(&TreePath, bool) -> bool> Layer<F> {
         })
     }
 
-    /// Takes the next change; tells whether there was one.
+    /// Takes the next change. Returns whether there was one.
     async fn advance(&mut self) -> Result<bool> {
         let Some(change) = self.changes.next().await? else {
             return Ok(false);
@@ -72,7 +73,7 @@ impl<F: FnMut(&TreePath, bool) -> bool> Layer<F> {
                 self.tell(&path, entry).await?;
             }
             None => {
-                // What was in it goes with it.
+                // The whiteout of a directory covers its content.
                 self.changes.skip_inside();
                 self.open_above(&path).await?;
                 self.tell_gone(&path).await?;
@@ -110,7 +111,7 @@ impl<F: FnMut(&TreePath, bool) -> bool> Layer<F> {
         Ok(())
     }
 
-    /// Whether nothing is left of what a directory had.
+    /// Whether no entry of the base is left in a directory.
     async fn is_all_gone(&self, directory: &TreePath) -> Result<bool> {
         let mut after: Option<Name> = None;
         loop {
@@ -128,8 +129,8 @@ impl<F: FnMut(&TreePath, bool) -> bool> Layer<F> {
         }
     }
 
-    /// Tells the directories above `path` that were not told yet: programs that
-    /// unpack layers expect them.
+    /// Writes the directories above `path` that were not written yet, because
+    /// programs that unpack layers expect them.
     async fn open_above(&mut self, path: &TreePath) -> Result<()> {
         while self.open.pop_if(|open| !path.starts_with(open)).is_some() {}
         let mut missing = Vec::new();
@@ -157,7 +158,7 @@ impl<F: FnMut(&TreePath, bool) -> bool> Layer<F> {
     async fn tell(&mut self, path: &TreePath, entry: Entry) -> Result<()> {
         let name = path.split_last().map(|(_, name)| name);
         if name.is_some_and(|name| Whiteout::parse(name.as_bytes()).is_some()) {
-            let why = "in a layer, its name says that something is gone";
+            let why = "its name is reserved for whiteouts in a layer";
             return Err(Error::refused(path.as_bytes(), why));
         }
         if matches!(entry, Entry::Directory { .. }) {

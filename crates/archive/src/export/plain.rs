@@ -4,14 +4,14 @@ use elevo_engine::{Error as EngineError, StateTree, Visit, Walk, Workers};
 use super::{Export, Item, Source};
 use crate::error::Result;
 
-/// All that is at a path of a snapshot.
+/// All entries at a path of a snapshot.
 pub(super) struct Plain<F> {
     walk: Option<Walk>,
-    /// What is no directory, before it has been told.
+    /// The entry at the path, if it is not a directory, until it is written.
     alone: Option<Visit>,
     base: TreePath,
     shows: F,
-    /// The time of what has none.
+    /// The time of entries without one.
     created: Timestamp,
 }
 
@@ -84,7 +84,7 @@ impl<F: FnMut(&TreePath, bool) -> bool + Send> Source for Plain<F> {
     }
 }
 
-/// A path as it is called from a directory above it.
+/// A path relative to a directory above it.
 pub(super) fn below(directory: &TreePath, path: &TreePath) -> Result<TreePath> {
     let rest = path.as_bytes().get(directory.as_bytes().len()..);
     let rest = rest.unwrap_or_default();

@@ -5,11 +5,11 @@ use elevo_objects::Entry;
 use crate::error::{Error, Result};
 use crate::whiteout::Whiteout;
 
-/// Entries after which what has piled up goes to the store.
+/// Number of entries after which the tree in memory is stored.
 const SETTLE: usize = 1 << 16;
 
-/// What a layer makes of the tree it lies on. In a layer the order of entries
-/// means nothing: first what is gone goes, then all else comes.
+/// Applies a layer to the tree below it. The order of entries in a layer has no
+/// meaning: whiteouts are applied first, then all other entries.
 pub(super) async fn apply(layer: &StateTree, onto: StateTree) -> Result<StateTree> {
     let (tree, times) = layer.settle().await?;
     for pass in [Pass::Gone, Pass::Put] {
@@ -47,7 +47,7 @@ enum Pass {
 }
 
 fn no_whiteout(path: &TreePath) -> Error {
-    let why = "it says that something is gone, and not what";
+    let why = "it is a whiteout without a valid name";
     Error::refused(path.as_bytes(), why)
 }
 
@@ -78,7 +78,7 @@ async fn remove(onto: &StateTree, directory: &TreePath, whiteout: Whiteout) -> R
     }
 }
 
-/// What is not there need not go.
+/// A missing entry need not be removed.
 fn forgiving(removed: elevo_engine::Result<()>) -> Result<()> {
     match removed {
         Err(EngineError::NotFound(_) | EngineError::NotADirectory(_)) => Ok(()),
@@ -95,7 +95,7 @@ async fn put(onto: &StateTree, visit: Visit) -> Result<()> {
     if let Entry::Directory { mode, .. } = entry {
         let stat = onto.stat(&path).await?;
         let is_there = stat.is_some_and(|stat| stat.kind == elevo_engine::EntryKind::Directory);
-        // One that only was on the way to something has no time.
+        // A directory that was only created as a parent has no time.
         if !is_there || modified.is_some() {
             onto.put_directory(&path, mode, modified).await?;
         }

@@ -13,18 +13,18 @@ use rayon::prelude::*;
 use crate::error::{Error, Result};
 use crate::reader::{Entry, EntryKind};
 
-/// How much is read ahead of what is worked on.
+/// Maximum size of a round.
 const ROUND_BYTES: usize = 4 << 20;
 const ROUND_PIECES: usize = 4096;
-/// How much of that is stored in a call.
+/// Maximum bytes that one call stores.
 const PART_BYTES: usize = 256 << 10;
 
-/// What the tree may take of memory, and about what a name and a directory take.
+/// Maximum memory of the tree, and estimates for a name and for a directory.
 const TREE_BYTES: usize = 64 << 20;
 const NAME_BYTES: usize = 256;
 const DIRECTORY_BYTES: usize = 2048;
 
-/// Some of an archive.
+/// A part of an archive.
 #[derive(Default)]
 pub(super) struct Round {
     pieces: Vec<Piece>,
@@ -37,11 +37,11 @@ pub(super) enum Piece {
     Whole(Entry, Bytes),
     /// A chunk of a large file.
     Chunk(Bytes),
-    /// The file whose chunks have come.
+    /// A large file, after all its chunks.
     Large(Entry),
 }
 
-/// A piece that has been hashed.
+/// A hashed piece.
 enum Hashed {
     Whole(Entry, Content),
     Chunk(Object),
@@ -65,16 +65,16 @@ impl Round {
 /// Puts rounds into a tree.
 pub(super) struct Builder<'a> {
     workers: &'a Workers,
-    /// What a layer lies on, and its hard links may lead to.
+    /// The tree below a layer, which its hard links may refer to.
     base: Option<&'a StateTree>,
     progress: &'a Progress,
-    /// The one that keeps what is put into the store.
+    /// Also protects the stored objects from garbage collection.
     state: Arc<StateTree>,
     large: ContentBuilder,
     losses: BTreeMap<LossKind, Loss>,
-    /// Entries of the name that is in no snapshot, or below it.
+    /// Number of entries with a reserved name in their path.
     left_out: u64,
-    /// About what the tree takes of memory.
+    /// Estimated memory of the tree.
     tree_bytes: usize,
     last: TreePath,
 }
@@ -141,8 +141,8 @@ impl<'a> Builder<'a> {
         put
     }
 
-    /// Counts what an entry adds to the tree: the directories that the one
-    /// before it was not in may all be new.
+    /// Counts the memory of an entry: all directories on its path that the
+    /// previous entry does not share may be new.
     fn weigh(&mut self, path: &TreePath) {
         let mut last = self.last.names();
         let shared = path
@@ -208,7 +208,7 @@ impl<'a> Builder<'a> {
             .map_err(|error| in_the_way(&entry, error))
     }
 
-    /// The file that a hard link is another name of.
+    /// The file that a hard link refers to.
     fn linked(&self, entry: &Entry, target: &TreePath) -> Result<TreeEntry> {
         let mut found = self.workers.wait(self.state.entry(target))?;
         if let (None, Some(base)) = (&found, self.base) {
@@ -218,7 +218,7 @@ impl<'a> Builder<'a> {
             Some(file @ TreeEntry::File { .. }) => Ok(file),
             Some(link @ TreeEntry::Link(_)) => Ok(link),
             _ => {
-                let why = "it links to a file that did not come before it";
+                let why = "it links to a file that is not before it in the archive";
                 Err(Error::refused(entry.path.as_bytes(), why))
             }
         }
@@ -234,7 +234,7 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// What is stored by one thread at a time: the store compresses it.
+/// Splits the objects for parallel calls, because the store compresses them.
 fn in_parts(objects: Vec<Object>) -> Vec<Vec<Object>> {
     let mut parts: Vec<Vec<Object>> = Vec::new();
     let mut bytes = 0;
@@ -251,7 +251,7 @@ fn in_parts(objects: Vec<Object>) -> Vec<Vec<Object>> {
     parts
 }
 
-/// Hashes a piece; gives the objects that its content needs.
+/// Hashes a piece, and returns it with the objects of its content.
 fn hash(piece: Piece) -> (Hashed, Vec<Object>) {
     match piece {
         Piece::Whole(entry, data) => {
@@ -274,7 +274,7 @@ fn in_the_way(entry: &Entry, error: EngineError) -> Error {
     let name = entry.path.as_bytes();
     match error {
         EngineError::NotADirectory(_) => {
-            Error::refused(name, "it leads through something that is no directory")
+            Error::refused(name, "a parent of its path is not a directory")
         }
         EngineError::NotAFile(_) => Error::refused(name, "a directory is in its place"),
         EngineError::Root => Error::refused(name, "it has no name"),

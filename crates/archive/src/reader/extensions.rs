@@ -1,10 +1,10 @@
-//! What comes before a header and adds to it.
+//! Extensions: headers that describe the next entry.
 
 use elevo_core::Timestamp;
 
 use crate::error::{Error, Result};
 
-/// What is said of the next entry.
+/// The extensions of the next entry.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Extensions {
     pub(super) name: Option<Vec<u8>>,
@@ -12,7 +12,7 @@ pub(super) struct Extensions {
     pub(super) size: Option<u64>,
     pub(super) modified: Option<Timestamp>,
     pub(super) has_attributes: bool,
-    /// Whether the name is one that PAX gave, which counts for more.
+    /// Whether the name is from PAX, which has precedence.
     is_pax_name: bool,
     is_pax_target: bool,
     is_any: bool,
@@ -27,14 +27,14 @@ struct SparseNote {
     size: Option<u64>,
 }
 
-const NO_NUMBER: Error = Error::Malformed("a PAX header has a number that is none");
+const NO_NUMBER: Error = Error::Malformed("a PAX header has an invalid number");
 
 impl Extensions {
     pub(super) fn is_empty(&self) -> bool {
         !self.is_any
     }
 
-    /// A long name as GNU writes it.
+    /// Sets a long name in the format of GNU.
     pub(super) fn set_name(&mut self, content: Vec<u8>) {
         self.is_any = true;
         if !self.is_pax_name {
@@ -42,7 +42,7 @@ impl Extensions {
         }
     }
 
-    /// A long target of a link as GNU writes it.
+    /// Sets a long link target in the format of GNU.
     pub(super) fn set_target(&mut self, content: Vec<u8>) {
         self.is_any = true;
         if !self.is_pax_target {
@@ -50,7 +50,8 @@ impl Extensions {
         }
     }
 
-    /// Records of PAX: `LENGTH KEY=VALUE\n`, where the length counts all of it.
+    /// Reads records of PAX: `LENGTH KEY=VALUE\n`, where the length counts the
+    /// whole record.
     pub(super) fn read_pax(&mut self, records: &[u8]) -> Result<()> {
         self.is_any = true;
         for record in Records(records) {
@@ -96,14 +97,14 @@ impl Extensions {
         match (self.sparse.version, self.sparse.size) {
             ((Some(1), Some(0)), Some(size)) => Ok(Some(size)),
             _ => {
-                let why = "a sparse file of a format that only old programs write";
+                let why = "it is a sparse file in an old format that is not supported";
                 Err(Error::refused(name, why))
             }
         }
     }
 }
 
-/// Attributes as `star`, GNU tar and libarchive write them.
+/// Whether the key is an attribute of `star`, GNU tar or libarchive.
 fn is_attribute(key: &[u8]) -> bool {
     let prefixes: [&[u8]; 4] = [
         b"SCHILY.xattr.",
@@ -114,14 +115,14 @@ fn is_attribute(key: &[u8]) -> bool {
     prefixes.iter().any(|prefix| key.starts_with(prefix))
 }
 
-/// What is said of all entries is not taken; what programs would understand
-/// differently is refused.
+/// Ignores a header for all entries, but rejects records that programs
+/// interpret in different ways.
 pub(super) fn check_global(records: &[u8]) -> Result<()> {
     for record in Records(records) {
         let (key, _) = record?;
         let decides = matches!(key, b"path" | b"linkpath" | b"size");
         if decides || key.starts_with(b"GNU.sparse.") {
-            let why = "a header for all entries gives them one name or size";
+            let why = "a global header sets one name or size for all entries";
             return Err(Error::Malformed(why));
         }
     }
@@ -141,7 +142,7 @@ type Record<'a> = (&'a [u8], &'a [u8]);
 struct Records<'a>(&'a [u8]);
 
 impl<'a> Records<'a> {
-    /// The next record, and what follows it.
+    /// Returns the next record and the rest.
     fn split(&self) -> Option<(Record<'a>, &'a [u8])> {
         let space = self.0.iter().position(|byte| *byte == b' ')?;
         let length = usize::try_from(decimal(&self.0[..space])?).ok()?;
@@ -156,7 +157,7 @@ impl<'a> Iterator for Records<'a> {
     type Item = Result<Record<'a>>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        // Some programs fill up with NULs.
+        // Some programs pad with NULs.
         if self.0.iter().all(|byte| *byte == 0) {
             return None;
         }
@@ -167,7 +168,7 @@ impl<'a> Iterator for Records<'a> {
             }
             None => {
                 self.0 = &[];
-                Some(Err(Error::Malformed("a PAX header cannot be taken apart")))
+                Some(Err(Error::Malformed("a PAX header cannot be parsed")))
             }
         }
     }
@@ -179,7 +180,7 @@ pub(super) fn decimal(digits: &[u8]) -> Option<u64> {
     text.parse().ok()
 }
 
-/// Seconds with a fraction, of which nanoseconds are kept.
+/// Parses seconds with a fraction, to nanoseconds.
 fn time(value: &[u8]) -> Option<Timestamp> {
     let (is_negative, value) = match value.strip_prefix(b"-") {
         Some(rest) => (true, rest),

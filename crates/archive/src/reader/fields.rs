@@ -1,18 +1,18 @@
-//! What is in a header.
+//! The fields of a header.
 
 use elevo_core::Timestamp;
 use tar::Header;
 
 use crate::error::{Error, Result};
 
-/// Whether the header adds up. Some old programs added signed bytes.
+/// Whether the checksum is right. Some old programs added signed bytes.
 pub(super) fn has_checksum(header: &Header) -> bool {
     let Some(expected) = number(&header.as_old().cksum) else {
         return false;
     };
     let (mut unsigned, mut signed) = (0i64, 0i64);
     for (at, byte) in header.as_bytes().iter().enumerate() {
-        // The field itself counts as spaces.
+        // The checksum field itself counts as spaces.
         let byte = if (148..156).contains(&at) {
             b' '
         } else {
@@ -26,22 +26,22 @@ pub(super) fn has_checksum(header: &Header) -> bool {
 
 pub(super) fn size(header: &Header) -> Result<u64> {
     let size = number(&header.as_old().size).and_then(|size| u64::try_from(size).ok());
-    size.ok_or(Error::Malformed("a size is no number"))
+    size.ok_or(Error::Malformed("a size is not a number"))
 }
 
 pub(super) fn mode(header: &Header) -> Result<u32> {
-    let mode = number(&header.as_old().mode).ok_or(Error::Malformed("a mode is no number"))?;
+    let mode = number(&header.as_old().mode).ok_or(Error::Malformed("a mode is not a number"))?;
     Ok((mode & 0o7777) as u32)
 }
 
 pub(super) fn modified(header: &Header) -> Result<Timestamp> {
     let seconds = number(&header.as_old().mtime);
     let modified = seconds.and_then(|seconds| Timestamp::new(seconds, 0));
-    modified.ok_or(Error::Malformed("a time is no number"))
+    modified.ok_or(Error::Malformed("a time is not a number"))
 }
 
-/// A number: octal digits between spaces and NULs, or, where the first bit is
-/// set, the bytes of one in two's complement. An empty field is 0.
+/// Parses a number: octal digits between spaces and NULs, or, if the first bit
+/// is set, bytes in two's complement. An empty field is 0.
 pub(super) fn number(field: &[u8]) -> Option<i64> {
     match field.first()? {
         0x80 | 0xff => binary(field),
@@ -68,7 +68,7 @@ fn octal(field: &[u8]) -> Option<i64> {
     let field = &field[start.unwrap_or(field.len())..];
     let end = field.iter().position(is_space).unwrap_or(field.len());
     let (digits, rest) = field.split_at(end);
-    // What follows the first NUL is not the field's.
+    // Bytes after the first NUL do not belong to the field.
     let spaces = rest.split(|byte| *byte == 0).next().unwrap_or_default();
     if spaces.iter().any(|byte| *byte != b' ') {
         return None;

@@ -1,4 +1,4 @@
-//! Files with holes, of which an archive holds only the rest.
+//! Sparse files: an archive stores only the data between the holes.
 
 use std::collections::VecDeque;
 use std::io::Read;
@@ -9,10 +9,10 @@ use super::extensions::decimal;
 use super::fields::number;
 use super::{BLOCK, Error, Result};
 
-/// The most pieces of one file.
+/// Maximum number of data pieces of one file.
 const MOST: usize = 1 << 16;
 
-/// Where the holes of a file are, and how far it has been read.
+/// The holes of a file, and the read position.
 #[derive(Debug)]
 pub(super) struct Sparse {
     pieces: VecDeque<Piece>,
@@ -26,16 +26,16 @@ struct Piece {
     end: u64,
 }
 
-/// What comes next of a file.
+/// The next part of a file.
 pub(super) enum Part {
-    /// So many zeros, which have been counted; 0 at the end.
+    /// This number of zeros, which are counted as read; 0 at the end.
     Hole(usize),
-    /// At most so many bytes of the archive.
+    /// At most this number of bytes of the archive.
     Data(usize),
 }
 
 impl Sparse {
-    /// The map of a GNU header, which goes on in blocks after it.
+    /// Reads the map of a GNU header, which continues in the blocks after it.
     pub(super) fn of_gnu(
         header: &Header,
         data: u64,
@@ -60,8 +60,8 @@ impl Sparse {
         sparse.checked(data, name)
     }
 
-    /// The map at the start of the content of a PAX 1.0 file, a number on each
-    /// line, filled up to a block.
+    /// Reads the map at the start of the content of a PAX 1.0 file: a number on
+    /// each line, padded to a block.
     pub(super) fn of_pax(
         size: u64,
         data: &mut u64,
@@ -128,7 +128,7 @@ impl Sparse {
         self.size
     }
 
-    /// What to give to somebody who wants at most `wanted` bytes.
+    /// Returns the next part, of at most `wanted` bytes.
     pub(super) fn next(&mut self, wanted: usize) -> Part {
         while self
             .pieces
@@ -155,7 +155,7 @@ impl Sparse {
     }
 }
 
-const BAD: Error = Error::Malformed("a sparse file cannot be understood");
+const BAD: Error = Error::Malformed("the header of a sparse file is not valid");
 
 fn unsigned(field: &[u8]) -> Result<u64> {
     let number = number(field).and_then(|number| u64::try_from(number).ok());
@@ -165,7 +165,7 @@ fn unsigned(field: &[u8]) -> Result<u64> {
 /// Lines of the map of a PAX 1.0 file.
 struct Lines<'a> {
     input: &'a mut dyn Read,
-    /// What is left of the content.
+    /// The rest of the content.
     left: &'a mut u64,
     block: VecDeque<u8>,
 }
@@ -174,7 +174,7 @@ impl Lines<'_> {
     fn number(&mut self, name: &[u8]) -> Result<u64> {
         /// More digits than any number has.
         const LONGEST: usize = 24;
-        let bad = || Error::refused(name, "the map of its holes cannot be understood");
+        let bad = || Error::refused(name, "the map of its holes is not valid");
         let mut digits = Vec::new();
         loop {
             match self.byte()?.ok_or_else(bad)? {

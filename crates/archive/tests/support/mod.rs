@@ -13,7 +13,7 @@ use elevo_objects::{Mode, Snapshot};
 use futures::executor::block_on;
 use tar::{EntryType, Header};
 
-/// What a tree should hold: mode, time and content by path.
+/// The expected content of a tree: mode, time and content by path.
 pub(crate) type Model = BTreeMap<String, Node>;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +54,8 @@ pub(crate) fn snapshot_of(repository: &Repository, state: &StateTree) -> Snapsho
     })
 }
 
-/// Directories come before what is in them.
+/// Writes the entries in the order of the model: directories come before their
+/// content.
 pub(crate) fn snapshot(repository: &Repository, model: &Model) -> Snapshot {
     let state = StateTree::empty(repository);
     block_on(async {
@@ -159,7 +160,7 @@ pub(crate) fn files(received: &Received) -> BTreeMap<String, Vec<u8>> {
     found
 }
 
-/// An archive as a hostile program would write it, past every check.
+/// An archive without any checks, as a hostile program would write it.
 #[derive(Default)]
 pub(crate) struct Raw(pub(crate) Vec<u8>);
 

@@ -1,4 +1,4 @@
-//! Containers between brackets, with commas between their items.
+//! Containers in brackets, with commas between their items.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -6,19 +6,18 @@ use std::rc::Rc;
 use super::gaps::Comments;
 use super::node::{Container, Item, Node};
 
-/// An item that was read, before it is known what of the text around it is its
-/// own.
+/// A parsed item, before the text around it is assigned.
 #[derive(Debug)]
 pub(crate) struct Read<'a> {
-    /// Where its key is written; empty at the value's start in lists.
+    /// The range of its key; in lists, empty at the value's start.
     pub(crate) label: Range<usize>,
     pub(crate) name: Rc<str>,
     pub(crate) value: Node<'a>,
     pub(crate) at: Range<usize>,
 }
 
-/// Gives what is between the items to one of them, or to the container, which
-/// is at `range` with its brackets.
+/// Assigns the text between the items to one of them, or to the container.
+/// `range` is the container with its brackets.
 pub(crate) fn container<'a>(
     text: &'a str,
     comments: Comments,

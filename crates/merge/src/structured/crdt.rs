@@ -1,4 +1,4 @@
-//! JSON whose parts merge without conflicts.
+//! JSON that merges without conflicts.
 
 mod lists;
 mod number;
@@ -18,25 +18,27 @@ use super::render::Style;
 use super::{Format, extension, merge_with};
 use crate::driver::{Driver, Merged, Versions};
 
-/// Merges JSON that many write at once, such as a list of tasks: there is never
-/// a conflict.
+/// Merges JSON with many concurrent writers, such as a list of tasks, and never
+/// reports a conflict.
 ///
-/// - *Maps* merge key by key. A key that one side removed goes, unless the other
-///   changed what is there.
-/// - *Lists* are united. What was there keeps its order, and goes if a side
-///   removed it. What is new is there once, however many sides added it, behind
-///   what it was put behind; several at one place are sorted, by the `at` that
-///   they may have, then by name or value. Elements that are objects with a different
-///   `id` (or `key`, or `name`) each are merged like the entries of a map.
-/// - *Sets* are lists in which nothing is there twice.
-/// - *Counters* add what both sides added.
-/// - *Registers*, which is any other value: the one side that changed it; if
-///   both did, the one with the larger `at` if they are written as
-///   `{"value": …, "at": …}`, and theirs, which lands later, if not. An `at` is
-///   a number, or a time such as `2026-01-31T12:00:00Z`, always in one format.
+/// - *Maps* merge key by key. A key that one side removed is removed, unless the
+///   other side changed its value.
+/// - *Lists* become their union. Existing elements keep their order, and are
+///   removed if a side removed them. A new element appears once, even if both
+///   sides added it, after the element that it was inserted after; several at
+///   one place are sorted by their optional `at`, then by name or value.
+///   Elements that are objects with distinct `id`s (or `key`s, or `name`s) merge
+///   like the entries of a map.
+/// - *Sets* are lists without duplicates.
+/// - *Counters* add the increments of both sides.
+/// - *Registers* are all other values. The side that changed the value wins; if
+///   both did, the larger `at` wins if both are written as
+///   `{"value": …, "at": …}`, and otherwise theirs, which lands later. An `at`
+///   is a number, or a time such as `2026-01-31T12:00:00Z`, always in one format.
 ///
-/// A file says what its fields are, by JSON pointer with `*` for any key;
-/// without that, objects are maps, arrays are lists, and the rest is registers:
+/// A file declares the types of its fields, by JSON pointer with `*` for any
+/// key. Without a declaration, objects are maps, arrays are lists, and all
+/// other values are registers:
 ///
 /// ```json
 /// {"$crdt": {"types": {"/runs": "counter", "/tags": "set", "/users/*/seen": "counter"}}}
@@ -44,17 +46,17 @@ use crate::driver::{Driver, Merged, Versions};
 ///
 /// Promises, for branches of one base that are merged one after the other:
 ///
-/// - *Any order gives the same value* for maps, sets, lists that have nothing
-///   twice and whose elements no branch moved, counters that no branch removed,
-///   and registers with an `at`; of elements with an `id`, if none is removed
-///   by one branch and changed by another. All of them declared in the base.
+/// - *Any order gives the same value* for maps, sets, lists without duplicates
+///   whose elements no branch moved, counters that no branch removed, and
+///   registers with an `at`; for elements with an `id`, if none is removed by
+///   one branch and changed by another. The base must declare their types.
 /// - Otherwise the later writer wins where two disagree: registers without an
 ///   `at`, values that changed their kind, elements that were moved.
-/// - *A branch that was merged changes nothing* when it is merged again from
-///   the state that was merged.
+/// - *Merging a branch again changes nothing* if the base is the state that was
+///   merged.
 ///
-/// White space and comments are treated as [`Json`] does, except that theirs
-/// stays where both changed a comment. Refused: what [`Json`] refuses, and more
+/// White space and comments are treated as by [`Json`], except that theirs wins
+/// where both changed a comment. Rejects files that [`Json`] rejects, and more
 /// than 256 declared types.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Crdt;
@@ -97,7 +99,7 @@ impl Format for Crdt {
     }
 }
 
-/// What is known while merging.
+/// The state of one merge.
 struct Union<'p, 'a> {
     planner: &'p mut Planner<'a>,
     meanings: &'p mut Meanings,
@@ -163,7 +165,7 @@ impl<'a> Union<'_, 'a> {
         self.planner.close(open, false, items)
     }
 
-    /// An item in base, ours and theirs; nothing if it is to go.
+    /// Merges an item in base, ours and theirs; `None` if it is removed.
     fn item<'t>(
         &mut self,
         step: Rc<str>,
@@ -186,7 +188,7 @@ impl<'a> Union<'_, 'a> {
         (!unchanged).then(|| Joined::only(side, kept))
     }
 
-    /// Nothing if these are no numbers, or too large to add exactly.
+    /// Returns `None` if these are not numbers, or too large to add exactly.
     fn counter<'t>(
         &mut self,
         base: Option<&'t Node<'a>>,
@@ -211,7 +213,7 @@ impl<'a> Union<'_, 'a> {
         })
     }
 
-    /// Nothing if these are no lists.
+    /// Returns `None` if these are not lists.
     fn list<'t>(
         &mut self,
         base: Option<&'t Node<'a>>,
@@ -238,8 +240,8 @@ impl<'a> Union<'_, 'a> {
     }
 }
 
-/// The side that changed it; if both did, the one with the larger `at`, or else
-/// theirs.
+/// Takes the side that changed the value; if both did, the side with the larger
+/// `at`, or else theirs.
 fn register<'t, 'a>(
     base: Option<&'t Node<'a>>,
     ours: &'t Node<'a>,
@@ -266,7 +268,7 @@ fn later(ours: &Node<'_>, theirs: &Node<'_>) -> Side {
         return Side::Theirs;
     };
     let order = our_stamp.cmp(&their_stamp);
-    // Of one moment, any that both orders of merging agree on.
+    // For equal times, any choice that does not depend on the order of merging.
     let order = order.then_with(|| lists::rank(ours).cmp(&lists::rank(theirs)));
     if order.is_gt() {
         Side::Ours
@@ -275,7 +277,7 @@ fn later(ours: &Node<'_>, theirs: &Node<'_>) -> Side {
     }
 }
 
-/// When a register of the form `{"value": …, "at": …}` was written.
+/// The time of a register of the form `{"value": …, "at": …}`.
 fn stamp(node: &Node<'_>) -> Option<Stamp> {
     let map = node.as_map()?;
     map.get("value")?;
@@ -285,7 +287,7 @@ fn stamp(node: &Node<'_>) -> Option<Stamp> {
     at_of(map)
 }
 
-/// Numbers are before times.
+/// Numbers sort before times.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Stamp {
     Number(Number),

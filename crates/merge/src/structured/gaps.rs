@@ -1,4 +1,4 @@
-//! What stands between values: white space and comments.
+//! The text between values: white space and comments.
 
 use std::borrow::Cow;
 
@@ -13,8 +13,7 @@ pub(crate) enum Comments {
     Hash,
 }
 
-/// A comment within a gap, from `start` to `end`; `to_line_end` if it ends with
-/// its line.
+/// A comment within a gap; `to_line_end` if it ends with its line.
 struct Found {
     start: usize,
     end: usize,
@@ -52,7 +51,7 @@ impl Comments {
         })
     }
 
-    /// The comments of a gap without what surrounds them.
+    /// The comments of a gap, without the white space around them.
     pub(crate) fn texts(self, gap: &str) -> impl Iterator<Item = &str> {
         self.all(gap)
             .map(|found| gap[found.start..found.end].trim_end())
@@ -62,15 +61,15 @@ impl Comments {
         self.find(gap, 0).is_some()
     }
 
-    /// Whether what follows the gap must begin with a new line.
+    /// Whether the gap ends in a line comment, so that a new line must follow.
     pub(crate) fn ends_open(self, gap: &str) -> bool {
         self.all(gap)
             .last()
             .is_some_and(|found| found.to_line_end && found.end == gap.len())
     }
 
-    /// Splits the gap after a value into what is about that value, a comment in
-    /// the rest of its line, and what follows.
+    /// Splits the gap after a value into the comment on the rest of its line,
+    /// which belongs to the value, and the remainder.
     pub(crate) fn split_trail(self, gap: &str) -> (&str, &str) {
         let line = gap.find('\n').unwrap_or(gap.len());
         let mut end = 0;
@@ -106,7 +105,8 @@ impl Comments {
         Some((&gap[..at], &gap[at + 1..]))
     }
 
-    /// Whether there is nothing but white space and comments. Tabs are none.
+    /// Whether the text is only white space and comments. Tabs do not count as
+    /// white space.
     pub(crate) fn is_gap(self, text: &str) -> bool {
         let white = |text: &str| text.bytes().all(|b| matches!(b, b' ' | b'\r' | b'\n'));
         let mut from = 0;
@@ -119,8 +119,8 @@ impl Comments {
         white(&text[from..])
     }
 
-    /// Whose gap stays, and whether both changed its comments. Where both
-    /// changed only white space, ours stays.
+    /// Returns the side whose gap is kept, and whether both sides changed its
+    /// comments. If both changed only white space, ours is kept.
     pub(crate) fn choose(self, base: Option<&str>, ours: &str, theirs: &str) -> (Side, bool) {
         if ours == theirs || base == Some(theirs) {
             return (Side::Ours, false);
@@ -138,7 +138,7 @@ impl Comments {
     }
 }
 
-/// The white space that the last line of a gap begins with; nothing if the gap
+/// The white space at the start of the last line of a gap; `None` if the gap
 /// has no new line.
 pub(crate) fn indent(gap: &str) -> Option<&str> {
     let line = &gap[gap.rfind('\n')? + 1..];
@@ -148,19 +148,20 @@ pub(crate) fn indent(gap: &str) -> Option<&str> {
     Some(&line[..end])
 }
 
-/// How text is moved from one place to another.
+/// The adjustments to text that moves from one place to another.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shift<'s> {
-    /// What lines begin with where it comes from, and where it goes.
+    /// The indentation of lines at the source and at the target.
     pub(crate) indent: (&'s str, &'s str),
-    /// What one level more adds there and here; empty to leave it.
+    /// The indentation of one level at the source and at the target; empty to
+    /// keep it.
     pub(crate) unit: (&'s str, &'s str),
-    /// How lines end there and here; empty to leave it.
+    /// The line endings at the source and at the target; empty to keep them.
     pub(crate) eol: (&'s str, &'s str),
 }
 
 impl Shift<'_> {
-    /// Nothing changes.
+    /// Leaves the text unchanged.
     pub(crate) const NONE: Shift<'static> = Shift {
         indent: ("", ""),
         unit: ("", ""),
@@ -186,7 +187,8 @@ impl Shift<'_> {
                 }
                 moved.push_str(self.eol.1);
             }
-            // A blank line stays so; the last goes on with what follows.
+            // A blank line stays as it is; the last line is continued by the
+            // text that follows, so it is indented.
             if lines.peek().is_some() && line.trim().is_empty() {
                 moved.push_str(line);
             } else {

@@ -1,4 +1,4 @@
-//! JSON, by key.
+//! Merging JSON by key.
 
 use std::ops::Range;
 
@@ -14,24 +14,25 @@ use super::render::Style;
 use super::{Format, extension, merge_by_key};
 use crate::driver::{Driver, Merged, Versions};
 
-/// Merges JSON by key and JSONC with it, by moving pieces of text: what nobody
-/// changed keeps its bytes.
+/// Merges JSON and JSONC by key. It moves pieces of text, so that unchanged
+/// values keep their bytes.
 ///
 /// - An object is merged key by key; a key that one side removed and the other
 ///   changed is a conflict.
-/// - A list whose elements are objects that all have a different `id` (or `key`,
-///   or `name`) is merged element by element, with what each side added; an
+/// - A list whose elements are objects with distinct `id`s (or `key`s, or
+///   `name`s) is merged element by element, with the additions of each side; an
 ///   order that both changed is a conflict. Any other list is merged like lines
-///   of text, and a conflict in it is one of the list. In a conflict's place, an
-///   element is called by its index in ours, or in theirs if it is only there.
+///   of text, and a conflict in it covers the whole list. The place of a
+///   conflict names an element by its index in ours, or in theirs if only theirs
+///   has it.
 /// - Comments and white space are merged like values: a comment that both sides
-///   changed is a conflict where it is. Where both laid out the same place
-///   differently, without touching a comment, ours stays: the only way in which
-///   swapping the sides shows.
-/// - Numbers are compared by what they are worth, strings by what they spell.
+///   changed is a conflict. Where both formatted the same place differently,
+///   without touching a comment, ours is kept: the only way in which swapping
+///   the sides shows.
+/// - Numbers are compared by value, strings by their unescaped text.
 ///
-/// Refused: what is no JSON, has a key twice, nests deeper than 128, or has
-/// more than 250,000 values.
+/// Rejects files that are not valid JSON, have a duplicate key, nest deeper
+/// than 128, or have more than 250,000 values.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Json;
 
@@ -92,8 +93,8 @@ impl Format for Json {
     }
 }
 
-/// Whether what the parser is lenient about is as JSON has it, and the text
-/// within our limits, before a tree is made of it.
+/// Whether the text is valid where the parser is lenient, and within our
+/// limits. Checked before a tree is built.
 fn is_strict(text: &str) -> bool {
     let options = ScannerOptions {
         allow_single_quoted_strings: false,
@@ -106,7 +107,8 @@ fn is_strict(text: &str) -> bool {
     let mut scanner = Scanner::new(text, &options);
     let mut depth = 0usize;
     let mut end = 0;
-    // A value has at most two tokens of its own and a comma, an entry four.
+    // Bounds the tokens: an entry with a scalar has four (key, colon, value and
+    // comma).
     for _ in 0..=4 * MAX_NODES {
         let Ok(token) = scanner.scan() else {
             return false;
@@ -132,7 +134,7 @@ fn is_strict(text: &str) -> bool {
     false
 }
 
-/// As RFC 8259 has it.
+/// Whether the text is a number by RFC 8259.
 fn is_number(text: &str) -> bool {
     let text = text.strip_prefix('-').unwrap_or(text);
     let (mantissa, exponent) = match text.split_once(['e', 'E']) {
@@ -151,8 +153,8 @@ fn is_number(text: &str) -> bool {
             .is_none_or(|exponent| digits(exponent.strip_prefix(['+', '-']).unwrap_or(exponent)))
 }
 
-/// A number in the one spelling that all equal ones share: digits without zeros
-/// at either end, and the power of ten.
+/// Writes a number in the spelling that all equal numbers share: digits without
+/// zeros at either end, and the power of ten.
 pub(super) fn canonical_number(text: &str) -> String {
     let (sign, rest) = match text.strip_prefix('-') {
         Some(rest) => ("-", rest),

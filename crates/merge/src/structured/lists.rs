@@ -1,4 +1,4 @@
-//! Lists: by what their elements are called, or else by their order.
+//! Merging lists: by the names of their elements, or else by their order.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -11,10 +11,10 @@ use super::order;
 use super::plan::{Joined, Plan};
 use super::planner::Planner;
 
-/// What an element may be called by.
+/// Keys that may name an element.
 const NAMES: [&str; 3] = ["id", "key", "name"];
 
-/// Merges a list that was there; nothing if both sides changed the same part.
+/// Merges a list that the base has; `None` if both sides changed the same part.
 pub(crate) fn merge<'t, 'a>(
     planner: &mut Planner<'a>,
     base: &'t Container<'a>,
@@ -27,9 +27,9 @@ pub(crate) fn merge<'t, 'a>(
     }
 }
 
-/// The names of the elements of some lists, if every element is a map with a
-/// scalar under the same key, and no two of a list have the same. With `paths`,
-/// a map keeps its scalars in a map of statements, called "".
+/// Returns the names of the elements of each list, if every element is a map
+/// with a scalar under the same key and names are unique within a list. With
+/// `paths`, the scalars of a map are in an inner map of statements named "".
 pub(crate) fn named<'t, const N: usize>(
     lists: [&'t Container<'_>; N],
     paths: bool,
@@ -134,9 +134,9 @@ fn meanings(list: &Container<'_>) -> Vec<Meaning> {
 /// A part of a merged list.
 #[derive(Debug, PartialEq, Eq)]
 enum Run {
-    /// As one side changed it.
+    /// The part as one side changed it.
     Only(Side, Range<usize>),
-    /// Elements that both sides have, kept from the base or added alike.
+    /// Elements that both sides have, kept from the base or added by both.
     Both {
         base: Option<Range<usize>>,
         ours: Range<usize>,
@@ -144,15 +144,16 @@ enum Run {
     },
 }
 
-/// A change of one side: this part of the base became that.
+/// A change of one side, as a range of the base and its replacement.
 #[derive(Clone, Debug)]
 struct Change {
     was: Range<usize>,
     is: Range<usize>,
 }
 
-/// The parts of the merged list; nothing if changes of both sides meet.
+/// The parts of the merged list; `None` if changes of both sides overlap.
 fn diff3(base: &[Meaning], ours: &[Meaning], theirs: &[Meaning]) -> Option<Vec<Run>> {
+    // One table for all three lists, so that equal elements have equal tokens.
     let mut dense = HashMap::new();
     let [base_tokens, our_tokens, their_tokens] = [base, ours, theirs].map(|list| {
         let tokens = list.iter().map(|meaning| {
@@ -177,6 +178,8 @@ fn diff3(base: &[Meaning], ours: &[Meaning], theirs: &[Meaning]) -> Option<Vec<R
             (Some(_), None) => (our_changes.next(), None),
             (None, Some(_)) => (None, their_changes.next()),
             (Some(our), Some(their)) if meet(our, their) => {
+                // Both sides may have made the same change; it is then taken
+                // once.
                 if our.was != their.was || ours[our.is.clone()] != theirs[their.is.clone()] {
                     return None;
                 }
@@ -217,7 +220,7 @@ fn diff3(base: &[Meaning], ours: &[Meaning], theirs: &[Meaning]) -> Option<Vec<R
     Some(runs)
 }
 
-/// Keeps what nobody changed, up to `end` in the base.
+/// Keeps the unchanged elements up to `end` in the base.
 fn keep(runs: &mut Vec<Run>, done: &mut [usize; 3], end: usize) {
     let length = end - done[0];
     if length > 0 {
@@ -231,8 +234,8 @@ fn keep(runs: &mut Vec<Run>, done: &mut [usize; 3], end: usize) {
     }
 }
 
-/// Whether two changes are of the same part. An insertion next to a change is:
-/// which comes first, nobody knows.
+/// Whether two changes touch the same part. An insertion next to a change
+/// counts, because their order is unknown.
 fn meet(one: &Change, other: &Change) -> bool {
     if one.was.is_empty() || other.was.is_empty() {
         one.was.start <= other.was.end && other.was.start <= one.was.end

@@ -1,6 +1,6 @@
-//! A file as a tree that still knows every byte of its text.
+//! A file as a tree that keeps every byte of its text.
 //!
-//! A container is its items and what stands between them:
+//! A container consists of its items and the text between them:
 //!
 //! ```text
 //! {                head
@@ -11,14 +11,14 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// Which of the two sides that are merged.
+/// One of the two sides of a merge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     Ours,
     Theirs,
 }
 
-/// A parsed file: `head`, the text of `root`, and `tail` are all of it.
+/// A parsed file, whose text is `head`, the text of `root`, and `tail`.
 #[derive(Debug)]
 pub(crate) struct Doc<'a> {
     pub(crate) head: &'a str,
@@ -26,7 +26,7 @@ pub(crate) struct Doc<'a> {
     pub(crate) tail: &'a str,
 }
 
-/// A value and how it is written.
+/// A value with its text.
 #[derive(Debug)]
 pub(crate) struct Node<'a> {
     pub(crate) text: &'a str,
@@ -34,10 +34,10 @@ pub(crate) struct Node<'a> {
     pub(crate) kind: Kind<'a>,
 }
 
-/// What a value is made of.
+/// The content of a value.
 #[derive(Debug)]
 pub(crate) enum Kind<'a> {
-    /// The value in one spelling of many, such as a string without escapes.
+    /// The value in a canonical spelling, such as a string without escapes.
     Scalar(Rc<str>),
     Map(Box<Container<'a>>),
     List(Box<Container<'a>>),
@@ -59,7 +59,7 @@ pub(crate) struct Item<'a> {
     pub(crate) lead: &'a str,
     /// The key as written.
     pub(crate) label: &'a str,
-    /// The key as meant; empty in lists.
+    /// The key without quotes and escapes; empty in lists.
     pub(crate) name: Rc<str>,
     pub(crate) sep: &'a str,
     pub(crate) value: Node<'a>,
@@ -83,7 +83,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Written and meant the same.
+    /// Whether both text and meaning are equal.
     pub(crate) fn same(&self, other: &Node<'_>) -> bool {
         self.meaning == other.meaning && self.text == other.text
     }
@@ -94,13 +94,13 @@ impl<'a> Container<'a> {
         self.items.iter().find(|item| &*item.name == name)
     }
 
-    /// Whether a comma follows the last item; unknown if there is none.
+    /// Whether a comma follows the last item; `None` without items.
     pub(crate) fn ends_with_comma(&self) -> Option<bool> {
         self.items.last().map(|item| item.comma)
     }
 }
 
-/// Finds items by name, fastest in the order that they are in.
+/// Finds items by name; fastest if they are looked up in their order.
 #[derive(Debug)]
 pub(crate) struct Finder<'t, 'a> {
     items: &'t [Item<'a>],
@@ -138,12 +138,12 @@ impl<'t, 'a> Finder<'t, 'a> {
     }
 }
 
-/// Equal for values that mean the same, however they are written: of maps, in
-/// whatever order.
+/// Equal for values with the same meaning in any spelling; the order of a map's
+/// entries does not count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Meaning(u32);
 
-/// Gives equal values equal numbers.
+/// Assigns equal numbers to equal values.
 #[derive(Debug, Default)]
 pub(crate) struct Meanings {
     scalars: HashMap<Rc<str>, Meaning>,
@@ -152,7 +152,7 @@ pub(crate) struct Meanings {
 }
 
 impl Meanings {
-    /// `text` must differ for different values, of whatever type.
+    /// `text` must differ for different values of any type.
     pub(crate) fn scalar(&mut self, text: &str) -> (Meaning, Rc<str>) {
         if let Some((text, meaning)) = self.scalars.get_key_value(text) {
             return (*meaning, Rc::clone(text));
@@ -162,7 +162,7 @@ impl Meanings {
         (next, text)
     }
 
-    /// Nothing if a key is there twice.
+    /// Returns `None` if a key is duplicated.
     pub(crate) fn map<'n>(
         &mut self,
         entries: impl Iterator<Item = (&'n Rc<str>, Meaning)>,
@@ -193,8 +193,8 @@ pub(crate) struct Builder<'m> {
     left: usize,
 }
 
-/// How deep values may nest, and how many there may be: a file beyond is for
-/// the driver of texts.
+/// Maximum nesting depth and number of values. The text driver merges files
+/// beyond them.
 pub(crate) const MAX_DEPTH: usize = 128;
 pub(crate) const MAX_NODES: usize = 250_000;
 
@@ -221,7 +221,7 @@ impl<'m> Builder<'m> {
         })
     }
 
-    /// Nothing if a key is there twice.
+    /// Returns `None` if a key is duplicated.
     pub(crate) fn map<'a>(&mut self, text: &'a str, container: Container<'a>) -> Option<Node<'a>> {
         self.count()?;
         let entries = container.items.iter();

@@ -1,4 +1,4 @@
-//! In which order the keys of both sides come.
+//! Merging the order of keys.
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,15 +7,15 @@ use std::collections::{HashMap, HashSet};
 pub(crate) struct Order<'n> {
     /// Every key that ours or theirs has, once.
     pub(crate) names: Vec<&'n str>,
-    /// Whether both sides moved what was there, each in its own way. The order
-    /// is ours then.
+    /// Whether both sides moved existing keys, each in another way. The order
+    /// is then ours.
     pub(crate) disputed: bool,
 }
 
-/// What was there keeps its order, or gets that of the side that moved it; what
-/// is new stays behind what it was put behind. Of two new runs at one place,
-/// the one with the smaller key is first, so that swapping the sides changes
-/// nothing.
+/// Existing keys keep their order, or take that of the side that moved them; a
+/// new key stays after the key that it was inserted after. Of two new runs at
+/// one place, the run with the smaller key comes first, so that swapping the
+/// sides changes nothing.
 pub(crate) fn merge<'n>(base: &[&'n str], ours: &[&'n str], theirs: &[&'n str]) -> Order<'n> {
     if ours == theirs {
         return Order {
@@ -56,7 +56,7 @@ pub(crate) fn merge<'n>(base: &[&'n str], ours: &[&'n str], theirs: &[&'n str]) 
     Order { names, disputed }
 }
 
-/// What is not fixed, behind the fixed key that it follows.
+/// Groups the keys that are not fixed by the fixed key before them.
 fn runs<'n>(
     names: &[&'n str],
     fixed: impl Fn(&&'n str) -> bool,
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn new_keys_stay_where_they_were_put_whichever_side_is_ours() {
+    fn new_keys_stay_in_place_for_either_order_of_the_sides() {
         for (base, ours, theirs, expected) in [
             ("a b", "a x b", "a b y", "a x b y"),
             ("a b", "a b y z", "a b x w", "a b x w y z"),

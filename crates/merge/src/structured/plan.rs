@@ -1,4 +1,4 @@
-//! Where the parts of a merged file come from.
+//! The sources of the parts of a merged file.
 
 use super::node::{Container, Doc, Item, Meaning, Meanings, Node, Side};
 
@@ -10,7 +10,7 @@ pub(crate) struct Docs<'t, 'a> {
     pub(crate) theirs: &'t Doc<'a>,
 }
 
-/// Where the parts of a merged file come from.
+/// The source of each part of a merged file.
 #[derive(Debug)]
 pub(crate) struct Planned<'t, 'a> {
     pub(crate) head: Side,
@@ -18,25 +18,24 @@ pub(crate) struct Planned<'t, 'a> {
     pub(crate) tail: Side,
     /// In the order of the file.
     pub(crate) conflicts: Vec<Conflict<'a>>,
-    /// Whether the sides wrote a container that they share in ways that do not
-    /// go together.
+    /// Whether the sides wrote a shared container in incompatible styles.
     pub(crate) refused: bool,
 }
 
-/// Where a value comes from.
+/// The source of a value.
 #[derive(Debug)]
 pub(crate) enum Plan<'t, 'a> {
-    /// Both sides wrote the same.
+    /// Both sides wrote the same text.
     Same(&'t Node<'a>),
-    /// As one side has it.
+    /// The value of one side.
     Take(Side, &'t Node<'a>),
-    /// A scalar that neither side has, as it is to be written, and its meaning.
+    /// A scalar that neither side has: its text and its meaning.
     Made(String, Meaning),
-    /// Some of both.
+    /// A container with parts of both sides.
     Join(Box<Join<'t, 'a>>),
 }
 
-/// A container that takes from both sides.
+/// A merged container with parts of both sides.
 #[derive(Debug)]
 pub(crate) struct Join<'t, 'a> {
     pub(crate) ordered: bool,
@@ -51,14 +50,15 @@ pub(crate) struct Join<'t, 'a> {
 /// An item of a merged container.
 #[derive(Debug)]
 pub(crate) struct Joined<'t, 'a> {
-    /// On the sides that have it; one has.
+    /// The item on the sides that have it; at least one has.
     pub(crate) ours: Option<&'t Item<'a>>,
     pub(crate) theirs: Option<&'t Item<'a>>,
     pub(crate) frame: Frame,
     pub(crate) plan: Plan<'t, 'a>,
 }
 
-/// Whose white space, comments and spelling of the key surround a value.
+/// The side that provides the white space, the comments and the spelling of the
+/// key around a value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Frame {
     pub(crate) lead: Side,
@@ -72,7 +72,7 @@ pub(crate) struct Frame {
 #[derive(Debug)]
 pub(crate) struct Conflict<'a> {
     pub(crate) pointer: String,
-    /// Whether it is only about a comment.
+    /// Whether only a comment is in conflict.
     pub(crate) comment: bool,
     pub(crate) base: Option<&'a str>,
     pub(crate) ours: Option<&'a str>,
@@ -118,7 +118,8 @@ impl<'a> Join<'_, 'a> {
 }
 
 impl Plan<'_, '_> {
-    /// What the merged value means; nothing if a key would be there twice.
+    /// Returns the meaning of the merged value; `None` if a key would be
+    /// duplicated.
     pub(crate) fn meaning(&self, meanings: &mut Meanings) -> Option<Meaning> {
         match self {
             Plan::Same(node) | Plan::Take(_, node) => Some(node.meaning),

@@ -1,4 +1,4 @@
-//! Which value comes from which side. Knows nothing of how a format is written.
+//! Chooses the side of each value. Independent of the syntax of a format.
 
 use std::rc::Rc;
 
@@ -8,7 +8,7 @@ use super::order;
 use super::plan::{Conflict, Docs, Frame, Join, Joined, Plan, Planned};
 use super::render::Style;
 
-/// What is known while planning.
+/// The state of planning.
 #[derive(Debug)]
 pub(crate) struct Planner<'a> {
     pub(crate) style: Style,
@@ -17,7 +17,7 @@ pub(crate) struct Planner<'a> {
     refused: bool,
 }
 
-/// A container that takes from both sides, before its items are known.
+/// A merged container, before its items are known.
 #[derive(Debug)]
 pub(crate) struct Open<'t, 'a> {
     base: Option<&'t Container<'a>>,
@@ -36,7 +36,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Plans a file, the values by `root`.
+    /// Plans a file; `root` plans its values.
     pub(crate) fn plan<'t>(
         mut self,
         docs: &Docs<'t, 'a>,
@@ -60,7 +60,8 @@ impl<'a> Planner<'a> {
         })
     }
 
-    /// A value: what one side changed; what both changed, part by part.
+    /// Plans a value: takes a change of one side, and merges changes of both
+    /// part by part.
     pub(crate) fn node<'t>(
         &mut self,
         base: Option<&'t Node<'a>>,
@@ -96,7 +97,7 @@ impl<'a> Planner<'a> {
         self.whole(base, ours, theirs)
     }
 
-    /// A value that has no parts to merge.
+    /// Plans a value that has no parts to merge.
     fn whole<'t>(
         &mut self,
         base: Option<&'t Node<'a>>,
@@ -145,7 +146,7 @@ impl<'a> Planner<'a> {
         self.close(open, false, items)
     }
 
-    /// Begins a container that takes from both sides.
+    /// Begins a container with parts of both sides.
     pub(crate) fn open<'t>(
         &mut self,
         base: Option<&'t Container<'a>>,
@@ -160,7 +161,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Ends a container that takes from both sides.
+    /// Ends a container with parts of both sides.
     pub(crate) fn close<'t>(
         &mut self,
         open: Open<'t, 'a>,
@@ -185,7 +186,7 @@ impl<'a> Planner<'a> {
         }))
     }
 
-    /// Does something one step deeper.
+    /// Runs `act` one step deeper in the path.
     pub(crate) fn within<T>(&mut self, step: Rc<str>, act: impl FnOnce(&mut Self) -> T) -> T {
         self.enter(step);
         let done = act(self);
@@ -201,12 +202,12 @@ impl<'a> Planner<'a> {
         self.path.pop();
     }
 
-    /// Where the planner is, step by step.
+    /// The path of the current value.
     pub(crate) fn path(&self) -> &[Rc<str>] {
         &self.path
     }
 
-    /// An item in base, ours and theirs; nothing if it is to go.
+    /// Plans an item in base, ours and theirs; `None` if it is removed.
     pub(crate) fn item<'t>(
         &mut self,
         [base, ours, theirs]: [Option<&'t Item<'a>>; 3],
@@ -235,7 +236,7 @@ impl<'a> Planner<'a> {
         Some(Joined::only(side, kept))
     }
 
-    /// An item that both sides have.
+    /// Plans an item that both sides have.
     pub(crate) fn both<'t>(
         &mut self,
         base: Option<&'t Item<'a>>,
@@ -272,8 +273,8 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Whether gaps are nothing but white space that means something, so that a
-    /// value from one side needs the one that it has there.
+    /// Whether the gaps are only white space, in a format where white space has
+    /// meaning, so that a value needs the gap of its side.
     fn are_white(&self, gaps: [&str; 2]) -> bool {
         self.style.dashes && !gaps.iter().any(|gap| self.style.comments.has_any(gap))
     }
@@ -303,7 +304,7 @@ impl<'a> Planner<'a> {
         });
     }
 
-    /// Where the planner is, as a JSON pointer (RFC 6901).
+    /// The current path as a JSON pointer (RFC 6901).
     fn pointer(&self) -> String {
         let mut pointer = String::new();
         for step in &self.path {
@@ -323,8 +324,8 @@ impl<'a> Planner<'a> {
     }
 }
 
-/// Whether a container that will be merged is written with commas on one side
-/// and without on the other.
+/// Whether a container to be merged has commas on one side and not on the
+/// other.
 fn mixed(base: Option<&Node<'_>>, ours: &Node<'_>, theirs: &Node<'_>) -> bool {
     let commas = |node: &Node<'_>| node.as_map().or(node.as_list()).map(|inside| inside.commas);
     let alike = ours.as_map().is_some() == theirs.as_map().is_some();
@@ -335,9 +336,8 @@ fn mixed(base: Option<&Node<'_>>, ours: &Node<'_>, theirs: &Node<'_>) -> bool {
     }
 }
 
-/// Whether values are of so different kinds, or so written, one in the line of
-/// its key and the other below, or one as nothing, that what separates one from
-/// its key is not for the other.
+/// Whether the values differ in kind or layout (on the line of the key or below
+/// it, or empty), so that the separator of one does not fit the other.
 fn unlike(ours: &Item<'_>, theirs: &Item<'_>) -> bool {
     let way = |item: &Item<'_>| {
         let list = item.value.as_list().is_some();

@@ -6,17 +6,17 @@ use super::gaps::{Comments, Shift, indent};
 use super::node::{Container, Doc, Item, Kind, Side};
 use super::plan::{Docs, Join, Joined, Plan, Planned};
 
-/// How a format is written, beyond what its nodes say.
+/// The syntax of a format, beyond the content of its nodes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Style {
     pub(crate) comments: Comments,
-    /// Whether text may get another indent where it goes. Not in TOML, where
-    /// strings may span lines.
+    /// Whether moved text may be reindented. Not in TOML, where strings may
+    /// span lines.
     pub(crate) reindents: bool,
     /// Whether the items of a list begin with a dash, which indents them.
     pub(crate) dashes: bool,
-    /// Whether a key may be of several steps, as a JSON pointer without its
-    /// first slash, or of none.
+    /// Whether a key is a path of any number of steps, written as a JSON
+    /// pointer without its first slash.
     pub(crate) paths: bool,
     /// Whether a comment that both sides changed is a conflict.
     pub(crate) quarrels: bool,
@@ -47,11 +47,11 @@ pub(crate) fn render<'a>(docs: &Docs<'_, 'a>, planned: &Planned<'_, 'a>, style: 
     out.text
 }
 
-/// How a side writes.
+/// The layout of one side.
 #[derive(Clone, Copy, Debug)]
 struct Habits<'a> {
     unit: &'a str,
-    /// Nothing if lines end in both ways, or there are none.
+    /// `None` if line endings are mixed, or there are none.
     eol: Option<&'static str>,
 }
 
@@ -80,18 +80,18 @@ impl<'a> Habits<'a> {
     }
 }
 
-/// The indents around what is written: in ours, in theirs, and in the result,
-/// which is laid out like one of them.
+/// The indentation around the current value: in ours, in theirs, and in the
+/// result, which follows the layout of one side.
 #[derive(Clone, Copy, Debug)]
 struct Place<'s> {
-    /// Nothing where it is not known.
+    /// `None` where it is unknown.
     sides: [Option<&'s str>; 2],
     here: &'s str,
     like: Side,
 }
 
 impl<'s> Place<'s> {
-    /// Behind what files begin with.
+    /// The indentation after the heads of the files.
     fn of(heads: [&'s str; 2], here: &'s str) -> Self {
         let line = |head: &'s str| match indent(head) {
             Some(indent) => indent,
@@ -106,7 +106,7 @@ impl<'s> Place<'s> {
     }
 }
 
-/// How the items of a merged container are laid out: like those of one side.
+/// The layout of the items of a merged container, taken from one side.
 #[derive(Debug)]
 struct Layout<'a> {
     side: Side,
@@ -116,7 +116,7 @@ struct Layout<'a> {
 
 struct Out<'a> {
     text: String,
-    /// Whether a comment is open that ends with its line.
+    /// Whether the text ends in a line comment without its newline.
     open: bool,
     style: Style,
     habits: [Habits<'a>; 2],
@@ -152,7 +152,7 @@ impl<'a> Out<'a> {
         }
     }
 
-    /// From a side's place to the place here.
+    /// The adjustment from a side's place to the place in the result.
     fn shift<'s>(&self, side: Side, place: &Place<'s>) -> Shift<'s>
     where
         'a: 's,
@@ -185,7 +185,7 @@ impl<'a> Out<'a> {
         self.gap(join.side(join.tail).tail);
     }
 
-    /// The way of the side that changed it; ours if both did.
+    /// Takes the layout of the side that changed it; ours if both did.
     fn layout(&self, join: &Join<'_, 'a>) -> Layout<'a> {
         let way = |container: &Container<'a>| container.items.first().map(|item| indent(item.lead));
         let unchanged = join.base.is_some_and(|base| way(base) == way(join.ours));
@@ -196,7 +196,8 @@ impl<'a> Out<'a> {
         };
         let container = join.side(side);
         let first = container.items.first().map_or("", |item| item.lead);
-        // Where one side has a single item, the other may show the way.
+        // A side with a single item does not show the layout of a second one,
+        // so the other side may.
         let alike = if way(join.ours) == way(join.theirs) {
             [container, join.ours, join.theirs]
         } else {
@@ -275,8 +276,9 @@ impl<'a> Out<'a> {
         self.gap(joined.item(frame.trail).map_or("", |item| item.trail));
     }
 
-    /// The lead of a statement or header, which keeps it off the line before:
-    /// one that was the first of its file has none.
+    /// The lead of a statement or header, with a newline if it would otherwise
+    /// continue the line before: the first one of a file has no newline in its
+    /// lead.
     fn line_lead<'l>(&self, item: &'l Item<'a>) -> Cow<'l, str> {
         let text = if item.label.is_empty() {
             item.value.text
@@ -301,7 +303,7 @@ impl<'a> Out<'a> {
         Cow::Owned([eol, blank, lead].concat())
     }
 
-    /// The indent of what is inside an item.
+    /// The indentation inside an item.
     fn inner(&self, item: &Item<'a>, around: &str) -> String {
         self.inner_of(item, item.sep, around)
     }
@@ -317,8 +319,8 @@ impl<'a> Out<'a> {
         }
     }
 
-    /// Whether indents tell where the container ends: all of its items have the
-    /// same then, and the first stands where the container begins.
+    /// Whether indentation ends the container. All its items then have the same
+    /// indentation, and the first item starts where the container starts.
     fn is_block(&self, join: &Join<'_, 'a>) -> bool {
         self.style.dashes && !join.ours.commas
     }
@@ -347,8 +349,8 @@ impl<'a> Out<'a> {
         }
     }
 
-    /// What stands before an item, and like which side: as it was, unless the
-    /// item is in another place now.
+    /// Returns the text before an item, and the side whose layout it follows.
+    /// The text is unchanged unless the item moved.
     fn lead<'l>(
         &self,
         join: &Join<'_, 'a>,
@@ -375,7 +377,7 @@ impl<'a> Out<'a> {
         let misplaced = (first != was_first && (first || own.is_none()))
             || (foreign && own.is_some() != indent(wanted).is_some());
         if misplaced && !self.style.comments.has_any(item.lead) {
-            // Without a line of its own, its indent is not known.
+            // An item that is not on its own line has no known indentation.
             let known = own.is_some() || !join.ours.commas;
             return (
                 Cow::Borrowed(wanted),
@@ -409,7 +411,7 @@ fn trailing_comma(join: &Join<'_, '_>) -> bool {
     chosen.or(ours).or(theirs).unwrap_or(false)
 }
 
-/// What would stand before a second item where there is only one.
+/// The text before a second item, for a container with only one.
 fn second_lead<'a>(container: &Container<'a>, first: &'a str) -> &'a str {
     let spaced = container
         .items

@@ -1,4 +1,4 @@
-//! TOML, by key.
+//! Merging TOML by key.
 
 mod lines;
 mod sections;
@@ -13,13 +13,14 @@ use super::render::Style;
 use super::{Format, Texts, extension, merge_by_key};
 use crate::driver::{Driver, Merged, Versions};
 
-/// Merges TOML by key, as [`Json`](crate::Json) does with its files: by moving
-/// pieces of text, comments included.
+/// Merges TOML by key, as [`Json`](crate::Json) does for JSON: by moving pieces
+/// of text, comments included.
 ///
-/// Tables are compared as they are written: a statement by its key in a table
-/// by its header. The result is then read as TOML, and refused if its value is
-/// not that of a merge by key, as may happen where one side wrote a table in
-/// another way. Refused as well is a file of more than 1 MiB.
+/// Tables are compared as written: a statement by its key, within a table by
+/// its header. The result is then parsed as TOML, and rejected if its value
+/// differs from a merge of the values by key, which can happen where one side
+/// wrote a table in another style. Files of more than 1 MiB are rejected as
+/// well.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Toml;
 
@@ -87,7 +88,7 @@ impl Values {
         })
     }
 
-    /// The merged value, and whether there was no conflict.
+    /// Returns the merged value, and whether it is free of conflicts.
     fn merge(&self) -> (Plan<'_, 'static>, bool) {
         let mut planner = Planner::new(Style {
             paths: false,
@@ -98,7 +99,7 @@ impl Values {
     }
 }
 
-/// Whether the value of the merged text is what merging the values gives.
+/// Whether the value of the merged text equals the merge of the values.
 fn confirmed(texts: &Texts<'_>, merged: &str, clean: bool) -> Option<bool> {
     let mut meanings = Meanings::default();
     let values = Values::read(texts, &mut meanings)?;
@@ -112,7 +113,7 @@ fn read(text: &str, meanings: &mut Meanings) -> Option<Node<'static>> {
     value(&Value::Table(table), &mut Builder::new(meanings))
 }
 
-/// A value without its text.
+/// Converts a value, without its text.
 fn value(value: &Value, builder: &mut Builder<'_>) -> Option<Node<'static>> {
     let container = |items| Container {
         head: "",

@@ -1,4 +1,4 @@
-//! YAML, by key.
+//! Merging YAML by key.
 
 mod events;
 mod read;
@@ -9,16 +9,16 @@ use super::render::Style;
 use super::{Format, extension, merge_by_key};
 use crate::driver::{Driver, Merged, Versions};
 
-/// Merges YAML by key, as [`Json`](crate::Json) does with its files: by moving
-/// pieces of text, comments included.
+/// Merges YAML by key, as [`Json`](crate::Json) does for JSON: by moving pieces
+/// of text, comments included.
 ///
-/// Plain scalars are compared as they are written, since what `no` or `1.0`
-/// means depends on the reader.
+/// Plain scalars are compared as written, since the meaning of `no` or `1.0`
+/// depends on the reader.
 ///
-/// Refused, and so left to the driver of texts: anchors, aliases and tags, more
-/// than one document, keys that are no single scalar, tabs between values,
-/// `|+` and `>+`, a key that is there twice, a file of more than 4 MiB, and
-/// whatever, once put together, does not read as it should.
+/// Rejects, and so leaves to the text driver: anchors, aliases and tags, more
+/// than one document, keys that are not a single scalar, tabs between values,
+/// `|+` and `>+`, duplicate keys, files of more than 4 MiB, and merges whose
+/// result does not have the planned meaning.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Yaml;
 
@@ -48,7 +48,8 @@ impl Format for Yaml {
     };
 
     fn parse<'a>(text: &'a str, meanings: &mut Meanings) -> Option<Doc<'a>> {
-        // A carriage return by itself ends a line, too; nobody writes that.
+        // A lone carriage return also ends a line in YAML; that is too rare to
+        // support.
         let lone = text.matches('\r').count() != text.matches("\r\n").count();
         if text.len() > MAX_BYTES || lone {
             return None;

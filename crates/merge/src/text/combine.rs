@@ -1,4 +1,4 @@
-//! Brings the changes of both sides together.
+//! Combines the changes of both sides.
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ pub(super) struct Region {
     pub(super) outcome: Outcome,
 }
 
-/// Which lines a region becomes.
+/// The side whose lines replace a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Ours,
@@ -22,15 +22,16 @@ pub(super) enum Outcome {
     Conflict,
 }
 
-/// All regions, in order. Between two of them is at least one line that all have.
+/// Returns all regions, in order. Between two regions is at least one line that
+/// all three versions have.
 pub(super) fn combine(texts: &Texts<'_>, ours: &[Change], theirs: &[Change]) -> Vec<Region> {
     let (mut ours, mut theirs) = (Side::new(ours), Side::new(theirs));
     let mut regions = Vec::new();
     while let Some(mut base) = ours.starts_before(&theirs) {
         let (our_start, their_start) = (ours.place(base.start), theirs.place(base.start));
         let (mut by_us, mut by_them) = (false, false);
-        // What touches is one place, even if no line is in both: which of the
-        // two comes first is nothing that a merge can know.
+        // Adjacent changes form one region even if they share no line, because
+        // their order is unknown.
         loop {
             let (more_of_us, more_of_them) = (ours.join(&mut base), theirs.join(&mut base));
             by_us |= more_of_us;
@@ -63,7 +64,7 @@ pub(super) fn combine(texts: &Texts<'_>, ours: &[Change], theirs: &[Change]) -> 
 /// The changes of one side that are not in a region yet.
 struct Side<'a> {
     left: &'a [Change],
-    /// How much further on lines after the last region are than in the base.
+    /// Offset of lines after the last region, relative to the base.
     offset: isize,
 }
 
@@ -75,7 +76,7 @@ impl<'a> Side<'a> {
         }
     }
 
-    /// Where the earlier of both sides' next changes starts, as an empty range.
+    /// The start of the earlier of both sides' next changes, as an empty range.
     fn starts_before(&self, other: &Self) -> Option<Range<usize>> {
         let next = [self.left.first(), other.left.first()]
             .into_iter()
@@ -84,7 +85,7 @@ impl<'a> Side<'a> {
         Some(start..start)
     }
 
-    /// Where a line of the base is in this side.
+    /// The position of a line of the base in this side.
     fn place(&self, line: usize) -> usize {
         line.saturating_add_signed(self.offset)
     }
@@ -104,7 +105,7 @@ impl<'a> Side<'a> {
 }
 
 impl Region {
-    /// A conflict without the lines at its start and end that both sides have.
+    /// A conflict without the lines at its start and end that both sides share.
     pub(super) fn narrowed(&self, texts: &Texts<'_>) -> Self {
         let (ours, theirs) = (
             &texts.ours[self.ours.clone()],
@@ -120,7 +121,7 @@ impl Region {
     }
 }
 
-/// How many lines are equal from the start on.
+/// The number of equal lines at the start.
 fn common<'a>(a: impl Iterator<Item = &'a Line>, b: impl Iterator<Item = &'a Line>) -> usize {
     a.zip(b).take_while(|(a, b)| a == b).count()
 }

@@ -1,11 +1,11 @@
-//! How lines end, as a property of a whole file.
+//! Line endings, as a property of a whole file.
 
 use std::borrow::Cow;
 
 use memchr::memchr_iter;
 
-/// Three versions whose lines end alike, if each version's did and at most one
-/// way was chosen by those that changed it; else the versions as they were.
+/// Three versions with the same line ending, if each version is uniform and at
+/// least one side changed the ending; else the original versions.
 pub(super) struct Alike<'a> {
     pub(super) base: Cow<'a, [u8]>,
     pub(super) ours: Cow<'a, [u8]>,
@@ -33,8 +33,8 @@ impl<'a> Alike<'a> {
     }
 }
 
-/// What both sides would have: that of the one that changed it. `None` if one of
-/// them has no single ending, or none was changed.
+/// The ending of the side that changed it. `None` if a version has mixed
+/// endings, or neither side changed them.
 fn merged(base: Option<Ending>, ours: Option<Ending>, theirs: Option<Ending>) -> Option<Ending> {
     let (base, ours, theirs) = (base?, ours?, theirs?);
     let changed = if ours == base { theirs } else { ours };
@@ -42,8 +42,8 @@ fn merged(base: Option<Ending>, ours: Option<Ending>, theirs: Option<Ending>) ->
 }
 
 impl Ending {
-    /// How every line of a text ends; `None` if it is mixed, has no ending, or
-    /// could not be told apart once changed (CR CR LF).
+    /// The ending of every line of a text; `None` if endings are mixed, absent,
+    /// or a conversion could not be undone (CR CR LF).
     fn of(text: &[u8]) -> Option<Self> {
         let mut endings = memchr_iter(b'\n', text).map(|at| match &text[..at] {
             [.., b'\r', b'\r'] => None,
@@ -54,7 +54,7 @@ impl Ending {
         endings.all(|other| other == Some(first)).then_some(first)
     }
 
-    /// A text of single endings, with this one.
+    /// Converts a text of uniform endings to this ending.
     fn given_to(self, text: &[u8]) -> Cow<'_, [u8]> {
         if Self::of(text) == Some(self) {
             return Cow::Borrowed(text);

@@ -1,4 +1,4 @@
-//! Three texts as numbers of lines: equal lines have equal numbers.
+//! Three texts as line numbers: equal lines have equal numbers.
 
 use gix_imara_diff::Interner;
 use gix_imara_diff::sources::byte_lines;
@@ -26,7 +26,7 @@ impl<'a> Texts<'a> {
         }
     }
 
-    /// How many lines there are that differ.
+    /// The number of distinct lines.
     pub(super) fn distinct(&self) -> usize {
         self.known.num_tokens() as usize
     }
@@ -36,14 +36,13 @@ impl<'a> Texts<'a> {
         self.known[line]
     }
 
-    /// Appends lines as they are.
+    /// Appends lines unchanged.
     pub(super) fn put(&self, out: &mut Vec<u8>, lines: &[Line]) {
         for &line in lines {
             out.extend_from_slice(self.line(line));
         }
     }
 
-    /// Lines as they are.
     pub(super) fn bytes(&self, lines: &[Line]) -> Vec<u8> {
         let mut out = Vec::new();
         self.put(&mut out, lines);

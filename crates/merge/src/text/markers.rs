@@ -1,12 +1,12 @@
-//! Conflicts as people know them from git:
+//! Conflict markers, as git writes them:
 //!
 //! ```text
 //! <<<<<<< ours
-//! what we have
+//! the lines in ours
 //! ||||||| base
-//! what was there
+//! the lines in the base
 //! =======
-//! what they have
+//! the lines in theirs
 //! >>>>>>> theirs
 //! ```
 
@@ -16,32 +16,32 @@ use super::lines::{Line, Texts};
 use super::{is_binary, regions};
 use crate::driver::Versions;
 
-/// How long a marker is.
+/// Length of a marker.
 const MARKER: usize = 7;
 
-/// What stands behind the markers; nothing if empty.
+/// The labels after the markers; an empty label is omitted.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Labels<'a> {
-    /// Behind `<<<<<<<`.
+    /// The label after `<<<<<<<`.
     pub ours: &'a str,
-    /// Behind `|||||||`.
+    /// The label after `|||||||`.
     pub base: &'a str,
-    /// Behind `>>>>>>>`.
+    /// The label after `>>>>>>>`.
     pub theirs: &'a str,
 }
 
-/// What stands between the markers.
+/// The extent of the lines between the markers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MarkerStyle {
-    /// All that changed: git's `diff3`.
+    /// The whole changed region: git's `diff3`.
     Diff3,
-    /// Lines at the start and end that both sides have stand outside of the
+    /// Lines at the start and end that both sides share are outside the
     /// markers: git's `zdiff3`.
     Zdiff3,
 }
 
-/// The merged file with its conflicts between markers; `None` if a version is
-/// binary. A file without conflicts has no markers.
+/// Returns the merged file with its conflicts between markers; `None` if a
+/// version is binary. A file without conflicts has no markers.
 pub fn marked(versions: &Versions<'_>, labels: &Labels<'_>, style: MarkerStyle) -> Option<Vec<u8>> {
     let base = versions.base.unwrap_or_default();
     if [base, versions.ours, versions.theirs]
@@ -68,8 +68,8 @@ pub fn marked(versions: &Versions<'_>, labels: &Labels<'_>, style: MarkerStyle) 
 }
 
 /// Whether a text has a line that [`marked`] writes with these labels, which
-/// must not be empty. The line between the sides has no label, and is a line of
-/// many texts.
+/// must not be empty. The line between the sides does not count: it has no
+/// label, and many texts contain it.
 pub fn has_markers(text: &[u8], labels: &Labels<'_>) -> bool {
     let markers = [
         marker(b'<', labels.ours),
@@ -119,7 +119,7 @@ fn put_conflict(
     texts.put(out, &texts.ours[shown.ours.end..region.ours.end]);
 }
 
-/// Appends lines so that another can follow.
+/// Appends lines, with a final newline so that a marker can follow.
 fn put_whole(texts: &Texts<'_>, lines: &[Line], newline: &[u8], out: &mut Vec<u8>) {
     texts.put(out, lines);
     if lines
@@ -130,8 +130,8 @@ fn put_whole(texts: &Texts<'_>, lines: &[Line], newline: &[u8], out: &mut Vec<u8
     }
 }
 
-/// How markers end: in CRLF if the base's lines do and, where they can tell, both
-/// sides'.
+/// The line ending of markers: CRLF if the base uses it and neither side has LF
+/// there.
 fn newline(texts: &Texts<'_>, region: &Region) -> &'static [u8] {
     let ours = ends_in_crlf(texts, &texts.ours, region.ours.start.saturating_sub(1));
     let theirs = ends_in_crlf(texts, &texts.theirs, region.theirs.start.saturating_sub(1));
@@ -143,7 +143,8 @@ fn newline(texts: &Texts<'_>, region: &Region) -> &'static [u8] {
     }
 }
 
-/// How a line ends; of a last line without an ending, the one before it.
+/// Whether a line ends in CRLF; for a last line without an ending, the line
+/// before it counts.
 fn ends_in_crlf(texts: &Texts<'_>, lines: &[Line], at: usize) -> Option<bool> {
     let line = texts.line(*lines.get(at)?);
     if line.ends_with(b"\n") {

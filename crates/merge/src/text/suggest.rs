@@ -1,9 +1,9 @@
-//! What somebody who does not want to think may take instead of a conflict.
+//! The suggested resolution of a conflict.
 
 use super::combine::Region;
 use super::lines::{Line, Texts};
 
-/// The rules, in the order in which they are tried.
+/// The rules, in the order in which they apply.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Rule {
     BothAdded,
@@ -27,7 +27,7 @@ impl Rule {
     }
 }
 
-/// How the choices of a file were made.
+/// The rules that the choices of a file followed.
 #[derive(Default)]
 pub(super) struct Choices {
     rule: Option<Rule>,
@@ -35,7 +35,7 @@ pub(super) struct Choices {
 }
 
 impl Choices {
-    /// Appends what is chosen for a conflict.
+    /// Appends the lines chosen for a conflict.
     pub(super) fn put(&mut self, texts: &Texts<'_>, region: &Region, out: &mut Vec<u8>) {
         let base = &texts.base[region.base.clone()];
         let ours = &texts.ours[region.ours.clone()];
@@ -71,7 +71,7 @@ impl Choices {
     }
 }
 
-/// Ours, then theirs; what both have at the start or end once.
+/// Appends ours, then theirs, with lines shared at the start or end only once.
 fn put_both(texts: &Texts<'_>, region: &Region, out: &mut Vec<u8>) {
     let own = region.narrowed(texts);
     texts.put(out, &texts.ours[region.ours.start..own.ours.start]);
@@ -84,7 +84,7 @@ fn put_both(texts: &Texts<'_>, region: &Region, out: &mut Vec<u8>) {
     texts.put(out, theirs);
 }
 
-/// Ends a line that has no ending as the one that follows it ends.
+/// Terminates a line without an ending like the line that follows it.
 fn put_ending(line: &[u8], next: &[u8], out: &mut Vec<u8>) {
     if !line.ends_with(b"\n") {
         let has_cr = line.ends_with(b"\r") || !next.ends_with(b"\r\n");
@@ -92,7 +92,7 @@ fn put_ending(line: &[u8], next: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Whether two texts differ in whitespace alone.
+/// Whether two texts differ only in whitespace.
 fn same_words(texts: &Texts<'_>, a: &[Line], b: &[Line]) -> bool {
     let visible = |line: &Line| {
         let bytes = texts.line(*line).iter();
@@ -101,7 +101,7 @@ fn same_words(texts: &Texts<'_>, a: &[Line], b: &[Line]) -> bool {
     a.iter().flat_map(visible).eq(b.iter().flat_map(visible))
 }
 
-/// Whether all of `part` is in `whole`, in that order.
+/// Whether `whole` contains all lines of `part`, in that order.
 fn contains(whole: &[Line], part: &[Line]) -> bool {
     let mut whole = whole.iter();
     part.iter().all(|line| whole.any(|other| other == line))

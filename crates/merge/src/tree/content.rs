@@ -1,4 +1,4 @@
-//! Files that both changed, merged by their content.
+//! Merging files that both sides changed by their content.
 
 use bytes::Bytes;
 use elevo_core::TreePath;
@@ -44,8 +44,8 @@ impl Merge<'_> {
         }
     }
 
-    /// Gives ours other permissions. Its content may not be stored yet, and
-    /// stays where it is.
+    /// Changes only the permissions of ours. Its content may not be stored yet,
+    /// and stays where it is.
     async fn land_mode(&mut self, path: TreePath, three: Three, mode: Mode) -> Result<()> {
         self.agree(&path, three.theirs.as_ref()).await?;
         if file(&three.ours).map(|(_, mode)| mode) == Some(mode) {
@@ -117,8 +117,8 @@ impl Merge<'_> {
         }
     }
 
-    /// The side that wins where a driver found a conflict; `None` if someone
-    /// must decide.
+    /// The side that wins where a driver found a conflict; `None` if the
+    /// conflict needs a decision.
     async fn winner(&self, path: &TreePath, strategy: Strategy) -> Result<Option<Winner>> {
         let theirs_first = match strategy {
             Strategy::LastWriter => Some(true),
@@ -155,7 +155,7 @@ impl Merge<'_> {
         Ok(())
     }
 
-    /// The drivers in turn, until one can read the versions.
+    /// Tries the drivers in turn, until one can parse the versions.
     fn ask(
         &self,
         path: &TreePath,
@@ -171,7 +171,7 @@ impl Merge<'_> {
         ("", Merged::NotMine)
     }
 
-    /// The same, with the winner's version of what conflicts.
+    /// Like `ask`, but with the winner's version where the sides conflict.
     fn ask_for(
         &self,
         path: &TreePath,
@@ -210,7 +210,7 @@ impl Merge<'_> {
         driver.map(|driver| &**driver)
     }
 
-    /// Leaves ours as it is, and says which places conflict.
+    /// Leaves ours unchanged, and records the conflicting places.
     fn hold_content(
         &mut self,
         path: TreePath,

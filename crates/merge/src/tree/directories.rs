@@ -1,4 +1,5 @@
-//! Directories that were made, removed, replaced, or got other permissions.
+//! Directories that theirs created, removed, replaced or gave other
+//! permissions.
 
 use elevo_core::TreePath;
 use elevo_engine::{ChangeKind, Diff, EntryKind, StateTree};
@@ -10,7 +11,8 @@ use super::{ConflictKind, Inside, Landed, Merge, Refused, Three, is_directory, m
 use crate::error::Result;
 
 impl Merge<'_> {
-    /// Theirs has a directory where the base had nothing or something else.
+    /// Theirs has a directory where the base had nothing or another kind of
+    /// entry.
     pub(super) async fn directory_made(&mut self, path: TreePath, three: Three) -> Result<Inside> {
         let Some(Entry::Directory { mode, tree }) = three.theirs else {
             return Ok(Inside::Enter);
@@ -18,8 +20,8 @@ impl Merge<'_> {
         if self.rules.hides_all_of(&path)
             && let Err(refusal) = self.rules.check(&path, None, three.theirs.as_ref())
         {
-            // The answer does not depend on ours: another one would say
-            // whether a hidden path exists.
+            // The result must not depend on ours: it would reveal whether a
+            // hidden path exists.
             self.unmade.push(Refused::by_policy(path, refusal));
             return Ok(Inside::Enter);
         }
@@ -55,7 +57,7 @@ impl Merge<'_> {
             self.take_whole(path, three, tree.count).await?;
             return Ok(Inside::Skip);
         }
-        // What is in a protected one is held by itself.
+        // Entries in a protected directory are held one by one.
         if !is_protected {
             self.make(path, three, mode).await?;
         }
@@ -106,7 +108,7 @@ impl Merge<'_> {
         three: Three,
     ) -> Result<Inside> {
         let (Some(base), Some(ours)) = (tree_of(&three.base), tree_of(&three.ours)) else {
-            // Ours has no directory there any more: theirs is simply new.
+            // Ours no longer has a directory there, so theirs counts as new.
             let three = Three {
                 base: None,
                 ..three
@@ -136,13 +138,13 @@ impl Merge<'_> {
         Ok(Inside::Skip)
     }
 
-    /// Both have a directory, maybe with other permissions in theirs.
+    /// Both have a directory, perhaps with other permissions in theirs.
     pub(super) async fn directory_mode(&mut self, path: TreePath, three: &Three) -> Result<Inside> {
         let Some(theirs) = mode_of(&three.theirs) else {
             return Ok(Inside::Enter);
         };
         let Some(ours) = mode_of(&three.ours) else {
-            // Ours has none whose permissions could be changed.
+            // Ours has no directory whose permissions could change.
             self.agree_directory(&path, theirs).await?;
             return Ok(Inside::Enter);
         };
@@ -153,7 +155,8 @@ impl Merge<'_> {
                 self.refuse(path, three.theirs.as_ref(), refusal);
                 return Ok(Inside::Enter);
             }
-            // Both made it: who may not change it finds it made.
+            // Both created the directory. An agent that may not change it keeps
+            // ours.
             merged = ours;
         }
         if merged != ours && self.rules.strategy(&path) == Strategy::Review {
@@ -170,11 +173,11 @@ impl Merge<'_> {
         Ok(Inside::Enter)
     }
 
-    /// Removes the directories that theirs removed, where nothing is left.
+    /// Removes the directories that theirs removed and that are now empty.
     pub(super) async fn remove_emptied(&mut self) -> Result<()> {
         while let Some(path) = self.emptied.pop() {
             if !is_empty_directory(&self.out.tree, &path).await? {
-                // Ours has something in it, or has removed it.
+                // Ours has entries in it, or has removed it.
                 if is_empty_directory(&self.out.agreed, &path).await?
                     && !self.renames.hold_inside(&path)
                 {
@@ -214,7 +217,7 @@ impl Merge<'_> {
         Ok(())
     }
 
-    /// Whether a directory is large, and nothing moved into it or out of it.
+    /// Whether a directory is large, and no file moved into it or out of it.
     fn may_take_whole(&self, path: &TreePath, tree: Tree) -> bool {
         let known_harm = self
             .harm
@@ -237,8 +240,8 @@ impl Merge<'_> {
         Ok(())
     }
 
-    /// Whether everything below `path` may be made or removed, is merged at
-    /// all, and needs nobody's decision.
+    /// Whether theirs may create or remove everything below `path`, all of it
+    /// is merged, and none of it needs a decision.
     async fn is_harmless(&mut self, path: &TreePath, mut inside: Diff) -> Result<bool> {
         while let Some(change) = inside.next().await? {
             let below = below(path, &change.path)?;
@@ -261,7 +264,8 @@ impl Merge<'_> {
     }
 }
 
-/// Permissions of directories do not count: they go with them.
+/// Permissions of directories do not count: they are removed with the
+/// directory.
 async fn only_removed(mut inside: Diff) -> Result<bool> {
     while let Some(change) = inside.next().await? {
         let goes = match &change.kind {
@@ -278,7 +282,7 @@ async fn only_removed(mut inside: Diff) -> Result<bool> {
 
 pub(super) const TAKE: &str = "take";
 
-/// A directory without what is in it.
+/// A directory without its content.
 const fn with_mode(mode: Mode) -> Option<Entry> {
     Some(Entry::Directory {
         mode,

@@ -1,4 +1,4 @@
-//! Files and links that theirs changed, made or removed.
+//! Files and links that theirs created, changed or removed.
 
 use elevo_core::TreePath;
 use elevo_objects::{Content, Entry, Mode};
@@ -53,7 +53,7 @@ impl Merge<'_> {
         self.both_changed(path, three).await
     }
 
-    /// Two equal changes are two, to a driver that counts.
+    /// Two equal changes both count for a driver such as the CRDT driver.
     pub(super) fn counts_twice(&self, path: &TreePath, three: &Three) -> bool {
         let driver = self.driver(path, self.rules.strategy(path));
         driver.is_some_and(Driver::counts_twice)
@@ -67,7 +67,8 @@ impl Merge<'_> {
     async fn both_changed(&mut self, path: TreePath, three: Three) -> Result<()> {
         let strategy = self.rules.strategy(&path);
         match (&three.ours, &three.theirs) {
-            // What theirs removed is gone, and there is something else now.
+            // The file that theirs removed is already gone; a directory has its
+            // name now.
             (Some(Entry::Directory { .. }), None) => self.same(&path, &three).await,
             (Some(Entry::Directory { .. }), Some(_)) => {
                 self.hold(path, three, ConflictKind::FileAgainstDirectory);
@@ -97,7 +98,7 @@ impl Merge<'_> {
         }
     }
 
-    /// Settles what cannot be merged by content.
+    /// Resolves a conflict that cannot be merged by content.
     pub(super) async fn whole(
         &mut self,
         path: TreePath,
@@ -111,7 +112,7 @@ impl Merge<'_> {
         match (strategy, kind) {
             (Strategy::LastWriter, _) => self.land(path, &three, LAST_WRITER).await,
             (Strategy::Priority, _) => self.by_priority(path, three, Some(kind)).await,
-            // Of such a file, what was changed is kept.
+            // A CRDT file that one side changed and the other removed is kept.
             (_, ConflictKind::RemovedByUs) if crdt => self.land(path, &three, "crdt").await,
             (_, ConflictKind::RemovedByThem) if crdt => {
                 self.out.same += 1;
@@ -124,8 +125,9 @@ impl Merge<'_> {
         }
     }
 
-    /// `otherwise`: what it is if neither goes before the other; the later one
-    /// wins if that is nothing.
+    /// Takes the side with the higher priority. If neither has it, the change
+    /// is a conflict of the kind `otherwise`, or the later one wins if that is
+    /// `None`.
     pub(super) async fn by_priority(
         &mut self,
         path: TreePath,
@@ -146,7 +148,7 @@ impl Merge<'_> {
         }
     }
 
-    /// Notes that theirs has lost, at least where it conflicts.
+    /// Records that theirs lost, at least where it conflicts.
     pub(super) fn overrule(&mut self, path: &TreePath, three: &Three) {
         self.out.overruled.push(Overruled {
             path: path.clone(),
@@ -155,8 +157,8 @@ impl Merge<'_> {
         });
     }
 
-    /// Two who may only add made the same name: both are kept, the second under
-    /// another one.
+    /// Both sides may only add files, and both created this name: keeps both,
+    /// theirs under another name.
     async fn make_room(&mut self, path: TreePath, three: Three) -> Result<()> {
         let Some(name) = self.free_name(&path).await? else {
             self.hold(path, three, ConflictKind::BothAdded);
@@ -175,7 +177,7 @@ impl Merge<'_> {
         Ok(())
     }
 
-    /// A name beside `path` that nobody has, and that theirs may make.
+    /// A free name next to `path` that theirs may create.
     async fn free_name(&self, path: &TreePath) -> Result<Option<TreePath>> {
         for number in 2..1000 {
             let Some(name) = numbered(path, number) else {
@@ -192,7 +194,7 @@ impl Merge<'_> {
         Ok(None)
     }
 
-    /// Leaves ours as it is, for somebody to decide.
+    /// Leaves ours unchanged, and records a conflict that needs a decision.
     pub(super) fn hold(&mut self, path: TreePath, three: Three, kind: ConflictKind) {
         let (suggestion, reason) = suggestion(kind, &three);
         self.out.conflicts.push(Conflict {
@@ -225,8 +227,8 @@ const LAST_WRITER: &str = "last-writer";
 
 fn suggestion(kind: ConflictKind, three: &Three) -> (Suggestion, &'static str) {
     match kind {
-        ConflictKind::RemovedByUs => (Suggestion::Theirs, "what was changed may still be needed"),
-        ConflictKind::RemovedByThem => (Suggestion::Ours, "what was changed may still be needed"),
+        ConflictKind::RemovedByUs => (Suggestion::Theirs, "the change may still be needed"),
+        ConflictKind::RemovedByThem => (Suggestion::Ours, "the change may still be needed"),
         ConflictKind::FileAgainstDirectory if is_directory(&three.ours) => {
             (Suggestion::Ours, "a directory holds more than a file")
         }
@@ -245,9 +247,9 @@ pub(super) fn file(entry: &Option<Entry>) -> Option<(Content, Mode)> {
     }
 }
 
-/// Each permission bit by itself: a bit that both changed, they changed to the
-/// same. Without a base nobody is let in whom one side leaves out, and what one
-/// side can run stays so.
+/// Merges each permission bit by itself: if both sides changed a bit, they
+/// changed it to the same value. Without a base, reading and writing need the
+/// permission of both sides, executing that of one.
 pub(super) fn merged_mode(base: Option<Mode>, ours: Mode, theirs: Mode) -> Mode {
     let (ours, theirs) = (ours.bits(), theirs.bits());
     let open = match base {

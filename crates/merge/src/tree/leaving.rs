@@ -1,8 +1,8 @@
 //! Conflicts that are left to the side that is merged into.
 //!
-//! That side has the files at hand, so it settles such a conflict by editing
+//! That side has the files at hand, so it resolves such a conflict by editing
 //! them: a text gets conflict markers, and their version becomes the base of
-//! what it does next.
+//! its next changes.
 
 use elevo_core::TreePath;
 use elevo_engine::{Attributes, StateTree};
@@ -41,8 +41,9 @@ pub fn has_workspace_markers(content: &[u8]) -> bool {
 }
 
 impl Conflict {
-    /// Whether it can be left to one side: a conflict of single files or links
-    /// that did not move. A directory has too much in it for one decision.
+    /// Whether the conflict can be left to one side: a conflict of single files
+    /// or links that did not move. A directory has too much in it for one
+    /// decision.
     pub fn can_be_left(&self) -> bool {
         let is_directory = |entry: &Option<Entry>| matches!(entry, Some(Entry::Directory { .. }));
         let entries = [&self.base, &self.ours, &self.theirs];
@@ -61,9 +62,9 @@ impl Conflict {
 
 impl TreeMerge {
     /// Leaves a conflict of this merge to our side: a text of at most `limit`
-    /// bytes gets markers, everything else stays as ours has it. Their version
-    /// becomes the agreed one, so the caller must remember that ours has not
-    /// settled the conflict while it is as this leaves it.
+    /// bytes gets markers, everything else keeps our version. Their version
+    /// becomes the agreed one, so the caller must record that the conflict is
+    /// unresolved while our side stays as this leaves it.
     pub async fn leave(
         &mut self,
         conflict: &Conflict,
@@ -101,8 +102,9 @@ impl TreeMerge {
         fits.then(|| merged_mode(base.map(|(_, mode)| mode), our_mode, their_mode))
     }
 
-    /// Writes a text with markers. False if there are none to write: a version
-    /// is binary or has such lines already, or the conflict is not one of lines.
+    /// Writes a text with markers. Returns false if there are none to write: a
+    /// version is binary or has such lines already, or the conflict is not one
+    /// of lines.
     async fn write_markers(&mut self, conflict: &Conflict, mode: Mode) -> Result<bool> {
         let path = &conflict.path;
         let repository = self.tree.repository().clone();

@@ -1,5 +1,5 @@
-//! What is never merged: what the policy calls local, and what `.gitignore`
-//! files name.
+//! Paths that are never merged: those that the policy declares local or that
+//! `.gitignore` files name.
 
 use std::collections::HashSet;
 
@@ -11,7 +11,7 @@ use elevo_policy::{Ignores, MAX_IGNORE_BYTES};
 use super::{Rules, Three, is_directory};
 use crate::error::Result;
 
-/// How many directories are remembered; beyond that some are read again.
+/// Maximum number of directories to remember; beyond it, some are read again.
 const MAX_READ: usize = 50_000;
 
 pub(super) struct Locals<'a> {
@@ -32,8 +32,8 @@ impl<'a> Locals<'a> {
         }
     }
 
-    /// Whether a change is never merged. As in git, what is there already is
-    /// not ignored.
+    /// Whether a change is never merged. As in git, existing files are not
+    /// ignored.
     pub(super) async fn is_local(&mut self, path: &TreePath, three: &Three) -> Result<bool> {
         let is_directory = is_directory(&three.theirs) || is_directory(&three.base);
         if self.rules.is_local(path, is_directory) {
@@ -70,7 +70,7 @@ impl<'a> Locals<'a> {
                 && content.size() <= MAX_IGNORE_BYTES as u64
             {
                 let content = self.theirs.read(&file).await?;
-                // What goes beyond the bounds of all of them says nothing.
+                // Rules beyond the total limit have no effect.
                 let _ = self.ignores.add(&directory, &content);
             }
             self.read.insert(directory);

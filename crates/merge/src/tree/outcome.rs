@@ -1,4 +1,4 @@
-//! What a merge of trees comes to.
+//! The result of merging trees.
 
 use std::fmt;
 
@@ -9,29 +9,29 @@ use elevo_policy::Refusal;
 
 use crate::driver::Hunk;
 
-/// What became of every change.
+/// The result of every change.
 #[derive(Debug)]
 pub struct TreeMerge {
-    /// Ours, with everything that landed. Not stored yet.
+    /// Ours, with all landed changes. Not stored yet.
     pub tree: StateTree,
-    /// The base, with everything of theirs that has been dealt with: the base
-    /// of theirs' next merge. What was held or refused is in it as before, so
-    /// that it comes up again. Not stored yet.
+    /// The base, with all changes of theirs that have been dealt with: the base
+    /// of theirs' next merge. Held and refused changes are not in it, so that
+    /// the next merge finds them again. Not stored yet.
     pub agreed: StateTree,
-    /// Changes that are in `tree` now, in the order of a walk.
+    /// Changes that are now in `tree`, sorted by path.
     pub landed: Vec<Landed>,
-    /// Changes that somebody must decide on. `tree` has ours there.
+    /// Changes that need a decision. `tree` has ours there.
     pub conflicts: Vec<Conflict>,
     /// Changes that their agent may not make, or has not finished.
     pub refused: Vec<Refused>,
-    /// Changes that lost against an agent of higher priority, where they
-    /// conflicted. The rest of such a change may be in `landed`.
+    /// Changes that lost, where they conflicted, against an agent of higher
+    /// priority. The rest of such a change may be in `landed`.
     pub overruled: Vec<Overruled>,
-    /// Changes that ours had already.
+    /// Number of changes that ours already had.
     pub same: u64,
-    /// Changes that are never merged; a directory counts as one.
+    /// Number of changes that are never merged; a directory counts as one.
     pub local: u64,
-    /// What theirs does not have because its agent cannot see it.
+    /// Number of paths that theirs lacks because its agent cannot see them.
     pub hidden: u64,
 }
 
@@ -50,8 +50,8 @@ impl TreeMerge {
         }
     }
 
-    /// Whether every change of theirs has been dealt with: `agreed` is theirs
-    /// then, and need not be computed.
+    /// Whether every change of theirs has been dealt with. If so, `agreed`
+    /// equals theirs and need not be computed.
     pub fn is_complete(&self) -> bool {
         self.conflicts.is_empty() && self.refused.is_empty() && (self.local, self.hidden) == (0, 0)
     }
@@ -60,84 +60,84 @@ impl TreeMerge {
 /// A change that is in the merged tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Landed {
-    /// Where.
+    /// The path in the merged tree.
     pub path: TreePath,
-    /// Where it was in ours, or what theirs called it, if that is not the same.
+    /// The path in ours, or the name in theirs, if it differs.
     pub from: Option<TreePath>,
-    /// What ours had there.
+    /// The entry in ours.
     pub before: Option<Entry>,
-    /// What is there now.
+    /// The entry in the merged tree.
     pub after: Option<Entry>,
-    /// How many entries this stands for: more than one if a directory was taken
-    /// or removed whole.
+    /// Number of entries: more than one if a directory was taken or removed as
+    /// a whole.
     pub entries: u64,
-    /// How it was merged: `take` if only theirs changed it, otherwise the
-    /// driver's name, `mode`, `last-writer`, `priority` or `renamed`.
+    /// The method: `take` if only theirs changed it, otherwise the driver's
+    /// name, `mode`, `last-writer`, `priority` or `renamed`.
     pub algorithm: &'static str,
 }
 
-/// A change that somebody must decide on.
+/// A change that needs a decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
-    /// Where.
+    /// The path of the conflict.
     pub path: TreePath,
-    /// Where it was in the base, if that is another place.
+    /// The path in the base, if it differs.
     pub from: Option<TreePath>,
-    /// Why.
+    /// The reason for the conflict.
     pub kind: ConflictKind,
-    /// What both began with.
+    /// The entry in the base.
     pub base: Option<Entry>,
-    /// What is in the merged tree.
+    /// The entry in ours, which the merged tree keeps.
     pub ours: Option<Entry>,
-    /// What theirs made of it.
+    /// The entry in theirs.
     pub theirs: Option<Entry>,
-    /// The driver that could not merge it; `none` if none was asked.
+    /// The driver that could not merge it; `none` if no driver was tried.
     pub algorithm: &'static str,
-    /// The places within a file that conflict, if they can be told.
+    /// The conflicting places within a file, if known.
     pub hunks: Vec<Hunk>,
-    /// What somebody may do who does not want to think.
+    /// The suggested decision.
     pub suggestion: Suggestion,
-    /// Why that, in words for people.
+    /// The reason for the suggestion, for people.
     pub reason: &'static str,
 }
 
-/// A way to settle a conflict.
+/// A way to resolve a conflict.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Suggestion {
-    /// Leave what is there.
+    /// Keep ours.
     Ours,
-    /// Take what theirs has.
+    /// Take theirs.
     Theirs,
-    /// Take this content.
+    /// Write this content.
     Content(Vec<u8>),
 }
 
-/// Why a change cannot land by itself.
+/// The reason why a change does not land without a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ConflictKind {
     /// Both changed the same part of a file.
     Content,
-    /// Both made something of that name.
+    /// Both created an entry of this name.
     BothAdded,
-    /// Ours removed what theirs changed.
+    /// Ours removed an entry that theirs changed.
     RemovedByUs,
-    /// Theirs removed what ours changed.
+    /// Theirs removed an entry that ours changed.
     RemovedByThem,
     /// A file on one side is a directory on the other.
     FileAgainstDirectory,
-    /// Both changed what kind of thing it is, or where a link leads.
+    /// Both changed the kind of the entry, or the target of a link.
     Kind,
-    /// Both moved it, one moved what the other removed, or theirs changed what
-    /// ours moved and the change cannot land there.
+    /// Both moved it, one moved an entry that the other removed, or theirs
+    /// changed an entry that ours moved and the change cannot land there.
     Renamed,
-    /// Changes of this path are always decided on by somebody.
+    /// The policy requires a decision on every change of this path.
     Protected,
     /// The file is too large to be merged.
     TooLarge,
 }
 
 impl ConflictKind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 9] = [
         Self::Content,
         Self::BothAdded,
@@ -150,7 +150,7 @@ impl ConflictKind {
         Self::TooLarge,
     ];
 
-    /// What programs call it.
+    /// The name of the kind in the API.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Content => "content",
@@ -169,9 +169,9 @@ impl ConflictKind {
 /// A change that does not land.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// Where.
+    /// The path of the change.
     pub path: TreePath,
-    /// Why not.
+    /// The reason.
     pub why: Why,
 }
 
@@ -182,10 +182,10 @@ impl Refused {
     }
 }
 
-/// Why a change does not land.
+/// The reason why a change does not land.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// Its agent may not make it.
+    /// The policy does not let the agent make it.
     Policy(Refusal),
     /// The file still has the conflict markers that a refresh wrote into it.
     Markers(TreePath),
@@ -197,8 +197,8 @@ impl Why {
         match self {
             Self::Policy(refusal) => refusal.remedy(),
             Self::Markers(_) => {
-                "Edit the file so that it is as it should be, without the lines that begin with \
-                 `<<<<<<<`, `|||||||`, `=======` and `>>>>>>>`, and merge again."
+                "Edit the file until it is right, and remove the lines that begin with \
+                 `<<<<<<<`, `|||||||`, `=======` and `>>>>>>>`, then merge again."
                     .to_owned()
             }
         }
@@ -219,10 +219,10 @@ impl fmt::Display for Why {
 /// A change that lost against an agent of higher priority.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Overruled {
-    /// Where.
+    /// The path of the change.
     pub path: TreePath,
-    /// What is there.
+    /// The entry that was kept.
     pub ours: Option<Entry>,
-    /// What theirs wanted there.
+    /// The entry in theirs.
     pub theirs: Option<Entry>,
 }

@@ -1,5 +1,5 @@
-//! What moved without being changed, followed when asked: a change of a file
-//! that the other side moved goes where the file is.
+//! Renames of unchanged files, followed on request: a change of a file that the
+//! other side moved is applied at its new path.
 
 use std::collections::{HashMap, HashSet};
 
@@ -17,15 +17,15 @@ const RENAMED: &str = "renamed";
 /// Files and links that moved.
 #[derive(Debug, Default)]
 pub(super) struct Renames {
-    /// From where to where, in ours.
+    /// Old path to new path, in ours.
     ours: HashMap<TreePath, TreePath>,
-    /// From where to where, in theirs.
+    /// Old path to new path, in theirs.
     theirs: HashMap<TreePath, TreePath>,
-    /// The same, by where it is now.
+    /// New path to old path, in theirs.
     theirs_by_target: HashMap<TreePath, TreePath>,
-    /// Places that were dealt with together with another one.
+    /// Paths that were dealt with together with another one.
     done: HashSet<TreePath>,
-    /// Old places of what is held, which the next merge must find again.
+    /// Old paths of held entries, which the next merge must find again.
     held: HashSet<TreePath>,
 }
 
@@ -54,13 +54,13 @@ impl Renames {
         places.any(|place| place.starts_with(directory))
     }
 
-    /// Whether something is held that was in a directory.
+    /// Whether an entry that was in the directory is held.
     pub(super) fn hold_inside(&self, directory: &TreePath) -> bool {
         let mut held = self.held.iter();
         held.any(|place| place.starts_with(directory))
     }
 
-    /// Takes something that theirs moved for two changes from now on.
+    /// From now on, treats a rename of theirs as a removal and an addition.
     fn forget(&mut self, from: &TreePath, to: &TreePath) {
         self.theirs.remove(from);
         self.theirs_by_target.remove(to);
@@ -85,8 +85,8 @@ async fn moved(mut diff: Diff, limits: &Limits) -> Result<HashMap<TreePath, Tree
 }
 
 impl Merge<'_> {
-    /// Deals with a change of something that moved; false if it did not, or if
-    /// it cannot be followed.
+    /// Merges a change of a moved entry. Returns false if the entry did not
+    /// move, or the rename cannot be followed.
     pub(super) async fn follow_rename(&mut self, path: &TreePath, three: &Three) -> Result<bool> {
         if self.renames.done.contains(path) {
             return Ok(true);
@@ -109,13 +109,13 @@ impl Merge<'_> {
         }
     }
 
-    /// Theirs changed what ours moved: the change goes where it is. What cannot
-    /// land there is held where theirs has it.
+    /// Theirs changed an entry that ours moved: applies the change at the new
+    /// path. A change that cannot land there is held at the path in theirs.
     async fn changed_what_moved(&mut self, path: &TreePath, three: &Three) -> Result<bool> {
         let Some((to, there)) = self.where_ours_is(path, three).await? else {
             return Ok(false);
         };
-        // Theirs knows nothing of the new place.
+        // Theirs does not know the new path.
         let agreed = self.out.agreed.clone();
         let held = self.out.conflicts.len();
         self.settle(to.clone(), there).await?;
@@ -133,7 +133,7 @@ impl Merge<'_> {
         Ok(true)
     }
 
-    /// Theirs removed what ours moved.
+    /// Theirs removed an entry that ours moved.
     async fn removed_what_moved(&mut self, path: &TreePath, three: &Three) -> Result<bool> {
         let Some((to, there)) = self.where_ours_is(path, three).await? else {
             return Ok(false);
@@ -150,8 +150,9 @@ impl Merge<'_> {
         self.renames.held.insert(from);
     }
 
-    /// Where ours moved what was at `path`, and what it is there; nothing if it
-    /// did not, or if theirs may not touch it there or did so otherwise.
+    /// The path to which ours moved the entry at `path`, and its versions.
+    /// `None` if it did not move, if theirs may not touch it there, or if
+    /// theirs has changes there already.
     async fn where_ours_is(
         &self,
         path: &TreePath,
@@ -166,7 +167,7 @@ impl Merge<'_> {
             ..three.clone()
         };
         let is_free = is_kind_kept(&there)
-            // Where it is now must not be told to who cannot see it.
+            // The new path must not be revealed to an agent that cannot see it.
             && self.rules.view.access(&to) != Access::None
             && self.check(&to, &there).is_ok()
             && self.theirs.entry(&to).await? == self.base.entry(&to).await?
@@ -174,7 +175,8 @@ impl Merge<'_> {
         Ok(is_free.then_some((to, there)))
     }
 
-    /// Theirs moved something. Dealt with at the place that comes first.
+    /// Merges a rename of theirs. Both paths are dealt with at the one that
+    /// comes first.
     async fn moved(&mut self, from: TreePath, to: TreePath) -> Result<bool> {
         let is_ours_too = self.renames.ours.get(&from) == Some(&to);
         let ours = if is_ours_too { &to } else { &from };
@@ -195,14 +197,15 @@ impl Merge<'_> {
         }
         self.renames.done.extend([from.clone(), to.clone()]);
         match three.ours {
-            // Ours moved it elsewhere, or removed it.
+            // Ours moved it to another path, or removed it.
             None => self.hold_moved(from, to, three),
             Some(_) => self.carry(from, to, three).await?,
         }
         Ok(true)
     }
 
-    /// Whether ours did something with what theirs moved, and it can go along.
+    /// Whether ours changed an entry that theirs moved, and the change can
+    /// follow.
     async fn can_follow(&mut self, from: &TreePath, to: &TreePath, three: &Three) -> Result<bool> {
         let at = |base, theirs| Three {
             base,
@@ -228,8 +231,8 @@ impl Merge<'_> {
             && !self.locals.is_local(to, &added).await?)
     }
 
-    /// Ours changed what theirs moved: ours goes along. Its content may not be
-    /// stored yet, so it is not taken apart.
+    /// Ours changed an entry that theirs moved: moves ours along. Its content
+    /// may not be stored yet, so it is not read.
     async fn carry(&mut self, from: TreePath, to: TreePath, three: Three) -> Result<()> {
         make_above(&self.out.tree, &self.theirs, &to).await?;
         self.out.tree.rename(&from, &to).await?;
@@ -254,8 +257,8 @@ impl Merge<'_> {
     }
 }
 
-/// Whether what both have of it, if they have it, is of one kind: a file that
-/// became a link is no longer what was moved.
+/// Whether the versions of both sides, if present, are of one kind: a file that
+/// became a link is not the file that moved.
 fn is_kind_kept(three: &Three) -> bool {
     match (&three.ours, &three.theirs) {
         (Some(ours), Some(theirs)) => EntryKind::of(ours) == EntryKind::of(theirs),

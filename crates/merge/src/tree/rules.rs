@@ -1,4 +1,4 @@
-//! What a merge may do, and how it settles what both sides changed.
+//! The permissions of a merge, and its resolution of conflicts.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -13,21 +13,22 @@ use crate::error::Result;
 /// The rules of one merge.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules<'a> {
-    /// What their agent may do.
+    /// The rights of their agent.
     pub view: &'a View,
-    /// How conflicts are settled.
+    /// The policy that resolves conflicts.
     pub policy: &'a Compiled,
-    /// Whether somebody has decided that the changes land: then paths are not
-    /// protected, and nothing is local.
+    /// Whether a decision was made to land the changes. Then no path is
+    /// protected or local.
     pub decided: bool,
-    /// Whether what no driver can merge is a conflict, instead of the later one
-    /// winning.
+    /// Whether a file that no driver can merge is a conflict. If not, the later
+    /// version wins.
     pub careful: bool,
-    /// How conflicts are settled instead, where no path is protected.
+    /// Strategy that replaces the one of the policy for paths that are not
+    /// protected.
     pub instead: Option<Strategy>,
-    /// Who goes before whom.
+    /// The priority of agents.
     pub precedence: &'a dyn Precedence,
-    /// Paths where theirs has not settled a conflict yet: a change of one is a
+    /// Paths where theirs has not resolved a conflict yet: a change of one is a
     /// conflict, with any base.
     pub unsettled: &'a BTreeSet<TreePath>,
 }
@@ -50,12 +51,12 @@ impl Rules<'_> {
             && self.view.uniform(directory) == Some(Access::None)
     }
 
-    /// Whether the policy says that a path is never merged.
+    /// Whether the policy excludes a path from merges.
     pub(super) fn is_local(&self, path: &TreePath, is_directory: bool) -> bool {
         !self.decided && self.policy.local().always(path, is_directory)
     }
 
-    /// Whether what `.gitignore` files name is not merged.
+    /// Whether `.gitignore` files exclude paths from merges.
     pub(super) fn follows_gitignore(&self) -> bool {
         !self.decided && self.policy.follows_gitignore()
     }
@@ -80,15 +81,15 @@ fn is_same_kind(one: &Entry, other: &Entry) -> bool {
     std::mem::discriminant(one) == std::mem::discriminant(other)
 }
 
-/// Knows who goes before whom.
+/// Compares the priorities of agents.
 #[async_trait]
 pub trait Precedence: fmt::Debug + Send + Sync {
-    /// Whether theirs goes before whoever made what ours has at `path`; `None`
-    /// if neither goes before the other.
+    /// Whether theirs has priority over the agent that made ours at `path`;
+    /// `None` if neither has.
     async fn theirs_first(&self, path: &TreePath) -> Result<Option<bool>>;
 }
 
-/// Nobody goes before anybody: the later one wins.
+/// No agent has priority: the later change wins.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LaterFirst;
 
@@ -99,17 +100,17 @@ impl Precedence for LaterFirst {
     }
 }
 
-/// How much a merge may take on.
+/// Limits of a merge.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Changes that are looked at one by one.
+    /// Maximum number of changes that are merged one by one.
     pub changes: u64,
-    /// Bytes of a file that is merged by content.
+    /// Maximum size in bytes of a file that is merged by content.
     pub file_bytes: u64,
-    /// A new or removed directory with more entries is taken whole, where
-    /// nothing in it needs a look.
+    /// A new or removed directory with more entries than this is taken as a
+    /// whole, if nothing in it needs a closer look.
     pub whole: u64,
-    /// Whether what moved without being changed is followed.
+    /// Whether renames of unchanged files are followed.
     pub renames: bool,
 }
 

@@ -1,4 +1,4 @@
-//! JSON without conflicts.
+//! The driver for JSON without conflicts.
 
 use elevo_merge::{Crdt, Driver, Merged, Versions};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use crate::support::{alike, clean, merge, text};
 
 const TYPES: &str = r#""$crdt": {"types": {"/n": "counter", "/s": "set", "/l": "list", "/r": "register", "/u/*/seen": "counter"}}"#;
 
-/// A file with these entries behind the types.
+/// A file with the types, followed by these entries.
 fn file(entries: &str) -> String {
     format!("{{{TYPES}, {entries}}}")
 }
@@ -33,9 +33,9 @@ fn the_list_of_the_documents() {
 }
 
 #[test]
-fn parts_merge_by_what_they_are() {
+fn parts_merge_by_their_types() {
     for (base, ours, theirs, merged) in [
-        // Counters add up, however they are written.
+        // Counters add up in any spelling.
         (r#""n": 1"#, r#""n": 2"#, r#""n": 2"#, r#""n": 3"#),
         (r#""n": 10"#, r#""n": 7"#, r#""n": 12"#, r#""n": 9"#),
         (r#""n": 0.1"#, r#""n": 0.2"#, r#""n": 1e-1"#, r#""n": 0.2"#),
@@ -52,7 +52,7 @@ fn parts_merge_by_what_they_are() {
             r#""u": {"a": {"seen": 4}, "b": {"seen": 1}}"#,
             r#""u": {"a": {"seen": 5}, "b": {"seen": 2}}"#,
         ),
-        // Lists unite; what a side removed goes.
+        // Lists become their union; an element that a side removed is removed.
         (
             r#""l": [1, 2, 3]"#,
             r#""l": [2, 3, 5]"#,
@@ -83,21 +83,21 @@ fn parts_merge_by_what_they_are() {
             r#""l": [{"at": "2026-01-01", "z": 1}]"#,
             r#""l": [{"at": "2026-01-01", "z": 1}, {"at": "2026-01-02", "a": 1}]"#,
         ),
-        // Sets have nothing twice.
+        // Sets have no duplicates.
         (
             r#""s": ["x"]"#,
             r#""s": ["x", "b", "b"]"#,
             r#""s": ["x", "a"]"#,
             r#""s": ["x", "a", "b"]"#,
         ),
-        // What has a name is merged.
+        // Elements with a name are merged.
         (
             r#""t": [{"id": 1, "done": false, "who": null}]"#,
             r#""t": [{"id": 1, "done": true, "who": null}, {"id": 10}]"#,
             r#""t": [{"id": 1, "done": false, "who": "b"}, {"id": 9}]"#,
             r#""t": [{"id": 1, "done": true, "who": "b"}, {"id": 9}, {"id": 10}]"#,
         ),
-        // Maps: what is changed wins over what is removed.
+        // Maps: a change wins over a removal.
         (
             r#""m": {"a": 1, "b": 1}"#,
             r#""m": {"b": 1}"#,
@@ -162,7 +162,7 @@ fn the_text_stays_as_it_was() {
 }
 
 #[test]
-fn comments_are_no_reason_for_a_conflict() {
+fn comments_that_both_sides_changed_do_not_conflict() {
     let [base, ours, theirs] = ["a", "b", "c"].map(|word| format!("{{}} // {word}\n"));
     assert_eq!(clean(&Crdt, &base, &ours, &theirs), theirs);
 }
@@ -178,7 +178,7 @@ fn both_made_the_file() {
 }
 
 #[test]
-fn what_is_no_json_is_left_to_others() {
+fn rejects_invalid_json_and_too_many_types() {
     let many: Vec<_> = (0..300)
         .map(|at| (format!("/{at}"), json!("counter")))
         .collect();

@@ -1,4 +1,4 @@
-//! JSON without conflicts: the laws, for everything that they are promised for.
+//! The laws of JSON without conflicts, for all types that promise them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::support::clean;
 
-/// A state, or how a branch differs from one.
+/// A state of the document.
 #[derive(Clone, Debug)]
 struct State {
     counter: i64,
@@ -68,7 +68,8 @@ fn distinct(range: std::ops::Range<u8>) -> impl Strategy<Value = Vec<u8>> {
 }
 
 fn fields() -> impl Strategy<Value = Field> {
-    // Every kind has its keys, so that none changes its kind.
+    // The key of a field depends on its kind, so that a field never changes its
+    // kind.
     prop_oneof![
         distinct(0..5).prop_map(Field::Set),
         (0..9u8, 1..50u32).prop_map(|(value, at)| Field::Register(value, at)),
@@ -106,7 +107,8 @@ prop_compose! {
     }
 }
 
-/// What a branch does to a list: what it keeps, and what it puts where.
+/// The change of a branch to a list: the elements that it keeps, and the places
+/// of those that it adds.
 #[derive(Clone, Debug)]
 struct Change {
     keep: Vec<bool>,
@@ -167,12 +169,11 @@ impl Branch {
     }
 }
 
-/// The text as a value, sets without their order.
 fn value(text: &str) -> Value {
     serde_json::from_str(text).unwrap()
 }
 
-/// Sorts the lists that are nested in maps: those may have been moved.
+/// Sorts the lists that are nested in maps: their elements may have been moved.
 fn settled(mut value: Value) -> Value {
     fn sort(value: &mut Value) {
         match value {

@@ -1,4 +1,4 @@
-//! The cases that the design documents write down.
+//! The examples of the design documents.
 
 use elevo_merge::{Drivers, Json, Merged, Versions};
 

@@ -1,10 +1,10 @@
-//! Files that are nearly right, merged again and again.
+//! Random merges of slightly damaged files.
 
 use elevo_merge::{Driver, Merged, Versions};
 use rand::rngs::StdRng;
 use rand::{Rng, RngExt, SeedableRng};
 
-/// Merges `rounds` triples of files that began as one of `samples`.
+/// Merges `rounds` triples of files that are derived from one of `samples`.
 pub(crate) fn run(driver: &dyn Driver, samples: &[&str], unrelated: &str, seed: u64, rounds: u32) {
     for round in 0..rounds {
         let seed = seed.wrapping_add(u64::from(round));
@@ -26,7 +26,8 @@ fn merge(driver: &dyn Driver, base: &str, ours: &str, theirs: &str) -> Merged {
     })
 }
 
-/// Whether results are of one kind, and of one value if they are clean.
+/// Checks that swapping the sides gives the same kind of result, and the same
+/// value if it is clean.
 fn check(driver: &dyn Driver, unrelated: &str, [base, ours, theirs]: [&str; 3], seed: u64) {
     let one = merge(driver, base, ours, theirs);
     let other = merge(driver, base, theirs, ours);
@@ -62,7 +63,7 @@ fn check(driver: &dyn Driver, unrelated: &str, [base, ours, theirs]: [&str; 3], 
     }
 }
 
-/// Comments that were in both results need not be in one order.
+/// Comments that were in both results may be in another order.
 fn is_clean_or_comments(merged: &Merged) -> bool {
     match merged {
         Merged::Clean(_) => true,
@@ -76,7 +77,7 @@ fn is_clean_or_comments(merged: &Merged) -> bool {
     }
 }
 
-/// Makes up to `most` changes of lines, of words or of characters.
+/// Makes up to `most` changes of lines, words or characters.
 fn change(text: &mut String, samples: &[&str], rng: &mut StdRng, most: usize) {
     for _ in 0..rng.random_range(0..=most) {
         match rng.random_range(0..10) {
@@ -107,7 +108,7 @@ fn lines(text: &mut String, samples: &[&str], rng: &mut StdRng) {
     *text = lines.concat();
 }
 
-/// Replaces a word by one of a sample, or a number by another.
+/// Replaces a word by a word of a sample or by a number.
 fn words(text: &mut String, samples: &[&str], rng: &mut StdRng) {
     let is_word = |c: char| c.is_alphanumeric();
     let word = |text: &str, rng: &mut StdRng| {

@@ -1,4 +1,4 @@
-//! JSON: which values a merge takes.
+//! JSON: the values of a merge.
 
 use elevo_merge::{Driver, Json, Merged};
 
@@ -30,7 +30,7 @@ fn objects_merge_key_by_key() {
             r#"{"a": {"x": 1, "y": {"z": 2}}}"#,
             r#"{"a": {"x": 2, "y": {"z": 2}}}"#,
         ),
-        // Both add, at one place and at two.
+        // Both add, at the same place and at different places.
         (
             r#"{"m": 0}"#,
             r#"{"m": 0, "b": 1}"#,
@@ -43,7 +43,7 @@ fn objects_merge_key_by_key() {
             r#"{"m": 0, "a": 2}"#,
             r#"{"b": 1, "m": 0, "a": 2}"#,
         ),
-        // Both add the same key: equal, or objects that merge.
+        // Both add the same key, with equal values or with objects that merge.
         (
             "{}",
             r#"{"k": [1], "a": 1}"#,
@@ -56,7 +56,7 @@ fn objects_merge_key_by_key() {
             r#"{"m": 0, "k": {"b": 2}}"#,
             r#"{"m": 0, "k": {"a": 1, "b": 2}}"#,
         ),
-        // Removed here, changed there.
+        // Removed on one side, changed on the other.
         (
             r#"{"a": 1, "b": 2, "c": 3}"#,
             r#"{"b": 2, "c": 3}"#,
@@ -69,7 +69,7 @@ fn objects_merge_key_by_key() {
             r#"{"a": 9, "b": 2}"#,
             r#"{"a": 9}"#,
         ),
-        // Moved here, changed there.
+        // Moved on one side, changed on the other.
         (
             r#"{"a": 1, "b": 2, "c": 3}"#,
             r#"{"c": 3, "a": 1, "b": 2}"#,
@@ -89,7 +89,7 @@ fn objects_merge_key_by_key() {
 }
 
 #[test]
-fn what_both_sides_changed_is_a_conflict_where_it_is() {
+fn a_value_that_both_sides_changed_is_a_conflict() {
     for (base, ours, theirs, hunk, suggestion) in [
         (
             r#"{"a": {"b/c": 1}}"#,
@@ -303,7 +303,7 @@ fn values_are_equal_however_they_are_spelled() {
 }
 
 #[test]
-fn what_is_no_json_is_left_to_others() {
+fn rejects_invalid_json() {
     let deep = format!("{}{}", "[".repeat(129), "]".repeat(129));
     let unclosed = "[".repeat(1_000_000);
     let many = format!("[{}0]", "0,".repeat(600_000));

@@ -1,11 +1,11 @@
-//! JSON: what the text of a merge looks like.
+//! JSON: the layout of a merged text.
 
 use elevo_merge::Json;
 
 use crate::support::{alike, clean, conflict};
 
 #[test]
-fn what_nobody_changed_keeps_its_spelling() {
+fn unchanged_values_keep_their_spelling() {
     let base = "\u{feff}{\"big\":123456789012345678901234567890 ,\n\t\"f\" : 1.0e+05,  \"s\":\"\\u00e9\\/\",\n\"l\": [ 1,2,\n3 ], \"x\": 1, \"y\": 1}\r\n\n";
     let ours = base.replace("\"x\": 1", "\"x\": 2");
     let theirs = base.replace("\"y\": 1", "\"y\": 0.10");
@@ -47,7 +47,7 @@ fn an_entry_from_a_file_of_another_layout_takes_the_layout_here() {
 }
 
 #[test]
-fn a_change_within_a_file_that_the_other_laid_out_anew() {
+fn a_change_merges_into_a_reformatted_file() {
     let base = r#"{"a":1,"b":{"c":1,"d":[1,2]}}"#;
     let pretty = "{\n  \"a\": 1,\n  \"b\": {\n    \"c\": 1,\n    \"d\": [\n      1,\n      2\n    ]\n  }\n}\n";
     let changed = r#"{"a":1,"b":{"c":7,"d":[1,2]}}"#;
@@ -56,7 +56,7 @@ fn a_change_within_a_file_that_the_other_laid_out_anew() {
 }
 
 #[test]
-fn ours_stays_where_both_only_laid_out_anew() {
+fn ours_stays_where_both_only_reformatted() {
     let base = r#"{"a":1,"b":2}"#;
     let ours = "{ \"a\": 1, \"b\": 2 }";
     let theirs = "{\n  \"a\": 1,\n  \"b\": 2\n}\n";
@@ -107,7 +107,7 @@ fn removing_entries_leaves_no_gaps() {
 const COMMENTED: &str = "// head\n{\n  // about a\n  \"a\": 1, // one\n\n  /* about b */\n  \"b\": 2, // two\n  \"c\": 3 // three\n  // end\n}\n// tail\n";
 
 #[test]
-fn comments_stay_with_what_they_are_about() {
+fn comments_stay_with_their_values() {
     let ours = COMMENTED.replace("3 // three", "3, // three\n  \"d\": 4 // four");
     let theirs = COMMENTED.replace(
         "\"b\": 2, // two",
@@ -144,7 +144,7 @@ fn a_comment_that_both_sides_changed_is_a_conflict() {
 }
 
 #[test]
-fn a_comment_never_swallows_what_comes_after_it() {
+fn a_comment_never_swallows_the_text_after_it() {
     let base = "{\"a\": 1}";
     let ours = "{\"a\": 1 // x\n}";
     let theirs = "{ \"a\": 1, \"b\": 2 }";

@@ -1,4 +1,4 @@
-//! JSON: what holds for every file.
+//! JSON: properties that hold for every file.
 
 use elevo_merge::{Driver, Json, Merged, Versions};
 use proptest::prelude::*;
@@ -12,7 +12,7 @@ fn value(text: &str) -> Value {
     serde_json::from_str(text).unwrap()
 }
 
-/// Applies edits to the entries whose numbers have this parity.
+/// Applies edits to the entries at indexes of this parity.
 fn edit(entries: &[Entry], edits: &[Edit], parity: usize) -> Vec<Entry> {
     let mut edited = Vec::new();
     for (at, entry) in entries.iter().enumerate() {
@@ -22,7 +22,7 @@ fn edit(entries: &[Entry], edits: &[Edit], parity: usize) -> Vec<Entry> {
     edited
 }
 
-/// What both sides made of each entry.
+/// The entries with the edits of both sides.
 fn expected(entries: &[Entry], ours: &[Edit], theirs: &[Edit]) -> Vec<Entry> {
     let all = entries.iter().enumerate();
     all.flat_map(|(at, entry)| [ours, theirs][at % 2][at].apply(entry, at % 2))
@@ -96,7 +96,7 @@ proptest! {
     }
 
     #[test]
-    fn bytes_that_are_no_json_do_no_harm(
+    fn invalid_json_does_not_panic(
         base in entries(),
         cut in any::<prop::sample::Index>(),
         flip in any::<u8>(),

@@ -1,4 +1,4 @@
-//! The drivers that merge by structure.
+//! The structured drivers.
 
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 #![allow(missing_docs, reason = "tests")]

@@ -1,4 +1,4 @@
-//! Files that are nearly right, a few of each.
+//! A few merges of randomly damaged files with each driver.
 
 use elevo_merge::{Crdt, Json, Toml, Yaml};
 

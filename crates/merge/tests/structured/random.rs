@@ -1,8 +1,8 @@
-//! Documents that are written in odd ways, and changes of them.
+//! Documents in unusual layouts, and edits of them.
 
 use proptest::prelude::*;
 
-/// An entry of an object, as it is written.
+/// An entry of an object, as written.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Entry {
     pub(crate) key: String,
@@ -16,7 +16,7 @@ impl Entry {
     }
 }
 
-/// How the entries of a document are separated.
+/// The separators between the entries of a document.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Layout {
     open: &'static str,
@@ -109,7 +109,7 @@ pub(crate) enum Edit {
     Keep,
     Remove,
     Change(String),
-    /// Adds one behind it.
+    /// Adds an entry after it.
     Add(String),
 }
 
@@ -123,7 +123,7 @@ impl Edit {
         ]
     }
 
-    /// What becomes of the entry.
+    /// Returns the entries that replace this one.
     pub(crate) fn apply(&self, entry: &Entry, parity: usize) -> Vec<Entry> {
         match self {
             Edit::Keep => vec![entry.clone()],

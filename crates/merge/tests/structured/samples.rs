@@ -1,4 +1,4 @@
-//! Files to begin with.
+//! Sample files.
 
 pub(crate) const JSON: &[&str] = &[
     "{}\n",

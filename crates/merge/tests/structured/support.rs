@@ -1,4 +1,4 @@
-//! Merging strings, and saying briefly what became of them.
+//! Merges strings, and summarizes the results.
 
 use elevo_merge::{Driver, Merged, Place, Versions};
 
@@ -10,7 +10,7 @@ pub(crate) fn merge(driver: &dyn Driver, base: &str, ours: &str, theirs: &str) -
     })
 }
 
-/// A clean result.
+/// Returns a clean result.
 #[track_caller]
 pub(crate) fn clean(driver: &dyn Driver, base: &str, ours: &str, theirs: &str) -> String {
     text(merge(driver, base, ours, theirs))
@@ -25,7 +25,7 @@ pub(crate) fn text(merged: Merged) -> String {
     }
 }
 
-/// A clean result that swapping the sides does not change.
+/// Returns a clean result that is the same with the sides swapped.
 #[track_caller]
 pub(crate) fn alike(driver: &dyn Driver, base: &str, ours: &str, theirs: &str) -> String {
     let merged = clean(driver, base, ours, theirs);
@@ -33,7 +33,7 @@ pub(crate) fn alike(driver: &dyn Driver, base: &str, ours: &str, theirs: &str) -
     merged
 }
 
-/// The conflicts as `place: base | ours | theirs`, and the suggestion.
+/// Returns the conflicts as `place: base | ours | theirs`, and the suggestion.
 #[track_caller]
 pub(crate) fn conflict(
     driver: &dyn Driver,

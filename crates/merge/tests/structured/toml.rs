@@ -140,7 +140,7 @@ fn statements_never_end_up_in_another_table() {
 }
 
 #[test]
-fn what_is_written_in_two_ways_is_left_to_others() {
+fn rejects_invalid_toml_and_tables_written_in_two_ways() {
     for (base, ours, theirs) in [
         ("[a]\nb = 1\n", "a = { b = 2 }\n", "[a]\nb = 1\nc = 3\n"),
         (
@@ -236,7 +236,7 @@ proptest! {
     }
 
     #[test]
-    fn text_that_is_no_toml_does_no_harm(text in ".{0,40}", cut in 0..MANIFEST.len()) {
+    fn invalid_toml_does_not_panic(text in ".{0,40}", cut in 0..MANIFEST.len()) {
         let cut = MANIFEST.get(..cut).unwrap_or_default();
         let changed = MANIFEST.replace("0.1.0", "0.2.0");
         merge(&Toml, MANIFEST, &changed, cut);

@@ -199,7 +199,7 @@ fn conflicts_are_named_by_where_they_are() {
 }
 
 #[test]
-fn what_cannot_be_moved_safely_is_left_to_others() {
+fn rejects_text_that_cannot_be_moved_safely() {
     let deep = "[".repeat(100_000);
     let maps = "{a: ".repeat(50_000);
     let dashes = "- ".repeat(100_000);
@@ -323,7 +323,7 @@ proptest! {
         let merged = merge(&Yaml, &texts[0], &texts[1], &texts[2]);
         match (&merged, merge(&Yaml, &texts[0], &texts[2], &texts[1])) {
             (Merged::Clean(one), Merged::Clean(other)) => {
-                // Merged with itself, a text is itself if it was read; both mean the same.
+                // Both results must parse, and have the same meaning.
                 let [one, other] = [one.clone(), other].map(|text| String::from_utf8(text).unwrap());
                 let again = merge(&Yaml, "x: 1\n", &one, &other);
                 prop_assert!(matches!(again, Merged::Clean(_)), "{again:?}");
@@ -332,7 +332,8 @@ proptest! {
                 prop_assert_eq!(one.hunks.len(), other.hunks.len());
             }
             (Merged::NotMine, Merged::NotMine) => {
-                // One in braces, the other in lines.
+                // A container is written in braces on one side and in lines on
+                // the other.
                 prop_assert!(texts.iter().any(|text| text.contains(['{', '['])), "{texts:?}");
             }
             (one, other) => prop_assert!(false, "{texts:?}\n{one:?} against {other:?}"),
@@ -340,7 +341,7 @@ proptest! {
     }
 
     #[test]
-    fn text_that_is_no_yaml_does_no_harm(text in "[a-c:\\-#|>'\"\\[\\]{}?&*! \n]{0,40}", cut in 0..WORKFLOW.len()) {
+    fn invalid_yaml_does_not_panic(text in "[a-c:\\-#|>'\"\\[\\]{}?&*! \n]{0,40}", cut in 0..WORKFLOW.len()) {
         let cut = WORKFLOW.get(..cut).unwrap_or_default();
         let changed = WORKFLOW.replace("name: ci", "name: c");
         merge(&Yaml, WORKFLOW, &changed, cut);

@@ -7,12 +7,13 @@ use elevo_merge::{Driver, Labels, MarkerStyle, Merged, Text, Versions, marked};
 use crate::cases::Case;
 use crate::git::{ByGit, Git};
 
-/// Where we differ from git, and why. Everything else fails.
+/// Known differences from git, and their reasons. Every other difference is a
+/// failure.
 const LISTED: &[(&str, &str)] = &[
     (
         ENDINGS,
-        "one side changed all line endings: git calls every line a conflict; ours is what git \
-         makes of the versions once their lines end alike",
+        "one side changed all line endings: git reports a conflict for every line; our result \
+         equals git's merge of the versions after converting them to one line ending",
     ),
     (
         SAME,
@@ -24,20 +25,20 @@ const LISTED: &[(&str, &str)] = &[
 const ENDINGS: &str = "all line endings changed";
 const SAME: &str = "equal sides between markers";
 
-/// How many cases went how.
+/// Number of cases by result.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) clean: usize,
     pub(crate) conflicts: usize,
-    /// Those that differ from git for a reason of the list.
+    /// Cases that differ from git for a listed reason.
     pub(crate) listed: BTreeMap<&'static str, usize>,
-    /// Those that differ for no reason.
+    /// Cases that differ without a listed reason.
     pub(crate) wrong: Vec<String>,
 }
 
 impl Tally {
-    /// Fails if anything differs that is not listed, or if the cases were all
-    /// of one kind.
+    /// Fails if there is an unlisted difference, or if too many cases have the
+    /// same result.
     pub(crate) fn check(&self) {
         let cases = self.clean + self.conflicts;
         assert!(
@@ -65,7 +66,7 @@ impl Tally {
     }
 }
 
-/// Merges all cases by us and by git.
+/// Merges all cases with our driver and with git.
 pub(crate) fn compare(cases: &[Case]) -> Tally {
     let mut tally = Tally::default();
     let for_git: Vec<Case> = cases
@@ -128,8 +129,8 @@ fn compare_merge(case: &Case, by_git: &ByGit, tally: &mut Tally) {
     }
 }
 
-/// The case as git shall see it: with one kind of line ending if each version
-/// has one kind and they are not the same.
+/// The case as passed to git: converted to one line ending if each version is
+/// uniform and a side changed the ending.
 fn ending_alike(case: &Case, tally: &mut Tally) -> Case {
     let endings = || {
         let base = ending(case.base.as_deref()?)?;
@@ -151,7 +152,7 @@ fn ending_alike(case: &Case, tally: &mut Tally) -> Case {
     }
 }
 
-/// Whether a text's lines end in CRLF; `None` if some do.
+/// Whether all lines of a text end in CRLF; `None` if endings are mixed.
 fn ending(text: &[u8]) -> Option<bool> {
     if text.windows(3).any(|bytes| bytes == b"\r\r\n") {
         return None;
@@ -178,7 +179,7 @@ fn with_ending(text: &[u8], crlf: bool) -> Vec<u8> {
     out
 }
 
-/// The same file with conflicts whose sides are equal resolved.
+/// The same file, with conflicts of equal sides resolved.
 fn without_equal_sides(marked: &[u8]) -> Vec<u8> {
     let mut out: Vec<&[u8]> = Vec::new();
     let mut lines = marked.split_inclusive(|&byte| byte == b'\n');

@@ -1,4 +1,4 @@
-//! Three versions of a file in the shapes that real ones have, from a seed.
+//! Seeded random triples of versions with the structure of real files.
 
 use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
@@ -6,7 +6,7 @@ use rand::{RngExt, SeedableRng};
 
 use crate::edits::{EDITS, drop_last_newline, to_crlf};
 
-/// Three versions, and where they come from.
+/// Three versions, and how they were made.
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
     pub(crate) name: String,
@@ -15,7 +15,7 @@ pub(crate) struct Case {
     pub(crate) theirs: Vec<u8>,
 }
 
-/// Cases that a reader would think of first, as lines of letters.
+/// The obvious cases, with one letter for each line.
 pub(crate) fn known() -> Vec<Case> {
     KNOWN
         .iter()
@@ -47,7 +47,7 @@ const KNOWN: &[[&str; 4]] = &[
     ["the same change and another", "abcdef", "aXcdef", "aXcdeY"],
     ["insertions in one place", "abc", "aXbc", "aYbc"],
     ["the same insertion", "abc", "aXbc", "aXbcY"],
-    ["insertion beside a change", "abc", "aXbc", "aYc"],
+    ["insertion next to a change", "abc", "aXbc", "aYc"],
     ["both append", "abc", "abcX", "abcY"],
     ["both append, one more", "abc", "abcX", "abcXY"],
     ["both prepend", "abc", "Xabc", "Yabc"],

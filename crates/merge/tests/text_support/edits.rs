@@ -1,4 +1,4 @@
-//! What people and programs do to a text.
+//! Typical edits of a text by people and programs.
 
 use std::ops::Range;
 
@@ -8,13 +8,13 @@ use rand::seq::IndexedRandom;
 
 use crate::cases::{Text, function, line, statement, word};
 
-/// A change, with some part of it left to chance.
+/// An edit with random details.
 pub(crate) struct Edit {
     pub(crate) name: &'static str,
     pub(crate) make: fn(&mut Text, &mut SmallRng),
 }
 
-/// Those that happen often are there more than once.
+/// Frequent edits are listed more than once.
 pub(crate) const EDITS: &[Edit] = &[
     Edit {
         name: "change a line",
@@ -106,12 +106,12 @@ pub(crate) const EDITS: &[Edit] = &[
     },
 ];
 
-/// Somewhere in a text, its end included.
+/// A random position in a text, its end included.
 fn somewhere(text: &Text, rng: &mut SmallRng) -> usize {
     rng.random_range(0..=text.len())
 }
 
-/// A block of a text; empty if the text is.
+/// A random block of a text; empty if the text is empty.
 fn block(text: &Text, rng: &mut SmallRng) -> Range<usize> {
     if text.is_empty() {
         return 0..0;
@@ -247,7 +247,8 @@ fn adjacent_changes(text: &mut Text, rng: &mut SmallRng) {
     if text.is_empty() {
         return;
     }
-    // Always near the start, so that the other side is often next to it.
+    // Always near the start, so that the change of the other side is often
+    // adjacent.
     let at = rng.random_range(0..text.len().min(4));
     let end = text[at].len().saturating_sub(1);
     text[at].splice(end..end, *b" changed");

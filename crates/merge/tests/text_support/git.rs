@@ -1,5 +1,5 @@
-//! What git makes of many three-way cases: one commit for each version, in which
-//! every case is a file, and one `git merge-tree` of all.
+//! Merges many three-way cases with git: one commit for each version, with a
+//! file for each case, and one `git merge-tree` of all.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use crate::cases::Case;
 
-/// What git made of a case.
+/// The result of git for a case.
 #[derive(Debug)]
 pub(crate) struct ByGit {
     pub(crate) conflict: bool,
@@ -36,7 +36,7 @@ impl Git {
         git
     }
 
-    /// What git calls the common version.
+    /// The label of the base in git's markers.
     pub(crate) fn base_label(&self) -> String {
         let label = self.run(&["rev-parse", "--short", "base"]);
         String::from_utf8(label).expect("a hash").trim().to_owned()
@@ -93,7 +93,8 @@ impl Git {
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("GIT_CONFIG_NOSYSTEM", "1")
             .env("GIT_CONFIG_GLOBAL", "/dev/null")
-            // Thousands of objects that nobody needs tomorrow.
+            // The objects are temporary, so they need neither fsync nor
+            // compression.
             .args(["-c", "core.fsync=none", "-c", "core.compression=0"])
             .args(arguments);
         command
@@ -117,7 +118,7 @@ fn file_name(case: usize) -> String {
     format!("case{case:06}")
 }
 
-/// One object of `git cat-file --batch`.
+/// Takes one object of `git cat-file --batch`.
 fn take_content(rest: &mut &[u8]) -> Vec<u8> {
     let end = rest
         .iter()

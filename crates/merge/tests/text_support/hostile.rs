@@ -1,4 +1,4 @@
-//! Versions that nobody would write by hand, from a seed.
+//! Seeded random versions of hostile bytes.
 
 use elevo_merge::Versions;
 use rand::rngs::SmallRng;
@@ -7,7 +7,7 @@ use rand::{RngExt, SeedableRng};
 
 use crate::promises;
 
-/// Checks what the driver promises on as many triples of hostile bytes.
+/// Checks the promises of the driver on `rounds` triples of hostile bytes.
 pub(crate) fn survive(seed: u64, rounds: u32) {
     let mut rng = SmallRng::seed_from_u64(seed);
     for _ in 0..rounds {
@@ -44,7 +44,7 @@ fn bytes(rng: &mut SmallRng) -> Vec<u8> {
     (0..len).map(|_| *alphabet.choose(rng).unwrap()).collect()
 }
 
-/// Another text, or the same with some bytes spliced.
+/// An unrelated text, or the base with some bytes replaced.
 fn another(base: &[u8], rng: &mut SmallRng) -> Vec<u8> {
     if rng.random_ratio(1, 8) {
         return bytes(rng);

@@ -1,4 +1,4 @@
-//! What the text driver promises for any three versions.
+//! The promises of the text driver for any three versions.
 
 use std::collections::HashSet;
 
@@ -63,8 +63,8 @@ fn one_side_unchanged_gives_the_other(versions: &Versions<'_>) {
     }
 }
 
-/// Every line of a result is one of the versions'. How lines end is compared
-/// elsewhere: it may be merged for a file as a whole.
+/// Checks that every line of a result is in one of the versions. Line endings
+/// are compared elsewhere, because they may be merged for a whole file.
 fn check_lines(versions: &Versions<'_>, result: &[u8]) {
     let base = versions.base.unwrap_or_default();
     let known: HashSet<&[u8]> = [base, versions.ours, versions.theirs]
@@ -76,7 +76,7 @@ fn check_lines(versions: &Versions<'_>, result: &[u8]) {
     }
 }
 
-/// A line that only one side has is in a clean result.
+/// Checks that every line that only one side has is in a clean result.
 fn nothing_new_is_lost(versions: &Versions<'_>, result: &[u8]) {
     let result: HashSet<&[u8]> = lines(result).collect();
     let base: HashSet<&[u8]> = lines(versions.base.unwrap_or_default()).collect();
@@ -105,7 +105,7 @@ fn check_conflict(versions: &Versions<'_>, conflicted: &Conflicted) {
             theirs: in_theirs,
         }) = place
         else {
-            panic!("{place:?} is no place in a text");
+            panic!("{place:?} is not a place in a text");
         };
         assert!(
             end <= (in_base.start, in_ours.start, in_theirs.start),
@@ -130,7 +130,7 @@ fn check_conflict(versions: &Versions<'_>, conflicted: &Conflicted) {
     }
 }
 
-/// Lines without what ends them.
+/// Lines without their endings.
 fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split_inclusive(|&byte| byte == b'\n').map(|line| {
         let line = line.strip_suffix(b"\n").unwrap_or(line);

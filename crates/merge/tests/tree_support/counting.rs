@@ -1,4 +1,4 @@
-//! A store that counts what is read from it, and large trees.
+//! A store that counts the objects that are read, and large trees.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -94,14 +94,14 @@ impl Store for Counting {
     }
 }
 
-/// A file without content: as good as any where names are what counts.
+/// A file without content, for tests where only names matter.
 pub(crate) const EMPTY_FILE: Entry = Entry::File {
     mode: Mode::FILE,
     content: Content::Empty,
 };
 
-/// How many objects a merge reads in a tree of `side`³ files, in which theirs
-/// changed ten files, ours ten others, and both one.
+/// The number of objects that a merge reads in a tree of `side`³ files, in
+/// which theirs changed ten files, ours ten others, and both one.
 pub(crate) fn objects_read(side: usize) -> u64 {
     let store = Arc::new(Counting::default());
     let world = World::over(store.clone());
@@ -124,7 +124,7 @@ pub(crate) fn objects_read(side: usize) -> u64 {
     write(&theirs, &place(1, 1, 1), "one\n2\n3\n4\n5\n");
     write(&ours, &place(1, 1, 1), "1\n2\n3\n4\nfive\n");
     let (head, theirs) = (world.save(&ours), world.save(&theirs));
-    // Nothing is in its cache.
+    // A repository with an empty cache.
     let cold = World::over(store.clone());
     store.read.store(0, Ordering::Relaxed);
     let head = StateTree::at(&cold.repository, &head);
@@ -133,7 +133,7 @@ pub(crate) fn objects_read(side: usize) -> u64 {
     store.read.load(Ordering::Relaxed)
 }
 
-/// No two directories have equal entries: equal ones would be read once.
+/// No two directories have equal entries: equal directories would be read once.
 fn place(outer: usize, inner: usize, file: usize) -> String {
     format!("d{outer:03}/e{inner:03}/f{outer:03}{inner:03}{file:03}")
 }
@@ -143,7 +143,7 @@ fn write(tree: &StateTree, at: &str, text: &str) {
     now(tree.write(&path(at), data, Attributes::default())).expect("a file");
 }
 
-/// One directory with so many files in it.
+/// One directory with this number of files.
 pub(crate) fn flat(world: &World, files: usize) -> Snapshot {
     let tree = StateTree::empty(&world.repository);
     for file in 0..files {

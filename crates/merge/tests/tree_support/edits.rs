@@ -1,10 +1,10 @@
-//! Edits of trees, for random ones.
+//! Random edits of trees.
 
 use proptest::prelude::*;
 
 use super::{Model, Node, is_at_or_below};
 
-/// Where something happens. Some lie below others that can be files.
+/// The paths of the edits. Some are below others that can be files.
 pub(crate) const PLACES: [&str; 22] = [
     "a",
     "a/x",
@@ -30,7 +30,7 @@ pub(crate) const PLACES: [&str; 22] = [
     "z",
 ];
 
-/// One step of an edit script; numbers name places and contents.
+/// One step of an edit script; numbers are indexes of paths and contents.
 #[derive(Clone, Debug)]
 pub(crate) enum Edit {
     Write(usize, usize),
@@ -57,7 +57,7 @@ pub(crate) fn edits(count: std::ops::Range<usize>) -> impl Strategy<Value = Vec<
     prop::collection::vec(edit(), count)
 }
 
-/// A tree to begin with, and what two sides make of it.
+/// A base tree and two edited versions of it.
 #[derive(Clone, Debug)]
 pub(crate) struct Trees {
     pub(crate) base: Model,
@@ -76,7 +76,7 @@ pub(crate) fn trees() -> impl Strategy<Value = Trees> {
     })
 }
 
-/// The tree after some edits.
+/// The tree after the edits.
 pub(crate) fn edited(model: &Model, edits: &[Edit]) -> Model {
     let mut model = model.clone();
     for edit in edits {
@@ -108,7 +108,7 @@ fn apply(model: &mut Model, edit: &Edit) {
     }
 }
 
-/// Puts a node instead of what is there, with directories above it.
+/// Replaces the entry at a path, and creates the directories above it.
 pub(crate) fn put(model: &mut Model, at: &str, node: Node) {
     model.retain(|place, _| !is_at_or_below(place, at));
     for (end, _) in at.match_indices('/') {
@@ -136,7 +136,7 @@ fn relocate(model: &mut Model, from: &str, to: &str) {
     }
 }
 
-/// Contents of a kind that can be merged in parts.
+/// Content that can be merged in parts.
 fn content(place: &str, what: usize) -> Vec<u8> {
     let (first, last) = (what % 3, what / 3);
     if what == 7 && !place.ends_with("crdt.json") {

@@ -1,4 +1,4 @@
-//! What git makes of three trees.
+//! Merges three trees with git.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -8,9 +8,9 @@ use std::process::{Command, Stdio};
 
 use crate::{Model, Node};
 
-/// What git made of them.
+/// The result of git.
 pub(crate) struct ByGit {
-    /// Paths that are in conflict.
+    /// Conflicting paths.
     pub(crate) conflicts: BTreeSet<String>,
     /// Files and links of the result.
     pub(crate) tree: Model,
@@ -33,11 +33,11 @@ impl Git {
         git
     }
 
-    /// Merges by `git merge-tree`, which follows renames: it has no way to
-    /// follow none, and before 2.46 none to follow exact ones only.
+    /// Merges with `git merge-tree`, which always follows renames, and before
+    /// 2.46 cannot be limited to exact ones.
     pub(crate) fn merged(&self) -> ByGit {
         let mut command = self.command(&["-c", "merge.directoryRenames=false"]);
-        // Only what has the same name is compared by content.
+        // Only files of the same name are compared by content.
         command.args(["-c", "merge.renameLimit=1"]);
         command.args(["merge-tree", "--write-tree", "--name-only", "--no-messages"]);
         let output = command
@@ -92,7 +92,8 @@ impl Git {
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("GIT_CONFIG_NOSYSTEM", "1")
             .env("GIT_CONFIG_GLOBAL", "/dev/null")
-            // Thousands of objects that nobody needs tomorrow.
+            // The objects are temporary, so they need neither fsync nor
+            // compression.
             .args(["-c", "core.fsync=none", "-c", "core.compression=0"])
             .args(arguments);
         command
@@ -112,7 +113,7 @@ impl Git {
     }
 }
 
-/// One object of `git cat-file --batch`.
+/// Takes one object of `git cat-file --batch`.
 fn take_content(rest: &mut &[u8]) -> Vec<u8> {
     let end = rest.iter().position(|&byte| byte == b'\n');
     let end = end.expect("a header");

@@ -1,4 +1,4 @@
-//! What holds for every merge.
+//! Laws of every merge.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use elevo_policy::{Access, View};
 use super::edits::{Trees, put};
 use super::{How, Model, Node, World, held, is_at_or_below, landed, model_of, now, path};
 
-/// A merge of three models, and what came of it.
+/// A merge of three models, and its result.
 pub(crate) struct Done {
     world: World,
     pub(crate) merge: TreeMerge,
@@ -34,7 +34,7 @@ impl Done {
         self.held.iter().any(|held| is_at_or_below(place, held))
     }
 
-    /// Files and links that no conflict has anything to do with.
+    /// Files and links that are not near a conflict.
     fn settled(&self) -> Model {
         let near = |place: &str| {
             let mut held = self.held.iter();
@@ -75,7 +75,7 @@ pub(crate) fn with_renames() -> How {
     }
 }
 
-/// Where one side did nothing, the result is the other.
+/// If one side is unchanged, the result is the other side.
 fn unchanged_sides(trees: &Trees) {
     let theirs_alone = Trees {
         ours: trees.base.clone(),
@@ -143,7 +143,8 @@ fn conflicts_leave_ours(trees: &Trees, done: &Done) {
     );
 }
 
-/// What was dealt with does not come again; what was not, does.
+/// Changes that were dealt with do not appear in the next merge; held and
+/// refused ones do.
 fn once_is_enough(trees: &Trees, how: &How, done: &Done) {
     let world = &done.world;
     let agreed = world.save(&done.merge.agreed.clone());
@@ -153,8 +154,8 @@ fn once_is_enough(trees: &Trees, how: &How, done: &Done) {
     let ours = done.merge.tree.clone();
     let again = how.merge(&agreed, &ours, &world.snapshot(&trees.theirs));
     if how.limits.renames && !again.landed.is_empty() {
-        // With a later base something may be a move that was none, and what was
-        // held can follow it.
+        // With a later base, a change may look like a move that it did not look
+        // like before, and a held change can follow it.
         let first = landed(&done.merge);
         assert!(landed(&again).iter().all(|place| !first.contains(place)));
         return;
@@ -178,7 +179,7 @@ fn refused(merge: &TreeMerge) -> BTreeSet<String> {
     refused.map(|refused| refused.path.to_string()).collect()
 }
 
-/// What is taken whole is what would have come of its parts.
+/// Taking a directory as a whole gives the same result as merging its parts.
 fn whole_or_in_parts(trees: &Trees, how: &How) {
     let at = |whole| {
         let mut how = how.clone();
@@ -213,8 +214,8 @@ pub(crate) fn symmetric(trees: &Trees) {
     }
 }
 
-/// Where both sides changed the white space of a structured file in one place,
-/// the driver keeps that of ours.
+/// Removes white space from structured files: where both sides changed it at
+/// the same place, the driver keeps ours.
 fn without_layout(mut tree: Model) -> Model {
     for (place, node) in &mut tree {
         let is_structured = [".json", ".toml", ".yaml"]
@@ -227,8 +228,8 @@ fn without_layout(mut tree: Model) -> Model {
     tree
 }
 
-/// Nothing happens without the access it needs, and nobody hears of what is
-/// hidden.
+/// Every change has the access that it needs, and hidden paths are not
+/// revealed.
 pub(crate) fn permitted(trees: &Trees, how: &How) {
     let done = merge(trees, how);
     let view = how.policy.compile().expect("a policy").for_agent(how.agent);
@@ -250,7 +251,7 @@ pub(crate) fn permitted(trees: &Trees, how: &How) {
 fn needed(before: &Model, after: &Model, place: &str) -> Access {
     match (before.get(place), after.get(place)) {
         (before, after) if before == after => Access::None,
-        // Made because something in it may be made.
+        // Created because something in it may be created.
         (None, Some(Node::Directory(_)))
             if after
                 .keys()

@@ -1,5 +1,5 @@
-//! Trees for tests: a simple model of them, and merges of such.
-#![allow(dead_code, reason = "each test takes what it needs")]
+//! A simple model of trees for tests, and merges of such trees.
+#![allow(dead_code, reason = "each test uses its part")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
@@ -15,7 +15,7 @@ use elevo_merge::{Drivers, LaterFirst, Limits, Rules, Sides, TreeMerge, merge_tr
 use elevo_objects::{Mode, Snapshot};
 use elevo_policy::Policy;
 
-/// What a path holds.
+/// The entry at a path.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Node {
     Directory(u32),
@@ -23,10 +23,10 @@ pub(crate) enum Node {
     Link(Vec<u8>),
 }
 
-/// A tree as all its paths.
+/// A tree as a map of all its paths.
 pub(crate) type Model = BTreeMap<String, Node>;
 
-/// Runs what never waits: nothing in memory does.
+/// Polls a future to its end. Nothing in memory waits for long.
 pub(crate) fn now<T>(future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
     loop {
@@ -106,7 +106,7 @@ fn info() -> CommitInfo {
     }
 }
 
-/// What a tree holds.
+/// The content of a tree.
 pub(crate) fn model_of(tree: &StateTree) -> Model {
     let mut model = Model::new();
     let mut open = vec![String::new()];
@@ -137,7 +137,7 @@ pub(crate) fn model_of(tree: &StateTree) -> Model {
     model
 }
 
-/// How a merge is made.
+/// The settings of a merge.
 #[derive(Clone, Debug)]
 pub(crate) struct How {
     pub(crate) policy: Policy,
@@ -190,7 +190,7 @@ impl How {
     }
 }
 
-/// Where a merge needs somebody.
+/// The paths of conflicts.
 pub(crate) fn held(merge: &TreeMerge) -> BTreeSet<String> {
     let conflicts = merge.conflicts.iter();
     conflicts
@@ -198,7 +198,7 @@ pub(crate) fn held(merge: &TreeMerge) -> BTreeSet<String> {
         .collect()
 }
 
-/// Where a merge changed something.
+/// The paths of landed changes.
 pub(crate) fn landed(merge: &TreeMerge) -> Vec<String> {
     let landed = merge.landed.iter();
     landed.map(|landed| landed.path.to_string()).collect()

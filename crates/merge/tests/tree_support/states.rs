@@ -1,8 +1,8 @@
-//! All that can be at a path, and all combinations of it in three trees.
+//! All states of a path, and all their combinations in three trees.
 
 use crate::{Model, Node};
 
-/// What can be at `p`, and at `q` and `d/p` where it moved to.
+/// The states of `p`, and of `q` and `d/p`, to which it can move.
 pub(crate) const STATES: [&str; 18] = [
     "absent",
     "file",
@@ -24,7 +24,7 @@ pub(crate) const STATES: [&str; 18] = [
     "moved-into",
 ];
 
-/// One combination, as places in [`STATES`].
+/// One combination, as indexes into [`STATES`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Case {
     pub(crate) base: usize,
@@ -44,16 +44,16 @@ pub(crate) fn all() -> Vec<Case> {
         .collect()
 }
 
-/// The directory that holds a case.
+/// The directory of a case.
 pub(crate) fn directory(case: usize) -> String {
     format!("c{case:05}")
 }
 
-/// Whether what is in another place is the same there.
+/// Whether a moved file is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Moves {
     Exact,
-    /// Git finds none.
+    /// So different that git does not detect the move.
     Changed,
 }
 
@@ -70,9 +70,9 @@ pub(crate) fn side(cases: &[Case], moves: Moves, which: impl Fn(&Case) -> usize)
     model
 }
 
-/// Contents differ from case to case, so that nothing moves between them, and
-/// those of one case by more than half, so that git takes none for another
-/// that was moved and changed.
+/// Contents differ between cases, so that nothing moves between them. Within a
+/// case they differ by more than half, so that git does not detect a rename
+/// with changes.
 fn state(name: &str, moves: Moves, case: usize) -> Vec<(&'static str, Node)> {
     let text = |first: &str, last: &str| {
         let first = format!("{first} {case} ").repeat(40);

@@ -1,4 +1,4 @@
-//! Lists, united.
+//! The union of lists.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -42,7 +42,7 @@ pub(super) fn merge<'t, 'a>(
     union.planner.close(open, true, items)
 }
 
-/// What the elements are called, if all are.
+/// The names of the elements, if every element has one.
 fn names<'t>(
     base: Option<&'t Container<'_>>,
     ours: &'t Container<'_>,
@@ -56,8 +56,8 @@ fn names<'t>(
 
 type Keyed<'t, 'a, K> = Vec<(K, &'t Item<'a>)>;
 
-/// Elements by their value, and by how many like it are before them; of a set,
-/// only the first.
+/// Keys elements by their value and the number of equal elements before them;
+/// for a set, only the first of equal elements.
 fn occurrences<'t, 'a>(items: &'t [Item<'a>], set: bool) -> Keyed<'t, 'a, (Meaning, u32)> {
     let mut seen: HashMap<Meaning, u32> = HashMap::new();
     let mut keyed = Vec::with_capacity(items.len());
@@ -71,11 +71,12 @@ fn occurrences<'t, 'a>(items: &'t [Item<'a>], set: bool) -> Keyed<'t, 'a, (Meani
     keyed
 }
 
-/// What was there in its order; behind each of it, what is new, sorted.
+/// Keeps the elements of the base in order, with the new elements sorted after
+/// each.
 ///
-/// `keep` says what becomes of an element in base, ours and theirs. Where an
-/// element is put depends on the nearest one before it that stays, so that it
-/// does not matter in which order branches are merged that remove and add.
+/// `keep` merges an element in base, ours and theirs. A new element goes after
+/// the nearest preceding element that stays, so that branches that remove and
+/// add can be merged in any order.
 fn united<'t, 'a, K: Copy + Ord + Hash>(
     [base, ours, theirs]: &[Keyed<'t, 'a, K>; 3],
     mut keep: impl FnMut(&K, [Option<&'t Item<'a>>; 3]) -> Option<Joined<'t, 'a>>,
@@ -131,8 +132,7 @@ fn united<'t, 'a, K: Copy + Ord + Hash>(
     items
 }
 
-/// What new elements at one place are sorted by: when they were made, and what
-/// they are.
+/// Sort key of new elements at one place: their `at`, then their value.
 pub(super) type Rank = (Option<Stamp>, Option<Number>, String);
 
 pub(super) fn rank(node: &Node<'_>) -> Rank {
@@ -141,17 +141,17 @@ pub(super) fn rank(node: &Node<'_>) -> Rank {
     (node.as_map().and_then(at_of), Number::of(node), text)
 }
 
-/// The rank of an element that has a name, whatever else is in it.
+/// The rank of a named element: by its `at`, then by its name.
 fn rank_named(name: &str, node: &Node<'_>) -> Rank {
     let number = name.strip_prefix('n').and_then(Number::read);
     (node.as_map().and_then(at_of), number, name.to_owned())
 }
 
-/// Writes a value in one spelling of many.
+/// Writes a value in a canonical spelling.
 fn spell(node: &Node<'_>, text: &mut String) {
     match &node.kind {
         Kind::Scalar(value) => {
-            // Cannot fail: it is a string that is written to.
+            // Writing to a string cannot fail.
             let _ = write!(text, "{value:?}");
         }
         Kind::List(list) => {

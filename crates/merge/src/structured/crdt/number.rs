@@ -1,4 +1,4 @@
-//! Decimal numbers, added exactly or not at all.
+//! Decimal numbers with exact addition.
 
 use std::cmp::Ordering;
 
@@ -13,7 +13,7 @@ pub(super) struct Number {
     power: i64,
 }
 
-/// How many zeros a number may be written with.
+/// Maximum absolute power of ten that is written out without an exponent.
 const MAX_ZEROS: i64 = 64;
 
 impl Number {
@@ -25,7 +25,8 @@ impl Number {
         }
     }
 
-    /// Nothing if it is no number, or has an exponent beyond all use.
+    /// Returns `None` if the node is not a number, or its exponent is too
+    /// large.
     pub(super) fn of(node: &Node<'_>) -> Option<Self> {
         match &node.kind {
             Kind::Scalar(text) => Self::read(text.strip_prefix('n')?),
@@ -33,7 +34,7 @@ impl Number {
         }
     }
 
-    /// Reads what `canonical_number` writes.
+    /// Parses the output of `canonical_number`.
     pub(super) fn read(text: &str) -> Option<Self> {
         let (negative, text) = match text.strip_prefix('-') {
             Some(rest) => (true, rest),
@@ -65,7 +66,7 @@ impl Number {
         Self::read(&canonical_number(&format!("{whole}e{power}")))
     }
 
-    /// As a multiple of ten to the power of `power`.
+    /// The number as a multiple of ten to the power of `power`.
     fn whole(&self, power: i64) -> Option<i128> {
         let digits: i128 = self.digits.parse().ok()?;
         let zeros = u32::try_from(self.power.checked_sub(power)?).ok()?;
@@ -77,7 +78,7 @@ impl Number {
         Some(if self.negative { -whole } else { whole })
     }
 
-    /// Without an exponent.
+    /// Writes the number without an exponent.
     pub(super) fn text(&self) -> Option<String> {
         let sign = if self.negative { "-" } else { "" };
         if self.power.abs() > MAX_ZEROS {
@@ -94,7 +95,7 @@ impl Number {
         })
     }
 
-    /// How large it is without its sign; zero is the least.
+    /// Sort key of the absolute value; zero is the smallest.
     fn size(&self) -> (bool, i64, &str) {
         let zero = self.digits == "0";
         let length = self.digits.len() as i64;

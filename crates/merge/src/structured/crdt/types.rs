@@ -1,4 +1,4 @@
-//! What a file says that its fields are.
+//! The types that a file declares for its fields.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -14,15 +14,16 @@ pub(super) enum Type {
     Set,
 }
 
-/// Patterns of paths and what is there; those with fewer `*` first.
+/// Path patterns and their types; patterns with fewer `*` first.
 #[derive(Debug)]
 pub(super) struct Types(Vec<(Vec<String>, Type)>);
 
 const MAX_TYPES: usize = 256;
 
 impl Types {
-    /// What both sides declare. Where they disagree, the one that changed it;
-    /// and if both did, the first by name. Nothing if there are too many.
+    /// Combines the declarations of both sides. Where they disagree, the side
+    /// that changed the declaration wins; if both did, the first type by name.
+    /// Returns `None` if there are too many.
     pub(super) fn of(docs: &Docs<'_, '_>) -> Option<Self> {
         let base = docs.base.map(declared).unwrap_or_default();
         let (ours, theirs) = (declared(docs.ours), declared(docs.theirs));

@@ -1,4 +1,4 @@
-//! The headers and statements of a TOML file, one after the other.
+//! The sequence of headers and statements of a TOML file.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -16,12 +16,13 @@ use crate::structured::node::{Builder, MAX_DEPTH, Node};
 pub(super) struct Line<'a> {
     /// The steps of its key, escaped for a JSON pointer.
     pub(super) path: Vec<Rc<str>>,
-    /// Where what belongs to it begins: at the end of the line before.
+    /// The start of the text that belongs to the line: the end of the line
+    /// before.
     pub(super) from: usize,
     /// The header, or the key of the statement.
     pub(super) label: Range<usize>,
     pub(super) kind: LineKind<'a>,
-    /// Where it ends, without and with a comment behind it.
+    /// The end without and with the trailing comment.
     pub(super) end: usize,
     pub(super) to: usize,
 }
@@ -31,11 +32,11 @@ pub(super) enum LineKind<'a> {
     Table,
     /// An element of an array of tables.
     Element,
-    /// A statement, and where its value begins.
+    /// A statement, and the start of its value.
     Statement(Node<'a>, usize),
 }
 
-/// Reads a file; nothing if it is no TOML.
+/// Parses a file; `None` if it is not valid TOML.
 pub(super) fn read<'a>(text: &'a str, builder: &mut Builder<'_>) -> Option<Vec<Line<'a>>> {
     let source = Source::new(text);
     let mut events = Vec::new();
@@ -64,7 +65,7 @@ pub(super) fn read<'a>(text: &'a str, builder: &mut Builder<'_>) -> Option<Vec<L
     Some(lines)
 }
 
-/// Gives what is between the lines to one of them.
+/// Assigns the text between the lines to one of them.
 fn finish(text: &str, lines: &mut [Line<'_>]) {
     let mut from = 0;
     for at in 0..lines.len() {
@@ -117,7 +118,8 @@ impl<'a, I: Iterator<Item = Event>> Reader<'a, '_, '_, I> {
         })
     }
 
-    /// A key of one step or more, and the event behind it.
+    /// Reads a key of one or more steps, and returns it with the event after
+    /// it.
     fn key(&mut self, mut event: Event) -> Option<(Vec<Rc<str>>, Range<usize>, Event)> {
         let mut path = Vec::new();
         let start = event.span().start();
@@ -199,7 +201,7 @@ impl<'a, I: Iterator<Item = Event>> Reader<'a, '_, '_, I> {
     }
 }
 
-/// A scalar in one spelling of many.
+/// Writes a scalar in a canonical spelling.
 fn scalar(raw: Raw<'_>) -> Option<String> {
     let mut text = String::new();
     let mut error: Option<ParseError> = None;

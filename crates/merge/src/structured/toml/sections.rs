@@ -1,12 +1,12 @@
-//! The tables of a TOML file, as they are written.
+//! The tables of a TOML file, as written.
 //!
 //! ```text
-//! a = 1          the statements before the first header: a map called ""
-//! [b.c]          a map called "b/c"
+//! a = 1          the statements before the first header: a map named ""
+//! [b.c]          a map named "b/c"
 //! d = 1
-//! [[e]]          a list called "e", whose elements are maps:
-//! f = 1            of statements, called "", …
-//! [e.g]            … and of tables, called by what is behind "e"
+//! [[e]]          a list named "e", whose elements are maps:
+//! f = 1            of statements, named "", …
+//! [e.g]            … and of tables, named by the rest of the path after "e"
 //! ```
 
 use std::rc::Rc;
@@ -60,7 +60,7 @@ impl<'a, I: Iterator<Item = Line<'a>>> Reader<'a, '_, '_, I> {
         Some(line)
     }
 
-    /// The statements up to a header, as an item without a name.
+    /// Reads the statements up to a header, as an item without a name.
     fn statements(&mut self, start: usize) -> Option<Item<'a>> {
         let mut items = Vec::new();
         while let Some(line) = self.next_if(|line| matches!(line.kind, LineKind::Statement(..))) {
@@ -88,7 +88,7 @@ impl<'a, I: Iterator<Item = Line<'a>>> Reader<'a, '_, '_, I> {
         })
     }
 
-    /// The tables that are within `prefix`.
+    /// Reads the tables within `prefix`.
     fn tables(&mut self, prefix: &[Rc<str>], items: &mut Vec<Item<'a>>) -> Option<()> {
         if prefix.len() > MAX_DEPTH {
             return None;
@@ -121,7 +121,7 @@ impl<'a, I: Iterator<Item = Line<'a>>> Reader<'a, '_, '_, I> {
         self.builder.map(text, lines_of(items, head))
     }
 
-    /// The elements of an array of tables that follow each other.
+    /// Reads consecutive elements of an array of tables.
     fn elements(&mut self, first: Line<'a>) -> Option<Node<'a>> {
         let start = first.label.start;
         let path = first.path.clone();

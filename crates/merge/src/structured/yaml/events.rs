@@ -1,4 +1,4 @@
-//! The events of a YAML file, with their places in bytes.
+//! The events of a YAML file, with byte ranges.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -7,7 +7,7 @@ use saphyr_parser::{Event, Parser, ScalarStyle, Tag};
 
 use crate::structured::node::{MAX_DEPTH, MAX_NODES};
 
-/// What there is in a file that has no anchors, aliases or tags.
+/// An event of a file without anchors, aliases and tags.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum What<'a> {
     Scalar(Cow<'a, str>, ScalarStyle),
@@ -19,12 +19,12 @@ pub(super) enum What<'a> {
 
 #[derive(Debug)]
 pub(super) struct Events<'a> {
-    /// What stands before the document: a directive and `---`, if any.
+    /// The end of the text before the document: a directive and `---`, if any.
     pub(super) start: usize,
     pub(super) all: Vec<(What<'a>, Range<usize>)>,
 }
 
-/// Reads the events of the only document in a file.
+/// Reads the events of a file with exactly one document.
 pub(super) fn read(text: &str) -> Option<Events<'_>> {
     let offsets = Offsets::of(text);
     let mut events = Events {
@@ -76,9 +76,9 @@ fn unadorned(anchor: usize, tag: Option<Cow<'_, Tag>>) -> Option<()> {
     (anchor == 0 && tag.is_none()).then_some(())
 }
 
-/// Where characters are in bytes; the parser counts characters.
+/// Byte offsets of characters; the parser counts characters.
 enum Offsets {
-    /// Every character is a byte.
+    /// Every character is one byte.
     Ascii(usize),
     Of(Vec<u32>),
 }

@@ -1,4 +1,4 @@
-//! The values of a YAML file and the text that is theirs.
+//! The values of a YAML file and the text that belongs to each.
 
 use std::ops::Range;
 use std::vec::IntoIter;
@@ -29,7 +29,8 @@ pub(super) fn document<'a>(
     })
 }
 
-/// A value and its place. A block has with it the comment behind its last item.
+/// A value and its range. The range of a block includes the comment after its
+/// last item.
 type Placed<'a> = (Node<'a>, Range<usize>);
 
 struct Reader<'a, 'm> {
@@ -39,7 +40,7 @@ struct Reader<'a, 'm> {
 }
 
 impl<'a> Reader<'a, '_> {
-    /// The next value, which stands somewhere behind `after`.
+    /// Reads the next value, which starts at or after `after`.
     fn value(&mut self, after: usize) -> Option<Placed<'a>> {
         let (what, at) = self.events.next()?;
         let (node, at) = match what {
@@ -74,7 +75,8 @@ impl<'a> Reader<'a, '_> {
         Some((self.builder.scalar(text, &format!("{kind}{value}"))?, at))
     }
 
-    /// Where a quoted scalar ends; the parser may count the comment behind it.
+    /// Finds the end of a quoted scalar; the parser's range may include the
+    /// comment after it.
     fn quoted(&self, at: Range<usize>) -> Option<Range<usize>> {
         let bytes = self.text.as_bytes();
         let quote = bytes[at.start];
@@ -90,8 +92,8 @@ impl<'a> Reader<'a, '_> {
         None
     }
 
-    /// A block scalar from its `|` or `>` to the last character it has; the
-    /// parser counts from its first.
+    /// The range of a block scalar from its `|` or `>` to its last character;
+    /// the parser's range starts at the content.
     fn block(&self, after: usize, at: Range<usize>) -> Option<Range<usize>> {
         let behind = self.text.get(after..)?;
         let start = after + (behind.len() - behind.trim_start_matches(' ').len());
@@ -160,7 +162,7 @@ impl<'a> Reader<'a, '_> {
         Some((node, at))
     }
 
-    /// An item whose value is behind `after`, and where it ends.
+    /// Reads an item whose value follows `after`, and returns it with its end.
     fn item(
         &mut self,
         lead: &'a str,
@@ -186,7 +188,7 @@ impl<'a> Reader<'a, '_> {
         Some((item, end))
     }
 
-    /// The next dash, behind white space and comments.
+    /// Finds the next dash after white space and comments.
     fn dash(&self, after: usize) -> Option<usize> {
         let mut at = after;
         loop {
@@ -249,7 +251,7 @@ impl<'a> Reader<'a, '_> {
                 let (inside, at) = self.flow(start, end, ']', read)?;
                 return Some((self.builder.list(&self.text[at.clone()], inside)?, at));
             }
-            // Pairs without braces have no place of their own.
+            // Pairs without braces have an empty range.
             if at.is_empty() {
                 return None;
             }
