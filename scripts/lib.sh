@@ -1,4 +1,4 @@
-# Sourced by the scripts of this repository: where things are kept, and small helpers.
+# Sourced by the scripts of this repository: paths and small helpers.
 # shellcheck shell=bash
 
 elevo_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -6,8 +6,8 @@ elevo_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # Everything that is built or downloaded goes here, never into the checkout.
 elevo_cache=${ELEVO_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/elevo}
 
-# What is compiled into our librocksdb.a. Must say the same as the features of `rocksdb` in
-# Cargo.toml; scripts/rocksdb refuses to build otherwise.
+# The features compiled into our librocksdb.a. They must equal the features of `rocksdb` in
+# Cargo.toml; otherwise scripts/rocksdb fails.
 rocksdb_features=(lz4 zstd)
 
 # The oldest processor that the library runs on. RocksDB picks its CRC32C at compile time, and the
@@ -20,7 +20,7 @@ rocksdb_cpu() {
     esac
 }
 
-# The version of a crate as Cargo.lock names it, or nothing.
+# Prints the version of a crate in Cargo.lock, or nothing.
 locked_version() {
     awk -v name="\"$1\"" '
         $1 == "name" { found = ($3 == name) }
@@ -28,7 +28,7 @@ locked_version() {
     ' "$elevo_root/Cargo.lock"
 }
 
-# The directory that holds, or will hold, librocksdb.a.
+# Prints the directory for librocksdb.a, which may not exist yet.
 rocksdb_dir() {
     local version features
     version=$(locked_version librocksdb-sys)
