@@ -3,6 +3,8 @@
 //! has the rules. Each limit may only fall: a change that leaves fewer signs
 //! lowers the limit.
 
+#![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
