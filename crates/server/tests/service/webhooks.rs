@@ -232,7 +232,7 @@ async fn nothing_is_sent_where_the_server_alone_could_reach() {
         .await;
     assert_eq!(refused["error"]["name"], "RESOURCE_REFUSED", "{refused}");
     let hint = refused["error"]["remediation"].as_str().unwrap();
-    assert!(hint.contains("Remove"), "{refused}");
+    assert!(hint.contains("Delete"), "{refused}");
 }
 
 #[tokio::test]
