@@ -20,7 +20,7 @@ use crate::measure::{Contender, interleave, timed};
 use crate::report::{Bar, Row, Unit};
 
 const ROUNDS: usize = 30;
-/// An unprivileged user id.
+/// The user and group id of the user without privileges.
 const NOBODY: u32 = 65534;
 
 pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {

@@ -189,7 +189,8 @@ pub struct ChunkReader {
 
 impl ChunkReader {
     /// Opens `content` at the chunk that contains byte `offset`; also returns
-    /// the start of that chunk. At or past the end, nothing is read.
+    /// the start of that chunk. At or past the end, the reader is empty and the
+    /// start is the size of `content`.
     pub async fn open(
         repository: &Repository,
         content: &Content,

@@ -43,8 +43,8 @@ pub struct StateTree {
     writer: Mutex<()>,
 }
 
-/// State of a tree at a moment. A reader's copy protects the stored objects it
-/// needs.
+/// The state of a tree at one moment. Its guards, if any, keep its stored objects
+/// from garbage collection while a copy of it exists.
 #[derive(Clone, Debug)]
 struct State {
     root: Arc<Directory>,

@@ -72,8 +72,8 @@ impl Ignores {
         })
     }
 
-    /// Returns the rules for the names directly in a directory: faster for many
-    /// names than [`ignores`](Self::ignores) for each.
+    /// Returns the rules that apply to the entries of a directory. To check many
+    /// entries, this is faster than [`ignores`](Self::ignores) for each.
     pub fn within<'a>(&'a self, directory: &'a TreePath) -> Within<'a> {
         let names = names_of(directory);
         let mut lists = self.lists_above(directory, names.len());

@@ -201,7 +201,7 @@ pub struct ContainerStatus {
 /// An entry of [`SandboxRuntime::list`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Container {
-    /// The sandbox that it was created for.
+    /// The id of the sandbox that the container was created for.
     pub sandbox: String,
     /// The id of the container.
     pub id: ContainerId,

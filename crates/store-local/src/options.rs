@@ -29,8 +29,8 @@ pub struct Options {
     pub salvage: bool,
     /// Number of threads that write table files in the background.
     pub background_jobs: u16,
-    /// Maximum usage of the disk in percent at which objects and snapshots are
-    /// still accepted; collections go on above it.
+    /// Disk usage in percent above which the store rejects new objects and
+    /// snapshots. Garbage collection still runs.
     pub full_percent: u8,
 }
 

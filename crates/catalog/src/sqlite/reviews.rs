@@ -84,7 +84,8 @@ fn entry(entry: &Option<Entry>) -> Option<Vec<u8>> {
     entry.as_ref().map(stored::entry)
 }
 
-/// Returns a review that no one else can change until the transaction ends.
+/// Reads a review inside the caller's write transaction, so that no other
+/// transaction can change it until that ends.
 pub(super) async fn held(connection: &mut SqliteConnection, id: &str) -> Result<Review> {
     let row = sqlx::query(SELECT_ONE).bind(id);
     let row = row.fetch_optional(connection).await;

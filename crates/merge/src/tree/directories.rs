@@ -72,7 +72,8 @@ impl Merge<'_> {
         Ok(())
     }
 
-    /// Theirs has nothing where the base had a directory.
+    /// Merges a directory of the base that theirs removed. Returns whether to enter
+    /// it.
     pub(super) async fn directory_removed(
         &mut self,
         path: TreePath,
@@ -101,7 +102,8 @@ impl Merge<'_> {
         Ok(Inside::Enter)
     }
 
-    /// Theirs has a file or a link where the base had a directory.
+    /// Merges a directory of the base that theirs replaced by a file or a link.
+    /// Returns whether to enter it.
     pub(super) async fn directory_replaced(
         &mut self,
         path: TreePath,

@@ -763,7 +763,7 @@ async fn a_hidden_directory_is_refused_whether_it_is_there_or_not() {
     let hidden = Hidden::start().await;
     let wish = json!({"project": hidden.project});
     let mut answers = Vec::new();
-    // A rule of the same kind covers the second name, which does not exist.
+    // The second and the fourth name do not exist; the answers must not differ.
     for name in ["MRK-dir", "mixed/MRK-none", "MRK-dir/sub", "MRK-dir/none"] {
         let url = "/api/v1/workspaces";
         let made =

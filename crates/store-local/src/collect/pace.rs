@@ -5,7 +5,8 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Maximum rest, even after a long step, which may itself have waited.
+/// Maximum length of a rest. A long step may have waited itself, so its length does
+/// not justify a longer rest.
 const REST: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]

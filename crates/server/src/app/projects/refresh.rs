@@ -221,7 +221,8 @@ impl App {
         }
     }
 
-    /// Merges the head into the files of a workspace, and stores the result.
+    /// Merges the visible part of the head into a snapshot of a workspace, and
+    /// commits the result. Does not write to the workspace.
     async fn bring(
         &self,
         who: &Principal,
