@@ -1,7 +1,7 @@
 //! Patches that clients send for a project.
 
 #[allow(dead_code, reason = "the server uses more of it")]
-#[path = "../../crates/server/src/app/projects/patch/reader.rs"]
+#[path = "../../crates/server/src/app/projects/changes/patch/reader.rs"]
 mod reader;
 
 use bytes::Bytes;

@@ -1,134 +1,114 @@
 //! The use cases of the server, independent of the API that calls them.
 
-mod archives;
-mod backing_up;
-mod clearing;
-mod content;
-mod diff;
-mod erasure;
-mod events;
-mod expiry;
-mod files;
-mod garbage;
-mod kept;
-mod keys;
-mod lost;
-mod makers;
-mod once;
-mod parking;
-mod parts;
-mod pool;
-mod principal;
-mod processes;
-mod projects;
-mod quarantine;
-mod recovery;
-mod repeated;
-mod room;
-mod sandboxes;
-mod secrets;
-mod spec;
-mod starting;
-mod stopping;
-mod system;
-mod templates;
-mod tenants;
-mod terminals;
-mod timekeeping;
-mod webhooks;
+pub(crate) mod access;
+pub(crate) mod events;
+pub(crate) mod files;
+pub(crate) mod maintenance;
+pub(crate) mod processes;
+pub(crate) mod projects;
+pub(crate) mod requests;
+pub(crate) mod resources;
+pub(crate) mod sandboxes;
+pub(crate) mod snapshots;
+pub(crate) mod stopping;
+pub(crate) mod sync;
+pub(crate) mod tenant_stores;
+pub(crate) mod timekeeping;
+pub(crate) mod workspaces;
 
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::Instant;
 
-use elevo_agent_link::{AgentLink, AgentLinks};
-use elevo_catalog::{Catalog, Sandbox};
-use elevo_core::{ErrorCode, SandboxState};
-use elevo_merge::Drivers;
-use elevo_sandbox::SandboxRuntime;
-use elevo_workspace::Slots;
-use tokio::sync::{Mutex, Notify, Semaphore, watch};
+use elevo_agent_link::AgentLinks;
+use elevo_catalog::Catalog;
+use elevo_core::TenantId;
 
-use crate::audit::Audit;
+use crate::app::access::keys::Keys;
+use crate::app::access::principal::Principals;
+use crate::app::access::secrets::Secrets;
+use crate::app::access::tenants::Tenants;
+use crate::app::events::Events;
+use crate::app::events::webhooks::Webhooks;
+use crate::app::files::Files;
+use crate::app::maintenance::backups::Backups;
+use crate::app::maintenance::cleanup::Cleanup;
+use crate::app::maintenance::disk_space::DiskSpace;
+use crate::app::maintenance::erasure::Erasure;
+use crate::app::maintenance::expiry::Expiry;
+use crate::app::maintenance::garbage::Garbage;
+use crate::app::maintenance::quarantine::Quarantine;
+use crate::app::maintenance::recovery::Recovery;
+use crate::app::maintenance::system::System;
+use crate::app::processes::Processes;
+use crate::app::processes::terminals::Terminals;
+use crate::app::projects::Projects;
+use crate::app::projects::changes::Changes;
+use crate::app::projects::landing::Landings;
+use crate::app::projects::landing::prepare::Preparer;
+use crate::app::projects::merges::Merges;
+use crate::app::projects::reviews::Reviews;
+use crate::app::requests::Requests;
+use crate::app::resources::{Parts, Resources};
+use crate::app::sandboxes::Sandboxes;
+use crate::app::sandboxes::containers::Containers;
+use crate::app::sandboxes::lost::LostSandboxes;
+use crate::app::sandboxes::starts::Starts;
+use crate::app::sandboxes::templates::Templates;
+use crate::app::sandboxes::warm_pools::WarmPools;
+use crate::app::snapshots::Snapshots;
+use crate::app::stopping::Stopping;
+use crate::app::sync::Syncing;
+use crate::app::tenant_stores::TenantStores;
+use crate::app::timekeeping::Timekeeper;
+use crate::app::workspaces::Workspaces;
 use crate::config::Config;
-use crate::failure::{Failure, Result};
-use crate::installation::Installation;
-use crate::room::Room;
-use crate::vault::Vault;
-use parts::Tenants;
-use pool::Pool;
+use crate::failure::Result;
+use crate::platform::audit::Audit;
+use crate::platform::installation::Installation;
+use crate::platform::room::Room;
 
-pub(crate) use content::Content;
-pub(crate) use diff::DiffQuery;
-pub(crate) use events::{EventsQuery, Following, out as event_out};
-pub(crate) use garbage::GarbageSchedule;
-pub(crate) use once::{Beginning, Once, Sent, Turn};
-pub use parts::Parts;
-pub(crate) use parts::tenant_from;
-pub(crate) use pool::Pool as WarmPool;
-pub(crate) use principal::Principal;
-pub(crate) use processes::{Ended, Reading, Streamed, exit_code};
-pub(crate) use projects::{Looks, OnConflict, PageQuery, ReviewsQuery, Side};
-pub(crate) use sandboxes::{ListQuery, LogsQuery};
-pub(crate) use stopping::Phase;
-pub(crate) use webhooks::DeliveriesQuery;
-
-/// Everything that the use cases need.
+/// Holds the services. A service holds the services that it needs, and never
+/// `App`.
 pub struct App {
-    pub(crate) config: Config,
+    pub(crate) config: Arc<Config>,
     pub(crate) catalog: Arc<dyn Catalog>,
-    pub(crate) runtime: Arc<dyn SandboxRuntime>,
     pub(crate) links: AgentLinks,
     pub(crate) audit: Arc<Audit>,
-    pub(crate) homes: Tenants,
-    /// Limits the sandboxes that are created at the same time.
-    creations: Semaphore,
-    /// Limits the creations that wait for that.
-    creations_waiting: Semaphore,
-    makers: Arc<makers::Makers>,
-    pool: Arc<Pool>,
-    slots: Arc<Slots>,
-    /// Locks of sandboxes: only one operation at a time changes each.
-    held: Mutex<HashMap<String, Arc<Mutex<()>>>>,
-    policies: projects::Policies,
-    queues: projects::Queues,
-    drivers: Drivers,
-    heads: projects::Heads,
-    collecting: garbage::Collecting,
-    /// Identifies this process among those that share a catalog.
-    process: String,
-    at_work: Arc<once::AtWork>,
-    pub(crate) installation: Installation,
+    pub(crate) stores: Arc<TenantStores>,
     pub(crate) room: Arc<Room>,
-    pub(crate) backups: backing_up::Backups,
-    ending: Arc<expiry::Ending>,
-    time: timekeeping::Timekeeper,
-    /// Sequence number of the newest event, for followers.
-    pulse: watch::Sender<u64>,
-    /// Counts revocations of keys, for streams that end with their key.
-    revocations: watch::Sender<u64>,
-    /// Limits the followers that read events at the same time.
-    following: Semaphore,
-    /// Notified when something about webhooks has changed.
-    pub(crate) hooks: Notify,
-    /// Terminals with connected clients.
-    pub(crate) watched: terminals::Watched,
-    /// Sandboxes of the previous server process that are not reconciled with
-    /// the container engine yet.
-    unrecovered: std::sync::Mutex<HashSet<String>>,
-    /// Whether requests of the previous server process are still marked as
-    /// running.
-    unreleased: std::sync::atomic::AtomicBool,
-    missing: lost::Missing,
-    stopping: stopping::Stopping,
-    known_tenants: tenants::KnownTenants,
-    pub(crate) vault: Vault,
-    presences: tenants::Presences,
-    /// Notified when a tenant is to be erased.
-    erasures: Notify,
-    /// The last result of probing the catalog and the engine.
-    probed: Mutex<Option<system::Probed>>,
-    pub(crate) started: Instant,
+    pub(crate) installation: Arc<Installation>,
+    pub(crate) heads: Arc<projects::heads::Heads>,
+    pub(crate) stopping: Arc<Stopping>,
+    pub(crate) time: Arc<Timekeeper>,
+    pub(crate) backups: Arc<Backups>,
+    pub(crate) changes: Arc<Changes>,
+    pub(crate) cleanup: Arc<Cleanup>,
+    pub(crate) disk_space: Arc<DiskSpace>,
+    pub(crate) erasure: Arc<Erasure>,
+    pub(crate) events: Arc<Events>,
+    pub(crate) expiry: Arc<Expiry>,
+    pub(crate) files: Arc<Files>,
+    pub(crate) garbage: Arc<Garbage>,
+    pub(crate) keys: Arc<Keys>,
+    pub(crate) lost: Arc<LostSandboxes>,
+    pub(crate) merges: Arc<Merges>,
+    pub(crate) pools: Arc<WarmPools>,
+    pub(crate) principals: Arc<Principals>,
+    pub(crate) processes: Arc<Processes>,
+    pub(crate) projects: Arc<Projects>,
+    pub(crate) quarantine: Arc<Quarantine>,
+    pub(crate) recovery: Arc<Recovery>,
+    pub(crate) requests: Arc<Requests>,
+    pub(crate) reviews: Arc<Reviews>,
+    pub(crate) sandboxes: Arc<Sandboxes>,
+    pub(crate) secrets: Arc<Secrets>,
+    pub(crate) starts: Arc<Starts>,
+    pub(crate) sync: Arc<Syncing>,
+    pub(crate) system: Arc<System>,
+    pub(crate) templates: Arc<Templates>,
+    pub(crate) tenants: Arc<Tenants>,
+    pub(crate) terminals: Arc<Terminals>,
+    pub(crate) webhooks: Arc<Webhooks>,
+    pub(crate) workspaces: Arc<Workspaces>,
 }
 
 impl std::fmt::Debug for App {
@@ -141,115 +121,128 @@ impl std::fmt::Debug for App {
 }
 
 impl App {
-    /// Creates the use cases from their parts.
+    /// Creates the services from the components below them.
     pub fn new(config: Config, parts: Parts) -> Self {
-        let vault = Vault::new(config.secrets_key_file.clone(), parts.catalog.clone());
+        let resources = Resources::new(config, parts);
+        let secrets = Arc::new(Secrets::new(&resources));
+        let snapshots = Arc::new(Snapshots::new(&resources));
+        let requests = Arc::new(Requests::new(&resources));
+        let keys = Arc::new(Keys::new(&resources));
+        let tenants = Arc::new(Tenants::new(&resources, &keys));
+        let principals = Arc::new(Principals::new(&resources, &keys, &tenants));
+        let projects = Arc::new(Projects::new(&resources, &snapshots));
+        let workspaces = Arc::new(Workspaces::new(&resources, &projects, &snapshots));
+        let preparer = Arc::new(Preparer::new(&resources, &projects, &snapshots));
+        let landings = Arc::new(Landings::new(&resources, &projects, &preparer));
+        let merges = Arc::new(Merges::new(&resources, &landings, &projects, &workspaces));
+        let changes = Arc::new(Changes::new(&resources, &landings, &projects, &snapshots));
+        let reviews = Arc::new(Reviews::new(
+            &resources, &landings, &preparer, &projects, &snapshots,
+        ));
+        let sync = Arc::new(Syncing::new(
+            &resources,
+            &merges,
+            &projects,
+            &tenants,
+            &workspaces,
+        ));
+        let events = Arc::new(Events::new(&resources, &projects));
+        let webhooks = Arc::new(Webhooks::new(&resources, &secrets));
+        let containers = Arc::new(Containers::new(&resources));
+        let pools = Arc::new(WarmPools::new(&resources, &containers));
+        let starts = Arc::new(Starts::new(&resources, &containers, &workspaces));
+        let sandboxes = Arc::new(Sandboxes::new(
+            &resources,
+            &pools,
+            &secrets,
+            &snapshots,
+            &starts,
+            &workspaces,
+        ));
+        let lost = Arc::new(LostSandboxes::new(&resources, &starts));
+        let files = Arc::new(Files::new(&resources, &sandboxes, &snapshots));
+        let processes = Arc::new(Processes::new(&resources, &sandboxes, &secrets));
+        let terminals = Arc::new(Terminals::new(&resources, &processes, &sandboxes, &secrets));
+        let templates = Arc::new(Templates::new(&resources, &pools));
+        let quarantine = Arc::new(Quarantine::new(&resources, &workspaces));
+        let cleanup = Arc::new(Cleanup::new(
+            &resources,
+            &pools,
+            &projects,
+            &quarantine,
+            &starts,
+            &workspaces,
+        ));
+        let expiry = Arc::new(Expiry::new(&resources, &starts, &workspaces));
+        let disk_space = Arc::new(DiskSpace::new(&resources, &pools, &starts, &workspaces));
+        let system = Arc::new(System::new(&resources, &pools));
+        let garbage = Arc::new(Garbage::new(
+            &resources, &cleanup, &expiry, &projects, &system,
+        ));
+        let backups = Arc::new(Backups::new(&resources));
+        let erasure = Arc::new(Erasure::new(&resources, &starts, &tenants, &webhooks));
+        let recovery = Arc::new(Recovery::new(
+            &resources,
+            &backups,
+            &cleanup,
+            &containers,
+            &erasure,
+            &pools,
+            &requests,
+            &starts,
+            &workspaces,
+        ));
         Self {
-            creations: Semaphore::new(config.limits.max_concurrent_creations as usize),
-            creations_waiting: Semaphore::new(
-                config.limits.max_concurrent_creations as usize * starting::LINE,
-            ),
-            makers: Arc::default(),
-            pool: parts.pool,
-            slots: Arc::new(Slots::new(config.data_dir.join("slots"))),
-            catalog: parts.catalog,
-            runtime: parts.runtime,
-            links: parts.links,
-            audit: parts.audit,
-            homes: Tenants::new(parts.store, &config),
-            held: Mutex::default(),
-            policies: projects::Policies::default(),
-            queues: projects::Queues::default(),
-            drivers: Drivers::standard(),
-            heads: projects::Heads::default(),
-            collecting: garbage::Collecting::default(),
-            process: crate::clock::id("srv-"),
-            at_work: Arc::default(),
-            installation: Installation::new(&config),
-            room: Arc::new(Room::new(&config)),
-            backups: backing_up::Backups::default(),
-            ending: Arc::default(),
-            time: timekeeping::Timekeeper::new(config.clocks.clone()),
-            pulse: watch::Sender::new(0),
-            revocations: watch::Sender::new(0),
-            following: Semaphore::new(events::READERS),
-            hooks: Notify::new(),
-            watched: terminals::Watched::default(),
-            unrecovered: std::sync::Mutex::default(),
-            unreleased: std::sync::atomic::AtomicBool::default(),
-            missing: lost::Missing::default(),
-            stopping: stopping::Stopping::default(),
-            known_tenants: tenants::KnownTenants::default(),
-            vault,
-            presences: tenants::Presences::default(),
-            erasures: Notify::new(),
-            probed: Mutex::default(),
-            started: crate::clock::instant(),
-            config,
+            backups,
+            changes,
+            cleanup,
+            disk_space,
+            erasure,
+            events,
+            expiry,
+            files,
+            garbage,
+            keys,
+            lost,
+            merges,
+            pools,
+            principals,
+            processes,
+            projects,
+            quarantine,
+            recovery,
+            requests,
+            reviews,
+            sandboxes,
+            secrets,
+            starts,
+            sync,
+            system,
+            templates,
+            tenants,
+            terminals,
+            webhooks,
+            workspaces,
+            config: resources.config,
+            catalog: resources.catalog,
+            links: resources.links,
+            audit: resources.audit,
+            stores: resources.stores,
+            room: resources.room,
+            installation: resources.installation,
+            heads: resources.heads,
+            stopping: resources.stopping,
+            time: resources.time,
         }
     }
 
-    /// Subscribes to the sequence number of the newest event.
-    pub(crate) fn pulse(&self) -> watch::Receiver<u64> {
-        self.pulse.subscribe()
+    /// Returns the first tenant, and creates it if there is none.
+    pub async fn first_tenant(&self) -> Result<TenantId> {
+        self.tenants.first().await
     }
 
-    /// Returns a sandbox that this principal may see.
-    pub(crate) async fn visible(&self, who: &Principal, id: &str) -> Result<Sandbox> {
-        let found = self.catalog.sandbox(who.tenant, id).await?;
-        let found = found.filter(|sandbox| who.sees(sandbox) && !sandbox.removing);
-        found.ok_or_else(|| Failure::no_sandbox(id))
+    /// Creates a key that may do everything in a tenant. Returns its secret.
+    pub async fn create_owner_key(&self, tenant: TenantId, name: &str) -> Result<String> {
+        self.keys.create_owner_key(tenant, name).await
     }
-
-    /// Returns the connection to the agent of a running sandbox.
-    pub(crate) async fn agent_of(&self, who: &Principal, id: &str) -> Result<AgentLink> {
-        Ok(self.agent_and_row(who, id).await?.0)
-    }
-
-    pub(crate) async fn agent_and_row(
-        &self,
-        who: &Principal,
-        id: &str,
-    ) -> Result<(AgentLink, Sandbox)> {
-        let sandbox = self.visible(who, id).await?;
-        if sandbox.state != SandboxState::Running {
-            return Err(wrong_state(&sandbox, "serve requests"));
-        }
-        let link = match self.links.get(id) {
-            Some(link) => link,
-            None => self.wait_for_agent(&sandbox).await?,
-        };
-        Ok((link, sandbox))
-    }
-
-    /// After a restart of the server, agents reconnect within moments.
-    async fn wait_for_agent(&self, sandbox: &Sandbox) -> Result<AgentLink> {
-        let patience = std::time::Duration::from_secs(10);
-        let connected = self.links.connected(&sandbox.id);
-        tokio::time::timeout(patience, connected)
-            .await
-            .map_err(|_| {
-                let message = "the agent in the sandbox is not connected";
-                Failure::new(ErrorCode::AgentUnreachable, message).retry_after(2)
-            })
-    }
-
-    /// Locks a sandbox against other changes until the guard is dropped.
-    pub(crate) async fn hold(&self, id: &str) -> tokio::sync::OwnedMutexGuard<()> {
-        let lock = {
-            let mut held = self.held.lock().await;
-            if held.len() > 1000 {
-                held.retain(|_, lock| Arc::strong_count(lock) > 1);
-            }
-            held.entry(id.to_owned()).or_default().clone()
-        };
-        lock.lock_owned().await
-    }
-}
-
-pub(crate) fn wrong_state(sandbox: &Sandbox, wanted: &str) -> Failure {
-    let message = format!("the sandbox is {}, so it cannot {wanted}", sandbox.state);
-    Failure::new(ErrorCode::SandboxWrongState, message)
-        .about("sandboxId", sandbox.id.as_str())
-        .about("state", sandbox.state.name())
 }

@@ -1,7 +1,7 @@
 //! Settings from a TOML file and the environment, which takes precedence. They
 //! are read once at start; all problems are reported, not only the first.
 
-mod reader;
+pub(crate) mod reader;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -11,9 +11,8 @@ use elevo_api::NetworkMode;
 use ipnet::IpNet;
 use reqwest::Url;
 
-use crate::clock::Clocks;
-
-use reader::Reader;
+use crate::config::reader::Reader;
+use crate::platform::clock::Clocks;
 
 /// All settings of the server.
 #[derive(Clone, Debug)]

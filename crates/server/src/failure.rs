@@ -2,6 +2,7 @@
 //! module that maps errors of the libraries to codes.
 
 use elevo_agent_link::LinkError;
+use elevo_api::ErrorBody;
 use elevo_core::ErrorCode;
 use elevo_engine::StoreError;
 use serde_json::{Value, json};
@@ -26,6 +27,19 @@ pub struct Failure {
 pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
 
 impl Failure {
+    /// Returns the failure as the error of a response.
+    pub(crate) fn body(&self, request_id: &str) -> ErrorBody {
+        let remediation = self.remediation.as_deref();
+        ErrorBody {
+            code: self.code.number(),
+            name: self.code.name().into(),
+            message: self.message.clone(),
+            details: self.details.clone(),
+            remediation: remediation.unwrap_or(self.code.remediation()).into(),
+            request_id: request_id.into(),
+        }
+    }
+
     pub(crate) fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         Self {
             code,
@@ -271,6 +285,18 @@ impl From<LinkError> for Failure {
             }
             LinkError::Invalid(_) => Self::new(ErrorCode::InvalidRequest, message),
             _ => Self::new(ErrorCode::AgentUnreachable, message).retry_after(1),
+        }
+    }
+}
+
+/// Logs a failure and returns `None`, so that a loop goes on with the next item.
+/// Logs a failure and continues: one row must not stop a loop over others.
+pub(crate) fn log_failure<T>(done: Result<T>, kind: &str, id: &str, what: &str) -> Option<T> {
+    match done {
+        Ok(done) => Some(done),
+        Err(failure) => {
+            tracing::error!(kind, id, cause = failure.summary(), "{what}");
+            None
         }
     }
 }

@@ -1,32 +1,33 @@
 //! The REST API: all routes, and the form of requests and responses.
 
-mod admin;
-mod answer;
-mod audit;
-mod changes;
-mod enter;
-mod events;
-mod files;
-mod growth;
-mod history;
-mod idempotent;
-mod keys;
-mod layers;
-mod limits;
-mod process;
-mod projects;
-mod pty;
-mod request;
-mod reviews;
-mod sandboxes;
-mod stream;
-mod system;
-mod tags;
-mod tar;
-mod templates;
-mod upload;
-mod webhooks;
-mod workspaces;
+pub(crate) mod admin;
+pub(crate) mod admin_socket;
+pub(crate) mod answer;
+pub(crate) mod audit;
+pub(crate) mod changes;
+pub(crate) mod enter;
+pub(crate) mod events;
+pub(crate) mod files;
+pub(crate) mod growth;
+pub(crate) mod history;
+pub(crate) mod idempotent;
+pub(crate) mod keys;
+pub(crate) mod layers;
+pub(crate) mod limits;
+pub(crate) mod process;
+pub(crate) mod projects;
+pub(crate) mod pty;
+pub(crate) mod request;
+pub(crate) mod reviews;
+pub(crate) mod sandboxes;
+pub(crate) mod stream;
+pub(crate) mod system;
+pub(crate) mod tags;
+pub(crate) mod tar;
+pub(crate) mod templates;
+pub(crate) mod upload;
+pub(crate) mod webhooks;
+pub(crate) mod workspaces;
 
 use std::sync::Arc;
 
@@ -42,10 +43,9 @@ use utoipa_axum::routes;
 
 use crate::app::App;
 use crate::failure::Failure;
-pub(crate) use admin::router as admin_router;
-use answer::ApiError;
-pub(crate) use answer::body_of;
-pub(crate) use limits::RateLimits;
+pub(crate) use crate::http::admin::router as admin_router;
+use crate::http::answer::ApiError;
+pub(crate) use crate::http::limits::RateLimits;
 
 /// State of every handler.
 #[derive(Clone, Debug)]

@@ -1,5 +1,7 @@
 //! Background jobs of the server.
 
+pub(crate) mod deliveries;
+
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +11,10 @@ use elevo_catalog::EventKind;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::task::JoinSet;
 
-use crate::app::{App, GarbageSchedule, Looks, Phase};
+use crate::app::App;
+use crate::app::maintenance::garbage::GarbageSchedule;
+use crate::app::stopping::Phase;
+use crate::app::sync::Looks;
 use crate::failure::{Failure, Result};
 
 /// Runs until the server stops.
@@ -24,24 +29,24 @@ pub(crate) async fn run(app: Arc<App>) {
         async move { every(Duration::from_secs(600), || async { tidy(&three).await }).await },
     );
     let (warming, collecting) = (app.clone(), app.clone());
-    jobs.spawn(async move { warming.tend_pools().await });
+    jobs.spawn(async move { warming.pools.tend().await });
     jobs.spawn(async move { collect(&collecting).await });
     let erasing = app.clone();
     jobs.spawn(async move { erase(&erasing).await });
     let (telling, pulsing) = (app.clone(), app.clone());
     jobs.spawn(async move { tell_expiring(&telling).await });
-    jobs.spawn(async move { pulsing.watch_events().await });
-    jobs.spawn(crate::deliveries::run(app.clone()));
+    jobs.spawn(async move { pulsing.events.watch().await });
+    jobs.spawn(crate::jobs::deliveries::run(app.clone()));
     let watching = app.clone();
-    jobs.spawn(async move { watching.watch_room().await });
+    jobs.spawn(async move { watching.disk_space.watch_room().await });
     let workspaces = app.clone();
-    jobs.spawn(async move { workspaces.watch_workspaces().await });
+    jobs.spawn(async move { workspaces.disk_space.watch_workspaces().await });
     let links = app.clone();
     jobs.spawn(async move { watch_agents(&links).await });
     let (syncing, following) = (app.clone(), app.clone());
     jobs.spawn(async move { synchronise(&syncing).await });
     jobs.spawn(async move { follow_heads(&following).await });
-    app.entered(Phase::Draining).await;
+    app.stopping.entered(Phase::Draining).await;
     jobs.shutdown().await;
 }
 
@@ -62,17 +67,17 @@ async fn every<F: Future<Output = Result<()>>>(period: Duration, work: impl Fn()
 
 async fn expire(app: &Arc<App>) -> Result<()> {
     // Each tenant's task continues in the background.
-    app.begin_expiry().await?;
-    app.close_unwatched().await;
+    app.expiry.begin_expiry().await?;
+    app.terminals.close_unwatched().await;
     Ok(())
 }
 
 async fn look_after(app: &Arc<App>) -> Result<()> {
-    app.release_again().await?;
-    app.recover_sandboxes().await?;
-    app.end_abandoned_starts().await?;
-    app.look_after_all().await?;
-    crate::metrics::upkeep();
+    app.requests.release_again().await?;
+    app.recovery.recover_sandboxes().await?;
+    app.starts.end_abandoned_starts().await?;
+    app.lost.look_after_all().await?;
+    crate::platform::metrics::upkeep();
     Ok(())
 }
 
@@ -85,7 +90,7 @@ async fn tidy(app: &Arc<App>) -> Result<()> {
     if let Err(failure) = forget_requests(app).await {
         tracing::warn!(cause = failure.summary(), "cannot delete old requests");
     }
-    if let Err(failure) = app.forget_events().await {
+    if let Err(failure) = app.events.delete_old().await {
         tracing::warn!(cause = failure.summary(), "cannot delete old events");
     }
     if let Err(failure) = remove_old_records(app).await {
@@ -94,23 +99,23 @@ async fn tidy(app: &Arc<App>) -> Result<()> {
     }
     // Logged to compare it with the files later.
     tracing::info!(head = %app.audit.head(), "audit log");
-    if let Err(failure) = app.expire_reviews().await {
+    if let Err(failure) = app.reviews.expire().await {
         tracing::warn!(cause = failure.summary(), "cannot close expired reviews");
     }
-    app.clear_away().await;
-    app.store_parked().await;
-    app.tidy_layers().await;
+    app.cleanup.run().await;
+    app.disk_space.store_parked().await;
+    app.cleanup.tidy_layers().await;
     Ok(())
 }
 
 async fn forget_requests(app: &Arc<App>) -> Result<()> {
-    let now = app.time().await?;
+    let now = app.time.now().await?;
     app.catalog.forget_idempotent(now).await?;
     Ok(())
 }
 
 async fn remove_old_records(app: &Arc<App>) -> Result<()> {
-    let now = app.settled_time().await?;
+    let now = app.time.settled().await?;
     let removed = app.audit.remove_old(now).await;
     removed.map_err(|error| Failure::internal(&error))
 }
@@ -120,7 +125,7 @@ async fn collect(app: &Arc<App>) {
     let mut schedule = GarbageSchedule::default();
     loop {
         tokio::time::sleep(Duration::from_secs(60)).await;
-        if let Err(failure) = app.collect_when_due(&mut schedule).await {
+        if let Err(failure) = app.garbage.collect_when_due(&mut schedule).await {
             tracing::warn!(cause = failure.summary(), "garbage was not collected");
         }
     }
@@ -129,10 +134,10 @@ async fn collect(app: &Arc<App>) {
 /// Erases the tenants that are marked for erasure.
 async fn erase(app: &Arc<App>) {
     loop {
-        if let Err(failure) = app.erase_tenants().await {
+        if let Err(failure) = app.erasure.run().await {
             tracing::warn!(cause = failure.summary(), "tenants were not erased");
         }
-        let due = app.erasure_is_due();
+        let due = app.tenants.erasure_is_due();
         let _ = tokio::time::timeout(Duration::from_secs(10), due).await;
     }
 }
@@ -141,7 +146,7 @@ async fn erase(app: &Arc<App>) {
 async fn tell_expiring(app: &Arc<App>) {
     let mut told = HashSet::new();
     loop {
-        if let Err(failure) = app.tell_expiring(&mut told).await {
+        if let Err(failure) = app.events.announce_expiring(&mut told).await {
             tracing::warn!(
                 cause = failure.summary(),
                 "cannot add events for sandboxes that expire soon"
@@ -152,7 +157,7 @@ async fn tell_expiring(app: &Arc<App>) {
 }
 
 async fn tell_of_agent(app: &Arc<App>, sandbox: &str, kind: EventKind) {
-    if let Err(failure) = app.tell(sandbox, kind).await {
+    if let Err(failure) = app.events.announce(sandbox, kind).await {
         let cause = failure.summary();
         tracing::warn!(sandbox, cause, "an event is lost");
     }
@@ -169,7 +174,7 @@ async fn watch_agents(app: &Arc<App>) {
                 sandbox
             }
             Ok(LinkEvent::Connected { sandbox }) => {
-                app.note_terminals(&sandbox);
+                app.terminals.note_terminals(&sandbox);
                 tell_of_agent(app, &sandbox, EventKind::AgentConnected).await;
                 let app = app.clone();
                 tokio::spawn(async move { look_after_one(&app, &sandbox).await });
@@ -186,7 +191,7 @@ async fn watch_agents(app: &Arc<App>) {
             tokio::select! {
                 () = tokio::time::sleep(app.config.limits.agent_timeout) => {}
                 // A running task would keep the store open.
-                () = app.entered(Phase::Draining) => return,
+                () = app.stopping.entered(Phase::Draining) => return,
             }
             look_after_one(&app, &gone).await;
         });
@@ -194,7 +199,7 @@ async fn watch_agents(app: &Arc<App>) {
 }
 
 async fn look_after_one(app: &Arc<App>, sandbox: &str) {
-    if let Err(failure) = app.look_after(sandbox).await {
+    if let Err(failure) = app.lost.look_after(sandbox).await {
         let cause = failure.summary();
         tracing::warn!(
             sandbox,
@@ -209,7 +214,7 @@ async fn synchronise(app: &Arc<App>) {
     let mut looks = Looks::default();
     loop {
         tokio::time::sleep(Duration::from_secs(1)).await;
-        if let Err(failure) = app.synchronise(&mut looks).await {
+        if let Err(failure) = app.sync.run(&mut looks).await {
             tracing::warn!(
                 cause = failure.summary(),
                 "a job failed and will be retried"
@@ -220,7 +225,7 @@ async fn synchronise(app: &Arc<App>) {
 
 /// Refreshes workspaces that follow their project immediately.
 async fn follow_heads(app: &Arc<App>) {
-    let mut heads = app.moving_heads();
+    let mut heads = app.heads.moving_heads();
     loop {
         let moved = match heads.recv().await {
             Ok(moved) => moved,
@@ -228,7 +233,7 @@ async fn follow_heads(app: &Arc<App>) {
             Err(RecvError::Lagged(_)) => continue,
             Err(RecvError::Closed) => return,
         };
-        if let Err(failure) = app.head_has_moved(&moved).await {
+        if let Err(failure) = app.sync.head_has_moved(&moved).await {
             tracing::warn!(cause = failure.summary(), "cannot refresh workspaces");
         }
     }

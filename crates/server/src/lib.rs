@@ -10,45 +10,41 @@
 //! only in memory: rows are in the catalog, files in workspaces, running
 //! commands with the agents. The clock and random numbers are read in `clock`.
 
-mod admin;
 mod app;
-mod archive;
-mod audit;
-mod backup;
-mod clock;
 mod config;
-mod deliveries;
-mod descriptors;
 mod failure;
 mod http;
-mod installation;
 mod jobs;
-mod listen;
-mod metrics;
-mod outgoing;
-mod owners;
-mod privacy;
-mod room;
+mod platform;
 mod serve;
-mod share;
-mod signals;
-mod trace;
-mod vault;
 
-pub use admin::admin_socket;
-pub use app::{App, Parts};
-pub use backup::{RestoreError, RestoredServer, restore_server};
-pub use clock::{Clocks, Reading};
-pub use config::{
-    AuditConfig, AuditedCommands, Config, InvalidConfig, Limits, Secret, Tls, TracesConfig,
-    secrets_key_file, settings,
-};
-pub use failure::Failure;
-pub use http::openapi_json;
-pub use installation::{Missing, Refusal};
-pub use outgoing::choose_cryptography;
-pub use privacy::keep_private;
-pub use serve::{Addresses, Server};
-pub use signals::Signals;
-pub use trace::{TRACE_TARGET, Traces};
-pub use vault::has_secrets_key;
+pub use crate::app::App;
+pub use crate::app::resources::Parts;
+pub use crate::config::AuditConfig;
+pub use crate::config::AuditedCommands;
+pub use crate::config::Config;
+pub use crate::config::InvalidConfig;
+pub use crate::config::Limits;
+pub use crate::config::Secret;
+pub use crate::config::Tls;
+pub use crate::config::TracesConfig;
+pub use crate::config::secrets_key_file;
+pub use crate::config::settings;
+pub use crate::failure::Failure;
+pub use crate::http::admin_socket::admin_socket;
+pub use crate::http::openapi_json;
+pub use crate::platform::backup::RestoreError;
+pub use crate::platform::backup::RestoredServer;
+pub use crate::platform::backup::restore_server;
+pub use crate::platform::clock::Clocks;
+pub use crate::platform::clock::Reading;
+pub use crate::platform::installation::Missing;
+pub use crate::platform::installation::Refusal;
+pub use crate::platform::outgoing::choose_cryptography;
+pub use crate::platform::privacy::keep_private;
+pub use crate::platform::signals::Signals;
+pub use crate::platform::trace::TRACE_TARGET;
+pub use crate::platform::trace::Traces;
+pub use crate::platform::vault::has_secrets_key;
+pub use crate::serve::Addresses;
+pub use crate::serve::Server;

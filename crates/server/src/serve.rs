@@ -20,15 +20,19 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::app::{App, Parts, Phase, WarmPool};
-use crate::audit::{Audit, Entry, Level};
+use crate::app::App;
+use crate::app::resources::Parts;
+use crate::app::sandboxes::pool::Pool as WarmPool;
+use crate::app::stopping::Phase;
 use crate::config::Config;
 use crate::http::{self, RateLimits, Shared};
-use crate::installation::Installation;
-use crate::listen::{Certificate, Door};
-use crate::privacy::{close, private_directory};
-use crate::room::Room;
-use crate::{clock, descriptors, jobs};
+use crate::jobs;
+use crate::platform::audit::{Audit, Entry, Level};
+use crate::platform::installation::Installation;
+use crate::platform::listen::{Certificate, Door};
+use crate::platform::privacy::{close, private_directory};
+use crate::platform::room::Room;
+use crate::platform::{clock, descriptors};
 
 /// Time for streams to announce their end.
 const CUTTING: Duration = Duration::from_secs(3);
@@ -78,7 +82,7 @@ impl Authenticate for Tokens {
             let entry = Entry {
                 event: "agent.refused",
                 level: Level::Warn,
-                about: vec![("sandbox_id", crate::audit::cut(sandbox))],
+                about: vec![("sandbox_id", crate::platform::audit::cut(sandbox))],
                 ..Entry::default()
             };
             self.audit.tell_refusal(entry).await;
@@ -140,7 +144,7 @@ impl Server {
         store: Arc<LocalStore>,
         runtime: Option<Arc<dyn SandboxRuntime>>,
     ) -> anyhow::Result<Self> {
-        crate::metrics::begin();
+        crate::platform::metrics::begin();
         prepare(&config)?;
         let catalog = open_catalog(&config).await?;
         if Installation::new(&config).stamp(&*catalog).await? {
@@ -155,7 +159,7 @@ impl Server {
             output_buffer: config.limits.output_buffer,
             // An agent is lost after three missing heartbeats.
             heartbeat: (config.limits.agent_timeout / 3).min(Settings::default().heartbeat),
-            observe: Some(crate::trace::agent_did),
+            observe: Some(crate::platform::trace::agent_did),
             ..Settings::default()
         };
         let pool = Arc::new(WarmPool::default());
@@ -172,22 +176,22 @@ impl Server {
             links,
             pool,
             store: store.clone(),
+            local_store: Some(store),
             audit,
         };
         let app = Arc::new(App::new(config, parts));
-        // This is the only place that sets it.
-        let _ = app.backups.store.set(store);
-        app.adopt_given_key().await?;
-        app.open_secrets().await?;
-        app.adopt_webhook().await?;
+        app.tenants.adopt_given_key().await?;
+        app.secrets.open().await?;
+        app.webhooks.adopt_configured().await?;
         let mut tasks = JoinSet::new();
         // Agents may reconnect during the recovery.
         listen_for_agents(&app, &mut tasks).await?;
-        app.recover()
+        app.recovery
+            .run()
             .await
             .context("cannot recover from the last stop")?;
         let addresses = listen_for_clients(&app, &mut tasks).await?;
-        crate::admin::listen(&app, &mut tasks)?;
+        crate::http::admin_socket::listen(&app, &mut tasks)?;
         let working = app.clone();
         tasks.spawn(async move {
             jobs::run(working).await;
@@ -226,20 +230,20 @@ impl Server {
     pub async fn stop(mut self) {
         let began = clock::instant();
         let grace = self.app.config.limits.stop_grace;
-        self.app.enter(Phase::Draining);
-        if timeout(grace, self.app.idle()).await.is_err() {
+        self.app.stopping.enter(Phase::Draining);
+        if timeout(grace, self.app.stopping.idle()).await.is_err() {
             tracing::warn!("some requests did not end in time and are cut off");
-            self.app.enter(Phase::Cutting);
-            let _ = timeout(CUTTING, self.app.idle()).await;
+            self.app.stopping.enter(Phase::Cutting);
+            let _ = timeout(CUTTING, self.app.stopping.idle()).await;
         }
-        self.app.enter(Phase::Ended);
+        self.app.stopping.enter(Phase::Ended);
         let ended = async { while self.tasks.join_next().await.is_some() {} };
         let left = grace.saturating_sub(began.elapsed()).max(LAST);
         if timeout(left, ended).await.is_err() {
             tracing::warn!("some responses did not reach their clients in time");
             self.tasks.shutdown().await;
         }
-        match timeout(LEAVING, self.app.leave_engine()).await {
+        match timeout(LEAVING, self.app.recovery.leave_engine()).await {
             Ok(Ok(())) => {}
             Ok(Err(failure)) => tracing::warn!(cause = failure.summary(), "a network remains"),
             Err(_) => tracing::warn!("the engine does not respond; a network may be left"),
@@ -390,7 +394,7 @@ async fn listen_for_agents(
     let socket = app.config.data_dir.join("run/agents/agent.sock");
     let (links, stopping) = (app.links.clone(), app.clone());
     tasks.spawn(async move {
-        let stop = async move { stopping.entered(Phase::Ended).await };
+        let stop = async move { stopping.stopping.entered(Phase::Ended).await };
         links
             .serve_unix(&socket, stop)
             .await
@@ -400,7 +404,7 @@ async fn listen_for_agents(
         let listener = bind(address).await?;
         let (links, stopping) = (app.links.clone(), app.clone());
         tasks.spawn(async move {
-            let stop = async move { stopping.entered(Phase::Ended).await };
+            let stop = async move { stopping.stopping.entered(Phase::Ended).await };
             links
                 .serve_tcp(listener, stop)
                 .await
@@ -432,7 +436,7 @@ async fn listen_for_clients(
         let stopping = app.clone();
         tasks.spawn(async move {
             tokio::select! {
-                () = stopping.entered(Phase::Ended) => {}
+                () = stopping.stopping.entered(Phase::Ended) => {}
                 () = refresh(&tls) => {}
             }
             Ok(())
@@ -457,7 +461,7 @@ async fn listen_for_clients(
     for door in [api, internal] {
         let (stop, stopping) = (CancellationToken::new(), app.clone());
         tasks.spawn(async move {
-            let ended = async { stopping.entered(Phase::Ended).await };
+            let ended = async { stopping.stopping.entered(Phase::Ended).await };
             let cancelling = async {
                 ended.await;
                 stop.cancel();

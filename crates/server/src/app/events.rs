@@ -1,27 +1,35 @@
 //! Events: lists and streams.
 
+pub(crate) mod webhooks;
+
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use elevo_api as api;
 use elevo_api::Scope;
+use elevo_catalog::Catalog;
 use elevo_catalog::{Event, EventKind, EventQuery, NewEvent, Sandbox, SandboxChange};
 use elevo_core::ErrorCode;
 use serde_json::Value;
+use tokio::sync::Semaphore;
 use tokio::sync::watch;
 
-use crate::app::projects::Rows;
-use crate::app::{App, Principal};
-use crate::clock;
+use crate::app::access::principal::Principal;
+use crate::app::projects::Projects;
+use crate::app::projects::history::Rows;
+use crate::app::resources::Resources;
+use crate::app::timekeeping::Timekeeper;
+use crate::config::Config;
 use crate::failure::{Failure, Result, short};
+use crate::platform::clock;
 
 /// Interval at which new events are looked for.
 const PULSE: Duration = Duration::from_millis(100);
 /// Time before its expiry when a sandbox counts as expiring.
 const EXPIRING: Duration = Duration::from_secs(300);
 /// Maximum readers of the catalog that followers use at a time.
-pub(super) const READERS: usize = 2;
+pub(crate) const READERS: usize = 2;
 /// Maximum events read at a time.
 const PAGE: u32 = 100;
 
@@ -36,7 +44,7 @@ pub(crate) struct EventsQuery {
 
 /// A stream of events.
 pub(crate) struct Following {
-    app: Arc<App>,
+    events: Arc<Events>,
     who: Principal,
     query: EventQuery,
     pulse: watch::Receiver<u64>,
@@ -68,9 +76,9 @@ impl Following {
     async fn look(&self) -> Result<Option<Looked>> {
         // Any number of followers leave some readers of the catalog to
         // requests.
-        let _turn = self.app.following.acquire().await;
-        let found = self.app.catalog.events(&self.query).await?;
-        self.app.without_hidden(&self.who, found).await
+        let _turn = self.events.following.acquire().await;
+        let found = self.events.catalog.events(&self.query).await?;
+        self.events.without_hidden(&self.who, found).await
     }
 }
 
@@ -82,9 +90,32 @@ struct Looked {
     last: u64,
 }
 
-impl App {
+/// Events: lists and streams.
+pub(crate) struct Events {
+    catalog: Arc<dyn Catalog>,
+    config: Arc<Config>,
+    time: Arc<Timekeeper>,
+    projects: Arc<Projects>,
+    /// Sequence number of the newest event, for followers.
+    pulse: watch::Sender<u64>,
+    /// Limits the followers that read events at the same time.
+    following: Semaphore,
+}
+
+impl Events {
+    pub(crate) fn new(resources: &Resources, projects: &Arc<Projects>) -> Self {
+        Self {
+            catalog: resources.catalog.clone(),
+            config: resources.config.clone(),
+            projects: projects.clone(),
+            time: resources.time.clone(),
+            pulse: watch::Sender::new(0),
+            following: Semaphore::new(READERS),
+        }
+    }
+
     /// Returns the retained events.
-    pub(crate) async fn events(
+    pub(crate) async fn list(
         &self,
         who: &Principal,
         query: &EventsQuery,
@@ -127,7 +158,9 @@ impl App {
             let is_shown = match sequence.filter(|_| *kind == EventKind::ProjectLanded) {
                 Some(sequence) if !is_own => {
                     let project = &event.event.subject;
-                    self.shows_step(who, project, sequence, &mut rows).await?
+                    self.projects
+                        .shows_step(who, project, sequence, &mut rows)
+                        .await?
                 }
                 _ => true,
             };
@@ -139,7 +172,7 @@ impl App {
     }
 
     /// Follows the events from now on, or after an event.
-    pub(crate) async fn follow_events(
+    pub(crate) async fn follow(
         self: &Arc<Self>,
         who: &Principal,
         query: &EventsQuery,
@@ -150,7 +183,7 @@ impl App {
             None => self.catalog.last_event().await?,
         };
         Ok(Following {
-            app: self.clone(),
+            events: self.clone(),
             who: who.clone(),
             query: EventQuery {
                 after,
@@ -162,7 +195,7 @@ impl App {
     }
 
     /// Looks for new events while there are followers.
-    pub(crate) async fn watch_events(&self) {
+    pub(crate) async fn watch(&self) {
         loop {
             tokio::time::sleep(PULSE).await;
             if self.pulse.receiver_count() == 0 {
@@ -185,7 +218,7 @@ impl App {
     }
 
     /// Adds an event for a sandbox without changing the sandbox.
-    pub(crate) async fn tell(&self, id: &str, kind: EventKind) -> Result<()> {
+    pub(crate) async fn announce(&self, id: &str, kind: EventKind) -> Result<()> {
         let change = SandboxChange {
             tells: vec![kind],
             ..SandboxChange::default()
@@ -200,8 +233,8 @@ impl App {
 
     /// Adds an event for each sandbox that expires soon: once, unless it is
     /// extended.
-    pub(crate) async fn tell_expiring(&self, told: &mut HashSet<(String, i64)>) -> Result<()> {
-        let soon = clock::after(self.time().await?, EXPIRING);
+    pub(crate) async fn announce_expiring(&self, told: &mut HashSet<(String, i64)>) -> Result<()> {
+        let soon = clock::after(self.time.now().await?, EXPIRING);
         let ending = self.catalog.expired(soon, 1000).await?;
         let name = |row: &Sandbox| (row.id.clone(), row.expires.seconds());
         let now: HashSet<_> = ending.iter().map(name).collect();
@@ -211,7 +244,7 @@ impl App {
             let is_short = clock::after(row.created, EXPIRING) >= row.expires;
             if !is_short && !row.removing && told.insert(name(&row)) && !self.was_told(&row).await?
             {
-                self.tell(&row.id, EventKind::SandboxExpiring).await?;
+                self.announce(&row.id, EventKind::SandboxExpiring).await?;
             }
         }
         Ok(())
@@ -238,10 +271,15 @@ impl App {
     }
 
     /// Deletes events older than the retention time.
-    pub(crate) async fn forget_events(&self) -> Result<()> {
-        let before = clock::before(self.settled_time().await?, self.config.events_keep);
+    pub(crate) async fn delete_old(&self) -> Result<()> {
+        let before = clock::before(self.time.settled().await?, self.config.events_keep);
         while self.catalog.forget_events(before).await? > 0 {}
         Ok(())
+    }
+
+    /// Subscribes to the sequence number of the newest event.
+    pub(crate) fn pulse(&self) -> watch::Receiver<u64> {
+        self.pulse.subscribe()
     }
 }
 
@@ -262,7 +300,7 @@ fn visible(who: &Principal, query: &EventsQuery) -> Result<EventQuery> {
 }
 
 /// Parses names of kinds, each once. Fails if one is not allowed.
-pub(super) fn wanted_kinds<'a>(
+pub(crate) fn wanted_kinds<'a>(
     names: impl Iterator<Item = &'a str>,
     allowed: &[EventKind],
 ) -> Result<Vec<EventKind>> {
@@ -282,7 +320,7 @@ pub(super) fn wanted_kinds<'a>(
 }
 
 /// Returns the kinds of events that the principal's scopes allow.
-pub(super) fn allowed_kinds(who: &Principal) -> Result<Vec<EventKind>> {
+pub(crate) fn allowed_kinds(who: &Principal) -> Result<Vec<EventKind>> {
     let needed = |kind: &EventKind| match kind {
         EventKind::ProjectLanded
         | EventKind::ReviewOpened
@@ -359,14 +397,19 @@ mod tests {
             scopes: vec![Scope::ProjectsRead],
             limits: KeyLimits::default(),
             tenant_limits: Arc::new(TenantLimits::default()),
-            _presence: app.presences.enter(tenant),
+            _presence: app.tenants.enter(tenant),
         };
         // No follower can read.
-        let turns = app.following.acquire_many(READERS as u32).await.unwrap();
+        let turns = app
+            .events
+            .following
+            .acquire_many(READERS as u32)
+            .await
+            .unwrap();
         let mut followers = JoinSet::new();
         for _ in 0..100 {
             let query = EventsQuery::default();
-            let mut following = app.follow_events(&who, &query).await.unwrap();
+            let mut following = app.events.follow(&who, &query).await.unwrap();
             followers.spawn(async move { following.next().await.unwrap() });
         }
         let url = format!("http://{}/api/v1/projects", server.addresses().api);
@@ -376,7 +419,11 @@ mod tests {
         // The followers wait for a turn. Requests are served, and see the
         // event.
         for _ in 0..100 {
-            let page = app.events(&who, &EventsQuery::default()).await.unwrap();
+            let page = app
+                .events
+                .list(&who, &EventsQuery::default())
+                .await
+                .unwrap();
             assert_eq!(page.items.len(), 1);
         }
         assert!(followers.try_join_next().is_none(), "a follower has read");

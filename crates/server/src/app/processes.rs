@@ -1,26 +1,34 @@
 //! Commands in sandboxes.
 
+pub(crate) mod terminals;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use elevo_agent_link::AgentLinks;
 use elevo_agent_link::{Command, Event, Exit, LinkError, Output, Process, ProcessKind, Stream};
 use elevo_api as api;
 use elevo_api::{Encoding, Scope};
 use elevo_core::{ErrorCode, TenantId};
 
-use crate::app::{App, Once, Principal, spec};
-use crate::audit::{self, Entry};
-use crate::clock;
+use crate::app::access::principal::Principal;
+use crate::app::access::secrets::Secrets;
+use crate::app::requests::Once;
+use crate::app::resources::Resources;
+use crate::app::sandboxes::{Sandboxes, spec};
+use crate::app::tenant_stores::TenantStores;
+use crate::config::Config;
 use crate::failure::{Failure, Result, short};
-use crate::share::{Held, Shares};
+use crate::platform::audit::{self, Audit, Entry};
+use crate::platform::clock;
+use crate::platform::share::{Held, Shares};
 
 /// Output of a process as it comes, across lost connections to the agent.
-#[derive(Debug)]
 pub(crate) struct Reading {
-    app: Arc<App>,
+    links: AgentLinks,
     sandbox: String,
     pub(crate) process: String,
     /// The offset of the next output.
@@ -87,14 +95,39 @@ impl Reading {
 
     async fn attach_again(&mut self) -> Result<()> {
         let patience = Duration::from_secs(30);
-        let connected = tokio::time::timeout(patience, self.app.links.connected(&self.sandbox));
+        let connected = tokio::time::timeout(patience, self.links.connected(&self.sandbox));
         let link = connected.await.map_err(|_| LinkError::Disconnected)?;
         self.output = link.attach(&self.process, self.position).await?;
         Ok(())
     }
 }
 
-impl App {
+/// Commands in sandboxes.
+pub(crate) struct Processes {
+    links: AgentLinks,
+    audit: Arc<Audit>,
+    config: Arc<Config>,
+    stores: Arc<TenantStores>,
+    sandboxes: Arc<Sandboxes>,
+    secrets: Arc<Secrets>,
+}
+
+impl Processes {
+    pub(crate) fn new(
+        resources: &Resources,
+        sandboxes: &Arc<Sandboxes>,
+        secrets: &Arc<Secrets>,
+    ) -> Self {
+        Self {
+            links: resources.links.clone(),
+            audit: resources.audit.clone(),
+            config: resources.config.clone(),
+            sandboxes: sandboxes.clone(),
+            secrets: secrets.clone(),
+            stores: resources.stores.clone(),
+        }
+    }
+
     /// Runs a command: to its end, as a stream, or in the background.
     pub(crate) async fn run(
         self: &Arc<Self>,
@@ -109,9 +142,9 @@ impl App {
         }
         let started = clock::instant();
         let mut command = self.command(&wish, once.id("cmd-"))?;
-        let (link, sandbox) = self.agent_and_row(who, id).await?;
-        command.envs = self.with_variables(&sandbox, command.envs)?;
-        if let Some(parent) = crate::trace::traceparent() {
+        let (link, sandbox) = self.sandboxes.agent_and_row(who, id).await?;
+        command.envs = self.secrets.with_variables(&sandbox, command.envs)?;
+        if let Some(parent) = crate::platform::trace::traceparent() {
             command.envs.entry("TRACEPARENT".into()).or_insert(parent);
         }
         let process = command.id.clone();
@@ -126,14 +159,14 @@ impl App {
                 return Err(error.into());
             }
         };
-        crate::metrics::command_started(started.elapsed());
+        crate::platform::metrics::command_started(started.elapsed());
         let Some(output) = output else {
             return Ok(Streamed::Started(api::CommandStarted {
                 command_id: process,
             }));
         };
         let reading = Reading {
-            app: self.clone(),
+            links: self.links.clone(),
             sandbox: id.to_owned(),
             process,
             position: 0,
@@ -144,7 +177,7 @@ impl App {
         }
         let room = wish.max_output_size.unwrap_or(DEFAULT_OUTPUT);
         let ended = self.collect(who.tenant, reading, room).await;
-        crate::metrics::command_ended(started.elapsed());
+        crate::platform::metrics::command_ended(started.elapsed());
         Ok(Streamed::Ended(Box::new(ended?)))
     }
 
@@ -254,11 +287,11 @@ impl App {
         offset: u64,
     ) -> Result<Reading> {
         who.needs(Scope::Process)?;
-        let link = self.agent_of(who, id).await?;
+        let link = self.sandboxes.agent_of(who, id).await?;
         let output = link.attach(process, offset).await;
         let output = output.map_err(|error| about_process(error, process))?;
         Ok(Reading {
-            app: self.clone(),
+            links: self.links.clone(),
             sandbox: id.to_owned(),
             process: process.to_owned(),
             position: offset,
@@ -266,9 +299,9 @@ impl App {
         })
     }
 
-    pub(crate) async fn commands(&self, who: &Principal, id: &str) -> Result<api::CommandList> {
+    pub(crate) async fn list(&self, who: &Principal, id: &str) -> Result<api::CommandList> {
         who.needs(Scope::Process)?;
-        let link = self.agent_of(who, id).await?;
+        let link = self.sandboxes.agent_of(who, id).await?;
         let commands = link
             .processes()
             .into_iter()
@@ -278,14 +311,14 @@ impl App {
         })
     }
 
-    pub(crate) async fn command_info(
+    pub(crate) async fn get(
         &self,
         who: &Principal,
         id: &str,
         process: &str,
     ) -> Result<api::CommandInfo> {
         who.needs(Scope::Process)?;
-        let link = self.agent_of(who, id).await?;
+        let link = self.sandboxes.agent_of(who, id).await?;
         let found = link
             .process(process)
             .filter(|process| process.kind == ProcessKind::Command);
@@ -305,7 +338,7 @@ impl App {
         if !(1..=31).contains(&signal) {
             return Err(Failure::invalid("`signal` must be 1 to 31"));
         }
-        let link = self.agent_of(who, id).await?;
+        let link = self.sandboxes.agent_of(who, id).await?;
         let sent = link.signal(process, signal).await;
         sent.map_err(|error| about_process(error, process))
     }
@@ -328,7 +361,7 @@ impl App {
         if data.len() > 1 << 20 {
             return Err(Failure::invalid("`data` has more than 1 MiB"));
         }
-        let link = self.agent_of(who, id).await?;
+        let link = self.sandboxes.agent_of(who, id).await?;
         once.note(&true).await?;
         let sent = link.input(process, data.into(), wish.eof).await;
         if sent.as_ref().is_err_and(|error| !may_have_arrived(error)) {
@@ -375,11 +408,16 @@ fn about_process(error: LinkError, process: &str) -> Failure {
     }
 }
 
-impl App {
+impl Processes {
     /// Waits for the end of a command and keeps the output that fits.
-    async fn collect(&self, tenant: TenantId, mut reading: Reading, room: u64) -> Result<Ended> {
+    pub(crate) async fn collect(
+        &self,
+        tenant: TenantId,
+        mut reading: Reading,
+        room: u64,
+    ) -> Result<Ended> {
         let mut collected = Collected {
-            shares: &self.homes.shares,
+            shares: &self.stores.shares,
             tenant,
             stdout: Vec::new(),
             stderr: Vec::new(),

@@ -1,52 +1,36 @@
 //! Projects: creation, policies, and the view that each principal has.
 
-mod applying;
-mod git;
-mod heads;
-mod history;
-mod importing;
-mod landing;
-mod merging;
-mod out;
-mod packing;
-mod patch;
-mod policies;
-mod queue;
-mod reading;
-mod refresh;
-mod refusals;
-mod repeated;
-mod retention;
-mod reverting;
-mod reviews;
-mod syncing;
-mod tags;
-mod unsettled;
-mod workspaces;
+pub(crate) mod changes;
+pub(crate) mod heads;
+pub(crate) mod history;
+pub(crate) mod landing;
+pub(crate) mod merges;
+pub(crate) mod out;
+pub(crate) mod packing;
+pub(crate) mod policies;
+pub(crate) mod reading;
+pub(crate) mod retention;
+pub(crate) mod reviews;
+pub(crate) mod tags;
 
 use elevo_api as api;
 use elevo_api::Scope;
-use elevo_catalog::{Position, Project, ProjectChange, ProjectQuery};
+use elevo_catalog::Catalog;
+use elevo_catalog::{Position, Project, ProjectChange, ProjectQuery, Workspace, WorkspaceQuery};
 use elevo_core::{ErrorCode, TenantId};
 use elevo_engine::StateTree;
 use elevo_policy::View;
+use std::sync::Arc;
 
-use crate::app::files::info;
-use crate::app::kept::Kept;
-use crate::app::keys::check_name;
-use crate::app::{App, Once, Principal, parts};
-use crate::clock;
+use crate::app::access::keys::check_name;
+use crate::app::access::principal::Principal;
+use crate::app::projects::policies::Policies;
+use crate::app::requests::Once;
+use crate::app::resources::Resources;
+use crate::app::snapshots::{Kept, Snapshots, info};
+use crate::app::tenant_stores::{self, TenantStores};
 use crate::failure::{Failure, Result, short};
-
-pub(crate) use heads::Heads;
-pub(crate) use history::Rows;
-pub(crate) use policies::Policies;
-pub(crate) use queue::Queues;
-pub(crate) use refresh::OnConflict;
-pub(crate) use retention::Dropping;
-pub(crate) use reviews::{ReviewsQuery, Side};
-pub(crate) use syncing::Looks;
-pub(crate) use workspaces::{NewWorkspace, no_workspace};
+use crate::platform::clock;
 
 /// The cursor and size of a page.
 #[derive(Clone, Debug)]
@@ -55,9 +39,26 @@ pub(crate) struct PageQuery {
     pub(crate) limit: u32,
 }
 
-impl App {
+/// Projects: their files, versions, policies, tags and retention.
+pub(crate) struct Projects {
+    catalog: Arc<dyn Catalog>,
+    stores: Arc<TenantStores>,
+    snapshots: Arc<Snapshots>,
+    policies: Policies,
+}
+
+impl Projects {
+    pub(crate) fn new(resources: &Resources, snapshots: &Arc<Snapshots>) -> Self {
+        Self {
+            catalog: resources.catalog.clone(),
+            snapshots: snapshots.clone(),
+            stores: resources.stores.clone(),
+            policies: Policies::default(),
+        }
+    }
+
     /// Creates a project, empty or from a snapshot.
-    pub(crate) async fn create_project(
+    pub(crate) async fn create(
         &self,
         who: &Principal,
         wish: api::CreateProject,
@@ -75,7 +76,7 @@ impl App {
         let policy = wish.policy.unwrap_or_default();
         let policy = self.bound_policy(who.tenant, &policy).await?;
         let head = match &wish.snapshot {
-            Some(id) => self.snapshot_id(who, id).await?,
+            Some(id) => self.snapshots.snapshot_id(who, id).await?,
             None => self.empty_head(who).await?,
         };
         let now = clock::now();
@@ -98,14 +99,14 @@ impl App {
     }
 
     async fn empty_head(&self, who: &Principal) -> Result<Kept> {
-        let repository = self.homes.repository(who.tenant);
+        let repository = self.stores.repository(who.tenant);
         let tree = StateTree::empty(&repository);
         let said = info(who, "initial state of a project".into());
-        applying::committed(&tree, said).await
+        changes::committed(&tree, said).await
     }
 
     /// Returns a project of the principal's tenant, by id or name.
-    pub(crate) async fn project_of(&self, who: &Principal, name: &str) -> Result<Project> {
+    pub(crate) async fn find(&self, who: &Principal, name: &str) -> Result<Project> {
         let mut found = self.catalog.project(who.tenant, name).await?;
         if found.is_none() {
             found = self.catalog.project_by_name(who.tenant, name).await?;
@@ -115,22 +116,18 @@ impl App {
     }
 
     /// Returns the principal's view of a project.
-    pub(crate) async fn view_of(&self, who: &Principal, project: &Project) -> Result<View> {
-        let policy = self.policy_of(project).await?;
+    pub(crate) async fn view(&self, who: &Principal, project: &Project) -> Result<View> {
+        let policy = self.compiled_policy(project).await?;
         Ok(policy.for_agent(who.agent.as_deref()))
     }
 
-    pub(crate) async fn get_project(&self, who: &Principal, id: &str) -> Result<api::Project> {
+    pub(crate) async fn get(&self, who: &Principal, id: &str) -> Result<api::Project> {
         who.needs(Scope::ProjectsRead)?;
-        let project = self.project_of(who, id).await?;
+        let project = self.find(who, id).await?;
         self.project_out(who, &project).await
     }
 
-    pub(crate) async fn list_projects(
-        &self,
-        who: &Principal,
-        query: PageQuery,
-    ) -> Result<api::ProjectPage> {
+    pub(crate) async fn list(&self, who: &Principal, query: PageQuery) -> Result<api::ProjectPage> {
         who.needs(Scope::ProjectsRead)?;
         let page = self
             .catalog
@@ -149,7 +146,7 @@ impl App {
         Ok(api::ProjectPage { items, next })
     }
 
-    pub(crate) async fn change_project(
+    pub(crate) async fn change(
         &self,
         who: &Principal,
         id: &str,
@@ -160,7 +157,7 @@ impl App {
             check_name(name)?;
         }
         check_description(wish.description.as_deref())?;
-        let project = self.project_of(who, id).await?;
+        let project = self.find(who, id).await?;
         let change = ProjectChange {
             name: wish.name,
             description: wish.description.map(Some),
@@ -175,9 +172,9 @@ impl App {
 
     /// Deletes a project with its workspaces. Garbage collection deletes the
     /// snapshots that nothing else needs.
-    pub(crate) async fn delete_project(&self, who: &Principal, id: &str) -> Result<()> {
+    pub(crate) async fn delete(&self, who: &Principal, id: &str) -> Result<()> {
         who.needs(Scope::ProjectsAdmin)?;
-        let project = self.project_of(who, id).await?;
+        let project = self.find(who, id).await?;
         self.catalog
             .begin_removal(who.tenant, &project.id, clock::now())
             .await?;
@@ -188,17 +185,17 @@ impl App {
     /// interruption it starts over.
     pub(crate) async fn finish_removal(&self, tenant: TenantId, project: &str) -> Result<()> {
         for workspace in self.workspaces_on(tenant, project).await? {
-            let id = parts::workspace_id(&workspace.id)?;
-            self.remove_workspace(tenant, id).await?;
+            let id = tenant_stores::workspace_id(&workspace.id)?;
+            self.stores.remove_workspace(tenant, id).await?;
         }
         self.catalog.remove_project(project).await?;
         tracing::info!(project, "project deleted");
         Ok(())
     }
 
-    pub(crate) async fn get_policy(&self, who: &Principal, id: &str) -> Result<api::ProjectPolicy> {
+    pub(crate) async fn policy(&self, who: &Principal, id: &str) -> Result<api::ProjectPolicy> {
         who.needs(Scope::ProjectsRead)?;
-        let project = self.project_of(who, id).await?;
+        let project = self.find(who, id).await?;
         // A policy names the paths that are hidden from agents.
         if who.agent.is_some() {
             who.needs(Scope::ProjectsAdmin)?;
@@ -220,7 +217,7 @@ impl App {
     ) -> Result<api::ProjectPolicy> {
         who.needs(Scope::ProjectsAdmin)?;
         let policy = self.bound_policy(who.tenant, &wish.policy).await?;
-        let project = self.project_of(who, id).await?;
+        let project = self.find(who, id).await?;
         let stored = policies::stored(&policy)?;
         if let Some(version) = once.noted::<u64>() {
             let set = self.catalog.policy(who.tenant, &project.id).await?;
@@ -244,8 +241,8 @@ impl App {
     }
 
     async fn project_out(&self, who: &Principal, project: &Project) -> Result<api::Project> {
-        let sees_all = !self.view_of(who, project).await?.hides_anything();
-        let repository = self.homes.repository(project.tenant);
+        let sees_all = !self.view(who, project).await?.hides_anything();
+        let repository = self.stores.repository(project.tenant);
         let tree = repository.snapshot(project.head).await?.tree;
         Ok(api::Project {
             id: project.id.clone(),
@@ -260,6 +257,38 @@ impl App {
             created_at: clock::text(project.created),
             updated_at: clock::text(project.updated),
         })
+    }
+
+    pub(crate) async fn of_workspace(&self, row: &Workspace) -> Result<Project> {
+        let id = row
+            .project
+            .as_deref()
+            .ok_or_else(|| crate::app::workspaces::on_no_project(row))?;
+        let found = self.catalog.project(row.tenant, id).await?;
+        let found = found.filter(|project| !project.removing);
+        found.ok_or_else(|| no_project(id))
+    }
+
+    pub(crate) async fn workspaces_on(
+        &self,
+        tenant: TenantId,
+        project: &str,
+    ) -> Result<Vec<Workspace>> {
+        let mut query = WorkspaceQuery {
+            tenant: Some(tenant),
+            project: Some(project.to_owned()),
+            ..WorkspaceQuery::default()
+        };
+        let mut all = Vec::new();
+        loop {
+            let page = self.catalog.workspaces(&query).await?;
+            query.after = page.items.last().map(Workspace::position);
+            let is_last = page.items.len() < query.limit as usize;
+            all.extend(page.items);
+            if is_last {
+                return Ok(all);
+            }
+        }
     }
 }
 

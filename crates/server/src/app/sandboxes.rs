@@ -1,25 +1,54 @@
 //! The life of sandboxes, from creation to deletion.
 
+pub(crate) mod containers;
+pub(crate) mod forks;
+pub(crate) mod freezer;
+pub(crate) mod locks;
+pub(crate) mod lost;
+pub(crate) mod makers;
+pub(crate) mod pool;
+pub(crate) mod reasons;
+pub(crate) mod retries;
+pub(crate) mod rows;
+pub(crate) mod spec;
+pub(crate) mod starts;
+pub(crate) mod templates;
+pub(crate) mod warm_pools;
+
 use std::sync::Arc;
 use std::time::Duration;
 
+use elevo_agent_link::AgentLink;
+use elevo_agent_link::AgentLinks;
 use elevo_api as api;
 use elevo_api::Scope;
+use elevo_catalog::Catalog;
 use elevo_catalog::secret::SandboxToken;
-use elevo_catalog::{AddLimits, EventKind, Sandbox, SandboxChange, SandboxQuery};
-use elevo_core::{ErrorCode, SandboxState, TenantId, Timestamp};
-use elevo_sandbox::ContainerId;
-use elevo_workspace::WorkspaceId;
+use elevo_catalog::{AddLimits, Sandbox, SandboxChange, SandboxQuery};
+use elevo_core::{ErrorCode, SandboxState, Timestamp};
+use elevo_sandbox::SandboxRuntime;
 use tracing::Instrument;
 
-use crate::app::keys::check_name;
-use crate::app::makers::Making;
-use crate::app::pool::Taken;
-use crate::app::spec::{self, Boundary, Spec};
-use crate::app::starting::Source;
-use crate::app::{App, Once, Principal, parking, parts, wrong_state};
-use crate::clock;
+use crate::app::access::keys::check_name;
+use crate::app::access::principal::Principal;
+use crate::app::access::secrets::Secrets;
+use crate::app::requests::Once;
+use crate::app::resources::Resources;
+use crate::app::sandboxes::freezer::Freezer;
+use crate::app::sandboxes::locks::SandboxLocks;
+use crate::app::sandboxes::makers::Making;
+use crate::app::sandboxes::pool::Taken;
+use crate::app::sandboxes::rows::{container_of, wrong_state};
+use crate::app::sandboxes::spec::{Boundary, Spec};
+use crate::app::sandboxes::starts::{Source, Starts};
+use crate::app::sandboxes::warm_pools::WarmPools;
+use crate::app::snapshots::Snapshots;
+use crate::app::tenant_stores::{self, TenantStores};
+use crate::app::timekeeping::Timekeeper;
+use crate::app::workspaces::{Workspaces, parking};
+use crate::config::Config;
 use crate::failure::{Failure, Result, short};
+use crate::platform::clock;
 
 /// The filters of a list of sandboxes.
 #[derive(Clone, Debug, Default)]
@@ -57,7 +86,49 @@ impl NewSandbox {
     }
 }
 
-impl App {
+/// The sandboxes of clients.
+pub(crate) struct Sandboxes {
+    catalog: Arc<dyn Catalog>,
+    config: Arc<Config>,
+    freezer: Arc<Freezer>,
+    links: AgentLinks,
+    locks: Arc<SandboxLocks>,
+    runtime: Arc<dyn SandboxRuntime>,
+    stores: Arc<TenantStores>,
+    time: Arc<Timekeeper>,
+    pools: Arc<WarmPools>,
+    secrets: Arc<Secrets>,
+    snapshots: Arc<Snapshots>,
+    starts: Arc<Starts>,
+    workspaces: Arc<Workspaces>,
+}
+
+impl Sandboxes {
+    pub(crate) fn new(
+        resources: &Resources,
+        pools: &Arc<WarmPools>,
+        secrets: &Arc<Secrets>,
+        snapshots: &Arc<Snapshots>,
+        starts: &Arc<Starts>,
+        workspaces: &Arc<Workspaces>,
+    ) -> Self {
+        Self {
+            catalog: resources.catalog.clone(),
+            config: resources.config.clone(),
+            freezer: resources.freezer.clone(),
+            links: resources.links.clone(),
+            locks: resources.locks.clone(),
+            pools: pools.clone(),
+            runtime: resources.runtime.clone(),
+            secrets: secrets.clone(),
+            snapshots: snapshots.clone(),
+            starts: starts.clone(),
+            stores: resources.stores.clone(),
+            time: resources.time.clone(),
+            workspaces: workspaces.clone(),
+        }
+    }
+
     /// Creates a sandbox. Returns when commands can run.
     pub(crate) async fn create(
         self: &Arc<Self>,
@@ -96,17 +167,17 @@ impl App {
             return Err(no_template(&wish.template));
         };
         let boundary = Boundary::of(&self.config, who);
-        let can_limit = self.homes.can_limit();
+        let can_limit = self.stores.can_limit();
         let mut spec = Spec::decide(&self.config, &boundary, &wish, &template, can_limit)?;
-        spec.variables = self.seal_variables(who.tenant, &wish.envs).await?;
+        spec.variables = self.secrets.seal_variables(who.tenant, &wish.envs).await?;
         let source = self.source(who, &wish, &mut spec);
-        let mut source = self.homes.shares.apart(who.tenant, source).await?;
-        let now = self.time().await?;
+        let mut source = self.stores.shares.apart(who.tenant, source).await?;
+        let now = self.time.now().await?;
         let warm = match &source {
             // A workspace that follows a project needs another kind of mount.
             Source::Project(made) if made.row.read_only => None,
             Source::Existing(row) if row.read_only => None,
-            _ => self.take_warm(&spec),
+            _ => self.pools.take(&spec),
         };
         let id = self.id_for_sandbox(once, warm.as_ref()).await?;
         let mut new = self.new_row(who, (id, &wish.template), wish.name, &spec, warm, now)?;
@@ -128,7 +199,7 @@ impl App {
             }
             (_, added) => added?,
         }
-        self.make(new, spec, source).await
+        self.starts.create_new(new, spec, source).await
     }
 
     /// Fails while the agent is missing, before the caller is asked for a
@@ -147,7 +218,7 @@ impl App {
     }
 
     /// Adds the rows of new sandboxes, all or none.
-    pub(super) async fn add_rows(&self, who: &Principal, new: &mut [NewSandbox]) -> Result<()> {
+    pub(crate) async fn add_rows(&self, who: &Principal, new: &mut [NewSandbox]) -> Result<()> {
         use elevo_catalog::Error::{Busy, LimitReached, NotFound, Refused};
         let rows: Vec<_> = new.iter().map(|new| new.row.clone()).collect();
         let limits = AddLimits {
@@ -166,7 +237,7 @@ impl App {
         Ok(added?)
     }
 
-    pub(super) fn new_row(
+    pub(crate) fn new_row(
         &self,
         who: &Principal,
         (id, template): (String, &str),
@@ -177,7 +248,7 @@ impl App {
     ) -> Result<NewSandbox> {
         let token = SandboxToken::from_random(clock::random());
         let token_hash = warm.as_ref().map(Taken::token_hash);
-        let making = self.makers.enter(&id);
+        let making = self.starts.enter(&id);
         let row = Sandbox {
             workspace: id.clone(),
             container: warm.is_some().then(|| id.clone()),
@@ -254,43 +325,8 @@ impl App {
             error => error.into(),
         })?;
         let app = self.clone();
-        let removing = tokio::spawn(async move { app.remove(&sandbox).await });
+        let removing = tokio::spawn(async move { app.starts.remove(&sandbox).await });
         removing.await.map_err(|error| Failure::internal(&error))?
-    }
-
-    /// Deletes everything of a sandbox that is marked for deletion. After an
-    /// interruption it starts over.
-    pub(crate) async fn remove(&self, sandbox: &Sandbox) -> Result<()> {
-        let _held = self.hold(&sandbox.id).await;
-        self.remove_container(&sandbox.id).await?;
-        match sandbox.keep_workspace {
-            // The erasure of its tenant deletes the workspace.
-            _ if self.homes.is_closed(sandbox.tenant) => {}
-            true => self.park_workspace(sandbox).await?,
-            false => {
-                let id = parts::workspace_id(&sandbox.workspace)?;
-                self.remove_workspace(sandbox.tenant, id).await?;
-                self.catalog
-                    .remove_workspace(sandbox.tenant, &sandbox.workspace)
-                    .await?;
-            }
-        }
-        self.catalog
-            .remove_sandbox(&sandbox.id, clock::now())
-            .await?;
-        tracing::info!(sandbox = sandbox.id, "sandbox deleted");
-        Ok(())
-    }
-
-    /// Deletes a workspace, if it exists.
-    pub(crate) async fn remove_workspace(&self, tenant: TenantId, id: WorkspaceId) -> Result<()> {
-        let removed = self
-            .homes
-            .with(tenant, move |workspaces| match workspaces.remove(&id) {
-                Err(elevo_workspace::Error::NotFound(_)) => Ok(()),
-                removed => Ok(removed?),
-            });
-        removed.await
     }
 
     pub(crate) async fn batch_delete(
@@ -335,13 +371,16 @@ impl App {
     }
 
     async fn stop_held(&self, id: &str) -> Result<Sandbox> {
-        let _held = self.hold(id).await;
+        let _held = self.locks.hold(id).await;
         let from = [
             SandboxState::Running,
             SandboxState::Starting,
             SandboxState::Error,
         ];
-        let sandbox = self.change(id, &from, SandboxState::Stopping, None).await?;
+        let sandbox = self
+            .starts
+            .change(id, &from, SandboxState::Stopping, None)
+            .await?;
         if let Some(link) = self.links.get(id) {
             // An agent that does not stop is killed below.
             let _ = link.shut_down(Duration::from_secs(5)).await;
@@ -353,12 +392,14 @@ impl App {
             let cause = failure.summary();
             tracing::warn!(sandbox = id, cause, "cannot stop a sandbox");
             let reason = Some(failure.message.clone());
-            self.change(id, &[SandboxState::Stopping], SandboxState::Error, reason)
+            self.starts
+                .change(id, &[SandboxState::Stopping], SandboxState::Error, reason)
                 .await?;
             return Err(failure);
         }
         self.links.forget(id);
-        self.change(id, &[SandboxState::Stopping], SandboxState::Stopped, None)
+        self.starts
+            .change(id, &[SandboxState::Stopping], SandboxState::Stopped, None)
             .await
     }
 
@@ -370,53 +411,11 @@ impl App {
             return spec::out(&sandbox);
         }
         let app = self.clone();
-        let starting = tokio::spawn(async move { app.start_again(&sandbox.id).await });
+        let starting = tokio::spawn(async move { app.starts.start_again(&sandbox.id).await });
         let started = starting
             .await
             .map_err(|error| Failure::internal(&error))??;
         spec::out(&started)
-    }
-
-    /// Changes the state of a sandbox, if it is in one of `from`.
-    pub(crate) async fn change(
-        &self,
-        id: &str,
-        from: &[SandboxState],
-        to: SandboxState,
-        reason: Option<String>,
-    ) -> Result<Sandbox> {
-        let tells = match to {
-            SandboxState::Starting => vec![EventKind::SandboxStarting],
-            SandboxState::Running => vec![EventKind::SandboxRunning],
-            SandboxState::Stopping => Vec::new(),
-            SandboxState::Stopped => vec![EventKind::SandboxStopped],
-            SandboxState::Error => vec![EventKind::SandboxError],
-        };
-        let change = SandboxChange {
-            from: Some(from.to_vec()),
-            to: Some(to),
-            reason: Some(reason),
-            tells,
-            ..SandboxChange::default()
-        };
-        self.change_as(id, &change).await
-    }
-
-    pub(super) async fn change_as(&self, id: &str, change: &SandboxChange) -> Result<Sandbox> {
-        let to = change.to.map_or("another state", SandboxState::name);
-        let changed = self.catalog.change_sandbox(id, change, clock::now()).await;
-        match changed {
-            Ok(sandbox) => Ok(sandbox),
-            Err(elevo_catalog::Error::NotFound { .. } | elevo_catalog::Error::Removing) => {
-                Err(Failure::no_sandbox(id))
-            }
-            Err(elevo_catalog::Error::WrongState { is }) => {
-                let message = format!("the sandbox is {is} and cannot become {to} now");
-                let failure = Failure::new(ErrorCode::SandboxWrongState, message);
-                Err(failure.about("sandboxId", id).about("state", is.name()))
-            }
-            Err(error) => Err(error.into()),
-        }
     }
 
     pub(crate) async fn extend(
@@ -427,7 +426,7 @@ impl App {
         once: Once,
     ) -> Result<api::Sandbox> {
         who.needs(Scope::SandboxesWrite)?;
-        let _held = self.hold(id).await;
+        let _held = self.locks.hold(id).await;
         let sandbox = self.visible(who, id).await?;
         if let Some((seconds, nanos)) = once.noted() {
             let noted = Timestamp::new(seconds, nanos).unwrap_or(sandbox.expires);
@@ -498,8 +497,8 @@ impl App {
         let container = container.filter(|_| sandbox.state == SandboxState::Running);
         let container = container.ok_or_else(|| wrong_state(&sandbox, "be measured"))?;
         let stats = self.runtime.stats(&container).await?;
-        let workspace = parts::workspace_id(&sandbox.workspace)?;
-        let usage = self.homes.with(sandbox.tenant, move |workspaces| {
+        let workspace = tenant_stores::workspace_id(&sandbox.workspace)?;
+        let usage = self.stores.with(sandbox.tenant, move |workspaces| {
             Ok(workspaces.limit_usage(&workspace)?)
         });
         let usage = usage.await?;
@@ -527,17 +526,52 @@ impl App {
             updated_at: clock::text(clock::now()),
         })
     }
-}
 
-pub(crate) fn container_of(sandbox: &Sandbox) -> Option<ContainerId> {
-    // A container is named before it is created, so that none is ever lost.
-    ContainerId::new(sandbox.container.clone()?)
+    /// Returns a sandbox that this principal may see.
+    pub(crate) async fn visible(&self, who: &Principal, id: &str) -> Result<Sandbox> {
+        let found = self.catalog.sandbox(who.tenant, id).await?;
+        let found = found.filter(|sandbox| who.sees(sandbox) && !sandbox.removing);
+        found.ok_or_else(|| Failure::no_sandbox(id))
+    }
+
+    /// Returns the connection to the agent of a running sandbox.
+    pub(crate) async fn agent_of(&self, who: &Principal, id: &str) -> Result<AgentLink> {
+        Ok(self.agent_and_row(who, id).await?.0)
+    }
+
+    pub(crate) async fn agent_and_row(
+        &self,
+        who: &Principal,
+        id: &str,
+    ) -> Result<(AgentLink, Sandbox)> {
+        let sandbox = self.visible(who, id).await?;
+        if sandbox.state != SandboxState::Running {
+            return Err(wrong_state(&sandbox, "serve requests"));
+        }
+        let link = match self.links.get(id) {
+            Some(link) => link,
+            None => self.wait_for_agent(&sandbox).await?,
+        };
+        Ok((link, sandbox))
+    }
+
+    /// After a restart of the server, agents reconnect within moments.
+    async fn wait_for_agent(&self, sandbox: &Sandbox) -> Result<AgentLink> {
+        let patience = std::time::Duration::from_secs(10);
+        let connected = self.links.connected(&sandbox.id);
+        tokio::time::timeout(patience, connected)
+            .await
+            .map_err(|_| {
+                let message = "the agent in the sandbox is not connected";
+                Failure::new(ErrorCode::AgentUnreachable, message).retry_after(2)
+            })
+    }
 }
 
 pub(crate) fn failed(id: String, failure: Failure) -> api::Failed {
     api::Failed {
         id,
-        error: crate::http::body_of(&failure, ""),
+        error: failure.body(""),
     }
 }
 

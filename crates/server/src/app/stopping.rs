@@ -15,8 +15,6 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use crate::app::App;
-
 /// The phase of a shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
@@ -44,24 +42,24 @@ impl Default for Stopping {
 
 /// A running request, stream or terminal.
 #[derive(Debug)]
-pub(crate) struct Work(Arc<App>);
+pub(crate) struct Work(Arc<Stopping>);
 
 impl Drop for Work {
     fn drop(&mut self) {
-        self.0.stopping.at_work.send_modify(|count| *count -= 1);
+        self.0.at_work.send_modify(|count| *count -= 1);
     }
 }
 
-impl App {
+impl Stopping {
     /// Whether new requests are rejected, because the server is stopping.
     pub(crate) fn is_stopping(&self) -> bool {
-        *self.stopping.phase.borrow() > Phase::Running
+        *self.phase.borrow() > Phase::Running
     }
 
     /// Enters a phase of the shutdown. The server never goes back to an earlier
     /// one.
     pub(crate) fn enter(&self, phase: Phase) {
-        self.stopping.phase.send_if_modified(|now| {
+        self.phase.send_if_modified(|now| {
             let is_next = phase > *now;
             *now = phase.max(*now);
             is_next
@@ -70,7 +68,7 @@ impl App {
 
     /// Waits until a phase has begun.
     pub(crate) async fn entered(&self, phase: Phase) {
-        let mut phases = self.stopping.phase.subscribe();
+        let mut phases = self.phase.subscribe();
         // An error means that no phase follows.
         let _ = phases.wait_for(|now| *now >= phase).await;
     }
@@ -78,13 +76,13 @@ impl App {
     /// Counts running work. Must be called before [`Self::is_stopping`], so
     /// that nothing begins unseen.
     pub(crate) fn work(self: &Arc<Self>) -> Work {
-        self.stopping.at_work.send_modify(|count| *count += 1);
+        self.at_work.send_modify(|count| *count += 1);
         Work(self.clone())
     }
 
     /// Waits until nothing is running.
     pub(crate) async fn idle(&self) {
-        let mut at_work = self.stopping.at_work.subscribe();
+        let mut at_work = self.at_work.subscribe();
         let _ = at_work.wait_for(|count| *count == 0).await;
     }
 }

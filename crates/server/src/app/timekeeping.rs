@@ -11,13 +11,15 @@
 //! machine was rebooted in between, only the time since boot is known to have
 //! passed; time in which the machine was off does not count.
 
+use std::sync::Arc;
+
+use elevo_catalog::Catalog;
 use elevo_core::Timestamp;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
 
-use crate::app::App;
-use crate::clock::{Clocks, Reading};
 use crate::failure::{Failure, Result};
+use crate::platform::clock::{Clocks, Reading};
 
 /// The setting that stores the last reading.
 const SETTING: &str = "clock.last";
@@ -90,9 +92,9 @@ impl Look {
 }
 
 /// The clocks, and their last reading.
-#[derive(Debug)]
 pub(crate) struct Timekeeper {
     clocks: Clocks,
+    catalog: Arc<dyn Catalog>,
     last: Mutex<Option<Kept>>,
 }
 
@@ -104,31 +106,30 @@ struct Kept {
 }
 
 impl Timekeeper {
-    pub(crate) fn new(clocks: Clocks) -> Self {
+    pub(crate) fn new(clocks: Clocks, catalog: Arc<dyn Catalog>) -> Self {
         Self {
             clocks,
+            catalog,
             last: Mutex::default(),
         }
     }
-}
 
-impl App {
     /// Returns the current time, to compare with expiry times, which are
     /// corrected first. Fails if a jump cannot be recorded, so that nothing
     /// expires because of it.
-    pub(crate) async fn time(&self) -> Result<Timestamp> {
+    pub(crate) async fn now(&self) -> Result<Timestamp> {
         Ok(timestamp(self.look().await?.wall))
     }
 
     /// Returns the time that deletions by age are based on. A forward jump
     /// counts only after a day, in which a wrong clock can be corrected.
-    pub(crate) async fn settled_time(&self) -> Result<Timestamp> {
+    pub(crate) async fn settled(&self) -> Result<Timestamp> {
         Ok(timestamp(self.look().await?.settled()))
     }
 
     async fn look(&self) -> Result<Look> {
-        let mut last = self.time.last.lock().await;
-        let look = Look::new(&(self.time.clocks.0)());
+        let mut last = self.last.lock().await;
+        let look = Look::new(&(self.clocks.0)());
         let before = match &*last {
             Some(kept) => Some(kept.look.clone()),
             None => self.kept_look().await?,

@@ -10,7 +10,7 @@ use elevo_sandbox::HostLimits;
 use ipnet::IpNet;
 use reqwest::Url;
 
-use super::{
+use crate::config::{
     AuditConfig, AuditedCommands, Config, Garbage, Limits, SETTINGS, Secret, Tls, TracesConfig,
     WarmPool, Webhooks,
 };
@@ -256,7 +256,7 @@ impl Reader {
     fn webhooks(&mut self) -> Webhooks {
         let allow_private = self.get("WEBHOOK_ALLOW_PRIVATE", false, truth);
         let url = |text: &str| {
-            let checked = crate::outgoing::check_url(text, allow_private);
+            let checked = crate::platform::outgoing::check_url(text, allow_private);
             checked.map(|url| Some(url.into()))
         };
         Webhooks {
@@ -285,7 +285,7 @@ impl Reader {
     /// whole: the copy would have the secrets together with their key.
     fn secrets_key_file(&mut self, data: &Path, workspaces: &Path) -> PathBuf {
         let file = self.path("SECRETS_KEY_FILE");
-        let file = file.unwrap_or_else(|| super::secrets_key_file(data));
+        let file = file.unwrap_or_else(|| crate::config::secrets_key_file(data));
         let shown = file.display();
         if !file.is_absolute() {
             let problem = format!("SECRETS_KEY_FILE: {shown} is not an absolute path");
@@ -394,7 +394,7 @@ impl Reader {
             limits: self.limits(),
             traces: self.traces(),
             log: self.text("RUST_LOG").unwrap_or("info".into()),
-            clocks: crate::clock::Clocks::default(),
+            clocks: crate::platform::clock::Clocks::default(),
         }
     }
 }

@@ -32,24 +32,24 @@ async fn back_up(
     State(shared): State<Shared>,
     Body(wish): Body<api::MakeBackup>,
 ) -> Answer<Json<api::BackupMade>> {
-    Ok(Json(shared.app.back_up(wish).await?))
+    Ok(Json(shared.app.backups.create(wish).await?))
 }
 
 async fn collect(
     State(shared): State<Shared>,
     Body(wish): Body<api::Gc>,
 ) -> Answer<Json<api::GcResult>> {
-    Ok(Json(shared.app.collect_now(wish).await?))
+    Ok(Json(shared.app.garbage.collect_now(wish).await?))
 }
 
 async fn list_quarantine(State(shared): State<Shared>) -> Answer<Json<api::QuarantineList>> {
-    Ok(Json(shared.app.list_quarantine()?))
+    Ok(Json(shared.app.quarantine.list()?))
 }
 
 async fn restore_quarantined(
     State(shared): State<Shared>,
     Path(id): Path<String>,
 ) -> Answer<StatusCode> {
-    shared.app.restore_quarantined(&id).await?;
+    shared.app.quarantine.restore(&id).await?;
     Ok(StatusCode::NO_CONTENT)
 }

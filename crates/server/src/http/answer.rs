@@ -9,16 +9,16 @@ use axum::body::{Body, HttpBody};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use elevo_api::{ErrorBody, ErrorEnvelope};
+use elevo_api::ErrorEnvelope;
 use elevo_core::ErrorCode;
 use futures::TryStreamExt;
 use hyper::body::{Frame, SizeHint};
 use serde::Serialize;
 
-use crate::app::Content;
+use crate::app::files::content::Content;
 use crate::failure::Failure;
 use crate::http::layers;
-use crate::share::Held;
+use crate::platform::share::Held;
 
 /// A failure that becomes a response.
 #[derive(Debug)]
@@ -91,19 +91,6 @@ impl HttpBody for Pieces {
     }
 }
 
-/// Returns the error body of a failure.
-pub(crate) fn body_of(failure: &Failure, request_id: &str) -> ErrorBody {
-    let remediation = failure.remediation.as_deref();
-    ErrorBody {
-        code: failure.code.number(),
-        name: failure.code.name().into(),
-        message: failure.message.clone(),
-        details: failure.details.clone(),
-        remediation: remediation.unwrap_or(failure.code.remediation()).into(),
-        request_id: request_id.into(),
-    }
-}
-
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let failure = *self.0;
@@ -119,7 +106,7 @@ impl IntoResponse for ApiError {
         }
         let status = StatusCode::from_u16(failure.code.http());
         let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let error = body_of(&failure, &request_id);
+        let error = failure.body(&request_id);
         let mut response = (status, Json(ErrorEnvelope { error })).into_response();
         let is_later = matches!(status.as_u16(), 429 | 503);
         if let Some(seconds) = failure.retry_after.or(is_later.then_some(1)) {

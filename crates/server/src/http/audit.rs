@@ -7,11 +7,11 @@ use axum::extract::{ConnectInfo, MatchedPath, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use crate::audit::{Audit, Entry, Level, NOTE, Note, cut, settle};
-use crate::clock;
 use crate::http::answer::ApiError;
 use crate::http::{Shared, growth, layers};
-use crate::listen::Peer;
+use crate::platform::audit::{Audit, Entry, Level, NOTE, Note, cut, settle};
+use crate::platform::clock;
+use crate::platform::listen::Peer;
 
 /// Every request that changes something, exports of files and connections to
 /// terminals. A test compares this table with the description of the API.

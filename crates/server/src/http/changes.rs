@@ -8,11 +8,10 @@ use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::app::Once;
-use crate::http::Shared;
+use crate::app::requests::Once;
 use crate::http::answer::Answer;
 use crate::http::request::{Body, Path, Query, Who};
-use crate::http::{tar, upload};
+use crate::http::{Shared, tar, upload};
 
 /// Maximum size of a request with a patch or files. A patch from `GET …/diff`
 /// fits, even if JSON or base64 makes it longer.
@@ -51,7 +50,7 @@ pub(super) async fn apply(
     once: Once,
     Body(wish): Body<api::Apply>,
 ) -> Answer<Json<api::MergeResult>> {
-    Ok(Json(shared.app.apply(&who, &id, wish, once).await?))
+    Ok(Json(shared.app.changes.apply(&who, &id, wish, once).await?))
 }
 
 /// Revert the changes of a step, everywhere or at one path
@@ -71,7 +70,9 @@ pub(super) async fn revert(
     once: Once,
     Body(wish): Body<api::Revert>,
 ) -> Answer<Json<api::MergeResult>> {
-    Ok(Json(shared.app.revert(&who, &id, wish, once).await?))
+    Ok(Json(
+        shared.app.changes.revert(&who, &id, wish, once).await?,
+    ))
 }
 
 /// Restore a path from an earlier version
@@ -91,7 +92,11 @@ pub(super) async fn restore_path(
     once: Once,
     Body(wish): Body<api::RestorePath>,
 ) -> Answer<Json<api::MergeResult>> {
-    let restored = shared.app.restore_path(&who, &id, wish, once).await?;
+    let restored = shared
+        .app
+        .changes
+        .restore_path(&who, &id, wish, once)
+        .await?;
     Ok(Json(restored))
 }
 
@@ -115,7 +120,11 @@ pub(super) async fn import(
     once: Once,
     Body(wish): Body<api::ImportSource>,
 ) -> Answer<Json<api::ImportResult>> {
-    let imported = shared.app.import_into(&who, &id, wish, once).await?;
+    let imported = shared
+        .app
+        .changes
+        .import_into(&who, &id, wish, once)
+        .await?;
     Ok(Json(imported))
 }
 
@@ -143,7 +152,7 @@ pub(super) async fn archive_out(
     let (pipe, written) = tar::pipe();
     let path = which.path.unwrap_or_default();
     let at = which.snapshot.as_deref();
-    let packing = shared.app.pack_project(&who, &id, &path, at, pipe).await?;
+    let packing = shared.app.projects.pack(&who, &id, &path, at, pipe).await?;
     written.answer(packing).await
 }
 
@@ -178,6 +187,6 @@ pub(super) async fn archive_in(
     let into = (&*path, place.dry_run);
     who.needs(api::Scope::ProjectsWrite)?;
     let archive = upload::receive(&shared, &who, body).await?;
-    let imported = app.unpack_into(&who, &id, into, archive, once);
+    let imported = app.changes.unpack_into(&who, &id, into, archive, once);
     Ok(Json(imported.await?))
 }

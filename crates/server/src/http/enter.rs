@@ -10,13 +10,13 @@ use axum::http::{HeaderMap, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use crate::app::Principal;
+use crate::app::access::principal::Principal;
 use crate::failure::{Failure, Result};
 use crate::http::answer::ApiError;
 use crate::http::limits::Class;
 use crate::http::{Shared, body_limit, growth, request};
-use crate::listen::Peer;
-use crate::share;
+use crate::platform::listen::Peer;
+use crate::platform::share;
 
 /// The result of the authentication. Absent if the request has no key.
 #[derive(Clone, Debug)]
@@ -51,7 +51,7 @@ pub(super) async fn enter(State(shared): State<Shared>, request: Request, next: 
         && let Some(bytes) = body_bytes(&parts.headers, path.as_str())
     {
         // The text, and the values that are parsed from it.
-        held = shared.app.homes.shares.hold(who.tenant, 2 * bytes);
+        held = shared.app.stores.shares.hold(who.tenant, 2 * bytes);
         if held.is_none() {
             return ApiError::from(share::too_many_bytes()).into_response();
         }
@@ -75,14 +75,14 @@ async fn admit(shared: &Shared, parts: &Parts, path: &str) -> Option<Result<Prin
             true => None,
             false => shared.rates.strangers.acquire().await.ok(),
         };
-        shared.app.authenticate(secret).await
+        shared.app.principals.authenticate(secret).await
     };
     let who = match looking.await {
         Ok(who) => who,
         Err(failure) => return Some(Err(failure)),
     };
     let checking = async {
-        crate::audit::asked_by(&who);
+        crate::platform::audit::asked_by(&who);
         // From here on, the connection counts towards the limit of the key.
         if let Some(peer) = peer {
             peer.place.show(&who.key)?;
@@ -91,7 +91,9 @@ async fn admit(shared: &Shared, parts: &Parts, path: &str) -> Option<Result<Prin
         if growth::needs_room(&parts.method, path) {
             let app = &shared.app;
             app.room.check()?;
-            app.check_stored(who.tenant, &who.tenant_limits).await?;
+            app.tenants
+                .check_stored(who.tenant, &who.tenant_limits)
+                .await?;
         }
         Ok(())
     };
@@ -129,7 +131,7 @@ pub(super) async fn apart(State(shared): State<Shared>, request: Request, next: 
     let who = who.and_then(|entered| entered.0.as_ref().ok());
     match who.filter(|_| is_heavy).map(|who| who.tenant) {
         Some(tenant) => {
-            let shares = &shared.app.homes.shares;
+            let shares = &shared.app.stores.shares;
             shares.apart(tenant, next.run(request)).await
         }
         None => next.run(request).await,

@@ -10,7 +10,8 @@ use serde::Deserialize;
 use tokio::sync::mpsc;
 use utoipa::IntoParams;
 
-use crate::app::{EventsQuery, Following, Phase};
+use crate::app::events::{EventsQuery, Following};
+use crate::app::stopping::Phase;
 use crate::failure::Failure;
 use crate::http::answer::Answer;
 use crate::http::request::{Query, Who};
@@ -74,20 +75,20 @@ pub(super) async fn events(
     };
     let accept = text(header::ACCEPT);
     if !accept.is_some_and(|accept| accept.contains("text/event-stream")) {
-        let page = shared.app.events(&who, &wanted).await?;
+        let page = shared.app.events.list(&who, &wanted).await?;
         return Ok(Json(page).into_response());
     }
-    let following = shared.app.follow_events(&who, &wanted).await?;
+    let following = shared.app.events.follow(&who, &wanted).await?;
     let (sender, receiver) = mpsc::channel(4);
-    let (app, work) = (shared.app.clone(), shared.app.work());
+    let (app, work) = (shared.app.clone(), shared.app.stopping.work());
     tokio::spawn(async move {
         let other = sender.clone();
         tokio::select! {
             () = send_all(following, sender) => {}
             () = other.closed() => {}
-            () = app.entered(Phase::Draining) => stream::send_last(&other, stopping()).await,
+            () = app.stopping.entered(Phase::Draining) => stream::send_last(&other, stopping()).await,
             // The client reconnects and receives the error.
-            _ = app.invalid(&who) => {}
+            _ = app.principals.invalid(&who) => {}
             () = tokio::time::sleep(LONGEST) => {}
         }
         drop(work);

@@ -9,14 +9,14 @@ use elevo_api as api;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use crate::app::{DiffQuery, Once};
-use crate::audit;
+use crate::app::files::diff::DiffQuery;
+use crate::app::requests::Once;
 use crate::failure::Failure;
-use crate::http::Shared;
 use crate::http::answer::Answer;
 use crate::http::limits::Class;
 use crate::http::request::{Body, MaybeBody, Path, Query, Who};
-use crate::http::{tar, upload};
+use crate::http::{Shared, tar, upload};
+use crate::platform::audit;
 
 /// Fork a sandbox into new sandboxes
 ///
@@ -42,7 +42,7 @@ pub(super) async fn fork(
     {
         shared.rates.take(&who, Class::Create, more.get())?;
     }
-    let forked = shared.app.fork(&who, &id, wish, once).await?;
+    let forked = shared.app.sandboxes.fork(&who, &id, wish, once).await?;
     let ids = forked.succeeded.iter().map(|made| made.id.as_str());
     audit::detail("sandboxes", ids.collect::<Vec<_>>());
     Ok((StatusCode::CREATED, Json(forked)))
@@ -61,7 +61,7 @@ pub(super) async fn snapshot(
     Path(id): Path<String>,
     MaybeBody(wish): MaybeBody<api::TakeSnapshot>,
 ) -> Answer<(StatusCode, Json<api::SnapshotTaken>)> {
-    let taken = shared.app.snapshot(&who, &id, wish).await?;
+    let taken = shared.app.sandboxes.snapshot(&who, &id, wish).await?;
     Ok((StatusCode::CREATED, Json(taken)))
 }
 
@@ -79,7 +79,7 @@ pub(super) async fn restore(
     Path(id): Path<String>,
     Body(wish): Body<api::Restore>,
 ) -> Answer<Json<api::Sandbox>> {
-    Ok(Json(shared.app.restore(&who, &id, wish).await?))
+    Ok(Json(shared.app.sandboxes.restore(&who, &id, wish).await?))
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, utoipa::ToSchema)]
@@ -128,9 +128,9 @@ pub(super) async fn diff(
         limit: limit as usize,
     };
     match format {
-        Format::Json => Ok(Json(shared.app.diff(&who, &id, query).await?).into_response()),
+        Format::Json => Ok(Json(shared.app.files.diff(&who, &id, query).await?).into_response()),
         Format::Patch => {
-            let patch = shared.app.patch(&who, &id, query).await?;
+            let patch = shared.app.files.patch(&who, &id, query).await?;
             let kind = [(header::CONTENT_TYPE, "text/x-diff")];
             Ok((kind, patch.bytes).into_response())
         }
@@ -158,7 +158,7 @@ pub(super) async fn archive_out(
 ) -> Answer<Response> {
     let (pipe, written) = tar::pipe();
     let path = place.path.unwrap_or_default();
-    let packing = shared.app.archive_out(&who, &id, &path, pipe).await?;
+    let packing = shared.app.files.archive_out(&who, &id, &path, pipe).await?;
     written.answer(packing).await
 }
 
@@ -178,7 +178,11 @@ pub(super) async fn archive_in(
     let path = place.path.unwrap_or_default();
     who.needs(api::Scope::Files)?;
     let archive = upload::receive(&shared, &who, body).await?;
-    shared.app.archive_in(&who, &id, &path, archive).await?;
+    shared
+        .app
+        .files
+        .archive_in(&who, &id, &path, archive)
+        .await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -195,6 +199,6 @@ pub(super) async fn import(
 ) -> Answer<(StatusCode, Json<api::Imported>)> {
     who.needs(api::Scope::Files)?;
     let archive = upload::receive(&shared, &who, body).await?;
-    let imported = shared.app.import_archive(&who, archive).await?;
+    let imported = shared.app.files.import_archive(&who, archive).await?;
     Ok((StatusCode::CREATED, Json(imported)))
 }

@@ -42,7 +42,7 @@ pub(super) async fn log(
     Query(query): Query<Log>,
 ) -> Answer<Json<api::LogPage>> {
     let page = (query.before, limit(query.limit, 20, 100)?);
-    Ok(Json(shared.app.project_log(&who, &id, page).await?))
+    Ok(Json(shared.app.projects.log(&who, &id, page).await?))
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -69,7 +69,7 @@ pub(super) async fn step(
     Query(query): Query<Step>,
 ) -> Answer<Json<api::VersionPage>> {
     let page = (query.after.as_deref(), limit(query.limit, 100, 100)?);
-    let found = shared.app.project_step(&who, &id, sequence, page).await?;
+    let found = shared.app.projects.step(&who, &id, sequence, page).await?;
     Ok(Json(found))
 }
 
@@ -98,7 +98,7 @@ pub(super) async fn history(
     Query(query): Query<History>,
 ) -> Answer<Json<api::VersionPage>> {
     let page = (query.before, limit(query.limit, 20, 100)?);
-    let found = shared.app.path_history(&who, &id, &query.path, page);
+    let found = shared.app.projects.history(&who, &id, &query.path, page);
     Ok(Json(found.await?))
 }
 
@@ -124,7 +124,13 @@ pub(super) async fn blame(
     Query(query): Query<At>,
 ) -> Answer<Json<api::Blame>> {
     let at = query.snapshot.as_deref();
-    Ok(Json(shared.app.blame(&who, &id, &query.path, at).await?))
+    Ok(Json(
+        shared
+            .app
+            .projects
+            .blame(&who, &id, &query.path, at)
+            .await?,
+    ))
 }
 
 /// Download a file of a version of a project
@@ -142,7 +148,7 @@ pub(super) async fn file(
     Query(query): Query<At>,
 ) -> Answer<Response> {
     let at = query.snapshot.as_deref();
-    let found = shared.app.project_file(&who, &id, &query.path, at).await?;
+    let found = shared.app.projects.file(&who, &id, &query.path, at).await?;
     let (version, content) = found;
     let headers = [
         (HeaderName::from_static("x-elevo-type"), version.kind),
@@ -184,7 +190,7 @@ pub(super) async fn tree(
     let path = query.path.as_deref().unwrap_or_default();
     let page = (query.after.as_deref(), limit(query.limit, 100, 1000)?);
     let at = query.snapshot.as_deref();
-    let found = shared.app.project_tree(&who, &id, path, at, page).await?;
+    let found = shared.app.projects.tree(&who, &id, path, at, page).await?;
     Ok(Json(found))
 }
 
@@ -230,10 +236,14 @@ pub(super) async fn diff(
     let app = &shared.app;
     Ok(match query.format.unwrap_or_default() {
         DiffFormat::Patch => {
-            let patch = app.project_patch(&who, &id, states).await?;
+            let patch = app.projects.patch(&who, &id, states).await?;
             ([(CONTENT_TYPE, "text/x-diff")], patch).into_response()
         }
-        DiffFormat::Stat => Json(app.project_stat(&who, &id, states, limit).await?).into_response(),
-        DiffFormat::Json => Json(app.project_diff(&who, &id, states, limit).await?).into_response(),
+        DiffFormat::Stat => {
+            Json(app.projects.stat(&who, &id, states, limit).await?).into_response()
+        }
+        DiffFormat::Json => {
+            Json(app.projects.diff(&who, &id, states, limit).await?).into_response()
+        }
     })
 }

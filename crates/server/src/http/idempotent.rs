@@ -17,7 +17,7 @@ use utoipa::openapi::path::{Operation, ParameterBuilder, ParameterIn};
 use utoipa::openapi::schema::{ObjectBuilder, Type};
 use utoipa::openapi::{OpenApi, Required};
 
-use crate::app::{Beginning, Sent, Turn};
+use crate::app::requests::{Beginning, Sent, Turn};
 use crate::failure::Failure;
 use crate::http::answer::{Answer, ApiError};
 use crate::http::enter::Entered;
@@ -129,7 +129,7 @@ async fn carry_out(
     mut request: Request,
     next: Next,
 ) -> Answer<Response> {
-    match shared.app.begin_once(sent).await? {
+    match shared.app.requests.begin(sent).await? {
         Beginning::Run(turn) => {
             request.extensions_mut().insert(turn.once());
             let answer = next.run(request).await;
@@ -144,7 +144,7 @@ async fn carry_out(
             })
         }
         Beginning::Answered { status, body } => {
-            crate::audit::detail("replayed", true);
+            crate::platform::audit::detail("replayed", true);
             let status = StatusCode::from_u16(status).unwrap_or(StatusCode::OK);
             let mut answer = Response::new(Body::from(body));
             *answer.status_mut() = status;

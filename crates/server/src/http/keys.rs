@@ -3,7 +3,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use elevo_api as api;
 
-use crate::app::Once;
+use crate::app::requests::Once;
 use crate::http::Shared;
 use crate::http::answer::Answer;
 use crate::http::request::{Body, Path, Who};
@@ -22,8 +22,8 @@ pub(super) async fn create(
     once: Once,
     Body(wish): Body<api::CreateKey>,
 ) -> Answer<(StatusCode, Json<api::NewKey>)> {
-    let made = shared.app.create_key(&who, wish, &once).await?;
-    crate::audit::about("key_id", made.key.id.as_str());
+    let made = shared.app.keys.create(&who, wish, &once).await?;
+    crate::platform::audit::about("key_id", made.key.id.as_str());
     Ok((StatusCode::CREATED, Json(made)))
 }
 
@@ -36,7 +36,7 @@ pub(super) async fn list(
     State(shared): State<Shared>,
     Who(who): Who,
 ) -> Answer<Json<api::KeyList>> {
-    Ok(Json(shared.app.keys(&who).await?))
+    Ok(Json(shared.app.keys.list(&who).await?))
 }
 
 /// Revoke a key
@@ -49,7 +49,7 @@ pub(super) async fn revoke(
     Who(who): Who,
     Path(id): Path<String>,
 ) -> Answer<StatusCode> {
-    shared.app.revoke_key(&who, &id).await?;
+    shared.app.keys.revoke(&who, &id).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -65,8 +65,8 @@ pub(super) async fn create_agent(
     once: Once,
     Body(wish): Body<api::CreateAgent>,
 ) -> Answer<(StatusCode, Json<api::Agent>)> {
-    let made = shared.app.create_agent(&who, wish, &once).await?;
-    crate::audit::about("agent_id", made.id.as_str());
+    let made = shared.app.keys.create_agent(&who, wish, &once).await?;
+    crate::platform::audit::about("agent_id", made.id.as_str());
     Ok((StatusCode::CREATED, Json(made)))
 }
 
@@ -79,7 +79,7 @@ pub(super) async fn list_agents(
     State(shared): State<Shared>,
     Who(who): Who,
 ) -> Answer<Json<api::AgentList>> {
-    Ok(Json(shared.app.agents(&who).await?))
+    Ok(Json(shared.app.keys.agents(&who).await?))
 }
 
 /// Revoke all keys of an agent
@@ -96,7 +96,7 @@ pub(super) async fn end_agent(
     Who(who): Who,
     Path(id): Path<String>,
 ) -> Answer<StatusCode> {
-    shared.app.end_agent(&who, &id).await?;
+    shared.app.keys.end_agent(&who, &id).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -112,8 +112,8 @@ pub(super) async fn create_tenant(
     once: Once,
     Body(wish): Body<api::CreateTenant>,
 ) -> Answer<(StatusCode, Json<api::NewTenant>)> {
-    let made = shared.app.create_tenant(&who, wish, &once).await?;
-    crate::audit::about("tenant_id", made.tenant.id.as_str());
+    let made = shared.app.tenants.create(&who, wish, &once).await?;
+    crate::platform::audit::about("tenant_id", made.tenant.id.as_str());
     Ok((StatusCode::CREATED, Json(made)))
 }
 
@@ -132,7 +132,7 @@ pub(super) async fn change_tenant(
     Path(id): Path<String>,
     Body(wish): Body<api::ChangeTenant>,
 ) -> Answer<Json<api::Tenant>> {
-    Ok(Json(shared.app.change_tenant(&who, &id, wish).await?))
+    Ok(Json(shared.app.tenants.change(&who, &id, wish).await?))
 }
 
 /// Erase a tenant with all its data
@@ -150,8 +150,8 @@ pub(super) async fn erase_tenant(
     Who(who): Who,
     Path(id): Path<String>,
 ) -> Answer<(StatusCode, Json<api::Tenant>)> {
-    let marked = shared.app.erase_tenant(&who, &id).await?;
-    crate::audit::about("tenant_id", marked.id.as_str());
+    let marked = shared.app.tenants.begin_erasure(&who, &id).await?;
+    crate::platform::audit::about("tenant_id", marked.id.as_str());
     Ok((StatusCode::ACCEPTED, Json(marked)))
 }
 
@@ -164,5 +164,5 @@ pub(super) async fn list_tenants(
     State(shared): State<Shared>,
     Who(who): Who,
 ) -> Answer<Json<api::TenantList>> {
-    Ok(Json(shared.app.tenants(&who).await?))
+    Ok(Json(shared.app.tenants.list(&who).await?))
 }

@@ -8,12 +8,11 @@ use elevo_core::ErrorCode;
 use tokio::task::JoinHandle;
 use tracing::Instrument;
 
-use crate::audit::NOTE;
-use crate::clock;
 use crate::failure::Failure;
 use crate::http::Shared;
 use crate::http::answer::ApiError;
-use crate::trace;
+use crate::platform::audit::NOTE;
+use crate::platform::{clock, trace};
 
 tokio::task_local! {
     static REQUEST_ID: String;
@@ -80,7 +79,7 @@ pub(super) async fn observe(request: Request, next: Next) -> Response {
     if let Ok(value) = HeaderValue::from_str(&id) {
         response.headers_mut().insert(HEADER, value);
     }
-    crate::metrics::answered(&format!("{method} {endpoint}"), status, elapsed);
+    crate::platform::metrics::answered(&format!("{method} {endpoint}"), status, elapsed);
     let ms = elapsed.as_millis() as u64;
     tracing::info!(request_id = id, method, endpoint, status, ms, "answered");
     response
@@ -109,8 +108,8 @@ pub(super) async fn refuse_when_stopping(
     next: Next,
 ) -> Response {
     let is_probe = matches!(request.uri().path(), "/health" | "/ready");
-    let _work = shared.app.work();
-    if shared.app.is_stopping() && !is_probe {
+    let _work = shared.app.stopping.work();
+    if shared.app.stopping.is_stopping() && !is_probe {
         let message = "the server is stopping";
         let failure = Failure::new(ErrorCode::ShuttingDown, message).retry_after(5);
         return ApiError::from(failure).into_response();

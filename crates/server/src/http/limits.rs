@@ -9,7 +9,7 @@ use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use quick_cache::sync::Cache;
 use tokio::sync::Semaphore;
 
-use crate::app::Principal;
+use crate::app::access::principal::Principal;
 use crate::failure::{Failure, Result};
 
 /// The kinds of requests with separate limits.

@@ -6,7 +6,8 @@ use elevo_api as api;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use crate::app::{Ended, Once, Streamed};
+use crate::app::processes::{Ended, Streamed};
+use crate::app::requests::Once;
 use crate::failure::Failure;
 use crate::http::answer::{Answer, counted};
 use crate::http::request::{Body, MaybeBody, Path, Query, Who};
@@ -37,13 +38,13 @@ pub(super) async fn run(
     once: Once,
     Body(wish): Body<api::RunCommand>,
 ) -> Answer<Response> {
-    match shared.app.run(&who, &id, wish, once).await? {
+    match shared.app.processes.run(&who, &id, wish, once).await? {
         Streamed::Ended(ended) => {
             let Ended { result, held } = *ended;
             let is_large = result.stdout.len() + result.stderr.len() > LARGE;
             let answering = async { counted(&result, held) };
             Ok(match is_large {
-                true => shared.app.homes.shares.apart(who.tenant, answering).await,
+                true => shared.app.stores.shares.apart(who.tenant, answering).await,
                 false => answering.await,
             })
         }
@@ -64,7 +65,7 @@ pub(super) async fn list(
     Who(who): Who,
     Path(id): Path<String>,
 ) -> Answer<Json<api::CommandList>> {
-    Ok(Json(shared.app.commands(&who, &id).await?))
+    Ok(Json(shared.app.processes.list(&who, &id).await?))
 }
 
 /// Get a command
@@ -78,7 +79,7 @@ pub(super) async fn get(
     Who(who): Who,
     Path((id, command)): Path<(String, String)>,
 ) -> Answer<Json<api::CommandInfo>> {
-    Ok(Json(shared.app.command_info(&who, &id, &command).await?))
+    Ok(Json(shared.app.processes.get(&who, &id, &command).await?))
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -115,7 +116,11 @@ pub(super) async fn output(
         (None, Some(last)) => last?,
         (None, None) => 0,
     };
-    let reading = shared.app.attach(&who, &id, &command, offset).await?;
+    let reading = shared
+        .app
+        .processes
+        .attach(&who, &id, &command, offset)
+        .await?;
     Ok(stream::answer(&shared, who, reading, None, offset, false))
 }
 
@@ -132,7 +137,11 @@ pub(super) async fn input(
     once: Once,
     Body(wish): Body<api::CommandInput>,
 ) -> Answer<StatusCode> {
-    shared.app.input(&who, &id, &command, wish, once).await?;
+    shared
+        .app
+        .processes
+        .input(&who, &id, &command, wish, once)
+        .await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -148,6 +157,6 @@ pub(super) async fn kill(
     Path((id, command)): Path<(String, String)>,
     MaybeBody(wish): MaybeBody<api::Kill>,
 ) -> Answer<StatusCode> {
-    shared.app.kill(&who, &id, &command, wish).await?;
+    shared.app.processes.kill(&who, &id, &command, wish).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -5,7 +5,8 @@ use elevo_api as api;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use crate::app::{Once, PageQuery};
+use crate::app::projects::PageQuery;
+use crate::app::requests::Once;
 use crate::failure::{Failure, Result};
 use crate::http::Shared;
 use crate::http::answer::Answer;
@@ -48,8 +49,8 @@ pub(super) async fn create(
     once: Once,
     Body(wish): Body<api::CreateProject>,
 ) -> Answer<(StatusCode, Json<api::Project>)> {
-    let made = shared.app.create_project(&who, wish, once).await?;
-    crate::audit::about("project_id", made.id.as_str());
+    let made = shared.app.projects.create(&who, wish, once).await?;
+    crate::platform::audit::about("project_id", made.id.as_str());
     Ok((StatusCode::CREATED, Json(made)))
 }
 
@@ -63,7 +64,7 @@ pub(super) async fn list(
     Who(who): Who,
     Query(query): Query<Page>,
 ) -> Answer<Json<api::ProjectPage>> {
-    Ok(Json(shared.app.list_projects(&who, query.read()?).await?))
+    Ok(Json(shared.app.projects.list(&who, query.read()?).await?))
 }
 
 /// Get a project, by id or name
@@ -76,7 +77,7 @@ pub(super) async fn get(
     Who(who): Who,
     Path(id): Path<String>,
 ) -> Answer<Json<api::Project>> {
-    Ok(Json(shared.app.get_project(&who, &id).await?))
+    Ok(Json(shared.app.projects.get(&who, &id).await?))
 }
 
 /// Change the name, description or retention of a project
@@ -91,7 +92,7 @@ pub(super) async fn change(
     Path(id): Path<String>,
     Body(wish): Body<api::ChangeProject>,
 ) -> Answer<Json<api::Project>> {
-    Ok(Json(shared.app.change_project(&who, &id, wish).await?))
+    Ok(Json(shared.app.projects.change(&who, &id, wish).await?))
 }
 
 /// Delete a project with its workspaces, history and reviews
@@ -104,7 +105,7 @@ pub(super) async fn delete(
     Who(who): Who,
     Path(id): Path<String>,
 ) -> Answer<StatusCode> {
-    shared.app.delete_project(&who, &id).await?;
+    shared.app.projects.delete(&who, &id).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -118,7 +119,7 @@ pub(super) async fn policy(
     Who(who): Who,
     Path(id): Path<String>,
 ) -> Answer<Json<api::ProjectPolicy>> {
-    Ok(Json(shared.app.get_policy(&who, &id).await?))
+    Ok(Json(shared.app.projects.policy(&who, &id).await?))
 }
 
 /// Set the policy of a project
@@ -137,5 +138,11 @@ pub(super) async fn set_policy(
     once: Once,
     Body(wish): Body<api::SetPolicy>,
 ) -> Answer<Json<api::ProjectPolicy>> {
-    Ok(Json(shared.app.set_policy(&who, &id, wish, once).await?))
+    Ok(Json(
+        shared
+            .app
+            .projects
+            .set_policy(&who, &id, wish, once)
+            .await?,
+    ))
 }

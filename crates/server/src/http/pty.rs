@@ -16,7 +16,11 @@ use futures::{SinkExt, StreamExt};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use crate::app::{App, Once, Phase, Principal, Reading, exit_code};
+use crate::app::App;
+use crate::app::access::principal::Principal;
+use crate::app::processes::{Reading, exit_code};
+use crate::app::requests::Once;
+use crate::app::stopping::Phase;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::http::Shared;
@@ -45,8 +49,8 @@ pub(super) async fn create(
     once: Once,
     Body(wish): Body<api::CreatePty>,
 ) -> Answer<(StatusCode, Json<api::PtySession>)> {
-    let pty = shared.app.create_pty(&who, &id, wish, &once).await?;
-    crate::audit::about("terminal_id", pty.as_str());
+    let pty = shared.app.terminals.create(&who, &id, wish, &once).await?;
+    crate::platform::audit::about("terminal_id", pty.as_str());
     let base = websocket_base(&shared.app.config, &headers);
     let session = api::PtySession {
         websocket_url: format!("{base}/api/v1/sandboxes/{id}/pty/{pty}/ws"),
@@ -90,7 +94,7 @@ pub(super) async fn resize(
     Path((id, pty)): Path<(String, String)>,
     Body(wish): Body<api::Resize>,
 ) -> Answer<StatusCode> {
-    shared.app.resize(&who, &id, &pty, wish).await?;
+    shared.app.terminals.resize(&who, &id, &pty, wish).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -105,7 +109,7 @@ pub(super) async fn close(
     Who(who): Who,
     Path((id, pty)): Path<(String, String)>,
 ) -> Answer<StatusCode> {
-    shared.app.close_pty(&who, &id, &pty).await?;
+    shared.app.terminals.close(&who, &id, &pty).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -145,10 +149,10 @@ pub(super) async fn connect(
     Upgrade(upgrade): Upgrade,
 ) -> Answer<Response> {
     let offset = query.offset.unwrap_or_default();
-    let (reading, watcher) = shared.app.watch(&who, &id, &pty, offset).await?;
+    let (reading, watcher) = shared.app.terminals.watch(&who, &id, &pty, offset).await?;
     let frames = query.format.unwrap_or_default();
     let upgrade = upgrade.max_message_size(1 << 20).max_frame_size(1 << 20);
-    let work = shared.app.work();
+    let work = shared.app.stopping.work();
     Ok(upgrade.on_upgrade(move |socket| async move {
         let terminal = Connected {
             app: shared.app.clone(),
@@ -202,7 +206,7 @@ impl Connected {
             loop {
                 let message = tokio::select! {
                     biased;
-                    () = self.app.entered(Phase::Draining) => return warn(&mut out).await,
+                    () = self.app.stopping.entered(Phase::Draining) => return warn(&mut out).await,
                     Some(answer) = answered.recv() => answer,
                     piece = output.recv() => match piece {
                         Some(piece) => piece,
@@ -236,13 +240,13 @@ impl Connected {
             _ = writing => {}
             () = reading => {}
             () = listening => {}
-            failure = self.app.invalid(&self.who) => {
+            failure = self.app.principals.invalid(&self.who) => {
                 let refusing = refuse(&mut out, failure);
                 let _ = tokio::time::timeout(LEAVING, refusing).await;
             }
-            () = self.app.entered(Phase::Cutting) => {}
+            () = self.app.stopping.entered(Phase::Cutting) => {}
         }
-        if self.app.is_stopping() {
+        if self.app.stopping.is_stopping() {
             // Closing a socket with unread input resets the connection, and the
             // client would lose the last messages.
             let rest = async { while let Some(Ok(_)) = input.next().await {} };
@@ -283,13 +287,19 @@ impl Connected {
     /// Handles a client's message, and returns the response to it, if any.
     async fn hear(&self, message: Message) -> Result<Option<Message>, Failure> {
         match message {
-            Message::Binary(data) => self.app.type_in(&self.sandbox, &self.pty, data).await?,
+            Message::Binary(data) => {
+                self.app
+                    .terminals
+                    .input(&self.sandbox, &self.pty, data)
+                    .await?
+            }
             Message::Text(json) => {
                 let read = serde_json::from_str(&json);
                 match read.map_err(|error| Failure::invalid(error.to_string()))? {
                     ClientMessage::Ping => return Ok(Some(text(&ServerMessage::Pong))),
                     ClientMessage::Resize { cols, rows } => {
                         self.app
+                            .terminals
                             .resize_now(&self.sandbox, &self.pty, cols, rows)
                             .await?;
                     }
@@ -297,7 +307,8 @@ impl Connected {
                         let data = STANDARD.decode(data);
                         let data = data.map_err(|_| Failure::invalid("`data` is not base64"))?;
                         self.app
-                            .type_in(&self.sandbox, &self.pty, data.into())
+                            .terminals
+                            .input(&self.sandbox, &self.pty, data.into())
                             .await?;
                     }
                 }

@@ -8,7 +8,8 @@ use axum::http::request::Parts;
 use elevo_core::ErrorCode;
 use serde::de::DeserializeOwned;
 
-use crate::app::{Once, Principal};
+use crate::app::access::principal::Principal;
+use crate::app::requests::Once;
 use crate::failure::Failure;
 use crate::http::Shared;
 use crate::http::answer::ApiError;

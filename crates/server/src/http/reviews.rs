@@ -7,7 +7,8 @@ use elevo_core::ErrorCode;
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 
-use crate::app::{Once, ReviewsQuery, Side};
+use crate::app::projects::reviews::{ReviewsQuery, Side};
+use crate::app::requests::Once;
 use crate::failure::Failure;
 use crate::http::Shared;
 use crate::http::answer::{Answer, file_answer};
@@ -47,7 +48,7 @@ pub(super) async fn list(
         state: query.state,
         page: page(query.after, query.limit)?,
     };
-    Ok(Json(shared.app.list_reviews(&who, wanted).await?))
+    Ok(Json(shared.app.reviews.list(&who, wanted).await?))
 }
 
 /// Get a review
@@ -60,7 +61,7 @@ pub(super) async fn get(
     Who(who): Who,
     Path(id): Path<String>,
 ) -> Answer<Json<api::Review>> {
-    Ok(Json(shared.app.get_review(&who, &id).await?))
+    Ok(Json(shared.app.reviews.get(&who, &id).await?))
 }
 
 /// A side of a conflict.
@@ -100,7 +101,7 @@ pub(super) async fn content(
         SideName::Ours => Side::Ours,
         SideName::Theirs => Side::Theirs,
     };
-    let content = shared.app.review_content(&who, &id, side).await?;
+    let content = shared.app.reviews.content(&who, &id, side).await?;
     let content = content.ok_or_else(|| {
         let message = "this side of the review has no file";
         Failure::new(ErrorCode::PathNotFound, message)
@@ -124,6 +125,6 @@ pub(super) async fn resolve(
     once: Once,
     Body(wish): Body<api::ResolveReview>,
 ) -> Answer<Json<api::Review>> {
-    let decided = shared.app.resolve_review(&who, &id, wish, once);
+    let decided = shared.app.reviews.resolve(&who, &id, wish, once);
     Ok(Json(decided.await?))
 }

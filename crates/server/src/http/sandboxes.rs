@@ -5,13 +5,13 @@ use elevo_api as api;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use crate::app::{ListQuery, LogsQuery, Once};
-use crate::audit;
-use crate::clock;
+use crate::app::requests::Once;
+use crate::app::sandboxes::{ListQuery, LogsQuery};
 use crate::failure::Failure;
 use crate::http::Shared;
 use crate::http::answer::Answer;
 use crate::http::request::{Body, Path, Query, Who};
+use crate::platform::{audit, clock};
 
 /// Create a sandbox
 ///
@@ -28,7 +28,7 @@ pub(super) async fn create(
     Body(wish): Body<api::CreateSandbox>,
 ) -> Answer<(StatusCode, Json<api::Sandbox>)> {
     audit::detail("template", audit::cut(&wish.template));
-    let made = shared.app.create(&who, wish, once).await?;
+    let made = shared.app.sandboxes.create(&who, wish, once).await?;
     audit::about("sandbox_id", made.id.as_str());
     Ok((StatusCode::CREATED, Json(made)))
 }
@@ -70,7 +70,7 @@ pub(super) async fn list(
         state: query.state.map(Into::into),
         name_prefix: query.name_prefix,
     };
-    Ok(Json(shared.app.list(&who, query).await?))
+    Ok(Json(shared.app.sandboxes.list(&who, query).await?))
 }
 
 /// Get a sandbox
@@ -83,7 +83,7 @@ pub(super) async fn get(
     Who(who): Who,
     Path(id): Path<String>,
 ) -> Answer<Json<api::Sandbox>> {
-    Ok(Json(shared.app.get(&who, &id).await?))
+    Ok(Json(shared.app.sandboxes.get(&who, &id).await?))
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -107,7 +107,7 @@ pub(super) async fn delete(
     Query(query): Query<Delete>,
 ) -> Answer<StatusCode> {
     let keep = query.keep_workspace.unwrap_or_default();
-    shared.app.delete(&who, &id, keep).await?;
+    shared.app.sandboxes.delete(&who, &id, keep).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -126,7 +126,9 @@ pub(super) async fn batch_delete(
         "sandboxes",
         wish.ids.iter().map(|id| audit::cut(id)).collect::<Vec<_>>(),
     );
-    Ok(Json(shared.app.batch_delete(&who, wish, once).await?))
+    Ok(Json(
+        shared.app.sandboxes.batch_delete(&who, wish, once).await?,
+    ))
 }
 
 /// Stop a sandbox; its processes end and its workspace is kept
@@ -139,7 +141,7 @@ pub(super) async fn stop(
     Who(who): Who,
     Path(id): Path<String>,
 ) -> Answer<Json<api::Sandbox>> {
-    Ok(Json(shared.app.stop(&who, &id).await?))
+    Ok(Json(shared.app.sandboxes.stop(&who, &id).await?))
 }
 
 /// Start a sandbox that is stopped or in error
@@ -152,7 +154,7 @@ pub(super) async fn start(
     Who(who): Who,
     Path(id): Path<String>,
 ) -> Answer<Json<api::Sandbox>> {
-    Ok(Json(shared.app.start(&who, &id).await?))
+    Ok(Json(shared.app.sandboxes.start(&who, &id).await?))
 }
 
 /// Extend the lifetime of a sandbox
@@ -168,7 +170,9 @@ pub(super) async fn extend(
     once: Once,
     Body(wish): Body<api::Extend>,
 ) -> Answer<Json<api::Sandbox>> {
-    Ok(Json(shared.app.extend(&who, &id, wish, once).await?))
+    Ok(Json(
+        shared.app.sandboxes.extend(&who, &id, wish, once).await?,
+    ))
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -213,7 +217,7 @@ pub(super) async fn logs(
         since: time(query.since, "since")?,
         until: time(query.until, "until")?,
     };
-    Ok(Json(shared.app.logs(&who, &id, query).await?))
+    Ok(Json(shared.app.sandboxes.logs(&who, &id, query).await?))
 }
 
 /// Get the resource usage of a sandbox
@@ -226,5 +230,5 @@ pub(super) async fn stats(
     Who(who): Who,
     Path(id): Path<String>,
 ) -> Answer<Json<api::SandboxStats>> {
-    Ok(Json(shared.app.stats(&who, &id).await?))
+    Ok(Json(shared.app.sandboxes.stats(&who, &id).await?))
 }

@@ -18,9 +18,11 @@ use elevo_api::{Encoding, StreamEvent, StreamKind};
 use serde::Serialize;
 use tokio::sync::mpsc;
 
-use crate::app::{Phase, Principal, Reading};
-use crate::clock;
+use crate::app::access::principal::Principal;
+use crate::app::processes::Reading;
+use crate::app::stopping::Phase;
 use crate::http::Shared;
+use crate::platform::clock;
 
 const HEARTBEAT: Duration = Duration::from_secs(15);
 /// Time for a client to receive the last event.
@@ -36,7 +38,7 @@ pub(super) fn answer(
     is_new: bool,
 ) -> Response {
     let (sender, receiver) = mpsc::channel(4);
-    let (app, work) = (shared.app.clone(), shared.app.work());
+    let (app, work) = (shared.app.clone(), shared.app.stopping.work());
     tokio::spawn(async move {
         let mut encoder = Encoder::new(reading.process.clone(), limit, at);
         if is_new && sender.send(encoder.start()).await.is_err() {
@@ -46,10 +48,10 @@ pub(super) fn answer(
         tokio::select! {
             () = send_all(reading, &mut encoder, &sender, &mut sent) => return,
             () = sender.closed() => return,
-            failure = app.invalid(&who) => {
+            failure = app.principals.invalid(&who) => {
                 return send_last(&sender, encoder.error(&failure.to_string())).await;
             }
-            () = app.entered(Phase::Cutting) => {}
+            () = app.stopping.entered(Phase::Cutting) => {}
         }
         // Output that was encoded but not sent is read again after a reconnect.
         encoder.position = sent;
@@ -193,7 +195,7 @@ impl Encoder {
             Event::Exit(exit) => {
                 self.flush(&mut out);
                 out.extend(self.written(&StreamEvent {
-                    exit_code: Some(crate::app::exit_code(&exit)),
+                    exit_code: Some(crate::app::processes::exit_code(&exit)),
                     signal: exit.signal,
                     timed_out: exit.timed_out,
                     truncated: self.truncated,

@@ -17,7 +17,7 @@ pub(super) async fn stats(
     State(shared): State<Shared>,
     Who(who): Who,
 ) -> Answer<Json<api::SystemStats>> {
-    Ok(Json(shared.app.system_stats(&who).await?))
+    Ok(Json(shared.app.system.stats(&who).await?))
 }
 
 /// Get the status of garbage collection
@@ -29,7 +29,7 @@ pub(super) async fn gc_status(
     State(shared): State<Shared>,
     Who(who): Who,
 ) -> Answer<Json<api::GcStatus>> {
-    Ok(Json(shared.app.gc_status(&who).await?))
+    Ok(Json(shared.app.garbage.status(&who).await?))
 }
 
 /// Collect garbage
@@ -47,7 +47,7 @@ pub(super) async fn gc(
     Who(who): Who,
     MaybeBody(wish): MaybeBody<api::Gc>,
 ) -> Answer<Json<api::GcResult>> {
-    Ok(Json(shared.app.gc(&who, wish).await?))
+    Ok(Json(shared.app.garbage.collect_for(&who, wish).await?))
 }
 
 /// Check that the process is alive
@@ -65,7 +65,7 @@ pub(super) async fn health() -> Json<api::Health> {
     responses((status = 200, body = api::Ready), (status = 503, body = api::Ready))
 )]
 pub(super) async fn ready(State(shared): State<Shared>) -> (StatusCode, Json<api::Ready>) {
-    let ready = shared.app.ready().await;
+    let ready = shared.app.system.ready().await;
     let status = match ready.ready {
         true => StatusCode::OK,
         false => StatusCode::SERVICE_UNAVAILABLE,
@@ -74,15 +74,15 @@ pub(super) async fn ready(State(shared): State<Shared>) -> (StatusCode, Json<api
 }
 
 pub(super) async fn metrics(State(shared): State<Shared>) -> Response {
-    if let Ok(counts) = shared.app.counts().await {
-        crate::metrics::sandboxes(&counts);
+    if let Ok(counts) = shared.app.system.counts().await {
+        crate::platform::metrics::sandboxes(&counts);
     }
-    crate::metrics::agents(shared.app.links.count());
-    crate::metrics::machine(shared.app.disk_used());
-    let (is_writable, _) = shared.app.probe_store().await;
-    crate::metrics::databases(is_writable, shared.app.catalog_log_bytes());
+    crate::platform::metrics::agents(shared.app.links.count());
+    crate::platform::metrics::machine(shared.app.system.disk_used());
+    let (is_writable, _) = shared.app.system.probe_store().await;
+    crate::platform::metrics::databases(is_writable, shared.app.system.catalog_log_bytes());
     let kind = [(header::CONTENT_TYPE, "text/plain; version=0.0.4")];
-    (kind, crate::metrics::render()).into_response()
+    (kind, crate::platform::metrics::render()).into_response()
 }
 
 pub(super) async fn openapi() -> Response {

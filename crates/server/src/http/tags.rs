@@ -3,7 +3,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use elevo_api as api;
 
-use crate::app::Once;
+use crate::app::requests::Once;
 use crate::http::Shared;
 use crate::http::answer::Answer;
 use crate::http::projects::Page;
@@ -22,7 +22,7 @@ pub(super) async fn set(
     once: Once,
     Body(wish): Body<api::SetTag>,
 ) -> Answer<(StatusCode, Json<api::Tag>)> {
-    let set = shared.app.set_tag(&who, &id, wish, &once).await?;
+    let set = shared.app.projects.set_tag(&who, &id, wish, &once).await?;
     Ok((StatusCode::CREATED, Json(set)))
 }
 
@@ -37,7 +37,13 @@ pub(super) async fn list(
     Path(id): Path<String>,
     Query(query): Query<Page>,
 ) -> Answer<Json<api::TagPage>> {
-    Ok(Json(shared.app.list_tags(&who, &id, query.read()?).await?))
+    Ok(Json(
+        shared
+            .app
+            .projects
+            .list_tags(&who, &id, query.read()?)
+            .await?,
+    ))
 }
 
 /// Delete a tag
@@ -53,6 +59,6 @@ pub(super) async fn remove(
     Who(who): Who,
     Path((id, name)): Path<(String, String)>,
 ) -> Answer<StatusCode> {
-    shared.app.remove_tag(&who, &id, &name).await?;
+    shared.app.projects.remove_tag(&who, &id, &name).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -9,7 +9,7 @@ use futures::StreamExt;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
-use crate::http::answer::{Answer, body_of};
+use crate::http::answer::Answer;
 use crate::http::request::{Body, Path, Who};
 use crate::http::{Shared, layers};
 
@@ -22,7 +22,7 @@ pub(super) async fn list(
     State(shared): State<Shared>,
     Who(who): Who,
 ) -> Answer<Json<api::TemplateList>> {
-    Ok(Json(shared.app.templates(&who).await?))
+    Ok(Json(shared.app.templates.list(&who).await?))
 }
 
 /// Add a template
@@ -44,12 +44,12 @@ pub(super) async fn add(
     headers: HeaderMap,
     Body(wish): Body<api::AddTemplate>,
 ) -> Answer<Response> {
-    crate::audit::about("template", crate::audit::cut(&wish.name));
+    crate::platform::audit::about("template", crate::platform::audit::cut(&wish.name));
     let accept = headers
         .get(header::ACCEPT)
         .and_then(|accept| accept.to_str().ok());
     if !accept.is_some_and(|accept| accept.contains("text/event-stream")) {
-        let added = shared.app.add_template(&who, wish, None).await?;
+        let added = shared.app.templates.add(&who, wish, None).await?;
         return Ok((StatusCode::CREATED, Json(added)).into_response());
     }
     who.needs(api::Scope::TemplatesWrite)?;
@@ -58,12 +58,13 @@ pub(super) async fn add(
     tokio::spawn(async move {
         let added = shared
             .app
-            .add_template(&who, wish, Some(sender.clone()))
+            .templates
+            .add(&who, wish, Some(sender.clone()))
             .await;
         let last = match added {
             Ok(template) => PullEvent::Done { template },
             Err(failure) => PullEvent::Error {
-                error: body_of(&failure, &request_id),
+                error: failure.body(&request_id),
             },
         };
         // The client may have disconnected.
@@ -87,6 +88,6 @@ pub(super) async fn remove(
     Who(who): Who,
     Path(name): Path<String>,
 ) -> Answer<StatusCode> {
-    shared.app.remove_template(&who, &name).await?;
+    shared.app.templates.remove(&who, &name).await?;
     Ok(StatusCode::NO_CONTENT)
 }

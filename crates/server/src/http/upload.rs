@@ -10,10 +10,10 @@ use axum::body::Body;
 use elevo_core::ErrorCode;
 use futures::StreamExt;
 
-use crate::app::Principal;
+use crate::app::access::principal::Principal;
 use crate::failure::{Failure, Result};
 use crate::http::Shared;
-use crate::share;
+use crate::platform::share;
 
 /// Archives up to this size stay in memory. Larger ones are written in pieces
 /// of this size.
@@ -44,7 +44,7 @@ pub(super) async fn receive(
         }
         buffer.extend_from_slice(&piece);
         if buffer.len() > UNCOUNTED && held.is_none() {
-            let counted = app.homes.shares.hold(who.tenant, PIECE);
+            let counted = app.stores.shares.hold(who.tenant, PIECE);
             held = Some(counted.ok_or_else(share::too_many_bytes)?);
         }
         if buffer.len() >= PIECE {
@@ -56,7 +56,7 @@ pub(super) async fn receive(
                 };
                 file.write_all(&buffer)
             };
-            let written = app.homes.shares.apart(who.tenant, writing).await;
+            let written = app.stores.shares.apart(who.tenant, writing).await;
             written.map_err(not_kept)?;
             buffer.clear();
         }
@@ -65,7 +65,7 @@ pub(super) async fn receive(
         return Ok(Box::new(Cursor::new(buffer)));
     };
     let rest = async { rewound(&mut file, &buffer) };
-    let written = app.homes.shares.apart(who.tenant, rest).await;
+    let written = app.stores.shares.apart(who.tenant, rest).await;
     written.map_err(not_kept)?;
     Ok(Box::new(BufReader::with_capacity(PIECE, file)))
 }

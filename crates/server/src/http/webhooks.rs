@@ -5,7 +5,8 @@ use elevo_api as api;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use crate::app::{DeliveriesQuery, Once};
+use crate::app::events::webhooks::DeliveriesQuery;
+use crate::app::requests::Once;
 use crate::http::Shared;
 use crate::http::answer::Answer;
 use crate::http::request::{Body, Path, Query, Who};
@@ -29,8 +30,8 @@ pub(super) async fn create(
     once: Once,
     Body(wish): Body<api::CreateWebhook>,
 ) -> Answer<(StatusCode, Json<api::Webhook>)> {
-    let made = shared.app.add_webhook(&who, wish, &once).await?;
-    crate::audit::about("webhook_id", made.id.as_str());
+    let made = shared.app.webhooks.add(&who, wish, &once).await?;
+    crate::platform::audit::about("webhook_id", made.id.as_str());
     Ok((StatusCode::CREATED, Json(made)))
 }
 
@@ -43,7 +44,7 @@ pub(super) async fn list(
     State(shared): State<Shared>,
     Who(who): Who,
 ) -> Answer<Json<api::WebhookList>> {
-    Ok(Json(shared.app.list_webhooks(&who).await?))
+    Ok(Json(shared.app.webhooks.list(&who).await?))
 }
 
 /// Delete a webhook with its pending deliveries
@@ -56,7 +57,7 @@ pub(super) async fn remove(
     Who(who): Who,
     Path(id): Path<String>,
 ) -> Answer<StatusCode> {
-    shared.app.remove_webhook(&who, &id).await?;
+    shared.app.webhooks.remove(&who, &id).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -90,7 +91,9 @@ pub(super) async fn deliveries(
         before: query.before,
         limit: query.limit,
     };
-    Ok(Json(shared.app.deliveries(&who, &id, &query).await?))
+    Ok(Json(
+        shared.app.webhooks.deliveries(&who, &id, &query).await?,
+    ))
 }
 
 /// Deliver an event again
@@ -104,6 +107,6 @@ pub(super) async fn replay(
     Who(who): Who,
     Path((id, event)): Path<(String, u64)>,
 ) -> Answer<StatusCode> {
-    shared.app.replay(&who, &id, event).await?;
+    shared.app.webhooks.replay(&who, &id, event).await?;
     Ok(StatusCode::ACCEPTED)
 }

@@ -5,7 +5,8 @@ use elevo_api as api;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use crate::app::{OnConflict, Once};
+use crate::app::requests::Once;
+use crate::app::workspaces::refresh::OnConflict;
 use crate::http::Shared;
 use crate::http::answer::Answer;
 use crate::http::projects::page;
@@ -25,8 +26,8 @@ pub(super) async fn create(
     once: Once,
     Body(wish): Body<api::CreateWorkspace>,
 ) -> Answer<(StatusCode, Json<api::Workspace>)> {
-    let made = shared.app.create_workspace(&who, wish, once).await?;
-    crate::audit::about("workspace_id", made.id.as_str());
+    let made = shared.app.workspaces.create(&who, wish, once).await?;
+    crate::platform::audit::about("workspace_id", made.id.as_str());
     Ok((StatusCode::CREATED, Json(made)))
 }
 
@@ -59,7 +60,8 @@ pub(super) async fn list(
     let project = query.project.as_deref();
     let found = shared
         .app
-        .list_workspaces(&who, project, query.state, wanted);
+        .workspaces
+        .list(&who, project, query.state, wanted);
     Ok(Json(found.await?))
 }
 
@@ -73,7 +75,7 @@ pub(super) async fn get(
     Who(who): Who,
     Path(id): Path<String>,
 ) -> Answer<Json<api::Workspace>> {
-    Ok(Json(shared.app.get_workspace(&who, &id).await?))
+    Ok(Json(shared.app.workspaces.get(&who, &id).await?))
 }
 
 /// Delete a workspace and its unmerged changes
@@ -86,7 +88,7 @@ pub(super) async fn delete(
     Who(who): Who,
     Path(id): Path<String>,
 ) -> Answer<StatusCode> {
-    shared.app.delete_workspace(&who, &id).await?;
+    shared.app.workspaces.delete(&who, &id).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -108,7 +110,7 @@ pub(super) async fn merge(
     once: Once,
     MaybeBody(wish): MaybeBody<api::Merge>,
 ) -> Answer<Json<api::MergeResult>> {
-    let merged = shared.app.merge_workspace(&who, &id, wish, once).await?;
+    let merged = shared.app.merges.merge(&who, &id, wish, once).await?;
     Ok(Json(merged))
 }
 
@@ -126,7 +128,7 @@ pub(super) async fn complete(
     once: Once,
     MaybeBody(wish): MaybeBody<api::Merge>,
 ) -> Answer<Json<api::MergeResult>> {
-    let done = shared.app.complete_workspace(&who, &id, wish, once);
+    let done = shared.app.merges.complete(&who, &id, wish, once);
     Ok(Json(done.await?))
 }
 
@@ -149,6 +151,7 @@ pub(super) async fn refresh(
 ) -> Answer<Json<api::Refreshed>> {
     let refreshed = shared
         .app
-        .refresh_workspace(&who, &id, wish, OnConflict::Leave);
+        .workspaces
+        .refresh(&who, &id, wish, OnConflict::Leave);
     Ok(Json(refreshed.await?))
 }

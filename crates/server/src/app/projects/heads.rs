@@ -2,8 +2,6 @@
 
 use tokio::sync::broadcast;
 
-use crate::app::App;
-
 /// Broadcasts the ids of projects whose head has moved. A slow receiver may
 /// miss some.
 #[derive(Debug)]
@@ -15,14 +13,15 @@ impl Default for Heads {
     }
 }
 
-impl App {
-    pub(super) fn head_moved(&self, project: &str) {
+impl Heads {
+    /// Notifies the receivers that the head of a project has moved.
+    pub(crate) fn head_moved(&self, project: &str) {
         // Sending fails without a receiver, which is fine.
-        let _ = self.heads.0.send(project.to_owned());
+        let _ = self.0.send(project.to_owned());
     }
 
     /// Subscribes to the ids of projects whose heads move.
     pub(crate) fn moving_heads(&self) -> broadcast::Receiver<String> {
-        self.heads.0.subscribe()
+        self.0.subscribe()
     }
 }

@@ -11,12 +11,12 @@ use elevo_merge::carried_lines;
 use elevo_objects::Entry;
 use elevo_policy::View;
 
-use super::out;
-use super::reading::{Seen, is_directory, shows, tree_path};
-use crate::app::diff::readable;
-use crate::app::{App, Principal};
-use crate::clock;
+use crate::app::access::principal::Principal;
+use crate::app::files::diff::readable;
+use crate::app::projects::reading::{Seen, is_directory, shows, tree_path};
+use crate::app::projects::{Projects, out};
 use crate::failure::{Failure, Result};
+use crate::platform::clock;
 
 /// Maximum size of a file for blame.
 const BLAMED: u64 = 4 << 20;
@@ -47,9 +47,9 @@ impl Rows {
     }
 }
 
-impl App {
+impl Projects {
     /// Returns the steps of the head, newest first.
-    pub(crate) async fn project_log(
+    pub(crate) async fn log(
         &self,
         who: &Principal,
         project: &str,
@@ -121,7 +121,7 @@ impl App {
         let Some(project) = self.catalog.project(who.tenant, project).await? else {
             return Ok(false);
         };
-        let view = self.view_of(who, &project).await?;
+        let view = self.view(who, &project).await?;
         if !view.hides_anything() {
             return Ok(true);
         }
@@ -130,7 +130,7 @@ impl App {
     }
 
     /// Returns the changes of one step.
-    pub(crate) async fn project_step(
+    pub(crate) async fn step(
         &self,
         who: &Principal,
         project: &str,
@@ -166,7 +166,7 @@ impl App {
     }
 
     /// Returns the versions of a path, newest first.
-    pub(crate) async fn path_history(
+    pub(crate) async fn history(
         &self,
         who: &Principal,
         project: &str,

@@ -8,8 +8,8 @@ use elevo_objects::{Content, Entry, SnapshotId};
 use elevo_policy::View;
 use serde_json::{Value, json};
 
-use super::landing::Done;
-use crate::app::diff::readable;
+use crate::app::files::diff::readable;
+use crate::app::projects::landing::job::Done;
 use crate::failure::Failure;
 
 /// Maximum entries of each kind in a response.
@@ -27,7 +27,7 @@ const DETAIL_BYTES: usize = 12 << 10;
 /// Maximum bytes of all hunks in a response, as JSON.
 const ANSWER_BYTES: usize = 512 << 10;
 
-pub(super) fn merge_result(
+pub(crate) fn merge_result(
     project: &Project,
     view: &View,
     done: &Done,
@@ -58,7 +58,7 @@ pub(super) fn merge_result(
     out
 }
 
-pub(super) fn nothing(project: &Project, head: SnapshotId) -> api::MergeResult {
+pub(crate) fn nothing(project: &Project, head: SnapshotId) -> api::MergeResult {
     api::MergeResult {
         project: project.id.clone(),
         head: head.to_string(),
@@ -79,7 +79,7 @@ pub(super) fn nothing(project: &Project, head: SnapshotId) -> api::MergeResult {
 }
 
 /// The failure of an atomic merge that cannot land completely.
-pub(super) fn not_atomic(
+pub(crate) fn not_atomic(
     view: &View,
     merge: &TreeMerge,
     head: SnapshotId,
@@ -101,7 +101,7 @@ pub(super) fn not_atomic(
 
 /// The failure of a last merge with unfinished work, which would be lost with
 /// the workspace.
-pub(super) fn unfinished(merge: &TreeMerge) -> Failure {
+pub(crate) fn unfinished(merge: &TreeMerge) -> Failure {
     let refused: Vec<_> = merge.refused.iter().take(100).map(refused).collect();
     let message = "files of the workspace still have conflict markers from a refresh";
     Failure::new(ErrorCode::MergeConflict, message)
@@ -123,7 +123,7 @@ fn landed(landed: &Landed) -> api::LandedFile {
 }
 
 /// Describes a change of the log as a landed change.
-pub(super) fn changed(change: &PathChange) -> api::LandedFile {
+pub(crate) fn changed(change: &PathChange) -> api::LandedFile {
     api::LandedFile {
         path: readable(change.path.as_bytes()),
         from: change.from.as_ref().map(|from| readable(from.as_bytes())),
@@ -143,7 +143,7 @@ fn refused(refused: &Refused) -> api::FileRefused {
 
 /// Returns the first conflicts of a merge, with the hunks that a response has
 /// room for.
-pub(super) fn conflicts(view: &View, merge: &TreeMerge, count: usize) -> Vec<api::Conflict> {
+pub(crate) fn conflicts(view: &View, merge: &TreeMerge, count: usize) -> Vec<api::Conflict> {
     let mut room = ANSWER_BYTES;
     let found = merge.conflicts.iter().take(count);
     found
@@ -167,7 +167,7 @@ fn conflict(view: &View, found: &Conflict, room: &mut usize) -> api::Conflict {
     }
 }
 
-pub(super) const fn suggestion(suggestion: &Suggestion) -> &'static str {
+pub(crate) const fn suggestion(suggestion: &Suggestion) -> &'static str {
     match suggestion {
         Suggestion::Ours => "ours",
         Suggestion::Theirs => "theirs",
@@ -176,7 +176,7 @@ pub(super) const fn suggestion(suggestion: &Suggestion) -> &'static str {
 }
 
 /// Returns the details of a conflict that its review stores.
-pub(super) fn detail(
+pub(crate) fn detail(
     from: Option<&TreePath>,
     found: &[Hunk],
     suggestion: &str,
@@ -192,7 +192,7 @@ pub(super) fn detail(
 }
 
 /// Adds the message of a merge to the details of a conflict.
-pub(super) fn with_message(mut detail: Value, message: &str) -> Value {
+pub(crate) fn with_message(mut detail: Value, message: &str) -> Value {
     if !message.is_empty() {
         detail["message"] = message.into();
     }
@@ -200,13 +200,13 @@ pub(super) fn with_message(mut detail: Value, message: &str) -> Value {
 }
 
 /// Returns the message of the merge that a review comes from.
-pub(super) fn message_of(review: &Review) -> &str {
+pub(crate) fn message_of(review: &Review) -> &str {
     review.detail["message"].as_str().unwrap_or_default()
 }
 
 /// Returns the path that the reviewed entry had in the base, if one side moved
 /// it.
-pub(super) fn moved_from(review: &Review) -> Option<TreePath> {
+pub(crate) fn moved_from(review: &Review) -> Option<TreePath> {
     TreePath::new(review.detail["from"].as_str()?).ok()
 }
 
@@ -291,7 +291,7 @@ fn kind(landed: &Landed) -> VersionKind {
 }
 
 /// Returns the record of a change for the catalog.
-pub(super) fn path_change(landed: &Landed) -> PathChange {
+pub(crate) fn path_change(landed: &Landed) -> PathChange {
     let is_directory = |entry: &Option<Entry>| matches!(entry, Some(Entry::Directory { .. }));
     let alone =
         landed.entries == 1 && (is_directory(&landed.before) || is_directory(&landed.after));

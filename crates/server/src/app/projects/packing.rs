@@ -5,14 +5,15 @@ use std::io::Write;
 use elevo_archive::{Export, Form};
 use elevo_engine::Progress;
 
-use super::reading::tree_path;
-use crate::app::{App, Principal};
+use crate::app::access::principal::Principal;
+use crate::app::projects::Projects;
+use crate::app::projects::reading::tree_path;
 use crate::failure::Result;
 
-impl App {
+impl Projects {
     /// Returns a future that writes a path of a project as a tar, without
     /// hidden paths.
-    pub(crate) async fn pack_project<W: Write + Send + 'static>(
+    pub(crate) async fn pack<W: Write + Send + 'static>(
         &self,
         who: &Principal,
         project: &str,
@@ -37,7 +38,7 @@ impl App {
             export.write(shows, out, &Progress::new())?;
             Ok(())
         };
-        let turn = self.homes.shares.packing(who.tenant).await?;
+        let turn = self.stores.shares.packing(who.tenant).await?;
         Ok(turn.run(packing))
     }
 }

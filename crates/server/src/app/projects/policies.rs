@@ -8,7 +8,7 @@ use elevo_policy::{Agents, Bound, Compiled, Policy, PolicyError};
 use quick_cache::sync::Cache;
 use serde_json::Value;
 
-use crate::app::App;
+use crate::app::projects::Projects;
 use crate::failure::{Failure, Result};
 
 /// Compiled policies that were used recently.
@@ -47,16 +47,16 @@ impl Policies {
     }
 }
 
-impl App {
+impl Projects {
     /// Returns the compiled policy of a project.
-    pub(crate) async fn policy_of(&self, project: &Project) -> Result<Arc<Compiled>> {
+    pub(crate) async fn compiled_policy(&self, project: &Project) -> Result<Arc<Compiled>> {
         self.policy_by(project, true).await
     }
 
     /// Returns the policy for a landing. `.gitignore` files apply only to
     /// changes of workspaces, where they keep build output from landing: a
     /// client that names or imports a file means it.
-    pub(super) async fn policy_for(
+    pub(crate) async fn policy_for(
         &self,
         project: &Project,
         kind: LandingKind,
@@ -71,7 +71,7 @@ impl App {
             return Ok(known);
         }
         let found = self.catalog.policy(project.tenant, &project.id).await?;
-        let found = found.ok_or_else(|| super::no_project(&project.id))?;
+        let found = found.ok_or_else(|| crate::app::projects::no_project(&project.id))?;
         let mut policy = read(found.policy)?;
         policy.gitignore &= gitignore;
         let bound = self.bind(project.tenant, &policy).await?;
@@ -89,12 +89,12 @@ impl App {
 
     /// Returns a policy in its stored form, with ids for names. Rejects a
     /// policy that names an agent unknown to the tenant.
-    pub(super) async fn bound_policy(&self, tenant: TenantId, policy: &Policy) -> Result<Policy> {
+    pub(crate) async fn bound_policy(&self, tenant: TenantId, policy: &Policy) -> Result<Policy> {
         let bound = self.bind(tenant, policy).await?;
         bound.checked().map_err(|error| invalid(&error))
     }
 
-    async fn bind(&self, tenant: TenantId, policy: &Policy) -> Result<Bound> {
+    pub(crate) async fn bind(&self, tenant: TenantId, policy: &Policy) -> Result<Bound> {
         let agents = match policy.names_agents() {
             true => self.catalog.agents(tenant).await?,
             false => Vec::new(),
@@ -104,7 +104,7 @@ impl App {
     }
 }
 
-pub(super) fn compile(policy: &Policy) -> Result<Compiled> {
+pub(crate) fn compile(policy: &Policy) -> Result<Compiled> {
     policy.compile().map_err(|error| invalid(&error))
 }
 
@@ -112,10 +112,10 @@ fn invalid(error: &PolicyError) -> Failure {
     Failure::new(ErrorCode::PolicyInvalid, error.to_string())
 }
 
-pub(super) fn read(policy: Value) -> Result<Policy> {
+pub(crate) fn read(policy: Value) -> Result<Policy> {
     serde_json::from_value(policy).map_err(|error| Failure::internal(&error))
 }
 
-pub(super) fn stored(policy: &Policy) -> Result<Value> {
+pub(crate) fn stored(policy: &Policy) -> Result<Value> {
     serde_json::to_value(policy).map_err(|error| Failure::internal(&error))
 }

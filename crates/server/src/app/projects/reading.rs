@@ -14,10 +14,12 @@ use elevo_engine::{
 use elevo_objects::{Entry, SnapshotId, Tree};
 use elevo_policy::{Access, View};
 
-use super::out;
-use crate::app::diff::{change_out, count, readable};
-use crate::app::kept::Kept;
-use crate::app::{App, Content, Principal};
+use crate::app::access::principal::Principal;
+use crate::app::files::content::Content;
+use crate::app::files::diff::{change_out, count, readable};
+use crate::app::projects::{Projects, out};
+use crate::app::snapshots::{Kept, info};
+use crate::app::workspaces::hide;
 use crate::failure::{Failure, Result, short};
 
 /// A version of a project, with the principal's view of it.
@@ -31,7 +33,7 @@ pub(crate) struct Seen {
 /// Maximum size of a patch.
 const PATCH: usize = 16 << 20;
 
-impl App {
+impl Projects {
     /// Opens the project's head, or another of its versions.
     pub(crate) async fn seen(
         &self,
@@ -40,10 +42,10 @@ impl App {
         at: Option<&str>,
     ) -> Result<Seen> {
         who.needs(Scope::ProjectsRead)?;
-        let project = self.project_of(who, project).await?;
-        let view = self.view_of(who, &project).await?;
+        let project = self.find(who, project).await?;
+        let view = self.view(who, &project).await?;
         let version = self.version(&project, at).await?;
-        let repository = self.homes.repository(who.tenant);
+        let repository = self.stores.repository(who.tenant);
         let tree = StateTree::open(&repository, version.id).await?;
         Ok(Seen {
             project,
@@ -54,7 +56,7 @@ impl App {
     }
 
     /// Opens a file in a version of a project.
-    pub(crate) async fn project_file(
+    pub(crate) async fn file(
         self: &Arc<Self>,
         who: &Principal,
         project: &str,
@@ -69,12 +71,12 @@ impl App {
             let failure = Failure::new(ErrorCode::PathNotFound, message);
             return Err(failure.remediation("List it with `GET …/tree`, or download an archive."));
         }
-        let content = Content::open(self, seen.tree.repository(), &entry).await?;
+        let content = Content::open(&self.stores, seen.tree.repository(), &entry).await?;
         Ok((out::version(&seen.view, &path, &entry), content))
     }
 
     /// Lists a directory of a project.
-    pub(crate) async fn project_tree(
+    pub(crate) async fn tree(
         &self,
         who: &Principal,
         project: &str,
@@ -124,7 +126,7 @@ impl App {
     }
 
     /// Returns the changes between two versions of a project.
-    pub(crate) async fn project_diff(
+    pub(crate) async fn diff(
         &self,
         who: &Principal,
         project: &str,
@@ -150,7 +152,7 @@ impl App {
     }
 
     /// Returns the changes as a patch for `git apply`.
-    pub(crate) async fn project_patch(
+    pub(crate) async fn patch(
         &self,
         who: &Principal,
         project: &str,
@@ -172,7 +174,7 @@ impl App {
     }
 
     /// Returns the changes as counts of added and removed lines.
-    pub(crate) async fn project_stat(
+    pub(crate) async fn stat(
         &self,
         who: &Principal,
         project: &str,
@@ -226,12 +228,61 @@ impl App {
     }
 
     /// Returns the head before this version.
-    async fn before(&self, seen: &Seen) -> Result<Kept> {
+    pub(crate) async fn before(&self, seen: &Seen) -> Result<Kept> {
         let landed = self
             .catalog
             .landing_of_snapshot(&seen.project.id, seen.snapshot);
         let before = landed.await?.map_or(seen.snapshot, |entry| entry.parent);
-        self.keep_version(&seen.project, before).await
+        self.snapshots.keep_version(&seen.project, before).await
+    }
+
+    /// Returns the project's head, or a version named by its id or a tag.
+    pub(crate) async fn version(&self, project: &Project, text: Option<&str>) -> Result<Kept> {
+        let Some(text) = text else {
+            return self.snapshots.keep_head(project).await;
+        };
+        let id = match text.parse() {
+            Ok(id) => id,
+            Err(_) => self.tagged(project, text).await?,
+        };
+        if id == project.head || self.was_head(project, id).await? {
+            return self.snapshots.keep_version(project, id).await;
+        }
+        let message = format!("snapshot `{}` was never the project's head", short(text));
+        let failure = Failure::new(ErrorCode::SnapshotNotFound, message);
+        Err(failure.remediation("Choose a snapshot from `elevo project log`."))
+    }
+
+    async fn was_head(&self, project: &Project, id: SnapshotId) -> Result<bool> {
+        let landed = self.catalog.landing_of_snapshot(&project.id, id).await?;
+        if landed.is_some() {
+            return Ok(true);
+        }
+        // The version that the project began with.
+        let first = self.catalog.landing(&project.id, 1).await?;
+        Ok(first.is_some_and(|first| first.parent == id))
+    }
+
+    /// Returns a snapshot without the paths that the view hides.
+    pub(crate) async fn visible_part(
+        &self,
+        who: &Principal,
+        of: &Kept,
+        view: &View,
+    ) -> Result<Kept> {
+        if !view.hides_anything() {
+            return Ok(of.clone());
+        }
+        let repository = self.stores.repository(who.tenant);
+        let snapshot = repository.snapshot(of.id).await?;
+        let tree = StateTree::at(&repository, &snapshot);
+        hide(&tree, view).await?;
+        if tree.tree().await? == snapshot.tree {
+            return Ok(of.clone());
+        }
+        let mut info = info(who, format!("what may be seen of {}", of.id));
+        info.created = snapshot.created;
+        Kept::of(&repository, tree.commit(info).await?).await
     }
 }
 
@@ -310,13 +361,13 @@ pub(crate) fn tree_path(text: &str) -> Result<TreePath> {
 
 /// Whether a view shows a path; for a directory, whether it shows anything in
 /// it.
-pub(super) fn shows(view: &View, path: &TreePath, is_directory: bool) -> bool {
+pub(crate) fn shows(view: &View, path: &TreePath, is_directory: bool) -> bool {
     match is_directory {
         true => view.uniform(path) != Some(Access::None),
         false => view.access(path) != Access::None,
     }
 }
 
-pub(super) const fn is_directory(entry: &Entry) -> bool {
+pub(crate) const fn is_directory(entry: &Entry) -> bool {
     matches!(entry, Entry::Directory { .. })
 }

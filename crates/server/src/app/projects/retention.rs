@@ -10,11 +10,11 @@ use elevo_core::{TenantId, Timestamp};
 use elevo_objects::SnapshotId;
 use elevo_workspace::needed_snapshots;
 
-use crate::app::App;
-use crate::clock;
+use crate::app::projects::Projects;
 use crate::failure::{Failure, Result};
+use crate::platform::clock;
 
-pub(super) fn read(wish: api::Retention) -> Result<Retention> {
+pub(crate) fn read(wish: api::Retention) -> Result<Retention> {
     match wish {
         api::Retention::Last { count: 0 } => Err(Failure::invalid("`count` must be at least 1")),
         api::Retention::Daily { days: 0 } => Err(Failure::invalid("`days` must be at least 1")),
@@ -25,7 +25,7 @@ pub(super) fn read(wish: api::Retention) -> Result<Retention> {
     }
 }
 
-pub(super) const fn out(retention: Retention) -> api::Retention {
+pub(crate) const fn out(retention: Retention) -> api::Retention {
     match retention {
         Retention::All => api::Retention::All {},
         Retention::Last(count) => api::Retention::Last { count },
@@ -51,7 +51,7 @@ pub(crate) struct DroppedVersions {
     pub(crate) would_be: HashSet<SnapshotId>,
 }
 
-impl App {
+impl Projects {
     /// Drops the versions of a tenant's projects that retention does not keep.
     pub(crate) async fn drop_versions(
         &self,
@@ -63,9 +63,9 @@ impl App {
         if projects.is_empty() {
             return Ok(dropped);
         }
-        let directory = self.homes.directory(tenant);
+        let directory = self.stores.directory(tenant);
         let looking = move || Ok(needed_snapshots(&directory)?);
-        let in_use = self.homes.blocking(tenant, looking).await?;
+        let in_use = self.stores.blocking(tenant, looking).await?;
         let in_use = in_use.into_iter().collect();
         for project in projects {
             match self

@@ -6,24 +6,29 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use elevo_api as api;
 use elevo_api::Scope;
-use elevo_catalog::{LandingKind, Project, Review, ReviewChange, ReviewQuery, ReviewState, Sides};
+use elevo_catalog::Catalog;
+use elevo_catalog::{LandingKind, Project, Review, ReviewChange, ReviewQuery, ReviewState};
 use elevo_core::{ErrorCode, TreePath};
 use elevo_engine::{Attributes, Error as EngineError, StateTree};
-use elevo_merge::{Merged, Versions};
+use elevo_merge::Merged;
 use elevo_objects::Entry;
 use elevo_policy::{Access, Policy, View};
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::PageQuery;
-use super::applying::committed;
-use super::landing::{Decision, Job};
-use super::merging::job;
-use super::{out, policies};
-use crate::app::files::{SHARED, info};
-use crate::app::kept::Kept;
-use crate::app::{App, Content, Once, Principal};
-use crate::clock;
+use crate::app::access::principal::Principal;
+use crate::app::files::content::Content;
+use crate::app::projects::changes::committed;
+use crate::app::projects::landing::Landings;
+use crate::app::projects::landing::job::{Decision, Job};
+use crate::app::projects::landing::prepare::{Preparer, put};
+use crate::app::projects::{PageQuery, Projects, out, policies};
+use crate::app::requests::Once;
+use crate::app::resources::Resources;
+use crate::app::snapshots::{Kept, SHARED, Snapshots, info};
+use crate::app::tenant_stores::TenantStores;
+use crate::app::timekeeping::Timekeeper;
 use crate::failure::{Failure, Result, short};
+use crate::platform::clock;
 
 /// The filters of a list of reviews.
 #[derive(Clone, Debug)]
@@ -42,22 +47,51 @@ pub(crate) enum Side {
     Theirs,
 }
 
-impl App {
-    pub(crate) async fn list_reviews(
+/// Reviews of changes that conflict or that a policy holds back.
+pub(crate) struct Reviews {
+    catalog: Arc<dyn Catalog>,
+    stores: Arc<TenantStores>,
+    time: Arc<Timekeeper>,
+    landings: Arc<Landings>,
+    preparer: Arc<Preparer>,
+    projects: Arc<Projects>,
+    snapshots: Arc<Snapshots>,
+}
+
+impl Reviews {
+    pub(crate) fn new(
+        resources: &Resources,
+        landings: &Arc<Landings>,
+        preparer: &Arc<Preparer>,
+        projects: &Arc<Projects>,
+        snapshots: &Arc<Snapshots>,
+    ) -> Self {
+        Self {
+            catalog: resources.catalog.clone(),
+            landings: landings.clone(),
+            preparer: preparer.clone(),
+            projects: projects.clone(),
+            snapshots: snapshots.clone(),
+            stores: resources.stores.clone(),
+            time: resources.time.clone(),
+        }
+    }
+
+    pub(crate) async fn list(
         &self,
         who: &Principal,
         wanted: ReviewsQuery,
     ) -> Result<api::ReviewPage> {
         who.needs(Scope::ProjectsRead)?;
         let project = match &wanted.project {
-            Some(name) => Some(self.project_of(who, name).await?.id),
+            Some(name) => Some(self.projects.find(who, name).await?.id),
             None => None,
         };
         let mut query = ReviewQuery {
             project,
             workspace: wanted.workspace,
             state: wanted.state.map(state_in),
-            after: super::position(wanted.page.after.as_deref())?,
+            after: crate::app::projects::position(wanted.page.after.as_deref())?,
             limit: wanted.page.limit,
             ..ReviewQuery::of(who.tenant)
         };
@@ -65,13 +99,17 @@ impl App {
         loop {
             let page = self.catalog.reviews(&query).await?;
             for review in &page.items {
-                let Some(view) = self.view_of_review(who, review).await? else {
+                let Some(view) = self.view(who, review).await? else {
                     continue;
                 };
                 items.push(review_out(who, &view, review));
                 if items.len() >= query.limit as usize {
                     // Only a visible review may be the cursor of the next page.
-                    let next = super::next(std::slice::from_ref(review), 1, Review::position);
+                    let next = crate::app::projects::next(
+                        std::slice::from_ref(review),
+                        1,
+                        Review::position,
+                    );
                     return Ok(api::ReviewPage { items, next });
                 }
             }
@@ -83,7 +121,7 @@ impl App {
     }
 
     /// Returns the principal's view of a review; `None` if its path is hidden.
-    async fn view_of_review(&self, who: &Principal, review: &Review) -> Result<Option<View>> {
+    async fn view(&self, who: &Principal, review: &Review) -> Result<Option<View>> {
         if who.agent.is_none() {
             let everything = policies::compile(&Policy::default())?;
             return Ok(Some(everything.for_agent(None)));
@@ -91,7 +129,7 @@ impl App {
         let Some(project) = self.catalog.project(who.tenant, &review.project).await? else {
             return Ok(None);
         };
-        let view = self.view_of(who, &project).await?;
+        let view = self.projects.view(who, &project).await?;
         let is_shown = |path: &TreePath| view.access(path) != Access::None;
         let from = out::moved_from(review);
         let is_shown = is_shown(&review.path) && from.is_none_or(|from| is_shown(&from));
@@ -99,34 +137,34 @@ impl App {
     }
 
     /// Returns a review that this principal may see, with its project and view.
-    async fn visible_review(&self, who: &Principal, id: &str) -> Result<(Review, Project, View)> {
+    async fn visible(&self, who: &Principal, id: &str) -> Result<(Review, Project, View)> {
         let missing = || {
             let message = format!("there is no review `{}`", short(id));
             Failure::new(ErrorCode::ReviewNotFound, message).about("reviewId", short(id))
         };
         let review = self.catalog.review(who.tenant, id).await?;
         let review = review.ok_or_else(missing)?;
-        let view = self.view_of_review(who, &review).await?;
+        let view = self.view(who, &review).await?;
         let view = view.ok_or_else(missing)?;
-        let project = self.project_of(who, &review.project).await?;
+        let project = self.projects.find(who, &review.project).await?;
         Ok((review, project, view))
     }
 
-    pub(crate) async fn get_review(&self, who: &Principal, id: &str) -> Result<api::Review> {
+    pub(crate) async fn get(&self, who: &Principal, id: &str) -> Result<api::Review> {
         who.needs(Scope::ProjectsRead)?;
-        let (review, _, view) = self.visible_review(who, id).await?;
+        let (review, _, view) = self.visible(who, id).await?;
         Ok(review_out(who, &view, &review))
     }
 
     /// Opens the content of one side of a review; `None` if that side has none.
-    pub(crate) async fn review_content(
+    pub(crate) async fn content(
         self: &Arc<Self>,
         who: &Principal,
         id: &str,
         side: Side,
     ) -> Result<Option<Content>> {
         who.needs(Scope::ProjectsRead)?;
-        let (review, ..) = self.visible_review(who, id).await?;
+        let (review, ..) = self.visible(who, id).await?;
         let entry = match side {
             Side::Base => review.sides.base,
             Side::Ours => review.sides.ours,
@@ -135,8 +173,8 @@ impl App {
         match entry {
             None | Some(Entry::Directory { .. }) => Ok(None),
             Some(entry) => {
-                let repository = self.homes.repository(who.tenant);
-                match Content::open(self, &repository, &entry).await {
+                let repository = self.stores.repository(who.tenant);
+                match Content::open(&self.stores, &repository, &entry).await {
                     // Only an open review keeps its sides.
                     Err(EngineError::MissingObject(_)) if review.state != ReviewState::Open => {
                         let message = "the review is closed, and this side was dropped";
@@ -150,7 +188,7 @@ impl App {
 
     /// Decides a review. The decision is merged against the current head; if
     /// that conflicts, the review stays open with the new conflict.
-    pub(crate) async fn resolve_review(
+    pub(crate) async fn resolve(
         self: &Arc<Self>,
         who: &Principal,
         id: &str,
@@ -158,16 +196,24 @@ impl App {
         once: Once,
     ) -> Result<api::Review> {
         who.needs(Scope::Reviews)?;
-        let (review, project, _) = self.visible_review(who, id).await?;
+        let (review, project, _) = self.visible(who, id).await?;
         self.check_decider(who, &review, wish.resolution)?;
-        if self.landed_before(&project, &once).await?.is_some() {
-            return self.get_review(who, id).await;
+        if self
+            .landings
+            .landed_before(&project, &once)
+            .await?
+            .is_some()
+        {
+            return self.get(who, id).await;
         }
         if review.state != ReviewState::Open {
             return Err(closed(&review));
         }
         let decision = self.decision(who, &review, &wish).await?;
-        let ours = self.keep(who.tenant, review.sides.ours_snapshot).await?;
+        let ours = self
+            .snapshots
+            .keep(who.tenant, review.sides.ours_snapshot)
+            .await?;
         let theirs = self.resolved_tree(who, &review, &ours, &wish).await?;
         let wish = api::Merge {
             message: match wish.message.is_empty() {
@@ -181,10 +227,10 @@ impl App {
             base: Some(ours),
             agent: review.agent.clone(),
             decides: Some(decision),
-            ..job(who, &wish, theirs, once.landing())
+            ..Job::new(who, &wish, theirs, once.landing())
         };
-        self.land(&project, job).await?;
-        self.get_review(who, id).await
+        self.landings.land(&project, job).await?;
+        self.get(who, id).await
     }
 
     /// Rejects agents that approve their own changes.
@@ -246,7 +292,7 @@ impl App {
         ours: &Kept,
         wish: &api::ResolveReview,
     ) -> Result<Kept> {
-        let repository = self.homes.repository(who.tenant);
+        let repository = self.stores.repository(who.tenant);
         let tree = StateTree::open(&repository, ours.id).await?;
         let path = &review.path;
         match wish.resolution {
@@ -273,45 +319,16 @@ impl App {
 
     /// Returns the suggestion of the driver that found the conflict.
     async fn suggested(&self, review: &Review) -> Result<Option<Vec<u8>>> {
-        Ok(match self.merged(review, &review.sides).await? {
+        Ok(match self.preparer.merged(review, &review.sides).await? {
             Merged::Conflict(conflicted) => Some(conflicted.suggestion),
             Merged::Clean(bytes) => Some(bytes),
             Merged::NotMine => None,
         })
     }
 
-    /// Returns the details of a review with these sides.
-    pub(super) async fn detail_of(&self, review: &Review, sides: &Sides) -> Result<Value> {
-        let from = out::moved_from(review);
-        let from = from.as_ref();
-        Ok(match self.merged(review, sides).await? {
-            Merged::Conflict(found) => out::detail(from, &found.hunks, "merged", found.reason),
-            _ => out::detail(from, &[], "theirs", "it is the later one"),
-        })
-    }
-
-    /// Merges these sides with the driver that found the conflict.
-    async fn merged(&self, review: &Review, sides: &Sides) -> Result<Merged> {
-        let driver = self.drivers.named(&review.algorithm);
-        let (Some(driver), Some(ours), Some(theirs)) = (driver, &sides.ours, &sides.theirs) else {
-            return Ok(Merged::NotMine);
-        };
-        let repository = self.homes.repository(review.tenant);
-        let base = match &sides.base {
-            Some(entry) => Some(repository.bytes(entry).await?),
-            None => None,
-        };
-        let versions = Versions {
-            base: base.as_deref(),
-            ours: &repository.bytes(ours).await?,
-            theirs: &repository.bytes(theirs).await?,
-        };
-        Ok(driver.merge(&versions))
-    }
-
     /// Closes reviews that were not decided in time.
-    pub(crate) async fn expire_reviews(&self) -> Result<()> {
-        let now = self.time().await?;
+    pub(crate) async fn expire(&self) -> Result<()> {
+        let now = self.time.now().await?;
         for review in self
             .catalog
             .expired_reviews(now, elevo_catalog::MAX_PAGE)
@@ -327,18 +344,6 @@ impl App {
             }
         }
         Ok(())
-    }
-}
-
-/// Puts an entry at a path, or removes the path if there is one.
-pub(super) async fn put(tree: &StateTree, path: &TreePath, entry: Option<Entry>) -> Result<()> {
-    let done = match entry {
-        Some(entry) => tree.put(path, entry).await,
-        None => tree.remove(path).await,
-    };
-    match done {
-        Ok(()) | Err(elevo_engine::Error::NotFound(_)) => Ok(()),
-        Err(error) => Err(error.into()),
     }
 }
 

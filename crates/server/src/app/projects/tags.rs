@@ -6,16 +6,17 @@ use elevo_catalog::{Project, Tag};
 use elevo_core::ErrorCode;
 use elevo_objects::SnapshotId;
 
-use super::PageQuery;
-use crate::app::kept::no_snapshot;
-use crate::app::{App, Once, Principal};
-use crate::clock;
+use crate::app::access::principal::Principal;
+use crate::app::projects::{PageQuery, Projects};
+use crate::app::requests::Once;
+use crate::app::snapshots::no_snapshot;
 use crate::failure::{Failure, Result, short};
+use crate::platform::clock;
 
 /// Minimum digits of an abbreviated id of a version.
 const DIGITS: usize = 6;
 
-impl App {
+impl Projects {
     pub(crate) async fn set_tag(
         &self,
         who: &Principal,
@@ -28,7 +29,7 @@ impl App {
         if wish.message.len() > 1000 {
             return Err(Failure::invalid("`message` has more than 1000 bytes"));
         }
-        let project = self.project_of(who, project).await?;
+        let project = self.find(who, project).await?;
         if let Some(noted) = once.noted::<String>()
             && let Some(tag) = self.catalog.tag(&project.id, &wish.name).await?
             && tag.snapshot.to_string() == noted
@@ -61,7 +62,7 @@ impl App {
         page: PageQuery,
     ) -> Result<api::TagPage> {
         who.needs(Scope::ProjectsRead)?;
-        let project = self.project_of(who, project).await?;
+        let project = self.find(who, project).await?;
         let found = self
             .catalog
             .tags(&project.id, page.after.as_deref(), page.limit);
@@ -82,7 +83,7 @@ impl App {
         name: &str,
     ) -> Result<()> {
         who.needs(Scope::ProjectsWrite)?;
-        let project = self.project_of(who, project).await?;
+        let project = self.find(who, project).await?;
         match self.catalog.remove_tag(&project.id, name).await? {
             true => Ok(()),
             false => {
@@ -93,7 +94,7 @@ impl App {
     }
 
     /// Returns the version that a tag names.
-    pub(super) async fn tagged(&self, project: &Project, name: &str) -> Result<SnapshotId> {
+    pub(crate) async fn tagged(&self, project: &Project, name: &str) -> Result<SnapshotId> {
         let found = self.catalog.tag(&project.id, name).await?;
         let found = found.map(|tag| tag.snapshot);
         found.ok_or_else(|| no_snapshot(name).remediation(UNKNOWN))

@@ -1,0 +1,6 @@
+//! Access: tenants, agents, keys, principals and secrets.
+
+pub(crate) mod keys;
+pub(crate) mod principal;
+pub(crate) mod secrets;
+pub(crate) mod tenants;

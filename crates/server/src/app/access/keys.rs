@@ -1,0 +1,319 @@
+//! Keys and agents of a tenant.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use elevo_api as api;
+use elevo_api::Scope;
+use elevo_catalog::Catalog;
+use elevo_catalog::secret::ApiKeySecret;
+use elevo_catalog::{ApiKey, KeyLimits};
+use elevo_core::{ErrorCode, TenantId};
+use tokio::sync::watch;
+
+use crate::app::access::principal::Principal;
+use crate::app::access::tenants::OF_THE_SETTINGS;
+use crate::app::requests::Once;
+use crate::app::resources::Resources;
+use crate::app::sandboxes::spec;
+use crate::config::Config;
+use crate::failure::{Failure, Result};
+use crate::platform::clock;
+
+/// Returns the hash of a secret for the catalog, also of one not generated
+/// here.
+pub(crate) fn hash_of(secret: &str) -> [u8; 32] {
+    match secret.parse::<ApiKeySecret>() {
+        Ok(secret) => secret.hash(),
+        Err(_) => blake3::derive_key("elevo server 2026-11-15 given API key", secret.as_bytes()),
+    }
+}
+
+/// API keys and agents.
+pub(crate) struct Keys {
+    catalog: Arc<dyn Catalog>,
+    config: Arc<Config>,
+    /// Counts revocations of keys, for streams that end with their key.
+    revocations: watch::Sender<u64>,
+}
+
+impl Keys {
+    pub(crate) fn new(resources: &Resources) -> Self {
+        Self {
+            catalog: resources.catalog.clone(),
+            config: resources.config.clone(),
+            revocations: watch::Sender::new(0),
+        }
+    }
+
+    /// Counts revocations, for streams that end with their key.
+    pub(crate) fn revocations(&self) -> watch::Receiver<u64> {
+        self.revocations.subscribe()
+    }
+
+    /// Makes all streams check their keys again.
+    pub(crate) fn note_revocation(&self) {
+        self.revocations.send_modify(|count| *count += 1);
+    }
+
+    pub(crate) async fn create(
+        &self,
+        who: &Principal,
+        wish: api::CreateKey,
+        once: &Once,
+    ) -> Result<api::NewKey> {
+        who.needs(Scope::Keys)?;
+        check_name(&wish.name)?;
+        if wish.name == OF_THE_SETTINGS {
+            let message =
+                format!("`{OF_THE_SETTINGS}` is reserved for the key of the server's settings");
+            return Err(Failure::new(ErrorCode::NameTaken, message));
+        }
+        let scopes = wish.scopes.unwrap_or_else(|| Scope::ORDINARY.to_vec());
+        // A key may not grant scopes that it lacks.
+        for scope in &scopes {
+            who.needs(*scope)?;
+        }
+        if let Some(own) = &who.agent
+            && wish.agent.as_ref() != Some(own)
+        {
+            let message = "this key is bound to an agent and can create keys only for that agent";
+            return Err(Failure::new(ErrorCode::Forbidden, message));
+        }
+        if let Some(agent) = &wish.agent {
+            let found = self.catalog.agent(who.tenant, agent).await?;
+            found.ok_or_else(|| no_agent(agent))?;
+        }
+        let default = || self.config.limits.key.clone();
+        let limits = wish.limits.map_or_else(default, limits_in);
+        let limits = within(limits, &who.limits)?;
+        let expires = wish.expires_in_seconds;
+        let now = clock::now();
+        let secret = ApiKeySecret::from_random(clock::random());
+        let key = ApiKey {
+            id: self.id_for_key(who, once).await?,
+            tenant: who.tenant,
+            agent: wish.agent,
+            name: wish.name,
+            hash: secret.hash(),
+            scopes: scopes.iter().map(|scope| scope.name().into()).collect(),
+            limits,
+            created: now,
+            expires: expires.map(|s| clock::after(now, Duration::from_secs(s.into()))),
+            revoked: None,
+        };
+        self.catalog.add_key(&key).await?;
+        Ok(api::NewKey {
+            key: key_out(key),
+            secret: Some(secret.reveal()),
+        })
+    }
+
+    /// Returns the id of a new key. If an earlier attempt created a key, its
+    /// secret was never returned: that key is revoked and replaced.
+    async fn id_for_key(&self, who: &Principal, once: &Once) -> Result<String> {
+        if !once.is_again() {
+            return Ok(once.id("key-"));
+        }
+        let before: String = once.noted().unwrap_or_else(|| once.id("key-"));
+        let now = clock::now();
+        self.catalog.revoke_key(who.tenant, &before, now).await?;
+        let id = clock::id("key-");
+        once.note(&id).await?;
+        Ok(id)
+    }
+
+    pub(crate) async fn list(&self, who: &Principal) -> Result<api::KeyList> {
+        who.needs(Scope::Keys)?;
+        let keys = self.catalog.keys(who.tenant).await?.into_iter();
+        let visible = keys.filter(|key| who.agent.is_none() || key.agent == who.agent);
+        Ok(api::KeyList {
+            items: visible.map(key_out).collect(),
+        })
+    }
+
+    pub(crate) async fn revoke(&self, who: &Principal, id: &str) -> Result<()> {
+        who.needs(Scope::Keys)?;
+        let found = self.catalog.key(who.tenant, id).await?;
+        let found = found.filter(|key| who.agent.is_none() || key.agent == who.agent);
+        let missing = || Failure::new(ErrorCode::KeyNotFound, "there is no such key");
+        found.ok_or_else(missing)?;
+        self.catalog
+            .revoke_key(who.tenant, id, clock::now())
+            .await?;
+        self.note_revocation();
+        Ok(())
+    }
+
+    pub(crate) async fn create_agent(
+        &self,
+        who: &Principal,
+        wish: api::CreateAgent,
+        once: &Once,
+    ) -> Result<api::Agent> {
+        who.needs(Scope::Keys)?;
+        check_name(&wish.name)?;
+        if who.agent.is_some() {
+            let message = "a key that is bound to an agent cannot add agents";
+            return Err(Failure::new(ErrorCode::Forbidden, message));
+        }
+        let id = once.id("agt-");
+        if once.is_again()
+            && let Some(made) = self.catalog.agent(who.tenant, &id).await?
+        {
+            return Ok(agent_out(made));
+        }
+        let agent = elevo_catalog::Agent {
+            id,
+            tenant: who.tenant,
+            name: wish.name,
+            created: clock::now(),
+        };
+        self.catalog.add_agent(&agent).await?;
+        Ok(agent_out(agent))
+    }
+
+    /// Ends an agent: revokes all its keys. Its name stays in the history of
+    /// projects.
+    pub(crate) async fn end_agent(&self, who: &Principal, id: &str) -> Result<()> {
+        who.needs(Scope::Keys)?;
+        if who.agent.is_some() {
+            let message = "a key that is bound to an agent cannot end agents";
+            return Err(Failure::new(ErrorCode::Forbidden, message));
+        }
+        let found = self.catalog.agent(who.tenant, id).await?;
+        found.ok_or_else(|| no_agent(id))?;
+        let keys = self.catalog.keys(who.tenant).await?;
+        let own = keys.iter().filter(|key| key.agent.as_deref() == Some(id));
+        for key in own.filter(|key| key.revoked.is_none()) {
+            self.catalog
+                .revoke_key(who.tenant, &key.id, clock::now())
+                .await?;
+        }
+        self.note_revocation();
+        Ok(())
+    }
+
+    pub(crate) async fn agents(&self, who: &Principal) -> Result<api::AgentList> {
+        who.needs(Scope::Keys)?;
+        let agents = self.catalog.agents(who.tenant).await?.into_iter();
+        let visible = agents.filter(|agent| who.agent.as_ref().is_none_or(|own| *own == agent.id));
+        Ok(api::AgentList {
+            items: visible.map(agent_out).collect(),
+        })
+    }
+
+    /// Creates a key with every scope and no limits, for the owner of a tenant.
+    /// Returns its secret.
+    pub(crate) async fn create_owner_key(&self, tenant: TenantId, name: &str) -> Result<String> {
+        let secret = ApiKeySecret::from_random(clock::random());
+        self.add_owner_key(tenant, name, secret.hash(), &Scope::ALL)
+            .await?;
+        Ok(secret.reveal())
+    }
+
+    pub(crate) async fn add_owner_key(
+        &self,
+        tenant: TenantId,
+        name: &str,
+        hash: [u8; 32],
+        scopes: &[Scope],
+    ) -> Result<()> {
+        let key = ApiKey {
+            id: clock::id("key-"),
+            tenant,
+            agent: None,
+            name: name.into(),
+            hash,
+            scopes: scopes.iter().map(|scope| scope.name().into()).collect(),
+            limits: KeyLimits::default(),
+            created: clock::now(),
+            expires: None,
+            revoked: None,
+        };
+        Ok(self.catalog.add_key(&key).await?)
+    }
+}
+
+pub(crate) fn check_name(name: &str) -> Result<()> {
+    let good = !name.trim().is_empty() && name.chars().count() <= 100;
+    match good && !name.chars().any(char::is_control) {
+        true => Ok(()),
+        false => Err(Failure::invalid("`name` must have 1 to 100 characters")),
+    }
+}
+
+fn no_agent(id: &str) -> Failure {
+    let message = format!("there is no agent `{}`", crate::failure::short(id));
+    Failure::new(ErrorCode::AgentNotFound, message)
+}
+
+fn limits_in(limits: api::KeyLimits) -> KeyLimits {
+    KeyLimits {
+        creates_per_minute: limits.creates_per_minute,
+        commands_per_minute: limits.commands_per_minute,
+        requests_per_minute: limits.requests_per_minute,
+        sandboxes: limits.sandboxes,
+        runtimes: limits.runtimes,
+        networks: limits.networks.map(spec::networks_in),
+    }
+}
+
+/// Rejects limits of a new key that are wider than those of its creator.
+fn within(wanted: KeyLimits, own: &KeyLimits) -> Result<KeyLimits> {
+    let pairs = [
+        (wanted.creates_per_minute, own.creates_per_minute),
+        (wanted.commands_per_minute, own.commands_per_minute),
+        (wanted.requests_per_minute, own.requests_per_minute),
+        (wanted.sandboxes, own.sandboxes),
+    ];
+    if pairs.iter().any(|(wanted, _)| *wanted == Some(0)) {
+        return Err(Failure::invalid("a limit of a key must be at least 1"));
+    }
+    let wider = |(wanted, own): &(Option<u32>, Option<u32>)| match (wanted, own) {
+        (_, None) => false,
+        (None, Some(_)) => true,
+        (Some(wanted), Some(own)) => wanted > own,
+    };
+    let more = |wanted: &Option<Vec<String>>, own: &Option<Vec<String>>| match (wanted, own) {
+        (_, None) => false,
+        (None, Some(_)) => true,
+        (Some(wanted), Some(own)) => wanted.iter().any(|name| !own.contains(name)),
+    };
+    if pairs.iter().any(wider)
+        || more(&wanted.runtimes, &own.runtimes)
+        || more(&wanted.networks, &own.networks)
+    {
+        let message = "a key cannot have wider limits than the key that creates it";
+        return Err(Failure::new(ErrorCode::Forbidden, message));
+    }
+    Ok(wanted)
+}
+
+fn key_out(key: ApiKey) -> api::Key {
+    api::Key {
+        id: key.id,
+        name: key.name,
+        scopes: key.scopes,
+        agent: key.agent,
+        limits: api::KeyLimits {
+            creates_per_minute: key.limits.creates_per_minute,
+            commands_per_minute: key.limits.commands_per_minute,
+            requests_per_minute: key.limits.requests_per_minute,
+            sandboxes: key.limits.sandboxes,
+            runtimes: key.limits.runtimes,
+            networks: key.limits.networks.map(spec::networks_out),
+        },
+        created_at: clock::text(key.created),
+        expires_at: key.expires.map(clock::text),
+        revoked_at: key.revoked.map(clock::text),
+    }
+}
+
+fn agent_out(agent: elevo_catalog::Agent) -> api::Agent {
+    api::Agent {
+        id: agent.id,
+        name: agent.name,
+        created_at: clock::text(agent.created),
+    }
+}

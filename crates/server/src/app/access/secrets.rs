@@ -1,0 +1,180 @@
+//! Secrets of sandboxes and webhooks, which the catalog stores sealed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use elevo_catalog::Catalog;
+use elevo_catalog::{Sandbox, SandboxChange, Webhook};
+use elevo_core::TenantId;
+use serde_json::Value;
+
+use crate::app::resources::Resources;
+use crate::app::sandboxes::rows::all_sandboxes;
+use crate::app::sandboxes::spec::Spec;
+use crate::failure::{Failure, Result};
+use crate::platform::clock;
+use crate::platform::vault::{Belonging, Vault, is_sealed};
+
+type Variables = BTreeMap<String, String>;
+
+/// The fields of a spec with sealed variables and, in older rows, plain ones.
+const SEALED: &str = "variables";
+const PLAIN: &str = "envs";
+
+/// Seals the variables of sandboxes and the secrets of webhooks.
+pub(crate) struct Secrets {
+    catalog: Arc<dyn Catalog>,
+    vault: Vault,
+}
+
+impl Secrets {
+    pub(crate) fn new(resources: &Resources) -> Self {
+        Self {
+            catalog: resources.catalog.clone(),
+            vault: Vault::new(
+                resources.config.secrets_key_file.clone(),
+                resources.catalog.clone(),
+            ),
+        }
+    }
+
+    /// Reads the keys of the vault, and seals with the current key all secrets
+    /// that are plain or sealed with another.
+    pub(crate) async fn open(&self) -> anyhow::Result<()> {
+        self.vault.open().await?;
+        let noted = self
+            .catalog
+            .setting(crate::platform::vault::SECRETS_KEY)
+            .await?;
+        let present = self.vault.present_key();
+        if noted.is_some() && noted.as_deref() == present.as_ref().map(|id| id.as_str()) {
+            return Ok(());
+        }
+        let sealed = self.seal_sandboxes().await? + self.seal_webhooks().await?;
+        self.vault.note_key().await?;
+        if sealed > 0 {
+            tracing::info!(sealed, "secrets are encrypted with the current key");
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn seal_variables(
+        &self,
+        tenant: TenantId,
+        variables: &Variables,
+    ) -> Result<Option<String>> {
+        if variables.is_empty() {
+            return Ok(None);
+        }
+        let json = serde_json::to_vec(variables).map_err(|error| Failure::internal(&error))?;
+        let sealed = self.vault.seal(Belonging::variables(tenant), &json);
+        sealed.await.map(Some)
+    }
+
+    /// Returns the variables of a command: those of its sandbox, overridden by
+    /// `own`.
+    pub(crate) fn with_variables(&self, sandbox: &Sandbox, own: Variables) -> Result<Variables> {
+        let Some(sealed) = Spec::of(sandbox)?.variables else {
+            return Ok(own);
+        };
+        let json = self
+            .vault
+            .unseal(Belonging::variables(sandbox.tenant), &sealed)?;
+        let variables = serde_json::from_slice::<Variables>(&json);
+        let mut variables = variables.map_err(|error| Failure::internal(&error))?;
+        variables.extend(own);
+        Ok(variables)
+    }
+
+    /// Seals the secret of a webhook. An empty secret stays empty.
+    pub(crate) async fn seal_secret(&self, belonging: Belonging, secret: &str) -> Result<String> {
+        match secret {
+            "" => Ok(String::new()),
+            secret => self.vault.seal(belonging, secret.as_bytes()).await,
+        }
+    }
+
+    /// Returns the secret that signs the deliveries of a webhook, if it has
+    /// one.
+    pub(crate) fn secret_of(&self, webhook: &Webhook) -> Result<Option<String>> {
+        if webhook.secret.is_empty() {
+            return Ok(None);
+        }
+        let belonging = Belonging::webhook(webhook.tenant);
+        let secret = self.vault.unseal(belonging, &webhook.secret)?;
+        let secret = String::from_utf8(secret).map_err(|error| Failure::internal(&error))?;
+        Ok(Some(secret))
+    }
+
+    async fn seal_sandboxes(&self) -> Result<usize> {
+        let mut sealed = 0;
+        for sandbox in all_sandboxes(&*self.catalog).await? {
+            let Some(spec) = self.sealed_again(&sandbox).await? else {
+                continue;
+            };
+            let change = SandboxChange {
+                spec: Some(spec),
+                ..SandboxChange::default()
+            };
+            let changed = self
+                .catalog
+                .change_sandbox(&sandbox.id, &change, clock::now());
+            match changed.await {
+                // A sandbox that is being deleted takes its variables along.
+                Ok(_) | Err(elevo_catalog::Error::Removing) => sealed += 1,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(sealed)
+    }
+
+    /// Returns the spec of a sandbox with its variables sealed with the current
+    /// key; `None` if they are, if it has none, or if their key is lost.
+    async fn sealed_again(&self, sandbox: &Sandbox) -> Result<Option<Value>> {
+        let mut spec = sandbox.spec.clone();
+        let Some(fields) = spec.as_object_mut() else {
+            return Ok(None);
+        };
+        let belonging = Belonging::variables(sandbox.tenant);
+        let plain = fields.remove(PLAIN);
+        let variables = match (&plain, fields.get(SEALED).and_then(Value::as_str)) {
+            (_, Some(sealed)) if self.vault.is_present(sealed) => return Ok(None),
+            (_, Some(sealed)) => match self.vault.unseal(belonging, sealed) {
+                Ok(json) => serde_json::from_slice(&json),
+                Err(_) => return Ok(None),
+            },
+            (Some(plain), None) => serde_json::from_value::<Variables>(plain.clone()),
+            (None, None) => return Ok(None),
+        };
+        let variables = variables.map_err(|error| Failure::internal(&error))?;
+        if let Some(sealed) = self.seal_variables(sandbox.tenant, &variables).await? {
+            fields.insert(SEALED.into(), sealed.into());
+        }
+        Ok(Some(spec))
+    }
+
+    async fn seal_webhooks(&self) -> Result<usize> {
+        let mut sealed = 0;
+        for webhook in self.catalog.webhooks(None).await? {
+            let kept = &webhook.secret;
+            if kept.is_empty() || self.vault.is_present(kept) {
+                continue;
+            }
+            let secret = match is_sealed(kept) {
+                true => match self.secret_of(&webhook) {
+                    Ok(secret) => secret.unwrap_or_default(),
+                    // Its key is lost.
+                    Err(_) => continue,
+                },
+                false => kept.clone(),
+            };
+            let belonging = Belonging::webhook(webhook.tenant);
+            let secret = self.seal_secret(belonging, &secret).await?;
+            self.catalog
+                .set_webhook_secret(&webhook.id, &secret)
+                .await?;
+            sealed += 1;
+        }
+        Ok(sealed)
+    }
+}

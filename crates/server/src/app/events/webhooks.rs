@@ -1,0 +1,234 @@
+//! Management of webhooks.
+
+use elevo_api as api;
+use elevo_api::Scope;
+use elevo_catalog::Catalog;
+use elevo_catalog::{Delivery, DeliveryState, Webhook};
+use elevo_core::ErrorCode;
+use std::sync::Arc;
+use tokio::sync::Notify;
+
+use crate::app::access::principal::Principal;
+use crate::app::access::secrets::Secrets;
+use crate::app::events::{self, allowed_kinds, wanted_kinds};
+use crate::app::requests::Once;
+use crate::app::resources::Resources;
+use crate::config::Config;
+use crate::failure::{Failure, Result, short};
+use crate::platform::vault::Belonging;
+use crate::platform::{clock, outgoing};
+
+/// The filters of a list of deliveries.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DeliveriesQuery {
+    pub(crate) state: Option<String>,
+    pub(crate) before: Option<u64>,
+    pub(crate) limit: Option<u32>,
+}
+
+/// The id of the webhook from the settings.
+const OWN: &str = "wh-settings";
+
+/// Webhooks and their deliveries.
+pub(crate) struct Webhooks {
+    catalog: Arc<dyn Catalog>,
+    config: Arc<Config>,
+    secrets: Arc<Secrets>,
+    /// Notified when something about webhooks has changed.
+    hooks: Notify,
+}
+
+impl Webhooks {
+    pub(crate) fn new(resources: &Resources, secrets: &Arc<Secrets>) -> Self {
+        Self {
+            catalog: resources.catalog.clone(),
+            config: resources.config.clone(),
+            secrets: secrets.clone(),
+            hooks: Notify::new(),
+        }
+    }
+
+    /// Waits until a webhook was added, changed or deleted.
+    pub(crate) async fn changed(&self) {
+        self.hooks.notified().await;
+    }
+
+    /// Makes the deliveries read the webhooks again.
+    pub(crate) fn look_again(&self) {
+        self.hooks.notify_one();
+    }
+
+    pub(crate) async fn add(
+        &self,
+        who: &Principal,
+        wish: api::CreateWebhook,
+        once: &Once,
+    ) -> Result<api::Webhook> {
+        who.needs(Scope::Webhooks)?;
+        let id = once.id("wh-");
+        if once.is_again()
+            && let Some(made) = self.catalog.webhook(&id).await?
+        {
+            return Ok(out(made));
+        }
+        let allowed = allowed_kinds(who)?;
+        let kinds = match wish.events.is_empty() {
+            true => allowed,
+            false => wanted_kinds(wish.events.iter().map(String::as_str), &allowed)?,
+        };
+        let checked = outgoing::check_url(&wish.url, self.config.webhooks.allow_private);
+        checked.map_err(|why| Failure::invalid(format!("`url`: {why}")))?;
+        let secret = wish.secret.unwrap_or_default();
+        if secret.len() > 256 || secret.contains('\0') {
+            return Err(Failure::invalid(
+                "`secret` has more than 256 bytes, or a NUL",
+            ));
+        }
+        let belonging = Belonging::webhook(Some(who.tenant));
+        let secret = self.secrets.seal_secret(belonging, &secret).await?;
+        let webhook = Webhook {
+            id,
+            tenant: Some(who.tenant),
+            agent: who.agent.clone(),
+            url: wish.url,
+            secret,
+            kinds,
+            created: clock::now(),
+        };
+        self.catalog.add_webhook(&webhook).await?;
+        self.look_again();
+        Ok(out(webhook))
+    }
+
+    pub(crate) async fn list(&self, who: &Principal) -> Result<api::WebhookList> {
+        who.needs(Scope::Webhooks)?;
+        let all = self.catalog.webhooks(Some(who.tenant)).await?;
+        let own = all.into_iter().filter(|webhook| is_own(who, webhook));
+        Ok(api::WebhookList {
+            items: own.map(out).collect(),
+        })
+    }
+
+    pub(crate) async fn remove(&self, who: &Principal, id: &str) -> Result<()> {
+        let webhook = self.own(who, id).await?;
+        self.catalog.remove_webhook(&webhook.id).await?;
+        self.look_again();
+        Ok(())
+    }
+
+    async fn own(&self, who: &Principal, id: &str) -> Result<Webhook> {
+        who.needs(Scope::Webhooks)?;
+        let found = self.catalog.webhook(id).await?;
+        let found = found.filter(|webhook| is_own(who, webhook));
+        found.ok_or_else(|| {
+            let message = format!("there is no webhook `{}`", short(id));
+            Failure::new(ErrorCode::NotFound, message)
+        })
+    }
+
+    pub(crate) async fn deliveries(
+        &self,
+        who: &Principal,
+        id: &str,
+        query: &DeliveriesQuery,
+    ) -> Result<api::DeliveryPage> {
+        let webhook = self.own(who, id).await?;
+        let limit = query.limit.unwrap_or(100);
+        if !(1..=1000).contains(&limit) {
+            return Err(Failure::invalid("`limit` must be 1 to 1000"));
+        }
+        let state = query.state.as_deref().map(str::parse::<DeliveryState>);
+        let state = state
+            .transpose()
+            .map_err(|why| Failure::invalid(short(&why)))?;
+        let found = self
+            .catalog
+            .deliveries(&webhook.id, state, query.before, limit)
+            .await?;
+        Ok(api::DeliveryPage {
+            items: found.into_iter().map(delivery_out).collect(),
+        })
+    }
+
+    /// Delivers an event again, regardless of earlier attempts.
+    pub(crate) async fn replay(&self, who: &Principal, id: &str, event: u64) -> Result<()> {
+        let webhook = self.own(who, id).await?;
+        match self
+            .catalog
+            .replay(&webhook.id, event, clock::now())
+            .await?
+        {
+            true => {
+                self.look_again();
+                Ok(())
+            }
+            false => {
+                let message = format!("there is no delivery of event {event} to this webhook");
+                Err(Failure::new(ErrorCode::NotFound, message))
+            }
+        }
+    }
+
+    /// Adds, changes or removes the webhook from the settings.
+    pub(crate) async fn adopt_configured(&self) -> Result<()> {
+        let settings = &self.config.webhooks;
+        let there = self.catalog.webhook(OWN).await?;
+        let secret = settings.secret.as_ref().map_or("", |secret| &secret.0);
+        let is_same = |webhook: &Webhook| {
+            let has_secret = |kept: Option<String>| kept.as_deref().unwrap_or("") == secret;
+            Some(&webhook.url) == settings.url.as_ref()
+                && self.secrets.secret_of(webhook).is_ok_and(has_secret)
+        };
+        if there.as_ref().is_some_and(is_same) {
+            return Ok(());
+        }
+        if there.is_some() {
+            self.catalog.remove_webhook(OWN).await?;
+        }
+        if let Some(url) = &settings.url {
+            let webhook = Webhook {
+                id: OWN.into(),
+                tenant: None,
+                agent: None,
+                url: url.clone(),
+                secret: self
+                    .secrets
+                    .seal_secret(Belonging::webhook(None), secret)
+                    .await?,
+                kinds: Vec::new(),
+                created: clock::now(),
+            };
+            self.catalog.add_webhook(&webhook).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether a webhook belongs to the principal's tenant, and to its agent if it
+/// has one.
+fn is_own(who: &Principal, webhook: &Webhook) -> bool {
+    webhook.tenant == Some(who.tenant) && (who.agent.is_none() || who.agent == webhook.agent)
+}
+
+fn out(webhook: Webhook) -> api::Webhook {
+    api::Webhook {
+        id: webhook.id,
+        url: webhook.url,
+        signed: !webhook.secret.is_empty(),
+        events: webhook.kinds.into_iter().map(String::from).collect(),
+        created_at: clock::text(webhook.created),
+    }
+}
+
+fn delivery_out(delivery: Delivery) -> api::Delivery {
+    let is_pending = delivery.state == DeliveryState::Pending;
+    api::Delivery {
+        event: events::out(delivery.event),
+        state: delivery.state.name().into(),
+        attempts: delivery.attempts,
+        status: delivery.status,
+        error: delivery.error,
+        next_at: is_pending.then(|| clock::text(delivery.due)),
+        updated_at: clock::text(delivery.updated),
+    }
+}

@@ -1,0 +1,463 @@
+//! Creates backups of the whole server while it runs. [`crate::platform::backup`]
+//! describes their content and the order of the steps.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use elevo_api as api;
+use elevo_catalog::Catalog;
+use elevo_catalog::{FoundCatalog, SqliteCatalog};
+use elevo_core::{ErrorCode, TenantId};
+use elevo_engine::{CommitInfo, Progress};
+use elevo_store_local::LocalStore;
+use elevo_workspace::{Error as WorkspaceError, Record, State, WorkspaceId};
+
+use crate::app::maintenance::collecting::Collecting;
+use crate::app::resources::Resources;
+use crate::app::sandboxes::freezer::Freezer;
+use crate::app::sandboxes::locks::SandboxLocks;
+use crate::app::tenant_stores::{self, TenantStores};
+use crate::config::Config;
+use crate::failure::{Failure, Result};
+use crate::platform::audit::{Audit, Entry};
+use crate::platform::backup::manifest::Manifest;
+use crate::platform::backup::{
+    self, AUDIT, CATALOG, RESTORED, STORE, UNFINISHED, WORKSPACES, files,
+};
+use crate::platform::clock;
+
+/// Maximum attempts to copy a workspace that another process uses, and the
+/// pause between them.
+const ATTEMPTS: u32 = 600;
+const AGAIN: Duration = Duration::from_millis(50);
+
+/// The records of workspaces, by tenant.
+type Records = BTreeMap<TenantId, BTreeMap<WorkspaceId, Record>>;
+
+/// Copies of the workspaces of a tenant.
+#[derive(Debug, Default)]
+struct Copies {
+    records: Vec<Record>,
+    /// Workspaces that were live.
+    live: Vec<WorkspaceId>,
+    /// Workspaces that could not be read: the backup has only their last
+    /// snapshot.
+    unread: Vec<api::UnreadWorkspace>,
+}
+
+/// Backups of the whole server.
+pub(crate) struct Backups {
+    local_store: Option<Arc<LocalStore>>,
+    /// Held while a backup runs.
+    turn: tokio::sync::Mutex<()>,
+    audit: Arc<Audit>,
+    catalog: Arc<dyn Catalog>,
+    collecting: Arc<Collecting>,
+    config: Arc<Config>,
+    freezer: Arc<Freezer>,
+    locks: Arc<SandboxLocks>,
+    stores: Arc<TenantStores>,
+}
+
+impl Backups {
+    pub(crate) fn new(resources: &Resources) -> Self {
+        Self {
+            local_store: resources.local_store.clone(),
+            turn: tokio::sync::Mutex::default(),
+            audit: resources.audit.clone(),
+            catalog: resources.catalog.clone(),
+            collecting: resources.collecting.clone(),
+            config: resources.config.clone(),
+            freezer: resources.freezer.clone(),
+            locks: resources.locks.clone(),
+            stores: resources.stores.clone(),
+        }
+    }
+
+    /// Creates a backup. Continues in the background if the caller goes away.
+    pub(crate) async fn create(self: &Arc<Self>, wish: api::MakeBackup) -> Result<api::BackupMade> {
+        let app = self.clone();
+        let making = tokio::spawn(async move { app.back_up_now(&wish).await });
+        making.await.map_err(|error| Failure::internal(&error))?
+    }
+
+    async fn back_up_now(&self, wish: &api::MakeBackup) -> Result<api::BackupMade> {
+        let Ok(_turn) = self.turn.try_lock() else {
+            let message = "another backup is being made";
+            return Err(Failure::new(ErrorCode::CollectionRunning, message)
+                .remediation("Wait until it is done.")
+                .retry_after(10));
+        };
+        let data = self.config.data_dir.clone();
+        let root = self.config.workspace_root.clone();
+        let directory = PathBuf::from(&wish.directory);
+        let place =
+            tenant_stores::blocking(move || Place::begin(&directory, [&data, &root])).await?;
+        let place = Arc::new(place);
+        let begun = clock::now();
+        let still = self.collecting.pause().await;
+        let catalog = self.copy_catalog_and_workspaces(&place).await?;
+        let store = self.copy_store(place.clone()).await?;
+        drop(still);
+        let (audit, keep) = (self.config.data_dir.join(AUDIT), wish.keep);
+        let unread = catalog.unread;
+        let manifest = Manifest {
+            installation: catalog.found.installation.unwrap_or_default(),
+            generation: catalog.found.generation,
+            begun: clock::text(begun),
+            ended: String::new(),
+            files: BTreeMap::new(),
+        };
+        let finishing = move || {
+            copy_audit(&audit, &place.unfinished)?;
+            place.finish(manifest, keep)
+        };
+        let (path, manifest, removed) = tenant_stores::blocking(finishing).await?;
+        let made = api::BackupMade {
+            backup: path.to_string_lossy().into_owned(),
+            begun_at: manifest.begun.clone(),
+            ended_at: manifest.ended.clone(),
+            bytes: store.bytes + manifest.bytes(),
+            new_bytes: store.new_bytes + manifest.bytes(),
+            workspaces: catalog.workspaces,
+            unread,
+            removed,
+        };
+        self.note_backup(&made).await;
+        Ok(made)
+    }
+
+    async fn note_backup(&self, made: &api::BackupMade) {
+        tracing::info!(backup = made.backup, bytes = made.bytes, "backed up");
+        for workspace in &made.unread {
+            let api::UnreadWorkspace { id, cause } = workspace;
+            tracing::error!(
+                id,
+                cause,
+                "the backup has only the last snapshot of a workspace"
+            );
+        }
+        let entry = Entry {
+            event: "server.backed_up",
+            about: vec![("backup", made.backup.as_str().into())],
+            ..Entry::default()
+        };
+        self.audit.tell(entry).await;
+    }
+
+    /// Copies the catalog, then stores the files of all workspaces.
+    async fn copy_catalog_and_workspaces(&self, place: &Place) -> Result<Copied> {
+        // A workspace that is deleted between the copy of the catalog and the
+        // second list has a row in the copy, so it needs a record as well.
+        let mut records = self.all_records().await?;
+        let copy = place.unfinished.join(CATALOG);
+        let from = self.config.data_dir.join(CATALOG);
+        SqliteCatalog::copy_file(&from, &copy).await?;
+        let found = SqliteCatalog::find(&copy).await?.unwrap_or_default();
+        for (tenant, after) in self.all_records().await? {
+            records.entry(tenant).or_default().extend(after);
+        }
+        let (mut workspaces, mut unread) = (0, Vec::new());
+        for (tenant, records) in records {
+            let copies = self.copy_workspaces(tenant, records).await?;
+            workspaces += copies.records.len() as u64;
+            unread.extend(copies.unread.iter().cloned());
+            let directory = place.unfinished.join(WORKSPACES).join(tenant.to_string());
+            tenant_stores::blocking(move || write_copies(&directory, copies)).await?;
+        }
+        Ok(Copied {
+            found,
+            workspaces,
+            unread,
+        })
+    }
+
+    async fn all_records(&self) -> Result<Records> {
+        let mut all = Records::new();
+        for tenant in self.stores.known() {
+            let listing = self
+                .stores
+                .with(tenant, |workspaces| Ok(workspaces.list()?));
+            let records = listing.await?.into_iter();
+            let records = records.map(|record| (record.id.clone(), record));
+            all.insert(tenant, records.collect());
+        }
+        Ok(all)
+    }
+
+    async fn copy_workspaces(
+        &self,
+        tenant: TenantId,
+        records: BTreeMap<WorkspaceId, Record>,
+    ) -> Result<Copies> {
+        let mut copies = Copies::default();
+        for (id, record) in records {
+            if record.state == State::Parked {
+                copies.records.push(record);
+                continue;
+            }
+            let copy = match self.copy_workspace(tenant, &id).await {
+                Ok(copy) => copy,
+                Err(failure) => {
+                    copies.unread.push(api::UnreadWorkspace {
+                        id: id.to_string(),
+                        cause: failure.summary(),
+                    });
+                    None
+                }
+            };
+            copies.live.push(id);
+            // A workspace that is gone was merged or deleted after the backup
+            // began.
+            copies.records.push(copy.unwrap_or(Record {
+                state: State::Parked,
+                home: None,
+                ..record
+            }));
+        }
+        Ok(copies)
+    }
+
+    /// Stores the files of a workspace. Returns the record of the copy; `None`
+    /// if the workspace is gone.
+    async fn copy_workspace(&self, tenant: TenantId, id: &WorkspaceId) -> Result<Option<Record>> {
+        let _held = self.locks.hold(id.as_str()).await;
+        for _ in 0..ATTEMPTS {
+            let frozen = match self.catalog.sandbox(tenant, id.as_str()).await? {
+                Some(sandbox) => self.freezer.frozen(&sandbox),
+                None => self.freezer.frozen_nothing(),
+            };
+            let wanted = id.clone();
+            let copying = self.stores.with(tenant, move |workspaces| {
+                let info = backup_info(&wanted);
+                match workspaces.copy_of(&wanted, info, &frozen, &Progress::new()) {
+                    Ok(record) => Ok(Some(Some(record))),
+                    Err(WorkspaceError::NotFound(_)) => Ok(Some(None)),
+                    Err(WorkspaceError::Parked(_)) => Ok(Some(Some(workspaces.get(&wanted)?))),
+                    Err(WorkspaceError::Busy(_)) => Ok(None),
+                    Err(error) => Err(error.into()),
+                }
+            });
+            if let Some(copied) = copying.await? {
+                return Ok(copied);
+            }
+            tokio::time::sleep(AGAIN).await;
+        }
+        let message = "another process is using the workspace";
+        Err(Failure::new(ErrorCode::WorkspaceBusy, message))
+    }
+
+    async fn copy_store(&self, place: Arc<Place>) -> Result<elevo_store_local::Backup> {
+        let missing = || {
+            Failure::new(
+                ErrorCode::StorageFailed,
+                "this store does not support backups",
+            )
+        };
+        let store = self.local_store.clone().ok_or_else(missing)?;
+        tenant_stores::blocking(move || {
+            let into = place.unfinished.join(STORE);
+            let earlier = place.earlier.as_ref().map(|path| path.join(STORE));
+            let made = store.backup_into(&into, earlier.as_deref(), &Progress::new());
+            made.map_err(|error| {
+                let message = "the store cannot be backed up";
+                Failure::new(ErrorCode::StorageFailed, message).caused_by(&error)
+            })
+        })
+        .await
+    }
+
+    /// Resumes the workspaces that were live in the backup that this server was
+    /// restored from.
+    pub(crate) async fn resume_restored(&self) {
+        for tenant in self.stores.known() {
+            let list = self.stores.directory(tenant).join(RESTORED);
+            let Ok(text) = fs::read_to_string(&list) else {
+                continue;
+            };
+            let mut is_done = true;
+            for id in text.lines().filter_map(|line| line.parse().ok()) {
+                if let Err(failure) = self.resume_one(tenant, &id).await {
+                    let (workspace, cause) = (id.as_str(), failure.summary());
+                    tracing::error!(workspace, cause, "cannot resume a restored workspace");
+                    is_done = false;
+                }
+            }
+            // Workspaces that failed are retried at the next start.
+            if is_done && let Err(error) = fs::remove_file(&list) {
+                tracing::warn!(cause = %error, list = %list.display(), "cannot delete the list of restored workspaces");
+            }
+        }
+    }
+
+    async fn resume_one(&self, tenant: TenantId, id: &WorkspaceId) -> Result<()> {
+        let wanted = id.clone();
+        let resuming = self.stores.with(tenant, move |workspaces| {
+            match workspaces.resume(&wanted, &Progress::new()) {
+                Err(WorkspaceError::NotFound(_) | WorkspaceError::NotParked(_)) => Ok(()),
+                resumed => Ok(resumed.map(drop)?),
+            }
+        });
+        resuming.await
+    }
+}
+
+/// The parts that are copied before the store.
+struct Copied {
+    found: FoundCatalog,
+    workspaces: u64,
+    unread: Vec<api::UnreadWorkspace>,
+}
+
+fn backup_info(id: &WorkspaceId) -> CommitInfo {
+    CommitInfo {
+        parents: Vec::new(),
+        author: "server".into(),
+        message: format!("backup of {id}"),
+        created: clock::now(),
+        labels: BTreeMap::new(),
+        reference: None,
+    }
+}
+
+fn write_copies(directory: &Path, copies: Copies) -> Result<()> {
+    let failed = |error: io::Error| not_written(directory, &error);
+    files::make_private(directory).map_err(failed)?;
+    elevo_workspace::write_records(directory, copies.records)?;
+    // A backup needs only the log of the registry.
+    fs::remove_file(directory.join("registry/lock")).map_err(failed)?;
+    let live: String = copies.live.iter().map(|id| format!("{id}\n")).collect();
+    fs::write(directory.join(RESTORED), live).map_err(failed)?;
+    let synced = File::open(directory.join(RESTORED)).and_then(|file| file.sync_all());
+    synced.map_err(failed)
+}
+
+fn copy_audit(from: &Path, unfinished: &Path) -> Result<()> {
+    let to = unfinished.join(AUDIT);
+    let copy = || -> io::Result<()> {
+        files::make_private(&to)?;
+        for entry in fs::read_dir(from)? {
+            let entry = entry?;
+            match files::copy_lines(&entry.path(), &to.join(entry.file_name())) {
+                // The oldest files are deleted after AUDIT_KEEP.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                copied => copied?,
+            }
+        }
+        Ok(())
+    };
+    copy().map_err(|error| not_written(&to, &error))
+}
+
+/// The directory of a running backup, locked until dropped.
+#[derive(Debug)]
+struct Place {
+    backups: PathBuf,
+    unfinished: PathBuf,
+    /// The newest backup before this one.
+    earlier: Option<PathBuf>,
+    _lock: File,
+}
+
+impl Place {
+    fn begin(backups: &Path, apart: [&Path; 2]) -> Result<Self> {
+        if !backups.is_absolute() {
+            return Err(Failure::invalid("`directory` is not an absolute path"));
+        }
+        let failed = |error: io::Error| not_written(backups, &error);
+        files::make_private(backups).map_err(failed)?;
+        let backups = &backups.canonicalize().map_err(failed)?;
+        for other in apart {
+            let other = other.canonicalize().map_err(failed)?;
+            if backups.starts_with(&other) {
+                let message = format!("{} lies inside {}", backups.display(), other.display());
+                return Err(Failure::invalid(message));
+            }
+        }
+        let lock = File::create(backups.join("lock")).map_err(failed)?;
+        if lock.try_lock().is_err() {
+            let message = format!("another backup is being made in {}", backups.display());
+            let failure = Failure::new(ErrorCode::CollectionRunning, message);
+            return Err(failure
+                .remediation("Wait until it is done.")
+                .retry_after(10));
+        }
+        let unfinished = backups.join(UNFINISHED);
+        files::remove(&unfinished).map_err(failed)?;
+        files::make_private(&unfinished).map_err(failed)?;
+        Ok(Self {
+            earlier: backup::all(backups).map_err(failed)?.pop(),
+            backups: backups.clone(),
+            unfinished,
+            _lock: lock,
+        })
+    }
+
+    /// Writes the manifest, and gives the backup its name once everything is on
+    /// disk. Then deletes the oldest backups until `keep` are left.
+    fn finish(
+        &self,
+        mut manifest: Manifest,
+        keep: Option<u32>,
+    ) -> Result<(PathBuf, Manifest, Vec<String>)> {
+        let mut name = || -> io::Result<PathBuf> {
+            let without = self.unfinished.join(STORE).join("db");
+            for path in files::list(&self.unfinished, &without)? {
+                let listed = files::look(&self.unfinished.join(&path))?;
+                let path = path.to_string_lossy().into_owned();
+                manifest.files.insert(path, listed);
+            }
+            manifest.ended = clock::text(clock::now());
+            manifest.write(&self.unfinished)?;
+            files::sync(&self.unfinished)?;
+            let path = self.free_name(&manifest.begun);
+            fs::rename(&self.unfinished, &path)?;
+            files::sync(&self.backups)?;
+            Ok(path)
+        };
+        let path = name().map_err(|error| not_written(&self.backups, &error))?;
+        let removed = self.prune(keep);
+        let removed = removed.map_err(|error| not_written(&self.backups, &error))?;
+        Ok((path, manifest, removed))
+    }
+
+    /// Named by the second, so that names are in order of time.
+    fn free_name(&self, begun: &str) -> PathBuf {
+        let seconds = begun.split('.').next().unwrap_or_default();
+        let name = format!("{}Z", seconds.trim_end_matches('Z').replace(':', "-"));
+        let mut path = self.backups.join(&name);
+        for number in 2.. {
+            if path.symlink_metadata().is_err() {
+                break;
+            }
+            path = self.backups.join(format!("{name}-{number:03}"));
+        }
+        path
+    }
+
+    fn prune(&self, keep: Option<u32>) -> io::Result<Vec<String>> {
+        let Some(keep) = keep else {
+            return Ok(Vec::new());
+        };
+        let mut old = backup::all(&self.backups)?;
+        old.truncate(old.len().saturating_sub(keep.max(1) as usize));
+        for path in &old {
+            // From here on it is not a backup, even if the deletion is
+            // interrupted.
+            Manifest::remove(path)?;
+            files::sync(path)?;
+            files::remove(path)?;
+        }
+        let names = old.iter().map(|path| path.to_string_lossy().into_owned());
+        Ok(names.collect())
+    }
+}
+
+fn not_written(path: &Path, error: &io::Error) -> Failure {
+    let message = format!("the backup in {} cannot be written", path.display());
+    Failure::new(ErrorCode::StorageFailed, message).caused_by(error)
+}

@@ -1,0 +1,276 @@
+//! Handles disks that fill: uses the reserve, limits the growth of workspaces, and
+//! returns to normal when there is space again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use elevo_agent_link::AgentLinks;
+use elevo_catalog::Catalog;
+use elevo_catalog::{Sandbox, Workspace, WorkspaceState};
+use elevo_core::{ErrorCode, SandboxState, TenantId};
+use elevo_engine::Progress;
+use elevo_sandbox::SandboxRuntime;
+use elevo_workspace::{Error as WorkspaceError, NeverFreeze, State};
+use tokio::task::JoinSet;
+
+use crate::app::resources::Resources;
+use crate::app::sandboxes::locks::SandboxLocks;
+use crate::app::sandboxes::rows::{container_of, sandboxes_of};
+use crate::app::sandboxes::starts::Starts;
+use crate::app::sandboxes::warm_pools::WarmPools;
+use crate::app::tenant_stores::{self, TenantStores};
+use crate::app::workspaces::Workspaces;
+use crate::app::workspaces::parking::parked_info;
+use crate::config::Config;
+use crate::failure::{Failure, Result, log_failure};
+use crate::platform::room::{Room, Tended};
+
+/// How often the free space of the disks is checked.
+const LOOK: Duration = Duration::from_millis(200);
+/// How often workspaces are checked. On a disk that is nearly full each check syncs
+/// them.
+const CAP: Duration = Duration::from_secs(1);
+
+/// The space of deleted workspaces is reclaimed in every n-th check.
+const GIVE_BACK: u32 = 5;
+
+/// How long to wait for each sandbox whose pool is mounted again.
+const TURN: Duration = Duration::from_secs(2);
+
+/// The reason of a sandbox that failed because its files could not be written.
+const STUCK: &str = "the server's disk was full; its files are as they were last synced";
+
+/// Handles disks that fill.
+pub(crate) struct DiskSpace {
+    catalog: Arc<dyn Catalog>,
+    config: Arc<Config>,
+    links: AgentLinks,
+    locks: Arc<SandboxLocks>,
+    room: Arc<Room>,
+    runtime: Arc<dyn SandboxRuntime>,
+    stores: Arc<TenantStores>,
+    pools: Arc<WarmPools>,
+    starts: Arc<Starts>,
+    workspaces: Arc<Workspaces>,
+}
+
+impl DiskSpace {
+    pub(crate) fn new(
+        resources: &Resources,
+        pools: &Arc<WarmPools>,
+        starts: &Arc<Starts>,
+        workspaces: &Arc<Workspaces>,
+    ) -> Self {
+        Self {
+            catalog: resources.catalog.clone(),
+            config: resources.config.clone(),
+            links: resources.links.clone(),
+            locks: resources.locks.clone(),
+            pools: pools.clone(),
+            room: resources.room.clone(),
+            runtime: resources.runtime.clone(),
+            starts: starts.clone(),
+            stores: resources.stores.clone(),
+            workspaces: workspaces.clone(),
+        }
+    }
+
+    /// Checks the disks until the server stops. Must not do anything that takes
+    /// long: the reserve has to be given up in time.
+    pub(crate) async fn watch_room(self: &Arc<Self>) {
+        let mut was_full = false;
+        // Ends with this watch.
+        let mut storing = JoinSet::new();
+        loop {
+            let room = self.room.clone();
+            let tended = tenant_stores::blocking(move || Ok(room.tend())).await;
+            if let Ok(Tended::GivenUp(left)) = tended {
+                tracing::warn!(left, "the disk is full; a part of the reserve is given up");
+            }
+            let is_full = self.room.is_full();
+            if is_full != was_full {
+                self.room_changed(is_full, &mut storing);
+            }
+            was_full = is_full;
+            while storing.try_join_next().is_some() {}
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Adapts workspaces to the free space of the disks until the server stops.
+    pub(crate) async fn watch_workspaces(self: &Arc<Self>) {
+        // An earlier run of the server may have limited them.
+        let mut is_capped = true;
+        for look in 0_u32.. {
+            self.remount_pools().await;
+            is_capped = self.cap_workspaces(is_capped).await;
+            self.room.has_capped();
+            if look.is_multiple_of(GIVE_BACK) && self.room.is_full() {
+                self.give_back().await;
+            }
+            tokio::time::sleep(CAP).await;
+        }
+    }
+
+    fn room_changed(self: &Arc<Self>, is_full: bool, storing: &mut JoinSet<()>) {
+        let percent = self.config.full_percent;
+        if is_full {
+            tracing::warn!(percent, "the disk is full; nothing new is taken");
+            return;
+        }
+        tracing::info!(percent, "the disk has room again");
+        self.pools.check_soon();
+        let app = self.clone();
+        storing.spawn(async move { app.store_parked().await });
+    }
+
+    /// Limits the growth of workspaces while the disk is nearly full, and restores
+    /// their own limits afterwards. Returns whether a workspace may be limited.
+    async fn cap_workspaces(&self, is_capped: bool) -> bool {
+        let is_tight = self.room.is_tight();
+        if !is_tight && !is_capped {
+            return false;
+        }
+        let growth = match is_tight {
+            true => Some(self.room.left() / self.count_live().await.max(1)),
+            false => None,
+        };
+        let mut has_failed = false;
+        for tenant in self.stores.known() {
+            let capping = self
+                .stores
+                .with(tenant, move |workspaces| Ok(workspaces.cap_growth(growth)?));
+            if let Err(failure) = capping.await {
+                let cause = failure.summary();
+                tracing::debug!(%tenant, cause, "workspaces keep their limits");
+                has_failed = true;
+            }
+        }
+        is_tight || has_failed
+    }
+
+    /// Returns the space of deleted workspaces to a full disk.
+    async fn give_back(&self) {
+        for tenant in self.stores.known() {
+            let giving = self
+                .stores
+                .with(tenant, |workspaces| Ok(workspaces.give_back()?));
+            if let Err(failure) = giving.await {
+                let cause = failure.summary();
+                tracing::debug!(%tenant, cause, "room was not given back");
+            }
+        }
+    }
+
+    async fn count_live(&self) -> u64 {
+        let mut count = 0;
+        for tenant in self.stores.known() {
+            let counting = self
+                .stores
+                .with(tenant, |workspaces| Ok(workspaces.count_live()?));
+            count += counting.await.unwrap_or_default();
+        }
+        count as u64
+    }
+
+    /// Mounts pools again that became read-only because the disk was full. Their
+    /// sandboxes end with an error: no file in them could be written.
+    async fn remount_pools(&self) {
+        for tenant in self.stores.known() {
+            let directory = self.stores.directory(tenant);
+            let looking =
+                tenant_stores::blocking(move || Ok(elevo_workspace::is_pool_stuck(&directory)));
+            if !looking.await.unwrap_or(false) || !self.room.is_passable() {
+                continue;
+            }
+            tracing::error!(%tenant, "the disk was full and its workspaces became read-only");
+            let remounted = self.remount_pool(tenant).await;
+            log_failure(
+                remounted,
+                "tenant",
+                &tenant.to_string(),
+                "not mounted again yet",
+            );
+        }
+    }
+
+    async fn remount_pool(&self, tenant: TenantId) -> Result<()> {
+        // The locks keep the sandboxes from starting until the pool is mounted.
+        let mut held = Vec::new();
+        for sandbox in sandboxes_of(&*self.catalog, tenant).await? {
+            let Ok(guard) = tokio::time::timeout(TURN, self.locks.hold(&sandbox.id)).await else {
+                let message = format!("sandbox `{}` is being worked on", sandbox.id);
+                return Err(Failure::new(ErrorCode::WorkspaceBusy, message));
+            };
+            held.push(guard);
+            // The row may have changed before the lock was acquired.
+            if let Some(row) = self.catalog.sandbox_of_any_tenant(&sandbox.id).await? {
+                self.end_stuck(&row).await?;
+            }
+        }
+        let directory = self.stores.directory(tenant);
+        tenant_stores::blocking(move || Ok(elevo_workspace::remount_pool(&directory)?)).await?;
+        tracing::info!(%tenant, "its workspaces can be written again");
+        Ok(())
+    }
+
+    async fn end_stuck(&self, sandbox: &Sandbox) -> Result<()> {
+        if let Some(container) = container_of(sandbox) {
+            self.runtime.kill(&container).await?;
+        }
+        self.links.forget(&sandbox.id);
+        if sandbox.state == SandboxState::Running {
+            let (from, reason) = ([SandboxState::Running], Some(STUCK.into()));
+            let changed = self
+                .starts
+                .change(&sandbox.id, &from, SandboxState::Error, reason);
+            changed.await?;
+        }
+        Ok(())
+    }
+
+    /// Moves workspaces into the store that were parked in place because the disk
+    /// was full.
+    pub(crate) async fn store_parked(&self) {
+        for tenant in self.stores.known() {
+            let listed = self
+                .stores
+                .with(tenant, |workspaces| Ok(workspaces.list()?));
+            let what = "its workspaces cannot be listed";
+            let listed = log_failure(listed.await, "tenant", &tenant.to_string(), what);
+            for record in listed.into_iter().flatten() {
+                if record.state == State::Live && !self.room.is_full() {
+                    let stored = self.store_one(tenant, record.id.as_str()).await;
+                    log_failure(stored, "workspace", record.id.as_str(), "stays in place");
+                }
+            }
+        }
+    }
+
+    async fn store_one(&self, tenant: TenantId, id: &str) -> Result<()> {
+        let is_parked = |row: &Workspace| row.state == WorkspaceState::Parked;
+        let row = self.catalog.workspace(tenant, id).await?;
+        let Some(row) = row.filter(is_parked) else {
+            return Ok(());
+        };
+        let held = self.workspaces.hold_workspace(&row).await?;
+        // The workspace may have been resumed or deleted before the lock.
+        let row = self.catalog.workspace(tenant, id).await?;
+        let Some(row) = row.filter(is_parked) else {
+            return Ok(());
+        };
+        if held.sandbox.is_some() {
+            return Ok(());
+        }
+        let workspace = tenant_stores::workspace_id(id)?;
+        let author = row.agent.as_ref().unwrap_or(&row.key).clone();
+        let info = parked_info(author, &workspace);
+        let parked = self.stores.with(tenant, move |workspaces| {
+            match workspaces.park(&workspace, info, &NeverFreeze, &Progress::new()) {
+                Ok(_) | Err(WorkspaceError::Parked(_) | WorkspaceError::NotFound(_)) => Ok(()),
+                Err(error) => Err(error.into()),
+            }
+        });
+        parked.await
+    }
+}

@@ -1,0 +1,226 @@
+//! Erasure of tenants.
+//!
+//! A tenant that is marked for erasure loses all its data, and then its row
+//! with the mark:
+//!
+//! ```text
+//! marked       its keys are refused, its streams end, nothing is added to it
+//! sandboxes    their containers, then their rows
+//!              waits until no request and no job works for the tenant
+//! workspaces   the directory of the tenant with its pool: live, parked, kept and
+//!              quarantined ones
+//! rows         webhooks, requests, projects, workspaces, keys, agents, events
+//! store        references, then snapshots and objects
+//! tenant       a record in the audit log, then the row
+//! ```
+//!
+//! Each step deletes because of the mark, never because something else is
+//! missing, and each can be repeated. So a server that was killed begins with the
+//! first step again.
+
+use elevo_catalog::Catalog;
+use elevo_catalog::Tenant;
+use elevo_core::TenantId;
+use elevo_engine::{
+    Commit, Depth, Error as EngineError, Expected, GcOptions, GcProgress, ReferenceUpdate,
+    Repository, collect_garbage,
+};
+use elevo_store_local::LocalStore;
+use futures::executor::block_on;
+use std::sync::Arc;
+
+use crate::app::access::tenants::Tenants;
+use crate::app::events::webhooks::Webhooks;
+use crate::app::maintenance::collecting::Collecting;
+use crate::app::maintenance::garbage::not_collected;
+use crate::app::resources::Resources;
+use crate::app::sandboxes::rows::sandboxes_of;
+use crate::app::sandboxes::starts::Starts;
+use crate::app::tenant_stores::TenantStores;
+use crate::failure::Result;
+use crate::platform::audit::{Audit, Entry};
+use crate::platform::{clock, installation};
+
+/// Maximum references deleted in one commit.
+const PAGE: usize = 1000;
+
+/// Erases tenants.
+pub(crate) struct Erasure {
+    local_store: Option<Arc<LocalStore>>,
+    audit: Arc<Audit>,
+    catalog: Arc<dyn Catalog>,
+    collecting: Arc<Collecting>,
+    stores: Arc<TenantStores>,
+    starts: Arc<Starts>,
+    tenants: Arc<Tenants>,
+    webhooks: Arc<Webhooks>,
+}
+
+impl Erasure {
+    pub(crate) fn new(
+        resources: &Resources,
+        starts: &Arc<Starts>,
+        tenants: &Arc<Tenants>,
+        webhooks: &Arc<Webhooks>,
+    ) -> Self {
+        Self {
+            local_store: resources.local_store.clone(),
+            audit: resources.audit.clone(),
+            catalog: resources.catalog.clone(),
+            collecting: resources.collecting.clone(),
+            starts: starts.clone(),
+            stores: resources.stores.clone(),
+            tenants: tenants.clone(),
+            webhooks: webhooks.clone(),
+        }
+    }
+
+    /// Rejects work for the tenants that are being erased.
+    pub(crate) async fn close_erased(&self) -> Result<()> {
+        for tenant in self.being_erased().await? {
+            self.stores.close(tenant.id);
+        }
+        Ok(())
+    }
+
+    async fn being_erased(&self) -> Result<Vec<Tenant>> {
+        let mut tenants = self.catalog.tenants().await?;
+        tenants.retain(|tenant| tenant.erasing.is_some());
+        Ok(tenants)
+    }
+
+    /// Continues the erasure of every marked tenant. The next call retries a
+    /// tenant that fails.
+    pub(crate) async fn run(&self) -> Result<()> {
+        for tenant in self.being_erased().await? {
+            if installation::held_until(&*self.catalog, clock::now())
+                .await?
+                .is_some()
+            {
+                tracing::debug!("no tenant is erased after an adoption");
+                return Ok(());
+            }
+            let id = tenant.id;
+            match self.erase(&tenant).await {
+                Ok(true) => tracing::info!(tenant = %id, "erased"),
+                Ok(false) => tracing::info!(tenant = %id, "the erasure waits for work to end"),
+                Err(failure) => {
+                    let cause = failure.summary();
+                    tracing::warn!(tenant = %id, cause, "not erased yet");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Erases a tenant. Returns `false` if it has to wait for running work.
+    async fn erase(&self, tenant: &Tenant) -> Result<bool> {
+        let id = tenant.id;
+        self.stores.close(id);
+        // A backup needs the catalog, the workspaces and the store of one
+        // moment.
+        let _still = self.collecting.pause().await;
+        if !self.erase_sandboxes(id).await? || !self.tenants.is_idle(id) {
+            return Ok(false);
+        }
+        if !self.stores.erase(id).await? {
+            return Ok(false);
+        }
+        self.catalog.clear_tenant(id).await?;
+        self.webhooks.look_again();
+        if !self.erase_stored(id).await? {
+            return Ok(false);
+        }
+        // Written before the row is deleted: twice is better than never.
+        self.audit_removed(tenant).await;
+        self.catalog.remove_tenant(id).await?;
+        self.stores.forget(id);
+        self.tenants.forget(id);
+        Ok(true)
+    }
+
+    /// Deletes the sandboxes of a tenant. Returns `false` if one is being
+    /// created.
+    async fn erase_sandboxes(&self, tenant: TenantId) -> Result<bool> {
+        let (mut is_done, mut first_failure) = (true, None);
+        for sandbox in sandboxes_of(&*self.catalog, tenant).await? {
+            // The task that creates it would create the container again.
+            if self.starts.is_being_made(&sandbox.id) {
+                is_done = false;
+                continue;
+            }
+            if let Err(failure) = self.starts.remove(&sandbox).await {
+                let (id, cause) = (&sandbox.id, failure.summary());
+                tracing::warn!(sandbox = id, cause, "not erased yet");
+                first_failure.get_or_insert(failure);
+            }
+        }
+        first_failure.map_or(Ok(is_done), Err)
+    }
+
+    /// Deletes everything that the store has of a tenant. Returns `false` if a
+    /// reader still needs some of it.
+    async fn erase_stored(&self, tenant: TenantId) -> Result<bool> {
+        let repository = self.stores.repository(tenant);
+        let local = self.local_store.clone();
+        let erasing = self.stores.blocking(tenant, move || {
+            let is_empty = erase_from(&repository).map_err(not_collected)?;
+            if is_empty && let Some(local) = local {
+                let forgotten = local.forget(tenant);
+                forgotten.map_err(|error| not_collected(error.into()))?;
+            }
+            Ok(is_empty)
+        });
+        erasing.await
+    }
+
+    async fn audit_removed(&self, tenant: &Tenant) {
+        let entry = Entry {
+            event: "tenant.removed",
+            about: vec![
+                ("tenant_id", tenant.id.to_string().into()),
+                ("name", tenant.name.as_str().into()),
+            ],
+            ..Entry::default()
+        };
+        self.audit.tell(entry).await;
+    }
+}
+
+/// Deletes the references of a tenant, and everything else by a collection
+/// without roots. Returns whether nothing is left.
+fn erase_from(repository: &Repository) -> std::result::Result<bool, EngineError> {
+    block_on(remove_references(repository))?;
+    let options = GcOptions {
+        depth: Depth::Full,
+        dry_run: false,
+        keep_since: None,
+    };
+    // The tenant has neither requests nor jobs, and so no writers to wait for.
+    let mut wait = |_| false;
+    let (mut roots, progress) = (std::iter::empty(), GcProgress::default());
+    let report = collect_garbage(repository, &mut roots, &options, &mut wait, &progress)?;
+    let (store, tenant) = (repository.store(), repository.tenant());
+    let snapshots = block_on(store.list_snapshots(tenant, None, 1))?;
+    Ok(snapshots.is_empty() && report.objects_seen == report.objects_removed)
+}
+
+async fn remove_references(repository: &Repository) -> std::result::Result<(), EngineError> {
+    let (store, tenant) = (repository.store(), repository.tenant());
+    loop {
+        let page = store.list_references(tenant, "", None, PAGE).await?;
+        if page.is_empty() {
+            return Ok(());
+        }
+        let remove = |(name, _)| ReferenceUpdate {
+            name,
+            expected: Expected::Any,
+            target: None,
+        };
+        let commit = Commit {
+            references: page.into_iter().map(remove).collect(),
+            ..Commit::default()
+        };
+        store.commit(tenant, commit).await?;
+    }
+}

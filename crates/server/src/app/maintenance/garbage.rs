@@ -1,0 +1,362 @@
+//! Garbage collection: on a schedule, when the disk fills, and on request.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use elevo_api as api;
+use elevo_api::Scope;
+use elevo_catalog::{Catalog, RootPlace};
+use elevo_core::{ErrorCode, TenantId, Timestamp};
+use elevo_engine::{
+    Depth, Error as EngineError, GcOptions, GcReport, Root, StoreError, collect_garbage,
+};
+use elevo_objects::SnapshotId;
+use tokio::runtime::Handle;
+
+use crate::app::access::principal::Principal;
+use crate::app::maintenance::cleanup::Cleanup;
+use crate::app::maintenance::collecting::{Collecting, How, Running};
+use crate::app::maintenance::expiry::Expiry;
+use crate::app::maintenance::system::System;
+use crate::app::projects::Projects;
+use crate::app::projects::retention::Dropping;
+use crate::app::resources::Resources;
+use crate::app::tenant_stores::TenantStores;
+use crate::app::timekeeping::Timekeeper;
+use crate::config::Config;
+use crate::failure::{Failure, Result};
+use crate::platform::{clock, installation};
+
+/// Maximum time to wait for writers.
+const PATIENCE: Duration = Duration::from_secs(300);
+/// One of this many collections is full.
+const FULL_EVERY: u32 = 7;
+/// Minimum time between two collections of a filling disk.
+const AGAIN: Duration = Duration::from_secs(3600);
+/// Maximum roots read at a time.
+const PAGE: u32 = 1000;
+/// The setting that stores the report of the last collection.
+const LAST: &str = "garbage.last";
+
+/// The schedule of collections.
+#[derive(Debug)]
+pub(crate) struct GarbageSchedule {
+    last: std::time::Instant,
+    count: u32,
+}
+
+impl Default for GarbageSchedule {
+    fn default() -> Self {
+        Self {
+            last: clock::instant(),
+            count: 0,
+        }
+    }
+}
+
+/// Garbage collection of all tenants.
+pub(crate) struct Garbage {
+    catalog: Arc<dyn Catalog>,
+    collecting: Arc<Collecting>,
+    config: Arc<Config>,
+    stores: Arc<TenantStores>,
+    time: Arc<Timekeeper>,
+    cleanup: Arc<Cleanup>,
+    expiry: Arc<Expiry>,
+    projects: Arc<Projects>,
+    system: Arc<System>,
+}
+
+impl Garbage {
+    pub(crate) fn new(
+        resources: &Resources,
+        cleanup: &Arc<Cleanup>,
+        expiry: &Arc<Expiry>,
+        projects: &Arc<Projects>,
+        system: &Arc<System>,
+    ) -> Self {
+        Self {
+            catalog: resources.catalog.clone(),
+            cleanup: cleanup.clone(),
+            collecting: resources.collecting.clone(),
+            config: resources.config.clone(),
+            expiry: expiry.clone(),
+            projects: projects.clone(),
+            stores: resources.stores.clone(),
+            system: system.clone(),
+            time: resources.time.clone(),
+        }
+    }
+
+    /// Collects garbage if it is due, or if the disk is filling.
+    pub(crate) async fn collect_when_due(
+        self: &Arc<Self>,
+        schedule: &mut GarbageSchedule,
+    ) -> Result<()> {
+        let settings = &self.config.garbage;
+        let since = schedule.last.elapsed();
+        let (total, free) = self.system.disk();
+        let used = (total - free).saturating_mul(100) / total.max(1);
+        let is_filling = used >= u64::from(settings.disk_percent) && since >= AGAIN;
+        let is_time = settings.interval.is_some_and(|interval| since >= interval);
+        if !is_filling && !is_time {
+            return Ok(());
+        }
+        if let Some(until) = installation::held_until(&*self.catalog, clock::now()).await? {
+            let until = clock::text(until);
+            tracing::info!(until, "no garbage is collected after an adoption");
+            schedule.last = clock::instant();
+            return Ok(());
+        }
+        *schedule = GarbageSchedule {
+            last: clock::instant(),
+            count: schedule.count.wrapping_add(1),
+        };
+        let depth = match is_filling || schedule.count.is_multiple_of(FULL_EVERY) {
+            true => Depth::Full,
+            false => Depth::Young,
+        };
+        let turn = self.collecting.turn.clone().lock_owned().await;
+        let dry_run = false;
+        let report = self.collect_all(turn, How { depth, dry_run }).await?;
+        tracing::info!(
+            versions = report.dropped_versions,
+            snapshots = report.cleaned_snapshots,
+            objects = report.cleaned_objects,
+            full = depth == Depth::Full,
+            "garbage collected"
+        );
+        Ok(())
+    }
+
+    /// Deletes expired and orphaned resources, and collects garbage.
+    pub(crate) async fn collect_for(
+        self: &Arc<Self>,
+        who: &Principal,
+        wish: api::Gc,
+    ) -> Result<api::GcResult> {
+        who.needs(Scope::System)?;
+        self.collect_now(wish).await
+    }
+
+    /// Like [`Self::gc`], for the operator of the server.
+    pub(crate) async fn collect_now(self: &Arc<Self>, wish: api::Gc) -> Result<api::GcResult> {
+        let Ok(turn) = self.collecting.turn.clone().try_lock_owned() else {
+            let message = "a collection, a backup or an erasure is running";
+            return Err(Failure::new(ErrorCode::CollectionRunning, message).retry_after(10));
+        };
+        let how = How {
+            depth: match wish.full.unwrap_or(true) {
+                true => Depth::Full,
+                false => Depth::Young,
+            },
+            dry_run: wish.dry_run,
+        };
+        if how.dry_run {
+            return self.collect_all(turn, how).await;
+        }
+        self.check_not_held(clock::now()).await?;
+        let (_, before) = self.system.disk();
+        let expired = self.expiry.remove_expired().await?;
+        let cleared = self.cleanup.run().await;
+        let collected = self.collect_all(turn, how).await?;
+        let (_, after) = self.system.disk();
+        Ok(api::GcResult {
+            cleaned_sandboxes: cleared.cleaned_sandboxes + expired,
+            cleaned_workspaces: cleared.cleaned_workspaces,
+            freed_space: after.saturating_sub(before),
+            ..collected
+        })
+    }
+
+    /// Fails if the data directory was adopted recently.
+    async fn check_not_held(&self, now: Timestamp) -> Result<()> {
+        let Some(until) = installation::held_until(&*self.catalog, now).await? else {
+            return Ok(());
+        };
+        let until_text = clock::text(until);
+        let message =
+            format!("the data directory was adopted; nothing is deleted before {until_text}");
+        let wait = until.seconds().saturating_sub(now.seconds()).max(1);
+        Err(Failure::new(ErrorCode::CollectionRunning, message)
+            .about("heldUntil", until_text)
+            .remediation("Check that all projects and workspaces are there; then wait until the time in `heldUntil`.")
+            .retry_after(u32::try_from(wait).unwrap_or(u32::MAX)))
+    }
+
+    /// Returns the state of the running collection and the report of the last
+    /// one.
+    pub(crate) async fn status(&self, who: &Principal) -> Result<api::GcStatus> {
+        who.needs(Scope::System)?;
+        let current = self.collecting.lock().as_ref().map(Running::out);
+        let last = self.catalog.setting(LAST).await?;
+        Ok(api::GcStatus {
+            running: current.is_some(),
+            current,
+            last: last.and_then(|text| serde_json::from_str(&text).ok()),
+        })
+    }
+
+    /// Collects the garbage of all tenants. Continues in the background if the
+    /// caller goes away.
+    async fn collect_all(
+        self: &Arc<Self>,
+        turn: tokio::sync::OwnedMutexGuard<()>,
+        how: How,
+    ) -> Result<api::GcResult> {
+        let app = self.clone();
+        let collecting = tokio::spawn(async move {
+            let _turn = turn;
+            let started = clock::now();
+            *app.collecting.lock() = Some(Running {
+                started,
+                how,
+                tenants: Vec::new(),
+            });
+            let done = app.collect_each(how).await;
+            *app.collecting.lock() = None;
+            let report = api::GcReport {
+                started_at: clock::text(started),
+                finished_at: clock::text(clock::now()),
+                dry_run: how.dry_run,
+                full: how.is_full(),
+                result: done.as_ref().ok().cloned(),
+                error: done.as_ref().err().map(|failure| failure.message.clone()),
+            };
+            let text = serde_json::to_string(&report).unwrap_or_default();
+            app.catalog.set_setting(LAST, &text).await?;
+            done
+        });
+        collecting
+            .await
+            .map_err(|error| Failure::internal(&error))?
+    }
+
+    async fn collect_each(&self, how: How) -> Result<api::GcResult> {
+        let mut all = api::GcResult::default();
+        let mut first_failure = None;
+        for tenant in self.catalog.tenants().await? {
+            // Its erasure collects it, without roots.
+            if tenant.erasing.is_some() {
+                continue;
+            }
+            match self.collect_garbage(tenant.id, how).await {
+                Ok((dropped, report)) => {
+                    all.dropped_versions += dropped;
+                    all.cleaned_snapshots += report.snapshots_removed;
+                    all.cleaned_objects += report.objects_removed;
+                }
+                Err(failure) => {
+                    let cause = failure.summary();
+                    tracing::error!(tenant = %tenant.id, cause, "garbage was not collected");
+                    all.failed_tenants.push(tenant.name);
+                    first_failure.get_or_insert(failure);
+                }
+            }
+        }
+        // A failed tenant is reported with the figures of the others; if all
+        // tenants failed, the call fails.
+        match first_failure {
+            Some(failure) if all.failed_tenants.len() == self.catalog.tenants().await?.len() => {
+                Err(failure)
+            }
+            _ => Ok(all),
+        }
+    }
+
+    /// Drops the versions that retention does not keep, and deletes everything
+    /// that neither the catalog nor a workspace needs. Returns the number of
+    /// dropped versions and the report.
+    async fn collect_garbage(&self, tenant: TenantId, how: How) -> Result<(u64, GcReport)> {
+        let since = clock::before(self.time.settled().await?, self.config.garbage.keep_unnamed);
+        let How { depth, dry_run } = how;
+        let dropped = self
+            .projects
+            .drop_versions(tenant, Dropping { since, dry_run });
+        let dropped = dropped.await?;
+        let options = GcOptions {
+            depth,
+            dry_run,
+            keep_since: Some(since),
+        };
+        let repository = self.stores.repository(tenant);
+        let (catalog, workspaces) = (self.catalog.clone(), self.stores.directory(tenant));
+        let (handle, progress) = (Handle::current(), self.collecting.next());
+        self.stores
+            .blocking(tenant, move || {
+                let catalogued = catalogued(handle, catalog, tenant, dropped.would_be);
+                let workspaces = std::iter::once_with(move || {
+                    elevo_workspace::needed_snapshots(&workspaces).map_err(unreadable)
+                });
+                let mut roots = catalogued.chain(workspaces).flat_map(roots);
+                let began = clock::instant();
+                let mut wait = |_| {
+                    std::thread::sleep(Duration::from_millis(20));
+                    began.elapsed() < PATIENCE
+                };
+                let report =
+                    collect_garbage(&repository, &mut roots, &options, &mut wait, &progress);
+                Ok((dropped.count, report.map_err(not_collected)?))
+            })
+            .await
+    }
+}
+
+/// Returns the snapshots that the catalog needs, without the versions that a
+/// dry run would drop. They are read in pages, once the collection has begun.
+fn catalogued(
+    handle: Handle,
+    catalog: Arc<dyn Catalog>,
+    tenant: TenantId,
+    without: HashSet<SnapshotId>,
+) -> impl Iterator<Item = Page> {
+    let mut after: Option<RootPlace> = None;
+    let mut is_over = false;
+    std::iter::from_fn(move || {
+        if is_over {
+            return None;
+        }
+        match handle.block_on(catalog.roots(tenant, after.as_ref(), PAGE)) {
+            Ok(mut page) => {
+                is_over = page.next.is_none();
+                after = page.next;
+                if page.versions {
+                    page.snapshots.retain(|id| !without.contains(id));
+                }
+                Some(Ok(page.snapshots))
+            }
+            Err(error) => {
+                is_over = true;
+                Some(Err(unreadable(error)))
+            }
+        }
+    })
+}
+
+type Page = std::result::Result<Vec<SnapshotId>, EngineError>;
+
+fn roots(page: Page) -> Vec<std::result::Result<Root, EngineError>> {
+    let root = |snapshot| Root {
+        snapshot,
+        history: false,
+    };
+    match page {
+        Ok(ids) => ids.into_iter().map(|id| Ok(root(id))).collect(),
+        Err(error) => vec![Err(error)],
+    }
+}
+
+fn unreadable(error: impl std::error::Error + Send + Sync + 'static) -> EngineError {
+    EngineError::Store(StoreError::Storage(Box::new(error)))
+}
+
+/// A collection that others block is not a failure of the store.
+pub(crate) fn not_collected(error: EngineError) -> Failure {
+    match error {
+        EngineError::Store(StoreError::Refused(why)) => {
+            Failure::new(ErrorCode::Overloaded, why).retry_after(60)
+        }
+        error => error.into(),
+    }
+}

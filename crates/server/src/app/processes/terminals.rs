@@ -1,0 +1,246 @@
+//! Terminals in sandboxes.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use bytes::Bytes;
+use elevo_agent_link::AgentLinks;
+use elevo_agent_link::{AgentLink, LinkError, ProcessKind, Terminal};
+use elevo_api as api;
+use elevo_api::Scope;
+use elevo_core::ErrorCode;
+
+use crate::app::access::principal::Principal;
+use crate::app::access::secrets::Secrets;
+use crate::app::processes::{Processes, Reading, check_cwd};
+use crate::app::requests::Once;
+use crate::app::resources::Resources;
+use crate::app::sandboxes::{Sandboxes, spec};
+use crate::config::Config;
+use crate::failure::{Failure, Result, short};
+use crate::platform::audit::{Audit, Entry};
+use crate::platform::clock;
+
+/// The number of clients of each terminal, or the time since the last one left.
+#[derive(Debug, Default)]
+pub(crate) struct Watched(Mutex<HashMap<(String, String), Watch>>);
+
+#[derive(Debug)]
+struct Watch {
+    count: usize,
+    since: Instant,
+}
+
+/// A client that watches a terminal.
+pub(crate) struct Watcher {
+    terminals: Arc<Terminals>,
+    name: (String, String),
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        let mut watched = self.terminals.watched.lock();
+        if let Some(watch) = watched.get_mut(&self.name) {
+            watch.count -= 1;
+            watch.since = clock::instant();
+        }
+    }
+}
+
+impl Watched {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<(String, String), Watch>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds clients to a terminal, and restarts its time without any.
+    fn note(&self, name: (String, String), count: usize) {
+        let since = clock::instant();
+        let mut watched = self.lock();
+        let watch = watched.entry(name).or_insert(Watch { count: 0, since });
+        watch.count += count;
+        watch.since = since;
+    }
+}
+
+/// Terminals in sandboxes.
+pub(crate) struct Terminals {
+    audit: Arc<Audit>,
+    config: Arc<Config>,
+    links: AgentLinks,
+    processes: Arc<Processes>,
+    sandboxes: Arc<Sandboxes>,
+    secrets: Arc<Secrets>,
+    /// Terminals with connected clients.
+    watched: Watched,
+}
+
+impl Terminals {
+    pub(crate) fn new(
+        resources: &Resources,
+        processes: &Arc<Processes>,
+        sandboxes: &Arc<Sandboxes>,
+        secrets: &Arc<Secrets>,
+    ) -> Self {
+        Self {
+            audit: resources.audit.clone(),
+            config: resources.config.clone(),
+            links: resources.links.clone(),
+            processes: processes.clone(),
+            sandboxes: sandboxes.clone(),
+            secrets: secrets.clone(),
+            watched: Watched::default(),
+        }
+    }
+
+    pub(crate) async fn create(
+        &self,
+        who: &Principal,
+        id: &str,
+        wish: api::CreatePty,
+        once: &Once,
+    ) -> Result<String> {
+        who.needs(Scope::Process)?;
+        check_size(wish.cols, wish.rows)?;
+        check_cwd(wish.cwd.as_deref())?;
+        check_cwd(wish.shell.as_deref())
+            .map_err(|_| Failure::invalid("`shell` must be an absolute path"))?;
+        spec::check_envs(&wish.envs)?;
+        let (link, sandbox) = self.sandboxes.agent_and_row(who, id).await?;
+        let name = once.id("pty-");
+        if once.is_again() && link.process(&name).is_some() {
+            return Ok(name);
+        }
+        let terminal = Terminal {
+            id: name.clone(),
+            cols: wish.cols,
+            rows: wish.rows,
+            shell: wish.shell,
+            cwd: wish.cwd,
+            envs: self.secrets.with_variables(&sandbox, wish.envs)?,
+        };
+        link.open_terminal(terminal)
+            .await
+            .map_err(|error| match error {
+                LinkError::TooMany { .. } => {
+                    let message = "this sandbox has reached its limit of terminals";
+                    Failure::new(ErrorCode::PtyLimitExceeded, message).retry_after(1)
+                }
+                error => error.into(),
+            })?;
+        self.watched.note((id.to_owned(), name.clone()), 0);
+        Ok(name)
+    }
+
+    async fn terminal(&self, who: &Principal, id: &str, pty: &str) -> Result<AgentLink> {
+        who.needs(Scope::Process)?;
+        let link = self.sandboxes.agent_of(who, id).await?;
+        let found = link
+            .process(pty)
+            .filter(|process| process.kind == ProcessKind::Terminal);
+        found.ok_or_else(|| no_pty(pty))?;
+        Ok(link)
+    }
+
+    pub(crate) async fn resize(
+        &self,
+        who: &Principal,
+        id: &str,
+        pty: &str,
+        wish: api::Resize,
+    ) -> Result<()> {
+        check_size(wish.cols, wish.rows)?;
+        let link = self.terminal(who, id, pty).await?;
+        Ok(link.resize(pty, wish.cols, wish.rows).await?)
+    }
+
+    pub(crate) async fn close(&self, who: &Principal, id: &str, pty: &str) -> Result<()> {
+        let link = self.terminal(who, id, pty).await?;
+        link.close_terminal(pty).await?;
+        self.watched.lock().remove(&(id.to_owned(), pty.to_owned()));
+        Ok(())
+    }
+
+    /// Starts to watch a terminal.
+    pub(crate) async fn watch(
+        self: &Arc<Self>,
+        who: &Principal,
+        id: &str,
+        pty: &str,
+        offset: u64,
+    ) -> Result<(Reading, Watcher)> {
+        self.terminal(who, id, pty).await?;
+        let name = (id.to_owned(), pty.to_owned());
+        let reading = self.processes.attach(who, id, pty, offset).await;
+        let reading = reading.map_err(|failure| match failure.code {
+            ErrorCode::ProcessNotFound => no_pty(pty),
+            _ => failure,
+        })?;
+        self.watched.note(name.clone(), 1);
+        let terminals = self.clone();
+        Ok((reading, Watcher { terminals, name }))
+    }
+
+    /// Sends input to a terminal.
+    pub(crate) async fn input(&self, id: &str, pty: &str, data: Bytes) -> Result<()> {
+        let link = self.links.connected(id).await;
+        Ok(link.input(pty, data, false).await?)
+    }
+
+    pub(crate) async fn resize_now(&self, id: &str, pty: &str, cols: u16, rows: u16) -> Result<()> {
+        check_size(cols, rows)?;
+        let link = self.links.connected(id).await;
+        Ok(link.resize(pty, cols, rows).await?)
+    }
+
+    /// Closes terminals that have had no client for too long.
+    pub(crate) async fn close_unwatched(&self) {
+        let patience = self.config.limits.terminal_patience;
+        let left: Vec<_> = {
+            let mut watched = self.watched.lock();
+            let is_left = |_: &(String, String), watch: &mut Watch| {
+                watch.count == 0 && watch.since.elapsed() > patience
+            };
+            watched.extract_if(is_left).map(|(name, _)| name).collect()
+        };
+        for (sandbox, pty) in left {
+            if let Some(link) = self.links.get(&sandbox) {
+                // It may have ended by itself.
+                let _ = link.close_terminal(&pty).await;
+                tracing::info!(sandbox, pty, "terminal closed: no client came back");
+                let entry = Entry {
+                    event: "terminal.closed",
+                    about: vec![("sandbox_id", sandbox.into()), ("terminal_id", pty.into())],
+                    ..Entry::default()
+                };
+                self.audit.tell(entry).await;
+            }
+        }
+    }
+
+    /// Registers the terminals of a connected agent: after a restart, they wait
+    /// for their clients again.
+    pub(crate) fn note_terminals(&self, sandbox: &str) {
+        let Some(link) = self.links.get(sandbox) else {
+            return;
+        };
+        let open = link.processes().into_iter();
+        for terminal in
+            open.filter(|process| process.kind == ProcessKind::Terminal && process.exit.is_none())
+        {
+            self.watched.note((sandbox.to_owned(), terminal.id), 0);
+        }
+    }
+}
+
+fn check_size(cols: u16, rows: u16) -> Result<()> {
+    match (1..=1000).contains(&cols) && (1..=1000).contains(&rows) {
+        true => Ok(()),
+        false => Err(Failure::invalid("`cols` and `rows` must be 1 to 1000")),
+    }
+}
+
+fn no_pty(pty: &str) -> Failure {
+    let message = format!("there is no terminal `{}`", short(pty));
+    Failure::new(ErrorCode::PtyNotFound, message).about("ptyId", short(pty))
+}

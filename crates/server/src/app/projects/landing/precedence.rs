@@ -1,0 +1,32 @@
+//! Precedence between two changes of one path.
+
+use elevo_catalog::Catalog;
+use elevo_core::TreePath;
+use elevo_merge::Precedence;
+use elevo_policy::Compiled;
+
+/// Precedence by the priorities of the policy.
+pub(crate) struct ByPriority<'a> {
+    pub(crate) catalog: &'a dyn Catalog,
+    pub(crate) project: &'a str,
+    pub(crate) policy: &'a Compiled,
+    /// The priority of the agent whose change lands.
+    pub(crate) theirs: i32,
+}
+
+impl std::fmt::Debug for ByPriority<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ByPriority").finish_non_exhaustive()
+    }
+}
+
+#[async_trait::async_trait]
+impl Precedence for ByPriority<'_> {
+    async fn theirs_first(&self, path: &TreePath) -> elevo_merge::Result<Option<bool>> {
+        let last = self.catalog.last_version(self.project, path).await;
+        let last = last.map_err(|error| elevo_merge::Error::Precedence(error.into()))?;
+        let ours = last.and_then(|version| version.agent);
+        let ours = self.policy.priority(ours.as_deref());
+        Ok((ours != self.theirs).then_some(self.theirs > ours))
+    }
+}

@@ -1,0 +1,494 @@
+//! Merges jobs into the head of a project, and computes the steps that land
+//! them. Nothing here moves the head.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use elevo_catalog::{
+    BaseMove, Catalog, Project, Review, ReviewChange, ReviewState, ReviewStep,
+    Sides as ReviewSides, Step, Workspace,
+};
+use elevo_core::{ErrorCode, TenantId, TreePath};
+use elevo_engine::{Commit, CommitInfo, Repository, StateTree};
+use elevo_merge::{
+    Drivers, Limits, Merged, Refused, Rules, Sides, TreeMerge, Versions, Why, merge_trees,
+};
+use elevo_objects::{Entry, SnapshotId};
+use elevo_policy::Compiled;
+use serde_json::{Value, json};
+
+use crate::app::projects::landing::job::{Decision, Job};
+use crate::app::projects::landing::precedence::ByPriority;
+use crate::app::projects::landing::review_plan::{ReviewInputs, ReviewPlan};
+use crate::app::projects::{Projects, out};
+use crate::app::resources::Resources;
+use crate::app::snapshots::{Kept, SHARED, Snapshots};
+use crate::app::tenant_stores::TenantStores;
+use crate::app::workspaces::no_workspace;
+use crate::app::workspaces::unsettled::Standing;
+use crate::failure::{Failure, Result};
+use crate::platform::clock;
+
+/// A merged job that has not landed yet.
+pub(crate) struct Prepared {
+    pub(crate) step: Step,
+    pub(crate) merge: TreeMerge,
+    pub(crate) reviews: HashMap<TreePath, String>,
+    pub(crate) commits: Vec<Commit>,
+    /// Keeps the snapshot that the merge refers to.
+    _kept: Option<Kept>,
+}
+
+/// The result of merging one job.
+struct MergedJob {
+    merge: TreeMerge,
+    /// Conflicts of refreshes that the workspace has settled.
+    settled: Vec<TreePath>,
+    kept: Option<Kept>,
+}
+
+/// The state that the jobs of a batch are merged into, one after the other.
+pub(crate) struct LandingBase {
+    pub(crate) project: Project,
+    policy: Arc<Compiled>,
+    pub(crate) repository: Repository,
+    pub(crate) head: SnapshotId,
+    pub(crate) tree: StateTree,
+    /// Keeps the head that the first job is merged into.
+    _kept: Kept,
+}
+
+/// Merges jobs and computes their steps.
+pub(crate) struct Preparer {
+    catalog: Arc<dyn Catalog>,
+    drivers: Arc<Drivers>,
+    stores: Arc<TenantStores>,
+    projects: Arc<Projects>,
+    snapshots: Arc<Snapshots>,
+}
+
+impl Preparer {
+    pub(crate) fn new(
+        resources: &Resources,
+        projects: &Arc<Projects>,
+        snapshots: &Arc<Snapshots>,
+    ) -> Self {
+        Self {
+            catalog: resources.catalog.clone(),
+            drivers: resources.drivers.clone(),
+            stores: resources.stores.clone(),
+            projects: projects.clone(),
+            snapshots: snapshots.clone(),
+        }
+    }
+
+    /// Reads the head of a project, which the first job is merged into.
+    pub(crate) async fn base(&self, tenant: TenantId, project: &str) -> Result<LandingBase> {
+        let (project, kept) = self.snapshots.with_head(tenant, project).await?;
+        let repository = self.stores.repository(tenant);
+        Ok(LandingBase {
+            policy: self.projects.compiled_policy(&project).await?,
+            head: project.head,
+            tree: StateTree::open(&repository, project.head).await?,
+            repository,
+            project,
+            _kept: kept,
+        })
+    }
+
+    /// Computes a merge without landing it.
+    pub(crate) async fn rehearse(
+        &self,
+        project: &Project,
+        job: &Job,
+    ) -> Result<(SnapshotId, TreeMerge)> {
+        let base = self.base(project.tenant, &project.id).await?;
+        let workspace = self.workspace_of(&base, job).await?;
+        let done = self.merge(&base, job, workspace.as_ref()).await?;
+        Ok((base.head, done.merge))
+    }
+
+    async fn workspace_of(&self, base: &LandingBase, job: &Job) -> Result<Option<Workspace>> {
+        let Some(id) = &job.workspace else {
+            return Ok(None);
+        };
+        let found = self.catalog.workspace(base.project.tenant, id).await?;
+        let found = found.ok_or_else(|| no_workspace(id))?;
+        match job.expected.is_some_and(|expected| expected != found.base) {
+            true => Err(moved_meanwhile()),
+            false => Ok(Some(found)),
+        }
+    }
+
+    async fn merge(
+        &self,
+        base: &LandingBase,
+        job: &Job,
+        workspace: Option<&Workspace>,
+    ) -> Result<MergedJob> {
+        let from = start_of(base, job, workspace);
+        // Held, because a refresh may move the workspace's base at the same
+        // time.
+        let _from = base.repository.hold(from).await?;
+        let from = base.repository.snapshot(from).await?;
+        let theirs = base.repository.snapshot(job.theirs.id).await?;
+        let taken = StateTree::at(&base.repository, &theirs);
+        let standing = Standing::of(&taken, &job.unsettled).await?;
+        let kept = standing.without_marked(&base.repository, &from, &theirs);
+        let kept = kept.await?;
+        let theirs = match &kept {
+            Some(kept) => base.repository.snapshot(kept.id).await?,
+            None => theirs,
+        };
+        let precedence = ByPriority {
+            catalog: &*self.catalog,
+            project: &base.project.id,
+            policy: &base.policy,
+            theirs: base.policy.priority(job.agent.as_deref()),
+        };
+        let policy = self.projects.policy_for(&base.project, job.kind).await?;
+        let rules = Rules {
+            view: &policy.for_agent(job.rights.as_deref()),
+            policy: &policy,
+            decided: job.decides.is_some(),
+            careful: job.decides.is_some(),
+            instead: job.strategy,
+            precedence: &precedence,
+            unsettled: &standing.untouched,
+        };
+        let limits = Limits {
+            renames: job.renames,
+            changes: elevo_catalog::MAX_CHANGES as u64,
+            ..Limits::default()
+        };
+        let sides = Sides {
+            base: &from,
+            ours: &base.tree,
+            theirs: &theirs,
+        };
+        let mut merge = merge_trees(&sides, &rules, &self.drivers, &limits).await?;
+        standing.refuse(&mut merge);
+        Ok(MergedJob {
+            merge,
+            settled: standing.settled,
+            kept,
+        })
+    }
+
+    /// Merges a job into the state before it, and computes the step that lands
+    /// it. Fails if the job must not land at all.
+    pub(crate) async fn prepare(&self, base: &LandingBase, job: &Job) -> Result<Prepared> {
+        let open = self.open_reviews(job.workspace.as_deref());
+        let (workspace, open) = tokio::try_join!(self.workspace_of(base, job), open)?;
+        let MergedJob {
+            merge,
+            settled,
+            kept,
+        } = self.merge(base, job, workspace.as_ref()).await?;
+        check(base, job, &merge)?;
+        let mut commits = Vec::new();
+        // A job without changes adds no snapshot, so the head stays.
+        let snapshot = if merge.landed.is_empty() {
+            base.head
+        } else {
+            let (snapshot, commit) = merge.tree.staged(head_info(base, job)).await?;
+            commits.push(commit);
+            snapshot
+        };
+        let start = start_of(base, job, workspace.as_ref());
+        let plan = ReviewPlan::of(review_inputs(base, job, start), open, &merge);
+        let moved = match (&workspace, &job.decides) {
+            (Some(row), _) => Some(BaseMove {
+                settled,
+                ..base_move(base, job, row, &merge, &mut commits).await?
+            }),
+            (None, Some(decision)) if merge.conflicts.is_empty() => {
+                self.settled(base, decision, &mut commits).await?
+            }
+            (None, _) => None,
+        };
+        let mut reviews = plan.changes;
+        if let Some(decision) = &job.decides {
+            reviews.push(self.decided(decision, base, &merge).await?);
+        }
+        // A decision names the workspace only if it moves its base: the step
+        // must fail if another request moves that base first.
+        let decided = job.decides.as_ref();
+        let decided = decided.and_then(|decision| decision.review.workspace.clone());
+        let decided = decided.filter(|_| moved.is_some());
+        let step = Step {
+            workspace: job.workspace.clone().or(decided),
+            snapshot,
+            reviews,
+            opens: plan.opens,
+            base: moved,
+            ..step_of(job, &merge)
+        };
+        Ok(Prepared {
+            step,
+            merge,
+            reviews: plan.by_path,
+            commits,
+            _kept: kept,
+        })
+    }
+
+    /// Returns the change of the decided review. If the decision meets another
+    /// conflict, the review stays open, now against the current head.
+    async fn decided(
+        &self,
+        decision: &Decision,
+        base: &LandingBase,
+        merge: &TreeMerge,
+    ) -> Result<ReviewStep> {
+        let Decision { review, change } = decision;
+        let mut change = change.clone();
+        if !merge.conflicts.is_empty() {
+            let sides = ReviewSides {
+                ours: base.tree.entry(&review.path).await?,
+                ours_snapshot: base.head,
+                ..review.sides.clone()
+            };
+            change = ReviewChange::new(ReviewState::Open, ReviewState::Open);
+            let detail = self.detail_of(review, &sides).await?;
+            change.detail = Some(out::with_message(detail, out::message_of(review)));
+            change.sides = Some(sides);
+        }
+        Ok(ReviewStep {
+            id: review.id.clone(),
+            change,
+        })
+    }
+
+    /// Adds the decided change to the base of its workspace, so that the next
+    /// merge does not bring it up again.
+    async fn settled(
+        &self,
+        base: &LandingBase,
+        decision: &Decision,
+        commits: &mut Vec<Commit>,
+    ) -> Result<Option<BaseMove>> {
+        let review = &decision.review;
+        let Some(id) = &review.workspace else {
+            return Ok(None);
+        };
+        let Some(row) = self.catalog.workspace(review.tenant, id).await? else {
+            return Ok(None);
+        };
+        let tree = StateTree::open(&base.repository, row.base).await?;
+        put(&tree, &review.path, review.sides.theirs.clone()).await?;
+        if let Some(from) = out::moved_from(review) {
+            put(&tree, &from, None).await?;
+        }
+        let (agreed, commit) = tree.staged(agreed_info(base, id)).await?;
+        commits.push(commit);
+        Ok(Some(BaseMove {
+            expected: row.base,
+            base: agreed,
+            synced: row.synced,
+            settled: Vec::new(),
+        }))
+    }
+
+    /// Returns the open reviews of a workspace, by path.
+    pub(crate) async fn open_reviews(
+        &self,
+        workspace: Option<&str>,
+    ) -> Result<HashMap<TreePath, Review>> {
+        let mut open = HashMap::new();
+        let Some(workspace) = workspace else {
+            return Ok(open);
+        };
+        let mut after = None;
+        loop {
+            let page = self
+                .catalog
+                .open_reviews_of(workspace, after.as_ref(), elevo_catalog::MAX_PAGE)
+                .await?;
+            after = page.last().map(|review| review.path.clone());
+            let is_last = page.len() < elevo_catalog::MAX_PAGE as usize;
+            open.extend(page.into_iter().map(|review| (review.path.clone(), review)));
+            if is_last {
+                return Ok(open);
+            }
+        }
+    }
+
+    /// Returns the details of a review with these sides.
+    async fn detail_of(&self, review: &Review, sides: &ReviewSides) -> Result<Value> {
+        let from = out::moved_from(review);
+        let from = from.as_ref();
+        Ok(match self.merged(review, sides).await? {
+            Merged::Conflict(found) => out::detail(from, &found.hunks, "merged", found.reason),
+            _ => out::detail(from, &[], "theirs", "it is the later one"),
+        })
+    }
+
+    /// Merges these sides with the driver that found the conflict.
+    pub(crate) async fn merged(&self, review: &Review, sides: &ReviewSides) -> Result<Merged> {
+        let driver = self.drivers.named(&review.algorithm);
+        let (Some(driver), Some(ours), Some(theirs)) = (driver, &sides.ours, &sides.theirs) else {
+            return Ok(Merged::NotMine);
+        };
+        let repository = self.stores.repository(review.tenant);
+        let base = match &sides.base {
+            Some(entry) => Some(repository.bytes(entry).await?),
+            None => None,
+        };
+        let versions = Versions {
+            base: base.as_deref(),
+            ours: &repository.bytes(ours).await?,
+            theirs: &repository.bytes(theirs).await?,
+        };
+        Ok(driver.merge(&versions))
+    }
+}
+
+/// Fails if a merged job must not land, not even in part.
+fn check(base: &LandingBase, job: &Job, merge: &TreeMerge) -> Result<()> {
+    if job.last && merge.refused.iter().any(is_marked) {
+        return Err(out::unfinished(merge));
+    }
+    if job.atomic && !(merge.conflicts.is_empty() && merge.refused.is_empty()) {
+        let view = base.policy.for_agent(job.rights.as_deref());
+        return Err(out::not_atomic(&view, merge, base.head, &job.theirs.id));
+    }
+    if merge.conflicts.len() >= elevo_catalog::MAX_REVIEWS {
+        let message = format!(
+            "the merge has too many conflicts: {}",
+            merge.conflicts.len()
+        );
+        let failure = Failure::new(ErrorCode::TooManyChanges, message);
+        return Err(failure.about("limit", elevo_catalog::MAX_REVIEWS));
+    }
+    // Otherwise the review would close although its change has not landed.
+    if let (Some(_), Some(refused)) = (&job.decides, merge.refused.first()) {
+        let failure = Failure::new(ErrorCode::PolicyRefused, refused.why.to_string());
+        return Err(failure.remediation(refused.why.remedy()));
+    }
+    Ok(())
+}
+
+/// Returns the part of a step that the job and its changes determine.
+fn step_of(job: &Job, merge: &TreeMerge) -> Step {
+    Step {
+        kind: job.kind,
+        snapshot: job.theirs.id,
+        agent: job.agent.clone(),
+        workspace: None,
+        key: job.key.clone(),
+        message: job.message.clone(),
+        request: job.request.clone(),
+        counts: json!({
+            "landed": merge.landed.len(), "held": merge.conflicts.len(),
+            "refused": merge.refused.len(), "local": merge.local,
+            "decided": job.decides.as_ref().map(Decision::for_log),
+        }),
+        changes: merge.landed.iter().map(out::path_change).collect(),
+        reviews: Vec::new(),
+        opens: Vec::new(),
+        base: None,
+    }
+}
+
+/// The base of the workspace's next merge: the state that both sides agree on.
+async fn base_move(
+    base: &LandingBase,
+    job: &Job,
+    row: &Workspace,
+    merge: &TreeMerge,
+    commits: &mut Vec<Commit>,
+) -> Result<BaseMove> {
+    Ok(BaseMove {
+        expected: row.base,
+        base: agreed(base, job, row, merge, commits).await?,
+        // A merge brings nothing into the workspace.
+        synced: row.synced,
+        settled: Vec::new(),
+    })
+}
+
+async fn agreed(
+    base: &LandingBase,
+    job: &Job,
+    row: &Workspace,
+    merge: &TreeMerge,
+    commits: &mut Vec<Commit>,
+) -> Result<SnapshotId> {
+    if merge.is_complete() {
+        return Ok(job.theirs.id);
+    }
+    let before = base.repository.snapshot(row.base).await?;
+    if merge.agreed.tree().await? == before.tree {
+        return Ok(row.base);
+    }
+    let (id, commit) = merge.agreed.staged(agreed_info(base, &row.id)).await?;
+    commits.push(commit);
+    Ok(id)
+}
+
+fn is_marked(refused: &Refused) -> bool {
+    matches!(refused.why, Why::Markers(_))
+}
+
+/// A refresh or another merge came between the snapshot and this landing.
+fn moved_meanwhile() -> Failure {
+    let message = "another request merged or refreshed the workspace";
+    Failure::new(ErrorCode::WorkspaceBusy, message).retry_after(1)
+}
+
+fn agreed_info(base: &LandingBase, workspace: &str) -> CommitInfo {
+    CommitInfo {
+        parents: Vec::new(),
+        author: "elevo".into(),
+        message: format!("common state of {workspace} and the project"),
+        created: clock::now(),
+        labels: BTreeMap::from([(SHARED.to_owned(), base.project.id.clone())]),
+        reference: None,
+    }
+}
+
+/// Returns the snapshot that a job's change started from.
+fn start_of(base: &LandingBase, job: &Job, workspace: Option<&Workspace>) -> SnapshotId {
+    let given = job.base.as_ref().map(|kept| kept.id);
+    given.or(workspace.map(|row| row.base)).unwrap_or(base.head)
+}
+
+fn review_inputs<'a>(base: &'a LandingBase, job: &'a Job, start: SnapshotId) -> ReviewInputs<'a> {
+    ReviewInputs {
+        project: &base.project,
+        workspace: job.workspace.as_deref(),
+        agent: job.agent.as_deref(),
+        decides: job.decides.is_some(),
+        message: &job.message,
+        base: start,
+        ours: base.head,
+        theirs: job.theirs.id,
+    }
+}
+
+fn head_info(base: &LandingBase, job: &Job) -> CommitInfo {
+    let mut labels = BTreeMap::new();
+    labels.insert(SHARED.to_owned(), base.project.id.clone());
+    labels.insert("kind".to_owned(), job.kind.to_string());
+    CommitInfo {
+        parents: vec![base.head],
+        author: job.agent.clone().unwrap_or_else(|| job.key.clone()),
+        message: job.message.clone(),
+        created: clock::now(),
+        labels,
+        reference: None,
+    }
+}
+
+/// Puts an entry at a path, or removes the path if there is one.
+pub(crate) async fn put(tree: &StateTree, path: &TreePath, entry: Option<Entry>) -> Result<()> {
+    let done = match entry {
+        Some(entry) => tree.put(path, entry).await,
+        None => tree.remove(path).await,
+    };
+    match done {
+        Ok(()) | Err(elevo_engine::Error::NotFound(_)) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}

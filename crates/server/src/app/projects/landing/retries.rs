@@ -1,0 +1,50 @@
+//! Retries of requests that have landed, after the server stopped before it
+//! stored their response. The log and the versions of files contain most of
+//! that response.
+
+use elevo_api as api;
+use elevo_catalog::{LandedStep, MAX_PAGE, Project};
+
+use crate::app::projects::landing::Landings;
+use crate::app::projects::out;
+use crate::app::requests::Once;
+use crate::failure::Result;
+
+impl Landings {
+    /// Returns the result of an earlier attempt, if it has landed.
+    pub(crate) async fn landed_before(
+        &self,
+        project: &Project,
+        once: &Once,
+    ) -> Result<Option<api::MergeResult>> {
+        let Some(request) = once.landing().filter(|_| once.is_again()) else {
+            return Ok(None);
+        };
+        let landed = self.catalog.landing_by_request(&project.id, &request);
+        match landed.await? {
+            Some(landed) => self.result_of(project, landed).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    async fn result_of(&self, project: &Project, landed: LandedStep) -> Result<api::MergeResult> {
+        let mut result = out::nothing(project, landed.head);
+        result.sequence = landed.sequence;
+        let Some(sequence) = landed.sequence else {
+            return Ok(result);
+        };
+        if let Some(entry) = self.catalog.landing(&project.id, sequence).await? {
+            let count = |name: &str| entry.counts[name].as_u64().unwrap_or_default();
+            result.landed_count = count("landed");
+            result.conflict_count = count("held");
+            result.refused_count = count("refused");
+            result.local = count("local");
+        }
+        let versions = self
+            .catalog
+            .versions_in(&project.id, sequence, None, MAX_PAGE);
+        let versions = versions.await?;
+        result.landed = versions.iter().map(|it| out::changed(&it.change)).collect();
+        Ok(result)
+    }
+}

@@ -1,0 +1,91 @@
+//! The components that all services share.
+
+use std::sync::Arc;
+
+use elevo_agent_link::AgentLinks;
+use elevo_catalog::Catalog;
+use elevo_engine::Store;
+use elevo_merge::Drivers;
+use elevo_sandbox::SandboxRuntime;
+use elevo_store_local::LocalStore;
+
+use crate::app::maintenance::collecting::Collecting;
+use crate::app::projects::heads::Heads;
+use crate::app::sandboxes::freezer::Freezer;
+use crate::app::sandboxes::locks::SandboxLocks;
+use crate::app::sandboxes::pool::Pool;
+use crate::app::stopping::Stopping;
+use crate::app::tenant_stores::TenantStores;
+use crate::app::timekeeping::Timekeeper;
+use crate::config::Config;
+use crate::platform::audit::Audit;
+use crate::platform::installation::Installation;
+use crate::platform::room::Room;
+
+/// The components that the use cases are built on.
+#[allow(missing_debug_implementations, reason = "stores have none")]
+pub struct Parts {
+    /// The catalog.
+    pub catalog: Arc<dyn Catalog>,
+    /// The runtime of containers.
+    pub runtime: Arc<dyn SandboxRuntime>,
+    /// The connections to agents.
+    pub links: AgentLinks,
+    /// The warm pools.
+    pub(crate) pool: Arc<Pool>,
+    /// The store.
+    pub store: Arc<dyn Store>,
+    /// The same store, if it is on this machine and supports backups.
+    pub local_store: Option<Arc<LocalStore>>,
+    /// The audit log.
+    pub(crate) audit: Arc<Audit>,
+}
+
+/// The components that services share. Each service clones those that it needs.
+pub(crate) struct Resources {
+    pub(crate) config: Arc<Config>,
+    pub(crate) catalog: Arc<dyn Catalog>,
+    pub(crate) runtime: Arc<dyn SandboxRuntime>,
+    pub(crate) links: AgentLinks,
+    pub(crate) audit: Arc<Audit>,
+    pub(crate) stores: Arc<TenantStores>,
+    pub(crate) local_store: Option<Arc<LocalStore>>,
+    pub(crate) room: Arc<Room>,
+    pub(crate) installation: Arc<Installation>,
+    pub(crate) drivers: Arc<Drivers>,
+    pub(crate) collecting: Arc<Collecting>,
+    pub(crate) heads: Arc<Heads>,
+    pub(crate) time: Arc<Timekeeper>,
+    pub(crate) stopping: Arc<Stopping>,
+    pub(crate) locks: Arc<SandboxLocks>,
+    pub(crate) freezer: Arc<Freezer>,
+    pub(crate) pool: Arc<Pool>,
+}
+
+impl Resources {
+    pub(crate) fn new(config: Config, parts: Parts) -> Self {
+        let config = Arc::new(config);
+        Self {
+            stores: Arc::new(TenantStores::new(parts.store, &config)),
+            local_store: parts.local_store,
+            room: Arc::new(Room::new(&config)),
+            installation: Arc::new(Installation::new(&config)),
+            drivers: Arc::new(Drivers::standard()),
+            collecting: Arc::default(),
+            heads: Arc::default(),
+            time: Arc::new(Timekeeper::new(
+                config.clocks.clone(),
+                parts.catalog.clone(),
+            )),
+            stopping: Arc::default(),
+            locks: Arc::default(),
+            freezer: Arc::new(Freezer::new(parts.runtime.clone())),
+            pool: parts.pool,
+            catalog: parts.catalog,
+            runtime: parts.runtime,
+            links: parts.links,
+            audit: parts.audit,
+            config,
+        }
+    }
+}

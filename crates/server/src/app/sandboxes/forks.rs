@@ -1,0 +1,223 @@
+//! The files of sandboxes: sources, forks and snapshots.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use elevo_api as api;
+use elevo_api::Scope;
+use elevo_engine::Progress;
+use futures::executor::block_on;
+use tracing::Instrument;
+
+use crate::app::access::keys;
+use crate::app::access::principal::Principal;
+use crate::app::requests::Once;
+use crate::app::sandboxes::retries::ids_for_forks;
+use crate::app::sandboxes::spec::{self, Boundary, Spec};
+use crate::app::sandboxes::starts::Source;
+use crate::app::sandboxes::{NewSandbox, Sandboxes, failed};
+use crate::app::snapshots::{Kept, info, losses_out, writing};
+use crate::app::{files, tenant_stores};
+use crate::failure::{Failure, Result};
+use crate::platform::clock;
+use crate::platform::trace::step;
+
+impl Sandboxes {
+    /// Returns the source of a new workspace. A fork keeps the disk of its
+    /// origin.
+    pub(crate) async fn source(
+        &self,
+        who: &Principal,
+        wish: &api::CreateSandbox,
+        spec: &mut Spec,
+    ) -> Result<Source> {
+        match &wish.workspace {
+            None => Ok(Source::Empty),
+            Some(api::WorkspaceSource::Snapshot(id)) => {
+                Ok(Source::Snapshot(self.snapshots.snapshot_id(who, id).await?))
+            }
+            Some(api::WorkspaceSource::Directory(path)) => {
+                who.needs(Scope::Host)?;
+                self.import_directory(who, PathBuf::from(path)).await
+            }
+            Some(api::WorkspaceSource::Project(project)) => {
+                who.needs(Scope::ProjectsWrite)?;
+                let wish = api::CreateWorkspace {
+                    project: project.name.clone(),
+                    agent: project.agent.clone(),
+                    name: wish.name.clone(),
+                    snapshot: project.snapshot.clone(),
+                    owner: None,
+                    disk: None,
+                    read_only: project.read_only,
+                    sync: project.sync,
+                };
+                let new = self.workspaces.new_row(who, &wish, String::new()).await?;
+                Ok(Source::Project(Box::new(new)))
+            }
+            Some(api::WorkspaceSource::Fork(from)) => {
+                let origin = self.visible(who, from).await?;
+                let disk = Spec::of(&origin)?.disk;
+                spec.keep_disk(
+                    wish,
+                    disk,
+                    "a fork cannot have another disk limit than its origin",
+                )?;
+                Ok(Source::Fork(Box::new((who.clone(), origin))))
+            }
+            Some(api::WorkspaceSource::Existing(id)) => {
+                let row = self.workspaces.parked(who, id, wish, spec).await?;
+                Ok(Source::Existing(Box::new(row)))
+            }
+        }
+    }
+
+    async fn import_directory(&self, who: &Principal, path: PathBuf) -> Result<Source> {
+        if !path.is_absolute() || !path.is_dir() {
+            let message = "`workspace.directory` must be the absolute path of a directory on the server's machine";
+            return Err(Failure::invalid(message));
+        }
+        let repository = self.stores.repository(who.tenant);
+        let info = info(who, format!("imported from {}", path.display()));
+        let imported = self.stores.blocking(who.tenant, move || {
+            let _writing = writing(&repository)?;
+            let (id, ..) = files::import(&repository, &path, info)?;
+            block_on(Kept::of(&repository, id))
+        });
+        Ok(Source::Snapshot(imported.await?))
+    }
+
+    /// Forks the files of a sandbox into new sandboxes.
+    pub(crate) async fn fork(
+        self: &Arc<Self>,
+        who: &Principal,
+        id: &str,
+        wish: api::Fork,
+        once: Once,
+    ) -> Result<api::Forked> {
+        who.needs(Scope::SandboxesWrite)?;
+        let (app, who, id) = (self.clone(), who.clone(), id.to_owned());
+        // The whole fork, from rows to start, continues if the caller goes
+        // away.
+        let forking = async move { app.fork_once(&who, &id, wish, &once).await };
+        let forking = tokio::spawn(forking.in_current_span());
+        forking.await.map_err(|error| Failure::internal(&error))?
+    }
+
+    async fn fork_once(
+        self: &Arc<Self>,
+        who: &Principal,
+        id: &str,
+        wish: api::Fork,
+        once: &Once,
+    ) -> Result<api::Forked> {
+        let count = wish.count.unwrap_or(1);
+        if !(1..=50).contains(&count) {
+            return Err(Failure::invalid("`count` must be 1 to 50"));
+        }
+        if let Some(name) = &wish.name {
+            keys::check_name(name)?;
+        }
+        if let Some(done) = self.forked_before(who, count, once).await? {
+            return Ok(done);
+        }
+        let origin = self.visible(who, id).await?;
+        let mut spec = Spec::of(&origin)?;
+        Boundary::of(&self.config, who).check(&spec)?;
+        if wish.timeout_seconds.is_some() {
+            spec.timeout = spec::timeout(wish.timeout_seconds, &self.config.limits)?;
+        }
+        let now = self.time.now().await?;
+        let warm: Vec<_> = (0..count).map(|_| self.pools.take(&spec)).collect();
+        // Derived from the request or recorded with it before the rows exist: a
+        // retry after a crash finds the forks by these ids.
+        let ids = ids_for_forks(once, &warm).await?;
+        let mut new = Vec::new();
+        for ((number, id), warm) in (1..=count).zip(ids).zip(warm) {
+            let name = wish.name.as_ref().map(|name| match count {
+                1 => name.clone(),
+                _ => format!("{name}-{number}"),
+            });
+            new.push(self.new_row(who, (id, &origin.template), name, &spec, warm, now)?);
+        }
+        let rows: Vec<_> = new.iter().map(|new| new.row.clone()).collect();
+        let started = clock::instant();
+        // Rows come before files and containers: after a crash, recovery rolls
+        // back rows that are still starting, with everything they have.
+        self.add_rows(who, &mut new).await?;
+        if let Err(failure) = self.starts.fork_workspace(who, &origin, &rows).await {
+            for row in &rows {
+                self.starts.give_up(&row.id).await;
+            }
+            return Err(failure);
+        }
+        let outcome = self.make_forks(new, &spec).await;
+        crate::platform::metrics::forked(started.elapsed());
+        Ok(outcome)
+    }
+
+    async fn make_forks(self: &Arc<Self>, new: Vec<NewSandbox>, spec: &Spec) -> api::Forked {
+        let making = new.into_iter().map(|new| {
+            let (app, spec, id) = (self.clone(), spec.clone(), new.row.id.clone());
+            let made = async move { app.starts.create_new(new, spec, Source::Made).await };
+            let made = tokio::spawn(made.in_current_span());
+            async move { (id, made.await) }
+        });
+        let mut outcome = api::Forked::default();
+        for (id, made) in futures::future::join_all(making).await {
+            let made = made.map_err(|error| Failure::internal(&error));
+            match made.and_then(|made| spec::out(&made?)) {
+                Ok(made) => outcome.succeeded.push(made),
+                Err(failure) => outcome.failed.push(failed(id, failure)),
+            }
+        }
+        outcome
+    }
+
+    pub(crate) async fn snapshot(
+        &self,
+        who: &Principal,
+        id: &str,
+        wish: api::TakeSnapshot,
+    ) -> Result<api::SnapshotTaken> {
+        who.needs(Scope::SandboxesWrite)?;
+        if wish.message.len() > 10_000 {
+            return Err(Failure::invalid("`message` has more than 10000 bytes"));
+        }
+        let started = clock::instant();
+        let _held = self.locks.hold(id).await;
+        let sandbox = self.visible(who, id).await?;
+        let workspace = tenant_stores::workspace_id(&sandbox.workspace)?;
+        let (frozen, info) = (self.freezer.frozen(&sandbox), info(who, wish.message));
+        let taken = self.stores.with(sandbox.tenant, move |workspaces| {
+            Ok(workspaces.snapshot(&workspace, info, &frozen, &Progress::new())?)
+        });
+        let taken = taken.instrument(step!("workspace.snapshot")).await?;
+        crate::platform::metrics::snapshot_taken(started.elapsed());
+        Ok(api::SnapshotTaken {
+            snapshot_id: taken.id.to_string(),
+            is_new: taken.is_new,
+            not_kept: losses_out(&taken.losses),
+        })
+    }
+
+    pub(crate) async fn restore(
+        &self,
+        who: &Principal,
+        id: &str,
+        wish: api::Restore,
+    ) -> Result<api::Sandbox> {
+        who.needs(Scope::SandboxesWrite)?;
+        let _held = self.locks.hold(id).await;
+        let sandbox = self.visible(who, id).await?;
+        let snapshot = self.snapshots.snapshot_id(who, &wish.snapshot_id).await?;
+        let workspace = tenant_stores::workspace_id(&sandbox.workspace)?;
+        let frozen = self.freezer.frozen(&sandbox);
+        let restored = self.stores.with(sandbox.tenant, move |workspaces| {
+            workspaces.restore(&workspace, snapshot.id, &frozen, &Progress::new())?;
+            Ok(())
+        });
+        restored.await?;
+        spec::out(&sandbox)
+    }
+}

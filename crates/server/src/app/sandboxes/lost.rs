@@ -1,0 +1,151 @@
+//! Sandboxes whose container has died or whose agent is lost. Both are errors
+//! with a reason and an event: no request stopped the sandbox.
+//!
+//! An agent may be away for a moment, for example while it reconnects; it is
+//! lost after `AGENT_TIMEOUT`. Its container and processes stay, and the
+//! sandbox runs again as soon as the agent is back.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use elevo_agent_link::AgentLinks;
+use elevo_catalog::Catalog;
+use elevo_catalog::Sandbox;
+use elevo_core::SandboxState;
+use elevo_sandbox::ContainerState;
+use elevo_sandbox::SandboxRuntime;
+
+use crate::app::resources::Resources;
+use crate::app::sandboxes::locks::SandboxLocks;
+use crate::app::sandboxes::reasons::{GONE, LOST, ended, is_lost};
+use crate::app::sandboxes::rows::{all_sandboxes, container_of};
+use crate::app::sandboxes::starts::Starts;
+use crate::config::Config;
+use crate::failure::{Result, log_failure};
+use crate::platform::clock;
+
+/// The times since which the agents of running containers have been missing.
+#[derive(Debug, Default)]
+pub(crate) struct Missing(Mutex<HashMap<String, Instant>>);
+
+impl Missing {
+    fn since(&self, id: &str, now: Instant) -> Instant {
+        let mut missing = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *missing.entry(id.to_owned()).or_insert(now)
+    }
+
+    fn forget(&self, id: &str) {
+        let mut missing = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        missing.remove(id);
+    }
+}
+
+/// Sandboxes whose container has died or whose agent is lost.
+pub(crate) struct LostSandboxes {
+    catalog: Arc<dyn Catalog>,
+    config: Arc<Config>,
+    links: AgentLinks,
+    locks: Arc<SandboxLocks>,
+    runtime: Arc<dyn SandboxRuntime>,
+    starts: Arc<Starts>,
+    missing: Missing,
+}
+
+impl LostSandboxes {
+    pub(crate) fn new(resources: &Resources, starts: &Arc<Starts>) -> Self {
+        Self {
+            catalog: resources.catalog.clone(),
+            config: resources.config.clone(),
+            links: resources.links.clone(),
+            locks: resources.locks.clone(),
+            runtime: resources.runtime.clone(),
+            starts: starts.clone(),
+            missing: Missing::default(),
+        }
+    }
+
+    /// Updates the row of a sandbox to the state of its container and its
+    /// agent.
+    pub(crate) async fn look_after(&self, id: &str) -> Result<()> {
+        let _held = self.locks.hold(id).await;
+        let found = self.catalog.sandbox_of_any_tenant(id).await?;
+        let Some(sandbox) = found.filter(|sandbox| !sandbox.removing) else {
+            self.missing.forget(id);
+            return Ok(());
+        };
+        let is_lost = is_lost(&sandbox);
+        match (sandbox.state, self.links.get(id).is_some()) {
+            (SandboxState::Running, false) => self.look_at_container(&sandbox).await,
+            (SandboxState::Error, true) if is_lost => {
+                self.missing.forget(id);
+                let from = [SandboxState::Error];
+                self.starts
+                    .change(id, &from, SandboxState::Running, None)
+                    .await?;
+                Ok(())
+            }
+            _ => {
+                self.missing.forget(id);
+                Ok(())
+            }
+        }
+    }
+
+    /// Checks the container of a sandbox whose agent is missing.
+    async fn look_at_container(&self, sandbox: &Sandbox) -> Result<()> {
+        let Some(container) = container_of(sandbox) else {
+            return Ok(());
+        };
+        let status = self.runtime.status(&container).await?;
+        let reason = match status {
+            None => GONE.to_owned(),
+            Some(status) => match status.state {
+                ContainerState::Exited => ended(&status),
+                // A snapshot has frozen the processes.
+                ContainerState::Frozen => {
+                    self.missing.forget(&sandbox.id);
+                    return Ok(());
+                }
+                _ => {
+                    let now = clock::instant();
+                    let since = self.missing.since(&sandbox.id, now);
+                    if now.duration_since(since) < self.config.limits.agent_timeout {
+                        return Ok(());
+                    }
+                    LOST.to_owned()
+                }
+            },
+        };
+        self.missing.forget(&sandbox.id);
+        tracing::warn!(sandbox = sandbox.id, reason, "a sandbox has failed");
+        let from = [SandboxState::Running];
+        self.starts
+            .change(&sandbox.id, &from, SandboxState::Error, Some(reason))
+            .await?;
+        Ok(())
+    }
+
+    /// Updates the row of every sandbox whose agent is missing, or has come
+    /// back.
+    pub(crate) async fn look_after_all(&self) -> Result<()> {
+        for sandbox in all_sandboxes(&*self.catalog).await? {
+            let has_agent = self.links.get(&sandbox.id).is_some();
+            let is_odd = match sandbox.state {
+                SandboxState::Running => !has_agent,
+                _ => is_lost(&sandbox) && has_agent,
+            };
+            if is_odd {
+                let looked = self.look_after(&sandbox.id).await;
+                log_failure(
+                    looked,
+                    "sandbox",
+                    &sandbox.id,
+                    "cannot check its container and agent",
+                );
+            }
+        }
+        Ok(())
+    }
+}

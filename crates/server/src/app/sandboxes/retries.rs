@@ -1,0 +1,130 @@
+//! Retries of requests for sandboxes, after an earlier attempt has created or
+//! deleted some.
+
+use std::collections::HashSet;
+
+use elevo_api as api;
+use elevo_catalog::Sandbox;
+use elevo_core::{ErrorCode, SandboxState};
+
+use crate::app::access::principal::Principal;
+use crate::app::requests::Once;
+use crate::app::sandboxes::pool::Taken;
+use crate::app::sandboxes::{Sandboxes, failed, spec};
+use crate::failure::{Failure, Result};
+use crate::platform::clock;
+
+impl Sandboxes {
+    /// Returns the sandbox that an earlier attempt has created. Rolls back one
+    /// that it was still creating.
+    pub(crate) async fn created_before(
+        &self,
+        who: &Principal,
+        once: &Once,
+    ) -> Result<Option<Sandbox>> {
+        if !once.is_again() {
+            return Ok(None);
+        }
+        let id: String = once.noted().unwrap_or_else(|| once.id("sbx-"));
+        self.made_before(who, &id).await
+    }
+
+    async fn made_before(&self, who: &Principal, id: &str) -> Result<Option<Sandbox>> {
+        let found = self.catalog.sandbox(who.tenant, id).await?;
+        let Some(found) = found.filter(|sandbox| !sandbox.removing) else {
+            return Ok(None);
+        };
+        if found.state != SandboxState::Starting {
+            return Ok(Some(found));
+        }
+        self.starts.end_start(&found).await?;
+        Ok(None)
+    }
+
+    /// Returns the id of a new sandbox. Records it where a retry could not
+    /// derive it: a warm container already has an id, and something may be left
+    /// of the sandbox of an earlier attempt.
+    pub(crate) async fn id_for_sandbox(&self, once: &Once, warm: Option<&Taken>) -> Result<String> {
+        let id = match warm {
+            Some(warm) => warm.id().to_owned(),
+            None if once.is_again() => clock::id("sbx-"),
+            None => return Ok(once.id("sbx-")),
+        };
+        once.note(&id).await?;
+        Ok(id)
+    }
+
+    /// Returns the forks that an earlier attempt has created, if any. Rolls
+    /// back those that it was still creating.
+    pub(crate) async fn forked_before(
+        &self,
+        who: &Principal,
+        count: u32,
+        once: &Once,
+    ) -> Result<Option<api::Forked>> {
+        if !once.is_again() {
+            return Ok(None);
+        }
+        let ids = || {
+            (1..=count)
+                .map(|number| once.id_of("sbx-", number))
+                .collect()
+        };
+        let ids: Vec<String> = once.noted().unwrap_or_else(ids);
+        let mut outcome = api::Forked::default();
+        for id in ids {
+            match self.made_before(who, &id).await? {
+                Some(made) => outcome.succeeded.push(spec::out(&made)?),
+                None => {
+                    let message = "the server stopped while the fork was being created";
+                    let failure = Failure::new(ErrorCode::SandboxStartFailed, message);
+                    outcome.failed.push(failed(id, failure));
+                }
+            }
+        }
+        Ok(Some(outcome).filter(|outcome| !outcome.succeeded.is_empty()))
+    }
+
+    /// Returns the sandboxes that an earlier attempt has deleted. The first
+    /// attempt records which of them exist.
+    pub(crate) async fn deleted_before(
+        &self,
+        who: &Principal,
+        ids: &[String],
+        once: &Once,
+    ) -> Result<HashSet<String>> {
+        let mut gone = HashSet::new();
+        if !once.is_keyed() {
+            return Ok(gone);
+        }
+        let mut there = HashSet::new();
+        for id in ids {
+            match self.visible(who, id).await {
+                Ok(_) => there.insert(id.clone()),
+                Err(_) => gone.insert(id.clone()),
+            };
+        }
+        match once.noted::<HashSet<String>>() {
+            Some(noted) => gone.retain(|id| noted.contains(id)),
+            None => {
+                gone.clear();
+                once.note(&there).await?;
+            }
+        }
+        Ok(gone)
+    }
+}
+
+/// Returns the ids of new forks, recorded like the id of one sandbox.
+pub(crate) async fn ids_for_forks(once: &Once, warm: &[Option<Taken>]) -> Result<Vec<String>> {
+    let id = |(number, warm): (u32, &Option<Taken>)| match warm {
+        Some(warm) => warm.id().to_owned(),
+        None if once.is_again() => clock::id("sbx-"),
+        None => once.id_of("sbx-", number),
+    };
+    let ids: Vec<_> = (1..).zip(warm).map(id).collect();
+    if once.is_again() || warm.iter().any(Option::is_some) {
+        once.note(&ids).await?;
+    }
+    Ok(ids)
+}

@@ -1,0 +1,42 @@
+//! Rows of sandboxes.
+
+use elevo_catalog::{Catalog, Sandbox, SandboxQuery};
+use elevo_core::{ErrorCode, TenantId};
+use elevo_sandbox::ContainerId;
+
+use crate::failure::{Failure, Result};
+
+/// Returns the sandboxes of all tenants.
+pub(crate) async fn all_sandboxes(catalog: &dyn Catalog) -> Result<Vec<Sandbox>> {
+    let mut query = SandboxQuery::default();
+    let mut all = Vec::new();
+    loop {
+        let page = catalog.sandboxes(&query).await?;
+        query.after = page.items.last().map(Sandbox::position);
+        let is_last = page.items.is_empty();
+        all.extend(page.items);
+        if is_last {
+            return Ok(all);
+        }
+    }
+}
+
+/// Returns the sandboxes of a tenant.
+pub(crate) async fn sandboxes_of(catalog: &dyn Catalog, tenant: TenantId) -> Result<Vec<Sandbox>> {
+    let all = all_sandboxes(catalog).await?.into_iter();
+    Ok(all.filter(|sandbox| sandbox.tenant == tenant).collect())
+}
+
+/// Returns the container of a sandbox, if it was named.
+pub(crate) fn container_of(sandbox: &Sandbox) -> Option<ContainerId> {
+    // A container is named before it is created, so that none is ever lost.
+    ContainerId::new(sandbox.container.clone()?)
+}
+
+/// The failure of an operation that the state of a sandbox does not allow.
+pub(crate) fn wrong_state(sandbox: &Sandbox, wanted: &str) -> Failure {
+    let message = format!("the sandbox is {}, so it cannot {wanted}", sandbox.state);
+    Failure::new(ErrorCode::SandboxWrongState, message)
+        .about("sandboxId", sandbox.id.as_str())
+        .about("state", sandbox.state.name())
+}

@@ -1,0 +1,334 @@
+//! The resolved specification of a sandbox: the request with all defaults
+//! filled in. It is stored with the row.
+
+use std::collections::BTreeMap;
+
+use elevo_api as api;
+use elevo_api::{NetworkMode, OnExpiry, format_size, parse_cpu, parse_size};
+use elevo_catalog::Sandbox;
+use elevo_core::ErrorCode;
+use serde::{Deserialize, Serialize};
+
+use crate::app::access::principal::Principal;
+use crate::config::{Config, Limits};
+use crate::failure::{Failure, Result, short};
+use crate::platform::clock;
+
+/// The resolved specification of a sandbox.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Spec {
+    pub(crate) image: String,
+    pub(crate) writable_root: bool,
+    /// The sealed variables; absent if there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) variables: Option<String>,
+    pub(crate) cpu: u32,
+    pub(crate) memory: u64,
+    /// Bytes; absent if this machine cannot enforce a limit and none was
+    /// requested.
+    pub(crate) disk: Option<u64>,
+    pub(crate) pids: u32,
+    pub(crate) network: NetworkMode,
+    #[serde(default)]
+    pub(crate) runtime: Option<String>,
+    /// The initial lifetime in seconds.
+    pub(crate) timeout: u64,
+    #[serde(default)]
+    pub(crate) on_expiry: OnExpiry,
+}
+
+impl Spec {
+    /// Reads the specification of an existing sandbox.
+    pub(crate) fn of(sandbox: &Sandbox) -> Result<Self> {
+        serde_json::from_value(sandbox.spec.clone()).map_err(|error| Failure::internal(&error))
+    }
+
+    pub(crate) fn decide(
+        config: &Config,
+        boundary: &Boundary<'_>,
+        wish: &api::CreateSandbox,
+        template: &elevo_catalog::Template,
+        can_limit: bool,
+    ) -> Result<Self> {
+        let limits = &config.limits;
+        check_envs(&wish.envs)?;
+        Ok(Self {
+            image: template.image.clone(),
+            writable_root: template.writable_root,
+            variables: None,
+            cpu: amount(wish.resources.cpu.as_deref(), limits.cpu, "cpu", parse_cpu)?,
+            memory: amount(
+                wish.resources.memory.as_deref(),
+                limits.memory,
+                "memory",
+                parse_size,
+            )?,
+            disk: disk(&wish.resources, limits, can_limit)?,
+            pids: pids(wish.resources.pids, limits.pids)?,
+            network: boundary.network(wish.network)?,
+            runtime: boundary.runtime(wish.runtime.as_deref())?,
+            timeout: timeout(wish.timeout_seconds, limits)?,
+            on_expiry: wish.on_expiry.unwrap_or_default(),
+        })
+    }
+
+    /// Takes over the disk limit of existing files. Rejects a request for
+    /// another one.
+    pub(crate) fn keep_disk(
+        &mut self,
+        wish: &api::CreateSandbox,
+        disk: Option<u64>,
+        message: &str,
+    ) -> Result<()> {
+        if wish.resources.disk.is_some() && self.disk != disk {
+            let failure = Failure::new(ErrorCode::ResourceRefused, message);
+            return Err(failure.about("resource", "disk").about("limit", disk));
+        }
+        self.disk = disk;
+        Ok(())
+    }
+
+    /// Whether a container with this specification suits the other.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        let container = |spec: &Self| {
+            let limits = (spec.cpu, spec.memory, spec.pids);
+            (spec.writable_root, limits, spec.network)
+        };
+        self.image == other.image
+            && self.runtime == other.runtime
+            && container(self) == container(other)
+    }
+
+    fn resources(&self) -> api::Resources {
+        let cpu = match self.cpu % 1000 {
+            0 => (self.cpu / 1000).to_string(),
+            _ => format!("{:.3}", f64::from(self.cpu) / 1000.0)
+                .trim_end_matches('0')
+                .to_owned(),
+        };
+        api::Resources {
+            cpu: Some(cpu),
+            memory: Some(format_size(self.memory)),
+            disk: self.disk.map(format_size),
+            pids: Some(self.pids),
+        }
+    }
+}
+
+/// The networks and runtimes that a caller may choose from: those that the server,
+/// the tenant and the key all allow.
+pub(crate) struct Boundary<'a> {
+    config: &'a Config,
+    /// Lists of the tenant and of the key, if they have any.
+    networks: [Option<&'a [String]>; 2],
+    runtimes: [Option<&'a [String]>; 2],
+}
+
+impl<'a> Boundary<'a> {
+    pub(crate) fn of(config: &'a Config, who: &'a Principal) -> Self {
+        let (tenant, key) = (&who.tenant_limits, &who.limits);
+        Self {
+            config,
+            networks: [tenant.networks.as_deref(), key.networks.as_deref()],
+            runtimes: [tenant.runtimes.as_deref(), key.runtimes.as_deref()],
+        }
+    }
+
+    /// Returns the boundary of the server's own pools.
+    pub(crate) fn of_server(config: &'a Config) -> Self {
+        Self {
+            config,
+            networks: [None; 2],
+            runtimes: [None; 2],
+        }
+    }
+
+    /// Checks the network and the runtime of an existing sandbox.
+    pub(crate) fn check(&self, spec: &Spec) -> Result<()> {
+        self.network(Some(spec.network))?;
+        self.runtime(spec.runtime.as_deref()).map(drop)
+    }
+
+    fn network(&self, wished: Option<NetworkMode>) -> Result<NetworkMode> {
+        let is_allowed = |network: &NetworkMode| {
+            self.config.networks.contains(network) && is_in_all(network.name(), self.networks)
+        };
+        // Without a request it is the default, or else the strictest that is
+        // allowed.
+        let default = self.config.default_network;
+        let default = [default, NetworkMode::None, NetworkMode::Internet];
+        let found = match wished {
+            Some(wished) => Some(wished).filter(is_allowed),
+            None => default.into_iter().find(is_allowed),
+        };
+        found.ok_or_else(|| {
+            let name = wished.unwrap_or(self.config.default_network).name();
+            let message = format!("the network `{name}` is not allowed here");
+            let failure = Failure::new(ErrorCode::ResourceRefused, message);
+            failure.about("resource", "network")
+        })
+    }
+
+    fn runtime(&self, wished: Option<&str>) -> Result<Option<String>> {
+        let default = self.config.default_runtime.as_deref();
+        let Some(wished) = wished.filter(|wished| Some(*wished) != default) else {
+            return Ok(default.map(str::to_owned));
+        };
+        let of_server = Some(self.config.runtimes.as_slice());
+        match is_in_all(wished, [of_server]) && is_in_all(wished, self.runtimes) {
+            true => Ok(Some(wished.to_owned())),
+            false => {
+                let message = format!("the runtime `{}` is not allowed here", short(wished));
+                let failure = Failure::new(ErrorCode::ResourceRefused, message);
+                Err(failure
+                    .about("resource", "runtime")
+                    .remediation("Leave out `runtime`, or ask the operator to add it to RUNTIMES."))
+            }
+        }
+    }
+}
+
+/// Whether a name is in every list that is given.
+fn is_in_all<const N: usize>(name: &str, lists: [Option<&[String]>; N]) -> bool {
+    let has = |list: &[String]| list.iter().any(|one| one == name);
+    lists.into_iter().flatten().all(has)
+}
+
+/// Converts networks to their names in the catalog.
+pub(crate) fn networks_in(networks: Vec<NetworkMode>) -> Vec<String> {
+    let names = networks.iter().map(|network| network.name().to_owned());
+    names.collect()
+}
+
+/// Converts names in the catalog to networks.
+pub(crate) fn networks_out(names: Vec<String>) -> Vec<NetworkMode> {
+    let all = [NetworkMode::None, NetworkMode::Internet];
+    let mut all = all.to_vec();
+    all.retain(|network| names.iter().any(|name| name == network.name()));
+    all
+}
+
+/// Converts a sandbox to its form in the API.
+pub(crate) fn out(sandbox: &Sandbox) -> Result<api::Sandbox> {
+    let spec = Spec::of(sandbox)?;
+    Ok(api::Sandbox {
+        id: sandbox.id.clone(),
+        workspace_id: sandbox.workspace.clone(),
+        name: sandbox.name.clone(),
+        state: sandbox.state.into(),
+        reason: sandbox.reason.clone(),
+        template: sandbox.template.clone(),
+        agent: sandbox.agent.clone(),
+        resources: spec.resources(),
+        network: spec.network,
+        runtime: spec.runtime,
+        created_at: clock::text(sandbox.created),
+        expires_at: clock::text(sandbox.expires),
+        on_expiry: spec.on_expiry,
+    })
+}
+
+pub(crate) fn timeout(seconds: Option<u32>, limits: &Limits) -> Result<u64> {
+    let longest = limits.max_lifetime.as_secs();
+    let seconds = seconds.map_or(limits.default_timeout.as_secs(), u64::from);
+    match seconds {
+        0 => Err(Failure::invalid("`timeoutSeconds` must be at least 1")),
+        _ if seconds > longest => Err(refused("timeoutSeconds", longest)),
+        _ => Ok(seconds),
+    }
+}
+
+/// Parses an amount that has a default and a maximum.
+fn amount<T: PartialOrd + Copy + Into<u64>>(
+    wanted: Option<&str>,
+    (default, most): (T, T),
+    name: &str,
+    parse: impl Fn(&str) -> Result<T, api::InvalidSize>,
+) -> Result<T> {
+    let Some(text) = wanted else {
+        return Ok(default);
+    };
+    let wanted = parse(text).map_err(|error| Failure::invalid(format!("`{name}`: {error}")))?;
+    match wanted <= most {
+        true => Ok(wanted),
+        false => Err(refused(name, most.into())),
+    }
+}
+
+fn disk(wanted: &api::Resources, limits: &Limits, can_limit: bool) -> Result<Option<u64>> {
+    let bytes = amount(wanted.disk.as_deref(), limits.disk, "disk", parse_size)?;
+    match (can_limit, &wanted.disk) {
+        (true, _) => Ok(Some(bytes)),
+        (false, None) => Ok(None),
+        (false, Some(_)) => {
+            let message = "this server cannot limit the disk of a workspace";
+            let failure =
+                Failure::new(ErrorCode::ResourceRefused, message).about("resource", "disk");
+            Err(failure
+                .remediation("Leave `disk` out, or run the server as root with btrfs available."))
+        }
+    }
+}
+
+/// Returns the disk limit of a workspace without a sandbox.
+pub(crate) fn workspace_disk(
+    config: &Config,
+    wanted: Option<&str>,
+    can_limit: bool,
+) -> Result<Option<u64>> {
+    let wanted = api::Resources {
+        disk: wanted.map(str::to_owned),
+        ..api::Resources::default()
+    };
+    disk(&wanted, &config.limits, can_limit)
+}
+
+fn pids(wanted: Option<u32>, (default, most): (u32, u32)) -> Result<u32> {
+    match wanted {
+        None => Ok(default),
+        Some(wanted) if wanted < 8 => Err(Failure::invalid("`pids` must be at least 8")),
+        Some(wanted) if wanted > most => Err(refused("pids", most.into())),
+        Some(wanted) => Ok(wanted),
+    }
+}
+
+fn refused(name: &str, most: u64) -> Failure {
+    let message = format!("`{name}` exceeds the maximum of this server, which is {most}");
+    Failure::new(ErrorCode::ResourceRefused, message)
+        .about("resource", name)
+        .about("limit", most)
+}
+
+/// Rejects variables that an environment cannot hold, and those of the agent.
+pub(crate) fn check_envs(envs: &BTreeMap<String, String>) -> Result<()> {
+    const OURS: [&str; 4] = [
+        "WORKSPACE_SERVER",
+        "SANDBOX_ID",
+        "SANDBOX_TOKEN",
+        "AGENT_LOG_LEVEL",
+    ];
+    let size: usize = envs
+        .iter()
+        .map(|(name, value)| name.len() + value.len() + 2)
+        .sum();
+    if envs.len() > 1000 || size > 64 << 10 {
+        return Err(Failure::invalid(
+            "`envs` has more than 1000 variables or 64 KiB",
+        ));
+    }
+    for (name, value) in envs {
+        if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
+            let message = format!(
+                "`envs`: `{}` is not a valid variable",
+                crate::failure::short(name)
+            );
+            return Err(Failure::invalid(message));
+        }
+        if OURS.contains(&name.as_str()) {
+            return Err(Failure::invalid(format!(
+                "`envs`: `{name}` is reserved for the agent"
+            )));
+        }
+    }
+    Ok(())
+}

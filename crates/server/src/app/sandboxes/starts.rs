@@ -1,0 +1,483 @@
+//! The start of a sandbox: workspace, container, agent.
+
+mod abandoned;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use elevo_agent_link::AgentLinks;
+use elevo_catalog::Catalog;
+use elevo_catalog::secret::SandboxToken;
+use elevo_catalog::{EventKind, Sandbox, SandboxChange, Workspace};
+use elevo_core::{ErrorCode, SandboxState};
+use elevo_engine::Progress;
+use elevo_sandbox::ContainerId;
+use elevo_sandbox::SandboxRuntime;
+use tracing::Instrument;
+
+use crate::app::access::principal::Principal;
+use crate::app::resources::Resources;
+use crate::app::sandboxes::NewSandbox;
+use crate::app::sandboxes::containers::{Containers, Places};
+use crate::app::sandboxes::freezer::Freezer;
+use crate::app::sandboxes::locks::SandboxLocks;
+use crate::app::sandboxes::makers::{Makers, Making};
+use crate::app::sandboxes::reasons::{AGAIN, keeps_container};
+use crate::app::sandboxes::spec::Spec;
+use crate::app::snapshots::{Kept, own_info};
+use crate::app::tenant_stores::{self, TenantStores};
+use crate::app::workspaces::{NewWorkspace, Workspaces};
+use crate::config::Config;
+use crate::failure::{Failure, Result};
+use crate::platform::clock;
+use crate::platform::trace::step;
+
+/// The source of a workspace.
+#[derive(Clone, Debug)]
+pub(crate) enum Source {
+    Empty,
+    Snapshot(Kept),
+    /// A workspace on a project, whose row is to be added.
+    Project(Box<NewWorkspace>),
+    /// The workspace of another sandbox, and the principal of the request.
+    Fork(Box<(Principal, Sandbox)>),
+    /// A parked workspace.
+    Existing(Box<Workspace>),
+    /// The workspace already exists.
+    Made,
+}
+
+/// Starts sandboxes, rolls back failed starts, and deletes sandboxes.
+pub(crate) struct Starts {
+    catalog: Arc<dyn Catalog>,
+    config: Arc<Config>,
+    freezer: Arc<Freezer>,
+    links: AgentLinks,
+    locks: Arc<SandboxLocks>,
+    runtime: Arc<dyn SandboxRuntime>,
+    stores: Arc<TenantStores>,
+    containers: Arc<Containers>,
+    workspaces: Arc<Workspaces>,
+    makers: Arc<Makers>,
+}
+
+impl Starts {
+    pub(crate) fn new(
+        resources: &Resources,
+        containers: &Arc<Containers>,
+        workspaces: &Arc<Workspaces>,
+    ) -> Self {
+        Self {
+            catalog: resources.catalog.clone(),
+            config: resources.config.clone(),
+            containers: containers.clone(),
+            freezer: resources.freezer.clone(),
+            links: resources.links.clone(),
+            locks: resources.locks.clone(),
+            runtime: resources.runtime.clone(),
+            stores: resources.stores.clone(),
+            workspaces: workspaces.clone(),
+            makers: Arc::default(),
+        }
+    }
+
+    /// Marks a sandbox as being started until the result is dropped. Must be
+    /// called before its row says `starting`.
+    pub(crate) fn enter(&self, id: &str) -> Making {
+        self.makers.enter(id)
+    }
+
+    /// Creates the sandbox of a new row. If that fails, everything is rolled
+    /// back.
+    pub(crate) async fn create_new(
+        &self,
+        new: NewSandbox,
+        spec: Spec,
+        source: Source,
+    ) -> Result<Sandbox> {
+        let started = clock::instant();
+        // The workspace is locked first, as everywhere: a parked one may be on
+        // its way into the store.
+        let existing = match &source {
+            Source::Existing(row) => Some(self.locks.hold(&row.id).await),
+            _ => None,
+        };
+        let held = self.locks.hold(&new.row.id).await;
+        let made = self.make_held(&new, &spec, source).await;
+        // `give_up` locks the sandbox again, and would wait for this task
+        // forever.
+        drop((held, existing));
+        match made {
+            Ok(sandbox) => {
+                crate::platform::metrics::created(started.elapsed());
+                Ok(sandbox)
+            }
+            Err(failure) => {
+                crate::platform::metrics::creation_failed();
+                tracing::warn!(
+                    sandbox = new.row.id,
+                    cause = failure.summary(),
+                    "not created"
+                );
+                self.give_up(&new.row.id).await;
+                Err(failure)
+            }
+        }
+    }
+
+    async fn make_held(&self, new: &NewSandbox, spec: &Spec, source: Source) -> Result<Sandbox> {
+        let sandbox = &new.row;
+        // Before the turn: the task that holds the origin may be waiting for
+        // one.
+        if let Source::Fork(origin) = &source {
+            let (who, origin) = &**origin;
+            self.fork_workspace(who, origin, std::slice::from_ref(sandbox))
+                .await?;
+        }
+        if let Source::Project(new) = &source {
+            self.catalog.add_workspace(&new.row).await?;
+        }
+        if let Source::Existing(row) = &source {
+            self.workspaces.revive(row).await?;
+        }
+        if new.warm.is_none() {
+            return self.make_cold(new, spec, source).await;
+        }
+        let places = self
+            .make_workspace(sandbox, spec, source)
+            .instrument(step!("workspace.make"))
+            .await?;
+        let using = self.use_warm(&sandbox.id, &places);
+        if let Err(failure) = using.instrument(step!("container.take")).await {
+            let cause = failure.summary();
+            tracing::warn!(
+                sandbox = sandbox.id,
+                cause,
+                "cannot use a warm container, so a new one starts"
+            );
+            // The new container has the same name. The workspace exists
+            // already.
+            self.containers.remove_container(&sandbox.id).await?;
+            return self.make_cold(new, spec, Source::Made).await;
+        }
+        self.runs_now(sandbox, &[EventKind::AgentConnected]).await
+    }
+
+    /// Marks a sandbox as running: commands can run in it from now on.
+    async fn runs_now(&self, sandbox: &Sandbox, before: &[EventKind]) -> Result<Sandbox> {
+        let mut tells = before.to_vec();
+        tells.push(EventKind::SandboxRunning);
+        if sandbox.reason.as_deref() != Some(AGAIN) {
+            tells.push(EventKind::SandboxCreated);
+        }
+        let change = SandboxChange {
+            from: Some(vec![SandboxState::Starting]),
+            to: Some(SandboxState::Running),
+            reason: Some(None),
+            tells,
+            ..SandboxChange::default()
+        };
+        self.change_as(&sandbox.id, &change).await
+    }
+
+    /// Shows a workspace in a warm container.
+    async fn use_warm(&self, id: &str, places: &Places) -> Result<()> {
+        if places.read_only {
+            let message = "a read-only workspace cannot be shown in a running container";
+            return Err(Failure::new(ErrorCode::SandboxStartFailed, message));
+        }
+        if places
+            .owner
+            .is_some_and(|owner| owner != self.containers.sandbox_user())
+        {
+            let message = "the files belong to another user than the running container";
+            return Err(Failure::new(ErrorCode::SandboxStartFailed, message));
+        }
+        self.containers.fill_slot(id, places).await?;
+        match self.links.get(id) {
+            Some(_) => Ok(()),
+            None => {
+                let message = "the agent is no longer connected";
+                Err(Failure::new(ErrorCode::AgentUnreachable, message))
+            }
+        }
+    }
+
+    async fn make_cold(&self, new: &NewSandbox, spec: &Spec, source: Source) -> Result<Sandbox> {
+        let sandbox = &new.row;
+        let _turn = self
+            .containers
+            .turn_to_create()
+            .instrument(step!("turn.wait"))
+            .await?;
+        let places = self
+            .make_workspace(sandbox, spec, source)
+            .instrument(step!("workspace.make"))
+            .await?;
+        self.make_container(sandbox, spec, &places, &new.token)
+            .instrument(step!("container.make"))
+            .await?;
+        self.start_container(sandbox, places)
+            .instrument(step!("container.start"))
+            .await
+    }
+
+    async fn make_workspace(&self, row: &Sandbox, spec: &Spec, source: Source) -> Result<Places> {
+        let id = tenant_stores::workspace_id(&row.workspace)?;
+        let (created, limit) = (row.created, spec.disk);
+        let made = self.stores.with(row.tenant, move |workspaces| {
+            let progress = Progress::new();
+            let files = match source {
+                Source::Empty => workspaces.create_empty(&id, created, limit)?,
+                Source::Snapshot(base) => {
+                    workspaces.create(&id, base.id, created, limit, &progress)?
+                }
+                Source::Project(new) if new.row.read_only => {
+                    workspaces.create_read_only(&id, new.row.base, created, limit, &progress)?
+                }
+                Source::Project(new) => {
+                    workspaces.create(&id, new.row.base, created, limit, &progress)?
+                }
+                Source::Existing(_) => match workspaces.resume(&id, &progress) {
+                    // Its files were never moved into the store.
+                    Err(elevo_workspace::Error::NotParked(_)) => workspaces.path(&id)?,
+                    resumed => resumed?,
+                },
+                Source::Fork(_) | Source::Made => workspaces.path(&id)?,
+            };
+            let home = workspaces.home(&id)?;
+            let binding = match workspaces.shares(&id)? {
+                true => Some(workspaces.bind(&id)?),
+                false => None,
+            };
+            let record = workspaces.get(&id)?;
+            Ok(Places {
+                files: match &binding {
+                    Some(binding) => binding.source().to_owned(),
+                    None => files,
+                },
+                home,
+                read_only: record.read_only,
+                binding,
+                is_slot: false,
+                owner: record.owner,
+            })
+        });
+        made.await
+    }
+
+    /// Creates the container of a sandbox. It is named by the sandbox's id,
+    /// which is recorded first, so that it is found after any failure.
+    async fn make_container(
+        &self,
+        sandbox: &Sandbox,
+        spec: &Spec,
+        places: &Places,
+        token: &SandboxToken,
+    ) -> Result<()> {
+        let change = SandboxChange {
+            container: Some(Some(sandbox.id.clone())),
+            token_hash: Some(token.hash()),
+            ..SandboxChange::default()
+        };
+        let now = clock::now();
+        self.catalog
+            .change_sandbox(&sandbox.id, &change, now)
+            .await?;
+        let spec = self
+            .containers
+            .container_spec(&sandbox.id, spec, places, token);
+        self.runtime.create(&spec).await?;
+        Ok(())
+    }
+
+    /// Starts the container and waits for its agent.
+    async fn start_container(&self, sandbox: &Sandbox, places: Places) -> Result<Sandbox> {
+        let id = &*sandbox.id;
+        let container = ContainerId::new(id).ok_or_else(|| Failure::no_sandbox(id))?;
+        self.runtime.start(&container).await?;
+        if let Some(binding) = places.binding {
+            let shown = self.stores.with(sandbox.tenant, move |workspaces| {
+                Ok(workspaces.show(binding)?)
+            });
+            shown.await?;
+        }
+        self.wait_for_start(id).await?;
+        self.runs_now(sandbox, &[]).await
+    }
+
+    /// Waits for the agent, unless the sandbox is deleted.
+    async fn wait_for_start(&self, id: &str) -> Result<()> {
+        let patience = self.config.limits.start_timeout;
+        let began = clock::instant();
+        while began.elapsed() < patience {
+            let connected = self.links.connected(id);
+            let look = Duration::from_millis(500);
+            if tokio::time::timeout(look, connected).await.is_ok() {
+                return Ok(());
+            }
+            let row = self.catalog.sandbox_of_any_tenant(id).await?;
+            if row.is_none_or(|row| row.removing) {
+                return Err(Failure::no_sandbox(id));
+            }
+        }
+        let seconds = patience.as_secs();
+        let message = format!("the agent did not connect within {seconds} seconds");
+        Err(Failure::new(ErrorCode::SandboxStartFailed, message))
+    }
+
+    /// Starts a sandbox that was stopped or has failed: in its container if
+    /// that has run, else in a new one.
+    pub(crate) async fn start_again(&self, id: &str) -> Result<Sandbox> {
+        let _held = self.locks.hold(id).await;
+        let _making = self.makers.enter(id);
+        let before = self.catalog.sandbox_of_any_tenant(id).await?;
+        let before = before.ok_or_else(|| Failure::no_sandbox(id))?;
+        let from = [SandboxState::Stopped, SandboxState::Error];
+        let again = Some(AGAIN.into());
+        let sandbox = self
+            .change(id, &from, SandboxState::Starting, again)
+            .await?;
+        let started = self.start_held(&sandbox, &before).await;
+        if let Err(failure) = &started {
+            let starting = [SandboxState::Starting];
+            let cause = failure.summary();
+            tracing::warn!(sandbox = id, cause, "cannot start a sandbox");
+            let reason = Some(failure.message.clone());
+            self.change(id, &starting, SandboxState::Error, reason)
+                .await?;
+        }
+        started
+    }
+
+    async fn start_held(&self, sandbox: &Sandbox, before: &Sandbox) -> Result<Sandbox> {
+        let _turn = self.containers.turn_to_create().await?;
+        let spec = Spec::of(sandbox)?;
+        let places = self.make_workspace(sandbox, &spec, Source::Made).await?;
+        let container =
+            ContainerId::new(&sandbox.id).ok_or_else(|| Failure::no_sandbox(&sandbox.id))?;
+        let keep = keeps_container(before) && self.runtime.status(&container).await?.is_some();
+        // Otherwise the wait for the agent would end at once, with the
+        // connection of the previous run.
+        self.links.forget(&sandbox.id);
+        if keep {
+            self.runtime.kill(&container).await?;
+            if self.containers.has_slot(&sandbox.id)? {
+                self.containers.fill_slot(&sandbox.id, &places).await?;
+            }
+        } else {
+            self.containers.remove_container(&sandbox.id).await?;
+            let token = SandboxToken::from_random(clock::random());
+            self.make_container(sandbox, &spec, &places, &token).await?;
+        }
+        self.start_container(sandbox, places).await
+    }
+
+    /// Rolls back a creation. The row is marked first, so that the next cleanup
+    /// finishes a rollback that fails.
+    pub(crate) async fn give_up(&self, id: &str) {
+        let mark = SandboxChange {
+            removing: Some(true),
+            ..SandboxChange::default()
+        };
+        let given_up = async {
+            let sandbox = self.catalog.change_sandbox(id, &mark, clock::now()).await?;
+            self.remove(&sandbox).await
+        };
+        if let Err(failure) = given_up.await {
+            tracing::error!(
+                sandbox = id,
+                cause = failure.summary(),
+                "cannot roll back the creation of a sandbox"
+            );
+        }
+    }
+
+    pub(crate) async fn fork_workspace(
+        &self,
+        who: &Principal,
+        from: &Sandbox,
+        into: &[Sandbox],
+    ) -> Result<()> {
+        let _held = self.locks.hold(&from.id).await;
+        let origin = tenant_stores::workspace_id(&from.workspace)?;
+        self.workspaces.add_forks(from, into).await?;
+        let into = into
+            .iter()
+            .map(|row| tenant_stores::workspace_id(&row.workspace));
+        let into = into.collect::<Result<Vec<_>>>()?;
+        let info = own_info(who, format!("fork of {}", from.id));
+        let frozen = self.freezer.frozen(from);
+        let forked = self.stores.with(from.tenant, move |workspaces| {
+            workspaces.fork(&origin, &into, info, &frozen, &Progress::new())?;
+            Ok(())
+        });
+        forked.instrument(step!("workspaces.fork")).await
+    }
+
+    /// Deletes everything of a sandbox that is marked for deletion. After an
+    /// interruption it starts over.
+    pub(crate) async fn remove(&self, sandbox: &Sandbox) -> Result<()> {
+        let _held = self.locks.hold(&sandbox.id).await;
+        self.containers.remove_container(&sandbox.id).await?;
+        match sandbox.keep_workspace {
+            // The erasure of its tenant deletes the workspace.
+            _ if self.stores.is_closed(sandbox.tenant) => {}
+            true => self.workspaces.park_workspace(sandbox).await?,
+            false => {
+                let id = tenant_stores::workspace_id(&sandbox.workspace)?;
+                self.stores.remove_workspace(sandbox.tenant, id).await?;
+                self.catalog
+                    .remove_workspace(sandbox.tenant, &sandbox.workspace)
+                    .await?;
+            }
+        }
+        self.catalog
+            .remove_sandbox(&sandbox.id, clock::now())
+            .await?;
+        tracing::info!(sandbox = sandbox.id, "sandbox deleted");
+        Ok(())
+    }
+
+    /// Changes the state of a sandbox, if it is in one of `from`.
+    pub(crate) async fn change(
+        &self,
+        id: &str,
+        from: &[SandboxState],
+        to: SandboxState,
+        reason: Option<String>,
+    ) -> Result<Sandbox> {
+        let tells = match to {
+            SandboxState::Starting => vec![EventKind::SandboxStarting],
+            SandboxState::Running => vec![EventKind::SandboxRunning],
+            SandboxState::Stopping => Vec::new(),
+            SandboxState::Stopped => vec![EventKind::SandboxStopped],
+            SandboxState::Error => vec![EventKind::SandboxError],
+        };
+        let change = SandboxChange {
+            from: Some(from.to_vec()),
+            to: Some(to),
+            reason: Some(reason),
+            tells,
+            ..SandboxChange::default()
+        };
+        self.change_as(id, &change).await
+    }
+
+    pub(crate) async fn change_as(&self, id: &str, change: &SandboxChange) -> Result<Sandbox> {
+        let to = change.to.map_or("another state", SandboxState::name);
+        let changed = self.catalog.change_sandbox(id, change, clock::now()).await;
+        match changed {
+            Ok(sandbox) => Ok(sandbox),
+            Err(elevo_catalog::Error::NotFound { .. } | elevo_catalog::Error::Removing) => {
+                Err(Failure::no_sandbox(id))
+            }
+            Err(elevo_catalog::Error::WrongState { is }) => {
+                let message = format!("the sandbox is {is} and cannot become {to} now");
+                let failure = Failure::new(ErrorCode::SandboxWrongState, message);
+                Err(failure.about("sandboxId", id).about("state", is.name()))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+}

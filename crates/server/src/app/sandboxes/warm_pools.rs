@@ -1,0 +1,343 @@
+//! Warm pools: sandboxes that are started before a request needs them.
+//!
+//! A warm sandbox is a container whose agent is connected, with an id, a token,
+//! and a slot in place of a workspace. A request for a sandbox of that kind
+//! takes it over: its id becomes the id of the sandbox, and the workspace is
+//! mounted in the slot. It has no row before; the next server deletes it like
+//! any container without a row.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use elevo_agent_link::AgentLinks;
+use elevo_api as api;
+use elevo_catalog::Catalog;
+use elevo_catalog::secret::SandboxToken;
+use elevo_core::{ErrorCode, Retry};
+use elevo_sandbox::ContainerId;
+use elevo_sandbox::SandboxRuntime;
+use elevo_workspace::{Slot, WorkspaceId};
+
+use crate::app::resources::Resources;
+use crate::app::sandboxes::containers::{Containers, Places};
+use crate::app::sandboxes::pool::{Pool, Taken, Warm};
+use crate::app::sandboxes::spec::{Boundary, Spec};
+use crate::app::tenant_stores::{self, TenantStores};
+use crate::config::{Config, WarmPool};
+use crate::failure::{Failure, Result, log_failure};
+use crate::platform::clock;
+use crate::platform::room::Room;
+
+/// Interval between checks of the pools when nothing is taken from them.
+const LOOK: Duration = Duration::from_secs(10);
+/// Interval at which a pool checks whether requests still create sandboxes.
+const GIVE_WAY: Duration = Duration::from_millis(50);
+/// Maximum containers that are deleted at a time.
+const REMOVALS: usize = 8;
+
+/// Desired state of one configured pool, resolved against the current template
+/// and image.
+struct Wanted {
+    setting: WarmPool,
+    spec: Spec,
+    image: String,
+}
+
+impl Wanted {
+    fn is(&self, warm: &Warm) -> bool {
+        self.setting == warm.setting && self.spec.is_like(&warm.spec) && self.image == warm.image
+    }
+}
+
+/// Keeps sandboxes started before a request needs them.
+pub(crate) struct WarmPools {
+    catalog: Arc<dyn Catalog>,
+    config: Arc<Config>,
+    links: AgentLinks,
+    room: Arc<Room>,
+    runtime: Arc<dyn SandboxRuntime>,
+    stores: Arc<TenantStores>,
+    containers: Arc<Containers>,
+    pool: Arc<Pool>,
+}
+
+impl WarmPools {
+    pub(crate) fn new(resources: &Resources, containers: &Arc<Containers>) -> Self {
+        Self {
+            catalog: resources.catalog.clone(),
+            config: resources.config.clone(),
+            containers: containers.clone(),
+            links: resources.links.clone(),
+            room: resources.room.clone(),
+            runtime: resources.runtime.clone(),
+            stores: resources.stores.clone(),
+            pool: resources.pool.clone(),
+        }
+    }
+
+    /// Returns the ids of the sandboxes without a row.
+    pub(crate) fn ids(&self) -> HashSet<String> {
+        self.pool.ids()
+    }
+
+    /// Takes a warm sandbox that matches `spec` and whose agent is connected,
+    /// if any.
+    pub(crate) fn take(&self, spec: &Spec) -> Option<Taken> {
+        if self.config.warm.is_empty() {
+            return None;
+        }
+        let mut state = self.pool.lock();
+        let is_right = |warm: &Warm| warm.spec.is_like(spec) && self.links.get(&warm.id).is_some();
+        let found = state.warm.iter().position(is_right);
+        crate::platform::metrics::taken(found.is_some());
+        let warm = state.warm.remove(found?);
+        Some(Taken {
+            pool: self.pool.clone(),
+            id: warm.id.clone(),
+            token_hash: warm.token_hash,
+            warm: Some(warm),
+        })
+    }
+
+    /// Keeps the pools full until the server stops.
+    pub(crate) async fn tend(&self) {
+        if self.config.warm.is_empty() {
+            return;
+        }
+        let mut told = String::new();
+        loop {
+            let problem = match self.tend_once().await {
+                Ok(problems) => problems.join("; "),
+                Err(failure) => failure.summary(),
+            };
+            if problem != told && !problem.is_empty() {
+                tracing::warn!(cause = problem, "cannot fill a warm pool");
+            }
+            told = problem;
+            let _ = tokio::time::timeout(LOOK, self.pool.changed.notified()).await;
+        }
+    }
+
+    /// Requests a check of the pools, since something that they depend on has
+    /// changed.
+    pub(crate) fn check_soon(&self) {
+        self.pool.changed.notify_one();
+    }
+
+    /// Deletes unwanted sandboxes and creates missing ones. Returns the
+    /// problems of pools that cannot be filled.
+    async fn tend_once(&self) -> Result<Vec<String>> {
+        self.room.check()?;
+        let mut problems = Vec::new();
+        let mut wanted = Vec::new();
+        for setting in &self.config.warm {
+            match self.wanted(setting).await {
+                Ok(pool) => wanted.push(pool),
+                // Nothing is deleted because a component did not respond.
+                Err(failure) if failure.code.retry() == Retry::Later => return Err(failure),
+                Err(failure) => problems.push(failure.summary()),
+            }
+        }
+        let mut room: Vec<_> = wanted.iter().map(|pool| pool.setting.size).collect();
+        let unwanted = self.pool.weed(|warm| {
+            let place = wanted.iter().position(|pool| pool.is(warm));
+            match place {
+                Some(place) if room[place] > 0 && self.links.get(&warm.id).is_some() => {
+                    room[place] -= 1;
+                    true
+                }
+                _ => false,
+            }
+        });
+        let unwanted = unwanted.into_iter().map(|warm| warm.id);
+        self.discard_all(unwanted.collect()).await;
+        for (pool, count) in wanted.iter().zip(room) {
+            for _ in 0..count {
+                self.tell_pools();
+                if let Err(failure) = self.make_warm(pool).await {
+                    problems.push(failure.summary());
+                    break;
+                }
+            }
+        }
+        self.tell_pools();
+        Ok(problems)
+    }
+
+    async fn wanted(&self, setting: &WarmPool) -> Result<Wanted> {
+        let name = &setting.template;
+        let template = self.catalog.template(name).await?;
+        let template = template.ok_or_else(|| crate::app::sandboxes::no_template(name))?;
+        let wish = api::CreateSandbox {
+            network: setting.network,
+            runtime: setting.runtime.clone(),
+            template: name.clone(),
+            ..api::CreateSandbox::default()
+        };
+        let boundary = Boundary::of_server(&self.config);
+        let can_limit = self.stores.can_limit();
+        let spec = Spec::decide(&self.config, &boundary, &wish, &template, can_limit)?;
+        let image = self.runtime.image(&spec.image).await?;
+        let image = image.ok_or_else(|| crate::app::sandboxes::no_template(name))?;
+        Ok(Wanted {
+            setting: setting.clone(),
+            spec,
+            image: image.id,
+        })
+    }
+
+    /// Creates a warm sandbox, once no request is creating one.
+    async fn make_warm(&self, pool: &Wanted) -> Result<()> {
+        let most = self.config.limits.max_concurrent_creations as usize;
+        while self.containers.creations.available_permits() < most {
+            tokio::time::sleep(GIVE_WAY).await;
+        }
+        let (id, token) = (
+            clock::id("sbx-"),
+            SandboxToken::from_random(clock::random()),
+        );
+        let token_hash = token.hash();
+        self.pool.know(&id, token_hash);
+        let made = self.start_warm(&id, &token, &pool.spec).await;
+        if let Err(failure) = made {
+            self.discard(&id).await?;
+            return Err(failure);
+        }
+        self.pool.lock().warm.push(Warm {
+            id,
+            setting: pool.setting.clone(),
+            spec: pool.spec.clone(),
+            image: pool.image.clone(),
+            token_hash,
+        });
+        Ok(())
+    }
+
+    async fn start_warm(&self, id: &str, token: &SandboxToken, spec: &Spec) -> Result<()> {
+        let (slots, workspace) = (
+            self.containers.slots.clone(),
+            tenant_stores::workspace_id(id)?,
+        );
+        let slot = tenant_stores::blocking(move || Ok(slots.make(&workspace)?)).await?;
+        let places = Places::of_slot(slot.clone());
+        let spec = self.containers.container_spec(id, spec, &places, token);
+        let container = self.runtime.create(&spec).await?;
+        self.runtime.start(&container).await?;
+        let patience = self.config.limits.start_timeout;
+        let connected = tokio::time::timeout(patience, self.links.connected(id)).await;
+        connected.map_err(|_| {
+            let message = "the agent of a warm sandbox did not connect";
+            Failure::new(ErrorCode::SandboxStartFailed, message)
+        })?;
+        self.check_slot(&container, id, &slot).await
+    }
+
+    /// Checks that a container sees mounts that are made after its start: some
+    /// runtimes hide them, and a sandbox would have an empty workspace.
+    async fn check_slot(&self, container: &ContainerId, id: &str, slot: &Slot) -> Result<()> {
+        let status = self.runtime.status(container).await?;
+        let pid = status.and_then(|status| status.pid);
+        let (slots, workspace) = (
+            self.containers.slots.clone(),
+            tenant_stores::workspace_id(id)?,
+        );
+        let probe = slot.home.clone();
+        let is_seen = tenant_stores::blocking(move || {
+            // Any directory other than the slot will do.
+            slots.fill(&workspace, &probe, &probe)?;
+            let seen = pid.is_some_and(|pid| {
+                let inside = format!("/proc/{pid}/root/workspace");
+                is_same(inside.as_ref(), &probe)
+            });
+            slots.empty(&workspace)?;
+            Ok(seen)
+        });
+        match is_seen.await? {
+            true => Ok(()),
+            false => {
+                let message = "warm sandboxes do not see a workspace that is mounted after their \
+                               start: their runtime cannot have a pool";
+                Err(Failure::new(ErrorCode::SandboxStartFailed, message))
+            }
+        }
+    }
+
+    /// Deletes a sandbox that is or was to be warm.
+    async fn discard(&self, id: &str) -> Result<()> {
+        self.containers.remove_container(id).await?;
+        self.pool.forget(id);
+        Ok(())
+    }
+
+    /// Deletes containers without a row. Returns the number of deleted ones.
+    pub(crate) async fn discard_all(&self, ids: Vec<String>) -> u64 {
+        let mut removed = 0;
+        for some in ids.chunks(REMOVALS) {
+            let discarded = some
+                .iter()
+                .map(|id| async move { (id, self.discard(id).await) });
+            for (id, discarded) in futures::future::join_all(discarded).await {
+                let done = log_failure(discarded, "container", id, "cannot delete a container");
+                removed += u64::from(done.is_some());
+            }
+        }
+        removed
+    }
+
+    /// Deletes all sandboxes without a row, because the server is about to
+    /// stop.
+    pub(crate) async fn drain(&self) {
+        self.pool.lock().warm.clear();
+        let ids = self.pool.ids();
+        self.discard_all(ids.into_iter().collect()).await;
+    }
+
+    /// Deletes slots that belong neither to `known` nor to a warm sandbox.
+    pub(crate) async fn clear_slots(&self, known: &HashSet<&str>) -> Result<()> {
+        let slots = self.containers.slots.clone();
+        let ids: Vec<WorkspaceId> = tenant_stores::blocking(move || Ok(slots.list()?)).await?;
+        let warm = self.pool.ids();
+        for id in ids.iter().map(WorkspaceId::as_str) {
+            if !known.contains(id) && !warm.contains(id) {
+                log_failure(
+                    self.containers.remove_slot(id).await,
+                    "slot",
+                    id,
+                    "cannot delete a slot",
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the size and the ready sandboxes of each pool.
+    pub(crate) fn stats(&self) -> Vec<api::PoolStats> {
+        let state = self.pool.lock();
+        let settings = self.config.warm.iter();
+        let stats = settings.map(|setting| {
+            let ready = state.warm.iter().filter(|warm| warm.setting == *setting);
+            api::PoolStats {
+                template: setting.template.clone(),
+                network: setting.network.unwrap_or(self.config.default_network),
+                runtime: setting.runtime.clone(),
+                size: setting.size,
+                ready: ready.count() as u32,
+            }
+        });
+        stats.collect()
+    }
+
+    fn tell_pools(&self) {
+        crate::platform::metrics::pools(&self.stats());
+    }
+}
+
+fn is_same(one: &std::path::Path, other: &std::path::Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let identity = |path: &std::path::Path| {
+        let found = std::fs::metadata(path);
+        found.map(|stat| (stat.dev(), stat.ino())).ok()
+    };
+    identity(one).is_some() && identity(one) == identity(other)
+}

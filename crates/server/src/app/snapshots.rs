@@ -1,0 +1,239 @@
+//! Snapshots that are kept while they are in use, and versions of projects
+//! whose content may have been dropped.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use elevo_catalog::Catalog;
+use elevo_catalog::{Project, Retention};
+use elevo_core::{ErrorCode, TenantId};
+use elevo_engine::{CommitInfo, Error as EngineError, Guard, Loss, LossKind, Repository};
+use elevo_objects::SnapshotId;
+use futures::executor::block_on;
+
+use crate::app::access::principal::Principal;
+use crate::app::projects::no_project;
+use crate::app::resources::Resources;
+use crate::app::tenant_stores::TenantStores;
+use crate::failure::{Failure, Result, short};
+use crate::platform::clock;
+
+/// A snapshot that no garbage collection deletes until this is dropped.
+#[derive(Clone, Debug)]
+pub(crate) struct Kept {
+    pub(crate) id: SnapshotId,
+    _guard: Arc<Guard>,
+}
+
+impl Kept {
+    /// Keeps a snapshot, which must exist.
+    pub(crate) async fn of(repository: &Repository, id: SnapshotId) -> Result<Self> {
+        Ok(Self::guarded(id, repository.hold(id).await?))
+    }
+
+    /// Keeps a snapshot if it exists.
+    async fn if_there(repository: &Repository, id: SnapshotId) -> Result<Option<Self>> {
+        match repository.hold(id).await {
+            Ok(guard) => Ok(Some(Self::guarded(id, guard))),
+            Err(EngineError::NoSuchSnapshot(_)) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn guarded(id: SnapshotId, guard: Guard) -> Self {
+        let _guard = Arc::new(guard);
+        Self { id, _guard }
+    }
+}
+
+/// Keeps newly written objects from garbage collection until dropped, for
+/// callers that commit without a `StateTree`, which would keep them. Blocks.
+pub(crate) fn writing(repository: &Repository) -> Result<Guard> {
+    let writing = block_on(repository.store().writing(repository.tenant()));
+    Ok(writing.map_err(EngineError::from)?)
+}
+
+/// Maximum attempts to keep a head that moves and is dropped in between.
+const ATTEMPTS: usize = 8;
+
+/// Snapshots, kept from garbage collection while they are in use.
+pub(crate) struct Snapshots {
+    catalog: Arc<dyn Catalog>,
+    stores: Arc<TenantStores>,
+}
+
+impl Snapshots {
+    pub(crate) fn new(resources: &Resources) -> Self {
+        Self {
+            catalog: resources.catalog.clone(),
+            stores: resources.stores.clone(),
+        }
+    }
+
+    /// Keeps a snapshot that was just created.
+    pub(crate) async fn keep(&self, tenant: TenantId, id: SnapshotId) -> Result<Kept> {
+        Kept::of(&self.stores.repository(tenant), id).await
+    }
+
+    /// Keeps a snapshot of the tenant that a client names.
+    pub(crate) async fn known_snapshot(&self, who: &Principal, text: &str) -> Result<Kept> {
+        let id: SnapshotId = text.parse().map_err(|_| no_snapshot(text))?;
+        if let Some(kept) = Kept::if_there(&self.stores.repository(who.tenant), id).await? {
+            return Ok(kept);
+        }
+        // An agent must not learn of snapshots that it could never use.
+        let dropped = match who.agent {
+            None => self.catalog.dropped_from(who.tenant, id).await?,
+            Some(_) => Vec::new(),
+        };
+        let Some(project) = dropped.first() else {
+            return Err(no_snapshot(text));
+        };
+        match self.catalog.project(who.tenant, project).await? {
+            Some(project) => Err(self.dropped(&project, id).await?),
+            None => Err(no_snapshot(text)),
+        }
+    }
+
+    /// Keeps a version of a project, unless its content was dropped. Keeps
+    /// first and checks then: a kept version is not collected, so that a drop
+    /// after the check is harmless.
+    pub(crate) async fn keep_version(&self, project: &Project, id: SnapshotId) -> Result<Kept> {
+        let repository = self.stores.repository(project.tenant);
+        let kept = Kept::if_there(&repository, id).await?;
+        let dropped = self.catalog.dropped_from(project.tenant, id).await?;
+        // The snapshot may still exist, for example as a version of another
+        // project.
+        if dropped.contains(&project.id) {
+            return Err(self.dropped(project, id).await?);
+        }
+        kept.ok_or_else(|| EngineError::NoSuchSnapshot(id).into())
+    }
+
+    /// Returns the current project, and keeps its head.
+    pub(crate) async fn with_head(&self, tenant: TenantId, id: &str) -> Result<(Project, Kept)> {
+        let mut last = no_project(id);
+        for _ in 0..ATTEMPTS {
+            let found = self.catalog.project(tenant, id).await?;
+            let found = found.filter(|project| !project.removing);
+            let project = found.ok_or_else(|| no_project(id))?;
+            match self.keep_version(&project, project.head).await {
+                Ok(kept) => return Ok((project, kept)),
+                // The head has moved and was dropped in between.
+                Err(failure) => last = failure,
+            }
+        }
+        Err(last)
+    }
+
+    /// Keeps the head of a project.
+    pub(crate) async fn keep_head(&self, project: &Project) -> Result<Kept> {
+        let (_, head) = self.with_head(project.tenant, &project.id).await?;
+        Ok(head)
+    }
+
+    /// Returns the failure of using a version whose content was dropped.
+    pub(crate) async fn dropped(&self, project: &Project, id: SnapshotId) -> Result<Failure> {
+        let landed = self.catalog.landing_of_snapshot(&project.id, id).await?;
+        let which = match &landed {
+            Some(entry) => format!("version {}", entry.sequence),
+            None => "the first version".into(),
+        };
+        let when = landed.as_ref().and_then(|entry| entry.dropped);
+        let when = when.map_or(String::new(), |at| format!(" at {}", clock::text(at)));
+        let (name, keeps) = (&project.name, words(project.retention));
+        let message = format!("the content of {which} of `{name}` was dropped{when}");
+        let remediation = format!(
+            "Choose a version that `elevo project log` shows as kept. The project keeps {keeps} \
+             (`elevo project retention`); a tag keeps a version for good (`elevo project tag`)."
+        );
+        let mut failure = Failure::new(ErrorCode::VersionDropped, message)
+            .about("projectId", &*project.id)
+            .about("snapshotId", id.to_string())
+            .remediation(remediation);
+        if let Some(entry) = landed {
+            failure = failure.about("sequence", entry.sequence);
+        }
+        Ok(failure)
+    }
+
+    /// Returns a snapshot that this principal may take files from. An agent may
+    /// use only snapshots made for it: others may contain paths that a policy
+    /// hides from it.
+    pub(crate) async fn snapshot_id(&self, who: &Principal, text: &str) -> Result<Kept> {
+        let kept = self.known_snapshot(who, text).await?;
+        let Some(agent) = &who.agent else {
+            return Ok(kept);
+        };
+        let repository = self.stores.repository(who.tenant);
+        let snapshot = repository.snapshot(kept.id).await?;
+        let is_shared = snapshot.labels.contains_key(SHARED);
+        match snapshot.author == *agent && !is_shared {
+            true => Ok(kept),
+            false => Err(no_snapshot(text)),
+        }
+    }
+}
+
+/// Describes the versions that are kept, as the end of a sentence.
+fn words(retention: Retention) -> String {
+    match retention {
+        Retention::All => "all new versions".into(),
+        Retention::Last(count) => format!("the last {count} versions"),
+        Retention::Daily(days) => format!("the last version of each of {days} days"),
+        Retention::Named => "only versions that something needs".into(),
+    }
+}
+
+pub(crate) fn no_snapshot(text: &str) -> Failure {
+    let message = format!("there is no snapshot `{}`", short(text));
+    Failure::new(ErrorCode::SnapshotNotFound, message).about("snapshotId", short(text))
+}
+
+/// The label of snapshots that belong to a project, not to their author.
+pub(crate) const SHARED: &str = "project";
+
+/// The label of snapshots that the server takes for itself. Clients do not know
+/// their ids, so files in such a snapshot do not count as saved.
+pub(crate) const OWN: &str = "own";
+
+pub(crate) fn own_label() -> (String, String) {
+    (OWN.to_owned(), String::new())
+}
+
+/// Like [`info`], for a snapshot that the server takes for itself.
+pub(crate) fn own_info(who: &Principal, message: String) -> CommitInfo {
+    CommitInfo {
+        labels: BTreeMap::from([own_label()]),
+        ..info(who, message)
+    }
+}
+
+pub(crate) fn info(who: &Principal, message: String) -> CommitInfo {
+    CommitInfo {
+        parents: Vec::new(),
+        author: who.agent.clone().unwrap_or_else(|| who.key.clone()),
+        message,
+        created: clock::now(),
+        labels: BTreeMap::new(),
+        reference: None,
+    }
+}
+
+pub(crate) fn losses_out(losses: &[Loss]) -> Vec<String> {
+    let words = |loss: &Loss| {
+        let what = match loss.kind {
+            LossKind::Socket => "sockets, left out",
+            LossKind::Pipe => "named pipes, left out",
+            LossKind::Device => "devices, left out",
+            LossKind::Vanished => "files that vanished while they were read, left out",
+            LossKind::HardLink => "hard links, kept as separate files",
+            LossKind::SpecialBits => "setuid, setgid and sticky bits, dropped",
+            LossKind::ExtendedAttributes => "extended attributes, dropped",
+            LossKind::Ignored => "paths that are `.git` or that `.gitignore` names, left out",
+            _ => "others, left out",
+        };
+        format!("{what}: {}, such as `{}`", loss.count, loss.example)
+    };
+    losses.iter().map(words).collect()
+}

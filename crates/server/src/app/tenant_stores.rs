@@ -1,0 +1,267 @@
+//! The repository and the workspaces of each tenant.
+
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use elevo_core::{ErrorCode, TenantId};
+use elevo_engine::{DEFAULT_CACHE_BYTES, NodeCache, Repository, Store};
+use elevo_workspace::{Options, Owner, ProviderKind, WorkspaceId, Workspaces};
+use tokio::task::JoinHandle;
+use tracing::Instrument;
+
+use crate::config::Config;
+use crate::failure::{Failure, Result, log_failure};
+use crate::platform::installation::tenant_from;
+use crate::platform::share::Shares;
+
+/// Repositories and workspaces, opened when a tenant first needs them.
+pub(crate) struct TenantStores {
+    store: Arc<dyn Store>,
+    root: PathBuf,
+    options: Options,
+    open: Mutex<Open>,
+    repositories: Mutex<HashMap<TenantId, Repository>>,
+    cache: NodeCache,
+    pub(crate) shares: Shares,
+    /// Locks that are held while the workspaces of a tenant are opened.
+    opening: Mutex<HashMap<TenantId, Arc<tokio::sync::Mutex<()>>>>,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    workspaces: HashMap<TenantId, Arc<Workspaces>>,
+    /// Tenants that are being erased, or were erased.
+    closed: HashSet<TenantId>,
+}
+
+impl TenantStores {
+    pub(crate) fn new(store: Arc<dyn Store>, config: &Config) -> Self {
+        let provider: Option<ProviderKind> =
+            config.provider.as_ref().and_then(|name| name.parse().ok());
+        let (uid, gid) = config.sandbox_user;
+        let is_root = rustix::process::geteuid().is_root();
+        let is_overlay = provider.is_none_or(|kind| kind == ProviderKind::Overlay);
+        let options = Options {
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            provider,
+            spare_layers: 10 << 30,
+            pool: (is_root && is_overlay).then_some(config.pool_size),
+            owner: is_root.then_some(Owner { uid, gid }),
+            lazy: None,
+        };
+        Self {
+            store,
+            root: config.workspace_root.clone(),
+            options,
+            open: Mutex::default(),
+            repositories: Mutex::default(),
+            cache: NodeCache::new(DEFAULT_CACHE_BYTES),
+            shares: Shares::default(),
+            opening: Mutex::default(),
+        }
+    }
+
+    /// Returns the repository of a tenant. All repositories share a cache.
+    pub(crate) fn repository(&self, tenant: TenantId) -> Repository {
+        let mut known = self.repositories.lock();
+        let known = known.as_mut().unwrap_or_else(|error| error.get_mut());
+        let new = || Repository::with_cache(self.store.clone(), tenant, &self.cache);
+        known.entry(tenant).or_insert_with(new).clone()
+    }
+
+    /// Returns the approximate number of bytes that a tenant has stored.
+    pub(crate) async fn stored_bytes(&self, tenant: TenantId) -> Result<u64> {
+        let stored = self.store.stored_bytes(tenant).await;
+        stored.map_err(|error| elevo_engine::Error::from(error).into())
+    }
+
+    /// Returns the directory of a tenant's workspaces.
+    pub(crate) fn directory(&self, tenant: TenantId) -> PathBuf {
+        self.root.join(tenant.to_string())
+    }
+
+    /// Whether the disk of workspaces can be limited.
+    pub(crate) fn can_limit(&self) -> bool {
+        self.options.pool.is_some()
+    }
+
+    /// Returns the tenants that have workspaces here and are not being erased.
+    pub(crate) fn known(&self) -> Vec<TenantId> {
+        let entries = std::fs::read_dir(&self.root)
+            .into_iter()
+            .flatten()
+            .flatten();
+        entries
+            .filter_map(|entry| tenant_from(entry.file_name().to_str()?))
+            .filter(|tenant| !self.is_closed(*tenant))
+            .collect()
+    }
+
+    /// Rejects all further work on the workspaces of a tenant that is being
+    /// erased.
+    pub(crate) fn close(&self, tenant: TenantId) {
+        self.lock().closed.insert(tenant);
+    }
+
+    /// Whether a tenant is being erased.
+    pub(crate) fn is_closed(&self, tenant: TenantId) -> bool {
+        self.lock().closed.contains(&tenant)
+    }
+
+    /// Deletes the directory of a closed tenant, with its workspaces and its part
+    /// of a pool. Returns `false` if some work on it has not ended yet.
+    pub(crate) async fn erase(&self, tenant: TenantId) -> Result<bool> {
+        let turn = self.turn_to_open(tenant);
+        let _turn = turn.lock().await;
+        {
+            let mut open = self.lock();
+            let found = open.workspaces.get(&tenant);
+            if found.is_some_and(|found| Arc::strong_count(found) > 1) {
+                return Ok(false);
+            }
+            open.workspaces.remove(&tenant);
+        }
+        let root = self.directory(tenant);
+        blocking(move || Ok(elevo_workspace::erase(&root)?)).await?;
+        Ok(true)
+    }
+
+    /// Forgets a tenant that was erased. It stays closed: a job may have listed
+    /// it before, and would create its directory again.
+    pub(crate) fn forget(&self, tenant: TenantId) {
+        let mut repositories = self.repositories.lock();
+        let repositories = repositories
+            .as_mut()
+            .unwrap_or_else(|error| error.get_mut());
+        repositories.remove(&tenant);
+        let mut opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        opening.remove(&tenant);
+        self.shares.forget(tenant);
+    }
+
+    /// Runs a blocking closure on the workspaces of a tenant.
+    pub(crate) async fn with<T: Send + 'static>(
+        &self,
+        tenant: TenantId,
+        work: impl FnOnce(&Workspaces) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let workspaces = match self.already(tenant)? {
+            Some(open) => open,
+            None => self.open(tenant).await?,
+        };
+        self.blocking(tenant, move || work(&workspaces)).await
+    }
+
+    /// Runs a blocking closure for a tenant, to its end even if the caller goes
+    /// away.
+    pub(crate) async fn blocking<T: Send + 'static>(
+        &self,
+        tenant: TenantId,
+        work: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        self.shares.blocking(tenant, work).await
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn already(&self, tenant: TenantId) -> Result<Option<Arc<Workspaces>>> {
+        let open = self.lock();
+        match open.closed.contains(&tenant) {
+            true => Err(being_erased()),
+            false => Ok(open.workspaces.get(&tenant).cloned()),
+        }
+    }
+
+    fn turn_to_open(&self, tenant: TenantId) -> Arc<tokio::sync::Mutex<()>> {
+        let mut opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        opening.entry(tenant).or_default().clone()
+    }
+
+    /// Opens the workspaces of a tenant, once for all concurrent callers.
+    async fn open(&self, tenant: TenantId) -> Result<Arc<Workspaces>> {
+        let turn = self.turn_to_open(tenant).lock_owned().await;
+        if let Some(open) = self.already(tenant)? {
+            return Ok(open);
+        }
+        let (repository, options) = (self.repository(tenant), self.options.clone());
+        let root = self.directory(tenant);
+        // The closure owns the turn, because it continues if the caller goes
+        // away.
+        let opening = self.blocking(tenant, move || {
+            let opened = open_at(&root, repository, &options)?;
+            Ok((Arc::new(opened), turn))
+        });
+        let (opened, _turn) = opening.await?;
+        self.lock().workspaces.insert(tenant, opened.clone());
+        Ok(opened)
+    }
+}
+
+/// The failure of work for a tenant that is being erased.
+pub(crate) fn being_erased() -> Failure {
+    Failure::new(ErrorCode::TenantSuspended, "this tenant is being erased")
+}
+
+fn open_at(
+    root: &std::path::Path,
+    repository: Repository,
+    options: &Options,
+) -> Result<Workspaces> {
+    let made = std::fs::create_dir_all(root);
+    made.map_err(|error| Failure::internal(&error))?;
+    Ok(Workspaces::open(root, repository, options)?)
+}
+
+impl TenantStores {
+    /// Runs a part of a request in a separate task, which continues if the
+    /// caller goes away, and apart from the tasks that respond to requests.
+    pub(crate) fn spawn<T: Send + 'static>(
+        self: &Arc<Self>,
+        tenant: TenantId,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> JoinHandle<T> {
+        let stores = self.clone();
+        let work = async move { stores.shares.apart(tenant, work).await };
+        tokio::spawn(work.in_current_span())
+    }
+
+    /// Returns the workspaces of all tenants that can be listed.
+    pub(crate) async fn all_workspaces(&self) -> Vec<(TenantId, WorkspaceId)> {
+        let mut all = Vec::new();
+        for tenant in self.known() {
+            let listed = self.with(tenant, |workspaces| Ok(workspaces.list()?));
+            let listed = listed.await;
+            let what = "its workspaces cannot be listed";
+            let listed = log_failure(listed, "tenant", &tenant.to_string(), what);
+            let records = listed.into_iter().flatten();
+            all.extend(records.map(|record| (tenant, record.id)));
+        }
+        all
+    }
+
+    /// Deletes a workspace, if it exists.
+    pub(crate) async fn remove_workspace(&self, tenant: TenantId, id: WorkspaceId) -> Result<()> {
+        let removed = self.with(tenant, move |workspaces| match workspaces.remove(&id) {
+            Err(elevo_workspace::Error::NotFound(_)) => Ok(()),
+            removed => Ok(removed?),
+        });
+        removed.await
+    }
+}
+
+/// Runs a blocking closure for the server itself, to its end even if the caller
+/// goes away.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|error| Err(Failure::internal(&error)))
+}
+
+/// Parses the id of a workspace from a row.
+pub(crate) fn workspace_id(text: &str) -> Result<WorkspaceId> {
+    text.parse().map_err(|error| Failure::internal(&error))
+}

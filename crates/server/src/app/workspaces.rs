@@ -1,0 +1,546 @@
+//! Workspaces on projects: creation, lists, snapshots and deletion.
+
+pub(crate) mod parking;
+pub(crate) mod refresh;
+pub(crate) mod unsettled;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use elevo_api as api;
+use elevo_api::Scope;
+use elevo_catalog::Catalog;
+use elevo_catalog::{Sandbox, Workspace, WorkspaceChange, WorkspaceQuery, WorkspaceState};
+use elevo_core::{ErrorCode, TreePath};
+use elevo_engine::{Progress, StateTree};
+use elevo_merge::Drivers;
+use elevo_objects::Entry;
+use elevo_policy::{Access, View};
+use elevo_workspace::Owner;
+
+use crate::app::access::keys::check_name;
+use crate::app::access::principal::Principal;
+use crate::app::projects::{PageQuery, Projects};
+use crate::app::requests::Once;
+use crate::app::resources::Resources;
+use crate::app::sandboxes::freezer::Freezer;
+use crate::app::sandboxes::locks::SandboxLocks;
+use crate::app::sandboxes::spec;
+use crate::app::snapshots::{Kept, Snapshots, own_info};
+use crate::app::tenant_stores::{self, TenantStores};
+use crate::app::timekeeping::Timekeeper;
+use crate::config::Config;
+use crate::failure::{Failure, Result, short};
+use crate::platform::room::Room;
+use crate::platform::{clock, owners};
+
+/// A workspace that is about to be created.
+#[derive(Clone, Debug)]
+pub(crate) struct NewWorkspace {
+    pub(crate) row: Workspace,
+    /// Keeps the snapshots of the workspace until the catalog refers to them.
+    _kept: [Kept; 2],
+}
+
+/// Workspaces of projects.
+pub(crate) struct Workspaces {
+    catalog: Arc<dyn Catalog>,
+    config: Arc<Config>,
+    drivers: Arc<Drivers>,
+    freezer: Arc<Freezer>,
+    locks: Arc<SandboxLocks>,
+    room: Arc<Room>,
+    stores: Arc<TenantStores>,
+    time: Arc<Timekeeper>,
+    projects: Arc<Projects>,
+    snapshots: Arc<Snapshots>,
+}
+
+impl Workspaces {
+    pub(crate) fn new(
+        resources: &Resources,
+        projects: &Arc<Projects>,
+        snapshots: &Arc<Snapshots>,
+    ) -> Self {
+        Self {
+            catalog: resources.catalog.clone(),
+            config: resources.config.clone(),
+            drivers: resources.drivers.clone(),
+            freezer: resources.freezer.clone(),
+            locks: resources.locks.clone(),
+            projects: projects.clone(),
+            room: resources.room.clone(),
+            snapshots: snapshots.clone(),
+            stores: resources.stores.clone(),
+            time: resources.time.clone(),
+        }
+    }
+
+    /// Creates a workspace for an agent that does not run in a sandbox.
+    pub(crate) async fn create(
+        self: &Arc<Self>,
+        who: &Principal,
+        wish: api::CreateWorkspace,
+        once: Once,
+    ) -> Result<api::Workspace> {
+        who.needs(Scope::ProjectsWrite)?;
+        if let Some(name) = &wish.name {
+            check_name(name)?;
+        }
+        let (app, who, tenant) = (self.clone(), who.clone(), who.tenant);
+        // The creation, from row to directory, continues if the caller goes
+        // away.
+        let creating = async move { app.create_once(&who, wish, &once).await };
+        let creating = self.stores.spawn(tenant, creating);
+        creating.await.map_err(|error| Failure::internal(&error))?
+    }
+
+    async fn create_once(
+        &self,
+        who: &Principal,
+        wish: api::CreateWorkspace,
+        once: &Once,
+    ) -> Result<api::Workspace> {
+        let limit =
+            spec::workspace_disk(&self.config, wish.disk.as_deref(), self.stores.can_limit())?;
+        let id = once.id("ws-");
+        if once.is_again()
+            && let Some(row) = self.catalog.workspace(who.tenant, &id).await?
+        {
+            if self.has_directory(&row).await? {
+                return self.out(&row).await;
+            }
+            self.forget_workspace(&row).await?;
+        }
+        let owner = wish.owner.as_deref().map(owners::find).transpose()?;
+        let new = self.new_row(who, &wish, id).await?;
+        if owner.is_some() {
+            check_owned(&new.row)?;
+        }
+        self.catalog.add_workspace(&new.row).await?;
+        let row = new.row;
+        let made = self.make_directory(&row, limit, owner).await;
+        if let Err(failure) = made {
+            self.forget_workspace(&row).await?;
+            return Err(failure);
+        }
+        self.out(&row).await
+    }
+
+    /// Whether a workspace has its directory and is not being deleted.
+    async fn has_directory(&self, row: &Workspace) -> Result<bool> {
+        let id = tenant_stores::workspace_id(&row.id)?;
+        let found = self
+            .stores
+            .with(row.tenant, move |workspaces| match workspaces.get(&id) {
+                Err(elevo_workspace::Error::NotFound(_)) => Ok(false),
+                found => Ok(found.map(|_| true)?),
+            });
+        Ok(row.state != WorkspaceState::Removing && found.await?)
+    }
+
+    /// Prepares the row of a workspace on a project.
+    pub(crate) async fn new_row(
+        &self,
+        who: &Principal,
+        wish: &api::CreateWorkspace,
+        id: String,
+    ) -> Result<NewWorkspace> {
+        let agent = self.agent_for(who, wish.agent.as_deref()).await?;
+        let project = self.projects.find(who, &wish.project).await?;
+        let synced = self
+            .projects
+            .version(&project, wish.snapshot.as_deref())
+            .await?;
+        let view = self
+            .projects
+            .compiled_policy(&project)
+            .await?
+            .for_agent(agent.as_deref());
+        let base = self.projects.visible_part(who, &synced, &view).await?;
+        let now = clock::now();
+        let read_only = wish.read_only || view.is_read_only();
+        let sync = serde_json::to_value(check_sync(wish.sync)?);
+        let row = Workspace {
+            id,
+            tenant: who.tenant,
+            project: Some(project.id.clone()),
+            agent,
+            key: who.key.clone(),
+            name: wish.name.clone(),
+            base: base.id,
+            synced: synced.id,
+            merges: 0,
+            sync: sync.map_err(|error| Failure::internal(&error))?,
+            read_only,
+            follows: read_only && wish.sync.mode != api::SyncMode::Manual,
+            state: WorkspaceState::Live,
+            last_merge: None,
+            expires: None,
+            created: now,
+            updated: now,
+        };
+        let _kept = [synced, base];
+        Ok(NewWorkspace { row, _kept })
+    }
+
+    async fn agent_for(&self, who: &Principal, wanted: Option<&str>) -> Result<Option<String>> {
+        match (&who.agent, wanted) {
+            (bound, None) => Ok(bound.clone()),
+            (Some(bound), Some(wanted)) if bound != wanted => {
+                let message = "this key acts for another agent";
+                Err(Failure::new(ErrorCode::Forbidden, message).about("agent", short(wanted)))
+            }
+            (_, Some(wanted)) => {
+                let found = self.catalog.agent(who.tenant, wanted).await?;
+                let missing = || {
+                    let message = format!("there is no agent `{}`", short(wanted));
+                    Failure::new(ErrorCode::AgentNotFound, message)
+                };
+                found.map(|agent| Some(agent.id)).ok_or_else(missing)
+            }
+        }
+    }
+
+    async fn make_directory(
+        &self,
+        row: &Workspace,
+        limit: Option<u64>,
+        owner: Option<Owner>,
+    ) -> Result<PathBuf> {
+        let id = tenant_stores::workspace_id(&row.id)?;
+        let (base, created, read_only) = (row.base, row.created, row.read_only);
+        let made = self.stores.with(row.tenant, move |workspaces| {
+            let progress = Progress::new();
+            Ok(match (read_only, owner) {
+                (true, _) => workspaces.create_read_only(&id, base, created, limit, &progress)?,
+                (false, None) => workspaces.create(&id, base, created, limit, &progress)?,
+                (false, Some(owner)) => {
+                    workspaces.create_owned(&id, base, created, limit, owner, &progress)?
+                }
+            })
+        });
+        made.await
+    }
+
+    /// Adds rows for the forks of a workspace, if it is on a project.
+    pub(crate) async fn add_forks(&self, from: &Sandbox, into: &[Sandbox]) -> Result<()> {
+        let row = self.catalog.workspace(from.tenant, &from.workspace).await?;
+        let Some(row) = row.filter(|row| row.project.is_some()) else {
+            return Ok(());
+        };
+        for sandbox in into {
+            let fork = Workspace {
+                id: sandbox.workspace.clone(),
+                key: sandbox.key.clone(),
+                name: sandbox.name.clone(),
+                merges: 0,
+                last_merge: None,
+                created: sandbox.created,
+                updated: sandbox.created,
+                ..row.clone()
+            };
+            self.catalog.add_workspace(&fork).await?;
+            self.copy_unsettled(&row, &fork).await?;
+        }
+        Ok(())
+    }
+
+    /// Returns a workspace that this principal may see.
+    pub(crate) async fn visible(&self, who: &Principal, id: &str) -> Result<Workspace> {
+        let found = self.catalog.workspace(who.tenant, id).await?;
+        let found = found.filter(|row| {
+            let same_agent = who.agent.is_none() || who.agent == row.agent;
+            same_agent && row.state != WorkspaceState::Removing
+        });
+        found.ok_or_else(|| no_workspace(id))
+    }
+
+    pub(crate) async fn get(&self, who: &Principal, id: &str) -> Result<api::Workspace> {
+        who.needs_any(&[Scope::ProjectsRead, Scope::SandboxesRead])?;
+        let row = self.visible(who, id).await?;
+        self.out(&row).await
+    }
+
+    pub(crate) async fn list(
+        &self,
+        who: &Principal,
+        project: Option<&str>,
+        state: Option<api::WorkspaceState>,
+        query: PageQuery,
+    ) -> Result<api::WorkspacePage> {
+        who.needs_any(&[Scope::ProjectsRead, Scope::SandboxesRead])?;
+        let project = match project {
+            Some(name) => Some(self.projects.find(who, name).await?.id),
+            None => None,
+        };
+        let page = self
+            .catalog
+            .workspaces(&WorkspaceQuery {
+                tenant: Some(who.tenant),
+                project,
+                agent: who.agent.clone(),
+                state: state.map(state_in),
+                after: crate::app::projects::position(query.after.as_deref())?,
+                limit: query.limit,
+            })
+            .await?;
+        let next = crate::app::projects::next(&page.items, query.limit, Workspace::position);
+        let mut items = Vec::new();
+        for row in &page.items {
+            if row.state != WorkspaceState::Removing {
+                items.push(self.out(row).await?);
+            }
+        }
+        Ok(api::WorkspacePage { items, next })
+    }
+
+    pub(crate) async fn delete(&self, who: &Principal, id: &str) -> Result<()> {
+        who.needs_any(&[Scope::ProjectsWrite, Scope::SandboxesWrite])?;
+        let row = self.visible(who, id).await?;
+        who.needs(match row.project {
+            Some(_) => Scope::ProjectsWrite,
+            None => Scope::SandboxesWrite,
+        })?;
+        self.not_in_a_sandbox(&row).await?;
+        self.forget_workspace(&row).await
+    }
+
+    pub(crate) async fn not_in_a_sandbox(&self, row: &Workspace) -> Result<()> {
+        let sandbox = self.catalog.sandbox_of_workspace(row.tenant, &row.id);
+        match sandbox.await? {
+            Some(sandbox) if !sandbox.removing => {
+                let message = "the workspace is in a sandbox";
+                let failure = Failure::new(ErrorCode::WorkspaceBusy, message);
+                Err(failure
+                    .about("sandboxId", sandbox.id)
+                    .remediation("Merge it, then delete the sandbox."))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Deletes the directory, then the row.
+    pub(crate) async fn forget_workspace(&self, row: &Workspace) -> Result<()> {
+        // Fails if the workspace was parked or resumed since `row` was read.
+        let change = WorkspaceChange {
+            from: Some(row.state),
+            ..WorkspaceChange::default()
+        };
+        match self.mark_removing(row, change).await {
+            Ok(()) => self.finish_forgetting(row).await,
+            Err(elevo_catalog::Error::NotFound { .. }) => Ok(()),
+            Err(elevo_catalog::Error::Changed { .. }) => {
+                let message = "another request parked or resumed the workspace";
+                Err(Failure::new(ErrorCode::WorkspaceBusy, message).retry_after(1))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Marks a workspace for deletion, if it is as `change` expects.
+    pub(crate) async fn mark_removing(
+        &self,
+        row: &Workspace,
+        change: WorkspaceChange,
+    ) -> elevo_catalog::Result<()> {
+        let change = WorkspaceChange {
+            state: Some(WorkspaceState::Removing),
+            ..change
+        };
+        let marked = self
+            .catalog
+            .change_workspace(row.tenant, &row.id, &change, clock::now());
+        marked.await.map(drop)
+    }
+
+    /// Deletes the directory and the row of a workspace that is marked for
+    /// deletion.
+    pub(crate) async fn finish_forgetting(&self, row: &Workspace) -> Result<()> {
+        let id = tenant_stores::workspace_id(&row.id)?;
+        self.stores.remove_workspace(row.tenant, id).await?;
+        self.catalog.remove_workspace(row.tenant, &row.id).await?;
+        Ok(())
+    }
+
+    /// Stores the files of a workspace. The caller holds the workspace.
+    pub(crate) async fn snapshot_held(&self, who: &Principal, row: &Workspace) -> Result<Kept> {
+        let sandbox = self.catalog.sandbox_of_workspace(row.tenant, &row.id);
+        let frozen = match sandbox.await? {
+            Some(sandbox) => self.freezer.frozen(&sandbox),
+            None => self.freezer.frozen_nothing(),
+        };
+        let id = tenant_stores::workspace_id(&row.id)?;
+        let info = own_info(who, format!("merge of {}", row.id));
+        let taken = self.stores.with(row.tenant, move |workspaces| {
+            match workspaces.snapshot(&id, info, &frozen, &Progress::new()) {
+                // Its files were stored when it was parked.
+                Err(elevo_workspace::Error::Parked(_)) => Ok(workspaces.get(&id)?.base),
+                taken => Ok(taken?.id),
+            }
+        });
+        self.snapshots.keep(row.tenant, taken.await?).await
+    }
+
+    /// Returns the directory of a workspace, if it has one, and the owner that
+    /// was named for it. Gives that owner access to the directory.
+    async fn place_of(&self, row: &Workspace) -> Result<Option<(PathBuf, Option<Owner>)>> {
+        let id = tenant_stores::workspace_id(&row.id)?;
+        let (uid, gid) = self.config.sandbox_user;
+        let tops = [&self.config.data_dir, &self.config.workspace_root].map(Clone::clone);
+        let place = self.stores.with(row.tenant, move |workspaces| {
+            let path = match workspaces.path(&id) {
+                // It is being created or resumed, or its creation was
+                // interrupted.
+                Err(elevo_workspace::Error::NotFound(_) | elevo_workspace::Error::Parked(_)) => {
+                    return Ok(None);
+                }
+                path => path?,
+            };
+            let owner = workspaces.get(&id)?.owner;
+            let owner = owner.filter(|owner| *owner != Owner { uid, gid });
+            if let Some(owner) = owner {
+                for top in tops {
+                    let top = top.canonicalize().unwrap_or(top);
+                    owners::let_through(&path, &top, owner.uid).map_err(|error| not_let(&error))?;
+                }
+            }
+            Ok(Some((path, owner)))
+        });
+        place.await
+    }
+
+    pub(crate) async fn out(&self, row: &Workspace) -> Result<api::Workspace> {
+        let sandbox = self.catalog.sandbox_of_workspace(row.tenant, &row.id);
+        let sandbox = sandbox.await?;
+        let place = match row.state {
+            WorkspaceState::Live => self.place_of(row).await?,
+            _ => None,
+        };
+        let (path, owner) = place.unzip();
+        let path = path.map(|path| path.to_string_lossy().into_owned());
+        let sync = serde_json::from_value(row.sync.clone());
+        Ok(api::Workspace {
+            id: row.id.clone(),
+            project: row.project.clone(),
+            agent: row.agent.clone(),
+            name: row.name.clone(),
+            state: match row.state {
+                WorkspaceState::Parked => api::WorkspaceState::Parked,
+                _ => api::WorkspaceState::Live,
+            },
+            path,
+            owner: owner.flatten().map(|owner| owner.uid),
+            sandbox: sandbox.map(|sandbox| sandbox.id),
+            synced: row.synced.to_string(),
+            read_only: row.read_only,
+            sync: sync.map_err(|error| Failure::internal(&error))?,
+            merges: row.merges,
+            expires_at: row.expires.map(clock::text),
+            created_at: clock::text(row.created),
+            updated_at: clock::text(row.updated),
+        })
+    }
+}
+
+/// Rejects an owner for a workspace that cannot have one.
+fn check_owned(row: &Workspace) -> Result<()> {
+    if !rustix::process::geteuid().is_root() {
+        let message = "`owner` needs a server that runs as root";
+        return Err(Failure::new(ErrorCode::ResourceRefused, message));
+    }
+    match row.read_only {
+        true => Err(Failure::invalid(
+            "a read-only workspace is shared and cannot have an `owner`",
+        )),
+        false => Ok(()),
+    }
+}
+
+fn not_let(error: &std::io::Error) -> Failure {
+    let message = "the file system of the workspaces lacks access lists, which `owner` needs";
+    match error.raw_os_error() == Some(rustix::io::Errno::NOTSUP.raw_os_error()) {
+        true => Failure::new(ErrorCode::ResourceRefused, message),
+        false => Failure::internal(error),
+    }
+}
+
+pub(crate) fn on_no_project(row: &Workspace) -> Failure {
+    let message = format!("workspace `{}` is not on a project", row.id);
+    Failure::invalid(message)
+        .about("workspaceId", row.id.as_str())
+        .remediation("Resume it in a sandbox with `elevo sandbox create --workspace`.")
+}
+
+const fn state_in(state: api::WorkspaceState) -> WorkspaceState {
+    match state {
+        api::WorkspaceState::Live => WorkspaceState::Live,
+        api::WorkspaceState::Parked => WorkspaceState::Parked,
+    }
+}
+
+pub(crate) fn no_workspace(id: &str) -> Failure {
+    let message = format!("there is no workspace `{}`", short(id));
+    Failure::new(ErrorCode::WorkspaceNotFound, message).about("workspaceId", short(id))
+}
+
+fn check_sync(sync: api::Sync) -> Result<api::Sync> {
+    match sync.seconds {
+        Some(0) => Err(Failure::invalid("`sync.seconds` must be at least 1")),
+        Some(3601..) => Err(Failure::invalid("`sync.seconds` must be at most 3600")),
+        _ => Ok(sync),
+    }
+}
+
+/// Removes the hidden paths from a tree, and the directories that this leaves
+/// empty.
+pub(crate) async fn hide(tree: &StateTree, view: &View) -> Result<()> {
+    let mut open = vec![TreePath::root()];
+    let mut entered = Vec::new();
+    while let Some(directory) = open.pop() {
+        let mut after = None;
+        loop {
+            let page = tree.list(&directory, after.as_ref(), PAGE).await?;
+            for (name, _) in &page {
+                let path = directory.join(name).map_err(elevo_engine::Error::from)?;
+                if hide_one(tree, view, &path).await? {
+                    entered.push(path.clone());
+                    open.push(path);
+                }
+            }
+            after = match page.last() {
+                Some((name, _)) if page.len() == PAGE => Some(name.clone()),
+                _ => break,
+            };
+        }
+    }
+    while let Some(path) = entered.pop() {
+        if count_of(tree.entry(&path).await?.as_ref()) == Some(0) {
+            tree.remove(&path).await?;
+        }
+    }
+    Ok(())
+}
+
+const PAGE: usize = 1000;
+
+/// Removes one entry if it is hidden. Returns whether it is a directory that is
+/// only partly visible.
+async fn hide_one(tree: &StateTree, view: &View, path: &TreePath) -> Result<bool> {
+    let entry = tree.entry(path).await?;
+    let access = match count_of(entry.as_ref()) {
+        None | Some(0) => Some(view.access(path)),
+        Some(_) => view.uniform(path),
+    };
+    if access == Some(Access::None) {
+        tree.remove(path).await?;
+    }
+    Ok(access.is_none())
+}
+
+const fn count_of(entry: Option<&Entry>) -> Option<u64> {
+    match entry {
+        Some(Entry::Directory { tree, .. }) => Some(tree.count),
+        _ => None,
+    }
+}

@@ -1,0 +1,255 @@
+//! Workspaces that outlive their sandbox: parked at its end, and resumed by a
+//! new sandbox.
+//!
+//! The row of a parked workspace is the promise to keep it. It is written
+//! before the sandbox's row is deleted, so that the workspace has a row at any
+//! time.
+
+use std::collections::BTreeMap;
+
+use elevo_api as api;
+use elevo_catalog::{Sandbox, Workspace, WorkspaceChange, WorkspaceState};
+use elevo_core::{ErrorCode, TenantId};
+use elevo_engine::{CommitInfo, Progress};
+use elevo_objects::SnapshotId;
+use elevo_workspace::{Error as WorkspaceError, NeverFreeze, Record, WorkspaceId};
+use tokio::sync::OwnedMutexGuard;
+
+use crate::app::access::principal::Principal;
+use crate::app::maintenance::recovery::kept_name;
+use crate::app::sandboxes::spec::Spec;
+use crate::app::snapshots::own_label;
+use crate::app::tenant_stores;
+use crate::app::workspaces::{Workspaces, no_workspace};
+use crate::failure::{Failure, Result, log_failure};
+use crate::platform::clock;
+
+/// Keeps other requests from changing a workspace until dropped.
+pub(crate) struct HeldWorkspace {
+    /// The sandbox that the workspace is in.
+    pub(crate) sandbox: Option<Sandbox>,
+    _guards: [Option<OwnedMutexGuard<()>>; 2],
+}
+
+impl Workspaces {
+    /// Locks a workspace, and the sandbox it is in.
+    pub(crate) async fn hold_workspace(&self, row: &Workspace) -> Result<HeldWorkspace> {
+        // Most workspaces have the id of their sandbox. The order of the locks
+        // is always the same: the workspace, then the sandbox.
+        let first = self.locks.hold(&row.id).await;
+        let sandbox = || self.catalog.sandbox_of_workspace(row.tenant, &row.id);
+        let mut found = sandbox().await?;
+        let mut second = None;
+        if let Some(other) = found.as_ref().filter(|sandbox| sandbox.id != row.id) {
+            second = Some(self.locks.hold(&other.id).await);
+            found = sandbox().await?;
+        }
+        Ok(HeldWorkspace {
+            sandbox: found,
+            _guards: [Some(first), second],
+        })
+    }
+
+    /// Parks the workspace of a sandbox that ends. Continues when repeated
+    /// after a crash. On a full disk the files stay in place, and are stored
+    /// once there is room.
+    pub(crate) async fn park_workspace(&self, sandbox: &Sandbox) -> Result<()> {
+        let id = tenant_stores::workspace_id(&sandbox.workspace)?;
+        let author = sandbox.agent.as_ref().unwrap_or(&sandbox.key).clone();
+        let info = parked_info(author, &id);
+        let room = self.room.clone();
+        let parked = self.stores.with(sandbox.tenant, move |workspaces| {
+            let parked = match room.is_full() {
+                true => Ok(()),
+                false => workspaces
+                    .park(&id, info, &NeverFreeze, &Progress::new())
+                    .map(drop),
+            };
+            match parked {
+                Ok(()) | Err(WorkspaceError::Parked(_)) => {}
+                // There is nothing to keep.
+                Err(WorkspaceError::NotFound(_)) => return Ok(None),
+                Err(error) => match Failure::from(error) {
+                    full if full.code == ErrorCode::InsufficientStorage => {
+                        tracing::warn!(workspace = %id, "parked in place");
+                    }
+                    failure => return Err(failure),
+                },
+            }
+            match workspaces.get(&id) {
+                Err(WorkspaceError::NotFound(_)) => Ok(None),
+                found => Ok(Some(found?)),
+            }
+        });
+        match parked.await? {
+            Some(record) => self.note_parked(sandbox, &record).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn note_parked(&self, sandbox: &Sandbox, record: &Record) -> Result<()> {
+        let expires = clock::after(self.time.now().await?, self.config.expired_keep);
+        let change = WorkspaceChange {
+            state: Some(WorkspaceState::Parked),
+            expires: Some(Some(expires)),
+            ..WorkspaceChange::default()
+        };
+        let (tenant, id) = (sandbox.tenant, &*sandbox.workspace);
+        let changed = self
+            .catalog
+            .change_workspace(tenant, id, &change, clock::now());
+        match changed.await {
+            Ok(_) => Ok(()),
+            // Another request is deleting it.
+            Err(elevo_catalog::Error::BeingRemoved { .. }) => Ok(()),
+            Err(elevo_catalog::Error::NotFound { .. }) => {
+                let row = Workspace {
+                    agent: sandbox.agent.clone(),
+                    name: sandbox.name.clone(),
+                    created: sandbox.created,
+                    expires: Some(expires),
+                    ..parked_row(tenant, id, &sandbox.key, record.base)
+                };
+                Ok(self.catalog.add_workspace(&row).await?)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Returns a parked workspace that this principal may resume, and sets its
+    /// disk in `spec`.
+    pub(crate) async fn parked(
+        &self,
+        who: &Principal,
+        id: &str,
+        wish: &api::CreateSandbox,
+        spec: &mut Spec,
+    ) -> Result<Workspace> {
+        let row = self.visible(who, id).await?;
+        if row.project.is_some() {
+            who.needs(api::Scope::ProjectsWrite)?;
+        }
+        if row.state != WorkspaceState::Parked {
+            return Err(in_use(&row));
+        }
+        let workspace = tenant_stores::workspace_id(&row.id)?;
+        let record = self.stores.with(
+            row.tenant,
+            move |workspaces| Ok(workspaces.get(&workspace)?),
+        );
+        spec.keep_disk(
+            wish,
+            record.await?.limit,
+            "the disk limit of an existing workspace cannot change",
+        )?;
+        Ok(row)
+    }
+
+    /// Makes a parked workspace live, for its new sandbox.
+    pub(crate) async fn revive(&self, row: &Workspace) -> Result<()> {
+        let change = WorkspaceChange {
+            from: Some(WorkspaceState::Parked),
+            state: Some(WorkspaceState::Live),
+            expires: Some(None),
+            ..WorkspaceChange::default()
+        };
+        let changed = self
+            .catalog
+            .change_workspace(row.tenant, &row.id, &change, clock::now());
+        match changed.await {
+            Ok(_) => Ok(()),
+            // The workspace or its project is being deleted.
+            Err(
+                elevo_catalog::Error::Changed { .. } | elevo_catalog::Error::BeingRemoved { .. },
+            ) => Err(no_workspace(&row.id)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Converts workspaces that earlier servers recorded as kept, by a setting
+    /// each, into parked ones.
+    pub(crate) async fn adopt_kept(&self) {
+        for (tenant, id) in self.stores.all_workspaces().await {
+            let adopted = self.adopt_one(tenant, &id).await;
+            log_failure(
+                adopted,
+                "workspace",
+                id.as_str(),
+                "cannot convert a kept workspace into a parked one",
+            );
+        }
+    }
+
+    pub(crate) async fn adopt_one(&self, tenant: TenantId, id: &WorkspaceId) -> Result<()> {
+        let setting = kept_name(id.as_str());
+        if self.catalog.setting(&setting).await?.is_none() {
+            return Ok(());
+        }
+        let wanted = id.clone();
+        let record = self
+            .stores
+            .with(tenant, move |workspaces| Ok(workspaces.get(&wanted)?));
+        let record = record.await?;
+        let keys = self.catalog.keys(tenant).await?;
+        let key = keys.first().map(|key| key.id.clone()).unwrap_or_default();
+        let row = Workspace {
+            created: record.created,
+            expires: Some(clock::after(
+                self.time.now().await?,
+                self.config.expired_keep,
+            )),
+            ..parked_row(tenant, id.as_str(), &key, record.base)
+        };
+        match self.catalog.add_workspace(&row).await {
+            Err(elevo_catalog::Error::Exists { .. }) => {}
+            added => added?,
+        }
+        self.catalog.remove_setting(&setting).await?;
+        Ok(())
+    }
+}
+
+/// Returns the row of a workspace without a project.
+fn parked_row(tenant: TenantId, id: &str, key: &str, base: SnapshotId) -> Workspace {
+    let now = clock::now();
+    Workspace {
+        id: id.to_owned(),
+        tenant,
+        project: None,
+        agent: None,
+        key: key.to_owned(),
+        name: None,
+        base,
+        synced: base,
+        merges: 0,
+        sync: serde_json::json!({}),
+        read_only: false,
+        follows: false,
+        state: WorkspaceState::Parked,
+        last_merge: None,
+        expires: None,
+        created: now,
+        updated: now,
+    }
+}
+
+pub(crate) fn parked_info(author: String, id: &WorkspaceId) -> CommitInfo {
+    CommitInfo {
+        parents: Vec::new(),
+        author,
+        message: format!("parked {id}"),
+        created: clock::now(),
+        labels: BTreeMap::from([own_label()]),
+        reference: None,
+    }
+}
+
+/// The failure of a second sandbox on a workspace.
+pub(crate) fn in_use(row: &Workspace) -> Failure {
+    let message = format!("workspace `{}` is in use", row.id);
+    Failure::new(ErrorCode::WorkspaceBusy, message)
+        .about("workspaceId", row.id.as_str())
+        .remediation(
+            "Only a parked workspace can be resumed: `GET /api/v1/workspaces?state=parked`.",
+        )
+}

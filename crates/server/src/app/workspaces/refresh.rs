@@ -1,0 +1,336 @@
+//! Refreshes: bring the newer head of a project into its workspaces.
+//!
+//! Where both sides changed the same path, a refresh that an agent requests
+//! leaves the conflict to the workspace (`unsettled.rs`). An automatic refresh
+//! changes nothing there: the workspace keeps its file and its base, so that
+//! its next merge finds the conflict.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use elevo_api as api;
+use elevo_api::Scope;
+use elevo_catalog::{Project, Unsettled, Workspace, WorkspaceChange};
+use elevo_core::TreePath;
+use elevo_engine::{CommitInfo, Progress, StateTree};
+use elevo_merge::{LaterFirst, Limits, Rules, Sides, TreeMerge, merge_trees};
+use elevo_objects::SnapshotId;
+use elevo_policy::{Policy, View};
+
+use crate::app::access::principal::Principal;
+use crate::app::projects::changes::committed;
+use crate::app::projects::{out, policies};
+use crate::app::snapshots::{Kept, own_info};
+use crate::app::tenant_stores;
+use crate::app::workspaces::Workspaces;
+use crate::app::workspaces::unsettled::Notes;
+use crate::failure::{Failure, Result};
+use crate::platform::clock;
+
+/// Maximum attempts of a refresh while merges keep changing the workspace.
+const ATTEMPTS: usize = 5;
+
+/// Maximum entries of each kind in a response.
+const LISTED: usize = 1000;
+
+/// The way a refresh treats conflicts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OnConflict {
+    /// Leaves them to the workspace, with markers in text files.
+    Leave,
+    /// Keeps the files of the workspace as they are.
+    Keep,
+}
+
+/// The result of a refresh.
+struct Brought {
+    merge: TreeMerge,
+    /// Files that then have conflict markers.
+    marked: Vec<TreePath>,
+    /// Records of unsettled conflicts to write before the files, if they
+    /// change.
+    first: Option<Vec<Unsettled>>,
+    /// Records of unsettled conflicts to write after the files, if they change.
+    last: Option<Vec<Unsettled>>,
+    /// The head that was merged.
+    head: Kept,
+    /// The files that the workspace should contain.
+    target: Kept,
+    /// The state that the workspace and the project then agree on.
+    base: Kept,
+    /// The view of the workspace's agent.
+    view: View,
+}
+
+impl Workspaces {
+    /// Merges the head of the project into a workspace.
+    pub(crate) async fn refresh(
+        self: &Arc<Self>,
+        who: &Principal,
+        id: &str,
+        wish: api::Refresh,
+        on_conflict: OnConflict,
+    ) -> Result<api::Refreshed> {
+        who.needs(Scope::ProjectsWrite)?;
+        for _ in 0..ATTEMPTS {
+            let row = self.visible(who, id).await?;
+            let app = self.clone();
+            let (who, dry_run) = (who.clone(), wish.dry_run);
+            // Continues even if the caller goes away.
+            let tenant = row.tenant;
+            let refreshing = async move { app.refresh_row(&who, &row, dry_run, on_conflict).await };
+            let done = self.stores.spawn(tenant, refreshing);
+            match done.await.map_err(|error| Failure::internal(&error))?? {
+                Some(refreshed) => return Ok(refreshed),
+                None => continue,
+            }
+        }
+        let message = "the workspace was merged during every attempt to refresh it";
+        Err(Failure::new(elevo_core::ErrorCode::WorkspaceBusy, message).retry_after(1))
+    }
+
+    /// Returns `None` if another request changed the workspace at the same
+    /// time.
+    pub(crate) async fn refresh_row(
+        self: &Arc<Self>,
+        who: &Principal,
+        row: &Workspace,
+        dry_run: bool,
+        on_conflict: OnConflict,
+    ) -> Result<Option<api::Refreshed>> {
+        let project = self.projects.of_workspace(row).await?;
+        if row.read_only {
+            return self.follow(who, row, &project, dry_run).await;
+        }
+        let held = self.hold_workspace(row).await?;
+        // A merge may have moved the base.
+        let row = &self.visible(who, &row.id).await?;
+        if dry_run {
+            let taken = self.snapshot_held(who, row).await?;
+            let brought = self.bring(who, row, &project, taken.id, on_conflict);
+            return Ok(Some(refreshed(&brought.await?)));
+        }
+        let frozen = match &held.sandbox {
+            Some(sandbox) => self.freezer.frozen(sandbox),
+            None => self.freezer.frozen_nothing(),
+        };
+        let id = tenant_stores::workspace_id(&row.id)?;
+        let info = own_info(who, format!("refresh of {}", row.id));
+        let handle = tokio::runtime::Handle::current();
+        let (app, who, copy) = (self.clone(), who.clone(), row.clone());
+        let brought = self.stores.with(row.tenant, move |workspaces| {
+            let mut brought = None;
+            workspaces.refresh::<Failure>(&id, info, &frozen, &Progress::new(), |taken| {
+                let made = app.bring_and_note(&who, &copy, &project, taken, on_conflict);
+                brought = handle.block_on(made)?;
+                Ok(brought.as_ref().map(|made| made.target.id))
+            })?;
+            Ok(brought)
+        });
+        let Some(mut brought) = brought.await? else {
+            return Ok(None);
+        };
+        let change = WorkspaceChange {
+            base: Some(brought.base.id),
+            synced: Some(brought.head.id),
+            unsettled: brought.last.take(),
+            ..WorkspaceChange::default()
+        };
+        let moved = self.change_expected(row, change).await?;
+        Ok(moved.then(|| refreshed(&brought)))
+    }
+
+    /// Computes the files that a workspace should contain, and records the
+    /// conflicts that are left to it. Returns `None` if the workspace has
+    /// changed since.
+    async fn bring_and_note(
+        &self,
+        who: &Principal,
+        row: &Workspace,
+        project: &Project,
+        taken: SnapshotId,
+        on_conflict: OnConflict,
+    ) -> Result<Option<Brought>> {
+        let mut brought = self.bring(who, row, project, taken, on_conflict).await?;
+        let Some(first) = brought.first.take() else {
+            return Ok(Some(brought));
+        };
+        let change = WorkspaceChange {
+            unsettled: Some(first),
+            ..WorkspaceChange::default()
+        };
+        let is_noted = self.change_expected(row, change).await?;
+        Ok(is_noted.then_some(brought))
+    }
+
+    /// Moves a read-only workspace to the newest head.
+    async fn follow(
+        &self,
+        who: &Principal,
+        row: &Workspace,
+        project: &Project,
+        dry_run: bool,
+    ) -> Result<Option<api::Refreshed>> {
+        let policy = self.projects.compiled_policy(project).await?;
+        let view = policy.for_agent(row.agent.as_deref());
+        let head = self.snapshots.keep_head(project).await?;
+        let kept = self.projects.visible_part(who, &head, &view).await?;
+        let (head, target) = (head.id, kept.id);
+        let done = api::Refreshed {
+            head: head.to_string(),
+            changed: Vec::new(),
+            changed_count: u64::from(target != row.base),
+            conflicts: Vec::new(),
+            marked: Vec::new(),
+        };
+        if dry_run || (target == row.base && head == row.synced) {
+            return Ok(Some(done));
+        }
+        let _held = self.hold_workspace(row).await?;
+        let id = tenant_stores::workspace_id(&row.id)?;
+        let followed = self.stores.with(row.tenant, move |workspaces| {
+            Ok(workspaces.follow(&id, target, &Progress::new())?)
+        });
+        followed.await?;
+        let change = WorkspaceChange {
+            base: Some(target),
+            synced: Some(head),
+            ..WorkspaceChange::default()
+        };
+        let moved = self.change_expected(row, change).await?;
+        Ok(moved.then_some(done))
+    }
+
+    /// Changes a workspace unless it has changed since `row` was read. Returns
+    /// whether it did.
+    async fn change_expected(&self, row: &Workspace, change: WorkspaceChange) -> Result<bool> {
+        let change = WorkspaceChange {
+            expected: Some((row.base, row.merges)),
+            ..change
+        };
+        let changed = self
+            .catalog
+            .change_workspace(row.tenant, &row.id, &change, clock::now());
+        match changed.await {
+            Ok(_) => Ok(true),
+            // The head may have moved, and retention may have dropped the
+            // merged version; the next attempt merges the newest.
+            Err(elevo_catalog::Error::Changed { .. } | elevo_catalog::Error::Dropped { .. }) => {
+                Ok(false)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Merges the visible part of the head into a snapshot of a workspace, and
+    /// commits the result. Does not write to the workspace.
+    async fn bring(
+        &self,
+        who: &Principal,
+        row: &Workspace,
+        project: &Project,
+        taken: SnapshotId,
+        on_conflict: OnConflict,
+    ) -> Result<Brought> {
+        let policy = self.projects.compiled_policy(project).await?;
+        let view = policy.for_agent(row.agent.as_deref());
+        let head = self.snapshots.keep_head(project).await?;
+        let theirs = self.projects.visible_part(who, &head, &view).await?;
+        let repository = self.stores.repository(row.tenant);
+        let (taken, before) = (
+            self.snapshots.keep(row.tenant, taken),
+            self.snapshots.keep(row.tenant, row.base),
+        );
+        let (taken, before) = tokio::try_join!(taken, before)?;
+        // The visible part of the head may come into the workspace, so no other
+        // rule of the policy applies.
+        let everything = policies::compile(&Policy::default())?;
+        let rules = Rules {
+            view: &everything.for_agent(None),
+            policy: &everything,
+            decided: true,
+            careful: true,
+            instead: None,
+            precedence: &LaterFirst,
+            unsettled: &BTreeSet::new(),
+        };
+        let sides = Sides {
+            base: &repository.snapshot(before.id).await?,
+            ours: &StateTree::open(&repository, taken.id).await?,
+            theirs: &repository.snapshot(theirs.id).await?,
+        };
+        let mut merge = merge_trees(&sides, &rules, &self.drivers, &Limits::default()).await?;
+        let mut notes = Notes::new(self.catalog.unsettled(row.tenant, &row.id).await?);
+        if on_conflict == OnConflict::Leave {
+            let theirs = StateTree::at(&repository, sides.theirs);
+            notes.leave(&mut merge, &theirs).await?;
+        }
+        let (marked, first) = (notes.marked.clone(), notes.first());
+        let last = notes.last(sides.ours, &merge).await?;
+        let told = |what: &str| CommitInfo {
+            parents: vec![taken.id],
+            author: "elevo".into(),
+            message: format!("{what} of {}", row.id),
+            created: clock::now(),
+            labels: BTreeMap::new(),
+            reference: None,
+        };
+        let target = match merge.tree.tree().await? == sides.ours.tree().await? {
+            true => taken.clone(),
+            false => committed(&merge.tree.clone(), told("refresh")).await?,
+        };
+        let base = match merge.agreed.tree().await? == sides.theirs.tree {
+            true => theirs,
+            false => committed(&merge.agreed.clone(), told("base")).await?,
+        };
+        Ok(Brought {
+            merge,
+            marked,
+            first,
+            last,
+            head,
+            target,
+            base,
+            view,
+        })
+    }
+}
+
+fn refreshed(brought: &Brought) -> api::Refreshed {
+    let merge = &brought.merge;
+    let changed = merge.landed.iter().take(LISTED);
+    api::Refreshed {
+        head: brought.head.id.to_string(),
+        changed: changed.map(|landed| out::path_text(&landed.path)).collect(),
+        changed_count: merge.landed.len() as u64,
+        conflicts: out::conflicts(&brought.view, merge, LISTED)
+            .into_iter()
+            .map(seen_from_the_project)
+            .collect(),
+        marked: brought.marked.iter().map(out::path_text).collect(),
+    }
+}
+
+/// A refresh merges the head into the workspace; the API calls the head ours.
+fn seen_from_the_project(mut conflict: api::Conflict) -> api::Conflict {
+    std::mem::swap(&mut conflict.ours, &mut conflict.theirs);
+    for hunk in &mut conflict.hunks {
+        std::mem::swap(&mut hunk.ours, &mut hunk.theirs);
+        if let api::HunkPlace::Lines { ours, theirs, .. } = &mut hunk.place {
+            std::mem::swap(ours, theirs);
+        }
+    }
+    let kind = match conflict.kind.as_str() {
+        "removed-by-us" => "removed-by-them",
+        "removed-by-them" => "removed-by-us",
+        kind => kind,
+    };
+    conflict.kind = kind.to_owned();
+    let suggestion = match conflict.suggestion.as_str() {
+        "ours" => "theirs",
+        "theirs" => "ours",
+        suggestion => suggestion,
+    };
+    conflict.suggestion = suggestion.to_owned();
+    conflict
+}

@@ -1,0 +1,265 @@
+//! Delivers events to webhooks: in order for each sandbox and project, with
+//! retries, and independently of each other. Delivery is at least once: an
+//! event that was sent but not recorded before a crash is sent again with the
+//! same id.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use elevo_catalog::{Attempt, Delivery, DeliveryState, Webhook};
+use futures::StreamExt;
+use hmac::{Hmac, KeyInit, Mac};
+use reqwest::Client;
+use sha2::Sha256;
+use tokio::task::JoinSet;
+
+use crate::app::App;
+use crate::failure::{Result, chain};
+use crate::platform::{clock, outgoing};
+
+/// Maximum deliveries read at a time.
+const WINDOW: u32 = 1000;
+/// Maximum sandboxes and projects whose events are sent at the same time.
+const AT_ONCE: usize = 16;
+/// Maximum events of one sandbox or project that are sent before they are
+/// recorded.
+const IN_A_ROW: usize = 50;
+/// Maximum time of such a row.
+const ROW: Duration = Duration::from_secs(5);
+/// Interval at which webhooks are read when nothing happens.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Runs until the server stops.
+pub(crate) async fn run(app: Arc<App>) {
+    let settings = &app.config.webhooks;
+    let client = match outgoing::client(settings.timeout, settings.allow_private) {
+        Ok(client) => client,
+        Err(error) => {
+            tracing::error!(cause = format!("{error:#}"), "cannot deliver to webhooks");
+            return;
+        }
+    };
+    let mut tasks: JoinSet<String> = JoinSet::new();
+    let mut running = HashSet::new();
+    loop {
+        while let Some(ended) = tasks.try_join_next() {
+            if let Ok(id) = ended {
+                running.remove(&id);
+            }
+        }
+        match app.catalog.webhooks(None).await {
+            Ok(all) => {
+                for webhook in all {
+                    if running.insert(webhook.id.clone()) {
+                        tasks.spawn(serve(app.clone(), webhook.id, client.clone()));
+                    }
+                }
+            }
+            Err(error) => tracing::warn!(cause = chain(&error), "cannot read webhooks"),
+        }
+        let _ = tokio::time::timeout(LOOK, app.webhooks.changed()).await;
+    }
+}
+
+/// Serves one webhook until it is deleted.
+async fn serve(app: Arc<App>, id: String, client: Client) -> String {
+    let mut pulse = app.events.pulse();
+    loop {
+        match app.catalog.webhook(&id).await {
+            Ok(None) => return id,
+            Ok(Some(webhook)) => match round(&app, &webhook, &client).await {
+                Ok(true) => continue,
+                Ok(false) => {}
+                Err(failure) => {
+                    let cause = failure.summary();
+                    tracing::warn!(webhook = id, cause, "cannot deliver to a webhook now");
+                }
+            },
+            Err(error) => tracing::warn!(
+                webhook = id,
+                cause = chain(&error),
+                "cannot deliver to a webhook now"
+            ),
+        }
+        let _ = tokio::time::timeout(LOOK, pulse.changed()).await;
+    }
+}
+
+/// Sends the deliveries that are due. Returns whether there were any.
+async fn round(app: &App, webhook: &Webhook, client: &Client) -> Result<bool> {
+    let mut pending = app.catalog.pending_deliveries(&webhook.id, WINDOW).await?;
+    while pending.len() < WINDOW as usize / 2 {
+        let queued = app
+            .catalog
+            .queue_deliveries(&webhook.id, WINDOW / 2, clock::now());
+        if queued.await? == 0 {
+            break;
+        }
+        pending = app.catalog.pending_deliveries(&webhook.id, WINDOW).await?;
+    }
+    let now = clock::now();
+    let rows = rows(pending).into_iter().filter(|row| row[0].due <= now);
+    let rows: Vec<_> = rows.collect();
+    if rows.is_empty() {
+        return Ok(false);
+    }
+    let sending: Vec<_> = rows
+        .into_iter()
+        .map(|row| send_row(app, webhook, client, row))
+        .collect();
+    let mut sending = futures::stream::iter(sending).buffer_unordered(AT_ONCE);
+    let mut attempts = Vec::new();
+    while let Some(some) = sending.next().await {
+        attempts.extend(some);
+        if attempts.len() >= 500 {
+            let noted = app
+                .catalog
+                .note_attempts(&webhook.id, &attempts, clock::now());
+            noted.await?;
+            attempts.clear();
+        }
+    }
+    let noted = app
+        .catalog
+        .note_attempts(&webhook.id, &attempts, clock::now());
+    noted.await?;
+    Ok(true)
+}
+
+/// Groups the pending deliveries by sandbox and project, in order.
+fn rows(pending: Vec<Delivery>) -> Vec<Vec<Delivery>> {
+    let mut places = HashMap::new();
+    let mut rows: Vec<Vec<Delivery>> = Vec::new();
+    for delivery in pending {
+        let subject = delivery.event.event.subject.clone();
+        let place = *places.entry(subject).or_insert_with(|| {
+            rows.push(Vec::new());
+            rows.len() - 1
+        });
+        if rows[place].len() < IN_A_ROW {
+            rows[place].push(delivery);
+        }
+    }
+    rows
+}
+
+/// Sends deliveries one after the other, up to the first that needs a retry.
+async fn send_row(
+    app: &App,
+    webhook: &Webhook,
+    client: &Client,
+    row: Vec<Delivery>,
+) -> Vec<Attempt> {
+    let began = clock::instant();
+    let mut attempts = Vec::new();
+    for delivery in row {
+        let tried = delivery.attempts + 1;
+        let event = delivery.event.id;
+        // The setting may be stricter than when the webhook was added.
+        let allow_private = app.config.webhooks.allow_private;
+        let sent = match outgoing::check_url(&webhook.url, allow_private) {
+            Ok(_) => send(app, webhook, client, delivery).await,
+            Err(why) => Err((None, why)),
+        };
+        let now = clock::now();
+        let mut attempt = Attempt {
+            event,
+            state: DeliveryState::Delivered,
+            attempts: tried,
+            due: now,
+            status: None,
+            error: None,
+        };
+        match sent {
+            Ok(status) => attempt.status = Some(status),
+            Err((status, why)) => {
+                (attempt.status, attempt.error) = (status, Some(why));
+                match tried > app.config.webhooks.retries {
+                    true => attempt.state = DeliveryState::Failed,
+                    false => {
+                        attempt.state = DeliveryState::Pending;
+                        attempt.due = clock::after(now, pause(tried));
+                    }
+                }
+            }
+        }
+        crate::platform::metrics::delivered(attempt.state);
+        let is_blocked = attempt.state == DeliveryState::Pending;
+        attempts.push(attempt);
+        if is_blocked || began.elapsed() > ROW {
+            break;
+        }
+    }
+    attempts
+}
+
+/// Returns the pause after the first, second, … failed attempt.
+fn pause(attempts: u32) -> Duration {
+    let seconds = 5_u64.saturating_pow(attempts.saturating_sub(1));
+    Duration::from_secs(seconds.min(600))
+}
+
+async fn send(
+    app: &App,
+    webhook: &Webhook,
+    client: &Client,
+    delivery: Delivery,
+) -> std::result::Result<u16, (Option<u16>, String)> {
+    let event = crate::app::events::out(delivery.event);
+    let body = serde_json::to_vec(&event).unwrap_or_default();
+    let mut request = client
+        .post(&webhook.url)
+        .header("content-type", "application/json")
+        .header("x-webhook-event", &event.event)
+        .header("x-webhook-id", event.id.to_string())
+        .header("x-webhook-timestamp", clock::millis().to_string());
+    // Never sent unsigned: the receiver could not verify the sender.
+    let secret = app.secrets.secret_of(webhook);
+    if let Some(secret) = secret.map_err(|failure| (None, failure.message))? {
+        request = request.header("x-webhook-signature", signature(&secret, &body));
+    }
+    match request.body(body).send().await {
+        Ok(answer) if answer.status().is_success() => Ok(answer.status().as_u16()),
+        Ok(answer) => {
+            let status = answer.status();
+            Err((
+                Some(status.as_u16()),
+                format!("the receiver responded with {status}"),
+            ))
+        }
+        // Without the URL, which may contain a secret of its owner.
+        Err(error) => Err((None, chain(&error.without_url()))),
+    }
+}
+
+/// Returns `sha256=` and the HMAC of the body in hexadecimal.
+fn signature(secret: &str, body: &[u8]) -> String {
+    let mut mac = match Hmac::<Sha256>::new_from_slice(secret.as_bytes()) {
+        Ok(mac) => mac,
+        Err(_) => unreachable!("a key may have any length"),
+    };
+    mac.update(body);
+    let digits = mac.finalize().into_bytes();
+    let digits: String = digits.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("sha256={digits}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The example of RFC 4231.
+    #[test]
+    fn signs_bodies_as_rfc_4231_does() {
+        let signed = signature("Jefe", b"what do ya want for nothing?");
+        let expected = "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843";
+        assert_eq!(signed, format!("sha256={expected}"));
+    }
+
+    #[test]
+    fn pauses_grow_and_end() {
+        let pauses = [1, 2, 3, 4, 5, 100].map(|tried| pause(tried).as_secs());
+        assert_eq!(pauses, [1, 5, 25, 125, 600, 600]);
+    }
+}

@@ -1,0 +1,321 @@
+//! Records of requests in the audit log (docs/operations.md, "Who did what").
+
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use elevo_audit::{Head, Log, Options, Ticket};
+use elevo_core::{ErrorCode, Timestamp};
+use quick_cache::sync::Cache;
+use serde_json::{Map, Value, json};
+
+use crate::config::{AuditConfig, AuditedCommands};
+use crate::failure::{Failure, Result};
+use crate::platform::clock;
+
+/// Maximum bytes of a text in a record.
+const MAX_TEXT: usize = 4 << 10;
+/// Rejections recorded per second for each key, and how many at once: a caller
+/// without a key must not fill the disk.
+const REFUSALS: u32 = 10;
+const BURST: u32 = 100;
+
+/// The audit log, with limits on the records of rejections.
+#[derive(Debug)]
+pub(crate) struct Audit {
+    log: Log,
+    config: AuditConfig,
+    /// By key. All callers without a valid key share one entry, so that they
+    /// cannot suppress the rejections of a key.
+    refusals: Cache<Option<String>, Arc<Mutex<Refusals>>>,
+}
+
+/// Maximum keys whose rejections are counted. A key that was evicted may write a
+/// burst again.
+const COUNTED: usize = 10_000;
+
+#[derive(Debug)]
+struct Refusals {
+    left: f64,
+    since: Instant,
+    /// Number of rejections that were not written since the last that was.
+    suppressed: u64,
+}
+
+impl Refusals {
+    fn full() -> Mutex<Self> {
+        Mutex::new(Self {
+            left: BURST.into(),
+            since: clock::instant(),
+            suppressed: 0,
+        })
+    }
+}
+
+/// The content of a record.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Entry {
+    pub(crate) event: &'static str,
+    pub(crate) level: Level,
+    /// The subjects, such as `sandbox_id`.
+    pub(crate) about: Vec<(&'static str, Value)>,
+    pub(crate) who: Option<Asker>,
+    pub(crate) request_id: String,
+    pub(crate) status: Option<u16>,
+    pub(crate) elapsed: Option<Duration>,
+    pub(crate) address: Option<String>,
+    pub(crate) details: Map<String, Value>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Level {
+    #[default]
+    Info,
+    Warn,
+    Error,
+}
+
+/// The key of a request, with its tenant and agent.
+#[derive(Clone, Debug)]
+pub(crate) struct Asker {
+    pub(crate) tenant: String,
+    pub(crate) key: String,
+    pub(crate) agent: Option<String>,
+}
+
+impl Entry {
+    fn record(self) -> Map<String, Value> {
+        let mut record = Map::new();
+        let mut put = |name: &str, value: Value| {
+            record.insert(name.into(), value);
+        };
+        put("timestamp", clock::text(clock::now()).into());
+        let level = match self.level {
+            Level::Info => "info",
+            Level::Warn => "warn",
+            Level::Error => "error",
+        };
+        put("level", level.into());
+        put("event", self.event.into());
+        for (name, value) in self.about {
+            put(name, value);
+        }
+        match self.who {
+            Some(who) => {
+                put("user", who.key.into());
+                put("tenant", who.tenant.into());
+                if let Some(agent) = who.agent {
+                    put("agent", agent.into());
+                }
+            }
+            // The caller was not authenticated.
+            None if self.status.is_some() => put("user", Value::Null),
+            None => put("user", "server".into()),
+        }
+        if !self.request_id.is_empty() {
+            put("request_id", self.request_id.into());
+        }
+        if let Some(status) = self.status {
+            put("status", status.into());
+        }
+        if let Some(elapsed) = self.elapsed {
+            put("duration_ms", (elapsed.as_millis() as u64).into());
+        }
+        if let Some(address) = self.address {
+            put("address", address.into());
+        }
+        if !self.details.is_empty() {
+            put("details", self.details.into());
+        }
+        record
+    }
+}
+
+impl Audit {
+    pub(crate) fn open(
+        directory: &std::path::Path,
+        config: AuditConfig,
+    ) -> elevo_audit::Result<Self> {
+        let now = || clock::text(clock::now());
+        Ok(Self {
+            log: Log::open(directory, Options::default(), now)?,
+            config,
+            refusals: Cache::new(COUNTED),
+        })
+    }
+
+    /// Fails if a request could not be recorded. The record of a request that
+    /// frees a full disk may wait in memory for a while.
+    pub(crate) fn can_record(&self, may_wait: bool) -> Result<()> {
+        if !self.log.is_failing() || (may_wait && self.log.can_wait()) {
+            return Ok(());
+        }
+        let message = "the audit log cannot be written, so the request was not carried out";
+        let failure = Failure::new(ErrorCode::StorageFailed, message).retry_after(5);
+        Err(failure.remediation(
+            "Make room on the disk of the data directory; the server retries every second.",
+        ))
+    }
+
+    pub(crate) async fn add(&self, entry: Entry) -> Ticket {
+        self.log.add(entry.record()).await
+    }
+
+    /// Writes a record, and logs a failure to do so.
+    pub(crate) async fn tell(&self, entry: Entry) {
+        let event = entry.event;
+        settle(self.add(entry).await, event).await;
+    }
+
+    /// Writes a record that any caller can cause, as often as the limit allows.
+    pub(crate) async fn tell_refusal(&self, mut entry: Entry) {
+        let key = entry.who.as_ref().map(|who| who.key.clone());
+        let Some(suppressed) = self.may_tell(&key) else {
+            return;
+        };
+        if suppressed > 0 {
+            entry.details.insert("suppressed".into(), suppressed.into());
+        }
+        self.tell(entry).await;
+    }
+
+    /// Returns the number of rejections suppressed since the last that was
+    /// written, or `None` if this one is suppressed as well.
+    fn may_tell(&self, key: &Option<String>) -> Option<u64> {
+        let make = || -> std::result::Result<_, Infallible> { Ok(Arc::new(Refusals::full())) };
+        let Ok(refusals) = self.refusals.get_or_insert_with(key, make);
+        let mut refusals = refusals.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = clock::instant();
+        let since = now.duration_since(refusals.since).as_secs_f64();
+        refusals.left = f64::min(BURST.into(), refusals.left + since * f64::from(REFUSALS));
+        refusals.since = now;
+        // The few records that may wait in memory are not for rejections.
+        if refusals.left < 1.0 || self.log.is_failing() {
+            refusals.suppressed += 1;
+            return None;
+        }
+        refusals.left -= 1.0;
+        Some(std::mem::take(&mut refusals.suppressed))
+    }
+
+    /// Returns the form of a command for a record.
+    pub(crate) fn shown_command(&self, command: &str) -> Value {
+        match self.config.commands {
+            AuditedCommands::Full => cut(command),
+            AuditedCommands::Program => {
+                let program = command.split_whitespace().next().unwrap_or_default();
+                let hash = blake3::hash(command.as_bytes()).to_hex();
+                json!({ "program": cut(program), "blake3": hash.as_str() })
+            }
+            AuditedCommands::None => Value::Null,
+        }
+    }
+
+    /// Deletes records that are older at `now` than the settings allow.
+    pub(crate) async fn remove_old(&self, now: Timestamp) -> elevo_audit::Result<()> {
+        let Some(keep) = self.config.keep else {
+            return Ok(());
+        };
+        let before = clock::before(now, keep).seconds();
+        let before = Duration::from_secs(u64::try_from(before).unwrap_or_default());
+        let before = SystemTime::UNIX_EPOCH + before;
+        let removed = self.log.remove_before(before).await?;
+        if removed > 0 {
+            let details = json!({ "segments": removed });
+            let entry = Entry {
+                event: "audit.removed",
+                details: details.as_object().cloned().unwrap_or_default(),
+                ..Entry::default()
+            };
+            self.tell(entry).await;
+        }
+        Ok(())
+    }
+
+    /// Returns the position of the newest record.
+    pub(crate) fn head(&self) -> Head {
+        self.log.head()
+    }
+
+    pub(crate) async fn close(&self) {
+        self.log.close().await;
+        let records = self.log.waiting();
+        if records > 0 {
+            tracing::error!(records, "not in the audit log");
+        }
+    }
+}
+
+/// Waits for a record. A record that cannot be written is at least logged.
+pub(crate) async fn settle(ticket: Ticket, event: &str) {
+    match ticket.written().await {
+        Ok(()) => {}
+        Err(elevo_audit::Error::Waiting(cause)) => {
+            tracing::warn!(event, cause, "waits in memory for the audit log");
+        }
+        Err(error) => {
+            crate::platform::metrics::audit_failed();
+            let cause = crate::failure::chain(&error);
+            tracing::error!(event, cause, "not in the audit log");
+        }
+    }
+}
+
+/// Shortens a text to fit into a record.
+pub(crate) fn cut(text: &str) -> Value {
+    match text.len() > MAX_TEXT {
+        false => text.into(),
+        true => {
+            let end = text.floor_char_boundary(MAX_TEXT);
+            format!("{}… ({} bytes)", &text[..end], text.len()).into()
+        }
+    }
+}
+
+/// Facts that a request collects for its record.
+#[derive(Debug, Default)]
+pub(crate) struct Note {
+    pub(crate) request_id: String,
+    pub(crate) who: Option<Asker>,
+    pub(crate) about: Vec<(&'static str, Value)>,
+    pub(crate) details: Map<String, Value>,
+    /// The record that was written at the beginning of the request, if any: it
+    /// is the only one.
+    pub(crate) ticket: Option<Ticket>,
+}
+
+tokio::task_local! {
+    pub(crate) static NOTE: Arc<Mutex<Note>>;
+}
+
+fn with(change: impl FnOnce(&mut Note)) {
+    // Does nothing outside of a request.
+    let _ = NOTE.try_with(|note| change(&mut note.lock().unwrap_or_else(PoisonError::into_inner)));
+}
+
+/// Returns the id of the current request.
+pub(crate) fn request_id() -> String {
+    let mut id = String::new();
+    with(|note| id.clone_from(&note.request_id));
+    id
+}
+
+/// Notes the principal of the current request.
+pub(crate) fn asked_by(who: impl Into<Asker>) {
+    with(|note| note.who = Some(who.into()));
+}
+
+/// Notes a subject of the current request.
+pub(crate) fn about(name: &'static str, value: impl Into<Value>) {
+    with(|note| note.about.push((name, value.into())));
+}
+
+/// Notes a detail of the current request.
+pub(crate) fn detail(name: &'static str, value: impl Into<Value>) {
+    with(|note| drop(note.details.insert(name.into(), value.into())));
+}
+
+/// Notes that the current request already has its record.
+pub(crate) fn is_written(ticket: Ticket) {
+    with(|note| note.ticket = Some(ticket));
+}

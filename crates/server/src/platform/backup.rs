@@ -1,0 +1,58 @@
+//! Backups of a whole server.
+//!
+//! ```text
+//! BACKUPS/
+//!   lock             locked while a backup runs
+//!   unfinished/      the running backup, or one that was interrupted
+//!   NAME/            a backup, named by its time; the newest is the last by name
+//!     SERVER-BACKUP  lists the files with their hashes; written last
+//!     catalog.db     a copy of the catalog, of one moment
+//!     store/         a backup of the store: see `elevo-store-local`
+//!     audit/         the audit log
+//!     workspaces/TENANT/registry/log   records of workspaces, all of them parked
+//!     workspaces/TENANT/restored       the workspaces that were live
+//! ```
+//!
+//! The catalog is copied first and the store last, while no garbage is
+//! collected: objects are stored before the catalog refers to them, so a later
+//! store has everything that an earlier catalog refers to. In between, the
+//! files of each live workspace are stored as a snapshot, which the store's
+//! copy then has.
+
+pub(crate) mod files;
+pub(crate) mod manifest;
+pub(crate) mod restore;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+pub use crate::platform::backup::restore::RestoreError;
+pub use crate::platform::backup::restore::RestoredServer;
+pub use crate::platform::backup::restore::restore_server;
+
+pub(crate) const UNFINISHED: &str = "unfinished";
+pub(crate) const CATALOG: &str = "catalog.db";
+pub(crate) const STORE: &str = "store";
+pub(crate) const AUDIT: &str = "audit";
+pub(crate) const WORKSPACES: &str = "workspaces";
+/// The workspaces of a tenant that a restored server resumes.
+pub(crate) const RESTORED: &str = "restored";
+
+/// Lists the finished backups in a directory, the newest last.
+pub(crate) fn all(backups: &Path) -> io::Result<Vec<PathBuf>> {
+    let entries = match fs::read_dir(backups) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let path = entry?.path();
+        let is_unfinished = path.file_name().is_some_and(|name| name == UNFINISHED);
+        if !is_unfinished && manifest::is_backup(&path) {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
+}

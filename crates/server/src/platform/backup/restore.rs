@@ -1,0 +1,314 @@
+//! Creates a data directory from a backup of a server.
+
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use elevo_catalog::{Catalog, INSTALLATION, SqliteCatalog, SqliteOptions};
+use elevo_engine::Progress;
+use elevo_store_local::{BackupError, LocalStore, Options, ServerStamp, set_server_stamp};
+
+use crate::platform::backup::manifest::{self, Manifest};
+use crate::platform::backup::{CATALOG, STORE, UNFINISHED, WORKSPACES, all, files};
+use crate::platform::installation::{self, Missing};
+use crate::platform::{clock, vault};
+
+/// The name of the catalog until everything else is in place.
+const RESTORING: &str = "catalog.db.restoring";
+
+/// The reason that a backup was not restored.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RestoreError {
+    /// The directory neither is nor contains a backup of a server.
+    #[error("{} is not a backup of a server and does not contain one", path.display())]
+    NotABackup {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The backup was interrupted before it was complete.
+    #[error("the backup {} is incomplete", path.display())]
+    Unfinished {
+        /// The backup.
+        path: PathBuf,
+    },
+    /// A file of the backup is damaged.
+    #[error("the backup {} is damaged in `{file}`", path.display())]
+    Damaged {
+        /// The backup.
+        path: PathBuf,
+        /// The damaged file.
+        file: String,
+    },
+    /// The directory to restore into is not empty.
+    #[error("{} is not empty", path.display())]
+    NotEmpty {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The store of the backup lacks snapshots that its catalog refers to.
+    #[error("the store of the backup {} lacks {missing} that its catalog names", path.display())]
+    MissingRoots {
+        /// The backup.
+        path: PathBuf,
+        /// The missing snapshots.
+        missing: Missing,
+    },
+    /// The store could not be restored.
+    #[error(transparent)]
+    Store(#[from] BackupError),
+    /// The catalog could not be opened.
+    #[error("the catalog of the backup cannot be used")]
+    Catalog(#[from] elevo_catalog::Error),
+    /// The roots could not be looked up.
+    #[error("the roots of the catalog cannot be looked up")]
+    Roots(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The file system failed.
+    #[error("cannot restore {}", path.display())]
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
+}
+
+impl RestoreError {
+    fn io(path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Io { path, source }
+    }
+}
+
+/// A restored server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RestoredServer {
+    /// The backup that it was restored from.
+    pub backup: PathBuf,
+    /// When the backup began.
+    pub begun: String,
+    /// The id of the new installation.
+    pub installation: String,
+    /// The size of the backup.
+    pub bytes: u64,
+    /// The id of the key that its secrets are encrypted with, if it has any.
+    /// Backups do not contain the key.
+    pub secrets_key: Option<String>,
+}
+
+/// Restores a backup of a server, or the newest one in a directory, into
+/// `data`, which must be empty or not exist. The workspaces go into
+/// `workspaces`, or below `data`. Every file is compared with its hash, and
+/// every snapshot that the catalog refers to must be in the store.
+///
+/// The restored server is a new installation with another id, so that it never
+/// touches the containers of the original.
+///
+/// The catalog is put in place last: without it, a server does not start on the
+/// leftovers of a killed restore. A restore that fails leaves nothing.
+pub async fn restore_server(
+    backup: &Path,
+    data: &Path,
+    workspaces: Option<&Path>,
+    progress: &Progress,
+) -> Result<RestoredServer, RestoreError> {
+    let backup = find(backup)?;
+    let places = Places {
+        data: data.into(),
+        workspaces: workspaces.map_or_else(|| data.join(WORKSPACES), Into::into),
+    };
+    places.check_empty()?;
+    let restored = places.fill(&backup, progress).await;
+    if restored.is_err() {
+        places.clear();
+    }
+    restored
+}
+
+/// Returns the backup at `path`, or the newest one in it.
+fn find(path: &Path) -> Result<PathBuf, RestoreError> {
+    if path.file_name().is_some_and(|name| name == UNFINISHED) {
+        return Err(RestoreError::Unfinished { path: path.into() });
+    }
+    if manifest::is_backup(path) {
+        return Ok(path.into());
+    }
+    if path.join(CATALOG).exists() || path.join(STORE).exists() {
+        return Err(RestoreError::Unfinished { path: path.into() });
+    }
+    let newest = all(path).map_err(RestoreError::io(path))?.pop();
+    match (newest, path.join(UNFINISHED)) {
+        (Some(newest), _) => Ok(newest),
+        (None, unfinished) if unfinished.exists() => {
+            Err(RestoreError::Unfinished { path: unfinished })
+        }
+        (None, _) => Err(RestoreError::NotABackup { path: path.into() }),
+    }
+}
+
+/// The directories that a server is restored into.
+#[derive(Debug)]
+struct Places {
+    data: PathBuf,
+    workspaces: PathBuf,
+}
+
+impl Places {
+    fn check_empty(&self) -> Result<(), RestoreError> {
+        for path in [&self.data, &self.workspaces] {
+            let first = match fs::read_dir(path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+                entries => entries.map_err(RestoreError::io(path))?.next(),
+            };
+            if first.is_some() {
+                return Err(RestoreError::NotEmpty { path: path.clone() });
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes the files of a failed restore. The directories were empty
+    /// before.
+    fn clear(&self) {
+        for directory in [&self.data, &self.workspaces] {
+            let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+            for entry in entries {
+                let path = entry.path();
+                // A server does not start on the leftovers.
+                let _ = fs::remove_dir_all(&path).or_else(|_| fs::remove_file(&path));
+            }
+        }
+    }
+
+    async fn fill(
+        &self,
+        backup: &Path,
+        progress: &Progress,
+    ) -> Result<RestoredServer, RestoreError> {
+        let manifest = Manifest::read(backup).map_err(RestoreError::io(backup))?;
+        let manifest = manifest.ok_or_else(|| RestoreError::Damaged {
+            path: backup.into(),
+            file: manifest::FILE.into(),
+        })?;
+        for path in [&self.data, &self.workspaces] {
+            let mut builder = DirBuilder::new();
+            let made = builder.recursive(true).mode(0o700).create(path);
+            made.map_err(RestoreError::io(path))?;
+        }
+        self.copy_files(backup, &manifest, progress)?;
+        let store = self.data.join(STORE);
+        let options = Options {
+            holder: format!("`elevo server restore` (process {})", std::process::id()),
+            ..Options::default()
+        };
+        let restored =
+            elevo_store_local::restore(&backup.join(STORE), &store, false, &options, progress)?;
+        let installation = clock::id("");
+        let secrets_key = self.check_catalog(backup, &installation).await?;
+        self.stamp(&installation, manifest.generation)?;
+        Ok(RestoredServer {
+            backup: backup.into(),
+            begun: manifest.begun.clone(),
+            installation,
+            bytes: manifest.bytes() + restored.bytes,
+            secrets_key,
+        })
+    }
+
+    fn copy_files(
+        &self,
+        backup: &Path,
+        manifest: &Manifest,
+        progress: &Progress,
+    ) -> Result<(), RestoreError> {
+        for (name, listed) in &manifest.files {
+            let from = backup.join(name);
+            let found = match self.place_of(name) {
+                Some(to) => copy(&from, &to)?,
+                None => files::look(&from).map_err(RestoreError::io(&from))?,
+            };
+            progress.add(1, found.size);
+            if found != *listed {
+                let (path, file) = (backup.into(), name.clone());
+                return Err(RestoreError::Damaged { path, file });
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the target of a file of a backup; `None` for the files of the
+    /// store, which has its own restore.
+    fn place_of(&self, name: &str) -> Option<PathBuf> {
+        let path = Path::new(name);
+        if name == CATALOG {
+            return Some(self.data.join(RESTORING));
+        }
+        match path.strip_prefix(WORKSPACES) {
+            Ok(below) => Some(self.workspaces.join(below)),
+            Err(_) if path.starts_with(STORE) => None,
+            Err(_) => Some(self.data.join(path)),
+        }
+    }
+
+    /// Migrates the catalog to the current format, checks that the store has
+    /// its roots, and gives it the id of the new installation. Returns the id
+    /// of the key of its secrets.
+    async fn check_catalog(&self, backup: &Path, id: &str) -> Result<Option<String>, RestoreError> {
+        let path = self.data.join(RESTORING);
+        let catalog = SqliteCatalog::open(&path, &SqliteOptions::default()).await?;
+        let store = LocalStore::open_read_only(&self.data.join(STORE), &Options::default());
+        let store = store.map_err(BackupError::from)?;
+        let missing = installation::missing(&catalog, &store).await;
+        let missing = missing.map_err(|error| RestoreError::Roots(error.into()))?;
+        if let Some(missing) = missing {
+            let path = backup.into();
+            return Err(RestoreError::MissingRoots { path, missing });
+        }
+        catalog.set_setting(INSTALLATION, id).await?;
+        let secrets_key = catalog.setting(vault::SECRETS_KEY).await?;
+        catalog.close().await;
+        Ok(secrets_key)
+    }
+
+    /// Deletes copies of older formats: the backup has that catalog.
+    fn remove_old_formats(&self) -> io::Result<()> {
+        for entry in fs::read_dir(&self.data)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            let is_old = |name: &str| name.starts_with(&format!("{RESTORING}."));
+            if name.to_str().is_some_and(is_old) {
+                fs::remove_file(entry.path())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn stamp(&self, id: &str, generation: u64) -> Result<(), RestoreError> {
+        let stamp = ServerStamp {
+            installation: id.into(),
+            generation,
+        };
+        set_server_stamp(&self.data.join(STORE), &stamp).map_err(BackupError::from)?;
+        let root = &self.workspaces;
+        installation::write_root_stamp(root, id).map_err(RestoreError::io(root))?;
+        let finish = || {
+            for directory in [&self.data, &self.workspaces] {
+                files::list(directory, &self.data.join(STORE))?;
+            }
+            self.remove_old_formats()?;
+            fs::rename(self.data.join(RESTORING), self.data.join(CATALOG))?;
+            files::sync(&self.data)
+        };
+        finish().map_err(RestoreError::io(&self.data))
+    }
+}
+
+fn copy(from: &Path, to: &Path) -> Result<manifest::Listed, RestoreError> {
+    if let Some(directory) = to.parent() {
+        let mut builder = DirBuilder::new();
+        let made = builder.recursive(true).mode(0o700).create(directory);
+        made.map_err(RestoreError::io(directory))?;
+    }
+    files::copy(from, to, u64::MAX).map_err(RestoreError::io(to))
+}

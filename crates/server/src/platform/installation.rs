@@ -1,0 +1,287 @@
+//! Checks that a catalog, a store and workspaces belong together.
+//!
+//! A server deletes workspaces and objects that its catalog does not refer to.
+//! With the wrong catalog that would be all of them, so a start is refused
+//! unless the three parts of an installation agree:
+//!
+//! ```text
+//! part              where                         says
+//! catalog           settings in catalog.db        installation, generation
+//! store             store/SERVER                  installation, generation
+//! workspace root    WORKSPACE_ROOT/INSTALLATION   installation
+//! ```
+//!
+//! The generation is a number that only grows: at each start, at each stop and
+//! every few minutes. So a copy of the catalog that was made earlier has a lower
+//! generation than the store knows of. Writes are in this order, so that the
+//! next start accepts the result of a kill between any two of them:
+//!
+//! ```text
+//! start     1. catalog  adopting = yes         only if the parts are adopted
+//!           2. catalog  installation           if it has none
+//!           3. root     INSTALLATION           if it differs
+//!           4. store    the catalog's generation, if a kill left it behind
+//!           5. catalog  generation + 1
+//!           6. store    SERVER with the new generation
+//!           7. catalog  adopted = now, then adopting = no
+//! later     4, 5, 6
+//! ```
+//!
+//! At every moment the catalog's generation is that of the store or one more.
+//! Until step 6 of the first start, the store has no `SERVER`; then the parts
+//! are accepted if every root in the catalog is in the store. Data directories
+//! from before there were ids are adopted in the same way. While `adopting` is
+//! set, a start continues the adoption.
+
+pub(crate) mod found;
+pub(crate) mod refusal;
+pub(crate) mod roots;
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use elevo_catalog::{ADOPTING, Catalog, GENERATION, INSTALLATION};
+use elevo_core::{TenantId, Timestamp};
+use elevo_store_local::{LocalStore, Options, ServerStamp, server_stamp, set_server_stamp};
+use tokio::sync::Mutex;
+
+use crate::config::Config;
+use crate::platform::installation::found::{Found, Verdict};
+use crate::platform::{clock, descriptors};
+
+pub use crate::platform::installation::refusal::Refusal;
+pub use crate::platform::installation::roots::Missing;
+pub(crate) use crate::platform::installation::roots::missing;
+
+/// The setting with the time of the last start that adopted something.
+const ADOPTED: &str = "adopted";
+/// The file in the workspace root.
+const ROOT_FILE: &str = "INSTALLATION";
+/// Time after an adoption in which no garbage is collected, so that a mistake
+/// can be noticed.
+const HOLD: Duration = Duration::from_secs(24 * 3600);
+
+/// The paths of an installation.
+#[derive(Debug)]
+pub(crate) struct Installation {
+    catalog: PathBuf,
+    store: PathBuf,
+    root: PathBuf,
+    adopt: bool,
+    /// How full the disk may be before the store rejects writes, in percent.
+    full_percent: u8,
+    /// Held while the generation is incremented.
+    growing: Mutex<()>,
+    /// Number of writes after which a test kills a start.
+    #[cfg(test)]
+    writes_left: std::sync::atomic::AtomicU32,
+}
+
+impl Installation {
+    pub(crate) fn new(config: &Config) -> Self {
+        Self {
+            catalog: config.data_dir.join("catalog.db"),
+            store: config.data_dir.join("store"),
+            root: config.workspace_root.clone(),
+            adopt: config.adopt,
+            full_percent: config.full_percent,
+            growing: Mutex::default(),
+            #[cfg(test)]
+            writes_left: u32::MAX.into(),
+        }
+    }
+
+    /// Fails with a [`Refusal`] if the parts do not belong together, unless
+    /// they are to be adopted. Creates and changes nothing.
+    pub(crate) async fn check(&self) -> anyhow::Result<()> {
+        let _still = self.keep_still().await?;
+        let found = Found::look(self).await?;
+        if self.adopt || found.is_adopting() {
+            return Ok(());
+        }
+        match found.verdict(self) {
+            Verdict::Fresh | Verdict::Known => Ok(()),
+            Verdict::Unstamped => match roots::missing_in_files(self).await? {
+                None => Ok(()),
+                Some(missing) => Err(Refusal::MissingRoots {
+                    store: self.store.clone(),
+                    catalog: self.catalog.clone(),
+                    missing,
+                }
+                .into()),
+            },
+            Verdict::Refused(refusal) => Err(refusal.into()),
+        }
+    }
+
+    /// Keeps other processes from writing to the store until dropped.
+    async fn keep_still(&self) -> anyhow::Result<elevo_store_local::Still> {
+        let store = self.store.clone();
+        let wait = Options::default().wait;
+        let keeping = move || elevo_store_local::keep_still(&store, wait);
+        Ok(tokio::task::spawn_blocking(keeping).await??)
+    }
+
+    /// Opens the store, and creates it if there is none.
+    pub(crate) async fn open_store(&self) -> anyhow::Result<Arc<LocalStore>> {
+        let path = self.store.clone();
+        let options = Options {
+            holder: format!("the server (process {})", std::process::id()),
+            full_percent: self.full_percent,
+            open_files: descriptors::for_store(
+                descriptors::raise()?,
+                Options::default().open_files,
+            ),
+            ..Options::default()
+        };
+        let opening = tokio::task::spawn_blocking(move || -> anyhow::Result<LocalStore> {
+            if let Some(parent) = path.parent() {
+                let mut builder = fs::DirBuilder::new();
+                builder.recursive(true).mode(0o700).create(parent)?;
+            }
+            let store = match elevo_store_local::is_store(&path)? {
+                true => LocalStore::open(&path, &options),
+                false => LocalStore::create(&path, &options),
+            };
+            store.with_context(|| format!("cannot open the store {}", path.display()))
+        });
+        Ok(Arc::new(opening.await??))
+    }
+
+    /// Marks the open parts as belonging together, and increments the
+    /// generation. Returns whether they were adopted.
+    pub(crate) async fn stamp(&self, catalog: &dyn Catalog) -> anyhow::Result<bool> {
+        let found = Found::look(self).await?;
+        let is_adopted = match found.verdict(self) {
+            Verdict::Fresh => false,
+            Verdict::Known => found.is_adopting(),
+            Verdict::Unstamped => true,
+            Verdict::Refused(_) if self.adopt || found.is_adopting() => true,
+            Verdict::Refused(refusal) => return Err(refusal.into()),
+        };
+        if is_adopted {
+            self.set(catalog, ADOPTING, "yes").await?;
+        }
+        let id = found.installation().unwrap_or_else(|| clock::id(""));
+        if found.catalog_installation() != Some(&id) {
+            self.set(catalog, INSTALLATION, &id).await?;
+        }
+        if found.root_installation() != Some(&id) {
+            self.stamp_root(&id)?;
+        }
+        let stamp = found.store.stamp.as_ref();
+        let known = stamp.map(|stamp| stamp.generation).filter(|_| is_adopted);
+        match self.grow_beyond(catalog, known).await {
+            // The parts agree as they are, and a full disk must not prevent a
+            // start.
+            Err(error) if !is_adopted && stamp.is_some() => {
+                tracing::warn!(cause = %format!("{error:#}"), "cannot increment the generation");
+            }
+            grown => grown?,
+        }
+        if is_adopted {
+            let now = clock::text(clock::now());
+            self.set(catalog, ADOPTED, &now).await?;
+            self.set(catalog, ADOPTING, "no").await?;
+        }
+        Ok(is_adopted)
+    }
+
+    /// Increments the generation.
+    pub(crate) async fn grow(&self, catalog: &dyn Catalog) -> anyhow::Result<()> {
+        self.grow_beyond(catalog, None).await
+    }
+
+    /// Increments the generation, beyond `least` if it is given.
+    async fn grow_beyond(&self, catalog: &dyn Catalog, least: Option<u64>) -> anyhow::Result<()> {
+        let _growing = self.growing.lock().await;
+        let id = catalog.setting(INSTALLATION).await?;
+        let id = id.context("the catalog has no installation")?;
+        let text = catalog.setting(GENERATION).await?;
+        let now: u64 = text.map_or(Ok(0), |text| text.parse())?;
+        let stamp = server_stamp(&self.store)?;
+        // A kill after the increment in the catalog left the store behind.
+        let is_behind = |stamp: &ServerStamp| stamp.generation < now && least.is_none();
+        if stamp.as_ref().is_some_and(is_behind) {
+            self.stamp_store(&id, now)?;
+        }
+        let next = now.max(least.unwrap_or(0)) + 1;
+        self.set(catalog, GENERATION, &next.to_string()).await?;
+        self.stamp_store(&id, next)
+    }
+
+    async fn set(&self, catalog: &dyn Catalog, name: &str, value: &str) -> anyhow::Result<()> {
+        self.before_write();
+        let set = catalog.set_setting(name, value).await;
+        set.context("cannot mark the catalog")
+    }
+
+    fn stamp_store(&self, id: &str, generation: u64) -> anyhow::Result<()> {
+        self.before_write();
+        let stamp = ServerStamp {
+            installation: id.to_owned(),
+            generation,
+        };
+        set_server_stamp(&self.store, &stamp).context("cannot mark the store")
+    }
+
+    fn stamp_root(&self, id: &str) -> anyhow::Result<()> {
+        self.before_write();
+        write_root_stamp(&self.root, id).context("cannot mark the workspaces")
+    }
+
+    /// Lets a test kill a start between any two writes.
+    #[allow(clippy::unused_self, reason = "only tests do something here")]
+    fn before_write(&self) {
+        #[cfg(test)]
+        {
+            use std::sync::atomic::Ordering::Relaxed;
+            let left = self.writes_left.load(Relaxed);
+            assert!(left > 0, "killed");
+            self.writes_left.store(left - 1, Relaxed);
+        }
+    }
+}
+
+/// Marks the workspace root with the id of an installation, atomically.
+pub(crate) fn write_root_stamp(root: &Path, id: &str) -> io::Result<()> {
+    fs::create_dir_all(root)?;
+    let unfinished = root.join(format!("{ROOT_FILE}.new"));
+    let mut file = File::create(&unfinished)?;
+    file.write_all(format!("{id}\n").as_bytes())?;
+    file.sync_all()?;
+    fs::rename(&unfinished, root.join(ROOT_FILE))?;
+    File::open(root)?.sync_all()
+}
+
+/// Returns the time before which no garbage may be collected because of an
+/// adoption, if it is in the future.
+pub(crate) async fn held_until(
+    catalog: &dyn Catalog,
+    now: Timestamp,
+) -> elevo_catalog::Result<Option<Timestamp>> {
+    let adopted = catalog.setting(ADOPTED).await?;
+    let adopted = adopted.and_then(|text| clock::parse(&text));
+    let until = adopted.map(|adopted| clock::after(adopted, HOLD));
+    Ok(until.filter(|until| *until > now))
+}
+
+/// Returns the tenant whose directory has this name.
+pub(crate) fn tenant_from(name: &str) -> Option<TenantId> {
+    let mut bytes = [0; 16];
+    if name.len() != 32 || !name.is_ascii() {
+        return None;
+    }
+    for (at, byte) in bytes.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&name[at * 2..at * 2 + 2], 16).ok()?;
+    }
+    Some(TenantId::new(bytes))
+}
+
+#[cfg(test)]
+mod tests;

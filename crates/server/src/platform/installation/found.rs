@@ -1,0 +1,236 @@
+//! The parts of an installation that a start finds, and the verdict on them.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use anyhow::Context;
+use elevo_catalog::{FoundCatalog, SqliteCatalog};
+use elevo_store_local::{LocalStore, Options, ServerStamp, is_store, server_stamp};
+
+use crate::platform::installation::{Installation, ROOT_FILE, Refusal, tenant_from};
+
+/// The parts of an installation.
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    /// `None` if the file is missing, or was never used by a server.
+    pub(crate) catalog: Option<FoundCatalog>,
+    pub(crate) store: FoundStore,
+    pub(crate) root: FoundRoot,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FoundStore {
+    pub(crate) is_there: bool,
+    pub(crate) stamp: Option<ServerStamp>,
+    /// Whether the store has data. Checked only if the catalog has no tenant
+    /// and the store no stamp.
+    pub(crate) has_data: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FoundRoot {
+    pub(crate) installation: Option<String>,
+    /// Whether a tenant has a directory.
+    pub(crate) has_tenants: bool,
+    /// Whether there are or were workspaces.
+    pub(crate) has_workspaces: bool,
+}
+
+/// The verdict on a start.
+#[derive(Debug)]
+pub(crate) enum Verdict {
+    /// No part exists: all of them are created.
+    Fresh,
+    /// The parts belong together.
+    Known,
+    /// The store does not name its catalog. They belong together if every root
+    /// of the catalog is in the store.
+    Unstamped,
+    /// The parts do not belong together, or this cannot be verified.
+    Refused(Refusal),
+}
+
+impl Found {
+    /// Finds all parts, without changing anything.
+    pub(crate) async fn look(places: &Installation) -> anyhow::Result<Self> {
+        let path = &places.catalog;
+        let catalog = SqliteCatalog::find(path).await;
+        let catalog = catalog.with_context(|| format!("cannot read {}", path.display()))?;
+        let catalog = catalog.filter(|catalog| !catalog.is_unused());
+        let (store, root) = (places.store.clone(), places.root.clone());
+        let is_lone = !catalog.as_ref().is_some_and(|it| it.has_tenants);
+        let looking = tokio::task::spawn_blocking(move || {
+            let store = FoundStore::look(&store, is_lone)?;
+            let looked = FoundRoot::look(&root);
+            let looked = looked.with_context(|| format!("cannot read {}", root.display()))?;
+            anyhow::Ok((store, looked))
+        });
+        let (store, root) = looking.await??;
+        Ok(Self {
+            catalog,
+            store,
+            root,
+        })
+    }
+
+    /// Decides whether and how a start continues.
+    pub(crate) fn verdict(&self, places: &Installation) -> Verdict {
+        let is_stamped = self.store.stamp.is_some();
+        let refused = match &self.catalog {
+            Some(catalog) if catalog.has_tenants || is_stamped => self.beside(catalog, places),
+            _ => self.without_tenants(places),
+        };
+        match refused {
+            Some(refusal) => Verdict::Refused(refusal),
+            None if is_stamped => Verdict::Known,
+            None if self.catalog.as_ref().is_some_and(|it| it.has_tenants) => Verdict::Unstamped,
+            None => Verdict::Fresh,
+        }
+    }
+
+    /// The catalog is missing, or left by an interrupted first start: then
+    /// there may be only an empty store, and the mark of that start.
+    fn without_tenants(&self, places: &Installation) -> Option<Refusal> {
+        let catalog = places.catalog.clone();
+        let no_catalog = |path: &Path| {
+            let beside = path.into();
+            Some(Refusal::NoCatalog { catalog, beside })
+        };
+        if self.store.stamp.is_some() || self.store.has_data {
+            return no_catalog(&places.store);
+        }
+        let is_others = self.root.installation.is_some()
+            && self.root.installation.as_ref() != self.catalog_installation();
+        match is_others || self.root.has_workspaces {
+            true => no_catalog(&places.root),
+            false => None,
+        }
+    }
+
+    fn beside(&self, catalog: &FoundCatalog, places: &Installation) -> Option<Refusal> {
+        let own = catalog.installation.clone().unwrap_or_default();
+        let foreign = |path: &Path, other: &str| Refusal::Foreign {
+            catalog: places.catalog.clone(),
+            own: own.clone(),
+            part: path.into(),
+            other: other.to_owned(),
+        };
+        if !self.store.is_there {
+            let (store, catalog) = (places.store.clone(), places.catalog.clone());
+            return Some(Refusal::NoStore { store, catalog });
+        }
+        if let Some(stamp) = &self.store.stamp {
+            if stamp.installation != own {
+                return Some(foreign(&places.store, &stamp.installation));
+            }
+            if let Some(refusal) = compare(catalog.generation, stamp.generation, places) {
+                return Some(refusal);
+            }
+        }
+        if let Some(other) = &self.root.installation {
+            return (*other != own).then(|| foreign(&places.root, other));
+        }
+        let root = places.root.clone();
+        if self.store.stamp.is_some() && self.root.has_workspaces {
+            return Some(Refusal::UnknownWorkspaces { root });
+        }
+        let is_missing = catalog.has_workspaces && !self.root.has_tenants;
+        is_missing.then_some(Refusal::NoWorkspaces { root })
+    }
+
+    /// Returns the id of the installation, from the first part that has one.
+    pub(crate) fn installation(&self) -> Option<String> {
+        let of_store = self.store.stamp.as_ref().map(|stamp| &stamp.installation);
+        let known = self.catalog_installation().or(of_store);
+        known.or(self.root_installation()).cloned()
+    }
+
+    pub(crate) fn catalog_installation(&self) -> Option<&String> {
+        self.catalog.as_ref()?.installation.as_ref()
+    }
+
+    pub(crate) fn root_installation(&self) -> Option<&String> {
+        self.root.installation.as_ref()
+    }
+
+    pub(crate) fn is_adopting(&self) -> bool {
+        self.catalog.as_ref().is_some_and(|it| it.is_adopting)
+    }
+}
+
+/// Compares the generation of a catalog with the one that the store knows.
+fn compare(catalog: u64, store: u64, places: &Installation) -> Option<Refusal> {
+    if catalog < store {
+        return Some(Refusal::OlderCatalog {
+            catalog: places.catalog.clone(),
+            found: catalog,
+            known: store,
+        });
+    }
+    (catalog > store + 1).then(|| Refusal::OlderStore {
+        store: places.store.clone(),
+        found: store,
+        known: catalog,
+    })
+}
+
+impl FoundStore {
+    fn look(path: &Path, is_lone: bool) -> anyhow::Result<Self> {
+        if !is_store(path)? {
+            return Ok(Self::default());
+        }
+        let stamp = server_stamp(path)?;
+        let has_data = match is_lone && stamp.is_none() {
+            true => {
+                let store = LocalStore::open_read_only(path, &Options::default())?;
+                !store.tenants()?.is_empty()
+            }
+            false => false,
+        };
+        Ok(Self {
+            is_there: true,
+            stamp,
+            has_data,
+        })
+    }
+}
+
+impl FoundRoot {
+    fn look(path: &Path) -> io::Result<Self> {
+        let installation = match fs::read_to_string(path.join(ROOT_FILE)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            read => Some(read?.trim().to_owned()),
+        };
+        let mut found = Self {
+            installation,
+            ..Self::default()
+        };
+        let entries = match fs::read_dir(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(found),
+            entries => entries?,
+        };
+        for entry in entries {
+            let entry = entry?;
+            let name = entry.file_name();
+            if name.to_str().and_then(tenant_from).is_some() {
+                found.has_tenants = true;
+                found.has_workspaces |= has_workspaces(&entry.path())?;
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Whether a tenant's directory has workspaces, or records of some.
+fn has_workspaces(tenant: &Path) -> io::Result<bool> {
+    match fs::metadata(tenant.join("registry/log")) {
+        Ok(log) if log.len() > 0 => return Ok(true),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    match fs::read_dir(tenant.join("live")) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        entries => Ok(entries?.next().is_some()),
+    }
+}

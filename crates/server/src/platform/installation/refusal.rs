@@ -1,0 +1,144 @@
+use std::path::PathBuf;
+
+use crate::platform::installation::roots::Missing;
+
+/// The reason that a server does not start with its data. Nothing was changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The catalog is missing or empty, but there is data that belongs to one.
+    #[error("there is no catalog {}, but there is data in {}", catalog.display(), beside.display())]
+    NoCatalog {
+        /// Where the catalog should be.
+        catalog: PathBuf,
+        /// The data.
+        beside: PathBuf,
+    },
+    /// The catalog is an earlier copy.
+    #[error(
+        "the catalog {} is an older copy: its generation is {found}, and the store was last used \
+         with generation {known}",
+        catalog.display()
+    )]
+    OlderCatalog {
+        /// The catalog.
+        catalog: PathBuf,
+        /// Its generation.
+        found: u64,
+        /// The generation that the store knows.
+        known: u64,
+    },
+    /// The store is an earlier copy.
+    #[error(
+        "the store {} is an older copy: it was last used with generation {found} of the catalog, \
+         which has generation {known}",
+        store.display()
+    )]
+    OlderStore {
+        /// The store.
+        store: PathBuf,
+        /// The generation that it knows.
+        found: u64,
+        /// The generation of the catalog.
+        known: u64,
+    },
+    /// The catalog and another part belong to different installations.
+    #[error(
+        "the catalog {} is of installation `{own}`, but {} is of installation `{other}`",
+        catalog.display(), part.display()
+    )]
+    Foreign {
+        /// The catalog.
+        catalog: PathBuf,
+        /// Its installation.
+        own: String,
+        /// The store or the workspace root.
+        part: PathBuf,
+        /// The installation of the other part.
+        other: String,
+    },
+    /// There is a catalog, but its store is missing.
+    #[error("there is no store {}, but there is a catalog {}", store.display(), catalog.display())]
+    NoStore {
+        /// Where the store should be.
+        store: PathBuf,
+        /// The catalog.
+        catalog: PathBuf,
+    },
+    /// The store lacks snapshots that the catalog refers to.
+    #[error(
+        "the store {} lacks {missing} that the catalog {} names",
+        store.display(), catalog.display()
+    )]
+    MissingRoots {
+        /// The store.
+        store: PathBuf,
+        /// The catalog.
+        catalog: PathBuf,
+        /// The missing snapshots.
+        missing: Missing,
+    },
+    /// There are workspaces without the id of an installation.
+    #[error("the workspaces in {} do not name their installation", root.display())]
+    UnknownWorkspaces {
+        /// The workspace root.
+        root: PathBuf,
+    },
+    /// The workspaces in the catalog do not exist.
+    #[error("the catalog has workspaces, but there are none in {}", root.display())]
+    NoWorkspaces {
+        /// The workspace root.
+        root: PathBuf,
+    },
+}
+
+const ADOPT: &str = "To continue with the existing data, start once with --adopt: workspaces that the \
+                     catalog does not know go to the quarantine for 7 days, and no garbage is \
+                     collected for a day.";
+
+impl Refusal {
+    /// Returns a name for programs.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::NoCatalog { .. } => "catalog_missing",
+            Self::OlderCatalog { .. } => "catalog_older",
+            Self::OlderStore { .. } => "store_older",
+            Self::Foreign { .. } => "installation_foreign",
+            Self::NoStore { .. } => "store_missing",
+            Self::MissingRoots { .. } => "snapshots_missing",
+            Self::UnknownWorkspaces { .. } => "workspaces_unknown",
+            Self::NoWorkspaces { .. } => "workspaces_missing",
+        }
+    }
+
+    /// Returns advice for the operator.
+    pub fn advice(&self) -> String {
+        let first = match self {
+            Self::NoCatalog { catalog, .. } => format!(
+                "Check DATA_DIR and WORKSPACE_ROOT. Restore the newest copy of the catalog as {}, \
+                 or restore a backup of the server into another directory.",
+                catalog.display()
+            ),
+            Self::OlderCatalog { catalog, .. } => format!(
+                "Restore the newest copy of the catalog as {}, or restore a backup of the server \
+                 into another directory.",
+                catalog.display()
+            ),
+            Self::NoStore { .. } | Self::OlderStore { .. } | Self::MissingRoots { .. } => {
+                "Check that the disk is mounted. Restore the newest copy of the store, or restore \
+                 a backup of the server into another directory."
+                    .into()
+            }
+            Self::Foreign { .. } => {
+                "Check DATA_DIR and WORKSPACE_ROOT: each server needs separate directories.".into()
+            }
+            Self::UnknownWorkspaces { .. } => {
+                "Check WORKSPACE_ROOT: it may belong to another server.".into()
+            }
+            Self::NoWorkspaces { .. } => {
+                "Check WORKSPACE_ROOT, and that its disk is mounted.".into()
+            }
+        };
+        format!("{first} {ADOPT}")
+    }
+}

@@ -1,0 +1,93 @@
+//! Checks that a store has the snapshots that a catalog refers to.
+
+use std::fmt;
+
+use anyhow::Context;
+use elevo_catalog::{Catalog, SqliteCatalog, SqliteOptions};
+use elevo_core::TenantId;
+use elevo_engine::Store;
+use elevo_objects::SnapshotId;
+use elevo_store_local::{LocalStore, Options};
+
+use crate::platform::installation::Installation;
+
+/// Maximum roots read at a time.
+const PAGE: u32 = 1000;
+
+/// Snapshots that a catalog refers to and a store does not have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Missing {
+    /// The number of missing snapshots; one that is referred to twice counts
+    /// twice.
+    pub count: u64,
+    /// The first missing snapshot.
+    pub first: SnapshotId,
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.count {
+            1 => write!(f, "the snapshot {}", self.first),
+            count => write!(f, "{count} snapshots ({} is the first)", self.first),
+        }
+    }
+}
+
+/// Returns the roots of a catalog that a store lacks, if any.
+pub(crate) async fn missing(
+    catalog: &dyn Catalog,
+    store: &dyn Store,
+) -> anyhow::Result<Option<Missing>> {
+    let mut missing = None;
+    for tenant in catalog.tenants().await? {
+        // An erasure deletes rows and snapshots one after the other.
+        if tenant.erasing.is_some() {
+            continue;
+        }
+        let mut after = None;
+        loop {
+            let page = catalog.roots(tenant.id, after.as_ref(), PAGE).await?;
+            note_absent(&mut missing, store, tenant.id, &page.snapshots).await?;
+            match page.next {
+                Some(next) => after = Some(next),
+                None => break,
+            }
+        }
+    }
+    Ok(missing)
+}
+
+async fn note_absent(
+    missing: &mut Option<Missing>,
+    store: &dyn Store,
+    tenant: TenantId,
+    ids: &[SnapshotId],
+) -> anyhow::Result<()> {
+    let found = store.snapshots(tenant, ids).await?;
+    let absent = ids.iter().zip(found).filter(|(_, found)| found.is_none());
+    for (id, _) in absent {
+        let missing = missing.get_or_insert(Missing {
+            count: 0,
+            first: *id,
+        });
+        missing.count += 1;
+    }
+    Ok(())
+}
+
+/// Does the same for the files of an installation without changing them: a copy
+/// of the catalog is migrated to the current format.
+pub(crate) async fn missing_in_files(places: &Installation) -> anyhow::Result<Option<Missing>> {
+    let directory = places.catalog.parent().context("the catalog is a file")?;
+    let scratch = tempfile::TempDir::with_prefix_in(".catalog-", directory);
+    let scratch = scratch.context("cannot copy the catalog")?;
+    let copy = scratch.path().join("catalog.db");
+    SqliteCatalog::copy_file(&places.catalog, &copy).await?;
+    let catalog = SqliteCatalog::open(&copy, &SqliteOptions::default()).await?;
+    let path = places.store.clone();
+    let opening = move || LocalStore::open_read_only(&path, &Options::default());
+    let store = tokio::task::spawn_blocking(opening).await??;
+    let missing = missing(&catalog, &store).await;
+    catalog.close().await;
+    missing
+}

@@ -1,0 +1,251 @@
+//! Encryption of the secrets in the catalog: variables of sandboxes and secrets
+//! of webhooks.
+//!
+//! ```text
+//! SECRETS_KEY_FILE, outside of DATA_DIR       catalog.db
+//!   # comment                                   setting `secrets_key`: ID of the first key
+//!   64 hexadecimal digits  (seals and opens)    values: sealed-1.ID.BASE64(nonce, ciphertext)
+//!   64 hexadecimal digits  (opens)
+//!   lost ID
+//! ```
+//!
+//! A value is sealed with XChaCha20-Poly1305 and a random nonce, for a purpose
+//! and a tenant: it opens for no other. The file is created with the first
+//! secret, and is on disk before that secret is in the catalog. A server whose
+//! file lacks the key of its catalog does not start, unless the file says that
+//! the key is lost.
+//!
+//! Depends on the catalog for its settings. Never logs or shows a key or a value.
+
+pub(crate) mod keys;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use chacha20poly1305::aead::{Aead, Payload};
+use chacha20poly1305::{KeyInit, XChaCha20Poly1305, XNonce};
+use elevo_catalog::Catalog;
+use elevo_core::{ErrorCode, TenantId};
+use tokio::sync::Mutex;
+
+use crate::failure::{Failure, Result};
+use crate::platform::clock;
+
+pub(crate) use crate::platform::vault::keys::KeyId;
+pub(crate) use crate::platform::vault::keys::Keys;
+
+/// The setting of the catalog that names the key of its secrets.
+pub(crate) const SECRETS_KEY: &str = "secrets_key";
+
+const FORM: &str = "sealed-1";
+const NONCE: usize = 24;
+
+/// The kind of a secret.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Variables of a sandbox, as JSON.
+    Variables,
+    /// The secret that deliveries of a webhook are signed with.
+    Webhook,
+}
+
+/// The kind and the tenant of a secret; the webhook from the settings has no
+/// tenant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Belonging {
+    pub(crate) purpose: Purpose,
+    pub(crate) tenant: Option<TenantId>,
+}
+
+impl Belonging {
+    pub(crate) fn variables(tenant: TenantId) -> Self {
+        let (purpose, tenant) = (Purpose::Variables, Some(tenant));
+        Self { purpose, tenant }
+    }
+
+    pub(crate) fn webhook(tenant: Option<TenantId>) -> Self {
+        let purpose = Purpose::Webhook;
+        Self { purpose, tenant }
+    }
+
+    /// Returns the data that is authenticated with the ciphertext.
+    fn bytes(self) -> Vec<u8> {
+        let purpose: &[u8] = match self.purpose {
+            Purpose::Variables => b"variables of a sandbox\0",
+            Purpose::Webhook => b"secret of a webhook\0",
+        };
+        let tenant = self.tenant.map(|tenant| tenant.as_bytes().to_vec());
+        [purpose, &tenant.unwrap_or_default()].concat()
+    }
+}
+
+/// Seals and opens secrets with the keys of a file.
+pub(crate) struct Vault {
+    file: PathBuf,
+    catalog: Arc<dyn Catalog>,
+    keys: RwLock<Arc<Keys>>,
+    /// Held while the file is created.
+    making: Mutex<()>,
+}
+
+impl Vault {
+    pub(crate) fn new(file: PathBuf, catalog: Arc<dyn Catalog>) -> Self {
+        Self {
+            file,
+            catalog,
+            keys: RwLock::default(),
+            making: Mutex::default(),
+        }
+    }
+
+    /// Reads the file, and checks that it has the key of the catalog. A catalog
+    /// without secrets needs no file.
+    pub(crate) async fn open(&self) -> anyhow::Result<()> {
+        let keys = Keys::read(&self.file)?;
+        if let Some(id) = self.catalog.setting(SECRETS_KEY).await? {
+            anyhow::ensure!(keys.knows(&id), missing(&self.file, &id, keys.is_empty()));
+        }
+        self.set(keys);
+        Ok(())
+    }
+
+    /// Seals a secret. Creates the file with the first key if there is none.
+    pub(crate) async fn seal(&self, belonging: Belonging, secret: &[u8]) -> Result<String> {
+        let keys = self.keys_to_seal().await?;
+        let Some((id, key)) = keys.first() else {
+            return Err(cannot_seal());
+        };
+        let nonce: [u8; NONCE] = clock::random();
+        let aad = belonging.bytes();
+        let payload = Payload {
+            msg: secret,
+            aad: &aad,
+        };
+        let sealed = XChaCha20Poly1305::new(key.into()).encrypt(&XNonce::from(nonce), payload);
+        let sealed = sealed.map_err(|_| cannot_seal())?;
+        let bytes = [&nonce[..], &sealed].concat();
+        Ok(format!("{FORM}.{id}.{}", URL_SAFE_NO_PAD.encode(bytes)))
+    }
+
+    /// Opens a secret that was sealed for `belonging`.
+    pub(crate) fn unseal(&self, belonging: Belonging, sealed: &str) -> Result<Vec<u8>> {
+        let keys = self.keys();
+        let opened = parts(sealed).and_then(|(id, nonce, ciphertext)| {
+            let aad = belonging.bytes();
+            let payload = Payload {
+                msg: &ciphertext,
+                aad: &aad,
+            };
+            let cipher = XChaCha20Poly1305::new(keys.get(&id)?.into());
+            cipher.decrypt(&XNonce::from(nonce), payload).ok()
+        });
+        opened.ok_or_else(|| {
+            let message = "a secret cannot be read: its key is not in the server's key file";
+            Failure::new(ErrorCode::SecretUnreadable, message)
+        })
+    }
+
+    /// Returns the id of the key that seals, unless the file does not exist
+    /// yet.
+    pub(crate) fn present_key(&self) -> Option<KeyId> {
+        self.keys().first().map(|(id, _)| id.clone())
+    }
+
+    /// Whether a value is sealed with the current key.
+    pub(crate) fn is_present(&self, value: &str) -> bool {
+        let id = parts(value).map(|(id, ..)| id);
+        id.is_some() && id == self.present_key()
+    }
+
+    /// Records the key of the secrets in the catalog.
+    pub(crate) async fn note_key(&self) -> Result<()> {
+        if let Some(id) = self.present_key() {
+            self.catalog.set_setting(SECRETS_KEY, id.as_str()).await?;
+        }
+        Ok(())
+    }
+
+    async fn keys_to_seal(&self) -> Result<Arc<Keys>> {
+        if self.keys().is_empty() {
+            let _making = self.making.lock().await;
+            if self.keys().is_empty() {
+                let file = self.file.clone();
+                let made = tokio::task::spawn_blocking(move || Keys::make(&file)).await;
+                let made = made.unwrap_or_else(|panicked| Err(panicked.into()));
+                let made = made.map_err(|error| {
+                    let file = self.file.display();
+                    tracing::error!(%file, %error, "cannot create the key file of secrets");
+                    cannot_seal().caused_by(&error)
+                })?;
+                tracing::info!(
+                    file = %self.file.display(),
+                    "created the key of secrets; keep a copy of it apart from the backups"
+                );
+                self.set(made);
+                self.note_key().await?;
+            }
+        }
+        Ok(self.keys())
+    }
+
+    fn keys(&self) -> Arc<Keys> {
+        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+        keys.clone()
+    }
+
+    fn set(&self, keys: Keys) {
+        let mut present = self.keys.write().unwrap_or_else(PoisonError::into_inner);
+        *present = Arc::new(keys);
+    }
+}
+
+/// Whether a value in the catalog is sealed, with any key.
+pub(crate) fn is_sealed(value: &str) -> bool {
+    parts(value).is_some()
+}
+
+/// Returns the id of the key, the nonce and the ciphertext of a sealed value.
+fn parts(sealed: &str) -> Option<(KeyId, [u8; NONCE], Vec<u8>)> {
+    let (id, text) = sealed
+        .strip_prefix(FORM)?
+        .strip_prefix('.')?
+        .split_once('.')?;
+    let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
+    let (nonce, ciphertext) = bytes.split_first_chunk::<NONCE>()?;
+    Some((id.parse().ok()?, *nonce, ciphertext.to_vec()))
+}
+
+fn cannot_seal() -> Failure {
+    let message = "this server cannot store secrets: its key file cannot be created or used";
+    Failure::new(ErrorCode::SecretUnreadable, message)
+}
+
+/// Whether a key file has the key with this id, or says that it is lost.
+pub fn has_secrets_key(file: &Path, id: &str) -> bool {
+    Keys::read(file).is_ok_and(|keys| keys.knows(id))
+}
+
+/// Returns the reason and the remedy when a catalog's key is missing.
+pub(crate) fn missing(file: &Path, id: &str, is_gone: bool) -> String {
+    let file = file.display();
+    let (first, remedy) = match is_gone {
+        true => (
+            format!("the key file {file} is not there, or has no key"),
+            "Copy the file back from where you keep it, or set SECRETS_KEY_FILE to its path.",
+        ),
+        false => (
+            format!("the key file {file} lacks the key {id}"),
+            "Add the line of that key to the file.",
+        ),
+    };
+    format!(
+        "{first}: variables of sandboxes and secrets of webhooks in this data directory are \
+         encrypted with the key {id}.\n{remedy}\nIf the key is lost for good, write the line \
+         `lost {id}` to {file}: sandboxes and webhooks with such values must then be created again."
+    )
+}
+
+#[cfg(test)]
+mod tests;
