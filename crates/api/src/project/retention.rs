@@ -23,7 +23,7 @@ pub enum Retention {
         #[schema(minimum = 1)]
         days: u32,
     },
-    /// No other versions.
+    /// Only the versions that are always kept.
     Named {},
 }
 
