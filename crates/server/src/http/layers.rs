@@ -19,7 +19,7 @@ tokio::task_local! {
     static REQUEST_ID: String;
 }
 
-/// The methods of the API.
+/// HTTP methods that the API accepts.
 const METHODS: [Method; 7] = [
     Method::GET,
     Method::HEAD,
@@ -50,7 +50,8 @@ pub(super) async fn observe(request: Request, next: Next) -> Response {
     };
     let path = request.extensions().get::<MatchedPath>();
     let endpoint = path.map_or("unknown", MatchedPath::as_str).to_owned();
-    // Clients choose method names, and each new one would add a metric.
+    // Clients choose method names, and each new name would add a time series to
+    // the metrics.
     let is_known = METHODS.contains(request.method());
     let method = match is_known {
         true => request.method().to_string(),
@@ -62,7 +63,7 @@ pub(super) async fn observe(request: Request, next: Next) -> Response {
         match is_known {
             true => next.run(request).await,
             false => {
-                let message = "this is not a method of the API";
+                let message = "the API does not support the method of the request";
                 let failure = Failure::new(ErrorCode::MethodNotAllowed, message);
                 let mut response = ApiError::from(failure).into_response();
                 let allowed = METHODS.map(|method| method.to_string()).join(", ");
@@ -101,8 +102,8 @@ fn is_plain(id: &str) -> bool {
     (1..=64).contains(&id.len()) && id.bytes().all(plain)
 }
 
-/// Rejects requests while the server is stopping, and counts running ones,
-/// which the stop waits for.
+/// Rejects all requests except probes while the server is stopping. Counts
+/// running requests, which the server waits for before it stops.
 pub(super) async fn refuse_when_stopping(
     State(shared): State<Shared>,
     request: Request,
