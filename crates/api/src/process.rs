@@ -169,7 +169,7 @@ pub struct CommandInfo {
     pub running: bool,
     /// When the command started, in milliseconds since 1970.
     pub started_at: i64,
-    /// Number of output bytes that the server has been notified of.
+    /// Number of output bytes, as last reported by the workspace agent.
     pub output_size: u64,
     /// Exit code of the command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
