@@ -1,4 +1,4 @@
-//! Processes the corpus of the fuzzer again.
+//! Replays the fuzzer's corpus of agent messages.
 
 #[allow(unreachable_pub, reason = "the fuzzers use this file as well")]
 #[path = "../../../fuzz/src/corpus.rs"]

@@ -72,7 +72,8 @@ async fn pid_1_cannot_be_killed_from_inside() {
         "--",
     ];
     let wrapper: Vec<_> = wrapper.into_iter().chain(AS_NOBODY).collect();
-    // At once, while the agent may still be busy with the start.
+    // The command kills at once, while the agent may still be busy with the
+    // start.
     let attack = "
         for signal in TERM INT HUP QUIT USR1 PIPE SEGV SEGV STOP KILL; do kill -$signal 1; done
         echo $PPID is alive

@@ -1,6 +1,6 @@
-//! Every message of the contract, between a real agent and a real server. If
-//! `ELEVO_RECORD` names a directory, the messages are written there: this is
-//! how `crates/agent-proto/fixtures/VERSION` is created.
+//! Exchanges every message of the contract between a real agent and a real
+//! server. If `ELEVO_RECORD` names a directory, the messages are written there:
+//! this is how `crates/agent-proto/fixtures/VERSION` is created.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 pub(crate) const SANDBOX: &str = "sbx-test";
 pub(crate) const TOKEN: &str = "token-of-the-test";
 
-/// Long enough for a busy machine.
+/// Maximum time of one step of a test; long enough for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 struct OneToken;
