@@ -17,9 +17,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Number of attempts to change the table. Other programs change the table too,
 /// and then a change that was planned before may fail.
 const TRIES: usize = 3;
-/// Number of checks for the hook to the engine's chain, with the pause
-/// [`BETWEEN`] them: the engine removes and inserts the hook whenever it
-/// creates a network.
+/// Number of checks for the hook to the engine's chain, and the pause between
+/// two checks: the engine removes and inserts the hook whenever it creates a
+/// network.
 const LOOKS: usize = 10;
 const BETWEEN: Duration = Duration::from_millis(50);
 /// Directories of the tools that may be missing in the PATH of a service.
