@@ -166,8 +166,8 @@ pub struct Garbage {
     pub interval: Option<Duration>,
     /// Disk usage, in percent, that starts a collection at once.
     pub disk_percent: u8,
-    /// How long snapshots are kept that no project, workspace, review or tag
-    /// needs.
+    /// Time that the server keeps snapshots that no project, workspace, review
+    /// or tag needs.
     pub keep_unnamed: Duration,
 }
 

@@ -300,7 +300,8 @@ async fn refuse(stream: TcpStream, tls: Option<TlsAcceptor>) -> io::Result<()> {
         return Ok(());
     };
     let mut rest = [0; 4096];
-    // No client expects a response before its request.
+    // The request is read first, because a client does not expect a response
+    // before it has sent a request.
     let _ = stream.read(&mut rest).await?;
     stream.write_all(&refusal()).await?;
     stream.shutdown().await?;

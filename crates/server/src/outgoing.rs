@@ -124,7 +124,8 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
     }
     let [a, b, ..] = address.segments();
     let is_global = (0x2000..0x4000).contains(&a);
-    // Teredo and other special purposes, documentation, 6to4.
+    // These ranges are for Teredo and other special purposes, for
+    // documentation, and for 6to4.
     let is_special = (a == 0x2001 && (b < 0x200 || b == 0xdb8)) || a == 0x2002 || a == 0x3fff;
     is_global && !is_special
 }

@@ -79,7 +79,7 @@ pub(super) async fn step(
 pub(super) struct History {
     /// The file or directory.
     path: String,
-    /// Only versions before this step: `next` of the previous page.
+    /// Only versions before this sequence number: `next` of the previous page.
     before: Option<u64>,
     /// Maximum number of versions; 20 by default.
     #[param(minimum = 1, maximum = 100)]

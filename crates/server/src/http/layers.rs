@@ -37,8 +37,8 @@ pub(crate) fn request_id() -> String {
     REQUEST_ID.try_with(Clone::clone).unwrap_or_default()
 }
 
-/// Assigns an id to a request (the client's, if it sends a valid one), and
-/// records the request in the log and the metrics.
+/// Assigns an id to a request, which is the id that the client sent if it is
+/// valid. Records the request in the log and the metrics.
 pub(super) async fn observe(request: Request, next: Next) -> Response {
     let given = request
         .headers()
@@ -83,7 +83,14 @@ pub(super) async fn observe(request: Request, next: Next) -> Response {
     }
     crate::metrics::answered(&format!("{method} {endpoint}"), status, elapsed);
     let ms = elapsed.as_millis() as u64;
-    tracing::info!(request_id = id, method, endpoint, status, ms, "answered");
+    tracing::info!(
+        request_id = id,
+        method,
+        endpoint,
+        status,
+        ms,
+        "responded to a request"
+    );
     response
 }
 
@@ -112,7 +119,7 @@ pub(super) async fn refuse_when_stopping(
     let is_probe = matches!(request.uri().path(), "/health" | "/ready");
     let _work = shared.app.work();
     if shared.app.is_stopping() && !is_probe {
-        let message = "the server is stopping";
+        let message = "the server is stopping and accepts no new requests";
         let failure = Failure::new(ErrorCode::ShuttingDown, message).retry_after(5);
         return ApiError::from(failure).into_response();
     }
