@@ -13,7 +13,7 @@ pub struct Command {
     pub command: String,
     /// The working directory; `/workspace` if absent.
     pub cwd: Option<String>,
-    /// Variables that are added to the environment of the sandbox.
+    /// Environment variables, in addition to those of the sandbox.
     pub envs: BTreeMap<String, String>,
     /// The time after which the agent stops the whole process group.
     pub timeout: Option<Duration>,
@@ -44,7 +44,7 @@ pub struct Terminal {
     pub shell: Option<String>,
     /// The working directory; `/workspace` if absent.
     pub cwd: Option<String>,
-    /// Variables that are added to the environment of the sandbox.
+    /// Environment variables, in addition to those of the sandbox.
     pub envs: BTreeMap<String, String>,
 }
 

@@ -240,7 +240,8 @@ mod tests {
 
     #[test]
     fn allows_all_other_calls() {
-        // getpid, connect by socketcall, and an unknown architecture.
+        // The calls are getpid, connect by socketcall, and a call of an unknown
+        // architecture.
         assert_eq!(outcome(X86_64, 39, 0), ALLOW);
         assert_eq!(outcome(X86, 102, 3), ALLOW);
         assert_eq!(outcome(0x1234_5678, 425, 0), ALLOW);

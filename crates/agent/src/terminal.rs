@@ -1,9 +1,10 @@
 //! Opens terminals.
 //!
 //! A shell needs a new session with the terminal as its controlling terminal.
-//! Only the new process can create them, after `fork` and before it becomes the
-//! shell. So the agent starts its own program as `workspace-agent terminal --
-//! SHELL`, which creates the session and then becomes the shell.
+//! Only the new process itself can create this session, after `fork` and before
+//! it becomes the shell. So the agent starts its own program as
+//! `workspace-agent terminal -- SHELL`, which creates the session and then
+//! becomes the shell.
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;

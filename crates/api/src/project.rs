@@ -38,7 +38,7 @@ pub struct CreateProject {
     /// path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<elevo_policy::Policy>,
-    /// Versions that keep their content; all by default.
+    /// Rule for the versions whose content is kept; all versions by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retention: Option<Retention>,
 }
@@ -86,7 +86,7 @@ pub struct Project {
     pub bytes: Option<u64>,
     /// Version of the policy; increases each time it is set.
     pub policy_version: u64,
-    /// Versions that keep their content.
+    /// Rule for the versions whose content is kept.
     pub retention: Retention,
     /// When the project was created.
     pub created_at: String,

@@ -29,7 +29,7 @@ pub struct CreateSandbox {
     )]
     #[schema(minimum = 1)]
     pub timeout_seconds: Option<u32>,
-    /// Treatment of the workspace at the expiry; `park` by default.
+    /// Treatment of the workspace when the sandbox expires; `park` by default.
     #[serde(default, alias = "on_expiry", skip_serializing_if = "Option::is_none")]
     pub on_expiry: Option<OnExpiry>,
     /// Resource limits.
@@ -215,7 +215,7 @@ pub struct Sandbox {
     pub created_at: String,
     /// When the sandbox expires and is deleted.
     pub expires_at: String,
-    /// Treatment of the workspace at the expiry.
+    /// Treatment of the workspace when the sandbox expires.
     pub on_expiry: OnExpiry,
 }
 

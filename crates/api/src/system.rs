@@ -165,7 +165,8 @@ pub struct GcCurrent {
     pub marked: u64,
     /// Number of objects examined by the sweep.
     pub seen: u64,
-    /// Number of objects deleted, or that would be deleted.
+    /// Number of objects that the collection has deleted, or would delete
+    /// without the dry run.
     pub removed: u64,
 }
 

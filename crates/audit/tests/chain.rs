@@ -131,7 +131,8 @@ proptest! {
         fs::write(&files[file], bytes).unwrap();
         let report = checked(directory.path(), &[head]);
         prop_assert!(!report.problems.is_empty(), "{place} {bit}");
-        // The reported place is the line itself or the one after it.
+        // The problem is reported for the changed line or for the line after
+        // it.
         prop_assert!(report.problems[0].file == files[file] || file + 1 < files.len()
             || report.unfinished > 0, "{report:?}");
     }

@@ -141,7 +141,7 @@ mod tests {
 
     use super::*;
 
-    /// Names from few letters, so that paths share prefixes.
+    /// Generates names from few letters, so that paths share prefixes.
     fn names() -> impl Strategy<Value = Vec<Name>> {
         let name = prop::collection::vec(prop::sample::select(&b"a-0\xff."[..]), 1..4);
         let name = name.prop_filter_map("dots", |bytes| Name::copy_from(&bytes).ok());

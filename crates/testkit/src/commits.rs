@@ -97,7 +97,7 @@ fn bytes(random: &mut SmallRng, length: usize) -> Bytes {
     let mut data = vec![0; length];
     random.fill_bytes(&mut data);
     if random.random() {
-        // Few different bytes: compresses to less than half.
+        // Data with few different bytes compresses to less than half.
         data.iter_mut().for_each(|byte| *byte = b'a' + *byte % 8);
     }
     data.into()

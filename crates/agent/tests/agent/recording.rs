@@ -147,7 +147,7 @@ async fn recorded(seen: &Seen) -> Pair {
     }
 }
 
-/// Commands, their input and output, and their failures.
+/// Runs commands with input, output and failures.
 async fn use_commands(pair: &Pair) {
     let mut command = pair.command("command-1", "cat; echo oops >&2; seq 1000");
     command.envs.insert("LANG".into(), "C".into());
