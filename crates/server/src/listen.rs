@@ -293,8 +293,8 @@ fn refusal() -> Vec<u8> {
     .into_bytes()
 }
 
-/// Sends an error response and closes the connection. Reads the rest of the
-/// request first: a close with unread bytes would lose the response.
+/// Sends an error response and closes the connection. Also reads the bytes that
+/// the client sends: a close with unread bytes would lose the response.
 async fn refuse(stream: TcpStream, tls: Option<TlsAcceptor>) -> io::Result<()> {
     let Some(mut stream) = shaken(stream, tls).await else {
         return Ok(());

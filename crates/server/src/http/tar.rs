@@ -125,7 +125,10 @@ mod tests {
         let packing = tokio::task::spawn_blocking(move || {
             write(&mut pipe);
             match fails {
-                true => Err(Failure::new(ErrorCode::ArchiveRefused, "it is rejected")),
+                true => Err(Failure::new(
+                    ErrorCode::ArchiveRefused,
+                    "the archive is rejected",
+                )),
                 false => Ok(()),
             }
         });
