@@ -1,6 +1,6 @@
 //! Messages to the agent: requests and notes. A request waits for space in the
-//! queue. A note about a reader cannot wait, so a newer note replaces an older
-//! one.
+//! queue. A note about a reader cannot wait, so a newer acknowledgement
+//! replaces an older one of the same reader.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;

@@ -103,7 +103,7 @@ error_codes! {
     LifetimeExceeded = 2007, "LIFETIME_EXCEEDED", 422, "OUT_OF_RANGE", Never,
         "Extend by no more than the message allows, or take a snapshot and continue in a new sandbox.";
     SnapshotNotFound = 2008, "SNAPSHOT_NOT_FOUND", 404, "NOT_FOUND", Never,
-        "Check the id; it must be a snapshot of your tenant.";
+        "Check the id; the snapshot must belong to your tenant.";
     ImageUnavailable = 2009, "IMAGE_UNAVAILABLE", 422, "FAILED_PRECONDITION", AfterChange,
         "Check the name of the image and that the container engine can reach its registry, or load it with `docker load`.";
     AgentUnreachable = 2010, "AGENT_UNREACHABLE", 503, "UNAVAILABLE", Later,
