@@ -51,7 +51,7 @@ pub struct Terminal {
 /// An event of an [`Output`](crate::Output).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// Some output.
+    /// A piece of output.
     Data {
         /// The stream that the process wrote to.
         stream: Stream,
